@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
-from muster.assignors.data import claims
-from muster.assignors.data.order import in_java_order, in_kafka_order
+from muster.assignors.data import values
 from muster.assignors.data.values import JsonValue as JsonValue
 from muster.assignors.data.values import Member as Member
 from muster.assignors.data.values import TopicPartition as TopicPartition
+from muster.assignors.data.values import in_java_order, in_kafka_order
 
 if TYPE_CHECKING:
     from muster.assignors.data.columns import SnapshotColumns
@@ -135,11 +135,11 @@ class Snapshot:
 
         Topics that nobody claims are left out.
         """
-        return claims.owner_table(self.topics, self._ordered)
+        return values.owner_table(self.topics, self._ordered)
 
     def owners(self) -> dict[TopicPartition, str]:
         """Who rightfully owns what: newest generation wins, a tie at the top is nobody's (KAFKA-13419)."""
-        return claims.rightful_owners(self.topics, self.members)
+        return values.rightful_owners(self.topics, self.members)
 
     def to_json(self) -> str:
         """This snapshot as one JSON object; `from_json` gives it back equal."""

@@ -21,11 +21,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from muster.assignors.api import Assignment, Assignor, AssignorError, Member, RebalanceProtocol, Snapshot
-from muster.assignors.data.claims import raw_claims
+from muster.assignors.data.values import raw_claims
 from muster.assignors.plugin_pool import DEADLINE_MS, run_in_thread, shared_isolation
-from muster.assignors.process import PluginEnded, PluginOverran, UnsendablePlugin
-from muster.assignors.run import run
-from muster.assignors.shield import is_ours
+from muster.assignors.plugin_process import PluginEnded, PluginOverran, UnsendablePlugin
+from muster.assignors.run import is_ours, run
 
 MAX_ROUNDS = 2  # A cooperative hand-over: let go, then take.
 LATE = "was not done after {deadline_ms} ms; mend it, or give it longer"

@@ -1,4 +1,10 @@
-"""`Isolation.run`: a plan within a deadline, from an assignor that nobody has to trust."""
+"""Runs plugins in processes of their own, kept warm and killed at their deadline.
+
+`Isolation.run` is `muster.assignors.run.run` with a deadline that holds whatever the plugin does. A plugin that loops,
+eats memory, exits, forks or prints costs its caller a failed plan, and other groups nothing. It is no jail: the process
+runs as the same user. With `mode` "thread" plugins run in this process; a deadline then ends the wait and stops
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +19,9 @@ from queue import Empty, SimpleQueue
 from typing import Any, Literal, TypeVar
 
 from muster.assignors.api import Assignment, Assignor, AssignorError, RebalanceProtocol, Snapshot
-from muster.assignors.plans import pack_question, unpack_plan
-from muster.assignors.process import PluginOverran, PluginProcess, pack_assignor
-from muster.assignors.run import check_snapshot, run, withheld
-from muster.assignors.shield import is_ours
+from muster.assignors.plan_codec import pack_question, unpack_plan
+from muster.assignors.plugin_process import PluginOverran, PluginProcess, pack_assignor
+from muster.assignors.run import check_snapshot, is_ours, run, withheld
 
 DEADLINE_MS = 10_000
 """For one plan, unless somebody says otherwise: the default of `group.assignor.deadline.ms`, too."""

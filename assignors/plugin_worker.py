@@ -1,7 +1,8 @@
 """A plugin's process: `python -P -m muster.assignors.plugin_worker CHANNEL LIFELINE`, two descriptors.
 
 The first frame says what to load and how much memory it may take; each further one is a question: a snapshot to plan,
-or a check of the compliance suite. It imports little: somebody waits for it to start.
+or a check of the compliance suite. It imports little, because a caller waits for it. Other processes start this module
+by its name, so it is never merged with another.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from muster.assignors.api import Assignor, AssignorError
-from muster.assignors.channel import Channel, ChannelClosed
-from muster.assignors.plans import pack_plan, unpack_question
+from muster.assignors.plan_codec import pack_plan, unpack_question
+from muster.assignors.plugin_process import Channel, ChannelClosed
 from muster.assignors.run import decided
 
 NICE = 5

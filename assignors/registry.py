@@ -17,11 +17,11 @@ BUILT_IN = {
     "range": "muster.assignors.builtin.range:RangeAssignor",
     "roundrobin": "muster.assignors.builtin.roundrobin:RoundRobinAssignor",
     "sticky": "muster.assignors.builtin.sticky:StickyAssignor",
-    "cooperative-sticky": "muster.assignors.builtin.cooperative_sticky:CooperativeStickyAssignor",
+    "cooperative-sticky": "muster.assignors.builtin.sticky:CooperativeStickyAssignor",
     "lag": "muster.assignors.builtin.lag:LagAssignor",
-    "uniform": "muster.assignors.builtin.uniform:UniformAssignor",
+    "uniform": "muster.assignors.builtin.sticky:UniformAssignor",
     "lag-sticky": "muster.assignors.builtin.lag_sticky:LagStickyAssignor",
-    "roundrobin-legacy": "muster.assignors.builtin.roundrobin_legacy:RoundRobinLegacyAssignor",
+    "roundrobin-legacy": "muster.assignors.builtin.roundrobin:RoundRobinLegacyAssignor",
 }
 
 # What people have in their configuration files, lower case: Kafka's classes with and without their

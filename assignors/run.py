@@ -1,7 +1,8 @@
-"""The untrusting caller: no assignor, ours or a plugin's, can give a partition twice or lose one.
+"""Runs an assignor without trusting it: none, ours or a plugin's, can give a partition twice or lose one.
 
-`run` is pure and has no deadline of its own. A caller with one runs it in a thread or process, waits
-as long as it likes, and reports an overrun as `overran(assignor, deadline_ms)`.
+`run` is pure and has no deadline of its own. A caller with one runs it in a thread or process, waits as long as it
+likes, and reports an overrun as `overran(assignor, deadline_ms)`. A plugin gets a private copy of the snapshot:
+whatever it does to it, the checks and the ledger see the original.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 
 from muster.assignors.api import (
     Assignment,
@@ -20,9 +23,44 @@ from muster.assignors.api import (
     Snapshot,
     TopicPartition,
 )
-from muster.assignors.data.claims import NOBODY, find_claimants
 from muster.assignors.data.consumer_protocol import claims_are_memories
-from muster.assignors.shield import is_ours, shielded
+from muster.assignors.data.values import NOBODY, find_claimants
+
+# A private copy of the snapshot
+# ------------------------------
+
+
+def is_ours(assignor: Assignor) -> bool:
+    """Whether an assignor is part of this package, and may be shown the original."""
+    return type(assignor).__module__.startswith(f"{__package__}.")
+
+
+def shielded(snapshot: Snapshot) -> Snapshot:
+    """A copy down to the last list. A table of members is shared: it and its arrays are read-only."""
+    members = snapshot.members
+    return replace(
+        snapshot,
+        topics=MappingProxyType(dict(snapshot.topics)),
+        members=[_copied(member) for member in members] if isinstance(members, (list, tuple)) else members,
+        lags=None
+        if snapshot.lags is None
+        else MappingProxyType({topic: tuple(row) for topic, row in snapshot.lags.items()}),
+        racks=None
+        if snapshot.racks is None
+        else MappingProxyType({topic: tuple(map(tuple, row)) for topic, row in snapshot.racks.items()}),
+        options=MappingProxyType(dict(snapshot.options)),
+        stale=MappingProxyType({topic: tuple(row) for topic, row in snapshot.stale.items()}),
+    )
+
+
+def _copied(member: Member) -> Member:
+    if member.owned is None:
+        return member
+    return replace(member, owned={topic: tuple(row) for topic, row in member.owned.items()})
+
+
+# Asking and checking
+# -------------------
 
 LIMIT_OPTION = "max.partitions.per.member"
 _NAMED = 5  # How many culprits an error names before it only counts.

@@ -1,4 +1,4 @@
-"""The checks of `muster.assignors.run` on arrays."""
+"""The checks of `muster.assignors.run` on arrays; imported for large groups only."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import overload
 import numpy as np
 
 from muster.assignors.api import Assignment, AssignorError, Snapshot, TopicPartition
-from muster.assignors.data.axis import Axis, Ints
-from muster.assignors.data.columns import NOBODY, OwnerTable, SnapshotColumns, subscribed
+from muster.assignors.data.columns import NOBODY, Axis, Ints, OwnerTable, SnapshotColumns, subscribed
 
 _NAMED = 5
 

@@ -1,4 +1,7 @@
-"""`muster pipeline backtest`: many assignors on many histories."""
+"""`muster pipeline backtest`: replays many histories under many assignors, and ranks the assignors.
+
+`--suite balance` replays made-up traces of load instead, and checks that continuous balance stays calm.
+"""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -6,17 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from muster.cli.common.errors import CommandError, Exit
-from muster.cli.common.options import NumberRange, key_values, output_option
+from muster.cli.common.commands import CommandError, Exit
+from muster.cli.common.options import NumberRange, find_plugins_here, key_values, output_option
 from muster.cli.common.output import Column, notice, print_rows
-from muster.cli.common.plugins import find_plugins_here
-from muster.cli.files import make_folder, write_parquet, write_text
-from muster.cli.spark import check_master, spark_conf_option, spark_session
+from muster.cli.pipeline import check_master, make_folder, spark_conf_option, spark_session, write_parquet, write_text
 from muster.coordinator.observability.views.formatting import plural
 
 if TYPE_CHECKING:
-    from muster.spark.pipelines.backtest import Backtest, BacktestRow
-    from muster.spark.pipelines.ranking import CandidateStanding
+    from muster.spark.pipelines.backtest import Backtest, BacktestRow, CandidateStanding
+
+
+# Histories under assignors
+# -------------------------
 
 EXISTING_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
@@ -118,10 +122,8 @@ def backtest(
     (docs/assignors/balance.md); exit code 1 when a goal is missed. It needs no Spark.
     """
     if suite is not None:
-        from muster.cli.suite import balance_suite
-
         return balance_suite(asked["seeds"], each, style)
-    from muster.spark.pipelines.ranking import rank_candidates
+    from muster.spark.pipelines.backtest import rank_candidates
 
     find_plugins_here()
     folder = make_folder(out)
@@ -142,10 +144,8 @@ def backtest(
 
 def make_backtest(asked: dict[str, Any]) -> "Backtest":
     from muster.assignors.registry import BUILT_IN
-    from muster.spark.pipelines.backtest import Backtest
-    from muster.spark.pipelines.candidates import parse_candidates
-    from muster.spark.pipelines.replaying import HandoverModel
-    from muster.spark.pipelines.trace import read_trace
+    from muster.spark.pipelines.backtest import Backtest, HandoverModel, parse_candidates
+    from muster.spark.pipelines.traces import read_trace
 
     try:
         traces = [read_trace(path) for path in asked["traces"]]
@@ -164,7 +164,7 @@ def synthetic_plans(asked: dict[str, Any], recorded: bool) -> "Iterable[Any]":
     """What to make up: what was named, else everything under an uneven load, else nothing beside a recorded
     history.
     """
-    from muster.spark.pipelines.synthetic import LOADS, SCENARIOS, SyntheticPlan, check_known
+    from muster.spark.pipelines.traces import LOADS, SCENARIOS, SyntheticPlan, check_known
 
     words = list(asked["histories"])
     if (not words and not recorded) or "all" in words:
@@ -183,7 +183,7 @@ def synthetic_plans(asked: dict[str, Any], recorded: bool) -> "Iterable[Any]":
 
 
 def parse_weights(given: dict[str, str]) -> dict[str, float]:
-    from muster.spark.pipelines.ranking import EVEN, check_weights
+    from muster.spark.pipelines.backtest import EVEN, check_weights
 
     if not given:
         return dict(EVEN)
@@ -248,7 +248,7 @@ def save_results(
     weights: dict[str, float],
 ) -> None:
     from muster.spark.pipelines.backtest import build_arrow_table
-    from muster.spark.pipelines.backtest_report import build_backtest_report
+    from muster.spark.pipelines.reports import build_backtest_report
 
     ranking = [
         {"candidate": one.candidate, "rank": one.rank, "replays": one.replays, "failed": one.failed}
@@ -268,3 +268,53 @@ def print_best(rows: "Sequence[BacktestRow]") -> int:
     if failed:
         notice(f"{plural(len(failed), 'replay')} of {len(rows)} failed.")
     return Exit.FAILURE if failed else Exit.OK
+
+
+# --suite balance
+# ---------------
+
+SCORES = [
+    Column("TRACE", "trace", style="cyan"),
+    Column("POLICY", "policy"),
+    Column("EVEN", "even"),
+    Column("RATIO-P90", "p90"),
+    Column("MOVES", "moves"),
+    Column("TWICE", "twice"),
+    Column("PEAK-LAG", "peak_lag"),
+]
+GOALS = [Column("GOAL", "goal"), Column("FIGURE", "figure"), Column("MET", "met")]
+
+
+def balance_suite(seeds: int, each: bool, style: str) -> int:
+    """Show the goals, or with `each` what every policy made of every trace. 1: a goal is missed."""
+    from muster.coordinator.core.settings.shapes import BalanceRules
+    from muster.workshop.lab.balance_suite import judge_goals, score_policies
+
+    rows = score_policies(seeds, BalanceRules())
+    goals = judge_goals(rows)
+    if each:
+        print_rows(
+            [
+                {
+                    "trace": row.trace,
+                    "policy": row.policy,
+                    "even": f"{row.score.even:.1%}",
+                    "p90": f"{row.score.p90:.2f}",
+                    "moves": row.score.moves,
+                    "twice": row.score.twice,
+                    "peak_lag": row.score.peak_lag,
+                }
+                for row in rows
+            ],
+            SCORES,
+            style,
+        )
+    else:
+        print_rows(
+            [{"goal": goal.goal, "figure": goal.figure, "met": "yes" if goal.met else "missed"} for goal in goals],
+            GOALS,
+            style,
+        )
+    missed = sum(not goal.met for goal in goals)
+    notice(f"{plural(len(goals) - missed, 'goal')} met, {missed} missed; seeds 0 to {seeds - 1}")
+    return 1 if missed else 0

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from muster.cli.common.errors import Exit
+from muster.cli.common.commands import Exit
 from muster.cli.common.options import (
     ONE_SHOT_PATIENCE_MS,
     NumberRange,
@@ -21,8 +21,7 @@ from muster.coordinator.observability.views.formatting import harmless, plural
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from muster.coordinator.observability.doctor.facts import DoctorFacts
-    from muster.coordinator.observability.doctor.finding import DoctorFinding
+    from muster.coordinator.observability.doctor.model import DoctorFacts, DoctorFinding
 
 COLUMNS = [
     Column("SEVERITY", "severity"),
@@ -72,9 +71,9 @@ def doctor(bootstrap: str, overrides: dict[str, str], style: str, over: float, g
 
 
 def collect_facts(bootstrap: str, overrides: dict[str, str], groups: Sequence[str], over: float) -> "DoctorFacts":
-    from muster.cli.gather import gather_facts
+    from muster.cli.node_polling import gather_facts
     from muster.client.aio import AsyncAdmin
-    from muster.client.loop import shared_loop
+    from muster.client.twins import shared_loop
 
     given = client_properties(bootstrap, overrides, default_api_timeout_ms=ONE_SHOT_PATIENCE_MS)
 

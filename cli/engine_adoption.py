@@ -6,20 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from muster.cli.asking import await_upstream_work, load_engine_settings, upstream_options
-from muster.cli.common.command_config import current_command_config
-from muster.cli.common.errors import CommandError, Exit, print_error
-from muster.cli.common.options import bootstrap_option, output_option
+from muster.cli.common.commands import CommandError, Exit, print_error
+from muster.cli.common.options import bootstrap_option, current_command_config, output_option
 from muster.cli.common.output import Column, notice, print_rows
+from muster.cli.engine import await_upstream_work, load_engine_settings, upstream_options
 from muster.coordinator.observability.views.formatting import plural
 
 if TYPE_CHECKING:
     from muster.client.aio import AsyncAdmin
     from muster.client.described import GroupDescription
     from muster.coordinator.config import Settings
-    from muster.coordinator.kafka_backend.adopt import MovedOffsets
-    from muster.coordinator.kafka_backend.upstream.groups import UpstreamOffset
-    from muster.coordinator.kafka_backend.upstream.upstream import Upstream
+    from muster.coordinator.kafka_backend.offset_migration import MovedOffsets
+    from muster.coordinator.kafka_backend.upstream.group_requests import UpstreamOffset
+    from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
 
 MOVE_COLUMNS = [
     Column("GROUP", "group", style="cyan"),
@@ -62,9 +61,9 @@ def adopt(
     left: list[str] = []
 
     async def work(upstream: "Upstream", here: "AdminGroups") -> "list[MovedOffsets]":
-        from muster.coordinator.kafka_backend.adopt import MoveBlocked, adopt_group
-        from muster.coordinator.kafka_backend.upstream.catalog import fetch_all_topics
-        from muster.coordinator.kafka_backend.upstream.view import UpstreamMetadata
+        from muster.coordinator.kafka_backend.offset_migration import MoveBlocked, adopt_group
+        from muster.coordinator.kafka_backend.upstream.topic_requests import fetch_all_topics
+        from muster.coordinator.kafka_backend.upstream.upstream_client import UpstreamMetadata
 
         told = await fetch_all_topics(upstream, UpstreamMetadata())
         assert told is not None, "nothing was asked before"
@@ -108,7 +107,7 @@ def release(
     settings = load_engine_settings(engine, file, given)
 
     async def work(upstream: "Upstream", here: "AdminGroups") -> "list[MovedOffsets]":
-        from muster.coordinator.kafka_backend.adopt import release_group
+        from muster.coordinator.kafka_backend.offset_migration import release_group
 
         return [await release_group(upstream, group, here, dry_run=dry_run)]
 
@@ -119,7 +118,7 @@ def move_groups(settings: "Settings", bootstrap: str, work: Any) -> "list[MovedO
     """Do it with both ends at hand."""
     from muster.cli.common.options import ONE_SHOT_PATIENCE_MS, client_properties, require_listener
     from muster.client.aio import AsyncAdmin
-    from muster.client.loop import shared_loop
+    from muster.client.twins import shared_loop
 
     client = client_properties(bootstrap, current_command_config(), default_api_timeout_ms=ONE_SHOT_PATIENCE_MS)
 
@@ -140,7 +139,7 @@ class AdminGroups:
 
     async def _described(self, group: str) -> "GroupDescription | None":
         from muster.client.errors import Refused
-        from muster.coordinator.kafka_backend.upstream.groups import GROUP_NOT_FOUND
+        from muster.coordinator.kafka_backend.upstream.group_requests import GROUP_NOT_FOUND
 
         try:
             return await self._admin.describe_group(group)
@@ -155,7 +154,7 @@ class AdminGroups:
         return [f"{member.client_id or member.member_id} at {member.client_host}" for member in members]
 
     async def positions(self, group: str) -> "Mapping[tuple[str, int], UpstreamOffset]":
-        from muster.coordinator.kafka_backend.upstream.groups import UpstreamOffset
+        from muster.coordinator.kafka_backend.upstream.group_requests import UpstreamOffset
 
         if await self._described(group) is None:
             return {}  # to be asked for its positions would have it adopted at once (KB-M2)
@@ -166,7 +165,7 @@ class AdminGroups:
 
     async def commit(self, group: str, positions: "Mapping[tuple[str, int], UpstreamOffset]") -> None:
         from muster.client.types import OffsetAndMetadata
-        from muster.coordinator.kafka_backend.adopt import ADOPTED
+        from muster.coordinator.kafka_backend.offset_migration import ADOPTED
 
         given = {
             place: OffsetAndMetadata(each.offset, each.metadata, each.leader_epoch) for place, each in positions.items()
@@ -174,16 +173,16 @@ class AdminGroups:
         await self._admin.alter_offsets(group, given, reason=ADOPTED)
 
     async def delete(self, group: str) -> None:
-        from muster.coordinator.kafka_backend.adopt import RELEASED
+        from muster.coordinator.kafka_backend.offset_migration import RELEASED
 
         await self._admin.delete_groups([group], reason=RELEASED)
 
 
 async def find_matching_groups(upstream: "Upstream", pattern: str) -> list[str]:
     """Groups of that Kafka, of consumers, with nobody in them."""
-    from muster.coordinator.core.model.patterns import compile_pattern
+    from muster.coordinator.core.model.rights import compile_pattern
     from muster.coordinator.kafka_backend.foreign_member_guard import KINDS, OWN_PROTOCOL
-    from muster.coordinator.kafka_backend.upstream.groups import list_groups
+    from muster.coordinator.kafka_backend.upstream.group_requests import list_groups
 
     try:
         wanted = compile_pattern(pattern)

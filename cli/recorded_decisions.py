@@ -1,7 +1,7 @@
 """Recorded decisions made again: is the plan the same, and what would another assignor have decided?
 
-An assignor is a pure function of its snapshot, and the ledger keeps the snapshot: so a decision of last week can be
-made again today. Works on entries as `muster groups explain -o json --snapshots` prints them.
+An assignor is a pure function of its snapshot, and the ledger keeps the snapshot, so a decision of last week can be
+repeated today. Works on entries as `muster groups explain -o json --snapshots` prints them.
 """
 
 import json
@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from muster.assignors.api import AssignorError, Snapshot
-from muster.assignors.data import told
+from muster.assignors.data import values
 from muster.assignors.plugin_pool import decide_for_tool
 from muster.assignors.registry import resolve
 from muster.assignors.run import withheld
-from muster.assignors.tools.asked import restore_question
-from muster.assignors.tools.moves import list_moves
+from muster.assignors.tools.what_if import list_moves, restore_question
 from muster.coordinator.core.model.types import DELAYED
 
 Shares: TypeAlias = Mapping[str, Mapping[str, Sequence[int]]]
@@ -135,10 +134,10 @@ def compare_with_record(entry: RecordedDecision) -> tuple[str, str]:
     if entry.snapshot is None:
         return UNKNOWN, entry.source
     options = entry.snapshot.options
-    if told.FALLBACK in options:
-        return FALLBACK, f"the assignor had failed: {options.get(told.REASON)}"
-    if told.HELD in options:
-        return HELD_BACK, f"the assignor's word was not the last: {options[told.HELD]}"
+    if values.FALLBACK in options:
+        return FALLBACK, f"the assignor had failed: {options.get(values.REASON)}"
+    if values.HELD in options:
+        return HELD_BACK, f"the assignor's word was not the last: {options[values.HELD]}"
     try:
         again = repeat_decision(entry.snapshot, entry)
     except ValueError as error:
@@ -157,7 +156,7 @@ def repeat_decision(snapshot: Snapshot, entry: RecordedDecision) -> Shares:
     """The plan for a snapshot by the assignor that made it. ValueError when there is none to be had."""
     word = entry.decided_by
     if word == DELAYED:
-        from muster.client.members.member import replay_decision
+        from muster.client.members.delayed_rebalance import replay_decision
 
         decision = replay_decision(snapshot)
         return {worker: {resource: [0] for resource in share} for worker, share in decision.shares.items()}

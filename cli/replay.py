@@ -5,10 +5,9 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from muster.cli.common.errors import CommandError, Exit
-from muster.cli.common.options import client_options, connect_admin, output_option
+from muster.cli.common.commands import CommandError, Exit
+from muster.cli.common.options import client_options, connect_admin, find_plugins_here, output_option
 from muster.cli.common.output import Column, notice, print_rows
-from muster.cli.common.plugins import find_plugins_here
 
 if TYPE_CHECKING:
     from muster.cli.recorded_decisions import ReplayedDecision

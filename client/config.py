@@ -1,28 +1,342 @@
-"""The properties of clients: Kafka's names and Kafka Java's defaults, dotted in a dict or snake_case as keywords.
+"""Properties of the clients: Kafka's names and Kafka Java's defaults, dotted in a dict or as keywords in snake_case.
 
-Unknown names are refused with the nearest known one; only properties that do something are known.
+An unknown name is refused with the nearest known one; only properties that have an effect are known. A property that
+has no meaning under the chosen `group.protocol` is refused, as Kafka does. Security properties are Kafka's (KIP-651)
+and a token; contradictions are refused, never ignored. `records.*` says how to reach records that stay in a Kafka
+cluster (`muster serve --engine`). ZooKeeper-based consumers use the names and defaults of Kafka 0.8 to 0.11.
 """
 
 import difflib
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from dataclasses import fields
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
-from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from muster.client.connection import ConnectionConfig, split_servers
 from muster.client.errors import ConfigError
-from muster.client.group_protocols import check_protocol, check_zookeeper
-from muster.client.group_protocols import to_dotted as to_dotted
-from muster.client.records_config import RecordsProperties
-from muster.client.security_config import SecurityProperties, show_property
-from muster.client.zookeeper_config import COMMIT_INTERVAL_MS, ZookeeperProperties
-from muster.storage.references import BadReference, Resolved, resolve_references
-from muster.storage.wording import describe_allowed
+from muster.client.types import ConnectionConfig, SecurityConfig, split_servers
+from muster.storage.settings_text import BadReference, Resolved, describe_allowed, resolve_references
+
+# Records in a Kafka cluster
+# --------------------------
+
+
+class RecordsProperties(BaseModel):
+    """They mean something where the nodes keep groups in a Kafka cluster (`muster serve --engine`), else nothing."""
+
+    records_bootstrap_servers: str = Field(
+        "", description="Where that Kafka is, HOST:PORT by comma, in place of what the nodes say."
+    )
+    records_security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] | None = Field(
+        None, description="What it is spoken to by."
+    )
+    records_sasl_mechanism: str | None = Field(None, min_length=1, description="How a login is shown, for SASL_...")
+    records_sasl_username: str | None = Field(None, min_length=1, description="The login's name.")
+    records_sasl_password: str | None = Field(None, min_length=1, repr=False, description="Its password.")
+    records_ssl_ca_location: str | None = Field(None, min_length=1, description="A file with the CAs to trust.")
+    records_ssl_certificate_location: str | None = Field(None, min_length=1, description="This client's certificate.")
+    records_ssl_key_location: str | None = Field(None, min_length=1, description="The key that belongs to it.")
+    records_ssl_key_password: str | None = Field(
+        None, min_length=1, repr=False, description="What that key is encrypted with."
+    )
+
+
+# TLS and credentials (KIP-651)
+# -----------------------------
+
+SECRET = frozenset(
+    {"ssl.keystore.key", "ssl.key.password", "token", "records.sasl.password", "records.ssl.key.password"}
+)
+"""Properties whose values nothing may show: no error, no repr, no plan."""
+
+HIDDEN = "..."
+MAX_TOKEN_CHARS = 16_384
+NO_SASL = "expected PLAINTEXT or SSL: over gRPC a login is a token, see token and token.file"
+NO_SWITCH = (
+    "expected https: gRPC always checks the name; where a node's certificate has another one than its address, "
+    "ssl.target.name says which"
+)
+
+
+def show_property(name: str, value: object) -> str:
+    """A property's value for an error.
+
+    >>> show_property("acks", "some"), show_property("token", "abc")
+    ("'some'", '...')
+    """
+    return HIDDEN if name in SECRET else repr(value)
+
+
+class SecurityProperties(BaseModel):
+    """What every client understands of TLS and tokens. What contradicts itself is refused, never overlooked."""
+
+    security_protocol: Literal["PLAINTEXT", "SSL"] = Field("PLAINTEXT", description="SSL: by TLS. PLAINTEXT: without.")
+    ssl_truststore_type: Literal["PEM"] = Field("PEM", description="PEM is the only one.")
+    ssl_truststore_location: str | None = Field(
+        None, min_length=1, description="A file with the CAs to trust; without it and the next: those of gRPC."
+    )
+    ssl_truststore_certificates: str | None = Field(
+        None, min_length=1, description="The CAs themselves, as PEM, in place of a file."
+    )
+    ssl_keystore_type: Literal["PEM"] = Field("PEM", description="PEM is the only one.")
+    ssl_keystore_location: str | None = Field(
+        None, min_length=1, description="A file with this client's certificate, its chain, and the key (PKCS#8)."
+    )
+    ssl_keystore_certificate_chain: str | None = Field(
+        None, min_length=1, description="The certificate and its chain, as PEM, in place of a file."
+    )
+    ssl_keystore_key: str | None = Field(
+        None, min_length=1, repr=False, description="The key that belongs to it, as PEM (PKCS#8)."
+    )
+    ssl_key_password: str | None = Field(None, min_length=1, repr=False, description="What the key is encrypted with.")
+    ssl_endpoint_identification_algorithm: Literal["https"] = Field(
+        "https", description="https: the certificate has to have the node's name. It cannot be switched off."
+    )
+    ssl_target_name: str | None = Field(
+        None, min_length=1, max_length=253, description="The name to look for instead of the address's, for all nodes."
+    )
+    token: str | None = Field(
+        None, repr=False, description="Shown with each call: an API token (muster tokens create), or a signed JWT."
+    )
+    token_file: str | None = Field(None, min_length=1, description="A file with the token, read again when it changes.")
+    allow_insecure_token: bool = Field(
+        False, description="Whether a token may go unencrypted to a node that is not on this machine."
+    )
+
+    @field_validator("security_protocol", mode="before")
+    @classmethod
+    def _name_protocol(cls, value: Any) -> Any:
+        word = str(value).strip().upper()
+        if word.startswith("SASL_"):
+            raise ValueError(NO_SASL)
+        return word
+
+    @field_validator("ssl_endpoint_identification_algorithm", mode="before")
+    @classmethod
+    def _name_algorithm(cls, value: Any) -> Any:
+        if str(value).strip().lower() != "https":
+            raise ValueError(NO_SWITCH)
+        return "https"
+
+    @field_validator("token")
+    @classmethod
+    def _check_token(cls, value: str | None) -> str | None:
+        return None if value is None else check_token(value)
+
+    @model_validator(mode="after")
+    def _check_security(self) -> Self:
+        given = {name: getattr(self, name) for name in SecurityProperties.model_fields if name.startswith("ssl_")}
+        said = sorted(name for name, value in given.items() if value not in (None, "PEM", "https"))
+        if self.security_protocol == "PLAINTEXT" and said:
+            dotted = said[0].replace("_", ".")
+            raise ValueError(f"{dotted} means nothing with security.protocol=PLAINTEXT; set SSL, or leave it out")
+        _check_only_one("ssl.truststore.location", self.ssl_truststore_location,
+                  "ssl.truststore.certificates", self.ssl_truststore_certificates)  # fmt: skip
+        _check_only_one("ssl.keystore.location", self.ssl_keystore_location,
+                  "ssl.keystore.key", self.ssl_keystore_key)  # fmt: skip
+        _check_only_one("token", self.token, "token.file", self.token_file)
+        if (self.ssl_keystore_key is None) != (self.ssl_keystore_certificate_chain is None):
+            raise ValueError("ssl.keystore.key and ssl.keystore.certificate.chain go together; set both, or neither")
+        if self.ssl_key_password and not (self.ssl_keystore_key or self.ssl_keystore_location):
+            raise ValueError("ssl.key.password is set without a key; set ssl.keystore.location as well")
+        return self
+
+    @property
+    def security(self) -> SecurityConfig | None:
+        """All of it as plain values; None where a client talks plainly and shows nothing."""
+        if self.security_protocol == "PLAINTEXT" and self.token is None and self.token_file is None:
+            return None
+        return SecurityConfig(
+            tls=self.security_protocol == "SSL",
+            ca_file=self.ssl_truststore_location,
+            ca_pem=self.ssl_truststore_certificates,
+            own_file=self.ssl_keystore_location,
+            own_pem=self.ssl_keystore_certificate_chain,
+            key_pem=self.ssl_keystore_key,
+            key_password=self.ssl_key_password,
+            target_name=self.ssl_target_name,
+            token=self.token,
+            token_file=self.token_file,
+            insecure_token=self.allow_insecure_token,
+        )
+
+
+def _check_only_one(first: str, one: object, second: str, other: object) -> None:
+    if one is not None and other is not None:
+        raise ValueError(f"{first} and {second} are both set; keep one")
+
+
+def check_token(text: str) -> str:
+    """A token as it goes into a header. Raises ValueError, which does not show it.
+
+    >>> check_token("  abc  ")
+    'abc'
+    """
+    token = text.strip().removeprefix("Bearer ").strip()
+    if not token or len(token) > MAX_TOKEN_CHARS or not all("!" <= char <= "~" for char in token):
+        raise ValueError(f"expected a token of 1 to {MAX_TOKEN_CHARS} characters, in ASCII and without spaces")
+    return token
+
+
+# ZooKeeper-based consumers
+# -------------------------
+
+INT_MAX = 2**31 - 1
+COMMIT_INTERVAL_MS = 60_000
+"""How often a consumer of that era committed by itself."""
+
+
+NOT_IN_ZNODES = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff/]")
+ZNODE_NAME = "without / and control characters, and neither . nor .."
+
+
+def is_znode_name(name: str) -> bool:
+    """Whether ZooKeeper takes it as one part of a path.
+
+    >>> [is_znode_name(name) for name in ("orders", "a b", "", ".", "..", "a/b", "a" + chr(1))]
+    [True, True, False, False, False, False, False]
+    """
+    return name not in ("", ".", "..") and NOT_IN_ZNODES.search(name) is None
+
+
+class ZookeeperProperties(BaseModel):
+    """What `group.protocol=zookeeper` understands, and what a group on its way out of ZooKeeper needs."""
+
+    zookeeper_connect: str | None = Field(None, description="HOST:PORT,HOST:PORT/CHROOT of the ensemble.")
+    zookeeper_session_timeout_ms: int = Field(
+        6_000, ge=1, le=INT_MAX, description="Silence after which ZooKeeper gives a consumer up."
+    )
+    zookeeper_connection_timeout_ms: int = Field(
+        6_000, ge=1, le=INT_MAX, description="How long the first connection to ZooKeeper may take."
+    )
+    zookeeper_sync_time_ms: int = Field(
+        2_000, ge=0, le=INT_MAX, description="How far a server of the ensemble may be behind its leader."
+    )
+    rebalance_max_retries: int = Field(
+        4, ge=0, le=10_000, description="Further attempts of a rebalance that met claims of others."
+    )
+    rebalance_backoff_ms: int | None = Field(
+        None, ge=1, le=INT_MAX, description="The wait between those attempts; default zookeeper.sync.time.ms."
+    )
+    consumer_id: str | None = Field(
+        None, max_length=255, description="A name to register under instead of one made from host, time and chance."
+    )
+    num_streams: int = Field(
+        1, ge=1, le=1_000, description="How often the consumer takes part in the sharing: a share for each stream."
+    )
+    offsets_storage: Literal["zookeeper", "kafka"] = Field(
+        "zookeeper", description="Where positions are kept: zookeeper, or kafka (the group's coordinator)."
+    )
+    dual_commit_enabled: bool | None = Field(
+        None,
+        description="Commit to both stores and begin at the larger offset; default true with offsets.storage=kafka.",
+    )
+
+    @field_validator("zookeeper_connect")
+    @classmethod
+    def _check_connect(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        # The settings of a node cost more to import than all else that a client needs.
+        from muster.coordinator.config import parse_connect
+
+        try:
+            return str(parse_connect(value))
+        except ValueError as error:
+            raise ValueError(f"expected {error}") from None
+
+    @field_validator("consumer_id")
+    @classmethod
+    def _check_id(cls, value: str | None) -> str | None:
+        if value is not None and not is_znode_name(value):
+            raise ValueError(f"expected a name {ZNODE_NAME}, of one character or more; or leave it out")
+        return value
+
+    @property
+    def backoff_ms(self) -> int:
+        return self.rebalance_backoff_ms or max(1, self.zookeeper_sync_time_ms)
+
+    @property
+    def commits_twice(self) -> bool:
+        return self.offsets_storage == "kafka" if self.dual_commit_enabled is None else self.dual_commit_enabled
+
+
+# Which properties apply to which group.protocol
+# ----------------------------------------------
+
+
+def to_dotted(name: str) -> str:
+    return name.replace("_", ".")
+
+
+COORDINATOR_ASSIGNS = "the coordinator assigns; group.remote.assignor asks for an assignor of its own"
+COORDINATOR_TIMES = "the coordinator's group.consumer settings decide it"
+MEMBER_ASSIGNS_ALONE = "every consumer assigns for itself, by range or roundrobin"
+ZOOKEEPER_ENDS_SESSION = "zookeeper.session.timeout.ms decides when a consumer is given up"
+NO_COORDINATOR = "no coordinator has a hand in such a group"
+
+NOT_WITH: Mapping[str, Mapping[str, str]] = {
+    "consumer": {
+        "partition_assignment_strategy": COORDINATOR_ASSIGNS,
+        "partition_assignment_options": COORDINATOR_ASSIGNS,
+        "partition_assignment_deadline_ms": COORDINATOR_ASSIGNS,
+        "partition_assignment_isolation": COORDINATOR_ASSIGNS,
+        "session_timeout_ms": COORDINATOR_TIMES,
+        "heartbeat_interval_ms": COORDINATOR_TIMES,
+    },
+    "central": {
+        "partition_assignment_options": COORDINATOR_ASSIGNS,
+        "partition_assignment_deadline_ms": COORDINATOR_ASSIGNS,
+        "partition_assignment_isolation": COORDINATOR_ASSIGNS,
+        "heartbeat_interval_ms": "the coordinator pings, every third of session.timeout.ms",
+        "auto_commit_interval_ms": "the coordinator commits, with every ping",
+        "group_instance_id": "a lost stream is waited for until the session is over, whoever the member is",
+        "group_membership": "the stream is the membership",
+    },
+    "zookeeper": {
+        "partition_assignment_options": MEMBER_ASSIGNS_ALONE,
+        "partition_assignment_deadline_ms": MEMBER_ASSIGNS_ALONE,
+        "partition_assignment_isolation": MEMBER_ASSIGNS_ALONE,
+        "session_timeout_ms": ZOOKEEPER_ENDS_SESSION,
+        "heartbeat_interval_ms": ZOOKEEPER_ENDS_SESSION,
+        "group_instance_id": "an ephemeral node cannot outlive its process; consumer.id gives it a name",
+        "group_remote_assignor": NO_COORDINATOR,
+        "group_membership": NO_COORDINATOR,
+    },
+}
+ZOOKEEPER_ONLY = frozenset(ZookeeperProperties.model_fields)
+STRATEGIES = ("range", "roundrobin")
+
+
+def check_protocol(protocol: str, given: Collection[str]) -> None:
+    """Raise ValueError for the first property, by name, that means nothing under this protocol."""
+    for name in sorted(set(NOT_WITH.get(protocol, ())) & set(given)):
+        raise ValueError(f"{to_dotted(name)} cannot be set with group.protocol={protocol}: {NOT_WITH[protocol][name]}")
+    if protocol != "zookeeper":
+        for name in sorted(ZOOKEEPER_ONLY & set(given)):
+            raise ValueError(f"{to_dotted(name)} belongs to group.protocol=zookeeper, not {protocol}; leave it out")
+
+
+def check_zookeeper(connect: str | None, group_id: str | None, strategy: str) -> None:
+    """What that protocol cannot do without. Raises ValueError."""
+    if connect is None:
+        raise ValueError("group.protocol=zookeeper needs zookeeper.connect: HOST:PORT,HOST:PORT/CHROOT")
+    if group_id is None or not is_znode_name(group_id):
+        raise ValueError(
+            f"group.protocol=zookeeper needs a group.id that can be the name of a znode, {ZNODE_NAME}; got {group_id!r}"
+        )
+    if strategy not in STRATEGIES:
+        raise ValueError(
+            f"partition.assignment.strategy={strategy}: the ZooKeeper era knows {' and '.join(STRATEGIES)}; choose one"
+        )
+
+
+# The clients' properties
+# -----------------------
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9290"
-INT_MAX = 2**31 - 1
 Model = TypeVar("Model", bound="ClientConfig")
 
 

@@ -1,12 +1,20 @@
-"""The values that programs see: plain, immutable, comparable."""
+"""Values and callback types of the clients: plain, immutable and comparable.
+
+Any callable whose parameters fit can be a callback; parameter names are free. With `muster.aio` a callback may be a
+coroutine function: its result is awaited. Other results are ignored. An exception is raised by the client call in
+which the callback ran.
+
+`ConnectionConfig` holds checked connection properties for processes that check nothing themselves, such as Spark's
+tasks; this module therefore imports neither pydantic nor gRPC.
+"""
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    from muster.client.membership.heirs import HandoffReadiness
+    from muster.client.membership.member_calls import HandoffReadiness
     from muster.coordinator.core.model.types import Cause
 
 
@@ -149,3 +157,94 @@ class Watermarks:
 
     low: int
     high: int
+
+
+# Types of callbacks
+# ------------------
+
+Owner = TypeVar("Owner")
+Client_contra = TypeVar("Client_contra", contravariant=True)
+Changed_contra = TypeVar("Changed_contra", contravariant=True)
+
+
+class CallbackWithEvent(Protocol[Client_contra, Changed_contra]):
+    """Takes the client, what changes, and the `RebalanceEvent` that says why."""
+
+    def __call__(self, client: Client_contra, changed: Changed_contra, event: RebalanceEvent, /) -> object: ...
+
+
+class CallbackWithoutEvent(Protocol[Client_contra, Changed_contra]):
+    """Takes the client and what changes, as callbacks of confluent-kafka do."""
+
+    def __call__(self, client: Client_contra, changed: Changed_contra, /) -> object: ...
+
+
+OnPartitions: TypeAlias = (
+    CallbackWithEvent[Owner, list[TopicPartition]] | CallbackWithoutEvent[Owner, list[TopicPartition]]
+)
+"""`on_assign`, `on_revoke` and `on_lost` of a consumer: `(consumer, partitions, event)` or `(consumer, partitions)`."""
+
+OnPartition: TypeAlias = CallbackWithEvent[Owner, TopicPartition] | CallbackWithoutEvent[Owner, TopicPartition]
+"""`on_gain` and `on_lose` of a worker, once a partition: `(worker, partition, event)` or `(worker, partition)`."""
+
+
+class OnDelivery(Protocol):
+    """Hears where a record went, or what kept it from getting there: one of the two is None."""
+
+    def __call__(self, error: Exception | None, metadata: RecordMetadata | None, /) -> object: ...
+
+
+# Connection values (no pydantic: Spark's tasks import them)
+# ----------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SecurityConfig:
+    """How a client knows its node, and shows who it is; `security_config.SecurityProperties` checks it.
+
+    What is secret is in no repr, so in no plan and no log of who prints what holds it.
+    """
+
+    tls: bool
+    ca_file: str | None = None
+    ca_pem: str | None = None
+    own_file: str | None = None
+    own_pem: str | None = None
+    key_pem: str | None = field(default=None, repr=False)
+    key_password: str | None = field(default=None, repr=False)
+    target_name: str | None = None
+    token: str | None = field(default=None, repr=False)
+    token_file: str | None = None
+    insecure_token: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionConfig:
+    """What a transport needs to know. `config.ClientConfig` has the same properties, with their limits and defaults.
+
+    It travels to Spark's processes, which start for each query and would load a tenth of a second of pydantic for it.
+    """
+
+    bootstrap_servers: str
+    client_id: str
+    request_timeout_ms: int
+    default_api_timeout_ms: int
+    retry_backoff_ms: int
+    retry_backoff_max_ms: int
+    reconnect_backoff_ms: int
+    reconnect_backoff_max_ms: int
+    metadata_max_age_ms: int
+    receive_message_max_bytes: int
+    security: SecurityConfig | None = None
+
+    @property
+    def servers(self) -> list[str]:
+        return split_servers(self.bootstrap_servers)
+
+
+def split_servers(bootstrap_servers: str) -> list[str]:
+    """
+    >>> split_servers("a:1, b:2")
+    ['a:1', 'b:2']
+    """
+    return [server.strip() for server in bootstrap_servers.split(",")]

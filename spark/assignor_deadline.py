@@ -1,8 +1,8 @@
-"""Assignors of other people, with a deadline: one that hangs must not hold up a query or a backtest for ever."""
+"""Runs assignors from plugins under a deadline, so that one that hangs cannot block a query or a backtest for ever."""
 
 from muster.assignors.api import Assignment, Assignor, Snapshot
 from muster.assignors.plugin_pool import DEADLINE_MS, shared_isolation
-from muster.assignors.process import PluginOverran
+from muster.assignors.plugin_process import PluginOverran
 
 __all__ = ["DEADLINE_MS", "MAX_DEADLINE_MS", "PluginOverran", "run_in_time"]
 

@@ -1,40 +1,230 @@
-"""What runs in a task: fetch the ranges of a slot from the node and hand them on as Arrow batches.
+"""The reading task: fetches the ranges of a slot and returns them as Arrow batches.
 
-One request asks for all ranges of the slot that are not done; while its answer is decoded the next ones are under way.
-Channels are kept per Python worker, which Spark uses again for the next task.
+One request asks for all unfinished ranges of the slot; the next requests are under way while its answer is decoded.
+Channels are kept per Python worker, which Spark reuses for its next task. Record batches become Arrow batches of
+Spark's schema without a Python object per record. A reader of committed data drops the batches of aborted
+transactions (KIP-98).
 """
 
 import asyncio
 import logging
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain
 from queue import SimpleQueue
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from muster.client.calls.leaders import MAYBE_MOVED, MOVED
-from muster.client.calls.log_calls import EARLIEST, LATEST, list_offsets
 from muster.client.calls.methods import MULTI_FETCH_FRAMES
+from muster.client.calls.topic_calls import EARLIEST, LATEST, list_offsets
 from muster.client.calls.transport import CallRetry, Transport, now_ms
-from muster.client.connection import ConnectionConfig
 from muster.client.errors import RETRIABLE, ClientError, CorruptRecords, Refused, Unreachable, refusal
-from muster.client.loop import shared_loop
-from muster.client.types import TopicPartition
-from muster.coordinator.edge.allocator import keep_freed_memory
-from muster.spark.aborted import drop_aborted
-from muster.spark.arrow import BatchGatherer, decode_batches, decode_records_to_arrow
-from muster.spark.errors import DataLoss
-from muster.spark.kept import settle_in
-from muster.spark.planning import OffsetRange
-from muster.spark.settings import FetchSettings
+from muster.client.twins import shared_loop
+from muster.client.types import ConnectionConfig, TopicPartition
+from muster.coordinator.edge.overload import keep_freed_memory
+from muster.spark.planning import FetchSettings, OffsetRange
+from muster.spark.read_options import CREATE_TIME, HEADERS, LOG_APPEND_TIME, DataLoss, settle_in
 from muster.storage.errors import CorruptMessage, StorageError
 from muster.storage.files import Buffer
+from muster.storage.logs.producer_state import read_marker
 from muster.storage.records.batch import BatchView, decode_records, read_batches
+from muster.storage.records.columns import RecordColumns, decode_runs
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
 from muster.storage.service.fetch_frames import FetchResultFrame, MultiFetchFrames
-from muster.storage.types import Record
+from muster.storage.types import Headers, Record
+
+# Aborted transactions
+# --------------------
+
+
+def drop_aborted(views: Sequence[BatchView], aborted: Iterable[tuple[int, int]]) -> list[BatchView]:
+    """The batches that are left when transactions are dropped that a node named as aborted.
+
+    `aborted` are (producer id, first offset). A producer's data is dropped from there to its abort marker.
+    """
+    coming = sorted(aborted, key=lambda entry: entry[1])
+    if not coming:
+        return list(views)
+    dropping: set[int] = set()
+    kept = []
+    for view in views:
+        while coming and coming[0][1] <= view.last_offset:
+            dropping.add(coming.pop(0)[0])
+        if view.control:
+            marker = read_marker(view)
+            if marker is not None and marker.aborted:
+                dropping.discard(view.producer_id)
+        elif not (view.transactional and view.producer_id in dropping):
+            kept.append(view)
+    return kept
+
+
+# Arrow batches
+# -------------
+
+HEADER_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+TYPES = {
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestampType": pa.int32(),
+    HEADERS: HEADER_TYPE,
+}
+Numbers = npt.NDArray[np.int64]
+
+
+def build_arrow_schema(columns: Sequence[str]) -> pa.Schema:
+    return pa.schema([(name, TYPES[name]) for name in columns])
+
+
+def decode_batches(
+    data: Buffer, views: Sequence[BatchView], wanted: OffsetRange, columns: Sequence[str], rows: int
+) -> Iterator[pa.RecordBatch]:
+    """The records of `views` within `wanted`, in Arrow batches of at most `rows`. Raises CorruptMessage."""
+    runs = chain.from_iterable(decode_runs(data, group) for group in group_views(views, rows))
+    for run, of_run in runs:
+        appended = np.repeat([view.log_append_time for view in of_run], [view.count for view in of_run])
+        first, last = np.searchsorted(run.offsets, [wanted.start, wanted.end])
+        for start in range(int(first), int(last), rows):
+            yield build_rows(run, appended, slice(start, min(start + rows, int(last))), wanted, columns)
+
+
+def group_views(views: Sequence[BatchView], rows: int) -> Iterator[list[BatchView]]:
+    """Neighbours that together have about `rows` records."""
+    group: list[BatchView] = []
+    held = 0
+    for view in views:
+        if group and held + view.count > rows:
+            yield group
+            group, held = [], 0
+        group.append(view)
+        held += view.count
+    if group:
+        yield group
+
+
+def build_rows(
+    run: RecordColumns, appended: npt.NDArray[np.bool_], part: slice, wanted: OffsetRange, columns: Sequence[str]
+) -> pa.RecordBatch:
+    count = part.stop - part.start
+    arrays = []
+    for name in columns:
+        match name:
+            case "key":
+                arrays.append(build_binary_array(run.data, run.key_starts[part], run.key_lengths[part]))
+            case "value":
+                arrays.append(build_binary_array(run.data, run.value_starts[part], run.value_lengths[part]))
+            case "topic" | "partition":
+                arrays.append(repeat_value(getattr(wanted, name), name, round_up_size(count))[:count])
+            case "offset":
+                arrays.append(pa.array(run.offsets[part]))
+            case "timestamp":
+                arrays.append(pa.array(run.timestamps_ms[part] * 1000).view(TYPES["timestamp"]))
+            case "timestampType":
+                kinds = np.where(appended[part], LOG_APPEND_TIME, CREATE_TIME).astype(np.int32)
+                arrays.append(pa.array(kinds))
+            case _:
+                arrays.append(
+                    build_header_array([run.headers.get(place, ()) for place in range(part.start, part.stop)])
+                )
+    return pa.RecordBatch.from_arrays(arrays, schema=build_arrow_schema(columns))
+
+
+def round_up_size(count: int) -> int:
+    """The next power of two, so that few arrays of one value serve batches of any size."""
+    return 1 << (count - 1).bit_length() if count else 0
+
+
+@lru_cache(maxsize=64)
+def repeat_value(value: str | int, column: str, count: int) -> pa.Array:
+    """One value so many times, to be sliced: batches of a partition share it."""
+    return pa.repeat(pa.scalar(value, TYPES[column]), count)
+
+
+def build_binary_array(data: Buffer, starts: Numbers, lengths: Numbers) -> pa.Array:
+    """The slices of `data` as one binary array.
+
+    Seen as alternating gaps and slices, the data is an Arrow array as it lies; every second of its values is taken.
+    """
+    count = len(starts)
+    null = lengths < 0
+    if null.all():
+        return pa.nulls(count, pa.binary())
+    borders = np.empty(2 * count + 1, np.int32)
+    borders[0] = 0
+    borders[1::2] = starts
+    borders[2::2] = starts + np.maximum(lengths, 0)
+    seen = pa.Array.from_buffers(pa.binary(), 2 * count, [None, pa.py_buffer(borders), pa.py_buffer(data)])
+    places = np.arange(1, 2 * count, 2, dtype=np.int32)
+    return seen.take(pa.array(places, mask=null) if null.any() else pa.array(places))
+
+
+def build_header_array(headers: Sequence[Headers]) -> pa.Array:
+    """As Spark's Kafka source has it: null for a record without headers."""
+    if not any(headers):
+        return pa.nulls(len(headers), HEADER_TYPE)
+    return pa.array(
+        [[{"key": key, "value": value} for key, value in row] if row else None for row in headers], HEADER_TYPE
+    )
+
+
+def decode_records_to_arrow(records: Sequence[Record], wanted: OffsetRange, columns: Sequence[str]) -> pa.RecordBatch:
+    """The same from decoded records: for message sets of before record batches, which have no columns."""
+    count = len(records)
+    made = {
+        "key": lambda: pa.array([record.key for record in records], pa.binary()),
+        "value": lambda: pa.array([record.value for record in records], pa.binary()),
+        "topic": lambda: pa.repeat(pa.scalar(wanted.topic, pa.string()), count),
+        "partition": lambda: pa.array([wanted.partition] * count, pa.int32()),
+        "offset": lambda: pa.array([record.offset for record in records], pa.int64()),
+        "timestamp": lambda: pa.array([record.timestamp_ms * 1000 for record in records], pa.int64()).view(
+            TYPES["timestamp"]
+        ),
+        "timestampType": lambda: pa.array([CREATE_TIME] * count, pa.int32()),
+        HEADERS: lambda: build_header_array([record.headers for record in records]),
+    }
+    return pa.RecordBatch.from_arrays([made[name]() for name in columns], schema=build_arrow_schema(columns))
+
+
+class BatchGatherer:
+    """Joins what comes in small pieces, so that Spark gets batches worth their cost."""
+
+    def __init__(self, rows: int, most_bytes: int) -> None:
+        self._rows = rows
+        self._most_bytes = most_bytes
+        self._pieces: list[pa.RecordBatch] = []
+        self._held = 0
+        self._bytes = 0
+
+    def add(self, piece: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Yields what is ready; a piece that is large enough by itself is handed on as it is."""
+        if self._held + piece.num_rows > self._rows:
+            yield from self.rest()
+        self._pieces.append(piece)
+        self._held += piece.num_rows
+        self._bytes += piece.nbytes
+        if self._held >= self._rows or self._bytes >= self._most_bytes:
+            yield from self.rest()
+
+    def rest(self) -> Iterator[pa.RecordBatch]:
+        pieces, self._pieces, self._held, self._bytes = self._pieces, [], 0, 0
+        if len(pieces) == 1:
+            yield pieces[0]
+        elif pieces:
+            yield from pa.Table.from_batches(pieces).combine_chunks().to_batches()
+
+
+# The fetches of a task
+# ---------------------
 
 log = logging.getLogger("muster.spark")
 

@@ -1,7 +1,7 @@
-"""Ends processes when their owner is gone: a process of its own, told their ids on standard input, one in a line.
+"""A process that ends other processes when their owner is gone; it reads their ids on standard input, one per line.
 
-The owner holds the other end. However it dies, SIGKILL included, the pipe closes: then SIGTERM goes to all of them,
-and SIGKILL to those that are still there after a while.
+The owner holds the other end of the pipe. However the owner dies, SIGKILL included, the pipe closes: the guard sends
+SIGTERM to all processes, and SIGKILL to those that are still alive after a while.
 """
 
 import os

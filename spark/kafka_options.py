@@ -1,14 +1,15 @@
-"""Options that Spark's source and sink for Kafka take and that mean something else here, or nothing.
+"""Options of Spark's Kafka source and sink that Muster refuses or ignores, each with its reason.
 
-What would change the records or who may read them is refused with the reason. What only tunes Kafka's client is taken
-and ignored, with one warning that names it: a job that moves here by the name of its format goes on as it is.
+An option that would change the records, or who may read them, is refused. An option that only tunes Kafka's client is
+accepted and ignored, with one warning that names it, so that a job can move to this source by changing the name of
+its format.
 """
 
 import logging
 from collections.abc import Iterable, Mapping
 from functools import cache
 
-from muster.spark.errors import OptionError
+from muster.spark.read_options import OptionError
 
 log = logging.getLogger("muster.spark")
 

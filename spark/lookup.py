@@ -1,27 +1,35 @@
-"""What the driver asks a node: which partitions there are, where their logs begin and end, where to begin reading."""
+"""The driver's questions to nodes: topics, log ends, start positions, and record sizes.
+
+Spark asks for the latest offset every ten milliseconds, so a background task keeps a view current. The length of
+records is taken from one batch header per partition and measured again after ten seconds.
+"""
 
 import asyncio
 import logging
 import re
+import threading
 from collections.abc import Collection, Coroutine, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from muster.client.calls.log_calls import EARLIEST, LATEST, list_offsets
-from muster.client.calls.methods import METADATA
-from muster.client.calls.transport import Transport
+from muster.client.calls.methods import METADATA, MULTI_FETCH
+from muster.client.calls.topic_calls import EARLIEST, LATEST, list_offsets
+from muster.client.calls.transport import Transport, now_ms
 from muster.client.errors import NoOffset, UnknownTopic, refusal
-from muster.client.loop import shared_loop
+from muster.client.twins import shared_loop
 from muster.client.types import OffsetAndMetadata, TopicPartition
-from muster.spark.errors import DataLoss, OptionError
-from muster.spark.kept import settle_in
-from muster.spark.reading_options import ReadOptions
-from muster.spark.starting import PartitionNumbers, ReadPosition
+from muster.spark.planning import OffsetRange
+from muster.spark.read_options import DataLoss, OptionError, PartitionNumbers, ReadOptions, ReadPosition, settle_in
+from muster.storage.records.batch import HEADER, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, MAGIC_AT
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
 
 if TYPE_CHECKING:
     from muster.client.calls.group_calls import GroupCalls
+
+
+# Topics and offsets
+# ------------------
 
 log = logging.getLogger("muster.spark")
 
@@ -260,3 +268,155 @@ def name_partitions(partitions: Collection[LookupKey]) -> str:
     shown = [f"{topic}-{number}" for topic, number in list(partitions)[:5]]
     more = len(partitions) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+
+
+# The view that is kept current in the background
+# -----------------------------------------------
+
+TOPICS_EVERY_MS = 1_000
+"""How often to ask which topics and partitions there are, unless where logs end is asked for less often."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogView:
+    """What was so at one moment. Topics that are named but do not exist are left out."""
+
+    topics: Mapping[str, LookedUpTopic]
+    bounds: Mapping[LookupKey, LogBounds]
+
+    def topic_ids(self, topics: "set[str] | frozenset[str]") -> dict[str, str]:
+        return {name: self.topics[name].id for name in sorted(topics) if name in self.topics}
+
+
+class LogWatch:
+    """The latest view, at most about `refresh_ms` old while the node answers."""
+
+    def __init__(self, lookup: NodeLookup, refresh_ms: int) -> None:
+        self._lookup = lookup
+        self._refresh_ms = refresh_ms
+        self._lock = threading.Lock()
+        self._view: LogView | None = None
+        self._error: Exception | None = None
+        self._topics: dict[str, LookedUpTopic] = {}
+        self._topics_due_ms = 0
+        self._task: Future[None] | None = None
+
+    def view(self) -> LogView:
+        """What is known; the first call asks and waits. Raises what the last look failed with, tries included."""
+        with self._lock:
+            if self._error is not None:
+                raise self._error
+            if self._view is not None:
+                return self._view
+        return self.look()
+
+    def look(self) -> LogView:
+        """Ask now, and go on asking in the background from here on."""
+        self._topics_due_ms = 0
+        view = self._lookup.run(self._looked())
+        self._keep(view, None)
+        if self._task is None:
+            self._task = self._lookup.start(self._look_again())
+        return view
+
+    def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    def _keep(self, view: LogView | None, error: Exception | None) -> None:
+        with self._lock:
+            self._view = view or self._view
+            self._error = error
+
+    async def _look_again(self) -> None:
+        while True:
+            await asyncio.sleep(self._refresh_ms / 1000)
+            try:
+                self._keep(await self._looked(), None)
+            except Exception as error:
+                # A bug, too, is told by the next question; it must not end the looking in silence.
+                self._keep(None, error)
+
+    async def _looked(self) -> LogView:
+        try:
+            return await self._view_of_topics()
+        except UnknownTopic:
+            # A topic went between two answers; the next look knows that it is gone.
+            self._topics_due_ms = 0
+            return await self._view_of_topics()
+
+    async def _view_of_topics(self) -> LogView:
+        if now_ms() >= self._topics_due_ms:
+            self._topics = await self._lookup.topics()
+            self._topics_due_ms = now_ms() + max(TOPICS_EVERY_MS, self._refresh_ms)
+        topics = self._topics
+        return LogView(topics, await self._lookup.bounds(self._lookup.existing(topics)))
+
+
+# Record sizes
+# ------------
+
+FRESH_MS = 10_000
+SAMPLE_BYTES = 1 << 10
+AT_ONCE = 200
+MAX_KNOWN = 100_000
+
+
+class RecordSizes:
+    """Bytes per record as they lie in the log, by partition; asked for again after ten seconds."""
+
+    def __init__(self, lookup: NodeLookup, options: ReadOptions) -> None:
+        self._lookup = lookup
+        self._patience_ms = options.connection.default_api_timeout_ms
+        self._known: dict[LookupKey, tuple[float, int]] = {}
+
+    def of(self, ranges: Collection[OffsetRange]) -> dict[LookupKey, float]:
+        """Partitions that could not be measured are left out."""
+        stale = [wanted for wanted in ranges if self._age_ms(wanted.tp) >= FRESH_MS]
+        for place in range(0, len(stale), AT_ONCE):
+            self._lookup.run(self._measure(stale[place : place + AT_ONCE]))
+        return {wanted.tp: self._known[wanted.tp][0] for wanted in ranges if wanted.tp in self._known}
+
+    def _age_ms(self, tp: LookupKey) -> int:
+        known = self._known.get(tp)
+        return FRESH_MS if known is None else now_ms() - known[1]
+
+    async def _measure(self, ranges: list[OffsetRange]) -> None:
+        transport = self._lookup.transport
+        by_leader, _ = transport.leaders.routed(TopicPartition(*wanted.tp) for wanted in ranges)
+        wanted = {TopicPartition(*each.tp): each for each in ranges}
+        lots = [(address, [wanted[tp] for tp in led]) for address, led in by_leader.items()]
+        await asyncio.gather(*(self._measure_at(address, lot) for address, lot in lots))
+        while len(self._known) > MAX_KNOWN:
+            del self._known[next(iter(self._known))]
+
+    async def _measure_at(self, address: str, ranges: list[OffsetRange]) -> None:
+        """What is led elsewhere by now is not measured, this time."""
+        request = pb.MultiFetchRequest(max_bytes=AT_ONCE * SAMPLE_BYTES)
+        for wanted in ranges:
+            request.fetches.add(
+                topic=wanted.topic,
+                partition=wanted.partition,
+                fetch_offset=wanted.start,
+                partition_max_bytes=SAMPLE_BYTES,
+            )
+        answer = await self._lookup.transport.retried(
+            MULTI_FETCH, request, doing="measuring records", address=address or None, timeout_ms=self._patience_ms
+        )
+        for wanted, found in zip(ranges, answer.results, strict=True):
+            if (size := measure_record_size(found.result.records)) is not None:
+                self._known.pop(wanted.tp, None)
+                self._known[wanted.tp] = (size, now_ms())
+
+
+def measure_record_size(data: bytes) -> float | None:
+    """The mean of the first batch, of which the header is enough; None when there is none, or nothing in it.
+
+    >>> measure_record_size(b"") is None
+    True
+    """
+    if len(data) < HEADER_SIZE or data[MAGIC_AT] != MAGIC:
+        return None
+    fields = HEADER.unpack_from(data)
+    length, count = fields[1], fields[-1]
+    return (length + LENGTH_OVERHEAD) / count if count > 0 else None

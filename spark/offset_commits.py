@@ -1,7 +1,7 @@
-"""Telling a group what Spark has read: after batch jobs, and for the last batch of a stream.
+"""Commits what Spark has read: after batch jobs, and for the last batch of a stream.
 
-A stream's driver commits by itself whatever Spark lets it know to be done. The last batch of a query that ends at once
-is never confirmed to a source; `OffsetCommitter` hears of it from Spark's own progress reports.
+A stream's driver commits each batch that Spark confirms. The last batch of a query that ends is never confirmed to a
+source; `OffsetCommitter` learns of it from Spark's progress reports.
 """
 
 import json
@@ -23,13 +23,12 @@ from muster.client.calls.group_calls import GroupCalls
 from muster.client.calls.transport import Transport
 from muster.client.config import ClientConfig, load
 from muster.client.errors import ClientError, ConfigError, Refused
-from muster.client.loop import shared_loop
+from muster.client.twins import shared_loop
 from muster.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
-from muster.spark.errors import OptionError
 from muster.spark.lookup import LookupKey, NodeLookup
-from muster.spark.offsets import MARKER, OffsetError, StreamOffset, find_positions_ahead, parse_offset
 from muster.spark.options import check_read_options
-from muster.spark.reading_options import ReadOptions
+from muster.spark.read_options import OptionError, ReadOptions
+from muster.spark.stream_offsets import MARKER, OffsetError, StreamOffset, find_positions_ahead, parse_offset
 
 log = logging.getLogger("muster.spark")
 
@@ -275,7 +274,7 @@ async def commit_reported(calls: GroupCalls, offset: StreamOffset) -> bool:
     committed = await calls.committed([TopicPartition(*tp) for tp in offset.partitions])
     known = {(tp.topic, tp.partition): entry.offset for tp, entry in committed.items() if entry is not None}
     fresh = {
-        # What the drivers noted stays: see `muster.spark.beginnings`.
+        # What the drivers noted stays: see `muster.spark.group_stream`.
         tp: entry._replace(metadata=before.metadata) if (before := committed.get(tp)) is not None else entry
         for tp, entry in decode_positions(find_positions_ahead(offset, known)).items()
     }

@@ -1,12 +1,35 @@
-"""Who reads what: pending ranges of offsets dealt out to task slots. The same plan every time.
+"""Plans the tasks of a read: ranges of offsets distributed to task slots, always in the same way.
 
-Three ways: `split_ranges` cuts the backlog into slots of equal length; `one-to-one` gives each partition a task of its
-own, as Spark's source for Kafka does; any registered assignor deals whole partitions to slots as if those were members.
+`split` cuts the backlog into slots of equal length; `one-to-one` gives each partition its own task, as Spark's Kafka
+source does; any registered assignor distributes whole partitions to slots as if slots were members.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+from muster.client.types import ConnectionConfig
+
+# What a task needs besides its ranges
+# ------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class FetchSettings:
+    """What a task needs to know beside its ranges; small, because it travels with every task."""
+
+    connection: ConnectionConfig
+    columns: tuple[str, ...]
+    rows: int
+    patience_ms: int
+    max_bytes: int
+    max_partition_bytes: int
+    committed: bool
+    fail_on_data_loss: bool
+
+
+# Plans
+# -----
 
 SPLIT, ONE_TO_ONE = "split", "one-to-one"
 PLANNING_WAYS = (SPLIT, ONE_TO_ONE)

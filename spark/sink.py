@@ -17,9 +17,9 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from muster.client.errors import ClientError
-from muster.spark.errors import OptionError
 from muster.spark.kafka_options import warn_of_ignored
-from muster.spark.writing_options import WriteOptions, check_write_options
+from muster.spark.options import WriteOptions, check_write_options
+from muster.spark.read_options import OptionError
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -54,7 +54,7 @@ def make_batch_writer(given: Mapping[str, str], schema: Any, overwrite: bool) ->
     warn_of_ignored(options.ignored)
     if overwrite:
         raise OptionError("topics are appended to and never overwritten; use mode('append')")
-    from muster.spark.rows import check_columns
+    from muster.spark.row_encoding import check_columns
 
     check_columns(schema, options)
     return MusterWriter(options)
@@ -64,7 +64,7 @@ def make_stream_writer(given: Mapping[str, str], schema: Any, overwrite: bool) -
     """`overwrite` is output mode complete, which writes the whole result with every batch, as Spark's Kafka sink."""
     options = check_write_options(given, streaming=True)
     warn_of_ignored(options.ignored)
-    from muster.spark.rows import check_columns
+    from muster.spark.row_encoding import check_columns
 
     check_columns(schema, options)
     return MusterStreamWriter(options)
@@ -124,7 +124,7 @@ def find_query_batch() -> SinkBatchName:
 
 def write_task(batches: "Iterator[RecordBatch]", options: WriteOptions, name: SinkBatchName | None) -> WriteReceipt:
     """Bring a task's rows to the node. Raises Unreachable, naming the node and how long it was silent, and Refused."""
-    from muster.spark.rows import RowDistributor
+    from muster.spark.row_encoding import RowDistributor
     from muster.spark.write_calls import AppendingOutlet, BatchRequests, SinkNode, StagingOutlet
 
     context = TaskContext.get()

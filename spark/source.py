@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSourceStreamWriter as StreamWriter
 from pyspark.sql.types import StructType
 
 if TYPE_CHECKING:
-    from muster.spark.reading_options import ReadOptions
+    from muster.spark.read_options import ReadOptions
 
 NAME = "muster"
 
@@ -35,21 +35,20 @@ class MusterDataSource(DataSource):
         return NAME
 
     def schema(self) -> str:
-        from muster.spark.kept import settle_in
         from muster.spark.options import check_read_kinds
-        from muster.spark.schema import build_ddl
+        from muster.spark.read_options import build_ddl, settle_in
 
         settle_in()
         self.checked = kinds = check_read_kinds(dict(self.options))
         return build_ddl(next(iter(kinds.values())).column_names)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from muster.spark.batch import make_batch_reader
+        from muster.spark.batch_reader import make_batch_reader
 
         return make_batch_reader(self._read_options(streaming=False), schema, self.cores)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        from muster.spark.stream import MusterStreamReader, RefusedStreamReader
+        from muster.spark.stream_reader import MusterStreamReader, RefusedStreamReader
 
         try:
             return MusterStreamReader(self._read_options(streaming=True), schema, self.cores)

@@ -1,4 +1,4 @@
-"""The driver's side of one streaming query: what is new, how much of it to take, what is done."""
+"""The driver of one streaming query: what is new, how much of it the next batch takes, and what is done."""
 
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
@@ -6,17 +6,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pyspark.sql.streaming.datasource import ReadLimit
 
 from muster.client.calls.transport import now_ms
-from muster.spark.admission import Admission
-from muster.spark.direct import DirectFollower
 from muster.spark.kafka_options import warn_of_ignored
-from muster.spark.lookup import LookupKey, NodeLookup
-from muster.spark.offsets import PartitionProgress, StreamOffset, count_records, parse_offset
+from muster.spark.lookup import LogView, LogWatch, LookupKey, NodeLookup
+from muster.spark.partition_stream import DirectFollower
 from muster.spark.planning import OffsetRange
-from muster.spark.reading_options import ReadOptions
-from muster.spark.watch import LogView, LogWatch
+from muster.spark.read_options import ReadOptions
+from muster.spark.stream_offsets import Admission, PartitionProgress, StreamOffset, count_records, parse_offset
 
 if TYPE_CHECKING:
-    from muster.spark.sampling import RecordSizes
+    from muster.spark.lookup import RecordSizes
 
 
 class OffsetFollower(Protocol):
@@ -58,10 +56,10 @@ class StreamDriver:
             return DirectFollower(options, lookup, watch)
         # What only members need is loaded for members only: a query waits for its source's process to start.
         if options.joins_group:
-            from muster.spark.group import GroupFollower
+            from muster.spark.group_stream import GroupFollower
 
             return GroupFollower(options, lookup, watch)
-        from muster.spark.standalone import CommittingFollower
+        from muster.spark.partition_stream import CommittingFollower
 
         return CommittingFollower(options, lookup, watch)
 
@@ -116,7 +114,7 @@ class StreamDriver:
 
     def _record_bytes(self, ranges: Collection[OffsetRange]) -> Mapping[LookupKey, float]:
         if self._sizes is None:
-            from muster.spark.sampling import RecordSizes
+            from muster.spark.lookup import RecordSizes
 
             self._sizes = RecordSizes(self._lookup, self._options)
         return self._sizes.of(ranges)

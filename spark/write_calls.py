@@ -1,6 +1,6 @@
-"""Two ways from a task to the node: staged, to be committed by the driver, or appended at once.
+"""A writing task's calls to the node: records staged for the driver to commit, or appended directly.
 
-Both send one request while the next one is prepared, and try again for as long as delivery.timeout.ms allows.
+Both send one request while the next is prepared, and retry until delivery.timeout.ms.
 """
 
 import asyncio
@@ -8,16 +8,16 @@ from collections.abc import Coroutine, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
 
-from muster.client.calls.catalog import PartitionCounts
 from muster.client.calls.leaders import MAYBE_MOVED, MOVED, ONE_NODE
 from muster.client.calls.methods import ABORT_STAGED, COMMIT_STAGED, INIT_PRODUCER_ID, METADATA, PRODUCE, STAGE_RECORDS
+from muster.client.calls.topic_calls import PartitionCounts
 from muster.client.calls.transport import CallRetry, Transport
 from muster.client.errors import ClientError, Refused, Unreachable, refusal
-from muster.client.loop import shared_loop
+from muster.client.twins import shared_loop
 from muster.client.types import TopicPartition
 from muster.spark.fetch import share_transport
-from muster.spark.rows import EncodedRows
-from muster.spark.writing_options import WriteOptions
+from muster.spark.options import WriteOptions
+from muster.spark.row_encoding import EncodedRows
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
 from muster.storage.rpc.v1 import staging_service_pb2 as staging_pb
 from muster.storage.staging.staged_files import seal_for_producer

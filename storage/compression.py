@@ -1,7 +1,7 @@
 """Kafka's five codecs over library compressors, with a bound on what decompression may yield.
 
-gzip has a standard-library fallback; snappy, lz4 and zstd need `cramjam`. Written so that Kafka's own
-decoder takes it: snappy in xerial framing, lz4 frames of independent blocks (Kafka refuses linked ones).
+gzip has a standard-library fallback; snappy, lz4 and zstd need `cramjam`. The output is what Kafka's own decoder
+accepts: snappy in xerial framing, lz4 frames of independent blocks (Kafka refuses linked ones).
 """
 
 import importlib

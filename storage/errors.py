@@ -1,11 +1,17 @@
-"""Every refusal and failure of the log, with Kafka's numeric code.
+"""Every refusal and failure of the log, with Kafka's numeric code, and the node's list of current troubles.
 
-A message names the value, what was expected and what to do. Codes and names are those of Kafka's
-`Errors` table, so that an edge can pass `error.code` on as it is.
+A message names the value, what was expected and what to do. Codes and names are those of Kafka's `Errors` table, so
+that a listener can pass `error.code` on as it is. `StorageTroubles` keeps, by name, the newest sentence about each
+thing that is wrong with a node's logs; a sentence is the error's own, so producers, readers and health checks get the
+same words. Troubles may be reported from any thread. `MalformedRequest` is for requests that break their own shape.
 """
 
+import errno
+import threading
 from collections.abc import Callable
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
+
+from muster.storage.types import TopicPartition
 
 
 class StorageError(Exception):
@@ -309,3 +315,94 @@ class DataDirectoryError(StorageError):
     def __init__(self, message: str, holder: int | None = None) -> None:
         super().__init__(message)
         self.holder = holder
+
+
+# What is wrong with the logs of a node
+# -------------------------------------
+
+DISK_FULL = "disk-full"
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+class StorageTrouble(NamedTuple):
+    """One trouble: "disk-full", or "<kind>:<topic>-<partition>"."""
+
+    name: str
+    sentence: str
+    times: int
+    """How often it was met."""
+    passing: bool
+    """Whether it is over when it is not met again; else it lasts until a restart, or until the topic goes."""
+    wanted: int = 0
+    """How many bytes found no room."""
+
+
+class StorageTroubles:
+    """Those of one node: for each name the newest sentence."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: dict[str, StorageTrouble] = {}
+
+    def current(self) -> tuple[StorageTrouble, ...]:
+        with self._lock:
+            return tuple(self._known.values())
+
+    def fenced(self, tp: TopicPartition, error: Exception) -> None:
+        """The log takes no appends until it is opened again."""
+        self._report(_name("log-fenced", tp), error)
+
+    def damaged(self, tp: TopicPartition, error: Exception) -> None:
+        """Records that were durable cannot be read."""
+        self._report(_name("log-damaged", tp), error)
+
+    def cut(self, tp: TopicPartition, loss: Exception) -> None:
+        """Records that may have been acknowledged were cut off at the start."""
+        self._report(_name("log-cut", tp), loss)
+
+    def gone(self, tp: TopicPartition, error: Exception) -> None:
+        """The partition's directory is not there, or not its own."""
+        self._report(_name("log-gone", tp), error)
+
+    def refused(self, tp: TopicPartition, refusal: Exception, cause: OSError, size: int = 0) -> None:
+        """The system would not write or read (so many bytes); what was asked for may be asked for again."""
+        name = DISK_FULL if cause.errno in _FULL else _name("log-io", tp)
+        self._report(name, refusal, passing=True, wanted=size)
+
+    def forget(self, tp: TopicPartition) -> None:
+        """The partition has been removed."""
+        with self._lock:
+            self._known = {name: each for name, each in self._known.items() if not name.endswith(_name("", tp))}
+
+    def _report(self, name: str, error: Exception, *, passing: bool = False, wanted: int = 0) -> None:
+        with self._lock:
+            before = self._known.get(name)
+            self._known[name] = StorageTrouble(name, str(error), before.times + 1 if before else 1, passing, wanted)
+
+
+def _name(kind: str, tp: TopicPartition) -> str:
+    return f"{kind}:{tp[0]}-{tp[1]}"
+
+
+# Malformed requests
+# ------------------
+
+MAX_ENTRIES = 100_000
+"""Of any list in one request, here as at every other door of a node."""
+
+
+class MalformedRequest(Exception):
+    """The request breaks its own shape; the text says how, and what was expected."""
+
+
+def check_entry_count(what: str, count: int) -> None:
+    if count > MAX_ENTRIES:
+        raise MalformedRequest(f"The request names {count} {what}; at most {MAX_ENTRIES} are taken. Split it.")
+
+
+def check_unique(what: str, names: list[str] | list[tuple[str, int]]) -> None:
+    seen: set[object] = set()
+    for name in names:
+        if name in seen:
+            raise MalformedRequest(f"The request names {what} {name} twice; expected each once.")
+        seen.add(name)

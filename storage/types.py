@@ -1,4 +1,4 @@
-"""The values that the log hands out."""
+"""Values that the log hands out: records, append and fetch results, topics."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

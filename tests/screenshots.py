@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.text import Text
 
 from muster.client import Admin, Consumer, Producer
-from muster.workshop.bench.pages import LARGE, StandInNode, make_app
+from muster.workshop.bench.web_costs import LARGE, StandInNode, make_app
 from tests.support.chromium import ARGUMENTS, CHROMIUM, SETTINGS, Seeded, listening, wait_until
 from tests.support.node import running_node
 

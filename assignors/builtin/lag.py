@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from muster.assignors.api import Assignment, Plan, RebalanceProtocol, Snapshot
-from muster.assignors.data.order import in_java_order
+from muster.assignors.data.values import in_java_order
 
 
 class LagAssignor:
@@ -26,11 +26,11 @@ class LagAssignor:
 
     def assign(self, snapshot: Snapshot) -> Plan | Assignment:
         if snapshot.large:
-            from muster.assignors.builtin import fast
+            from muster.assignors.builtin import vectorized
 
             columns = snapshot.columns
             place = {member: number for number, member in enumerate(in_java_order(columns.members))}
-            owner = fast.lag_owner(columns, [place[member] for member in columns.members])
+            owner = vectorized.lag_owner(columns, [place[member] for member in columns.members])
             if owner is not None:
                 return Assignment(columns.table(owner))
         takers: dict[str, list[str]] = {}

@@ -1,14 +1,21 @@
-"""Sticky: as even as subscriptions allow, then as near as racks allow, then as few moves as possible."""
+"""The sticky assignors: as even as subscriptions allow, then as near as racks allow, then as few moves as possible.
+
+`sticky`, `cooperative-sticky` (the same plan, handed over in two rounds, KIP-429) and `uniform` (what KIP-848 runs on
+the coordinator) share one plan. `uniform` with options is computed by the engine of `lag_sticky`, imported on use.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from muster.assignors.api import Assignment, Member, Plan, RebalanceProtocol, Snapshot
-from muster.assignors.builtin import fair
-from muster.assignors.builtin.range_racks import partition_racks
+from muster.assignors.builtin import exact_balance
+from muster.assignors.builtin.range import partition_racks
 from muster.assignors.builtin.roundrobin import deal_alike
-from muster.assignors.data.claims import NOBODY
+from muster.assignors.data.values import NOBODY
+
+# Sticky
+# ------
 
 Share = dict[str, list[int]]
 
@@ -34,9 +41,9 @@ class StickyAssignor:
 def sticky_plan(snapshot: Snapshot) -> Plan | Assignment:
     """The plan that every sticky kind shares."""
     if snapshot.large and not snapshot.racks:
-        from muster.assignors.builtin import fair_columns
+        from muster.assignors.builtin import vectorized
 
-        return Assignment(snapshot.columns.table(fair_columns.sticky_owner(snapshot.columns)))
+        return Assignment(snapshot.columns.table(vectorized.sticky_owner(snapshot.columns)))
     members = snapshot.ordered_members()
     topics = snapshot.subscribed_topics()
     subscriptions = interned_subscriptions(members, topics)
@@ -51,7 +58,7 @@ def sticky_plan(snapshot: Snapshot) -> Plan | Assignment:
         for index, share in zip(readers, share_alike(counts, held, readers), strict=True):
             plan[members[index].id] = share
     elif readers:
-        shares = fair.balance(
+        shares = exact_balance.balance(
             list(counts.values()),
             subscriptions,
             [held.get(topic) for topic in topics],
@@ -171,3 +178,58 @@ def _deal(free: list[int], owned: list[list[int]], needs: list[int], extras: int
     for index in [index for index, need in enumerate(needs) if need == 0][:extras]:
         owned[index].append(free[place])
         place += 1
+
+
+# Cooperative sticky (KIP-429)
+# ----------------------------
+
+
+class CooperativeStickyAssignor:
+    """The same target as `sticky`, but members keep working while partitions move.
+
+    A partition that changes owner is withheld in this round and given out in the next one, once its old
+    owner has let go; `muster.assignors.run.run` sees to that. Two rounds always suffice.
+    """
+
+    name = "cooperative-sticky"
+    protocol = RebalanceProtocol.COOPERATIVE
+
+    def assign(self, snapshot: Snapshot) -> Plan | Assignment:
+        return sticky_plan(snapshot)
+
+
+# Uniform (KIP-848)
+# -----------------
+
+
+class UniformAssignor:
+    """Spread partitions evenly over members and move as few as possible.
+
+    Without options it is exact, as `sticky` is. With capacities, limits or priorities, no single move
+    makes the heaviest member lighter, and what exceeds the limits is reported as unassigned.
+
+    >>> from muster.assignors.api import Member
+    >>> group = Snapshot({"t": 6}, [Member("a", ("t",)), Member("b", ("t",))],
+    ...                  options={"member.capacity": {"a": 2.0}})
+    >>> {member: len(share["t"]) for member, share in UniformAssignor().assign(group).members.items()}
+    {'a': 4, 'b': 2}
+    """
+
+    name = "uniform"
+    options = ("member.capacity", "max.partitions.per.member", "member.priority", "member.standby")
+    protocol = RebalanceProtocol.COOPERATIVE
+
+    def assign(self, snapshot: Snapshot) -> Plan | Assignment:
+        if not snapshot.options:
+            return sticky_plan(snapshot)
+        import numpy as np
+
+        from muster.assignors.builtin.lag_sticky import MoveThresholds, Placement
+        from muster.assignors.options import UniformOptions, read_options
+
+        options = read_options(self.name, UniformOptions, snapshot.options)
+        if options.plain:
+            return sticky_plan(snapshot)
+        columns = snapshot.columns
+        outcome = Placement(columns, np.ones(columns.axis.size), options, MoveThresholds(prove=False)).decide()
+        return Assignment(columns.table(outcome.owner), note=outcome.note)

@@ -1,8 +1,8 @@
 """A snapshot as integer arrays, and an assignment as one: how a million partitions stay cheap.
 
-All partitions of subscribed topics lie on one axis: topics in Java's order, partition p of topic t at
-base[t] + p. Members are numbered in Kafka's order, equal subscriptions share one array. The mappings
-of `Snapshot` and `Assignment` are views on these arrays, made when somebody looks.
+All partitions of subscribed topics lie on one axis: topics in Java's order, partition p of topic t at base[t] + p.
+Members are numbered in Kafka's order, equal subscriptions share one array, claims are positions on the axis. The
+mappings of `Snapshot` and `Assignment` are views of these arrays, made when somebody looks.
 """
 
 from __future__ import annotations
@@ -10,15 +10,171 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from operator import is_
+from typing import Any, TypeAlias, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from muster.assignors.data.axis import Axis, Ints
-from muster.assignors.data.member_table import MemberList, MemberTable, TableMember
-from muster.assignors.data.order import in_java_order, in_kafka_order
-from muster.assignors.data.values import SnapshotValues
+from muster.assignors.data.values import Member, SnapshotValues, in_java_order, in_kafka_order
+
+# All partitions in one row
+# -------------------------
+
+Ints: TypeAlias = "NDArray[np.signedinteger[Any]]"
+
+
+@dataclass(frozen=True)
+class Axis:
+    """All partitions of some topics in one row."""
+
+    topics: tuple[str, ...]
+    base: NDArray[np.int64]  # one longer than topics; the last is the number of partitions
+
+    @classmethod
+    def of(cls, topics: Sequence[str], counts: Mapping[str, int]) -> Axis:
+        base = np.zeros(len(topics) + 1, dtype=np.int64)
+        np.cumsum([counts[topic] for topic in topics], out=base[1:])
+        return cls(tuple(topics), base)
+
+    @property
+    def size(self) -> int:
+        return int(self.base[-1])
+
+    @cached_property
+    def counts(self) -> NDArray[np.int64]:
+        return np.diff(self.base)
+
+    @cached_property
+    def place(self) -> dict[str, int]:
+        return {topic: number for number, topic in enumerate(self.topics)}
+
+    @cached_property
+    def topic_of(self) -> NDArray[np.int32]:
+        """Topic number of each partition on the axis."""
+        return np.repeat(np.arange(len(self.topics), dtype=np.int32), self.counts)
+
+    def split(self, row: Ints) -> dict[str, list[int]]:
+        """Sorted positions on the axis as {topic: [partitions]}."""
+        if not len(row):
+            return {}
+        topics = np.searchsorted(self.base, row, side="right") - 1
+        cuts = np.flatnonzero(np.diff(topics)) + 1
+        starts = [0, *cuts.tolist()]
+        numbers = (row - self.base[topics]).tolist()
+        ends = [*starts[1:], len(numbers)]
+        which = topics[starts].tolist()
+        return {self.topics[topic]: numbers[start:end] for topic, start, end in zip(which, starts, ends, strict=True)}
+
+
+# Members by column
+# -----------------
+
+
+@dataclass(frozen=True)
+class TableMember:
+    """What a `MemberTable` knows of a member besides its topics and claims."""
+
+    id: str
+    generation: int = -1
+    instance_id: str | None = None
+    rack: str | None = None
+    user_data: bytes = b""
+
+
+class OwnedView(Mapping[str, Sequence[int]]):
+    """{topic: partitions} of one member's claims, read from positions on an axis when looked at."""
+
+    __slots__ = ("_axis", "_cells", "_row")
+
+    def __init__(self, axis: Axis, row: Ints) -> None:
+        self._axis, self._row = axis, row
+        self._cells: dict[str, list[int]] | None = None
+
+    def _read(self) -> dict[str, list[int]]:
+        if self._cells is None:
+            self._cells = self._axis.split(np.sort(self._row))
+        return self._cells
+
+    def __getitem__(self, topic: str) -> Sequence[int]:
+        return self._read()[topic]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._read())
+
+    def __len__(self) -> int:
+        return len(self._read())
+
+    def __repr__(self) -> str:
+        return repr(self._read())
+
+
+class MemberTable(Sequence[Member]):
+    """Members by column; give it to `Snapshot` in place of a list. Reads as a sequence of `Member`.
+
+    `subscriptions` are the distinct topic lists, `subscription_of` says who has which. `claims` holds
+    positions on `axis` for each member, or None for a member that reports nothing.
+    """
+
+    def __init__(
+        self,
+        rows: Sequence[TableMember],
+        subscriptions: Sequence[tuple[str, ...]],
+        subscription_of: Sequence[int],
+        axis: Axis,
+        claims: Sequence[Ints | None],
+    ) -> None:
+        if not len(rows) == len(subscription_of) == len(claims):
+            raise ValueError(
+                f"columns differ in length: {len(rows)} members, {len(subscription_of)} subscriptions, "
+                f"{len(claims)} claims"
+            )
+        self.rows, self.axis, self.claims = rows, axis, claims
+        self.subscriptions, self.subscription_of = subscriptions, subscription_of
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[Member]:
+        for row, kind, claim in zip(self.rows, self.subscription_of, self.claims, strict=True):
+            yield self._member(row, kind, claim)
+
+    @overload
+    def __getitem__(self, index: int) -> Member: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Member]: ...
+    def __getitem__(self, index: int | slice) -> Member | list[Member]:
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(len(self)))]
+        return self._member(self.rows[index], self.subscription_of[index], self.claims[index])
+
+    def _member(self, row: TableMember, kind: int, claim: Ints | None) -> Member:
+        return Member(
+            id=row.id,
+            topics=self.subscriptions[kind],
+            owned=None if claim is None else OwnedView(self.axis, claim),
+            generation=row.generation,
+            instance_id=row.instance_id,
+            rack=row.rack,
+            user_data=row.user_data,
+        )
+
+
+class MemberList(list[Member]):
+    """The members of a table, for those who expect a list. As long as nobody changes it, the table stands for it."""
+
+    def __init__(self, table: MemberTable) -> None:
+        super().__init__(table)
+        self.table = table
+        self._made = tuple(self)
+
+    @property
+    def untouched(self) -> bool:
+        return len(self) == len(self._made) and all(map(is_, self, self._made))
+
+
+# Snapshots and assignments as arrays
+# -----------------------------------
 
 NOBODY = -1
 FEW = 64
@@ -222,7 +378,7 @@ def _resolve(
     subscriptions: Sequence[NDArray[np.int32]],
     subscription_of: NDArray[np.int32],
 ) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
-    """(rightful owner, claimed at all) by partition: see `muster.assignors.data.claims`."""
+    """(rightful owner, claimed at all) by partition: see `muster.assignors.data.values`."""
     owner = np.full(axis.size, NOBODY, dtype=np.int32)
     claimed = np.zeros(axis.size, dtype=np.bool_)
     rows = [table.claims[number] for number in order.tolist()]

@@ -1,9 +1,8 @@
 """The blobs that members exchange through a classic group: ConsumerProtocol, byte for byte.
 
-Subscription: v0 topics and user data, v1 + owned partitions (KIP-429), v2 + generation (KIP-792),
-v3 + rack (KIP-881). Assignment: the same layout in all versions. A reader takes a newer version for
-its own newest layout and ignores the tail. Bad bytes raise ValueError and never cost more memory than
-they are long.
+Subscription: v0 topics and user data, v1 + owned partitions (KIP-429), v2 + generation (KIP-792), v3 + rack (KIP-881).
+Assignment: the same layout in all versions. A reader takes a newer version by the newest layout it knows and ignores
+the rest. User data of the sticky assignors is read and written here, too. Every length is checked before it is used.
 """
 
 from __future__ import annotations

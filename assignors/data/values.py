@@ -1,10 +1,19 @@
-"""The plain values that decisions are made of, below everything else here: arrays, claims and text know no more."""
+"""The plain values that decisions are made of: members, their order, and which of them rightfully owns a partition.
+
+Orders are those that Kafka's Java code sees: strings by UTF-16 code unit, static members first (KIP-345). Where
+members' claims to a partition disagree, the newest generation wins, and a tie at the top makes it nobody's
+(KAFKA-12984, KAFKA-13419, KAFKA-14639). `FALLBACK`, `REASON` and `HELD` are options of a recorded snapshot that no
+assignor was given.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias, TypeVar
+
+# Values
+# ------
 
 JsonValue: TypeAlias = "bool | int | float | str | Sequence[JsonValue] | Mapping[str, JsonValue] | None"
 TopicPartition: TypeAlias = tuple[str, int]
@@ -50,3 +59,149 @@ class SnapshotValues(Protocol):
 
     @property
     def stale(self) -> Mapping[str, Sequence[int]]: ...
+
+
+# Orders
+# ------
+
+
+class Ranked(Protocol):
+    """What decides a member's place."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def instance_id(self) -> str | None: ...
+
+
+_R = TypeVar("_R", bound=Ranked)
+
+
+def in_java_order(words: Iterable[str]) -> list[str]:
+    """Sorted as `String.compareTo` does: by UTF-16 code unit, not by code point.
+
+    >>> in_java_order(["\\U0001f600", "\\uffee"]) == ["\\U0001f600", "\\uffee"]
+    True
+    """
+    listed = list(words)
+    # Up to U+D7FF the two orders agree, and nearly every name is ASCII.
+    if "".join(listed).isascii():
+        return sorted(listed)
+    return sorted(listed, key=java_key)
+
+
+def java_key(word: str) -> bytes:
+    """A key that sorts as Java compares strings; lone surrogates are allowed, as they are in Java."""
+    return word.encode("utf-16-be", "surrogatepass")
+
+
+def in_kafka_order(members: Sequence[_R]) -> list[_R]:
+    """Static members by group.instance.id, then dynamic ones by member id."""
+    static = {member.instance_id: member for member in members if member.instance_id is not None}
+    dynamic = {member.id: member for member in members if member.instance_id is None}
+    if len(static) + len(dynamic) < len(members):
+        return sorted(members, key=_member_key)  # An instance seen twice: the member id decides.
+    return [static[word] for word in in_java_order(static)] + [dynamic[word] for word in in_java_order(dynamic)]
+
+
+def _member_key(member: Ranked) -> tuple[bool, bytes, bytes]:
+    rank = member.id if member.instance_id is None else member.instance_id
+    return member.instance_id is None, java_key(rank), java_key(member.id)
+
+
+# Options that only the ledger has
+# --------------------------------
+
+FALLBACK: Final = "fallback"
+"""The assignor had failed: what stood in for it."""
+REASON: Final = "reason"
+"""Why it had failed."""
+HELD: Final = "held"
+"""The assignor's word was not the last: what an operator held of the group."""
+TOLD_BESIDE: Final = frozenset({FALLBACK, REASON, HELD})
+
+
+# Claims
+# ------
+
+NOBODY = -1
+
+
+def rightful_owners(topics: Mapping[str, int], members: Sequence[Member]) -> dict[tuple[str, int], str]:
+    """{(topic, partition): member id}: the newest generation wins, a tie at the top is nobody's.
+
+    Claims to partitions that do not exist, and winners who no longer subscribe, count for nothing.
+    """
+    held = owner_table(topics, members)
+    return {
+        (topic, partition): members[owner].id
+        for topic, table in held.items()
+        for partition, owner in enumerate(table)
+        if owner != NOBODY
+    }
+
+
+def owner_table(topics: Mapping[str, int], members: Sequence[Member]) -> dict[str, list[int]]:
+    """{topic: owner by partition}, owners as indices into `members`; topics nobody claims are left out."""
+    table: dict[str, list[int]] = {}
+    newest: dict[str, list[int]] = {}
+    for index, member in enumerate(members):
+        generation = member.generation
+        for topic, partitions in (member.owned or {}).items():
+            holders = table.get(topic)
+            if holders is None:
+                count = topics.get(topic, 0)
+                holders = table[topic] = [NOBODY] * count
+                newest[topic] = [_BEFORE_ALL] * count
+            since = newest[topic]
+            # A partition that one member lists twice is no conflict; nearly always it lists one.
+            for partition in partitions if len(partitions) == 1 else set(partitions):
+                if not 0 <= partition < len(holders):
+                    continue
+                if generation > since[partition]:
+                    since[partition] = generation
+                    holders[partition] = index
+                elif generation == since[partition]:
+                    holders[partition] = NOBODY
+    _lose(table, members)
+    return table
+
+
+def _lose(table: dict[str, list[int]], members: Sequence[Member]) -> None:
+    """Who no longer subscribes to a topic has lost it."""
+    wanted = {topics: frozenset(topics) for topics in {member.topics for member in members}}
+    everywhere = frozenset.intersection(*wanted.values()) if wanted else frozenset()
+    for topic, holders in table.items():
+        if topic in everywhere:
+            continue
+        lost = {index for index in set(holders) if index != NOBODY and topic not in wanted[members[index].topics]}
+        if lost:
+            table[topic] = [NOBODY if index in lost else index for index in holders]
+
+
+def raw_claims(members: Sequence[Member]) -> dict[tuple[str, int], set[str]]:
+    """Every claim as reported, right or wrong: a member that claims a partition may still be reading it."""
+    claimed: dict[tuple[str, int], set[str]] = {}
+    for member in members:
+        for topic, partitions in (member.owned or {}).items():
+            for partition in partitions:
+                claimed.setdefault((topic, partition), set()).add(member.id)
+    return claimed
+
+
+def find_claimants(members: Iterable[Member], asked: Mapping[str, set[int]]) -> dict[tuple[str, int], str | None]:
+    """Who claims each partition that is asked for, right or wrong; None where several do."""
+    found: dict[tuple[str, int], str | None] = {}
+    for member in members:
+        owned = member.owned
+        if not owned:
+            continue
+        for topic, partitions in asked.items():
+            for partition in owned.get(topic, ()):
+                if partition in partitions and found.setdefault((topic, partition), member.id) != member.id:
+                    found[topic, partition] = None
+    return found
+
+
+_BEFORE_ALL = -(1 << 40)

@@ -1,17 +1,91 @@
-"""What another assignor, another member or other lags would do: a dry run on a snapshot, explained."""
+"""What another assignor, another member or other lags would do: a dry run on a snapshot, explained.
+
+A snapshot of the ledger is first rid of options that are not the assignor's own, so that it can be asked again.
+"""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from muster.assignors import registry
 from muster.assignors.api import Assignment, Assignor, JsonValue, Member, Snapshot
-from muster.assignors.run import run
-from muster.assignors.tools.asked import restore_question
-from muster.assignors.tools.moves import OwnerMove, list_moves
+from muster.assignors.data.values import TOLD_BESIDE
+from muster.assignors.registry import BUILT_IN, own_name, resolve
+from muster.assignors.run import is_ours, run
+
+# What changed between two assignments
+# ------------------------------------
+
+Shares: TypeAlias = Mapping[str, Mapping[str, Sequence[int]]]
+
+
+class OwnerMove(NamedTuple):
+    """One partition that changed hands; `source` is None when it had no owner, `target` when it has none."""
+
+    topic: str
+    partition: int
+    source: str | None
+    target: str | None
+
+
+def list_moves(before: Shares, after: Shares) -> list[OwnerMove]:
+    """Partitions whose owner differs, ordered by topic and partition.
+
+    >>> list_moves({"a": {"t": [0, 1]}}, {"a": {"t": [0]}, "b": {"t": [1]}})
+    [OwnerMove(topic='t', partition=1, source='a', target='b')]
+    """
+    was, now = owner_of(before), owner_of(after)
+    return [
+        OwnerMove(topic, partition, was.get((topic, partition)), now.get((topic, partition)))
+        for topic, partition in sorted(was.keys() | now.keys())
+        if was.get((topic, partition)) != now.get((topic, partition))
+    ]
+
+
+def owner_of(shares: Shares) -> dict[tuple[str, int], str]:
+    """{(topic, partition): member}."""
+    return {
+        (topic, partition): member
+        for member, share in shares.items()
+        for topic, partitions in share.items()
+        for partition in partitions
+    }
+
+
+# A recorded question, asked again
+# --------------------------------
+
+
+def restore_question(snapshot: Snapshot, assignor: Assignor) -> Snapshot:
+    """The snapshot without options that are none of this assignor's: those that only the ledger was told, and, where
+    another one had been asked, options of that one. What nobody has stays: it may be a slip of somebody's pen.
+    """
+    other = options_understood(snapshot.assignor) if is_another(snapshot.assignor, assignor) else ()
+    mine = frozenset(getattr(assignor, "options", ()))
+    options = {
+        name: value
+        for name, value in snapshot.options.items()
+        if name not in TOLD_BESIDE and (name in mine or (other is not None and name not in other))
+    }
+    return snapshot if len(options) == len(snapshot.options) else replace(snapshot, options=options)
+
+
+def is_another(word: str, assignor: Assignor) -> bool:
+    """Only built-in assignors refuse options that they do not know."""
+    return bool(word) and is_ours(assignor) and own_name(word) != assignor.name
+
+
+def options_understood(word: str) -> Collection[str] | None:
+    """The options of the assignor that had been asked; None: of a plugin, which may have any."""
+    name = own_name(word)
+    return frozenset(getattr(resolve(name), "options", ())) if name in BUILT_IN else None
+
+
+# The forecast
+# ------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,20 +1,182 @@
-"""Options that many commands share."""
+"""Options that many commands share, and the connection to a node that they describe.
 
+`--command-config FILE` reads client properties for one command; $MUSTER_CONFIG does so for all. Secrets belong into
+that file: everybody on the machine can read a command line.
+
+A port that refuses a connection is reported immediately, not after a wait. Warnings of clients (a node that is away,
+a callback that raised) appear as lines on standard error. Assignors named as `module:Class` are found in the current
+directory too, because their authors usually work there.
+"""
+
+import contextlib
+import logging
 import math
-from collections.abc import Callable
+import os
+import socket
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from muster.cli.common.command_config import (
-    DEFAULT_BOOTSTRAP,
-    command_config_option,
-    current_bootstrap,
-    current_command_config,
-)
+from muster.cli.common.commands import Unhealthy
+from muster.cli.common.output import notice
 
 if TYPE_CHECKING:
     from muster.client import Admin
+
+
+# --command-config
+# ----------------
+
+DEFAULT_BOOTSTRAP = "127.0.0.1:9290"
+BOOTSTRAP = "bootstrap.servers"
+ENVIRONMENT = "MUSTER_CONFIG"
+_KEPT = "muster.command_config"
+MAX_FILE_BYTES = 1 << 20
+
+
+def _keep(ctx: click.Context, param: click.Parameter, path: Path | None) -> None:
+    ctx.meta[_KEPT] = read_properties(path)
+
+
+command_config_option = click.option(
+    "--command-config",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    envvar=ENVIRONMENT,
+    show_envvar=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_keep,
+    help="Client properties, key=value by line: TLS, a token, bootstrap.servers.",
+)
+"""Read before all others, which look at what it said."""
+
+
+def current_command_config() -> dict[str, str]:
+    """What the file of the command that runs says, but for where the node is; nothing without one."""
+    return {name: value for name, value in _kept().items() if name != BOOTSTRAP}
+
+
+def current_bootstrap() -> str:
+    """Where the node is, if --bootstrap does not say."""
+    return _kept().get(BOOTSTRAP) or os.environ.get("MUSTER_BOOTSTRAP") or DEFAULT_BOOTSTRAP
+
+
+def _kept() -> Mapping[str, str]:
+    ctx = click.get_current_context(silent=True)
+    kept: Any = {} if ctx is None else ctx.meta.get(_KEPT, {})
+    return kept  # type: ignore[no-any-return]
+
+
+def read_properties(path: Path | None) -> dict[str, str]:
+    """A Java properties file of the simple kind: key=value, comments with # or !, a \\ that joins the next line.
+
+    What is wrong is told by its line, never by its value.
+    """
+    pairs: dict[str, str] = {}
+    for number, text in _property_lines(path) if path is not None else ():
+        if not text or text[0] in "#!":
+            continue
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise click.UsageError(f"{path}, line {number} is no setting; expected key=value")
+        if key.strip() in pairs:
+            raise click.UsageError(f"{path}, line {number}: {key.strip()} is set twice; keep one of the two")
+        pairs[key.strip()] = value.strip()
+    return pairs
+
+
+def _property_lines(path: Path) -> list[tuple[int, str]]:
+    """Lines with their numbers, those that go on in one piece."""
+    try:
+        with path.open("rb") as file:
+            text = file.read(MAX_FILE_BYTES + 1).decode("utf-8-sig")
+    except OSError as error:
+        raise click.UsageError(f"{path} cannot be read: {error.strerror}; expected a file of key=value lines") from None
+    except UnicodeDecodeError:
+        raise click.UsageError(f"{path} is not UTF-8 text; expected a file of key=value lines") from None
+    if len(text) > MAX_FILE_BYTES:
+        raise click.UsageError(f"{path} is larger than {MAX_FILE_BYTES} bytes; expected a file of key=value lines")
+    joined: list[tuple[int, str]] = []
+    goes_on = False
+    for number, line in enumerate(text.splitlines(), 1):
+        piece = line.strip()
+        more = piece.endswith("\\") and not (piece[:1] in ("#", "!") and not goes_on)
+        piece = piece[:-1].rstrip() if more else piece
+        if goes_on:
+            first, before = joined[-1]
+            joined[-1] = (first, f"{before} {piece}")
+        else:
+            joined.append((number, piece))
+        goes_on = more
+    return joined
+
+
+# Whether a node listens
+# ----------------------
+
+PATIENCE_S = 1.0
+"""For one look. Who does not answer sooner may be far away or busy: the command itself finds out."""
+
+
+def require_listening_node(servers: Iterable[str]) -> None:
+    """Raises Unhealthy when every one of these HOST:PORT refuses a connection, or has a name that nobody knows."""
+    refusals = []
+    for server in servers:
+        refusal = connection_refusal(server)
+        if refusal is None:
+            return
+        refusals.append(f"{server} {refusal}")
+    if refusals:
+        raise Unhealthy(
+            ", ".join(refusals),
+            "expected a node that serves",
+            "start one (muster serve), wait for one (muster health --timeout 60), or name another with --bootstrap",
+        )
+
+
+def connection_refusal(server: str) -> str | None:
+    """Why nothing can be had there. None where somebody listens, or where that is not known so soon."""
+    host, _, port = server.strip().rpartition(":")
+    if not port.isdecimal() or int(port) > 65535:
+        return None  # no address; the client says so in its own words
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), PATIENCE_S).close()
+    except ConnectionRefusedError:
+        return "refuses connections: nothing listens there"
+    except socket.gaierror as error:
+        return f"cannot be found: {error.strerror}"
+    except OSError:
+        return None
+    return None
+
+
+# Warnings of clients
+# -------------------
+
+CLIENTS = logging.getLogger("muster.client")
+
+
+class ClientNoticeHandler(logging.Handler):
+    """Prints as every other notice is printed."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        # With standard error closed (our reader went away) there is nobody to tell, and the client works on.
+        with contextlib.suppress(OSError, ValueError):
+            notice(self.format(record))
+
+
+def show_client_warnings() -> None:
+    """Warnings and worse; saying it again is harmless."""
+    if not any(isinstance(handler, ClientNoticeHandler) for handler in CLIENTS.handlers):
+        CLIENTS.addHandler(ClientNoticeHandler(logging.WARNING))
+
+
+# Options
+# -------
 
 PATIENCE = "default.api.timeout.ms"
 ONE_SHOT_PATIENCE_MS = 10_000
@@ -110,7 +272,6 @@ def client_properties(bootstrap: str, overrides: dict[str, str], **defaults: obj
 
     From here on what clients have to say goes to standard error.
     """
-    from muster.cli.common.notices import show_client_warnings
 
     show_client_warnings()
     given: dict[str, object] = {name.replace("_", "."): value for name, value in defaults.items() if value is not None}
@@ -131,7 +292,19 @@ def require_listener(bootstrap: str, overrides: dict[str, str]) -> None:
 
     To be called once a client has looked at its properties, and before it calls anybody.
     """
-    from muster.cli.common.reach import require_listening_node
 
     if PATIENCE not in overrides and overrides.get("group.protocol") != "zookeeper":
         require_listening_node(overrides.get("bootstrap.servers", bootstrap).split(","))
+
+
+# Plugins in the current directory
+# --------------------------------
+
+HERE = ""
+"""How Python's import path names the current directory, wherever that will be."""
+
+
+def find_plugins_here() -> None:
+    """Modules of the current directory can be imported; installed ones of the same name go first."""
+    if HERE not in sys.path:
+        sys.path.append(HERE)

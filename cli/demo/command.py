@@ -8,10 +8,9 @@ from pathlib import Path
 
 import click
 
-from muster.cli.common.errors import CommandError, Exit
-from muster.cli.common.options import NumberRange
+from muster.cli.common.commands import CommandError, Exit
+from muster.cli.common.options import NumberRange, find_plugins_here
 from muster.cli.common.output import notice
-from muster.cli.common.plugins import find_plugins_here
 
 
 @click.command()
@@ -75,9 +74,9 @@ def demo(
     if spark:
         return run_spark_demo(file, key_regex, partitions, keep)
     from muster.assignors.registry import resolve_all
-    from muster.cli.common.signals import interrupt_on_signals
-    from muster.cli.demo.director import DemoPlan, GroupDemo
-    from muster.cli.records.lines import choose_source
+    from muster.cli.common.commands import interrupt_on_signals
+    from muster.cli.demo.group_demo import DemoPlan, GroupDemo
+    from muster.cli.records.produce import choose_source
 
     find_plugins_here()
     resolve_all(assignor)
@@ -91,8 +90,8 @@ def demo(
 def run_balance_demo(keep: bool) -> int:
     """The demo of continuous balance: it has a story of its own."""
     refuse_other_options("balance")
-    from muster.cli.common.signals import interrupt_on_signals
-    from muster.cli.demo.balance import BalanceDemo
+    from muster.cli.common.commands import interrupt_on_signals
+    from muster.cli.demo.group_demo import BalanceDemo
 
     interrupt_on_signals()
     with workspace(keep) as folder:
@@ -108,7 +107,7 @@ def run_kafka_backend_demo(engine: str, keep: bool) -> int:
         import confluent_kafka  # noqa: F401
     except ImportError:
         raise CommandError("confluent-kafka is not installed", "", "pip install 'muster-groups[kafka]'") from None
-    from muster.cli.common.signals import interrupt_on_signals
+    from muster.cli.common.commands import interrupt_on_signals
     from muster.cli.demo.kafka_backend_demo import KafkaBackendDemo
 
     interrupt_on_signals()
@@ -135,8 +134,8 @@ def run_cluster_demo(keep: bool) -> int:
         import pyspark  # noqa: F401
     except ImportError:
         raise CommandError("there is no ZooKeeper to start", "", "pip install 'muster-groups[zookeeper]'") from None
-    from muster.cli.common.signals import interrupt_on_signals
-    from muster.cli.demo.cluster_director import ClusterDemo
+    from muster.cli.common.commands import interrupt_on_signals
+    from muster.cli.demo.cluster_demo import ClusterDemo
     from muster.cli.nodes.zookeeper import translate_zookeeper_errors
 
     interrupt_on_signals()
@@ -154,9 +153,9 @@ def run_spark_demo(file: Path | None, key_regex: str | None, partitions: int, ke
         import pyspark  # noqa: F401
     except ImportError:
         raise CommandError("pyspark is not installed", "pip install 'muster-groups[spark]'") from None
-    from muster.cli.common.signals import interrupt_on_signals
+    from muster.cli.common.commands import interrupt_on_signals
     from muster.cli.demo.spark_demo import SparkDemo
-    from muster.cli.records.lines import choose_source
+    from muster.cli.records.produce import choose_source
     from muster.coordinator.java_runtime import JavaNotFound
 
     interrupt_on_signals()

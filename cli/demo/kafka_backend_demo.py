@@ -1,4 +1,4 @@
-"""`muster demo --engine`: two nodes over somebody's Kafka, an unmodified client's group, and a kill of its owner."""
+"""`muster demo --engine`: two nodes over an existing Kafka, an unmodified client, and a kill of its group's owner."""
 
 import socket
 import threading
@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from muster.cli.common.errors import CommandError
+from muster.cli.common.commands import CommandError
 from muster.cli.common.output import console
 from muster.cli.demo.processes import DemoProcesses
 from muster.cli.groups.rebalance_story import move_line

@@ -16,8 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from muster.cli.common.command_config import ENVIRONMENT
-from muster.cli.common.errors import CommandError
+from muster.cli.common.commands import CommandError
+from muster.cli.common.options import ENVIRONMENT
 
 GRACE_S = 5.0
 START_S = 30.0

@@ -12,17 +12,15 @@ from typing import Any
 
 from rich.text import Text
 
-from muster.cli.common.errors import CommandError
+from muster.cli.common.commands import CommandError, raise_if_interrupted
 from muster.cli.common.output import console
-from muster.cli.common.signals import raise_if_interrupted
-from muster.cli.demo import report
-from muster.cli.demo.director import NODE_SETTINGS
-from muster.cli.demo.filling import fill
+from muster.cli.demo import group_demo
+from muster.cli.demo.group_demo import NODE_SETTINGS, fill
 from muster.cli.demo.processes import DemoProcesses
-from muster.cli.records.lines import LineSource, SourceLine
+from muster.cli.records.produce import LineSource, SourceLine
 from muster.client import Admin, Consumer, Message, TopicPartition
 from muster.coordinator.observability.views.formatting import plural
-from muster.spark.cluster import ClusterFailed, LocalSparkCluster, running_cluster
+from muster.spark.session import ClusterFailed, LocalSparkCluster, running_cluster
 
 LINES, COUNTS = "lines", "counts"
 PARTITIONS_OF_COUNTS = 4
@@ -78,7 +76,7 @@ class SparkDemo:
         deadline = time.monotonic() + PRODUCE_AT_MOST_S
         produced, complete = fill(LINES, self._partitions, self._source, address, self._out, deadline)
         description = self._source.description if complete else f"the first of {self._source.description}"
-        self._say(report.summary(produced.lines, description, self._source.keyed_by, produced.by_partition()))
+        self._say(group_demo.summary(produced.lines, description, self._source.keyed_by, produced.by_partition()))
         return produced.lines
 
     def _start_cluster(self, stack: ExitStack) -> LocalSparkCluster:

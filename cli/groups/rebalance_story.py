@@ -1,4 +1,8 @@
-"""The ledger's entry of one rebalance, told to people: cause, who, phases, moves, the time partitions were unowned."""
+"""A rebalance as text for people: cause, members, phases, moves, and how long partitions had no owner.
+
+The text is made from the ledger's entry. It is a module of its own because it needs rich and the ledger's protobuf
+types, which commands import only when they print a story.
+"""
 
 import json
 from collections import defaultdict

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from muster.cli.common.errors import CommandError, Exit, Unhealthy
+from muster.cli.common.commands import CommandError, Exit, Unhealthy
 from muster.cli.common.options import output_option
 from muster.cli.common.output import Column, notice, print_rows
 from muster.coordinator.observability.views.formatting import plural
 
 if TYPE_CHECKING:
-    from muster.coordinator.zookeeper.ensemble import LocalEnsemble
+    from muster.coordinator.zookeeper.local_ensemble import LocalEnsemble
 
 SERVER_COLUMNS = [
     Column("SERVER", "server"),
@@ -55,8 +55,12 @@ def zookeeper() -> None:
 def start(data: Path, nodes: str | None, port: int | None, foreground: bool) -> int:
     """Start it, wait until it serves, and print its connect string. A folder is started again as it was."""
     from muster.coordinator.java_runtime import find_java
-    from muster.coordinator.zookeeper.ensemble import DEFAULT_PORT, DESCRIPTION, open_or_create_ensemble
-    from muster.coordinator.zookeeper.server import ServerTuning
+    from muster.coordinator.zookeeper.local_ensemble import (
+        DEFAULT_PORT,
+        DESCRIPTION,
+        ServerTuning,
+        open_or_create_ensemble,
+    )
 
     wanted = port if port is not None or (data / DESCRIPTION).exists() else DEFAULT_PORT
     with translate_zookeeper_errors():
@@ -85,7 +89,7 @@ def start(data: Path, nodes: str | None, port: int | None, foreground: bool) -> 
 @output_option
 def status(data: Path, style: str) -> None:
     """Show each server: where it is, its process, and whether it leads. Exit with 4 when it cannot serve."""
-    from muster.coordinator.zookeeper.ensemble import find_ensemble
+    from muster.coordinator.zookeeper.local_ensemble import find_ensemble
 
     with translate_zookeeper_errors():
         ensemble = find_ensemble(data)
@@ -108,7 +112,7 @@ def status(data: Path, style: str) -> None:
 @data_option
 def stop(data: Path) -> None:
     """Stop the servers of DIR. What they hold stays there."""
-    from muster.coordinator.zookeeper.ensemble import find_ensemble
+    from muster.coordinator.zookeeper.local_ensemble import find_ensemble
 
     with translate_zookeeper_errors():
         stopped = find_ensemble(data).stop()
@@ -117,7 +121,7 @@ def stop(data: Path) -> None:
 
 def watch_ensemble(ensemble: "LocalEnsemble") -> int:
     """Watch over the servers until a signal ends the command; they end with it."""
-    from muster.cli.common.signals import stop_on_signal
+    from muster.cli.common.commands import stop_on_signal
 
     stopping = stop_on_signal()
     try:

@@ -1,28 +1,109 @@
-"""`muster consume`: records to standard output, one per line; what happens to the group to standard error."""
+"""`muster consume`: records to standard output, one per line; events of the group to standard error.
 
+A record is printed as its value alone, as chosen fields with a separator, or as one JSON object a line; bytes that
+are not UTF-8 appear in base64 under `key_base64` and the like.
+"""
+
+import base64
+import json
 import os
 import re
 import sys
 import threading
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from muster.cli.common.errors import CommandError, Exit
-from muster.cli.common.options import NumberRange, client_options, client_properties, require_listener
+from muster.cli.common.commands import CommandError, Exit, interrupt_on_signals, stop_on_signal
+from muster.cli.common.options import (
+    NumberRange,
+    client_options,
+    client_properties,
+    find_plugins_here,
+    require_listener,
+)
 from muster.cli.common.output import notice
-from muster.cli.common.plugins import find_plugins_here
-from muster.cli.common.signals import interrupt_on_signals, stop_on_signal
-from muster.cli.groups.reset import find_targets
-from muster.cli.groups.which import resolve_partitions
-from muster.cli.records.records import FIELDS, Writer, fields_option, make_writer
+from muster.cli.groups.arguments import resolve_partitions
+from muster.cli.groups.offsets import find_targets
 from muster.coordinator.observability.views.formatting import plural
-from muster.coordinator.observability.views.positions import Position, parse_position
+from muster.coordinator.observability.views.topics import Position, parse_position
 
 if TYPE_CHECKING:
     from muster.client import Consumer, Message, RebalanceEvent, TopicPartition
+
+
+# How a record is printed
+# -----------------------
+
+FIELDS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
+Writer = Callable[["Message"], bytes]
+
+
+def fields_option(ctx: click.Context, param: click.Parameter, given: str | None) -> tuple[str, ...]:
+    """The fields that were named, in that order."""
+    names = tuple(word.strip() for word in given.split(",")) if given else ("value",)
+    unknown = [name for name in names if name not in FIELDS]
+    if unknown:
+        raise click.BadParameter(f"{unknown[0]!r} is no field; expected some of {', '.join(FIELDS)}", ctx, param)
+    return names
+
+
+def make_writer(fields: tuple[str, ...], separator: str, *, as_json: bool) -> Writer:
+    """What turns a record into the bytes of its line, without the line feed."""
+    if as_json:
+        return json_line
+    if fields == ("value",):
+        return lambda message: message.value or b""
+    between = separator.encode("utf-8", "surrogateescape")
+    return lambda message: between.join(encode_field(message, name) for name in fields)
+
+
+def encode_field(message: "Message", name: str) -> bytes:
+    """One field as bytes; a key or value that is null is nothing."""
+    match name:
+        case "key":
+            return message.key or b""
+        case "value":
+            return message.value or b""
+        case "timestamp":
+            return str(message.timestamp_ms).encode()
+        case "headers":
+            return b",".join(name.encode() + b"=" + (value or b"") for name, value in message.headers)
+        case _:
+            return str(getattr(message, name)).encode()
+
+
+def json_line(message: "Message") -> bytes:
+    """Everything about a record. Bytes that are no UTF-8 stand in base64, under `key_base64` and the like."""
+    line: dict[str, Any] = {
+        "topic": message.topic,
+        "partition": message.partition,
+        "offset": message.offset,
+        "timestamp_ms": message.timestamp_ms,
+        **told("key", message.key),
+        **told("value", message.value),
+        "headers": [{"name": name, **told("value", value)} for name, value in message.headers],
+    }
+    return json.dumps(line, ensure_ascii=False).encode()
+
+
+def told(name: str, data: bytes | None) -> dict[str, str | None]:
+    """
+    >>> told("key", b"a"), told("key", b"\\xff"), told("key", None)
+    ({'key': 'a'}, {'key_base64': '/w=='}, {'key': None})
+    """
+    if data is None:
+        return {name: None}
+    try:
+        return {name: data.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(data).decode()}
+
+
+# `muster consume`
+# ----------------
 
 LATEST = -1
 BATCH = 500

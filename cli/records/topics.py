@@ -109,7 +109,7 @@ def describe(bootstrap: str, overrides: dict[str, str], style: str, name: str) -
         settings = [{"setting": key, "value": value} for key, value in sorted(topic.configs.items())]
         print_rows(settings, [Column("SETTING", "setting"), Column("VALUE", "value")], style)
     if standing is not None:
-        from muster.cli.nodes.asking import report_age
+        from muster.cli.nodes.cluster import report_age
 
         report_age(standing)
 

@@ -1,4 +1,7 @@
-"""An authority of one's own, and what it signs: for development, tests, and networks that have no other."""
+"""A private certificate authority and the certificates it signs, for development, tests and private networks.
+
+Needs the extra `security`; `muster certs` imports this module on use.
+"""
 
 import ipaddress
 import os

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from muster.cli.common.errors import CommandError, Exit
+from muster.cli.common.commands import CommandError, Exit
 from muster.cli.common.options import FORMATS
 from muster.cli.common.output import Column, Row, print_rows
 

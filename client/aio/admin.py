@@ -1,45 +1,306 @@
-"""The admin client for asyncio: topics, groups, offsets, and why a group rebalanced."""
+"""The admin client for asyncio: topics, groups, offsets, and why a group rebalanced.
 
+In a cluster each node coordinates its own groups, so lists and descriptions are gathered from all nodes; a node that
+goes down meanwhile is asked again elsewhere. Protobuf answers become the values of `muster.client.described`.
+"""
+
+import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from dataclasses import astuple
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self
 
+from google.protobuf.message import Message
 from grpc_health.v1 import health_pb2
 
 from muster.assignors.api import JsonValue, Snapshot
-from muster.client.aio.accounts import AccountCalls
-from muster.client.aio.acls import AclCalls
-from muster.client.aio.cluster import ClusterCalls
-from muster.client.aio.control import GroupControlCalls
-from muster.client.aio.describing import read_group, read_group_settings, read_node_status
-from muster.client.aio.everywhere import delete_all_groups, describe_all_groups, list_all_groups, watch_at_coordinator
-from muster.client.aio.quotas import QuotaCalls
-from muster.client.aio.trial import CanaryCalls
+from muster.client.aio.cluster_admin import AccountCalls, AclCalls, ClusterCalls, QuotaCalls
+from muster.client.aio.group_control import CanaryCalls, GroupControlCalls, read_controls
 from muster.client.calls import methods
-from muster.client.calls.catalog import PartitionCounts
-from muster.client.calls.group_calls import GroupCalls, check_code, check_group_id
-from muster.client.calls.log_calls import delete_records, list_offsets
-from muster.client.calls.transport import Transport
+from muster.client.calls.group_calls import ELSEWHERE, GroupCalls, check_code, check_group_id
+from muster.client.calls.topic_calls import PartitionCounts, delete_records, list_offsets
+from muster.client.calls.transport import CallRetry, Transport
 from muster.client.config import ClientConfig, load
 from muster.client.described import (
     GroupDescription,
     GroupListing,
+    GroupProgress,
     GroupSettings,
+    MemberDescription,
     NodeCondition,
     NodeStatus,
     PartitionLag,
     TopicDescription,
 )
-from muster.client.errors import Refused, TransportRefused, UnknownTopic, refusal
-from muster.client.members.subscription import group_by_topic
+from muster.client.errors import Refused, TransportRefused, UnknownTopic, Unreachable, refusal
+from muster.client.members.subscription import group_by_topic, parse_topics
 from muster.client.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from muster.coordinator.observability.views import group_answers
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
 from muster.coordinator.rpc.v1.ledger_pb2 import CoordinatorMove, NodeStall, Rebalance
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
 
 if TYPE_CHECKING:
-    from muster.client.membership.migration import MovedOffset
+    from muster.client.membership.zookeeper_offsets import MovedOffset
+
+
+# Values from protobuf
+# --------------------
+
+
+def read_group(group: group_pb.DescribedGroup, address: str) -> GroupDescription:
+    members = tuple(
+        MemberDescription(
+            m.member_id,
+            m.group_instance_id if m.HasField("group_instance_id") else None,
+            m.client_id,
+            m.client_host,
+            parse_topics(m.member_metadata) or tuple(m.subscribed_topic_names),
+            read_share(m.member_assignment),
+            m.client_software,
+            read_optional(m, "session_timeout_ms"),
+            read_optional(m, "rebalance_timeout_ms"),
+            read_optional(m, "heartbeat_interval_ms"),
+            tuple(m.offered_assignors),
+            read_optional(m, "last_heard_ms"),
+            m.refused_commits,
+            group_answers.code_word(m.refused_commit_code) if m.refused_commits else "",
+            m.taken_over,
+        )
+        for m in group.members
+    )
+    return GroupDescription(
+        group.group_id,
+        group.group_state,
+        group.protocol_type,
+        group.protocol_data,
+        group.generation_id,
+        group.leader,
+        address,
+        members,
+        tuple(group.waiting_for),
+        group.waiting_until_ms,
+        read_progress(group),
+        group.planner.assignor,
+        group.planner.by_setting,
+        group.planner.kept_out,
+        read_controls(group),
+    )
+
+
+def read_group_listing(group: group_pb.ListedGroup) -> GroupListing:
+    return GroupListing(group.group_id, group.group_state, group.protocol_type, group.group_type, read_progress(group))
+
+
+def read_progress(group: group_pb.DescribedGroup | group_pb.ListedGroup) -> GroupProgress | None:
+    progress = group_answers.seen_progress(group)
+    return None if progress is None else GroupProgress(*astuple(progress))
+
+
+def read_optional(message: Message, name: str) -> int | None:
+    """An optional number; None where it is absent."""
+    return int(getattr(message, name)) if message.HasField(name) else None
+
+
+def read_node_status(answer: group_pb.DescribeNodeResponse) -> NodeStatus:
+    conditions = tuple(NodeCondition(c.name, c.sentence, c.since_ms, c.count, c.impairs) for c in answer.conditions)
+    if not answer.HasField("resources"):
+        return NodeStatus(answer.now_ms or None, conditions)
+    has = answer.resources
+    return NodeStatus(
+        answer.now_ms,
+        conditions,
+        read_optional(has, "open_descriptors"),
+        read_optional(has, "descriptor_limit"),
+        read_optional(has, "resident_bytes"),
+        read_optional(has, "memory_bytes"),
+        read_optional(has, "disk_free_bytes"),
+        read_optional(has, "disk_total_bytes"),
+        has.loop_late_ms,
+        has.stalls,
+        has.stalled_ms,
+        has.started_at_ms,
+    )
+
+
+def read_share(blob: bytes) -> tuple[TopicPartition, ...]:
+    """A share in another protocol's format is shown as none."""
+    return tuple(TopicPartition(*place) for place in group_answers.share_of(blob))
+
+
+def read_group_settings(
+    answer: group_pb.DescribeGroupSettingsResponse | group_pb.AlterGroupSettingsResponse,
+) -> GroupSettings:
+    values, defaults = (
+        {name: json.loads(text) for name, text in sorted(told.items())} for told in (answer.settings, answer.defaults)
+    )
+    return GroupSettings(answer.version, values, defaults, answer.suspended)
+
+
+# Calls to all coordinators
+# -------------------------
+
+DESCRIBED_AT_ONCE: Final = 100
+"""Groups in one DescribeGroups: their answer has to fit into a message."""
+
+
+async def list_all_groups(
+    transport: Transport, request: group_pb.ListGroupsRequest, missing: Callable[[str], None] | None = None
+) -> Iterable[GroupListing]:
+    """Of the node that is asked, or of all nodes of its cluster: asked anew while one of them goes down. `missing`
+    hears why those of some shards, or of a node that nobody reaches from here, are not among them; without it that is
+    raised."""
+    doing = "listing groups"
+    answer = await transport.retried(methods.LIST_GROUPS, request, doing=doing)
+    if not answer.in_cluster:
+        check_complete(answer, transport.bootstrap, missing)
+        return map(read_group_listing, answer.groups)
+    answers = await list_at_all_nodes(transport, request, doing, missing)
+    for node, answer in answers.items():
+        check_complete(answer, node, missing)
+    # One that moved meanwhile may have been told twice.
+    return {
+        group.group_id: read_group_listing(group) for answer in answers.values() for group in answer.groups
+    }.values()
+
+
+async def list_at_all_nodes(
+    transport: Transport, request: group_pb.ListGroupsRequest, doing: str, missing: Callable[[str], None] | None
+) -> dict[str, group_pb.ListGroupsResponse]:
+    """By node. One that is cut off from here, and not from the others, stays one of the cluster."""
+    patience = CallRetry(transport)
+    while True:
+        try:
+            answers, away = await call_all_nodes(transport, request, doing)
+        except Unreachable as error:
+            if not await patience.another_try(error):
+                raise error.after(patience.waited_ms) from error
+            continue
+        if not away or not await patience.another_try(next(iter(away.values()))):
+            break
+    for node, unreachable in away.items():
+        if missing is None:
+            raise unreachable.after(patience.waited_ms) from unreachable
+        missing(f"those of {node}, which is one of the cluster and cannot be reached from here")
+    return answers
+
+
+async def call_all_nodes(
+    transport: Transport, request: group_pb.ListGroupsRequest, doing: str
+) -> tuple[dict[str, group_pb.ListGroupsResponse], dict[str, Unreachable]]:
+    """What each node answers, and who is not reached. Raises Unreachable where nobody says which nodes there are."""
+    nodes = await transport.leaders.all_nodes()
+    away: dict[str, Unreachable] = {}
+
+    async def ask(node: str) -> group_pb.ListGroupsResponse | None:
+        try:
+            return await transport.call(methods.LIST_GROUPS, request, doing=doing, address=node)
+        except Unreachable as error:
+            away[node] = error
+            return None
+
+    answers = await asyncio.gather(*map(ask, nodes))
+    return {node: answer for node, answer in zip(nodes, answers, strict=True) if answer is not None}, away
+
+
+def check_complete(answer: group_pb.ListGroupsResponse, node: str, missing: Callable[[str], None] | None) -> None:
+    """An answer with a code has the groups of those shards that could be asked."""
+    try:
+        check_code(answer.error_code, answer.error_message)
+    except Refused as refused:
+        if missing is None:
+            raise
+        missing(f"some of {node}: {refused}")
+
+
+async def describe_all_groups(transport: Transport, names: Sequence[str]) -> list[GroupDescription]:
+    """Those that are there, in the order given. In a cluster what one node does not coordinate is asked of all."""
+    found: dict[str, GroupDescription] = {}
+    for start in range(0, len(names), DESCRIBED_AT_ONCE):
+        request = group_pb.DescribeGroupsRequest(groups=names[start : start + DESCRIBED_AT_ONCE])
+        answer = await transport.retried(methods.DESCRIBE_GROUPS, request, doing="describing groups")
+        check_code(answer.error_code, "")
+        found |= read_existing_groups(answer, transport.bootstrap)
+        elsewhere = [group.group_id for group in answer.groups if group.error_code in ELSEWHERE]
+        if elsewhere:
+            found |= await describe_at_all_nodes(transport, group_pb.DescribeGroupsRequest(groups=elsewhere))
+    return [found[name] for name in names if name in found]
+
+
+async def describe_at_all_nodes(
+    transport: Transport, request: group_pb.DescribeGroupsRequest
+) -> dict[str, GroupDescription]:
+    nodes = await transport.leaders.all_nodes()
+    answers = await asyncio.gather(
+        *(transport.call(methods.DESCRIBE_GROUPS, request, doing="describing groups", address=node) for node in nodes),
+        return_exceptions=True,
+    )
+    found: dict[str, GroupDescription] = {}
+    for node, answer in zip(nodes, answers, strict=True):
+        if isinstance(answer, Unreachable):
+            continue  # A node that goes down: its groups have no coordinator right now.
+        if isinstance(answer, BaseException):
+            raise answer
+        found |= read_existing_groups(answer, node)
+    return found
+
+
+def read_existing_groups(answer: group_pb.DescribeGroupsResponse, address: str) -> dict[str, GroupDescription]:
+    groups = (group for group in answer.groups if not group.error_code and group.group_state != "Dead")
+    return {group.group_id: read_group(group, address) for group in groups}
+
+
+async def delete_all_groups(transport: Transport, names: Sequence[str], reason: str) -> None:
+    """The first refusal is raised after all were tried."""
+    request = group_pb.DeleteGroupsRequest(groups_names=names, reason=reason)
+    answer = await transport.call(methods.DELETE_GROUPS, request, doing="deleting groups")
+    results = list(answer.results)
+    for place, result in enumerate(results):
+        if result.error_code in ELSEWHERE:
+            results[place] = await delete_group(transport, result.group_id, reason)
+    for result in results:
+        check_code(result.error_code, result.error_message, result.group_id)
+
+
+async def delete_group(transport: Transport, group: str, reason: str) -> group_pb.DeletedGroup:
+    async def attempt(address: str) -> group_pb.DeletedGroup:
+        request = group_pb.DeleteGroupsRequest(groups_names=[group], reason=reason)
+        answer = await transport.call(
+            methods.DELETE_GROUPS, request, doing=f"deleting group {group!r}", address=address
+        )
+        result = answer.results[0]
+        if result.error_code in ELSEWHERE:
+            check_code(result.error_code, result.error_message, group)
+        return result
+
+    return await GroupCalls(transport, group).patiently(attempt)
+
+
+async def watch_at_coordinator(transport: Transport, calls: GroupCalls) -> AsyncIterator[group_pb.WatchGroupResponse]:
+    """What the group's coordinator tells of it, whichever node that is; without a cluster until the stream breaks."""
+
+    async def known(address: str) -> str:
+        return address
+
+    doing = f"watching group {calls.group_id!r}"
+    address, patience = await calls.coordinator(), CallRetry(transport)
+    while True:
+        request = group_pb.WatchGroupRequest(group_id=calls.group_id)
+        try:
+            async for change in transport.stream(methods.WATCH_GROUP, request, doing=doing, address=address):
+                patience = CallRetry(transport)
+                yield change
+            return
+        except Unreachable as error:
+            if not transport.leaders.shared or not await patience.another_try(error):
+                raise
+        calls.forget_coordinator()
+        address = await calls.patiently(known)
+
+
+# The client
+# ----------
 
 GROUP_ID_NOT_FOUND = 69
 
@@ -300,7 +561,7 @@ class AsyncAdmin(GroupControlCalls, CanaryCalls, AclCalls, QuotaCalls, AccountCa
 
         GroupNotEmpty while members read that do not commit to both.
         """
-        from muster.client.membership.migration import migrate_offsets
+        from muster.client.membership.zookeeper_offsets import migrate_offsets
 
         patience_ms = self._transport.config.default_api_timeout_ms
         calls = GroupCalls(self._transport, group)

@@ -1,4 +1,8 @@
-"""The calls about one group's offsets, sent to its coordinator, which is looked up again when it moved."""
+"""Calls about one group, sent to its coordinator.
+
+The coordinator is looked up again after it has moved. Commits, committed positions and lags, and recent moves of
+partitions.
+"""
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping

@@ -15,14 +15,14 @@ from google.protobuf.message import Message
 
 from muster.client.calls.methods import METADATA, ClientMethod
 from muster.client.errors import ClientError, Refused, Unreachable, refusal
-from muster.client.members.backoff import Backoff
+from muster.client.members.coordinator_link import Backoff
 from muster.client.types import TopicPartition
 from muster.coordinator.observability.views.formatting import host_and_port
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
 
 if TYPE_CHECKING:
     from muster.client.config import ClientConfig
-    from muster.client.connection import ConnectionConfig
+    from muster.client.types import ConnectionConfig
 
 Request = TypeVar("Request", bound=Message)
 Response = TypeVar("Response")

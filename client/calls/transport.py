@@ -1,24 +1,29 @@
-"""Channels to nodes: made on first use, kept, reconnected by gRPC; calls with deadlines, retried where that is safe.
+"""Channels to nodes and calls over them: deadlines, retries where they are safe, and the reason when a node cannot be
+reached.
 
-Lives on one event loop. Channel options are the ones whose effect was measured: without `http2.ping_timeout_ms` a
-frozen node would be noticed only after a minute.
+Lives on one event loop. Channels are created on first use, kept, and reconnected by gRPC. Channel options are those
+whose effect was measured: without `http2.ping_timeout_ms` a frozen node would go unnoticed for a minute. When the
+other side does not speak gRPC, one probe tells whether it speaks Kafka's protocol or TLS, so that a wrong port is
+reported as such. The user agent names the client software, as in KIP-511.
 """
 
 import asyncio
+import contextlib
 import logging
 import os
 import random
+import struct
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
 from google.protobuf.message import Message
 
-from muster.client.calls.doors import diagnose_unreachable
 from muster.client.calls.leaders import PartitionLeaders
 from muster.client.calls.methods import METADATA, ClientMethod
-from muster.client.calls.software import user_agent
 from muster.client.errors import (
     AuthenticationError,
     CallNotAuthorized,
@@ -29,12 +34,159 @@ from muster.client.errors import (
     WrongPort,
     WrongProcess,
 )
-from muster.client.members.backoff import Backoff
+from muster.client.members.coordinator_link import Backoff
 
 if TYPE_CHECKING:
     from muster.client.config import ClientConfig
-    from muster.client.connection import ConnectionConfig
     from muster.client.credentials import Credentials, Shown
+    from muster.client.types import ConnectionConfig
+
+
+# User agent
+# ----------
+
+NAME = "muster-python"
+DISTRIBUTION = "muster-groups"
+
+
+@cache
+def user_agent() -> str:
+    """Name and version; the name alone where Muster runs without having been installed."""
+    try:
+        return f"{NAME}/{version(DISTRIBUTION)}"
+    except PackageNotFoundError:
+        return NAME
+
+
+# What listens at a wrong port
+# ----------------------------
+
+CLOSED_AT_ONCE = ("Socket closed", "Connection reset", "Endpoint closing")
+NOT_HTTP2 = "Failed parsing HTTP/2"
+"""What gRPC's detail says of a connection that came about and was not understood, by the other side or by us."""
+
+PROBE_S = 1.0
+API_VERSIONS, CORRELATION_ID = 18, 0x6D7573
+MAX_ANSWER_BYTES = 1 << 20
+
+SPEAKS_KAFKA = (
+    "speaks Kafka's protocol and not gRPC: it is a port for Kafka's clients; bootstrap.servers takes a node's gRPC "
+    "port here (listeners in its properties, --listen; 9290 unless told otherwise); a broker other than Muster has none"
+)
+NO_GRPC = "takes connections, but what listens there does not speak gRPC; is the port the one of a Muster node?"
+
+
+SPEAKS_TLS = "speaks TLS, and this client does not; set security.protocol=SSL, and the CA in ssl.truststore.location"
+
+
+async def diagnose_unreachable(error: Unreachable) -> Unreachable:
+    """The same error, or a WrongPort that says what listens there instead of a node that talks plainly."""
+    if error.address.startswith("unix:") or not any(sign in error.detail for sign in (*CLOSED_AT_ONCE, NOT_HTTP2)):
+        return error
+    if await speaks_kafka(error.address):
+        return WrongPort(error, SPEAKS_KAFKA)
+    if await speaks_tls(error.address):
+        return WrongPort(error, SPEAKS_TLS)
+    return WrongPort(error, NO_GRPC) if NOT_HTTP2 in error.detail else error
+
+
+async def speaks_kafka(address: str) -> bool:
+    """Whether an ApiVersions request, which every broker answers to anybody, is answered there."""
+    host, _, port = address.rpartition(":")
+    try:
+        async with asyncio.timeout(PROBE_S):
+            reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+            try:
+                header = struct.pack(">hhih", API_VERSIONS, 0, CORRELATION_ID, -1)
+                writer.write(struct.pack(">i", len(header)) + header)
+                size, correlation_id = struct.unpack(">ii", await reader.readexactly(8))
+            finally:
+                writer.close()
+                with contextlib.suppress(OSError):
+                    await writer.wait_closed()
+    except (OSError, asyncio.IncompleteReadError, ValueError):
+        # TimeoutError is an OSError.
+        return False
+    return bool(correlation_id == CORRELATION_ID and 4 < size <= MAX_ANSWER_BYTES)
+
+
+async def speaks_tls(address: str) -> bool:
+    """Whether a TLS handshake comes about there; nobody is trusted for it, and nothing is said over it."""
+    import ssl
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_alpn_protocols(["h2"])
+    host, _, port = address.rpartition(":")
+    try:
+        async with asyncio.timeout(PROBE_S):
+            _, writer = await asyncio.open_connection(host.strip("[]"), int(port), ssl=context)
+            writer.transport.abort()
+    except (OSError, ValueError):
+        # TimeoutError and ssl.SSLError are OSErrors.
+        return False
+    return True
+
+
+# What gRPC's detail says of a failed handshake
+# ---------------------------------------------
+
+HANDSHAKE = (
+    (
+        "certificate has expired",
+        "shows a certificate that has expired; its operator has to renew it (muster doctor says when the others end)",
+    ),
+    (
+        "certificate is not yet valid",
+        "shows a certificate that is not valid yet; are the clocks of both machines right?",
+    ),
+    (
+        "Hostname Verification Check failed",
+        "shows a certificate for another name; use the name that is on it in bootstrap.servers, or say it with "
+        "ssl.target.name",
+    ),
+    (
+        "CERTIFICATE_VERIFY_FAILED",
+        "shows a certificate of a CA that this client does not trust; put that CA into ssl.truststore.location",
+    ),
+    (
+        "WRONG_VERSION_NUMBER",
+        "does not speak TLS; is it a plaintext port (security.protocol=PLAINTEXT), or the wrong one?",
+    ),
+    (
+        "Failed to create security handshaker",
+        "was not asked: what this client has to show cannot be used; expected in ssl.keystore.* a certificate and the "
+        "key that belongs to it, in ssl.truststore.* certificates",
+    ),
+    (
+        "CERTIFICATE_REQUIRED",
+        "asks for a certificate of this client; set ssl.keystore.location",
+    ),
+    (
+        "UNKNOWN_CA",
+        "does not trust the certificate of this client; is it of a CA in the node's ssl.truststore.location?",
+    ),
+)
+"""Signs in gRPC's and BoringSSL's words, and what is said of the address."""
+
+CLOSED = "Socket closed"
+CLOSED_ON_US = (
+    "the connection was ended right after the handshake: the node may want a certificate of this client "
+    "(ssl.keystore.location), or not trust the one it was shown, or it has just gone"
+)
+
+
+def describe_handshake_failure(detail: str) -> str | None:
+    """What is wrong with certificates, as a predicate of the address; None where it is something else.
+
+    >>> describe_handshake_failure("SSL routines:OPENSSL_internal:WRONG_VERSION_NUMBER")
+    'does not speak TLS; is it a plaintext port (security.protocol=PLAINTEXT), or the wrong one?'
+    """
+    return next((words for sign, words in HANDSHAKE if sign in detail), None)
+
+
+# Channels and calls
+# ------------------
 
 Request = TypeVar("Request", bound=Message)
 Response = TypeVar("Response")
@@ -347,7 +499,6 @@ class Transport:
 
     def _distrust(self, error: Unreachable) -> Unreachable:
         """The same, or what is wrong with a certificate."""
-        from muster.client.calls.troubles import CLOSED, CLOSED_ON_US, describe_handshake_failure
 
         self._renew(now=True)
         if (words := describe_handshake_failure(error.detail)) is not None:

@@ -1,9 +1,12 @@
-"""What a member asks of its edge. Actions are performed in order; callbacks one after the other, never at once."""
+"""Actions: what a member machine asks its driver to do.
+
+The driver performs them in order. Callbacks run one after another, never two at a time.
+"""
 
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from muster.client.members.types import GroupMember, OfferedProtocol, Partitions
+from muster.client.members.member_types import GroupMember, OfferedProtocol, Partitions
 from muster.coordinator.core.model.types import Cause
 from muster.coordinator.errors import ErrorCode
 

@@ -1,12 +1,15 @@
-"""What happens to a member of a central group beyond what happens to every kind, and what it asks of its edge."""
+"""Events and actions that only members of central groups have.
+
+Everything else is in `events` and `actions`.
+"""
 
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from muster.client.members import actions as act
 from muster.client.members import events as ev
-from muster.client.members.types import Partitions
-from muster.coordinator.core.model.orders import Order
+from muster.client.members.member_types import Partitions
+from muster.coordinator.core.model.effects import Order
 from muster.coordinator.errors import ErrorCode
 
 

@@ -1,7 +1,7 @@
-"""What every member of a coordinator's group keeps of itself, whatever the generation of its protocol.
+"""The base of every member whose group has a coordinator, whichever protocol it speaks.
 
-Where it stands, what it owns, which answers it waits for, when it wants to be woken; and how a membership ends. What is
-said to the coordinator, and what its words mean, is each protocol's own.
+It holds the member's state, its partitions, the outstanding requests and the next wake-up time, and it ends the
+membership. Requests to the coordinator, and the meaning of its answers, belong to each protocol's own module.
 """
 
 from abc import ABC, abstractmethod
@@ -9,13 +9,12 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import ClassVar, Generic, TypeAlias, TypeVar
 
 from muster.client.members import actions as act
-from muster.client.members.link import CoordinatorLink
-from muster.client.members.requests import OutstandingRequests
-from muster.client.members.states import MembershipState
-from muster.client.members.types import (
+from muster.client.members.coordinator_link import CoordinatorLink, OutstandingRequests
+from muster.client.members.member_types import (
     NO_GENERATION,
     LeavePolicy,
     MemberSettings,
+    MembershipState,
     Partitions,
     RequestKind,
     TopicPartition,

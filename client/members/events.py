@@ -1,10 +1,14 @@
-"""What can happen to a member. `token` repeats the one of the action that is being answered; others are stale."""
+"""Events: what a member machine is given.
+
+`token` repeats the token of the action that is being answered; a machine ignores an answer whose token is not the
+newest of its kind.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from muster.client.members.types import GroupMember, LeavePolicy, Partitions
+from muster.client.members.member_types import GroupMember, LeavePolicy, Partitions
 from muster.coordinator.core.model.types import Cause
 from muster.coordinator.errors import ErrorCode
 

@@ -1,6 +1,13 @@
-"""What a member tells the group about itself (ConsumerProtocol), and which way of handing over it therefore uses."""
+"""What a classic member offers its group: subscription metadata (ConsumerProtocol) and the rebalance protocol in use.
+
+`Subscriber` writes the metadata and reads the assignment. With the eager protocol a member gives up all partitions
+before it joins; with the cooperative protocol (KIP-429) it keeps working, gives up only the partitions that move, and
+then joins once more. A member uses the highest protocol that all of its assignors support. Metadata that cannot be
+parsed counts as a subscription without topics.
+"""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from muster.assignors.api import RebalanceProtocol
@@ -13,10 +20,77 @@ from muster.assignors.data.consumer_protocol import (
     parse_assignment,
     parse_subscription,
 )
-from muster.client.members.cooperative import CooperativeProtocol
-from muster.client.members.eager import EagerProtocol
-from muster.client.members.handover import HandoverProtocol
-from muster.client.members.types import NO_GENERATION, OfferedProtocol, TopicPartition
+from muster.client.members.member_types import NO_GENERATION, OfferedProtocol, Partitions, TopicPartition
+
+# How a new assignment takes effect
+# ---------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AssignmentChange:
+    """What a new assignment means for a member. `rejoin`: somebody waits for what was revoked."""
+
+    revoked: Partitions
+    added: Partitions
+    rejoin: bool
+
+
+class HandoverProtocol(Protocol):
+    """What is revoked before a join, and what a new assignment changes. Pure."""
+
+    def before_join(self, owned: Collection[TopicPartition], topics: Collection[str]) -> Partitions: ...
+
+    def after_sync(
+        self, owned: Collection[TopicPartition], assigned: Collection[TopicPartition]
+    ) -> AssignmentChange: ...
+
+
+# Eager protocol
+# --------------
+
+
+class EagerProtocol:
+    """Give up all before joining; take what comes.
+
+    >>> EagerProtocol().before_join({("t", 1), ("t", 0)}, {"t"})
+    (('t', 0), ('t', 1))
+    >>> EagerProtocol().after_sync((), {("t", 1)}).added
+    (('t', 1),)
+    """
+
+    def before_join(self, owned: Collection[TopicPartition], topics: Collection[str]) -> Partitions:
+        return tuple(sorted(owned))
+
+    def after_sync(self, owned: Collection[TopicPartition], assigned: Collection[TopicPartition]) -> AssignmentChange:
+        assert not owned, "an eager member owns nothing while it waits for its share"
+        return AssignmentChange(revoked=(), added=tuple(sorted(assigned)), rejoin=False)
+
+
+# Cooperative protocol (KIP-429)
+# ------------------------------
+
+
+class CooperativeProtocol:
+    """Give up before joining only what is not subscribed to any more; after it, only what went elsewhere.
+
+    >>> CooperativeProtocol().before_join({("gone", 0), ("t", 0)}, {"t"})
+    (('gone', 0),)
+    >>> CooperativeProtocol().after_sync({("t", 0), ("t", 1)}, {("t", 1), ("t", 2)})
+    AssignmentChange(revoked=(('t', 0),), added=(('t', 2),), rejoin=True)
+    """
+
+    def before_join(self, owned: Collection[TopicPartition], topics: Collection[str]) -> Partitions:
+        return tuple(sorted(tp for tp in owned if tp[0] not in topics))
+
+    def after_sync(self, owned: Collection[TopicPartition], assigned: Collection[TopicPartition]) -> AssignmentChange:
+        before, after = set(owned), set(assigned)
+        revoked = tuple(sorted(before - after))
+        # Its next owner is waiting: the plan withheld it until this member has let go.
+        return AssignmentChange(revoked=revoked, added=tuple(sorted(after - before)), rejoin=bool(revoked))
+
+
+# Subscription
+# ------------
 
 
 class NamedAssignor(Protocol):

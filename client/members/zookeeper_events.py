@@ -1,6 +1,6 @@
-"""What a consumer of the ZooKeeper era hears and asks for, beside what every member does.
+"""Events and actions of a ZooKeeper-based consumer, beyond those of every member.
 
-A request is answered by the event of the same token; `RequestFailed` answers any. At most one is under way.
+The event with the same token answers a request; `RequestFailed` can answer any. At most one request is outstanding.
 """
 
 from collections.abc import Mapping
@@ -9,8 +9,13 @@ from typing import TypeAlias
 
 from muster.client.members import actions as act
 from muster.client.members import events as ev
-from muster.client.members.types import Partitions, TopicPartition
-from muster.client.members.zookeeper_types import ClaimedShare, ConsumerGroupView, GroupRegistration, ZookeeperSession
+from muster.client.members.member_types import Partitions, TopicPartition
+from muster.client.members.zookeeper_assignment import (
+    ClaimedShare,
+    ConsumerGroupView,
+    GroupRegistration,
+    ZookeeperSession,
+)
 
 # Heard
 

@@ -1,20 +1,22 @@
-"""Which way into a group `group.protocol` means, and the one over a coordinator: classic and KIP-848."""
+"""Chooses a consumer's membership by `group.protocol`, and implements the one with a coordinator: classic and KIP-848.
+
+The ZooKeeper implementation is imported only when it is asked for: it needs kazoo.
+"""
 
 from collections.abc import Callable, Sequence
 
 from muster.assignors.registry import resolve_all
-from muster.client.calls.catalog import PartitionCounts
 from muster.client.calls.group_calls import GroupCalls
+from muster.client.calls.topic_calls import PartitionCounts
 from muster.client.calls.transport import Transport
 from muster.client.config import ConsumerConfig
 from muster.client.errors import IllegalState
-from muster.client.members.consumer_machine import RequestedSubscription
+from muster.client.members.consumer_member import RequestedSubscription
 from muster.client.members.subscription import Subscriber
-from muster.client.membership.central_driver import ReportedPositions
-from muster.client.membership.driver import ClassicParticipation, ConsumerParticipation, MemberDriver
-from muster.client.membership.joining import CentralJoining
+from muster.client.membership.central_membership import CentralJoining, ReportedPositions
 from muster.client.membership.leader_planner import LeaderPlanner, shared_isolation
-from muster.client.membership.seam import GroupJoining, Interest, Wake
+from muster.client.membership.member_driver import ClassicParticipation, ConsumerParticipation, MemberDriver
+from muster.client.membership.ports import GroupJoining, Interest, Wake
 from muster.client.types import TopicPartition
 
 
@@ -27,7 +29,7 @@ def choose_joining(
     """
     if config.group_protocol == "zookeeper":
         # Nobody else needs kazoo, nor what is built on it.
-        from muster.client.membership.zookeeper_joining import ZookeeperJoining
+        from muster.client.membership.zookeeper_membership import ZookeeperJoining
 
         return ZookeeperJoining(config, transport)
     if config.group_protocol == "central":

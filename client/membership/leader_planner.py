@@ -1,8 +1,8 @@
-"""The leader's work: learn what the assignor needs, run it without trusting it, write down what it was given.
+"""The group leader's plan: collect what the assignor needs, run it safely, and record its inputs.
 
-An assignor that raises, lies or hangs fails that rebalance visibly but does not stop the group: the last good plan
-is kept when it still fits the members, otherwise the partitions are dealt out as `range` does. The snapshot then says
-so under the options `fallback` and `reason`, and the ledger keeps it.
+An assignor that raises, returns an invalid plan or hangs fails its rebalance visibly but does not stop the group: the
+last good plan is kept if it still fits the members, otherwise partitions are assigned as `range` does. The snapshot
+then has the options `fallback` and `reason`, and the ledger keeps it.
 """
 
 import asyncio
@@ -26,13 +26,12 @@ from muster.assignors.api import (
 )
 from muster.assignors.builtin.range import RangeAssignor
 from muster.assignors.data.consumer_protocol import encode_assignment, member_from_subscription
-from muster.assignors.data.told import FALLBACK, REASON
+from muster.assignors.data.values import FALLBACK, REASON
 from muster.assignors.plugin_pool import Isolation, IsolationLimits, isolation_until_exit
-from muster.assignors.run import overran, run
-from muster.assignors.shield import is_ours
+from muster.assignors.run import is_ours, overran, run
 from muster.client.members import actions as act
 from muster.client.members import events as ev
-from muster.client.members.types import GroupMember
+from muster.client.members.member_types import GroupMember
 from muster.client.types import TopicPartition
 
 log = logging.getLogger("muster.client")

@@ -1,17 +1,147 @@
-"""Collects records into batches, one line per partition. Used from the application's thread and the sender's loop."""
+"""Records on their way out: partitioned, collected into batches, and numbered.
 
+Keyed records are partitioned by Kafka's default (murmur2), so that producers in any language agree. One queue of
+batches per partition, bounded by buffer.memory; used from the application's thread and the sender's loop. Batches are
+numbered, so that a batch that is sent twice is written once (KIP-98, KIP-360). A node assigns the producer id. If it
+is unknown whether a batch was written, or a log has lost count, the partition continues under another id from 0;
+other partitions keep theirs.
+"""
+
+import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
-from muster.client.callbacks import OnDelivery
+from muster.client.calls.methods import INIT_PRODUCER_ID
+from muster.client.calls.transport import Transport
 from muster.client.config import ProducerConfig
-from muster.client.errors import BufferFull
-from muster.client.records.numbering import NumberedOwnership
-from muster.client.types import TopicPartition
+from muster.client.errors import BufferFull, refusal
+from muster.client.types import OnDelivery, TopicPartition
+from muster.storage.rpc.v1 import broker_service_pb2 as pb
+
+# Partitioner
+# -----------
+
+SEED = 0x9747B28C
+MULTIPLIER = 0x5BD1E995
+MASK = 0xFFFFFFFF
+
+
+def murmur2(data: bytes) -> int:
+    """Austin Appleby's MurmurHash2, 32 bits, with Kafka's seed; unsigned.
+
+    >>> murmur2(b"21") == (-973932308) % 2**32
+    True
+    """
+    length = len(data)
+    hashed = SEED ^ length
+    whole = length & ~3
+    for start in range(0, whole, 4):
+        word = int.from_bytes(data[start : start + 4], "little") * MULTIPLIER & MASK
+        word = (word ^ word >> 24) * MULTIPLIER & MASK
+        hashed = hashed * MULTIPLIER & MASK ^ word
+    if rest := data[whole:]:
+        hashed = (hashed ^ int.from_bytes(rest, "little")) * MULTIPLIER & MASK
+    hashed = (hashed ^ hashed >> 13) * MULTIPLIER & MASK
+    return hashed ^ hashed >> 15
+
+
+def choose_partition(key: bytes, partitions: int) -> int:
+    """Kafka's toPositive(murmur2(key)) % partitions.
+
+    >>> choose_partition(b"21", 1000)
+    340
+    """
+    return (murmur2(key) & 0x7FFFFFFF) % partitions
+
+
+# Sequence numbers (KIP-98, KIP-360)
+# ----------------------------------
+
+MAX_SEQUENCE: Final = 0x7FFFFFFF
+
+
+class NumberedOwnership(NamedTuple):
+    """Under which id a batch is numbered, and in how many-th life of it."""
+
+    producer_id: int
+    epoch: int
+
+
+class BatchNumbers(Protocol):
+    """Who numbers batches: a producer for itself, or the fence of a partition's owner."""
+
+    async def claim(self, places: Sequence[TopicPartition]) -> None:
+        """Before batches go to these. Raises Unreachable, or a retriable Refused, when it is to be tried again."""
+
+    def ownership_of(self, place: TopicPartition) -> NumberedOwnership | None:
+        """What the next batch for this log is numbered under; None before it is claimed."""
+
+    def next_sequence(self, place: TopicPartition) -> int:
+        """The number of the next record for this log."""
+
+    def wrote(self, place: TopicPartition, records: int) -> None: ...
+
+    def doubt(self, place: TopicPartition) -> None:
+        """Nobody knows whether a batch was written: what comes next is counted anew."""
+
+
+class SequenceCount:
+    """How many records were written to each log under the id that counts there."""
+
+    def __init__(self) -> None:
+        self._written: dict[TopicPartition, int] = {}
+
+    def next_sequence(self, place: TopicPartition) -> int:
+        return self._written.get(place, 0)
+
+    def wrote(self, place: TopicPartition, records: int) -> None:
+        self._written[place] = (self._written.get(place, 0) + records) & MAX_SEQUENCE
+
+
+class ProducerNumbering(SequenceCount):
+    """One producer's ids. Lives on the sender's loop."""
+
+    def __init__(self, transport: Transport) -> None:
+        super().__init__()
+        self._transport = transport
+        self._current: NumberedOwnership | None = None
+        self._of: dict[TopicPartition, NumberedOwnership] = {}
+        self._turn = asyncio.Lock()
+
+    async def claim(self, places: Iterable[TopicPartition]) -> None:
+        async with self._turn:
+            for place in places:
+                if place not in self._of:
+                    if self._current is None:
+                        self._current = await self._ask()
+                    self._of[place] = self._current
+
+    def ownership_of(self, place: TopicPartition) -> NumberedOwnership | None:
+        return self._of.get(place)
+
+    def doubt(self, place: TopicPartition) -> None:
+        if self._of.pop(place, None) == self._current:
+            self._current = None
+        self._written.pop(place, None)
+
+    async def _ask(self) -> NumberedOwnership:
+        answer = await self._transport.call(
+            INIT_PRODUCER_ID,
+            pb.InitProducerIdRequest(),
+            doing="asking for a producer id",
+            timeout_ms=self._transport.leaders.look_ms,
+        )
+        if answer.error_code:
+            raise refusal(answer.error_code, pb.ErrorCode.Name(answer.error_code), answer.error_message)
+        return NumberedOwnership(answer.producer_id, answer.producer_epoch)
+
+
+# Batches
+# -------
 
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 

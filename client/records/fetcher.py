@@ -1,20 +1,22 @@
-"""Reads ahead: one long poll at each node that leads partitions which want records, decoded as they are taken.
+"""Read-ahead: one long poll for each node that leads wanted partitions; records are decoded as the application takes
+them.
 
-Two positions per partition: `fetch_offset` is what to ask the node for next, `position` is what the application gets
-next. Records wait in `ready`, in the order they will be handed over; a seek, a pause or a lost partition makes those of
-the old epoch void.
+Each partition has two positions: `fetch_offset` is requested next, `position` is handed to the application next.
+Records wait in `ready`, in the order in which they will be handed over. A seek, a pause or a revoked partition voids
+the records of the old epoch.
 """
 
 import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from muster.client.calls.leaders import MAYBE_MOVED, MOVED, ONE_NODE
+from muster.client.calls.methods import FETCH
 from muster.client.calls.transport import Transport
 from muster.client.config import ConsumerConfig
-from muster.client.errors import CorruptRecords, LogTruncated, OffsetOutOfRange, refusal
+from muster.client.errors import CorruptRecords, LogTruncated, OffsetOutOfRange, TransportRefused, Unreachable, refusal
 from muster.client.records.partition_state import (
     UNKNOWN_EPOCH,
     ConsumedPartition,
@@ -22,14 +24,130 @@ from muster.client.records.partition_state import (
     ReadyRecord,
     find_batch_end,
 )
-from muster.client.records.polls import FetchPoll
 from muster.client.types import Message, TopicPartition
 from muster.storage.errors import CorruptMessage
 from muster.storage.records.batch import decode_records
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
 
 if TYPE_CHECKING:
-    from muster.client.records.reading import KafkaPoll
+    from muster.client.records.kafka_records import KafkaPoll
+
+
+# One long poll
+# -------------
+
+
+class FetchWishes(Protocol):
+    """What is asked of `fetcher.Fetcher`."""
+
+    @property
+    def full(self) -> bool: ...
+
+    def wanted(self, address: str) -> list[ConsumedPartition]: ...
+
+    def take_in(self, wanted: list[ConsumedPartition], answer: pb.FetchResponse) -> bool: ...
+
+    def unreachable(self, wanted: list[ConsumedPartition]) -> None: ...
+
+    def fail(self, error: Exception) -> None: ...
+
+
+class FetchPoll:
+    """One call after the other. `address`: the node's, or ONE_NODE."""
+
+    def __init__(self, fetcher: FetchWishes, transport: "Transport", config: "ConsumerConfig", address: str) -> None:
+        self.address = address
+        self._fetcher = fetcher
+        self._transport = transport
+        self._config = config
+        self._changed = asyncio.Event()
+        self._turn = 0
+        self.task = asyncio.create_task(self._run())
+
+    def changed(self) -> None:
+        """Look again at what to fetch."""
+        self._changed.set()
+
+    async def stop(self) -> None:
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        backoff = self._transport.backoff()
+        fetcher = self._fetcher
+        while True:
+            self._changed.clear()
+            wanted = fetcher.wanted(self.address)
+            if not wanted or fetcher.full:
+                await self._changed.wait()
+                continue
+            try:
+                answer = await self._fetch(wanted)
+            except Unreachable as error:
+                self._transport.announce(error)
+                fetcher.unreachable(wanted)
+                await asyncio.sleep(backoff.next_ms() / 1000)
+                continue
+            except TransportRefused as error:
+                fetcher.fail(error)
+                await asyncio.sleep(backoff.next_ms() / 1000)
+                continue
+            backoff.reset()
+            if answer is not None and not fetcher.take_in(wanted, answer):
+                await asyncio.sleep(backoff.next_ms() / 1000)
+
+    async def _fetch(self, wanted: list[ConsumedPartition]) -> pb.FetchResponse | None:
+        """None when the wishes changed while waiting: the call is given up and made anew."""
+        patience_ms = self._config.request_timeout_ms + self._config.fetch_max_wait_ms
+        call = asyncio.create_task(
+            self._transport.leaders.ask(
+                FETCH,
+                self._request(wanted),
+                doing="fetching records",
+                address=self.address,
+                places=[state.tp for state in wanted],
+                timeout_ms=patience_ms,
+                parked_ms=self._config.fetch_max_wait_ms,
+            )
+        )
+        changed = asyncio.create_task(self._changed.wait())
+        try:
+            await asyncio.wait([call, changed], return_when=asyncio.FIRST_COMPLETED)
+            return call.result() if call.done() else None
+        finally:
+            # Without these both would go on behind our back, the call on the node's side too.
+            changed.cancel()
+            if not call.done():
+                call.cancel()
+                await asyncio.gather(call, return_exceptions=True)
+
+    def _request(self, wanted: list[ConsumedPartition]) -> pb.FetchRequest:
+        config, leaders = self._config, self._transport.leaders
+        request = pb.FetchRequest(
+            max_wait_ms=config.fetch_max_wait_ms, min_bytes=config.fetch_min_bytes, max_bytes=config.fetch_max_bytes
+        )
+        # Begin with another partition each time, so that a byte limit does not starve the last ones.
+        self._turn += 1
+        start = self._turn % len(wanted)
+        lines: dict[str, pb.FetchTopic] = {}
+        for state in wanted[start:] + wanted[:start]:
+            topic, partition = state.tp
+            line = lines.get(topic)
+            if line is None:
+                line = lines[topic] = request.topics.add(topic=topic)
+            part = line.partitions.add(
+                partition=partition,
+                fetch_offset=state.fetch_offset,
+                partition_max_bytes=config.max_partition_fetch_bytes,
+            )
+            if leaders.shared and state.fetch_offset is not None:
+                part.current_leader_epoch = leaders.epoch(state.tp)
+                part.last_fetched_epoch = state.epoch_before(state.fetch_offset)
+        return request
+
+
+# The fetcher
+# -----------
 
 log = logging.getLogger("muster.client")
 
@@ -113,7 +231,7 @@ class ConsumerFetcher:
 
     def _read_elsewhere(self) -> None:
         """The nodes have no records: they are in somebody's Kafka."""
-        from muster.client.records.reading import KafkaPoll
+        from muster.client.records.kafka_records import KafkaPoll
 
         if isinstance(self._polls.get(ONE_NODE), KafkaPoll):
             return

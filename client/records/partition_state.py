@@ -1,4 +1,6 @@
-"""Where a consumer stands in the partitions it owns, and what of them waits to be handed over."""
+"""A consumer's state of each partition that it owns: positions, leader epochs, and records that wait to be handed
+over.
+"""
 
 from bisect import bisect_right
 from collections.abc import Iterator

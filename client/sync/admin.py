@@ -5,8 +5,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from muster.client.aio.admin import AsyncAdmin
-from muster.client.loop import shared_loop
-from muster.client.twins import iterating, waiting
+from muster.client.twins import iterating, shared_loop, waiting
 
 
 class Admin:

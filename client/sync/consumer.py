@@ -11,15 +11,10 @@ from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, overload
 
-from muster.client.aio.consumer import AsyncConsumer
-from muster.client.aio.offsets import Offset, choose_commit_offsets
-from muster.client.aio.shared import seconds_left
-from muster.client.callbacks import OnPartitions
-from muster.client.loop import shared_loop
-from muster.client.membership.listener import RebalanceListener
-from muster.client.membership.seam import Callback
-from muster.client.twins import same, waiting
-from muster.client.types import Message
+from muster.client.aio.consumer import AsyncConsumer, Offset, choose_commit_offsets, seconds_left
+from muster.client.membership.ports import Callback, RebalanceListener
+from muster.client.twins import same, shared_loop, waiting
+from muster.client.types import Message, OnPartitions
 
 T = TypeVar("T")
 

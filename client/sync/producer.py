@@ -6,13 +6,12 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from muster.client.aio.producing_shared import ANY, ProducerCore, encode_bytes
-from muster.client.callbacks import OnDelivery
+from muster.client.aio.producer import ANY, ProducerCore, encode_bytes
 from muster.client.config import ProducerConfig, load
 from muster.client.errors import ClientError
-from muster.client.loop import shared_loop
 from muster.client.records.accumulator import Headers
-from muster.client.types import FencingToken, RecordMetadata
+from muster.client.twins import shared_loop
+from muster.client.types import FencingToken, OnDelivery, RecordMetadata
 
 LAST_CHANCE_S = 1.0
 """What a producer still tries to deliver when it is left by an error."""

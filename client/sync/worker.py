@@ -5,11 +5,9 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from muster.client.aio.worker import AsyncWorker
-from muster.client.callbacks import OnPartition
-from muster.client.loop import shared_loop
-from muster.client.membership.listener import RebalanceListener
-from muster.client.membership.seam import Callback
-from muster.client.twins import same
+from muster.client.membership.ports import Callback, RebalanceListener
+from muster.client.twins import same, shared_loop
+from muster.client.types import OnPartition
 
 T = TypeVar("T")
 

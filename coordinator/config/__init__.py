@@ -1,12 +1,12 @@
-"""Every setting of a node: Kafka's dotted names, a default, bounds, and one sentence each.
+"""The settings of a node: Kafka's dotted names, each with a default, bounds and one sentence.
 
-One file a room; `Settings` is all of them together. `load_settings` reads a properties file and overrides,
-`render_properties` writes the file that says everything.
+`Settings` combines one pydantic model per topic; the modules are grouped by what they configure. `load_settings`
+reads a properties file and overrides, `render_properties` writes the file that sets everything to its default.
 """
 
-from muster.coordinator.config.addresses import Address, ConnectString, parse_address, parse_connect
 from muster.coordinator.config.properties import SettingsError, expected, load_settings, render_properties
 from muster.coordinator.config.settings import Settings, known_settings
+from muster.coordinator.config.values import Address, ConnectString, parse_address, parse_connect
 
 __all__ = [
     "Address",

@@ -1,21 +1,28 @@
-"""Many nodes: the door between them, how many copies there are, and when one counts as in sync.
+"""Settings of many nodes: ZooKeeper, the listener between nodes, the number of copies, and when a copy is in sync.
 
-Without `inter.broker.listeners` a node is alone, and none of this has an effect. Names are Kafka's; where a default is
-another than Kafka's, nothing acknowledged is lost with one node, which Kafka's defaults do not promise.
+Without `inter.broker.listeners` a node is alone and the replication settings have no effect; they count together with
+`zookeeper.connect`. Names are Kafka's. Where a default differs from Kafka's, it is because nothing acknowledged may
+be lost with one node, which Kafka's defaults do not promise.
 """
 
 from typing import Self
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
-from muster.coordinator.config.addresses import (
+from muster.coordinator.config.values import (
+    DAY_MS,
+    MAX_INT,
+    MAX_LONG,
+    MAX_SHORT,
     Address,
+    ConnectText,
     ListenerAddress,
     advertised_address,
     check_advertised_host,
+    parse_connect,
     parse_listener,
+    validated_by,
 )
-from muster.coordinator.config.values import DAY_MS, MAX_INT, MAX_LONG, MAX_SHORT, validated_by
 
 MOST_BYTES = 1 << 30
 LAG_IN_WAITS = 2
@@ -229,3 +236,31 @@ class ClusterSettings(BaseModel):
                 f"least {least}, or a shorter wait"
             )
         return self
+
+
+# ZooKeeper
+# ---------
+
+
+class ZooKeeperConnectionSettings(BaseModel):
+    zookeeper_connect: ConnectText = Field(
+        default=ConnectText(""),
+        alias="zookeeper.connect",
+        description="The ZooKeeper in which this node registers, and whose groups it shows; empty means none.",
+    )
+    zookeeper_session_timeout_ms: int = Field(
+        default=6_000,
+        alias="zookeeper.session.timeout.ms",
+        ge=100,
+        le=MAX_INT,
+        description="How long ZooKeeper waits for a silent node before its registration goes.",
+    )
+    zookeeper_connection_timeout_ms: int = Field(
+        default=6_000,
+        alias="zookeeper.connection.timeout.ms",
+        ge=100,
+        le=MAX_INT,
+        description="How long a starting node waits for ZooKeeper to answer before it gives up.",
+    )
+
+    is_a_connect_string = field_validator("zookeeper_connect")(validated_by(parse_connect))

@@ -1,10 +1,18 @@
-"""Every kind of group: session bounds, sizes, the ledger, and assignors that run on the node."""
+"""Settings of groups: session bounds, sizes, assignors, the ledger, committed offsets, and how much may wait.
+
+Classic groups, KIP-848 consumer groups (what members are told, what they may ask for, and how a group changes to that
+protocol and back) and central groups each have a model of their own. Offsets: how long they stay, and the internal
+topics that hold groups and ledger. Waiting: how many requests, streams and watchers may be parked at once.
+"""
 
 from typing import Literal, Self
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
 from muster.coordinator.config.values import MAX_INT, AssignorNames, check_assignor_names, split_list
+
+# All groups
+# ----------
 
 
 class GroupCoordinationSettings(BaseModel):
@@ -108,3 +116,249 @@ class GroupCoordinationSettings(BaseModel):
                 "lower the first or raise the second"
             )
         return self
+
+
+# Consumer groups (KIP-848)
+# -------------------------
+
+
+class ConsumerGroupSettings(BaseModel):
+    group_consumer_session_timeout_ms: int = Field(
+        default=45_000,
+        alias="group.consumer.session.timeout.ms",
+        ge=1,
+        le=MAX_INT,
+        description="How long a member of a consumer-protocol group may be silent before it is taken out.",
+    )
+    group_consumer_min_session_timeout_ms: int = Field(
+        default=45_000,
+        alias="group.consumer.min.session.timeout.ms",
+        ge=1,
+        le=MAX_INT,
+        description="The lower bound of group.consumer.session.timeout.ms.",
+    )
+    group_consumer_max_session_timeout_ms: int = Field(
+        default=60_000,
+        alias="group.consumer.max.session.timeout.ms",
+        ge=1,
+        le=MAX_INT,
+        description="The upper bound of group.consumer.session.timeout.ms.",
+    )
+    group_consumer_heartbeat_interval_ms: int = Field(
+        default=5_000,
+        alias="group.consumer.heartbeat.interval.ms",
+        ge=1,
+        le=MAX_INT,
+        description="How often members of consumer-protocol groups are told to send heartbeats.",
+    )
+    group_consumer_min_heartbeat_interval_ms: int = Field(
+        default=5_000,
+        alias="group.consumer.min.heartbeat.interval.ms",
+        ge=1,
+        le=MAX_INT,
+        description="The lower bound of group.consumer.heartbeat.interval.ms.",
+    )
+    group_consumer_max_heartbeat_interval_ms: int = Field(
+        default=15_000,
+        alias="group.consumer.max.heartbeat.interval.ms",
+        ge=1,
+        le=MAX_INT,
+        description="The upper bound of group.consumer.heartbeat.interval.ms.",
+    )
+    group_consumer_max_size: int = Field(
+        default=MAX_INT,
+        alias="group.consumer.max.size",
+        ge=1,
+        le=MAX_INT,
+        description="The most members that one consumer-protocol group may have.",
+    )
+    group_consumer_assignors: AssignorNames = Field(
+        default=AssignorNames("uniform,range"),
+        alias="group.consumer.assignors",
+        description="The assignors that consumer-protocol groups may ask for; the first is for those that do not ask.",
+    )
+    group_consumer_migration_policy: Literal["bidirectional", "upgrade", "downgrade", "disabled"] = Field(
+        default="bidirectional",
+        alias="group.consumer.migration.policy",
+        description="Whether groups may change to the consumer protocol (upgrade) and back (downgrade).",
+    )
+    group_consumer_assignment_interval_ms: int = Field(
+        default=1_000,
+        alias="group.consumer.assignment.interval.ms",
+        ge=0,
+        le=MAX_INT,
+        description="The shortest time between two new assignments of one consumer-protocol group.",
+    )
+    group_consumer_min_assignment_interval_ms: int = Field(
+        default=0,
+        alias="group.consumer.min.assignment.interval.ms",
+        ge=0,
+        le=MAX_INT,
+        description="The lower bound of group.consumer.assignment.interval.ms.",
+    )
+    group_consumer_max_assignment_interval_ms: int = Field(
+        default=15_000,
+        alias="group.consumer.max.assignment.interval.ms",
+        ge=0,
+        le=MAX_INT,
+        description="The upper bound of group.consumer.assignment.interval.ms.",
+    )
+    group_consumer_regex_refresh_interval_ms: int = Field(
+        default=600_000,
+        alias="group.consumer.regex.refresh.interval.ms",
+        ge=10_000,
+        le=MAX_INT,
+        description="How old the list of topics that match a subscription's pattern may grow.",
+    )
+
+    @property
+    def consumer_assignors(self) -> tuple[str, ...]:
+        return split_list(self.group_consumer_assignors)
+
+    @field_validator("group_consumer_assignors")
+    @classmethod
+    def are_assignors(cls, value: AssignorNames) -> AssignorNames:
+        return check_assignor_names(value)
+
+    @model_validator(mode="after")
+    def is_within_bounds(self) -> Self:
+        check_within_bounds(
+            "session.timeout",
+            self.group_consumer_session_timeout_ms,
+            self.group_consumer_min_session_timeout_ms,
+            self.group_consumer_max_session_timeout_ms,
+        )
+        check_within_bounds(
+            "heartbeat.interval",
+            self.group_consumer_heartbeat_interval_ms,
+            self.group_consumer_min_heartbeat_interval_ms,
+            self.group_consumer_max_heartbeat_interval_ms,
+        )
+        check_within_bounds(
+            "assignment.interval",
+            self.group_consumer_assignment_interval_ms,
+            self.group_consumer_min_assignment_interval_ms,
+            self.group_consumer_max_assignment_interval_ms,
+        )
+        return self
+
+
+def check_within_bounds(name: str, value: int, low: int, high: int) -> None:
+    """Raises ValueError when a group.consumer setting is outside its bounds."""
+    if not low <= value <= high:
+        raise ValueError(
+            f"group.consumer.{name}.ms is {value}, outside {low}..{high} (group.consumer.min.{name}.ms, "
+            f"group.consumer.max.{name}.ms); change it or its bounds"
+        )
+
+
+# Central groups
+# --------------
+
+
+class CentralGroupSettings(BaseModel):
+    group_central_rebalance_max_retries: int = Field(
+        default=4,
+        alias="group.central.rebalance.max.retries",
+        ge=0,
+        le=1_000,
+        description="How often a failed attempt to rebalance a central group is repeated before it is reported.",
+    )
+    group_central_rebalance_backoff_ms: int = Field(
+        default=2_000,
+        alias="group.central.rebalance.backoff.ms",
+        ge=1,
+        le=MAX_INT,
+        description="The pause before a failed attempt to rebalance a central group is repeated.",
+    )
+    group_central_max_timed_out_heartbeats: int = Field(
+        default=3,
+        alias="group.central.max.timed.out.heartbeats",
+        ge=1,
+        le=1_000,
+        description="Pings in a row that a member of a central group may leave unanswered before it is given up.",
+    )
+
+
+# Committed offsets and internal topics
+# -------------------------------------
+
+
+class OffsetsSettings(BaseModel):
+    offsets_retention_minutes: int = Field(
+        default=10_080,
+        alias="offsets.retention.minutes",
+        ge=1,
+        le=MAX_INT,
+        description="How long committed offsets outlive their group's last member, or their last commit.",
+    )
+    offsets_retention_check_interval_ms: int = Field(
+        default=600_000,
+        alias="offsets.retention.check.interval.ms",
+        ge=1,
+        le=MAX_INT,
+        description="How often expired offsets are looked for.",
+    )
+    offset_metadata_max_bytes: int = Field(
+        default=4_096,
+        alias="offset.metadata.max.bytes",
+        ge=0,
+        le=8_191,  # in characters, as Kafka counts; four bytes each still fit a stored string
+        description="The longest note that a client may commit with an offset, in characters.",
+    )
+    offsets_topic_num_partitions: int = Field(
+        default=50,
+        alias="offsets.topic.num.partitions",
+        ge=1,
+        le=10_000,
+        description="Over how many partitions groups are spread; fixed once the data directory exists.",
+    )
+    offsets_topic_segment_bytes: int = Field(
+        default=100 << 20,
+        alias="offsets.topic.segment.bytes",
+        ge=1 << 20,
+        le=MAX_INT,
+        description="Segment size of the internal topics, small for quick compaction; one group may keep a quarter.",
+    )
+
+
+# Limits on what waits
+# --------------------
+
+
+class WaitingSettings(BaseModel):
+    max_parked_requests: int = Field(
+        default=20_000,
+        alias="max.parked.requests",
+        ge=1,
+        le=MAX_INT,
+        description="How many JoinGroup and SyncGroup requests may wait for their group at once.",
+    )
+    queued_max_requests: int = Field(
+        default=20_000,
+        alias="queued.max.requests",
+        ge=1,
+        le=MAX_INT,
+        description="How many requests may wait for the coordinator's next turn before further ones are refused.",
+    )
+    max_watchers: int = Field(
+        default=1_000,
+        alias="max.watchers",
+        ge=0,
+        le=MAX_INT,
+        description="How many WatchGroup streams may be open at once.",
+    )
+    max_sessions: int = Field(
+        default=20_000,
+        alias="max.sessions",
+        ge=0,
+        le=MAX_INT,
+        description="How many members may be on a Session stream, shared or their own, at once; further ones poll.",
+    )
+    group_reconnect_grace_ms: int = Field(
+        default=MAX_INT,
+        alias="group.reconnect.grace.ms",
+        ge=0,
+        le=MAX_INT,
+        description="How long a member whose Session stream broke is waited for, if its session does not end before.",
+    )

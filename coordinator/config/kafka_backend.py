@@ -1,15 +1,17 @@
-"""What keeps a node's state: the log in its own directory, or somebody's Kafka."""
+"""Settings of where a node keeps its state: the log in its own directory, or a Kafka cluster (`engine`).
+
+`check_engine` refuses settings that have no place in Kafka-backed mode; `check_numbers` holds node ids to the 32 bits
+that Kafka's clients know a node by.
+"""
 
 from collections.abc import Collection, Mapping
 from typing import Final, Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from muster.coordinator.config.addresses import Address, parse_address
-from muster.coordinator.config.proxy_principal import ProxyPrincipalSettings, check_proxy_principal
-from muster.coordinator.config.proxying import ProxySettings
-from muster.coordinator.config.values import DAY_MS, MAX_INT, MAX_SHORT, SASL_MECHANISMS
-from muster.storage.wording import setting_as_text
+from muster.coordinator.config.kafka_proxy import ProxyPrincipalSettings, ProxySettings, check_proxy_principal
+from muster.coordinator.config.values import DAY_MS, MAX_INT, MAX_SHORT, SASL_MECHANISMS, Address, parse_address
+from muster.storage.settings_text import setting_as_text
 
 BUNDLED: Final = "bundled"
 SCHEME: Final = "kafka://"

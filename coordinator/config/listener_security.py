@@ -1,6 +1,8 @@
-"""What the settings of doors, certificates and rights say together: no door stands open by mistake.
+"""Checks settings of listeners, certificates and rights together, so that no listener is open by mistake.
 
-Every function raises ValueError with a sentence that begins with the setting to look at.
+Every check raises ValueError with a sentence that begins with the setting to look at. `find_open_listeners` lists,
+for the start line and the doctor, each listener that other machines reach and that is less protected than it could
+be.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -8,7 +10,6 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from muster.coordinator.config.addresses import ListenerAddress, format_address, is_loopback, parse_connect
 from muster.coordinator.config.tls import (
     LISTENER_NAME,
     LISTENER_NAMES,
@@ -17,7 +18,8 @@ from muster.coordinator.config.tls import (
     CertificateSettings,
     TlsSettings,
 )
-from muster.storage.wording import describe_allowed
+from muster.coordinator.config.values import ListenerAddress, format_address, is_loopback, parse_connect
+from muster.storage.settings_text import describe_allowed
 
 MAKES: Final = "`muster certs init` makes one for development"
 INSECURE: Final = "allow.insecure.listeners=true"
@@ -47,7 +49,7 @@ def find_open_listeners(doors: Mapping[str, ListenerAddress], authorizer: str) -
     """Of each door that other machines reach and that is not shut as it might be: its setting, address, and to whom it
     is open.
 
-    >>> from muster.coordinator.config.addresses import parse_listener
+    >>> from muster.coordinator.config.values import parse_listener
     >>> door = parse_listener("0.0.0.0:9290")
     >>> [why for _, _, why in find_open_listeners({"grpc": door}, "none")]
     ['who reaches it may do everything, and who is on the way reads and changes what is said']

@@ -1,18 +1,27 @@
-"""The node itself: its number, its gRPC address, its directory, its voice, and how it stops."""
+"""Settings of the node itself: its number, gRPC address, directory and log level, how it stops, and how it is observed.
 
+Observation has three parts: samples of groups (rates, trends, KEDA's scaler), how many series the metrics of groups
+and topics may have, and whether rebalances are exported as traces and to which collector.
+"""
+
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
-from muster.coordinator.config.addresses import (
+from muster.coordinator.config.values import (
+    DAY_MS,
+    MAX_INT,
     Address,
+    CollectorText,
     ListenerAddress,
     advertised_address,
     check_advertised_host,
     parse_listener,
+    validated_by,
 )
-from muster.coordinator.config.values import DAY_MS, MAX_INT, validated_by
 
 
 class NodeSettings(BaseModel):
@@ -102,3 +111,95 @@ class NodeSettings(BaseModel):
             raise ValueError("listeners is empty; expected HOST:PORT, such as 127.0.0.1:9290")
         check_advertised_host(self.advertised_address(0).host, "clients", "advertised.listeners")
         return self
+
+
+# Samples of groups
+# -----------------
+
+
+class ObservationSettings(BaseModel):
+    observe_sample_ms: int = Field(
+        default=10_000,
+        alias="observe.sample.ms",
+        ge=100,
+        le=DAY_MS,
+        description=(
+            "How often the node looks at log ends and committed offsets, for rates, trends and health of groups; it "
+            "looks only where the HTTP listener or the scaler is on."
+        ),
+    )
+    scaler_enable: bool = Field(
+        default=False,
+        alias="scaler.enable",
+        description="Whether KEDA may ask this node, on listeners, how many replicas a group's consumers should have.",
+    )
+
+
+# Metrics
+# -------
+
+
+class MetricsSettings(BaseModel):
+    metrics_granularity: Literal["group", "topic", "partition"] = Field(
+        default="partition",
+        alias="metrics.granularity",
+        description="How fine /metrics is: a group's sums and balance, what is of its topics beside, or each "
+        "partition, as the dashboards of kafka_exporter expect it.",
+    )
+    metrics_max_series: int = Field(
+        default=50_000,
+        alias="metrics.max.series",
+        ge=0,
+        le=MAX_INT,
+        description="How many series of groups and topics /metrics has; beyond it the finest of the largest groups and "
+        "topics are left out; sums and numbers of members stay.",
+    )
+    metrics_member_commit_age: bool = Field(
+        default=False,
+        alias="metrics.member.commit.age",
+        description="Whether /metrics tells of each member how long ago it last committed.",
+    )
+
+
+# Traces
+# ------
+
+
+class TracingSettings(BaseModel):
+    otel_exporter: Literal["none", "otlp"] = Field(
+        default="none",
+        alias="otel.exporter",
+        description="Whether each completed rebalance is told as a trace of OpenTelemetry, by OTLP over gRPC.",
+    )
+    otel_endpoint: CollectorText = Field(
+        default=CollectorText("http://127.0.0.1:4317"),
+        alias="otel.endpoint",
+        description="The collector that takes the traces, as http://HOST:PORT, or https://HOST:PORT for TLS.",
+    )
+
+    @model_validator(mode="after")
+    def traces_can_be_sent(self) -> Self:
+        if self.otel_exporter == "none":
+            return self
+        if not is_collector_endpoint(self.otel_endpoint):
+            raise ValueError(
+                f"otel.endpoint is {self.otel_endpoint!r}; expected http://HOST:PORT, such as http://127.0.0.1:4317"
+            )
+        if find_spec("opentelemetry") is None or find_spec("opentelemetry.exporter.otlp.proto.grpc") is None:
+            raise ValueError(
+                "otel.exporter is otlp, but OpenTelemetry is not installed; pip install 'muster-groups[otel]', or set "
+                "otel.exporter=none"
+            )
+        return self
+
+
+def is_collector_endpoint(text: str) -> bool:
+    """
+    >>> is_collector_endpoint("http://127.0.0.1:4317"), is_collector_endpoint("collector:4317"), is_collector_endpoint("http://collector:x")
+    (True, False, False)
+    """
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port is not None
+    except ValueError:
+        return False

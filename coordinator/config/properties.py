@@ -1,4 +1,8 @@
-"""Settings as people write them: the properties file, what is given on top of it, and a sentence for every mistake."""
+"""Reads and writes the properties file, and explains every mistake in it with one sentence.
+
+Values come from the file and from overrides, which win; `${env:NAME}` and `${file:...}` references are resolved here
+and never shown. `render_properties` writes the file that sets everything to its default.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
@@ -9,13 +13,19 @@ from typing import Any, NamedTuple
 from pydantic import SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 
-from muster.coordinator.config.addresses import AddressOrNone, CollectorText, ConnectText, HostNames
 from muster.coordinator.config.settings import Settings, known_settings
 from muster.coordinator.config.tls import LISTENER_NAME, is_listener_setting, listener_settings
-from muster.coordinator.config.values import AssignorNames, FileText, PrincipalNames
-from muster.storage.references import BadReference, Resolved, resolve_references
-from muster.storage.wording import describe_allowed as in_words
-from muster.storage.wording import setting_as_text
+from muster.coordinator.config.values import (
+    AddressOrNone,
+    AssignorNames,
+    CollectorText,
+    ConnectText,
+    FileText,
+    HostNames,
+    PrincipalNames,
+)
+from muster.storage.settings_text import BadReference, Resolved, resolve_references, setting_as_text
+from muster.storage.settings_text import describe_allowed as in_words
 
 
 class SettingsError(ValueError):

@@ -1,4 +1,8 @@
-"""All settings of a node, one class a room, checked together where they depend on each other."""
+"""All settings of a node as one frozen model, with the checks that span several topics.
+
+`Settings` inherits one model per topic; the order of its bases is the order of the rendered properties file. The
+settings of the log are inherited from the log itself, so that a `Settings` can be handed to the broker as it is.
+"""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -7,32 +11,29 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, PrivateAttr, model_validator
 from pydantic.fields import FieldInfo
 
-from muster.coordinator.config.addresses import ListenerAddress
-from muster.coordinator.config.audit import AuditSettings
-from muster.coordinator.config.authentication import AuthenticationSettings
-from muster.coordinator.config.authorization import AuthorizationSettings
-from muster.coordinator.config.central_groups import CentralGroupSettings
-from muster.coordinator.config.cluster import ClusterSettings
-from muster.coordinator.config.consumer_groups import ConsumerGroupSettings
-from muster.coordinator.config.groups import GroupCoordinationSettings
-from muster.coordinator.config.grpc import GrpcSettings
-from muster.coordinator.config.http import HttpSettings
-from muster.coordinator.config.kafka import KafkaSettings
+from muster.coordinator.config.cluster import ClusterSettings, ZooKeeperConnectionSettings
+from muster.coordinator.config.groups import (
+    CentralGroupSettings,
+    ConsumerGroupSettings,
+    GroupCoordinationSettings,
+    OffsetsSettings,
+    WaitingSettings,
+)
 from muster.coordinator.config.kafka_backend import KafkaBackendSettings, check_backend_settings, check_node_id
+from muster.coordinator.config.kafka_proxy import check_proxy_logins
 from muster.coordinator.config.listener_security import check_authority, check_listeners
-from muster.coordinator.config.metrics import MetricsSettings
-from muster.coordinator.config.node import NodeSettings
-from muster.coordinator.config.observe import ObservationSettings
-from muster.coordinator.config.offsets import OffsetsSettings
-from muster.coordinator.config.proxy_logins import check_proxy_logins
-from muster.coordinator.config.quotas import QuotaSettings
+from muster.coordinator.config.listeners import GrpcSettings, HttpSettings, KafkaSettings
+from muster.coordinator.config.node import MetricsSettings, NodeSettings, ObservationSettings, TracingSettings
+from muster.coordinator.config.security import (
+    AuditSettings,
+    AuthenticationSettings,
+    AuthorizationSettings,
+    QuotaSettings,
+)
 from muster.coordinator.config.tls import LISTENER_NAME, REPLICATION, TlsSettings
-from muster.coordinator.config.tracing import TracingSettings
-from muster.coordinator.config.values import assignor_words_by_name
-from muster.coordinator.config.waiting import WaitingSettings
-from muster.coordinator.config.zookeeper import ZooKeeperConnectionSettings
+from muster.coordinator.config.values import ListenerAddress, assignor_words_by_name
 from muster.storage.config import LogSettings
-from muster.storage.wording import shown_setting
+from muster.storage.settings_text import shown_setting
 
 MESSAGE_ENVELOPE_BYTES = 64 << 10
 """What a message needs beside the record batches it carries."""

@@ -1,33 +1,374 @@
-"""The groups of one offsets partition: `step` decides, `apply_record` makes facts true. Pure."""
+"""One shard: the groups of one partition of `__consumer_offsets`. `Shard.step` decides what an event means. Pure.
 
-from collections import Counter
-from collections.abc import Mapping
+`HANDLERS` maps each event type to its handler. What is meant for a group goes to the group's kind
+(`kinds/registry.py`), which answers in its own way. A refusal is one reply and changes nothing. `Shard.apply` makes a
+recorded fact true, live and in replay.
 
+`leaves_no_record` tells before a step whether a request only reads or says no more than that its member is alive:
+such requests go on while the log has no room.
+"""
+
+from collections import ChainMap, Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from muster.coordinator.core.central import group_task, registration
 from muster.coordinator.core.central.group import CentralGroup
-from muster.coordinator.core.classic import liveness
+from muster.coordinator.core.classic import lifecycle, membership
 from muster.coordinator.core.classic.group import ClassicGroup
+from muster.coordinator.core.classic.members import check_cooperative_only
 from muster.coordinator.core.consumer.group import ConsumerGroup
-from muster.coordinator.core.control.trials import canary
+from muster.coordinator.core.control.balance import balance_switch as balance
+from muster.coordinator.core.control.overrides import override_commands, overrides
+from muster.coordinator.core.control.trials import canary, shadow_assignors
+from muster.coordinator.core.groups import bookkeeping
+from muster.coordinator.core.groups.group import group_id_given
 from muster.coordinator.core.groups.state import ShardState, Step, apply_record
-from muster.coordinator.core.handlers import HANDLERS, hear
-from muster.coordinator.core.kinds.kinds import FACTS
-from muster.coordinator.core.model.core_events import Event
-from muster.coordinator.core.model.core_records import Record
-from muster.coordinator.core.model.effects import Effects
+from muster.coordinator.core.kinds import observed_kind
+from muster.coordinator.core.kinds.registry import FACTS, KINDS, convert_if_due
+from muster.coordinator.core.model.effects import Effects, add_refusal
+from muster.coordinator.core.model.events import (
+    AlterSettings,
+    AwaitOrders,
+    BalanceGoesOn,
+    ClaimFence,
+    ConsumerHeartbeat,
+    CutFound,
+    DeleteGroup,
+    Deregister,
+    DescribeCanary,
+    DescribeConsumerGroup,
+    DescribeGroup,
+    DescribeHolds,
+    DescribeSettings,
+    EndCanary,
+    Event,
+    ExpireOffsets,
+    ExplainGroup,
+    FetcherStarted,
+    FetcherStopped,
+    Forget,
+    ForgetOffsets,
+    GroupObserved,
+    GroupUnseen,
+    Heartbeat,
+    HeldBack,
+    Hello,
+    HoldGroup,
+    JoinGroup,
+    LagMeasured,
+    LeaveGroup,
+    Listen,
+    ListGroups,
+    ListSettings,
+    Loaded,
+    LoadMeasured,
+    OffsetCommit,
+    OffsetDelete,
+    OffsetFetch,
+    PingAnswered,
+    Planned,
+    RegexResolved,
+    RegisterConsumer,
+    ResumeGroup,
+    SessionHeartbeat,
+    Shadowed,
+    StartCanary,
+    StoodStill,
+    StreamClosed,
+    StreamLost,
+    SyncGroup,
+    TimerFired,
+    TookOver,
+    TopicsChanged,
+    TurnedAway,
+    TxnEnded,
+    TxnOffsetCommit,
+    TxnOffsetsWritten,
+    TxnWriteOver,
+    Unload,
+)
 from muster.coordinator.core.model.ledger import GroupLedger
-from muster.coordinator.core.model.refusals import add_refusal
-from muster.coordinator.core.model.rights import Rights
+from muster.coordinator.core.model.records import OF_ONE_MEMBER, OF_WHO_PLANS, HoldsEnded, LossMended, Record
+from muster.coordinator.core.model.rights import Rights, RightsAnew
 from muster.coordinator.core.model.types import Limits, TimerKey
-from muster.coordinator.core.quiet import leaves_no_record
-from muster.coordinator.core.requests import offsets, session_streams
-from muster.coordinator.core.requests.sweeps import check_not_being_deleted
+from muster.coordinator.core.requests import (
+    audit_entries,
+    committed_offsets,
+    describe,
+    fence_claims,
+    session_streams,
+    settings,
+    shard_diary,
+)
+from muster.coordinator.core.requests.committed_offsets import check_not_being_deleted
 from muster.coordinator.errors import CoordinatorError
+
+# Requests that leave no record
+# -----------------------------
+
+READS = (
+    OffsetFetch,
+    DescribeGroup,
+    DescribeConsumerGroup,
+    ListGroups,
+    ExplainGroup,
+    DescribeSettings,
+    ListSettings,
+    DescribeHolds,
+    DescribeCanary,
+    Hello,
+    TxnWriteOver,
+)
+SIGNS_OF_LIFE = (Heartbeat, Listen, PingAnswered, AwaitOrders)
+
+
+def leaves_no_record(event: Event, state: ShardState) -> bool:
+    """Whether a request reads, or says no more than that a member is still there."""
+    if isinstance(event, SessionHeartbeat):
+        return leaves_no_record(event.heartbeat, state)
+    if isinstance(event, ConsumerHeartbeat):
+        group = state.groups.get(event.group_id)
+        return KINDS[type(group)].steady(group, event, state)
+    return isinstance(event, READS + SIGNS_OF_LIFE)
+
+
+# Handlers by event
+# -----------------
+
+
+def on_join(event: JoinGroup, step: Step) -> None:
+    membership.check_join_request(event, step.limits)
+    check_cooperative_only(event, step.state)
+    group = convert_if_due(event, step)
+    KINDS[type(group)].join(group, event, step)
+
+
+def on_consumer_heartbeat(event: ConsumerHeartbeat, step: Step) -> None:
+    group = convert_if_due(event, step)
+    KINDS[type(group)].consumer_heartbeat(group, event, step)
+
+
+def on_register(event: RegisterConsumer, step: Step) -> None:
+    group = convert_if_due(event, step)
+    KINDS[type(group)].register(group, event, step)
+
+
+def on_sync(event: SyncGroup, step: Step) -> None:
+    group_id_given(event.group_id)
+    group = step.state.groups.get(event.group_id)
+    KINDS[type(group)].sync(group, event, step)
+
+
+def on_heartbeat(event: Heartbeat, step: Step) -> None:
+    group_id_given(event.group_id)
+    group = step.state.groups.get(event.group_id)
+    KINDS[type(group)].heartbeat(group, event, step)
+
+
+def on_leave(event: LeaveGroup, step: Step) -> None:
+    group_id_given(event.group_id)
+    group = step.state.groups.get(event.group_id)
+    KINDS[type(group)].leave(group, event, step)
+
+
+def on_delete(event: DeleteGroup, step: Step) -> None:
+    if committed_offsets.delete_in_part(event, step):
+        return
+    group = step.state.groups.get(event.group_id)
+    farewell = audit_entries.farewell_entry(event, step)
+    KINDS[type(group)].delete(group, event, step)
+    audit_entries.keep_farewell(event.group_id, farewell, step)
+
+
+def hear(event: Heartbeat | ConsumerHeartbeat, step: Step) -> None:
+    HANDLERS[type(event)](event, step)
+
+
+def on_listen(event: Listen, step: Step) -> None:
+    session_streams.park_listener(event, hear, step)
+
+
+def on_hello(event: Hello, step: Step) -> None:
+    session_streams.welcome_member(event, step)
+
+
+def on_session_heartbeat(event: SessionHeartbeat, step: Step) -> None:
+    session_streams.session_heartbeat(event, hear, step)
+
+
+def on_forget(event: Forget, step: Step) -> None:
+    """Its client is gone. The member lives on until its session ends: one that had joined still counts as joined."""
+    member_id = step.state.parked.pop(event.request_id, None)
+    if member_id is None:
+        return
+    session_streams.forget_listener(event.group_id, member_id, event.request_id, step)
+    group = step.state.groups.get(event.group_id)
+    KINDS[type(group)].forget(group, member_id, event.request_id, step)
+
+
+def on_timer(event: TimerFired, step: Step) -> None:
+    if step.state.deadlines.get(event.key) != event.deadline_ms:
+        return
+    del step.state.deadlines[event.key]
+    if event.key[0] == balance.BALANCE_TIMER:
+        balance.take_sample_due(event.key[1], step)
+        return
+    if event.key == ("retention",):
+        committed_offsets.look_for_expired(step)
+        return
+    if event.key[0] in overrides.TIMERS:
+        override_commands.fire_override_timer(event.key, step)
+        return
+    if event.key[0] == bookkeeping.CANARY_TIMER:
+        canary.end_canary_time(event.key[1], step)
+        return
+    group = step.state.groups.get(event.key[1])
+    KINDS[type(group)].timer(group, event.key, step)
+
+
+def on_topics(event: TopicsChanged, step: Step) -> None:
+    state = step.state
+    if not event.ids.keys() <= state.topic_ids.keys():
+        state.topics_version = step.tick()
+    last_words = {state.topic_ids[name]: name for name in event.deleted if name in state.topic_ids}
+    state.partitions, state.topic_ids = event.partitions, event.ids
+    # All shards share the names: a copy for each would take long where there are thousands.
+    state.topic_names = ChainMap(last_words, event.names) if last_words else event.names
+    state.catalog_known = True
+    committed_offsets.forget_topics(event, step)
+    for group in list(state.groups.values()):
+        KINDS[type(group)].topics_changed(group, step)
+
+
+def on_rights(event: RightsAnew, step: Step) -> None:
+    for group in list(step.state.groups.values()):
+        KINDS[type(group)].rights_changed(group, event, step)
+
+
+def on_planned(event: Planned, step: Step) -> None:
+    if balance.take_balance_plan(event, step):
+        return
+    group = step.state.groups.get(event.group_id)
+    KINDS[type(group)].planned(group, event, step)
+
+
+def on_regex(event: RegexResolved, step: Step) -> None:
+    group = step.state.groups.get(event.group_id)
+    KINDS[type(group)].resolved(group, event, step)
+
+
+def on_loaded(event: Loaded, step: Step) -> None:
+    step.state.loaded_at_ms = step.now_ms
+    for group in list(step.state.groups.values()):
+        KINDS[type(group)].load(group, step)
+    for tombstone in event.damaged:
+        damaged = step.state.groups.get(tombstone.group_id)
+        kind = KINDS[type(damaged)]
+        if isinstance(tombstone, OF_WHO_PLANS):
+            kind.word_lost(damaged, step)
+            step.keep(tombstone)
+            continue
+        if isinstance(tombstone, HoldsEnded):
+            override_commands.take_lost_overrides(tombstone, step)
+            continue
+        kind.damaged(damaged, step)
+        if isinstance(tombstone, OF_ONE_MEMBER):
+            step.keep(tombstone)
+    if event.lost_until > step.state.losses_mended:
+        # Nobody can say whose they were.
+        for group in list(step.state.groups.values()):
+            KINDS[type(group)].damaged(group, step)
+        step.keep(LossMended(event.lost_until))
+    balance.load_balance(step)
+    override_commands.load_overrides(step)
+    canary.load_canaries(step)
+    step.arm(("retention",), step.limits.offsets_retention_check_ms)
+    # A topic may have been deleted while nobody listened, and made anew since.
+    if step.state.catalog_known:
+        committed_offsets.forget_orphan_slice(event, step)
+
+
+def on_unload(event: Unload, step: Step) -> None:
+    """The shard goes away: whoever is parked is answered, and no timer is set any more. Nothing hard changes."""
+    for group in list(step.state.groups.values()):
+        KINDS[type(group)].unload(group, step)
+    for key in list(step.state.deadlines):
+        step.disarm(key)
+    session_streams.release_listeners(step)
+
+
+HANDLERS: dict[type[Any], Callable[[Any, Step], None]] = {
+    Heartbeat: on_heartbeat,
+    OffsetCommit: committed_offsets.commit_offsets,
+    OffsetFetch: committed_offsets.fetch_offsets,
+    JoinGroup: on_join,
+    SyncGroup: on_sync,
+    LeaveGroup: on_leave,
+    OffsetDelete: committed_offsets.delete_offsets,
+    TxnOffsetCommit: committed_offsets.allow_transactional_commit,
+    TxnOffsetsWritten: committed_offsets.take_written,
+    TxnWriteOver: committed_offsets.finish_write,
+    TxnEnded: committed_offsets.take_transaction_end,
+    DescribeGroup: describe.describe_group,
+    ListGroups: describe.list_groups,
+    DeleteGroup: on_delete,
+    ExplainGroup: describe.explain_group,
+    DescribeSettings: settings.describe_settings,
+    ListSettings: settings.list_settings,
+    AlterSettings: settings.alter_settings,
+    ClaimFence: fence_claims.claim_fence,
+    HoldGroup: override_commands.hold_group,
+    ResumeGroup: override_commands.resume_group,
+    DescribeHolds: override_commands.describe_holds,
+    Listen: on_listen,
+    Hello: on_hello,
+    SessionHeartbeat: on_session_heartbeat,
+    StreamLost: session_streams.stream_lost,
+    HeldBack: shard_diary.take_held_back,
+    TookOver: shard_diary.note_takeover,
+    CutFound: shard_diary.note_cut,
+    TurnedAway: shard_diary.take_turned_away,
+    ConsumerHeartbeat: on_consumer_heartbeat,
+    DescribeConsumerGroup: describe.describe_consumer_group,
+    RegisterConsumer: on_register,
+    AwaitOrders: group_task.await_orders,
+    PingAnswered: registration.ping_answered,
+    FetcherStopped: registration.fetcher_stopped,
+    FetcherStarted: registration.fetcher_started,
+    Deregister: registration.deregister,
+    StreamClosed: registration.stream_closed,
+    GroupObserved: observed_kind.take_observation,
+    GroupUnseen: observed_kind.take_unseen,
+    Planned: on_planned,
+    Shadowed: shadow_assignors.take_shadow_scores,
+    StartCanary: canary.start_canary,
+    EndCanary: canary.end_canary,
+    DescribeCanary: canary.describe_canary,
+    LagMeasured: canary.take_lag_sample,
+    RegexResolved: on_regex,
+    LoadMeasured: balance.take_measured,
+    BalanceGoesOn: balance.continue_evaluation,
+    Forget: on_forget,
+    TimerFired: on_timer,
+    StoodStill: shard_diary.take_stall,
+    TopicsChanged: on_topics,
+    RightsAnew: on_rights,
+    ExpireOffsets: committed_offsets.expire_slice,
+    ForgetOffsets: committed_offsets.forget_slice,
+    Loaded: on_loaded,
+    Unload: on_unload,
+}
+
+
+# The shard
+# ---------
 
 
 class Shard:
     """One offsets partition. `index` is its number, for messages only.
 
-    >>> from muster.coordinator.core.model.core_events import Heartbeat
+    >>> from muster.coordinator.core.model.events import Heartbeat
     >>> shard = Shard(Limits(), 0)
     >>> effects = shard.step(Heartbeat(7, "g", "a", None, 1), now_ms=0)
     >>> effects.replies[0][1].code.name
@@ -68,7 +409,7 @@ class Shard:
 
     def committed_to(self) -> Counter[tuple[str, bytes]]:
         """How many positions there are of each topic, by name and id. It looks at all: for whoever replays."""
-        return offsets.count_committed(self.state.offsets)
+        return committed_offsets.count_committed(self.state.offsets)
 
     def beat(self, group_id: str, member_id: str, generation: int, rights: Rights, now_ms: int) -> bool:
         """Take the heartbeat of a dynamic classic member if all is well: its session ends later now.
@@ -78,7 +419,7 @@ class Shard:
         group = self.state.groups.get(group_id)
         if not isinstance(group, ClassicGroup):
             return False
-        return liveness.take_steady_heartbeat(group, member_id, generation, rights, self.state, now_ms)
+        return lifecycle.take_steady_heartbeat(group, member_id, generation, rights, self.state, now_ms)
 
     def writes_nothing(self, event: Event) -> bool:
         """Whether a request can be told in advance to leave no record."""

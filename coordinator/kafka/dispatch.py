@@ -1,14 +1,16 @@
-"""From an API's key to the handler that answers it. Handlers see decoded messages and know no connection.
+"""Map an API key and version to the handler that answers it. Handlers see decoded messages and know no connection.
 
 A handler is `async def join_group(self, request, call) -> response`, named like its API in snake_case. It may have a
-sister `heartbeat_now(self, request, call)` that answers at once, or returns `DeferredAnswer`, or None when the long
-way has to be gone. A handler that returns None gives no answer at all (Produce with acks=0). Responses are made with
-`codec.struct`, or are any object that has the fields, or `EncodedAnswer`. Another sister,
-`offset_commit_reader(version)`, may make what reads the requests of one connection in place of the message's decoder.
+second form, `heartbeat_now(self, request, call)`, that answers without a task: it returns the response, a
+`DeferredAnswer`, or None to leave the request to the async form. A handler that returns None sends no answer (Produce
+with acks=0). Responses are made with `codec.struct`, or are any object that has the fields, or an `EncodedAnswer`.
+A third form, `offset_commit_reader(version)`, may replace the message's decoder for one connection.
 
-Handlers of one connection begin in the order of its requests, and each runs to where it first waits before the next one
-begins; what is answered at once may overtake those that have not begun. One whose API `parks` holds all that come after
-it until it is answered. Answers always leave in order.
+Handlers of one connection start in the order of its requests, and each runs to its first wait before the next one
+starts; an immediate answer may overtake requests that have not started. A request whose API `parks` holds back all
+that follow it until it is answered. Answers always leave in order.
+
+`SaslHandlers` answers SaslHandshake and SaslAuthenticate, on listeners that authenticate and on those that do not.
 """
 
 import asyncio
@@ -19,18 +21,52 @@ from functools import partial
 from time import thread_time
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
-from muster.coordinator.edge.audit import ACTIONS, ReportAction, report_actions
-from muster.coordinator.edge.software import format_software, is_software_word
-from muster.coordinator.kafka.apis import API_VERSIONS, APIS, Api
-from muster.coordinator.kafka.codec.codec import decoder_of, encoder_of, is_flexible, message_of, struct
-from muster.coordinator.kafka.codec.decoding import Decoder
+from muster.coordinator.edge.listener_base import (
+    ACTIONS,
+    ReportAction,
+    format_software,
+    is_software_word,
+    report_actions,
+)
+from muster.coordinator.kafka.codec.codec import (
+    Decoder,
+    Encoder,
+    decoder_of,
+    encoder_of,
+    is_flexible,
+    message_of,
+    struct,
+)
 from muster.coordinator.kafka.codec.emitter import Buffer, fields_in_version
-from muster.coordinator.kafka.codec.encoding import Encoder
-from muster.coordinator.kafka.sasl import SaslHandlers
-from muster.coordinator.security.identity import ANONYMOUS, UNAUTHENTICATED, Identity
+from muster.coordinator.kafka.protocol import API_VERSIONS, APIS, Api
+from muster.coordinator.security.access_model import ANONYMOUS, UNAUTHENTICATED, Identity
 
 if TYPE_CHECKING:
     from muster.coordinator.observability.metrics.instruments import Instruments, RequestMeter
+
+
+# SaslHandshake, SaslAuthenticate
+# -------------------------------
+
+ILLEGAL_SASL_STATE = 34
+
+
+class SaslHandlers:
+    async def sasl_handshake(self, request: Any, call: Any) -> Any:
+        made, login = struct("SaslHandshakeResponse"), call.peer.login
+        if login is None:
+            return made(error_code=ILLEGAL_SASL_STATE)
+        return made(
+            error_code=await login.begin(request.mechanism, call.api_version), mechanisms=list(login.mechanisms)
+        )
+
+    async def sasl_authenticate(self, request: Any, call: Any) -> Any:
+        made, login = struct("SaslAuthenticateResponse"), call.peer.login
+        if login is None:
+            return made(error_code=ILLEGAL_SASL_STATE, error_message="this listener asks nobody who they are")
+        code, message, data, lifetime_ms = await login.authenticate(bytes(request.auth_bytes))
+        return made(error_code=code, error_message=message, auth_bytes=data, session_lifetime_ms=lifetime_ms)
+
 
 Handler: TypeAlias = Callable[[Any, "KafkaCall"], Awaitable[Any]]
 Immediate: TypeAlias = Callable[[Any, "KafkaCall"], Any]

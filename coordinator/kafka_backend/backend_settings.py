@@ -1,14 +1,14 @@
-"""A node's settings in the words of this room."""
+"""Translates a node's settings into the values that this backend works with."""
 
 from dataclasses import replace
 from typing import Final
 
 from muster.coordinator.config import Settings
-from muster.coordinator.config.proxy_principal import mechanism_of
-from muster.coordinator.kafka_backend.shard_ownership import ground
+from muster.coordinator.config.kafka_proxy import mechanism_of
+from muster.coordinator.kafka_backend.shard_ownership import lease
 from muster.coordinator.kafka_backend.shard_ownership.append_queues import AppendLimits
-from muster.coordinator.kafka_backend.starting import StateTopicSpec
-from muster.coordinator.kafka_backend.upstream.reach import UpstreamAddress, UpstreamCredentials, UpstreamTlsFiles
+from muster.coordinator.kafka_backend.state_topic import StateTopicSpec
+from muster.coordinator.kafka_backend.upstream.protocol import UpstreamAddress, UpstreamCredentials, UpstreamTlsFiles
 
 ANSWER_S: Final = 10.0
 """A broker that is silent for so long is asked no more, and another that may lead by now is: by default a Kafka takes
@@ -74,7 +74,7 @@ def state_topic_spec_of(settings: Settings) -> StateTopicSpec:
 
 def ownership_settings_of(
     settings: Settings, instance: str, batch_bytes: int, wall_ms: int, *, address: str = "", kafka: str = ""
-) -> ground.OwnershipSettings:
+) -> lease.OwnershipSettings:
     """What the rules of ownership go by. instance: of this process. batch_bytes: what `usable` found. wall_ms: what the
     wall's clock shows at moment 0 of the node's. address, kafka: HOST:PORT of its doors, for clients."""
     limits = AppendLimits(
@@ -82,7 +82,7 @@ def ownership_settings_of(
         unacked_bytes=settings.engine_kafka_max_unacked_bytes_per_shard,
         delivery_timeout_ms=settings.engine_kafka_delivery_timeout_ms,
     )
-    return ground.OwnershipSettings(
+    return lease.OwnershipSettings(
         settings.node_id,
         instance,
         address,

@@ -1,17 +1,17 @@
-"""KB-X9: whether somebody reads in a group of ours by the back door, at the real brokers.
+"""Finds groups of Muster's that have members at the real brokers, past every node (KB-X9).
 
-Such a group is in two halves that know nothing of each other: each record is read twice. Every so often all brokers are
-asked which groups they have, and who is in those that are Muster's.
+Such a group is in two halves that know nothing of each other, and each record is read twice. Periodically all
+brokers are asked which groups they have, and which members are in those that are Muster's.
 """
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from muster.coordinator.kafka_backend.upstream import groups
-from muster.coordinator.kafka_backend.upstream.errors import UpstreamError
-from muster.coordinator.kafka_backend.upstream.running import BackgroundTask
-from muster.coordinator.kafka_backend.upstream.upstream import Upstream
+from muster.coordinator.kafka_backend.upstream import group_requests
+from muster.coordinator.kafka_backend.upstream.protocol import UpstreamError
+from muster.coordinator.kafka_backend.upstream.topic_watch import BackgroundTask
+from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
 
 PERIOD_MS: Final = 30_000
 
@@ -34,7 +34,7 @@ class ForeignMembers(NamedTuple):
 
     group: str
     members: int
-    some: Sequence[groups.UpstreamMember]
+    some: Sequence[group_requests.UpstreamMember]
 
     def __str__(self) -> str:
         named = ", ".join(f"{each.client_id or each.id} at {each.host or 'unknown host'}" for each in self.some)
@@ -81,18 +81,18 @@ class ForeignMemberGuard:
         return found
 
     async def _at(self, broker: int) -> dict[str, ForeignMembers]:
-        there = [each for each in await groups.list_groups(self._upstream, broker) if self._asks_about(each)][
+        there = [each for each in await group_requests.list_groups(self._upstream, broker) if self._asks_about(each)][
             :MOST_GROUPS
         ]
         found: dict[str, ForeignMembers] = {}
-        for begin in range(0, len(there), groups.AT_ONCE):
-            some = there[begin : begin + groups.AT_ONCE]
-            for name, group in (await groups.describe_groups(self._upstream, broker, some)).items():
+        for begin in range(0, len(there), group_requests.AT_ONCE):
+            some = there[begin : begin + group_requests.AT_ONCE]
+            for name, group in (await group_requests.describe_groups(self._upstream, broker, some)).items():
                 if group.members:
                     found[name] = ForeignMembers(name, len(group.members), group.members[:MEMBERS_NAMED])
         return found
 
-    def _asks_about(self, group: groups.ListedUpstreamGroup) -> bool:
+    def _asks_about(self, group: group_requests.ListedUpstreamGroup) -> bool:
         return (
             group.kind.lower() in KINDS
             and group.protocol_type != OWN_PROTOCOL

@@ -1,39 +1,248 @@
-"""The nodes' group: who has which shard is dealt by the upstream's own group coordinator (KB-D5, KB-F1, KB-F2, KB-F7,
-KB-F8).
+"""The nodes' group: the upstream's own group coordinator assigns shards to nodes (KB-D5, KB-F1, KB-F2, KB-F7, KB-F8).
 
-Performs the classic member's machine over the wire, and tells `ShardOwner` what comes of it. All in the thread of the
-loop.
+`NodesGroup` performs the classic member's state machine over the wire and passes the results to `ShardOwner`.
+Everything runs in the thread of the loop. `AssignedCluster` answers the listeners' questions about nodes and shard
+owners (`edge.cluster.Cluster`) from the last map. A refusal by the group becomes a sentence that names the setting
+or the right to change; after FENCED_INSTANCE_ID the group is asked which process has this node's place.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
+from muster.assignors.builtin.sticky import CooperativeStickyAssignor
 from muster.client.members import actions as act
 from muster.client.members import events as mev
-from muster.client.members.machine import ClassicMemberMachine, MembershipState
-from muster.client.members.types import GroupMember, LeavePolicy, MemberSettings
+from muster.client.members.classic_member import ClassicMemberMachine, MembershipState
+from muster.client.members.member_types import GroupMember, LeavePolicy, MemberSettings, OfferedProtocol, TopicPartition
+from muster.client.members.subscription import Subscriber
+from muster.coordinator.config import parse_address
+from muster.coordinator.edge.cluster_view import GRPC, HTTP, KAFKA, NO_NODE, OFFSETS_TOPIC, NodeAddress, OtherNodes
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.kafka_backend.dealt_view import AssignedCluster
-from muster.coordinator.kafka_backend.node_subscriber import NodeSubscriber
-from muster.coordinator.kafka_backend.nodes_refused import FOR_GOOD, find_place_holder, refusal_sentence
-from muster.coordinator.kafka_backend.owning import ShardOwner
-from muster.coordinator.kafka_backend.shard_ownership import events as ev
-from muster.coordinator.kafka_backend.shard_ownership.ground import OwnershipSettings
+from muster.coordinator.kafka_backend.shard_owner import ShardOwner
+from muster.coordinator.kafka_backend.shard_ownership import events_and_effects as ev
+from muster.coordinator.kafka_backend.shard_ownership.lease import OwnershipSettings
 from muster.coordinator.kafka_backend.shard_ownership.shard_assignment import (
     PROTOCOL,
     PROTOCOL_TYPE,
+    SHARDS,
+    AssignedNode,
+    NodeBid,
     ShardAssignment,
+    decode_assignment,
+    decode_bid,
+    encode_bid,
     instance_id,
+    joins_again_ms,
     plan_assignment,
 )
-from muster.coordinator.kafka_backend.starting import UnusableUpstream
-from muster.coordinator.kafka_backend.upstream.errors import UpstreamError
-from muster.coordinator.kafka_backend.upstream.membership import UpstreamMembership
-from muster.coordinator.kafka_backend.upstream.upstream import Upstream
+from muster.coordinator.kafka_backend.state_topic import UnusableUpstream
+from muster.coordinator.kafka_backend.upstream.group_requests import FellowNode, UpstreamMembership
+from muster.coordinator.kafka_backend.upstream.protocol import UpstreamError
+from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
+from muster.coordinator.replication.protocol.cluster_metadata import PartitionView, TopicView
+
+# The map of shards, as a node's listeners ask about it
+# -----------------------------------------------------
+
+DOORS: Final[Mapping[str, str]] = {GRPC: "grpc", KAFKA: "kafka", HTTP: "http"}
+"""What nodes call their listeners in the map."""
+
+
+class AssignedCluster:
+    """A `Cluster` over the map as it was last told. Topics are the upstream's: none is told of here, but for who owns
+    which shard of the groups."""
+
+    def __init__(self, me: int, cut_off: Callable[[], bool] = lambda: False) -> None:
+        """cut_off: whether this node has no lease."""
+        self._me = me
+        self._cut_off = cut_off
+        self._nodes: Mapping[str, dict[int, NodeAddress]] = {door: {} for door in DOORS}
+        self._owners: dict[int, AssignedNode] = {}
+        self.elsewhere: OtherNodes | None = None
+
+    def learn(self, deal: ShardAssignment) -> None:
+        """This is the map from now on."""
+        nodes = [deal.nodes[node] for node in sorted(deal.nodes)]
+        self._owners = {shard: node for node in nodes for shard in node.shards}
+        self._nodes = {
+            listener: {node.node: at for node in nodes if (at := endpoint_of(node, door)) is not None}
+            for listener, door in DOORS.items()
+        }
+
+    @property
+    def me(self) -> int:
+        return self._me
+
+    @property
+    def controller(self) -> int:
+        """The upstream has one; among Muster's nodes nobody is."""
+        return NO_NODE
+
+    @property
+    def cut_off(self) -> bool:
+        return self._cut_off()
+
+    def nodes(self, listener: str) -> list[NodeAddress]:
+        return list(self._nodes[listener].values())
+
+    def topics(self) -> Mapping[str, TopicView]:
+        return {}
+
+    def partition(self, topic: str, number: int) -> PartitionView | None:
+        owner = self._owners.get(number)
+        if topic != OFFSETS_TOPIC or owner is None:
+            return None
+        return PartitionView(owner.node, 0, 0, (owner.node,), (), (owner.node,))
+
+    def offline(self, view: PartitionView) -> list[int]:
+        return []
+
+    def coordinator(self, shard: int, listener: str) -> NodeAddress | None:
+        owner = self._owners.get(shard)
+        return None if owner is None else self._nodes[listener].get(owner.node)
+
+
+def endpoint_of(node: AssignedNode, door: str) -> NodeAddress | None:
+    """Where a node's door is; None: it has none, or what another node says of it is no address."""
+    told = node.addresses.get(door)
+    if not told:
+        return None
+    try:
+        return NodeAddress(node.node, *parse_address(told))
+    except ValueError:
+        return None
+
+
+# What a node says in the group, and reads there
+# ----------------------------------------------
+
+DRAINS, LEAVES = "draining", "leaving"
+"""Topics that such a node subscribes to beside the shards: who subscribes to something else joins again."""
+
+
+class NodeSubscriber(Subscriber):
+    """draining: whether it asks for nothing that others can have; leaving: nor for anything else (KB-F8)."""
+
+    def __init__(
+        self, node: int, instance: str, shards: int, addresses: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        super().__init__((SHARDS,), (CooperativeStickyAssignor(),))
+        self.draining = self.leaving = False
+        self._node, self._instance, self._shards = node, instance, shards
+        self._addresses = addresses
+
+    def bid(self, owned: Collection[TopicPartition] = (), generation: int = -1) -> NodeBid:
+        shards = tuple(sorted(shard for _, shard in owned))
+        return NodeBid(
+            self._node, self._instance, self._addresses, shards, self.draining or self.leaving, generation, self.leaving
+        )
+
+    @property
+    def wants(self) -> tuple[str, ...]:
+        """What it subscribes to."""
+        return (*[DRAINS] * self.draining, *[LEAVES] * self.leaving, SHARDS)
+
+    def read(self, assignment: bytes) -> ShardAssignment:
+        """The map. ValueError: what cannot be read, or is not of this cluster."""
+        deal = decode_assignment(assignment)
+        if deal.shards not in (0, self._shards):
+            raise ValueError(
+                f"the map of shards is one of {deal.shards} and this node has {self._shards}; set "
+                "offsets.topic.num.partitions alike on all nodes"
+            )
+        return deal
+
+    # As `Subscriber` has it.
+
+    def offered(self, owned: Collection[TopicPartition], generation: int) -> tuple[OfferedProtocol, ...]:
+        return (OfferedProtocol(PROTOCOL, encode_bid(self.bid(owned, generation))),)
+
+    def rejoin_after_ms(self, assignment: bytes) -> int:
+        return joins_again_ms(self.read(assignment), self.bid())
+
+    def read_share(self, assignment: bytes) -> set[TopicPartition]:
+        return {(SHARDS, shard) for shard in self.read(assignment).of(self._node)}
+
+
+# Refusals, as sentences for operators (KB-F2)
+# --------------------------------------------
+
+WHO_S: Final = 0.2
+"""How often it is asked who has this node's place in the group; while the group shares anew nobody is told."""
+
+FOR_GOOD: Final = frozenset(
+    {
+        ErrorCode.INVALID_SESSION_TIMEOUT,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+        ErrorCode.INVALID_GROUP_ID,
+    }
+)
+"""A node is not started if the group refuses it so."""
+
+
+def refusal_sentence(code: ErrorCode, message: str, group: str, session_ms: int) -> str:
+    """Why the group refuses this node, and what to do."""
+    if code is ErrorCode.INVALID_SESSION_TIMEOUT:
+        return (
+            f"engine.kafka.session.timeout.ms is {session_ms}, which the upstream does not take; set it within its "
+            "group.min.session.timeout.ms and group.max.session.timeout.ms"
+        )
+    if code is ErrorCode.GROUP_AUTHORIZATION_FAILED:
+        return f"the upstream does not let this node into the group {group}; allow its principal READ on it"
+    if code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
+        return (
+            f"the upstream's group {group} is not one of nodes of this version: {message}; name another "
+            "engine.kafka.cluster, or end the members of that group"
+        )
+    return f"the upstream's group {group} refuses this node: {message}"
+
+
+class PlaceHolder(NamedTuple):
+    """Who has a node's place. me: this very process. address: where it is, as far as is known."""
+
+    me: bool
+    address: str = ""
+
+
+async def find_place_holder(
+    membership: UpstreamMembership, node: int, instance: str, now_ms: Callable[[], int], patience_ms: int
+) -> PlaceHolder:
+    """After FENCED_INSTANCE_ID. It may be this very process: of two joins of its own the first may have come later."""
+    until_ms, address = now_ms() + patience_ms, ""
+    while now_ms() < until_ms:
+        there = await find_fellow(membership, instance_id(node))
+        address = there.host.lstrip("/") or address
+        bid = bid_of(there.metadata)
+        if bid is not None:
+            return PlaceHolder(
+                bid.instance == instance, bid.addresses.get("grpc") or bid.addresses.get("kafka") or address
+            )
+        await asyncio.sleep(WHO_S)
+    return PlaceHolder(False, address)
+
+
+async def find_fellow(membership: UpstreamMembership, instance: str) -> FellowNode:
+    """What is known of it; nothing where it is not there, or nobody answers."""
+    try:
+        fellows = await membership.fellows()
+    except UpstreamError:
+        fellows = []
+    return next((each for each in fellows if each.instance == instance), FellowNode(instance, "", b""))
+
+
+def bid_of(metadata: bytes) -> NodeBid | None:
+    """None: it cannot be read, or was not told."""
+    try:
+        return decode_bid(metadata)
+    except ValueError:
+        return None
+
 
 OF_SESSION: Final = 3
 """A heartbeat is answered within a third of the session, or tried again elsewhere."""

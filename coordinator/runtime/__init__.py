@@ -1,1 +1,1 @@
-"""Runs a core: logs, timers, replies held until durable. Synchronous."""
+"""Runs the shards of a node: logs, timers, replies held until durable. Synchronous."""

@@ -1,17 +1,50 @@
-"""What may be told, and when: an answer waits until everything that was decided before it is durable."""
+"""Which answers may be released, and when: an answer waits until everything that was decided before it is durable.
+
+`refusal_of` gives the reply of the right type to a request whose shard cannot take it.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TypeGuard
 
-from muster.coordinator.core.model.core_events import ConsumerHeartbeat, Event, JoinGroup, OffsetCommit
-from muster.coordinator.core.model.effects import GroupChanged, MeasureLoad, OffsetCommitReply, Reply, ResolveRegex
+from muster.coordinator.core.model import effects, events
+from muster.coordinator.core.model.effects import (
+    REPLY_TYPES,
+    GroupChanged,
+    MeasureLoad,
+    OffsetCommitReply,
+    Reply,
+    ResolveRegex,
+)
+from muster.coordinator.core.model.events import ConsumerHeartbeat, Event, JoinGroup, OffsetCommit, Request
 from muster.coordinator.core.model.plan import PlanRequest
-from muster.coordinator.core.model.scoring import ShadowRequest
+from muster.coordinator.core.model.shadow_scoring import ShadowRequest
 from muster.coordinator.core.model.types import RequestId
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.runtime.metrics import FENCING, Metrics
-from muster.coordinator.runtime.refusals import refusal_of, refusal_while_loading
-from muster.coordinator.runtime.slot import HeldAnswers, Notices, Replies, ShardSlot, ShardStatus
+from muster.coordinator.runtime.node_status import FENCING, Metrics
+from muster.coordinator.runtime.shards import HeldAnswers, Notices, Replies, ShardSlot, ShardStatus
+
+# Refusals
+# --------
+
+
+def is_request(event: Event) -> TypeGuard[Request]:
+    return type(event) in REPLY_TYPES
+
+
+def refusal_of(kind: type[Event], code: ErrorCode, why: str = "") -> Reply:
+    return REPLY_TYPES[kind](code=code, message=why or code.meaning)
+
+
+def refusal_while_loading(kind: type[Event]) -> Reply:
+    """The answer of a shard that is not yet replayed.
+
+    A heartbeat is answered as if all were well: a failover must not send members into a rejoin.
+    """
+    if kind is events.Heartbeat:
+        return effects.HeartbeatReply()
+    return refusal_of(kind, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
 
 BY_INSTANCE = (JoinGroup, ConsumerHeartbeat)
 """Requests by which an instance id may change hands. A tuple: a union would be made anew for each answer."""

@@ -16,34 +16,36 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
-from muster.coordinator.core.model.core_events import (
+from muster.coordinator.core.model.effects import Reply
+from muster.coordinator.core.model.events import (
     Event,
     Forget,
     LoadMeasured,
     Planned,
     RegexResolved,
+    Shadowed,
     StoodStill,
     TopicsChanged,
     Unload,
 )
-from muster.coordinator.core.model.core_records import Record
-from muster.coordinator.core.model.effects import Reply
+from muster.coordinator.core.model.records import Record
 from muster.coordinator.core.model.rights import Rights
-from muster.coordinator.core.model.trial_events import Shadowed
 from muster.coordinator.core.model.types import Limits
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.runtime.answers import LoadMeasurementWork, ReleasedAnswers, ShardWork, loading_excuse
+from muster.coordinator.runtime.answers import (
+    LoadMeasurementWork,
+    ReleasedAnswers,
+    ShardWork,
+    is_request,
+    loading_excuse,
+)
 from muster.coordinator.runtime.deadlines import deadline_shift_ms
-from muster.coordinator.runtime.flushing import FlushJob
-from muster.coordinator.runtime.loader import LoadReport
-from muster.coordinator.runtime.loads import LoadJob
-from muster.coordinator.runtime.metrics import Metrics
-from muster.coordinator.runtime.orphans import recreated_topics
+from muster.coordinator.runtime.node_status import Metrics
 from muster.coordinator.runtime.ports import GroupLog, LogFailed
-from muster.coordinator.runtime.refusals import is_request
-from muster.coordinator.runtime.slot import ShardCore, ShardSlot, ShardStatus
-from muster.coordinator.runtime.stepper import BugReport, Reports, StatusReport, Stepper
+from muster.coordinator.runtime.replay import LoadReport, recreated_topics
+from muster.coordinator.runtime.shards import ShardCore, ShardSlot, ShardStatus
+from muster.coordinator.runtime.stepper import BugReport, FlushJob, LoadJob, Reports, StatusReport, Stepper
 
 INBOX_LIMIT = 20_000
 """Events that may wait for a turn. A turn empties the inbox, so only a stalled driver ever fills it."""

@@ -4,8 +4,8 @@ import errno
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
-from muster.coordinator.runtime.loader import GROUPS_TOPIC, LEDGER_TOPIC
 from muster.coordinator.runtime.ports import Entry, KeyValue, LogDamage, LogFailed
+from muster.coordinator.runtime.replay import GROUPS_TOPIC, LEDGER_TOPIC
 from muster.storage.broker.broker import Broker
 from muster.storage.errors import StorageError
 from muster.storage.records.batch import BatchView, TurnBody, checksum_error, encode_turn, read_batches

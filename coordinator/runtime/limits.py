@@ -1,4 +1,4 @@
-"""What the rules need of the settings. The core never sees the settings themselves."""
+"""Maps the node's settings to the limits that the rules need. The core never sees the settings themselves."""
 
 from muster.assignors.registry import BUILT_IN, known
 from muster.coordinator.config import Settings

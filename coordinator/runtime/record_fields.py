@@ -1,7 +1,8 @@
 """The primitive fields of Kafka's record schemas: big-endian numbers, strings and bytes, plain and compact.
 
-Plain strings carry an int16 length, plain bytes an int32 length, -1 for null. From a schema's first flexible version on
-lengths are "compact": an unsigned varint of length + 1, 0 for null, and every struct ends with tagged fields (KIP-482).
+Plain strings carry an int16 length, plain bytes an int32 length, -1 for null. From a schema's first flexible version
+on lengths are "compact": an unsigned varint of length + 1, 0 for null, and every struct ends with tagged fields
+(KIP-482).
 """
 
 from collections.abc import Mapping, Sequence

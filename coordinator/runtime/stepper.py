@@ -1,14 +1,24 @@
-"""Steps events through the cores and carries out what comes of it: records appended, timers set, answers told or held.
+"""Steps events through the cores and carries out the effects: appends records, sets timers, releases or holds answers.
 
-And what a shard's failure is: it alone is dropped, everyone who waits for it is answered, and its log is replayed.
+A shard that fails is dropped alone: every waiting request is answered, and its log is replayed. `ShardLoads` says
+which shards are being replayed, wait for it, or are tried again after a pause.
+
+Group commit: one flush at a time covers all appends so far; `FlushQueue` notices a flush so slow that members fall
+silent.
+
+A shard whose log has no room goes on with what needs no write. Requests that would write are refused as
+COORDINATOR_NOT_AVAILABLE (clients try again) without being read, except that their senders count as alive, and timers
+wait: no member expires for requests that were not taken. Facts that arise nevertheless, from a plan or a changed
+topic, are owed: their groups are closed until the log has taken them, so no client receives them before.
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from muster.coordinator.core.model.core_events import (
+from muster.coordinator.core.model.effects import Effects, refusal_reply
+from muster.coordinator.core.model.events import (
     Event,
     Loaded,
     StoodStill,
@@ -17,21 +27,310 @@ from muster.coordinator.core.model.core_events import (
     TurnedAway,
     Unload,
 )
-from muster.coordinator.core.model.core_records import Record
-from muster.coordinator.core.model.effects import Effects
-from muster.coordinator.core.model.refusals import refusal_reply
-from muster.coordinator.runtime.answers import Answers
-from muster.coordinator.runtime.codec_init import encode
-from muster.coordinator.runtime.deadlines import Deadlines
-from muster.coordinator.runtime.drafts import AppendDraft, count_entries
-from muster.coordinator.runtime.flushing import FlushQueue
-from muster.coordinator.runtime.loads import ShardLoads
-from muster.coordinator.runtime.metrics import Metrics
-from muster.coordinator.runtime.orphans import describe_dropped_orphans
+from muster.coordinator.core.model.records import Record
+from muster.coordinator.core.model.types import RequestId, TimerKey
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.runtime.answers import Answers, is_request
+from muster.coordinator.runtime.deadlines import Deadlines, RetryPauses
+from muster.coordinator.runtime.kafka_records import encode
+from muster.coordinator.runtime.node_status import Metrics
+from muster.coordinator.runtime.own_records import room_probe_record
 from muster.coordinator.runtime.ports import Entry, GroupLog, LogFailed
-from muster.coordinator.runtime.refusals import is_request
-from muster.coordinator.runtime.slot import ShardCore, ShardSlot, ShardStatus, not_served_sentence
-from muster.coordinator.runtime.starved import NO_ROOM, OWED_LIMIT, StarvedShard, StarvedShards
+from muster.coordinator.runtime.replay import LoadReport, describe_dropped_orphans, replay_shard
+from muster.coordinator.runtime.shards import (
+    AppendDraft,
+    Notices,
+    Replies,
+    ShardCore,
+    ShardSlot,
+    ShardStatus,
+    count_entries,
+    not_served_sentence,
+)
+
+# Group commit
+# ------------
+
+SLOW_FLUSH_MS = 1_000
+"""Answers that wait longer for a flush, and for the one before it, are held back so long that members who wait for
+theirs fall silent: timers wait for its end, and move by what is beyond this. What is below is what a slow disk takes,
+over and over."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlushJob:
+    """One group commit. `positions` maps each shard to the append it covers."""
+
+    log: GroupLog
+    positions: dict[int, int]
+
+    def run(self) -> None:
+        """Flush, in any thread. Raises LogFailed."""
+        self.log.flush(list(self.positions))
+
+
+class FlushQueue:
+    """The job in flight, and the appends that the next one covers, each with the time of the first append."""
+
+    def __init__(self, log: GroupLog) -> None:
+        self._log = log
+        self._dirty: set[int] = set()  # have appends that no flush job covers yet
+        self._dirty_since_ms = 0  # when the first of those was
+        self._job: FlushJob | None = None
+        self._job_since_ms = 0  # when the first append that it covers was, less what deadlines have moved since
+
+    def wrote(self, slot: ShardSlot, now_ms: int) -> None:
+        """The shard has one append more, or was replayed."""
+        slot.appended += 1
+        if not self._dirty:
+            self._dirty_since_ms = now_ms
+        self._dirty.add(slot.index)
+
+    def next_job(self, slots: Sequence[ShardSlot]) -> FlushJob | None:
+        """A job for every append so far. None while one is running or nothing is to flush."""
+        if self._job is not None or not self._dirty:
+            return None
+        self._job = FlushJob(self._log, {shard: slots[shard].appended for shard in sorted(self._dirty)})
+        self._dirty.clear()
+        self._job_since_ms = self._dirty_since_ms
+        return self._job
+
+    def finish(self, job: FlushJob) -> None:
+        """The job has ended, well or not. Raises ValueError for one that is not in flight."""
+        if job is not self._job:
+            raise ValueError(f"the flush job of shards {sorted(job.positions)} is not the one in flight")
+        self._job = None
+
+    def too_slow_ms(self, now_ms: int) -> int:
+        """How much longer the job that has just ended took than members can wait; at most 0 when it was in time.
+
+        Deadlines move by that, so what waits for the next job has not waited as long either.
+        """
+        beyond_ms = now_ms - self._job_since_ms - SLOW_FLUSH_MS
+        if beyond_ms > 0:
+            self._dirty_since_ms = min(self._dirty_since_ms + beyond_ms, now_ms)
+        return beyond_ms
+
+    def silences(self, now_ms: int) -> bool:
+        """Whether members fall silent because their answers wait for a slow flush."""
+        return self._job is not None and now_ms - self._job_since_ms > SLOW_FLUSH_MS
+
+    def stood_still(self, stalled_ms: int, now_ms: int) -> None:
+        """A flush that seems to take long because the node stood still does not count twice."""
+        self._job_since_ms += stalled_ms
+        self._dirty_since_ms = min(self._dirty_since_ms + stalled_ms, now_ms)
+
+
+# Shards whose log has no room
+# ----------------------------
+
+PROBE_MS = 1_000
+"""How long between two looks whether there is room again."""
+
+OWED_LIMIT = 20_000
+"""Facts that are owed at most; a shard that owes more is dropped, and loaded again after a pause."""
+
+NO_ROOM = ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+@dataclass(slots=True)
+class StarvedShard:
+    """What a shard keeps while its log takes nothing."""
+
+    since_ms: int
+    why: str
+    owed: list[Record] = field(default_factory=list)
+    closed: set[str] = field(default_factory=set)
+    """Groups that owe facts."""
+    due: set[TimerKey] = field(default_factory=set)
+    """Timers that came due meanwhile, and were not fired."""
+    waiting: list[tuple[Replies, Notices]] = field(default_factory=list)
+    """What may be told once the facts that are owed are durable."""
+
+    def takes(self, event: Event, group_id: str, core: ShardCore) -> bool:
+        """Whether a request can be answered without a write, and without telling what is owed."""
+        return group_id not in self.closed and core.writes_nothing(event)
+
+    def owe(self, effects: Effects, unanswered: Mapping[RequestId, Event]) -> Effects:
+        """Keep back the facts of a step and what rests on them; what is left may go its way.
+
+        A step that leaves no fact may tell of a group that owes some: rights have changed, and it calls a member back.
+        """
+        if not effects.records:
+            return self._told_of_others(effects, unanswered) if effects.replies or effects.notices else effects
+        self.owed += effects.records
+        self.closed.update(group_concerned(record) for record in effects.records)
+        self.waiting.append((effects.replies, effects.notices))
+        return Effects(
+            timers=effects.timers,
+            plans=effects.plans,
+            regexes=effects.regexes,
+            measures=effects.measures,
+            chores=effects.chores,
+        )
+
+    def _told_of_others(self, effects: Effects, unanswered: Mapping[RequestId, Event]) -> Effects:
+        """Keep back what tells of groups that owe facts."""
+        about = {
+            request_id: group_concerned(unanswered[request_id])
+            for request_id, _ in effects.replies
+            if request_id in unanswered
+        }
+        replies = [each for each in effects.replies if about.get(each[0]) in self.closed]
+        notices = [each for each in effects.notices if each.group_id in self.closed]
+        if not replies and not notices:
+            return effects
+        self.waiting.append((replies, notices))
+        return Effects(
+            replies=[each for each in effects.replies if each not in replies],
+            timers=effects.timers,
+            notices=[each for each in effects.notices if each not in notices],
+            plans=effects.plans,
+            regexes=effects.regexes,
+            measures=effects.measures,
+            chores=effects.chores,
+        )
+
+    def refusal(self) -> str:
+        return f"the coordinator can write nothing down at the moment, try again later: {self.why}"
+
+    def probe(self) -> tuple[Sequence[Entry], Sequence[Entry]]:
+        """What is owed, for both topics, and a record that asks for room even if nothing is."""
+        encoded = encode(self.owed)
+        return [*encoded.groups, room_probe_record()], encoded.ledger
+
+
+class StarvedShards:
+    """The shards whose log has no room, and when to look again."""
+
+    def __init__(self) -> None:
+        self.by_shard: dict[int, StarvedShard] = {}
+        self._probes = RetryPauses()
+
+    @property
+    def next_ms(self) -> int | None:
+        """No look is due before this time."""
+        return self._probes.next_ms
+
+    def closes(self, shard: int, group_id: str) -> bool:
+        """Whether nothing may be told of a group, for it owes facts."""
+        return shard in self.by_shard and group_id in self.by_shard[shard].closed
+
+    def refused(self, shard: int, why: str, now_ms: int) -> None:
+        """The shard's log has refused records for want of room."""
+        self.by_shard.setdefault(shard, StarvedShard(now_ms, why))
+
+    def dropped(self, shard: int) -> None:
+        """What it owes was never told, and is forgotten with its core; the log is as full. See `probe` once loaded."""
+        if starved := self.by_shard.get(shard):
+            self.by_shard[shard] = StarvedShard(starved.since_ms, starved.why)
+            self._probes.cancel(shard)
+
+    def forget(self, shard: int) -> None:
+        self.by_shard.pop(shard, None)
+        self._probes.cancel(shard)
+
+    def look_again(self, shard: int, now_ms: int) -> None:
+        """There is still no room."""
+        self._probes.set(shard, now_ms + PROBE_MS)
+
+    def looked_at(self, shard: int) -> None:
+        """It is being looked at now."""
+        self._probes.cancel(shard)
+
+    def pop_due(self, now_ms: int) -> int | None:
+        """The next shard whose log is to be looked at."""
+        return self._probes.pop_due(now_ms)
+
+
+def group_concerned(said: Record | Event) -> str:
+    """Whose fact it is, or what a request is about; the node's own belong to nobody."""
+    return str(getattr(said, "group_id", ""))
+
+
+# Shards to be replayed
+# ---------------------
+
+
+@dataclass(eq=False, slots=True)
+class LoadJob:
+    """One shard's replay, into a core that nobody else has yet."""
+
+    shard: int
+    core: ShardCore
+    log: GroupLog
+    report: LoadReport = field(default_factory=LoadReport)
+    given_up: bool = False
+    """Nobody wants it any more: it ends soon, with LogFailed."""
+
+    def run(self) -> None:
+        """Replay, in any thread. Raises LogFailed."""
+        replay_shard(self.log, self.shard, self.core, self.report, lambda: self.given_up)
+        self.report.committed_to = self.core.committed_to()
+
+
+class ShardLoads:
+    """At most one job a shard is wanted. A shard that fell is planned by the next turn, which knows the time."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[int, LoadJob] = {}
+        self._queue: deque[LoadJob] = deque()  # those that the driver has not taken yet
+        self._pauses = RetryPauses()
+        self.fallen: list[ShardSlot] = []
+        """Dropped since the last turn, reload not yet planned."""
+
+    @property
+    def running(self) -> bool:
+        """Whether a shard is being replayed or waits for it."""
+        return bool(self._jobs)
+
+    @property
+    def next_ms(self) -> int | None:
+        """No pause ends before this time."""
+        return self._pauses.next_ms
+
+    def begin(self, job: LoadJob) -> None:
+        """It takes the place of the shard's job before it, and ends a pause."""
+        self.forget(job.shard)
+        self._jobs[job.shard] = job
+
+    def forget(self, shard: int) -> None:
+        """Nobody wants the shard loaded any more, now or after a pause."""
+        self._pauses.cancel(shard)
+        job = self._jobs.pop(shard, None)
+        if job is not None:
+            job.given_up = True
+
+    def queue(self, job: LoadJob) -> None:
+        """The driver shall run it."""
+        self._queue.append(job)
+
+    def next_job(self) -> LoadJob | None:
+        """The first in the queue that is still wanted; None when there is nothing to load."""
+        while self._queue:
+            job = self._queue.popleft()
+            if not job.given_up:
+                return job
+        return None
+
+    def ended(self, job: LoadJob) -> bool:
+        """The job's `run` came to an end: whether anybody still wants what came of it."""
+        if self._jobs.get(job.shard) is not job:
+            return False
+        del self._jobs[job.shard]
+        return True
+
+    def plan_fallen(self, now_ms: int) -> None:
+        """Each shard that fell is tried again after its pause, unless it was loaded or unloaded by hand meanwhile."""
+        fallen, self.fallen = self.fallen, []
+        for slot in fallen:
+            if slot.status is ShardStatus.FAILED:
+                self._pauses.set(slot.index, now_ms + slot.pause_ms(now_ms))
+
+    def pop_due(self, now_ms: int) -> int | None:
+        """The next shard whose pause is over."""
+        return self._pauses.pop_due(now_ms)
+
 
 SCRIPT_LIMIT = 16_384
 """Characters of a broken event that are reported."""

@@ -1,14 +1,32 @@
-"""Decisions as Kafka's StandardAuthorizer makes them: what is denied is denied, what nobody allows is not allowed.
+"""Decides by access control lists as Kafka's StandardAuthorizer does, and explains its decisions.
 
-An allowed READ, WRITE, DELETE or ALTER allows DESCRIBE, ALTER_CONFIGS allows DESCRIBE_CONFIGS. Denials imply nothing.
+A denial wins; without an allowance nothing is allowed. An allowed READ, WRITE, DELETE or ALTER implies DESCRIBE, and
+ALTER_CONFIGS implies DESCRIBE_CONFIGS; denials imply nothing. Decisions are kept until an entry changes.
+
+`find_deciding_entry` names the entry that decides, for `muster acls check`. `describe_missing_right` tells a caller
+that may know of the resource which right is missing, and the command that grants it.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from shlex import quote
 from typing import Final, Protocol, TypeAlias
 
-from muster.coordinator.security.identity import ANYONE, Identity, Principal
-from muster.coordinator.security.model import WILDCARD, Acl, Operation, PatternType, Permission, ResourceType
+from muster.coordinator.security.access_model import (
+    ANYONE,
+    CLUSTER_NAME,
+    WILDCARD,
+    Acl,
+    Identity,
+    Operation,
+    PatternType,
+    Permission,
+    Principal,
+    ResourceType,
+)
+
+# Decisions
+# ---------
 
 ALLOWED_BY: Final = {
     Operation.DESCRIBE: frozenset(
@@ -258,3 +276,77 @@ def is_denied(acl: Acl, denied: Set[tuple[object, ...]]) -> bool:
     if name == WILDCARD and pattern is PatternType.LITERAL:
         return False
     return any((kind, PatternType.PREFIXED, name[:length]) in denied for length in range(1, len(name) + 1))
+
+
+# Why a decision was made
+# -----------------------
+
+
+def find_deciding_entry(
+    about: Sequence[Acl], who: Identity, operation: Operation, *, allow_if_none: bool = False
+) -> tuple[Acl | None, str]:
+    """`about` are all entries for the resource; the one that decides, and why, in one sentence."""
+    mine = [acl for acl in about if applies_to(acl, who)]
+    for acl in mine:
+        if acl.permission is Permission.DENY and acl.operation in (operation, Operation.ALL):
+            return acl, f"no: {describe_entry(acl)}, and what is denied is denied"
+    by = ALLOWED_BY.get(operation, frozenset({operation, Operation.ALL}))
+    for acl in mine:
+        if acl.permission is Permission.ALLOW and acl.operation in by:
+            implied = f", which allows {operation.name}" if acl.operation is not operation else ""
+            return acl, f"yes: {describe_entry(acl)}{implied}"
+    if not about and allow_if_none:
+        return None, "yes: no entry names it, and allow.everyone.if.no.acl.found is true"
+    if not about:
+        return None, "no: no entry names it"
+    return (
+        None,
+        f"no: of {len(about)} entries about it, none allows {operation.name} to {who.principal} from {who.host}",
+    )
+
+
+def describe_entry(acl: Acl) -> str:
+    """
+    >>> about = ResourceType.TOPIC, PatternType.PREFIXED, "or"
+    >>> describe_entry(Acl(*about, "User:bob", "*", Operation.READ, Permission.ALLOW))
+    "User:bob is allowed READ on TOPIC 'or...' from anywhere"
+    """
+    what = "allowed" if acl.permission is Permission.ALLOW else "denied"
+    name = f"'{acl.name}...'" if acl.pattern is PatternType.PREFIXED else f"'{acl.name}'"
+    of = acl.resource_type.name if acl.resource_type is ResourceType.CLUSTER else f"{acl.resource_type.name} {name}"
+    where = "from anywhere" if acl.host == "*" else f"from {acl.host}"
+    return f"{acl.principal} is {what} {acl.operation.name} on {of} {where}"
+
+
+# Refusals in words
+# -----------------
+
+RESOURCE_FLAGS = {
+    ResourceType.TOPIC: "--topic",
+    ResourceType.GROUP: "--group",
+    ResourceType.TRANSACTIONAL_ID: "--transactional-id",
+    ResourceType.USER: "--user-principal",
+}
+MAX_SHOWN_NAME_CHARS = 300
+"""Of a name that is told back."""
+
+
+def describe_missing_right(who: Identity, operation: Operation, kind: ResourceType, name: str) -> str:
+    """
+    >>> from muster.coordinator.security.access_model import Identity, Principal
+    >>> describe_missing_right(Identity(Principal("User", "bob"), "10.0.0.7"), Operation.READ, ResourceType.GROUP,
+    ... "billing")
+    "User:bob at 10.0.0.7 lacks READ on GROUP 'billing'; \
+muster acls add --allow-principal User:bob --operation READ --group billing"
+    """
+    shown = name if len(name) <= MAX_SHOWN_NAME_CHARS else name[:MAX_SHOWN_NAME_CHARS] + "..."
+    what = "CLUSTER" if kind is ResourceType.CLUSTER and name == CLUSTER_NAME else f"{kind.name} {shown!r}"
+    return (
+        f"{who.principal} at {who.host} lacks {operation.name} on {what}; {grant_command(who, operation, kind, shown)}"
+    )
+
+
+def grant_command(who: Identity, operation: Operation, kind: ResourceType, name: str) -> str:
+    """The command by which an administrator gives it."""
+    of = "--cluster" if kind is ResourceType.CLUSTER else f"{RESOURCE_FLAGS.get(kind, '--topic')} {quote(name)}"
+    return f"muster acls add --allow-principal {quote(str(who.principal))} --operation {operation.name} {of}"

@@ -1,7 +1,7 @@
-"""A distinguished name as text: RFC 2253 as Java's `X500Principal.getName()` writes it, by which Kafka names users.
+"""Distinguished names as text: RFC 2253 as Java's `X500Principal.getName()` writes it, by which Kafka names users.
 
-Read from DER here because the text hangs on the very bytes: what is no string, or has no keyword in RFC 2253, is
-written as its object identifier and the value's bytes.
+Read from DER here, because the text depends on the exact bytes: a value that is no string, or whose attribute has no
+keyword in RFC 2253, is written as its object identifier and the value's bytes.
 """
 
 from collections.abc import Iterator

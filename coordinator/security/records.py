@@ -1,7 +1,7 @@
-"""The records of `__security`: JSON, so that an operator can read with `muster log dump` who may do what.
+"""The records of `__security` as JSON, so that `muster log dump` shows an operator who may do what.
 
-A key is a list: its kind, then what tells it from others of the kind. A value has a version, and fields that a later
-version may add to.
+A key is a list: its kind, then what distinguishes it from others of the kind. A value has a version, and fields that a
+later version may add to.
 """
 
 import json
@@ -9,7 +9,8 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from muster.coordinator.security.facts import (
+from muster.coordinator.security.access_model import Acl, Operation, PatternType, Permission, ResourceType
+from muster.coordinator.security.state import (
     AclKey,
     ApiToken,
     PasswordHash,
@@ -25,7 +26,6 @@ from muster.coordinator.security.facts import (
     User,
     UserKey,
 )
-from muster.coordinator.security.model import Acl, Operation, PatternType, Permission, ResourceType
 
 VERSION: Final = 1
 MOST_BYTES: Final = 64 << 10

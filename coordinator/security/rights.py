@@ -1,13 +1,14 @@
-"""What each request of each door needs: the one table. The doors ask by it, the page shows it, the tests go through it.
+"""The table of rights: what each request at each door needs. Listeners enforce it, the docs page shows it.
 
-Kafka's APIs need what Kafka's brokers ask for (KafkaApis, ControllerApis of 4.1). A request without a row fails a test.
+Kafka's APIs need what Kafka's brokers ask for (KafkaApis, ControllerApis of 4.1). A test fails for a request without a
+row.
 """
 
 from collections.abc import Mapping
 from enum import Enum
 from typing import Final, NamedTuple, TypeAlias
 
-from muster.coordinator.security.model import Operation, ResourceType
+from muster.coordinator.security.access_model import Operation, ResourceType
 
 READ, WRITE, CREATE, DELETE = Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DELETE
 ALTER, DESCRIBE = Operation.ALTER, Operation.DESCRIBE

@@ -1,28 +1,114 @@
-"""What the records of `__security` add up to."""
+"""What `__security` holds, as data: users, API tokens, access control lists, quotas, topic owners; and their sum.
 
-from collections.abc import Iterable, Iterator
-from typing import TypeVar, cast
+`SecurityState` is what all records add up to, and changes only through `apply`. No secret is kept in plain form.
+`records.py` converts keys and values to and from bytes.
+"""
 
-from muster.coordinator.security.facts import (
-    AclKey,
-    ApiToken,
-    QuotaEntity,
-    QuotaKey,
-    SecretKey,
-    SecurityRecord,
-    TokenKey,
-    TopicKey,
-    TopicOwner,
-    User,
-    UserKey,
-)
-from muster.coordinator.security.facts import (
-    SecurityKey as AnyKey,
-)
-from muster.coordinator.security.facts import (
-    SecurityValue as AnyValue,
-)
-from muster.coordinator.security.model import Acl
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias, TypeVar, cast
+
+from muster.coordinator.security.access_model import Acl
+
+# Facts
+# -----
+
+
+@dataclass(frozen=True, slots=True)
+class ScramCredential:
+    """Of one mechanism (RFC 5802): enough to check a proof, not enough to make one."""
+
+    salt: bytes
+    iterations: int
+    stored_key: bytes
+    server_key: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class PasswordHash:
+    """scrypt of a password (RFC 7914)."""
+
+    salt: bytes
+    hash: bytes
+    n: int
+    r: int
+    p: int
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Who may log in by a password. `scram` by the mechanism's name."""
+
+    name: str
+    scram: Mapping[str, ScramCredential] = field(default_factory=dict)
+    password: PasswordHash | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ApiToken:
+    """A token is random, so that one round of SHA-256 keeps it."""
+
+    id: str
+    name: str
+    principal: str
+    hash: bytes
+    made_ms: int
+    until_ms: int
+    """By the wall clock; 0: without an end."""
+
+
+QuotaEntity: TypeAlias = tuple[tuple[str, str | None], ...]
+"""Pairs of a type (`user`, `client-id`, `ip`) and a name, sorted; None stands for the default (KIP-546)."""
+
+
+class UserKey(NamedTuple):
+    name: str
+
+
+class TokenKey(NamedTuple):
+    id: str
+
+
+class SecretKey(NamedTuple):
+    """Of what the node made up once, and needs again after a restart."""
+
+    name: str
+
+
+class AclKey(NamedTuple):
+    acl: Acl
+
+
+class QuotaKey(NamedTuple):
+    entity: QuotaEntity
+
+
+class TopicKey(NamedTuple):
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicOwner:
+    """Who made a topic, and its id: another one may get the name."""
+
+    user: str
+    id: bytes
+
+
+SecurityKey: TypeAlias = UserKey | TokenKey | AclKey | QuotaKey | SecretKey | TopicKey
+SecurityValue: TypeAlias = User | ApiToken | Acl | Mapping[str, float] | bytes | TopicOwner
+"""Of a QuotaKey: figures by the quota's name, such as `producer_byte_rate`; of a SecretKey: bytes."""
+
+
+class SecurityRecord(NamedTuple):
+    """What a record says: this is so from now on; None: no longer."""
+
+    key: SecurityKey
+    value: SecurityValue | None
+
+
+# The sum of all records
+# ----------------------
 
 StoredKey = TypeVar("StoredKey")
 StoredValue = TypeVar("StoredValue")
@@ -41,7 +127,7 @@ class SecurityState:
         self.version = 0
         """Rises with each change, so that whoever keeps decisions knows them old. Of this process; not kept."""
 
-    def value(self, key: AnyKey) -> AnyValue | None:
+    def value(self, key: SecurityKey) -> SecurityValue | None:
         """What a record of this key would say now."""
         match key:
             case UserKey(name):
@@ -57,7 +143,7 @@ class SecurityState:
             case QuotaKey(entity):
                 return self.quotas.get(entity)
 
-    def known_keys(self) -> Iterator[AnyKey]:
+    def known_keys(self) -> Iterator[SecurityKey]:
         """Of all there is."""
         yield from map(UserKey, self.users)
         yield from map(TokenKey, self.tokens)

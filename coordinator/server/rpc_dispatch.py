@@ -1,9 +1,12 @@
-"""The transport-neutral table of methods: what arrives, who answers, what goes back. gRPC is one reader of it.
+"""The transport-neutral table of methods: request type, handler, response type. gRPC is one reader of it, HTTP another.
 
 A handler is `async def heartbeat(self, request, call) -> HeartbeatResponse`, named like its method in snake_case; a
-stream's handler is an async generator. One with an answer may have a sister `heartbeat_well(self, request, call)`, see
-`FastPathHandler`. The table is built from the service descriptor, so that a method without a
-handler is found when the node starts, not when somebody calls it.
+stream's handler is an async generator. A handler with one answer may have a fast path, `heartbeat_well(self, request,
+call)`, for calls so frequent that one more coroutine is felt: see `FastPathHandler`. Middleware that wraps a handler
+drops its fast path, so the fast path cannot bypass it.
+
+The table is built from the service descriptor, so a method without a handler is found when the node starts, not when
+a client calls it.
 """
 
 import re
@@ -16,7 +19,7 @@ from google.protobuf import message_factory
 from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import Message
 
-from muster.coordinator.security.identity import Identity
+from muster.coordinator.security.access_model import Identity
 
 
 class RpcCall(Protocol):

@@ -1,28 +1,84 @@
-"""All that HTTP answers, as one ASGI application. A new kind of page or figure is a file with `probe_routes`, named
-here.
+"""Everything that HTTP answers, as one ASGI application.
+
+A new kind of page or figure is a module with a function that returns routes, which is named here. A request about a
+group that another node coordinates is redirected to that node (307, which keeps method and body); the path alone
+decides, because it names the group.
 """
+
+from collections.abc import Iterable
+from typing import Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Match
-from starlette.types import ASGIApp
+from starlette.routing import Match, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from muster.coordinator.config import Settings
-from muster.coordinator.edge.gate import Authenticator
+from muster.coordinator.edge.listener_base import Authenticator
 from muster.coordinator.web import event_streams
-from muster.coordinator.web.api import api_init
-from muster.coordinator.web.elsewhere import redirect_group_routes
-from muster.coordinator.web.http import metrics_route, probes
-from muster.coordinator.web.http.counting import CountingApp, MeterOfEndpoint, mark_routes
-from muster.coordinator.web.http.entry import HttpAuthenticator
-from muster.coordinator.web.http.guard import RequestGuard
-from muster.coordinator.web.http.node_port import HttpRefusal, NodePort
-from muster.coordinator.web.http.refusals import response_of
-from muster.coordinator.web.http.tokens import SessionTokens
+from muster.coordinator.web.api import routes
+from muster.coordinator.web.api.endpoint import PREFIX
+from muster.coordinator.web.http import monitoring
+from muster.coordinator.web.http.guard import RequestGuard, name_of
+from muster.coordinator.web.http.identity import HttpAuthenticator, SessionTokens
+from muster.coordinator.web.http.node_port import CoordinatingNode, HttpRefusal, NodePort
+from muster.coordinator.web.http.responses import (
+    CountingApp,
+    MeterOfEndpoint,
+    json_response,
+    mark_routes,
+    refusal_document,
+    response_of,
+)
 from muster.coordinator.web.pages import routes as pages
+
+# Groups that another node coordinates
+# ------------------------------------
+
+GROUP_PREFIXES: Final = ("/groups/", f"{PREFIX}/groups/")
+"""What an address begins with that goes on with the name of a group."""
+
+
+def redirect_group_routes(routes: Iterable[Route], asks: NodePort) -> list[Route]:
+    """The same routes, of which those of a group answer at its coordinator only."""
+    return [
+        redirect_to_coordinator(route, asks) if route.path.startswith(GROUP_PREFIXES) else route for route in routes
+    ]
+
+
+def redirect_to_coordinator(route: Route, asks: NodePort) -> Route:
+    inner: ASGIApp = route.app
+    place = next(prefix for prefix in GROUP_PREFIXES if route.path.startswith(prefix)).count("/")
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        group = name_of(scope["raw_path"].decode("latin-1").split("/")[place])
+        owner = asks.owner(group)
+        answer = inner if owner is None else redirect_response(Request(scope), group, owner)
+        await answer(scope, receive, send)
+
+    route.app = app
+    return route
+
+
+def redirect_response(request: Request, group: str, owner: CoordinatingNode) -> Response:
+    """307 to the same address there; 503 where it serves no HTTP. Either names the owner."""
+    why = f"group {group[:100]!r} is coordinated by node {owner.node_id} at {owner.address}"
+    document = refusal_document(
+        "NOT_COORDINATOR", why if owner.http_address else f"{why}, which serves no HTTP; ask there"
+    )
+    document["owner"] = {"node": owner.node_id, "address": owner.address, "http_address": owner.http_address}
+    if not owner.http_address:
+        return json_response(document, 503)
+    path, query = request.scope["raw_path"].decode("latin-1"), request.scope["query_string"].decode("latin-1")
+    there = f"{request.url.scheme}://{owner.http_address}{path}{'?' * bool(query)}{query}"
+    return json_response(document, 307, {"location": there})
+
+
+# The application
+# ---------------
 
 
 def make_app(
@@ -38,9 +94,9 @@ def make_app(
         routes=mark_routes(
             redirect_group_routes(
                 (
-                    *probes.probe_routes(asks),
-                    *metrics_route.metrics_routes(asks),
-                    *api_init.api_routes(asks, tokens, actions=settings.http_actions),
+                    *monitoring.probe_routes(asks),
+                    *monitoring.metrics_routes(asks),
+                    *routes.api_routes(asks, tokens, actions=settings.http_actions),
                     *event_streams.event_routes(asks, settings.http_max_event_streams),
                     *pages.page_routes(asks, tokens, actions=settings.http_actions, entry=entry),
                 ),

@@ -1,7 +1,7 @@
-"""Tells open pages which groups have changed, by server-sent events; what they show of them they ask for again.
+"""Server-sent events that notify open pages which groups have changed; pages fetch again what they show of them.
 
-What the node says of its groups is kept once, for all streams: a stream is a mark and the names it follows, so one that
-is not read costs nothing but its place. Many changes in a short time are told as one.
+What the node reports of its groups is kept once for all streams: a stream is a mark and the names it follows, so a
+stream that is not read costs nothing but its place. Many changes in a short time become one event.
 """
 
 import asyncio

@@ -10,13 +10,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn import Config, Server
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from muster.coordinator.edge.tls import CERTIFICATE, ListenerTls
+from muster.coordinator.edge.listener_base import CERTIFICATE, ListenerTls
 from muster.coordinator.web.http.guard import MOST_HEADER_BYTES, SECURITY_HEADERS
 from muster.coordinator.web.http.node_port import HttpRefusal
-from muster.coordinator.web.http.refusals import JSON, response_of
+from muster.coordinator.web.http.responses import JSON, response_of
 
 if TYPE_CHECKING:
-    from muster.coordinator.edge.handshakes import TlsHandshakes
+    from muster.coordinator.edge.tls_flow_control import TlsHandshakes
 
 BACKLOG: Final = 512
 
@@ -147,7 +147,7 @@ class HttpListener:
 
     async def _start_tls(self, server: Server, tls: ListenerTls) -> None:
         """As the server would, but that handshakes are bounded."""
-        from muster.coordinator.edge.handshakes import TlsHandshakes
+        from muster.coordinator.edge.tls_flow_control import TlsHandshakes
 
         config = server.config
         await server.lifespan.startup()

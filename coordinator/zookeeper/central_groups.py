@@ -1,6 +1,7 @@
-"""What ZooKeeper shows of central groups: owners and positions, where the tools of that era look for them.
+"""Publishes the owners and offsets of central groups in ZooKeeper, where the tools of that era look for them.
 
-Their truth is the coordinator's log. This is a copy, written after the fact, by the one node that coordinates them.
+The coordinator's log is authoritative. This is a copy, written afterwards by the node that coordinates the groups;
+owners are ephemeral and disappear with its session.
 """
 
 import asyncio
@@ -9,11 +10,10 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from muster.client.members.types import TopicPartition
+from muster.client.members.member_types import TopicPartition
 from muster.coordinator.zookeeper import layout
+from muster.coordinator.zookeeper.consumer_group import GroupOffsets, chunk_partitions
 from muster.coordinator.zookeeper.errors import NodeExists, NoNode, ZooKeeperError
-from muster.coordinator.zookeeper.offsets import GroupOffsets
-from muster.coordinator.zookeeper.owners import chunk_partitions
 from muster.coordinator.zookeeper.session import SessionState, ZooKeeperSession
 
 RETRY_S = 0.5

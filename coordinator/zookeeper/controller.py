@@ -1,7 +1,7 @@
-"""The controller: the one broker that says who leads each partition, in the partition's state znode.
+"""The controller among nodes that make no cluster: the elected node writes who leads each partition.
 
-It watches the brokers and the topics, works out what follows (`next_partition_state`, pure) and writes what differs,
-under its epoch: a controller that woke up too late cannot write any more.
+It watches brokers and topics, computes the partition states that follow (`next_state`, pure) and writes those that
+differ, under its epoch: a controller that was superseded can no longer write.
 """
 
 import asyncio
@@ -12,12 +12,12 @@ from typing import Any
 import structlog
 
 from muster.coordinator.zookeeper import layout
-from muster.coordinator.zookeeper.consumer import gather_bounded
+from muster.coordinator.zookeeper.consumer_group import gather_bounded
 from muster.coordinator.zookeeper.election import ElectedTerm, ElectionCandidate
 from muster.coordinator.zookeeper.errors import BadVersion, MalformedZnode, NodeExists, ZooKeeperError
 from muster.coordinator.zookeeper.layout import PartitionStateZnode, read_partition_state
+from muster.coordinator.zookeeper.node_registry import TopicsWatch
 from muster.coordinator.zookeeper.session import WatchEvent, Znode, ZooKeeperSession
-from muster.coordinator.zookeeper.topics import TopicsWatch
 
 OFFLINE = -1
 RETRY_S = 0.5

@@ -1,11 +1,11 @@
-"""One of many: whoever makes the ephemeral znode first is elected, the others wait for it to go.
+"""Leader election: the candidate that creates the ephemeral znode is elected, the others wait for it to disappear.
 
-Every election raises a counter beside it, in the same transaction, so that each reign has an epoch of its own and an
-order that comes late from an earlier reign can be told apart (`ElectedTerm`).
+Every election increments a counter in the same transaction, so each term (`ElectedTerm`) has an epoch of its own, and a
+late order from an earlier term can be recognized.
 
-A reign is a lease on the candidate's own clock: two thirds of a session timeout, counted from when it *sent* the last
-write that was answered. When the connection broke, or was noticed to have broken, does not matter. The last third is
-for clocks that do not run alike: the next one is elected when ZooKeeper's says that the session is over.
+A term is a lease on the candidate's own clock: two thirds of a session timeout, counted from the moment it *sent* the
+last write that was answered. When the connection broke, or when that was noticed, does not matter. The last third
+allows for clocks that run at different speeds: the next candidate is elected when ZooKeeper's clock ends the session.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What can go wrong with ZooKeeper: weather, named in our own words so that nobody above needs kazoo to catch it."""
+"""Errors of ZooKeeper and of the way to it, in Muster's own classes, so that no caller needs kazoo to catch them."""
 
 INSTALL = "install it with: pip install 'muster-groups[zookeeper]'"
 

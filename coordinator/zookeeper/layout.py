@@ -1,7 +1,8 @@
-"""Where everything lies in ZooKeeper, and what is written there: the layout that every tool of that era expects.
+"""Paths and contents of znodes, in the layout that every tool of the ZooKeeper era expects.
 
-Pure. Paths are relative to the chroot. Readers take what any writer of that era wrote (unknown keys are skipped) and
-raise MalformedZnode for what is something else. Times are milliseconds since 1970, as decimal strings in the JSON.
+Pure. Paths are relative to the chroot. Readers accept what any writer of that era wrote (unknown keys are skipped) and
+raise MalformedZnode for anything else. Times are milliseconds since 1970, as decimal strings in the JSON. What only a
+cluster of Muster nodes keeps is in `zookeeper/cluster/cluster_layout.py`.
 """
 
 import json

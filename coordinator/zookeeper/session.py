@@ -1,7 +1,8 @@
-"""A ZooKeeper session on an asyncio loop: what is asked is awaited, what is watched is told on the loop.
+"""A ZooKeeper session on an asyncio loop: requests are awaited, watches fire as callbacks on the loop.
 
-kazoo does the talking in threads of its own; nothing here blocks the loop, and every callback runs on it. All methods
-belong to the loop's thread. kazoo is imported when a session is made, so that nobody else needs it.
+kazoo talks to the servers in threads of its own; nothing here blocks the loop. All methods belong to the loop's thread.
+kazoo is imported when a session is opened, so nodes without ZooKeeper do not need it. An expired session is renewed;
+`epoch` counts the sessions.
 """
 
 import asyncio

@@ -9,9 +9,9 @@ from muster.client import config
 from muster.coordinator.config import expected, known_settings
 from muster.coordinator.config.settings import Settings
 from muster.coordinator.errors import ErrorCode
-from muster.storage.topic_config import TopicSettings
-from muster.storage.wording import describe_allowed as in_words
-from muster.storage.wording import setting_as_text
+from muster.storage.config import TopicSettings
+from muster.storage.settings_text import describe_allowed as in_words
+from muster.storage.settings_text import setting_as_text
 
 CLIENTS = (config.ClientConfig, config.ProducerConfig, config.GroupConfig, config.WorkerConfig, config.ConsumerConfig)
 

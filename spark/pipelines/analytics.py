@@ -1,23 +1,28 @@
-"""Lag and rebalances of a node's groups as tables: read through the data source, decoded on the executors.
+"""Lag and rebalances of a node's groups as tables, read through the data source and decoded on executors. `muster
+pipeline analytics` runs `analyse`.
 
-`decoded` reads both internal topics; `tables_of` makes five tables of what it finds, as Spark data frames:
+`decoded` reads both internal topics; `tables_of` makes five Spark data frames:
 
-- `rebalances`: one row per entry of the ledger, with phases and partition-milliseconds without an owner;
-- `moves`: one row per partition that another member, or nobody, has since the rebalance;
-- `members`: per group and member how many partitions it gained and lost;
-- `causes`: per group and cause how often, how long, and what it cost;
-- `lag`: per group and partition the position and the log's end at regular moments.
+- `rebalances`: one row per ledger entry, with phases and partition-milliseconds without an owner;
+- `moves`: one row per partition whose owner changed, or that lost its owner;
+- `members`: for each group and member the partitions gained and lost;
+- `causes`: for each group and cause the number, duration and cost;
+- `lag`: for each group and partition the position and the log's end at regular moments.
 
-The log's end at a past moment is where the first later record stands, by the records' timestamps: exact where the
-topic stamps on arrival, as good as the producers' clocks otherwise. A moment from which no record is left is looked
-up at the first record that is; `basis` says which it was. `__consumer_offsets` is compacted: positions reach back
-as far as compaction has left them, unless they were kept before (`muster.spark.pipelines.keeping`).
+The log's end at a past moment is the offset of the first later record by timestamp: exact if the topic stamps on
+arrival, otherwise as good as the producers' clocks. A moment from which no record remains is looked up at the first
+record that does; `basis` says which applies. `__consumer_offsets` is compacted, so positions reach back only as far
+as compaction allows, unless `keep` stored them as Parquet before. Each run of `keep` is a streaming query with a
+checkpoint next to the files: nothing is lost or stored twice, whatever stops a run.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from muster.client import Admin
+from muster.client.aio.admin import AdminConfig
 from muster.spark.pipelines.decoding import (
     COMMITTED,
     DECIDED,
@@ -29,6 +34,11 @@ from muster.spark.pipelines.decoding import (
     ledger_columns,
     offsets_columns,
 )
+from muster.spark.pipelines.recorded import build_table, choose_moments, find_log_ends
+from muster.spark.pipelines.reports import build_analytics_report
+
+# Tables
+# ------
 
 LEDGER_TOPIC, OFFSETS_TOPIC = "__rebalances", "__consumer_offsets"
 COMPLETED = "completed"
@@ -101,7 +111,7 @@ def rebalance_rows(ledger: Any) -> Any:
 def tables_of(entries: Any, offsets: Any, ends: Any) -> dict[str, Any]:
     """The five tables by name, from `rebalance_rows` and the decoded offsets.
 
-    `ends` is what `muster.spark.pipelines.log_ends` looked up, or None for no lag.
+    `ends` is what `muster.spark.pipelines.recorded` looked up, or None for no lag.
     """
     tables = {
         "rebalances": rebalances(entries),
@@ -273,4 +283,118 @@ def lag(offsets: Any, ends: Any) -> Any:
             "basis",
         )
         .orderBy("group", "topic", "partition", "at")
+    )
+
+
+# History kept as Parquet
+# -----------------------
+
+PLACES = {"ledger": (LEDGER_TOPIC, ledger_rows), "offsets": (OFFSETS_TOPIC, offsets_rows)}
+
+
+def keep(spark: Any, options: Mapping[str, str], home: Path) -> None:
+    """Add what is new to the files in `home`. Raises what the query raises."""
+    for name, (topic, rows) in PLACES.items():
+        # Compaction may have taken what nobody kept in time: no loss, for topics that are meant to be compacted.
+        reader = spark.readStream.format("muster").options(**dict(options)).option("subscribe", topic)
+        records = reader.option("startingOffsets", "earliest").option("failOnDataLoss", "false").load()
+        writer = rows(records).writeStream.format("parquet").option("path", str(home / name))
+        query = writer.option("checkpointLocation", str(home / f"{name}.checkpoint")).trigger(availableNow=True).start()
+        query.awaitTermination()
+
+
+def read_kept(spark: Any, home: Path) -> DecodedTopics:
+    """All that was ever kept there."""
+    return DecodedTopics(spark.read.parquet(str(home / "ledger")), spark.read.parquet(str(home / "offsets")))
+
+
+# The whole analysis
+# ------------------
+
+KEPT = "kept"
+
+
+@dataclass(frozen=True, slots=True)
+class AnalysisResult:
+    """What was written: rows by table, and records of the two topics that could not be read."""
+
+    rows: Mapping[str, int]
+    malformed: int
+
+
+def analyse(
+    spark: Any,
+    options: Mapping[str, str],
+    out: Path,
+    until_ms: int,
+    *,
+    every_ms: int | None = None,
+    groups: Sequence[str] = (),
+    keeping: bool = False,
+) -> AnalysisResult:
+    """Write each table to a folder of its name below `out`, and `build_analytics_report.html` beside them.
+
+    `until_ms` is where lag over time ends, `every_ms` the pause between its moments, chosen when not given. No
+    `groups` are all of them. With `keeping`, records are added to what earlier runs kept in the same folder, and
+    the tables are made of all of it. `out` must be reachable from the executors. Raises NoPlotting, ClientError,
+    ValueError.
+    """
+    found = choose_groups(decode_source(spark, options, out, keeping), groups)
+    entries = rebalance_rows(found.ledger).cache()
+    try:
+        with Admin(select_client_options(options)) as admin:
+            ends = find_ends(spark, found, admin, until_ms, every_ms)
+        tables = tables_of(entries, found.offsets, ends)
+        written = {name: store_table(spark, table, out / name) for name, table in tables.items()}
+        malformed = found.malformed()
+    finally:
+        for frame in (entries, found.ledger, found.offsets):
+            frame.unpersist()
+    (out / "report.html").write_text(build_analytics_report(written, malformed), encoding="utf-8")
+    return AnalysisResult({name: int(table.count()) for name, table in written.items()}, malformed)
+
+
+def store_table(spark: Any, table: Any, place: Path) -> Any:
+    """The table as it was written: what follows reads the files, not the node again."""
+    table.coalesce(1).write.mode("overwrite").parquet(str(place))
+    return spark.read.parquet(str(place))
+
+
+def decode_source(spark: Any, options: Mapping[str, str], out: Path, keeping: bool) -> DecodedTopics:
+    if not keeping:
+        return decoded(spark, options)
+    keep(spark, options, out / KEPT)
+    return read_kept(spark, out / KEPT)
+
+
+def choose_groups(found: DecodedTopics, groups: Sequence[str]) -> DecodedTopics:
+    """Only these groups; what could not be read belongs to nobody, and stays. Decoded once, read often."""
+    from pyspark.sql import functions as F
+
+    def mine(frame: Any) -> Any:
+        wanted = frame if not groups else frame.where(F.col("group").isNull() | F.col("group").isin(*groups))
+        return wanted.cache()
+
+    return DecodedTopics(mine(found.ledger), mine(found.offsets))
+
+
+def select_client_options(options: Mapping[str, str]) -> dict[str, Any]:
+    """Of the data source's options those that a client knows."""
+    known = {name.replace("_", ".") for name in AdminConfig.model_fields}
+    given = {name.removeprefix("kafka."): value for name, value in options.items()}
+    return {name: value for name, value in given.items() if name in known}
+
+
+def find_ends(spark: Any, found: DecodedTopics, admin: Admin, until_ms: int, every_ms: int | None) -> Any:
+    """None when nobody has committed anything."""
+    from pyspark.sql import functions as F
+
+    stored = commits(found.offsets)
+    first = stored.agg(F.min("at_ms").alias("first")).toArrow().to_pylist()[0]["first"]
+    if first is None:
+        return None
+    places = stored.select("topic", "partition").distinct().toArrow().to_pylist()
+    partitions = [(row["topic"], row["partition"]) for row in places]
+    return spark.createDataFrame(
+        build_table(find_log_ends(admin, partitions, choose_moments(first, until_ms, every_ms)))
     )

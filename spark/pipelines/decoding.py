@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from muster.coordinator.core.model.core_records import (
+from muster.coordinator.core.model.records import (
     GroupStored,
     OffsetDeleted,
     OffsetStored,
@@ -17,8 +17,8 @@ from muster.coordinator.core.model.core_records import (
     RebalanceSettled,
 )
 from muster.coordinator.core.model.types import RebalanceEntry
-from muster.coordinator.runtime.codec_init import decode_group
-from muster.coordinator.runtime.ledger import SETTLEMENT, decode_ledger
+from muster.coordinator.runtime.kafka_records import decode_group
+from muster.coordinator.runtime.own_records import SETTLEMENT, decode_ledger
 from muster.coordinator.runtime.ports import KeyValue
 from muster.coordinator.runtime.record_fields import MalformedRecord
 

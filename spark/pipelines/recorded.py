@@ -1,8 +1,9 @@
-"""A recorded group as a trace: the ledger says who was there, commits and logs say how far behind it was.
+"""A recorded group as a trace: members from the ledger, lag from committed positions and log ends.
 
-Taken over from the ledger are completed rebalances whose snapshot was kept, and the ones that emptied the group.
-Follow-up rounds of a cooperative hand-over are left out: a replay makes its own. Since when a member that went had been
-silent is what its partitions' time without an owner tells, else the beginning of the rebalance.
+A trace takes completed rebalances whose snapshot was kept, and rebalances that emptied the group. Follow-up rounds of
+a cooperative hand-over are left out: a replay makes its own. A departed member was silent for as long as its
+partitions had no owner, or else since the rebalance began. One partition of `__consumer_offsets` has all of a group's
+positions; log ends at past moments are looked up by timestamp.
 """
 
 import json
@@ -15,7 +16,85 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from muster.assignors.api import Snapshot
-from muster.spark.pipelines.trace import MAX_LOAD, GroupTrace, Load, TraceMember, TraceStep
+from muster.client import Admin, Consumer
+from muster.client.types import TopicPartition
+from muster.coordinator.core.model.records import OffsetDeleted, OffsetStored
+from muster.coordinator.runtime.kafka_records import decode_group
+from muster.coordinator.runtime.ports import KeyValue
+from muster.coordinator.runtime.record_fields import MalformedRecord
+from muster.coordinator.runtime.shards import partition_for
+from muster.spark.pipelines.traces import MAX_LOAD, GroupTrace, Load, TraceMember, TraceStep
+
+# Log ends at past moments
+# ------------------------
+
+MAX_LOOKUPS = 2_000_000
+"""Moments times partitions of one run."""
+WANTED_MOMENTS = 400
+"""So many unless a pause between them is given: a line in a chart shows no more."""
+LATER, NOW, RETAINED = "next record", "log end", "first record left"
+EVERY_MS = (1_000, 5_000, 10_000, 30_000, 60_000, 300_000, 600_000, 3_600_000, 21_600_000, 86_400_000)
+
+
+class PastLogEnd(NamedTuple):
+    """Where a log ended at a moment. `basis`: the next record is still there, there is none (the log still ends
+    there), or records of that time are gone and the first one left was taken."""
+
+    topic: str
+    partition: int
+    at_ms: int
+    log_end: int
+    basis: str
+
+
+def choose_moments(first_ms: int, last_ms: int, every_ms: int | None) -> range:
+    """Regular moments from the first commit on; the pause is chosen when it is not given.
+
+    >>> choose_moments(100_500, 103_000, 1_000)
+    range(101000, 103001, 1000)
+    """
+    if every_ms is None:
+        wanted = max(1, (last_ms - first_ms) // WANTED_MOMENTS)
+        every_ms = next((one for one in EVERY_MS if one >= wanted), EVERY_MS[-1])
+    start_ms = -(-first_ms // every_ms) * every_ms
+    return range(start_ms, max(last_ms, start_ms) + 1, every_ms)
+
+
+def find_log_ends(admin: Admin, partitions: Iterable[tuple[str, int]], times: Sequence[int]) -> list[PastLogEnd]:
+    """Partitions that no longer exist are left out. ValueError when it would take too many look-ups."""
+    existing = admin.list_topics()
+    asked = sorted(TopicPartition(*tp) for tp in set(partitions) if tp[1] < existing.get(tp[0], 0))
+    if len(asked) * len(times) > MAX_LOOKUPS:
+        raise ValueError(
+            f"{len(times)} moments of {len(asked)} partitions are too many; expected at most {MAX_LOOKUPS} look-ups; "
+            "make the pause between moments longer"
+        )
+    starts = {tp: found.offset for tp, found in admin.list_offsets(dict.fromkeys(asked, -2)).items()}
+    latest = {tp: found.offset for tp, found in admin.list_offsets(dict.fromkeys(asked, -1)).items()}
+    out: list[PastLogEnd] = []
+    for at_ms in times:
+        found = admin.list_offsets(dict.fromkeys(asked, at_ms + 1))
+        out += [find_log_end(tp, at_ms, found[tp].offset, starts[tp], latest[tp]) for tp in asked]
+    return out
+
+
+def find_log_end(tp: TopicPartition, at_ms: int, later: int, start: int, latest: int) -> PastLogEnd:
+    if later < 0:
+        return PastLogEnd(tp.topic, tp.partition, at_ms, latest, NOW)
+    return PastLogEnd(tp.topic, tp.partition, at_ms, later, RETAINED if later == start and start > 0 else LATER)
+
+
+def build_table(ends: Sequence[PastLogEnd]) -> Any:
+    """As an Arrow table."""
+    import pyarrow as pa
+
+    kinds = (pa.string(), pa.int32(), pa.int64(), pa.int64(), pa.string())
+    schema = pa.schema(list(zip(PastLogEnd._fields, kinds, strict=True)))
+    return pa.Table.from_pylist([end._asdict() for end in ends], schema=schema)
+
+
+# Traces from the ledger
+# ----------------------
 
 FOLLOW_UP = "revocation follow up"
 COMPLETED, EMPTIED = "completed", "emptied"
@@ -207,3 +286,65 @@ def build_load(
             if partition < counts[topic]:
                 load[number, column] = before if lag is None else min(MAX_LOAD, max(0, lag))
     return load
+
+
+# Committed positions
+# -------------------
+
+OFFSETS_TOPIC = "__consumer_offsets"
+POLL_S = 1.0
+MAX_IDLE_POLLS = 30
+MAX_RECORDS = 50_000_000
+"""Of one partition; a log with more is better read by Spark."""
+
+
+def read_positions(
+    admin: Admin, properties: Mapping[str, Any], group: str
+) -> tuple[dict[tuple[str, int], list[RecordedPosition]], int]:
+    """What the group committed, partition by partition, oldest first, and how many records could not be read.
+
+    As far back as compaction has left it. ValueError when the log is too long for one reader, TimeoutError when the
+    node stops answering.
+    """
+    count = admin.list_topics(include_internal=True).get(OFFSETS_TOPIC, 0)
+    if not count:
+        return {}, 0
+    place = TopicPartition(OFFSETS_TOPIC, partition_for(group, count))
+    end = admin.list_offsets({place: -1})[place].offset
+    start = admin.list_offsets({place: -2})[place].offset
+    if end - start > MAX_RECORDS:
+        raise ValueError(
+            f"{place[0]}-{place[1]} has {end - start} records; at most {MAX_RECORDS} are read without Spark"
+        )
+    found: dict[tuple[str, int], list[RecordedPosition]] = {}
+    malformed = 0
+    with Consumer({**properties, "auto.offset.reset": "earliest"}) as consumer:
+        consumer.assign([place])
+        consumer.seek(place, start)
+        idle = 0
+        while consumer.position(place) < end:
+            messages = consumer.consume(1_000, POLL_S)
+            malformed += sum(not note_position(found, group, KeyValue(m.key or b"", m.value)) for m in messages)
+            idle = 0 if messages else idle + 1
+            if idle == MAX_IDLE_POLLS:
+                at = consumer.position(place)
+                raise TimeoutError(
+                    f"{place[0]}-{place[1]}: nothing came after offset {at} for {idle} s; expected {end}"
+                )
+    return found, malformed
+
+
+def note_position(found: dict[tuple[str, int], list[RecordedPosition]], group: str, stored: KeyValue) -> bool:
+    """Whether the record could be read; a tombstone has the time of the commit before it."""
+    try:
+        record = decode_group(stored)
+    except MalformedRecord:
+        return False
+    match record:
+        case OffsetStored(of, topic, partition, value) if of == group:
+            mine = found.setdefault((topic, partition), [])
+            mine.append(RecordedPosition(max(value.commit_timestamp_ms, mine[-1].at_ms if mine else 0), value.offset))
+        case OffsetDeleted(of, topic, partition) if of == group and (topic, partition) in found:
+            mine = found[topic, partition]
+            mine.append(RecordedPosition(mine[-1].at_ms, None))
+    return True

@@ -1,22 +1,31 @@
 """The facade: topics and records of one node. Synchronous.
 
 One thread changes topics and appends; `fetch`, `list_offset` and `flush` may be called from others meanwhile.
+Listeners check a reader's leader epoch, and the epoch of what it has read, against the log before they read (KIP-320,
+KIP-595); -1, not given, is not checked.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
-from muster.storage.errors import InvalidConfig, OffsetOutsideLog, PolicyViolation, StorageError
+from muster.storage.errors import (
+    FencedLeaderEpoch,
+    InvalidConfig,
+    NotLeaderOrFollower,
+    OffsetOutsideLog,
+    PolicyViolation,
+    StorageError,
+    UnknownLeaderEpoch,
+)
 from muster.storage.files import Buffer
-from muster.storage.logs.log import Log
-from muster.storage.logs.producers_state import OnRecord
-from muster.storage.logs.short_way import framings
-from muster.storage.records.look import needs_thread
-from muster.storage.topics.catalog import CatalogEntry
+from muster.storage.logs.log import Log, framings
+from muster.storage.logs.producer_state import OnRecord
+from muster.storage.records.validation import needs_thread
+from muster.storage.settings_text import os_error_remedy
+from muster.storage.topics.catalog import CatalogEntry, TopicConfigChange, describe_topics
 from muster.storage.topics.hosting import HostedTopics
-from muster.storage.topics.plans import TopicConfigChange, describe_topics
 from muster.storage.types import Appended, Fetched, TopicPartition
-from muster.storage.wording import os_error_remedy
 
 
 class Broker(HostedTopics):
@@ -233,3 +242,66 @@ class Broker(HostedTopics):
         `close` and `delete_topic` make it stop within a batch, with the log as it was.
         """
         return self._upkeep.compact(list(self.logs()), now_ms)
+
+
+# What a reader knows of the leader (KIP-320, KIP-595)
+# ----------------------------------------------------
+
+NOT_TOLD = -1
+
+
+class Divergence(NamedTuple):
+    """The reader has records that this log has not: where the last epoch that both know ends (KIP-595)."""
+
+    epoch: int
+    end_offset: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+
+
+def check_epoch(broker: Broker, topic: str, partition: int, epoch: int) -> StorageError | None:
+    """The refusal of a client that knows an older or a newer leader epoch than the log; -1 knows none."""
+    if epoch < 0:
+        return None
+    otherwise: StorageError | None = None
+    try:
+        ours = broker.log(topic, partition).leader_epoch
+    except NotLeaderOrFollower as error:
+        if error.leader_epoch < 0:
+            return error
+        # As in Kafka: who is behind, the client or this node, counts before who leads.
+        ours, otherwise = error.leader_epoch, error
+    except StorageError as error:
+        return error
+    where = f"{topic}-{partition} has leader epoch {ours}, the request says {epoch}"
+    if epoch < ours:
+        return FencedLeaderEpoch(f"{where}. Look the leader up again.", *broker.leader_of(topic, partition))
+    if epoch > ours:
+        return UnknownLeaderEpoch(f"{where}. Try again later.")
+    return otherwise
+
+
+def check_history(
+    broker: Broker, topic: str, partition: int, fetch_offset: int, last_epoch: int
+) -> StorageError | Divergence | None:
+    """Where the reader's log parts from this one, by the epoch of the last record that it has; None if nowhere."""
+    try:
+        log = broker.log(topic, partition)
+    except StorageError as error:
+        return error
+    common, end = end_of_epoch(log, last_epoch)
+    if common < 0:
+        return OffsetOutsideLog(
+            f"{topic}-{partition} does not know leader epoch {last_epoch}; its own is {log.leader_epoch}. Begin anew."
+        )
+    if common == last_epoch and end >= fetch_offset:
+        return None
+    return Divergence(common, end, log.high_watermark, log.last_stable_offset, log.start_offset)
+
+
+def end_of_epoch(log: Log, epoch: int) -> tuple[int, int]:
+    """(epoch, end offset) of the largest leader epoch of a log that is not above this one; (-1, -1) if unknown."""
+    if not log.epochs.entries and epoch == log.leader_epoch:  # nothing was written yet
+        return epoch, log.end_offset
+    return log.epochs.end_offset(epoch, log.end_offset)

@@ -11,8 +11,7 @@ from typing import NamedTuple
 from muster.storage.broker.broker import Broker
 from muster.storage.broker.group_commit import GroupCommit
 from muster.storage.errors import InvalidProducerEpoch, UnknownTopicOrPartition
-from muster.storage.logs.control import encode_marker
-from muster.storage.logs.ids import MAX_EPOCH
+from muster.storage.logs.producer_state import MAX_EPOCH, encode_marker
 from muster.storage.types import TopicPartition
 
 

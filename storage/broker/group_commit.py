@@ -13,7 +13,7 @@ from muster.storage.config import TopicSettings
 from muster.storage.errors import StorageError
 from muster.storage.files import Buffer
 from muster.storage.logs.log import Log
-from muster.storage.records.look import needs_thread
+from muster.storage.records.validation import needs_thread
 from muster.storage.types import Appended, TopicPartition
 
 Promise: TypeAlias = "tuple[asyncio.Future[Any], Any]"

@@ -1,26 +1,273 @@
-"""What every edge asks of the log, in no transport's words: produce with group commit, fetch with a long poll.
+"""What every listener asks of the log, in no transport's words: produce with group commit, fetch with a long poll,
+topics.
 
-Refusals are values here, one per partition, so that one bad partition does not hurt the others.
+Refusals are values here, one per partition or topic, so that one bad item does not hurt the others. Changes of topics
+run off the event loop, one after the other, and are finished once they have begun. Long requests are handled a portion
+at a time, so that other requests of the node have turns in between.
 """
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from muster.storage.broker.broker import Broker
+from muster.storage.broker.fetches import TURN_BYTES, FetchLimits, FetchParking, FetchPosition, FetchRead, ReadBudget
 from muster.storage.broker.group_commit import GroupCommit
-from muster.storage.broker.in_turns import AT_ONCE, map_off_loop
-from muster.storage.broker.parking import FetchParking
-from muster.storage.broker.reads import TURN_BYTES, FetchLimits, FetchPosition, FetchRead, ReadBudget
-from muster.storage.broker.topic_requests import TopicRequests
-from muster.storage.errors import InvalidRequiredAcks, RequestTimedOut, StorageError
+from muster.storage.errors import (
+    InvalidReplicationFactor,
+    InvalidRequiredAcks,
+    RequestTimedOut,
+    StorageError,
+    UnknownTopicOrPartition,
+)
 from muster.storage.files import Buffer
 from muster.storage.logs.segment_list import LATEST
-from muster.storage.types import Appended, Fetched, TopicPartition
+from muster.storage.topics.catalog import TopicConfigChange, TopicPlan, TopicPlans
+from muster.storage.types import Appended, Fetched, Topic, TopicPartition
+
+# Long requests, a portion at a time
+# ----------------------------------
 
 Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+AT_ONCE = 500
+"""What takes microseconds each is done so often before others have their turn."""
+
+TURN = 10
+"""What is done of one request before others have their turn: each may be a file that is made or removed."""
+
+
+async def map_off_loop(each: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+    """The same in a thread, for what waits for the disk."""
+    todo, results = list(items), list[Result]()
+    for start in range(0, len(todo), TURN):
+        results += await asyncio.to_thread(lambda some: [each(item) for item in some], todo[start : start + TURN])
+    return results
+
+
+async def map_here_or_off_loop(
+    each: Callable[[Item], Result], items: Iterable[Item], takes_no_time: Callable[[Item], bool]
+) -> list[Result]:
+    """What `each` makes of every item, in order: here where that takes no time, in a thread where it may."""
+    todo = list(items)
+    off = iter(await map_off_loop(each, [item for item in todo if not takes_no_time(item)]))
+    results = []
+    for number, item in enumerate(todo, 1):
+        results.append(each(item) if takes_no_time(item) else next(off))
+        if number % AT_ONCE == 0:
+            await asyncio.sleep(0)
+    return results
+
+
+async def map_in_turns(each: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+    """What `each` makes of every item, in order."""
+    results = []
+    for number, item in enumerate(items, 1):
+        results.append(each(item))
+        if number % TURN == 0:
+            await asyncio.sleep(0)
+    return results
+
+
+class RowPacer:
+    """Of one long answer: after every few hundred rows others have their turn."""
+
+    def __init__(self) -> None:
+        self.made = 0
+
+    async def of(self, rows: Iterable[Item]) -> list[Item]:
+        """All of them, in order; they are made as they are taken."""
+        found = []
+        for row in rows:
+            found.append(row)
+            self.made += 1
+            if self.made % AT_ONCE == 0:
+                await asyncio.sleep(0)
+        return found
+
+
+# Changes of topics
+# -----------------
+
+Wanted = TypeVar("Wanted")
+
+DEFAULT = -1
+"""As many copies as the settings say."""
+
+COPIES = 1
+"""One node has one of each partition."""
+
+
+Changes: TypeAlias = Mapping[str, str | None] | Callable[[], Mapping[str, str | None]]
+"""Settings and their new values (see `Topics.plan_change`), or what makes them of those that are there by then."""
+
+
+class NewTopic(NamedTuple):
+    """A topic that is asked for. Of many nodes: how many copies of each partition (-1: the default), or on which nodes,
+    by partition; a node on its own keeps the only one."""
+
+    name: str
+    partitions: int
+    configs: Mapping[str, str] = {}
+    replication_factor: int = -1
+    assignments: Mapping[int, Sequence[int]] | None = None
+
+
+class MorePartitions(NamedTuple):
+    """A topic that is to grow to so many partitions. assignments: of many nodes, those of each new one, in order."""
+
+    name: str
+    total: int
+    assignments: Sequence[Sequence[int]] | None = None
+
+
+class TopicRequests:
+    """Refusals are values, one per topic: one that is refused hurts no other.
+
+    A topic is there whole or not at all, for whoever looks in between as after a crash. Whoever asked may go: what was
+    begun goes on. `on_gone` is called on the loop when topics are gone for everybody, their files not yet.
+    """
+
+    def __init__(self, broker: Broker, on_gone: Callable[[], None]) -> None:
+        self._broker = broker
+        self._on_gone = on_gone
+        self._one_by_one = asyncio.Lock()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="topics")
+        self._under_way: set[asyncio.Task[Any]] = set()
+        self._closed = False
+
+    def check_new(self, wanted: NewTopic) -> None:
+        """Refuse what `create` would refuse. Raises StorageError."""
+        check_single_node(wanted)
+        self._broker.check_new_topic(wanted.name, wanted.partitions, wanted.configs)
+
+    def check_growth(self, wanted: MorePartitions) -> None:
+        """Refuse what `grow` would refuse. Raises StorageError."""
+        self._broker.check_more_partitions(wanted.name, wanted.total)
+
+    async def create(self, wanted: Sequence[NewTopic]) -> list[Topic | StorageError]:
+        """Make these topics; see `Topics.create_topic`."""
+        return await self._whole(self._make(self._new, wanted))
+
+    async def grow(self, wanted: Sequence[MorePartitions | tuple[str, int]]) -> list[Topic | StorageError]:
+        """Raise these topics' partition counts; see `Topics.add_partitions`."""
+        return await self._whole(self._make(self._more, wanted))
+
+    async def change(self, wanted: Sequence[tuple[str, Changes]]) -> list[Topic | StorageError]:
+        """Give these topics other settings; see `Topics.plan_change`."""
+        return await self._whole(self._change(wanted))
+
+    async def delete(self, topics: Sequence[Topic]) -> list[StorageError | None]:
+        """Remove these topics, and none of the same name that came after them; see `Topics.delete_topic`."""
+        return await self._whole(self._delete(topics))
+
+    async def close(self) -> None:
+        """Begin nothing more; what is under way has ended on return."""
+        self._closed = True
+        async with self._one_by_one:
+            self._thread.shutdown(wait=False)
+
+    def _new(self, wanted: NewTopic, plans: TopicPlans) -> TopicPlan:
+        check_single_node(wanted)
+        return self._broker.plan_topic(wanted.name, wanted.partitions, wanted.configs, beside=plans)
+
+    def _more(self, wanted: MorePartitions | tuple[str, int], plans: TopicPlans) -> TopicPlan:
+        return self._broker.plan_growth(wanted[0], wanted[1], beside=plans)
+
+    async def _whole(self, change: Coroutine[Any, Any, Result]) -> Result:
+        task = asyncio.create_task(change)
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        return await asyncio.shield(task)
+
+    async def _make(
+        self, plan: Callable[[Wanted, TopicPlans], TopicPlan], wanted: Sequence[Wanted]
+    ) -> list[Topic | StorageError]:
+        def planned(each: Wanted) -> TopicPlan | StorageError:
+            try:
+                self._still_open()
+                return plan(each, plans)
+            except StorageError as refusal:
+                return refusal
+
+        async with self._one_by_one:
+            plans = TopicPlans()
+            looked_at = await map_in_turns(planned, wanted)
+            good = [each for each in looked_at if isinstance(each, TopicPlan)]
+            made = iter(await self._off_loop(self._broker.make, good) if good else [])
+            if good:
+                self._broker.tell_topics()
+        return [next(made) if isinstance(each, TopicPlan) else each for each in looked_at]
+
+    async def _change(self, wanted: Sequence[tuple[str, Changes]]) -> list[Topic | StorageError]:
+        def planned(each: tuple[str, Changes]) -> TopicConfigChange | StorageError:
+            name, changes = each
+            try:
+                self._still_open()
+                return self._broker.plan_change(name, changes() if callable(changes) else changes)
+            except StorageError as refusal:
+                return refusal
+
+        async with self._one_by_one:
+            looked_at = await map_in_turns(planned, wanted)
+            good = [each for each in looked_at if isinstance(each, TopicConfigChange)]
+            try:
+                if good:
+                    await self._off_loop(self._broker.change, good)
+            except StorageError as failed:
+                return [failed if isinstance(each, TopicConfigChange) else each for each in looked_at]
+            concerned = [(each, number) for each in good for number in range(each.topic.partitions)]
+            await map_in_turns(lambda one: self._broker.use(*one), concerned)
+        return [each.topic if isinstance(each, TopicConfigChange) else each for each in looked_at]
+
+    async def _delete(self, topics: Sequence[Topic]) -> list[StorageError | None]:
+        def looked_at(topic: Topic) -> StorageError | None:
+            try:
+                self._still_open()
+                if self._broker.topic(topic.name).id != topic.id:
+                    raise UnknownTopicOrPartition(f"Topic '{topic.name}' has gone; another one has its name now.")
+            except StorageError as refusal:
+                return refusal
+            return None
+
+        async with self._one_by_one:
+            refusals = await map_in_turns(looked_at, topics)
+            good = list(dict.fromkeys(topic.name for topic, no in zip(topics, refusals, strict=True) if no is None))
+            failed = await self._remove(good) if good else None
+        return [no or failed for no in refusals]
+
+    async def _remove(self, names: list[str]) -> StorageError | None:
+        try:
+            await self._off_loop(self._broker.hide, names)
+            self._broker.tell_topics()
+            self._on_gone()
+            await self._off_loop(self._broker.clear_away)
+        except StorageError as error:
+            return error
+        return None
+
+    def _still_open(self) -> None:
+        if self._closed:
+            raise StorageError("The node is shutting down and changes no topics any more. Try again when it is back.")
+
+    async def _off_loop(self, work: Callable[..., Result], *arguments: Any) -> Result:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
+
+
+def check_single_node(wanted: NewTopic) -> None:
+    """InvalidReplicationFactor for more copies than a node on its own can keep."""
+    if wanted.replication_factor not in (DEFAULT, COPIES):
+        raise InvalidReplicationFactor(
+            f"Topic '{wanted.name}' cannot have replication factor {wanted.replication_factor} on one node; "
+            f"expected {COPIES}, or {DEFAULT} for the default."
+        )
+
+
+# Produce and fetch
+# -----------------
 
 Batches: TypeAlias = tuple[str, int, Buffer]
 """Topic, partition, and the batches for it."""

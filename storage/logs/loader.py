@@ -13,15 +13,18 @@ from itertools import pairwise
 from muster.storage.config import TopicSettings
 from muster.storage.errors import LogDamaged, RecordsCut, StorageError
 from muster.storage.files import Files, read_file
-from muster.storage.logs.epochs import LeaderEpochs
-from muster.storage.logs.loading import load_producers
-from muster.storage.logs.log import Log
-from muster.storage.logs.open_files import OpenSegments
-from muster.storage.logs.reshape import rescan_segment
-from muster.storage.logs.segment import Segment
-from muster.storage.logs.state import LogRecovery, LogState
-from muster.storage.logs.summaries import EPOCHS, SUMMARIES, Summary, load_epochs, load_summaries, save_summaries
-from muster.storage.logs.swap import SWAP, finish_swaps
+from muster.storage.logs.log import Log, LogRecovery, LogState, rescan_segment
+from muster.storage.logs.log_metadata import (
+    EPOCHS,
+    SUMMARIES,
+    LeaderEpochs,
+    Summary,
+    load_epochs,
+    load_summaries,
+    save_summaries,
+)
+from muster.storage.logs.producer_state import load_producers
+from muster.storage.logs.segment import SWAP, OpenSegments, Segment, finish_swaps
 from muster.storage.records.batch import HEADER, HEADER_SIZE, LENGTH_OVERHEAD
 from muster.storage.records.scan import BatchFault, Order, walk_checked, walk_headers
 from muster.storage.types import TopicPartition

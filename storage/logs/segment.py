@@ -1,24 +1,31 @@
-"""One file of batches with its two sparse indexes.
+"""One file of batches with its indexes, in Kafka's layout on disk.
 
-What lies in memory for a sealed segment is what `segments-checkpoint` says of it; files and indexes are opened
-when somebody reads. An index is believed only if its checksum matches that checkpoint, else it is rebuilt.
-Bytes that this process did not write itself are checked the first time they are read.
+Offset index: 8-byte entries (relative offset, position), where the offset is the *last* of the batch at that position.
+Time index: 12-byte entries (timestamp, relative offset): the largest timestamp so far and its batch's last offset.
+Aborted transactions are Kafka's `.txnindex`. What is in memory of a sealed segment is what `segments-checkpoint` says
+of it; files and indexes are opened when somebody reads. An index is believed only if its checksum matches that
+checkpoint, else it is rebuilt from the log. `OpenSegments` limits open files: segments close theirs in turn.
+
+A compacted segment takes the place of those it was made from by Kafka's protocol, so that a crash at any step loses
+nothing: new files are written as `.cleaned`, renamed to `.swap` once they are whole, the old ones to `.deleted`, and
+then `.swap` to their final names.
 """
 
 import os
 import struct
-from bisect import bisect_left
-from collections.abc import Sequence
+import sys
+import threading
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Protocol
 
 from crc32c import crc32c
 
 from muster.storage.errors import LogDamaged
 from muster.storage.files import Buffer, File, Files, NotAtHand, read_file
-from muster.storage.logs.at_hand import CachedSegmentBytes, SegmentBytes
-from muster.storage.logs.index import OffsetIndex, TimeIndex
-from muster.storage.logs.open_files import OpenSegments
-from muster.storage.logs.summaries import Summary
-from muster.storage.logs.txn_index import AbortedEntry, pack_aborted
+from muster.storage.logs.log_metadata import Summary
 from muster.storage.records.batch import HEADER, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC
 from muster.storage.records.scan import (
     BatchFault,
@@ -29,6 +36,181 @@ from muster.storage.records.scan import (
     read_head,
     walk_headers,
 )
+
+# Aborted transactions: `.txnindex`
+# ---------------------------------
+
+# version 0; producer id, first offset, last offset (the marker's), last stable offset when it ended
+_ENTRY = struct.Struct(">hqqqq")
+
+
+class AbortedEntry(NamedTuple):
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+def pack_aborted(entries: Iterable[AbortedEntry]) -> bytes:
+    return b"".join(_ENTRY.pack(0, *entry) for entry in entries)
+
+
+def unpack_aborted(data: bytes) -> list[AbortedEntry]:
+    whole = len(data) - len(data) % _ENTRY.size
+    return [AbortedEntry(*fields[1:]) for fields in _ENTRY.iter_unpack(data[:whole])]
+
+
+def overlapping_aborted(entries: Iterable[AbortedEntry], start: int, until: int) -> list[AbortedEntry]:
+    """The aborted transactions with data in [start, until), of entries in the order of their markers."""
+    found = []
+    for entry in entries:
+        if entry.last_offset >= start and entry.first_offset < until:
+            found.append(entry)
+        # Everything that ended later began at or past this one's last stable offset.
+        if entry.last_stable_offset >= until:
+            break
+    return found
+
+
+# The two sparse indexes
+# ----------------------
+
+_OFFSET_ENTRY = struct.Struct(">ii")
+_TIME_ENTRY = struct.Struct(">qi")
+# Older than any timestamp.
+NO_TIMESTAMP = -(1 << 63) - 1
+
+
+class OffsetIndex:
+    """Entries (relative last offset, position) of one segment."""
+
+    __slots__ = ("offsets", "positions")
+
+    def __init__(self, data: bytes = b"") -> None:
+        numbers = array("i", data[: len(data) // 8 * 8])
+        if sys.byteorder == "little":
+            numbers.byteswap()
+        self.offsets = numbers[0::2]
+        self.positions = numbers[1::2]
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    @property
+    def data(self) -> bytes:
+        """The entries as they lie on disk."""
+        return b"".join(map(_OFFSET_ENTRY.pack, self.offsets, self.positions))
+
+    def append(self, relative_offset: int, position: int) -> None:
+        # Readers look the offset up first.
+        self.positions.append(position)
+        self.offsets.append(relative_offset)
+
+    def floor(self, relative_offset: int) -> tuple[int, int] | None:
+        """The greatest entry whose offset is not above `relative_offset`."""
+        place = bisect_right(self.offsets, relative_offset) - 1
+        return (self.offsets[place], self.positions[place]) if place >= 0 else None
+
+
+class TimeIndex:
+    """Entries (largest timestamp so far, relative last offset of its batch) of one segment."""
+
+    __slots__ = ("latest", "offsets", "timestamps")
+
+    def __init__(self, data: bytes = b"") -> None:
+        entries = list(_TIME_ENTRY.iter_unpack(data[: len(data) // 12 * 12]))
+        self.timestamps = array("q", (entry[0] for entry in entries))
+        self.offsets = array("i", (entry[1] for entry in entries))
+        self.latest = self.timestamps[-1] if self.timestamps else NO_TIMESTAMP
+
+    def __len__(self) -> int:
+        return len(self.timestamps)
+
+    @property
+    def data(self) -> bytes:
+        """The entries as they lie on disk."""
+        return b"".join(map(_TIME_ENTRY.pack, self.timestamps, self.offsets))
+
+    def append(self, timestamp: int, relative_offset: int) -> None:
+        """Add an entry if the timestamp grew; an equal or older one tells nothing new."""
+        if timestamp > self.latest:
+            self.latest = timestamp
+            # Readers look the timestamp up first.
+            self.offsets.append(relative_offset)
+            self.timestamps.append(timestamp)
+
+    def floor(self, timestamp: int) -> tuple[int, int] | None:
+        """The greatest entry whose timestamp is not above `timestamp`."""
+        place = bisect_right(self.timestamps, timestamp) - 1
+        return (self.timestamps[place], self.offsets[place]) if place >= 0 else None
+
+
+# A limit on open files
+# ---------------------
+
+
+class OpenSegments:
+    """Which segments hold an open file or loaded indexes; the longest unused ones let go first."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._used: OrderedDict[Segment, None] = OrderedDict()
+        # Readers, the appending thread and whoever compacts open segments.
+        self._lock = threading.Lock()
+
+    def touch(self, segment: "Segment") -> None:
+        with self._lock:
+            self._used[segment] = None
+            self._used.move_to_end(segment)
+            while len(self._used) > self.limit:
+                gone = next((other for other in self._used if other is not segment and other.let_go()), None)
+                if gone is None:
+                    return
+                del self._used[gone]
+
+    def forget(self, segment: "Segment") -> None:
+        with self._lock:
+            self._used.pop(segment, None)
+
+
+# Reads on an event loop
+# ----------------------
+
+WALK_BYTES = 64 << 10
+"""So many bytes more may be read on the way to a batch: a thousand headers of the smallest batches there are."""
+
+
+class SegmentBytes(Protocol):
+    """Where a segment's bytes come from: its file, or what of it is at hand."""
+
+    def read(self, size: int, at: int) -> bytes | memoryview:
+        """`size` bytes from position `at`; from a file fewer where it ends."""
+        ...
+
+
+class CachedSegmentBytes:
+    """A file that ends at `end`, of which at most `most` bytes are read, and those on the way to them.
+
+    NotAtHand for all else.
+    """
+
+    __slots__ = ("_end", "_file", "_left")
+
+    def __init__(self, file: File, end: int, most: int) -> None:
+        self._file = file
+        self._end = end
+        self._left = most + WALK_BYTES
+
+    def read(self, size: int, at: int) -> bytes | memoryview:
+        size = min(size, self._end - at)
+        self._left -= size
+        if self._left < 0:
+            raise NotAtHand
+        return self._file.read_at_hand(size, at)
+
+
+# The segment
+# -----------
 
 # Enough for the batches between two index entries, and little to read in vain.
 _LOCATE_BYTES = 4096
@@ -427,3 +609,79 @@ def segment_path(directory: str, base_offset: int, suffix: str) -> str:
     'd/00000000000000000007.log'
     """
     return os.path.join(directory, f"{base_offset:020d}{suffix}")
+
+
+# Swapping a compacted segment in
+# -------------------------------
+
+CLEANED = ".cleaned"
+SWAP = ".swap"
+DELETED = ".deleted"
+PARTS = (".index", ".timeindex", ".txnindex", ".log")
+
+
+def commit_cleaned(files: Files, directory: str, base_offset: int) -> None:
+    """From here on the compacted segment is the true one."""
+    name = f"{directory}/{base_offset:020d}"
+    files.sync_dir(directory)
+    for part in PARTS:
+        if files.exists(name + part + CLEANED):
+            files.rename(name + part + CLEANED, name + part + SWAP)
+            files.sync_dir(directory)
+
+
+def retire_files(files: Files, directory: str, bases: Sequence[int]) -> list[str]:
+    """Rename the segments' files out of the way, newest first; the paths to remove later."""
+    doomed = []
+    for base in sorted(bases, reverse=True):
+        name = f"{directory}/{base:020d}"
+        for part in reversed(PARTS):
+            if files.exists(name + part):
+                files.rename(name + part, name + part + DELETED)
+                doomed.append(name + part + DELETED)
+    files.sync_dir(directory)
+    return doomed
+
+
+def finish_swap(files: Files, directory: str, base_offset: int) -> None:
+    """Give the compacted segment its final names."""
+    name = f"{directory}/{base_offset:020d}"
+    for part in PARTS:
+        if files.exists(name + part + SWAP):
+            files.rename(name + part + SWAP, name + part)
+    files.sync_dir(directory)
+
+
+def finish_swaps(files: Files, directory: str) -> list[int]:
+    """After a crash: go on with each swap that was begun, and forget side files whose log never got there.
+
+    The base offsets of the segments that were put in place: what is written down of them may be out of date.
+    """
+    names = files.names(directory)
+    swapped = sorted(int(name[:20]) for name in names if name.endswith(".log" + SWAP))
+    for base in reversed(swapped):
+        last = _next_offset(files, f"{directory}/{base:020d}.log{SWAP}", base)
+        covered = [
+            int(name[:20]) for name in names if name.endswith(".log") and base <= int(name[:20]) < max(last, base + 1)
+        ]
+        retire_files(files, directory, covered)
+        finish_swap(files, directory, base)
+    stale = [name for name in files.names(directory) if name.endswith(SWAP)]
+    for name in stale:
+        files.remove(f"{directory}/{name}")
+    if stale:
+        files.sync_dir(directory)
+    return swapped
+
+
+def _next_offset(files: Files, path: str, base: int) -> int:
+    file = files.open(path, writable=False)
+    last = base
+    try:
+        for head in walk_headers(file, 0, file.size()):
+            last = head.last_offset + 1
+    except BatchFault:
+        pass  # Found again, and reported, when the segment is loaded.
+    finally:
+        file.close()
+    return last

@@ -1,6 +1,6 @@
-"""Message sets of magic 0 and 1 for readers from before Kafka 0.11: made of what lies in the log, message by message.
+"""Converts what lies in the log to message sets of magic 0 and 1, for readers from before Kafka 0.11.
 
-Messages come uncompressed, each with its own offset; headers, which those formats have no place for, are left out.
+Messages come uncompressed, each with its own offset; headers, for which those formats have no place, are left out.
 """
 
 import struct
@@ -15,11 +15,11 @@ from muster.storage.records.batch import (
     MAGIC_AT,
     BatchView,
     checksum_error,
+    legacy_records,
+    read_varint,
     record_bytes,
     view_at,
 )
-from muster.storage.records.legacy import legacy_records
-from muster.storage.records.varint import read_varint
 from muster.storage.types import Record
 
 _ENTRY = struct.Struct(">qiI")

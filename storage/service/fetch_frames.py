@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 
 from muster.storage.errors import CorruptMessage
 from muster.storage.files import Buffer
-from muster.storage.records.varint import read_unsigned
+from muster.storage.records.batch import read_unsigned
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
 
 _RECORDS = pb.FetchPartitionResult.DESCRIPTOR.fields_by_name["records"].number

@@ -12,9 +12,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from muster.storage.broker.group_commit import GroupCommit
-from muster.storage.errors import StorageError
+from muster.storage.errors import StorageError, check_entry_count, check_unique
 from muster.storage.rpc.v1 import staging_service_pb2 as pb
-from muster.storage.shape import check_entry_count, check_unique
 from muster.storage.staging.staging import Staging
 
 logger = logging.getLogger("muster.storage")

@@ -8,7 +8,7 @@ from typing import Any
 from muster.storage.compression import CODECS
 from muster.storage.errors import CorruptMessage, StorageError
 from muster.storage.files import File, Files, RealFiles
-from muster.storage.logs.control import ABORT, COMMIT
+from muster.storage.logs.producer_state import ABORT, COMMIT
 from muster.storage.records.batch import (
     CODEC_MASK,
     HEADER_SIZE,
@@ -19,11 +19,12 @@ from muster.storage.records.batch import (
     SMALLEST_RECORD,
     BatchView,
     decode_batch,
+    read_message,
+    read_varint,
     record_bytes,
+    unwrap_message,
     view_at,
 )
-from muster.storage.records.legacy import read_message, unwrap_message
-from muster.storage.records.varint import read_varint
 from muster.storage.types import Record
 
 # Longer keys and values are shown by length, digest and beginning.

@@ -1,15 +1,25 @@
-"""Which topics there are: one small file in the data directory, replaced as a whole, checked when read."""
+"""Which topics there are, and which are planned.
+
+The catalog is one small file in the data directory, replaced as a whole and checked when read. A `TopicPlan` is a topic
+that is to be made or to grow: checked, and not begun.
+"""
 
 import base64
 import re
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from crc32c import crc32c
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from muster.storage.errors import DataDirectoryError, InvalidTopicName
+from muster.storage.config import TopicSettings
+from muster.storage.errors import DataDirectoryError, InvalidTopicName, StorageError
 from muster.storage.files import Files, read_file, replace_file
+from muster.storage.settings_text import os_error_remedy
 from muster.storage.types import Topic
+
+# The catalog file
+# ----------------
 
 CATALOG = "topics.json"
 MAX_NAME = 249
@@ -139,3 +149,56 @@ def format_id(topic_id: bytes) -> str:
 
 def parse_id(text: str) -> bytes:
     return base64.urlsafe_b64decode(text + "==")
+
+
+# Planned topics and changes
+# --------------------------
+
+
+class TopicPlan(NamedTuple):
+    """`topic` as it will be; its partitions from `first` on are to be made."""
+
+    topic: Topic
+    first: int
+    settings: TopicSettings
+
+    @property
+    def more(self) -> int:
+        """How many partitions come."""
+        return self.topic.partitions - self.first
+
+    def failed(self, data_dir: str, error: OSError) -> StorageError:
+        return StorageError(
+            f"Could not create partitions of '{self.topic.name}' in {data_dir}: {error.strerror or error}. "
+            f"What to do: {os_error_remedy(error)}, then try again."
+        )
+
+
+class TopicConfigChange(NamedTuple):
+    """A topic as it will be with other settings, and what then holds for its logs."""
+
+    topic: Topic
+    settings: TopicSettings
+
+
+class TopicPlans:
+    """What one call plans, so that each topic is held against those before it as against those that are there."""
+
+    def __init__(self) -> None:
+        self.alike: dict[str, str] = {}
+        self.coming = 0
+        """Partitions of all plans so far."""
+
+    def add(self, plan: TopicPlan) -> TopicPlan:
+        self.alike[colliding_name(plan.topic.name)] = plan.topic.name
+        self.coming += plan.more
+        return plan
+
+
+def describe_topics(names: Sequence[str]) -> str:
+    """One topic by its name, of many the first and their number, as a sentence begins.
+
+    >>> describe_topics(["a"]), describe_topics(["a", "b", "c"])
+    ("Topic 'a'", "Topic 'a' and 2 more")
+    """
+    return f"Topic '{names[0]}'" + (f" and {len(names) - 1} more" if len(names) > 1 else "")

@@ -9,19 +9,24 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from muster.storage.checkpoint import read_trusted_offsets
 from muster.storage.errors import InvalidPartitions, StorageError, TopicAlreadyExists
+from muster.storage.files import read_trusted_offsets
 from muster.storage.logs import replica
 from muster.storage.logs.loader import create_log, open_log, read_topic_id
 from muster.storage.logs.log import Log
-from muster.storage.logs.upkeep import restart_log, truncate_log, truncation_point
-from muster.storage.topics.all_logs import FEW_PARTITIONS
+from muster.storage.logs.retention import restart_log, truncate_log, truncation_point
+from muster.storage.settings_text import os_error_remedy
 from muster.storage.topics.catalog import CatalogEntry, colliding_name, format_id
 from muster.storage.topics.data_dir import HIGH_WATERMARKS, LOG_STARTS, PRIVATE_POINTS, RECOVERY_POINTS, write_identity
-from muster.storage.topics.strays import STRAY, find_stray, partition_directory, set_aside_directory
+from muster.storage.topics.log_directories import (
+    FEW_PARTITIONS,
+    STRAY,
+    find_stray,
+    partition_directory,
+    set_aside_directory,
+)
 from muster.storage.topics.topics import TopicStore
 from muster.storage.types import Topic, TopicPartition
-from muster.storage.wording import os_error_remedy
 
 logger = logging.getLogger("muster.storage")
 

@@ -1,4 +1,8 @@
-"""Topics, their logs, and the files that hold them together. Changed by one thread."""
+"""Topics, their logs, and the files that hold them together. Changed by one thread.
+
+`TopicListeners` is notified of new records and of changes of topics, in the thread in which something happened unless
+it says otherwise.
+"""
 
 import logging
 import os
@@ -7,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
-from muster.storage.checkpoint import read_trusted_offsets
 from muster.storage.config import LogSettings, TopicSettings
 from muster.storage.errors import (
     DataDirectoryError,
@@ -16,20 +19,22 @@ from muster.storage.errors import (
     InvalidTopicName,
     NotLeaderOrFollower,
     StorageError,
+    StorageTroubles,
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
-from muster.storage.files import Files, RealFiles
-from muster.storage.logs.ids import LocalProducerIds
-from muster.storage.logs.log import Log
-from muster.storage.logs.open_files import OpenSegments
-from muster.storage.logs.state import LogRecovery
-from muster.storage.topics.all_logs import FEW_PARTITIONS, close_logs, make_logs, open_logs, remove_logs
+from muster.storage.files import Files, RealFiles, read_trusted_offsets
+from muster.storage.logs.log import Log, LogRecovery
+from muster.storage.logs.producer_state import LocalProducerIds
+from muster.storage.logs.segment import OpenSegments
 from muster.storage.topics.catalog import (
     PRIVATE_TOPICS,
     CatalogEntry,
+    TopicPlan,
+    TopicPlans,
     check_topic_name,
     colliding_name,
+    describe_topics,
     load_catalog,
     save_catalog,
 )
@@ -45,12 +50,43 @@ from muster.storage.topics.data_dir import (
     take_clean_mark,
     take_directory,
 )
-from muster.storage.topics.listeners import TopicListeners
-from muster.storage.topics.periodic import LogMaintenance
-from muster.storage.topics.plans import TopicPlan, TopicPlans, describe_topics
-from muster.storage.topics.private_points import merge_furthest, write_private_points
-from muster.storage.troubles import StorageTroubles
+from muster.storage.topics.log_directories import FEW_PARTITIONS, close_logs, make_logs, open_logs, remove_logs
+from muster.storage.topics.maintenance import LogMaintenance, merge_furthest, write_private_points
 from muster.storage.types import Topic, TopicPartition
+
+# Listeners
+# ---------
+
+
+class TopicListeners:
+    """Called by the thread in which something happened, unless it says otherwise."""
+
+    def __init__(self) -> None:
+        self._topic_listeners: list[Callable[[], None]] = []
+        self._append_listeners: list[Callable[[str, int], None]] = []
+        self._change_listeners: list[Callable[[int], None]] = []
+
+    def on_append(self, listener: Callable[[str, int], None]) -> None:
+        """Call with topic and partition when more can be read, possibly from the thread that flushed."""
+        self._append_listeners.append(listener)
+
+    def on_topics_changed(self, listener: Callable[[], None]) -> None:
+        """Call after topics or partition counts changed."""
+        self._topic_listeners.append(listener)
+
+    def on_logs_changed(self, listener: Callable[[int], None]) -> None:
+        """Call with how many logs were made, some at a time, or (less than 0) are gone; in the thread that does it."""
+        self._change_listeners.append(listener)
+
+    def _tell_change(self, count: int) -> None:
+        for listener in self._change_listeners:
+            listener(count)
+
+    def tell_topics(self) -> None:
+        """Call the listeners, after `make` or `hide`; in the thread in which they live."""
+        for listener in self._topic_listeners:
+            listener()
+
 
 logger = logging.getLogger("muster.storage")
 

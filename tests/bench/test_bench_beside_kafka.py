@@ -7,27 +7,27 @@ import pytest
 
 pytest.importorskip("psutil", reason="the broker's process is found by it: pip install 'muster-groups[bench]'")
 
-from muster.cli import bench
+from muster.cli import workshop
 from muster.cli.main import main
-from muster.workshop.bench import beside_suite, costs, place, wire_page, work
+from muster.workshop.bench import kafka_peer, wire_costs, wire_page, wire_suite
+from muster.workshop.bench.kafka_load import kafka_address
 from muster.workshop.bench.processes import BenchFailed, run_node
-from muster.workshop.bench.records import kafka_address
-from muster.workshop.bench.tables import MarksMissing, write_tables
+from muster.workshop.bench.report import MarksMissing, write_tables
 
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     for module, name, value in (
-        (costs, "WARM_UP_S", 0.02),
-        (costs, "ROUND_S", 0.3),
-        (beside_suite, "WARM_UP_S", 0.0),
-        (beside_suite, "WARM_ROUNDS", 1),
-        (beside_suite, "ROUNDS", 1),
-        (beside_suite, "DELAY_MS", 0),
-        (work, "CONNECTIONS", 2),
-        (work, "MANY", 2),
-        (work, "ASKED", 20),
-        (work, "LEAVES", (2,)),
+        (wire_costs, "WARM_UP_S", 0.02),
+        (wire_costs, "ROUND_S", 0.3),
+        (wire_suite, "WARM_UP_S", 0.0),
+        (wire_suite, "WARM_ROUNDS", 1),
+        (wire_suite, "ROUNDS", 1),
+        (wire_suite, "DELAY_MS", 0),
+        (wire_suite, "CONNECTIONS", 2),
+        (wire_suite, "MANY", 2),
+        (wire_suite, "ASKED", 20),
+        (wire_suite, "LEAVES", (2,)),
     ):
         monkeypatch.setattr(module, name, value)
 
@@ -36,8 +36,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("small")
 def test_each_work_is_done_by_both_and_told_with_both_figures(tmp_path: Path) -> None:
-    with run_node(str(tmp_path), beside_suite.SETTINGS) as other:
-        rows = list(beside_suite.measure_beside_kafka(kafka_address(other), ""))
+    with run_node(str(tmp_path), wire_suite.SETTINGS) as other:
+        rows = list(wire_suite.measure_beside_kafka(kafka_address(other), ""))
     assert [row.case.partition(": ")[2].partition(",")[0] for row in rows] == [
         *["heartbeats"] * 3,
         *["commits of ten"] * 2,
@@ -49,25 +49,25 @@ def test_each_work_is_done_by_both_and_told_with_both_figures(tmp_path: Path) ->
 @pytest.mark.integration
 @pytest.mark.usefixtures("small")
 def test_one_case_by_its_name(tmp_path: Path) -> None:
-    with run_node(str(tmp_path), beside_suite.SETTINGS) as other:
-        rows = list(beside_suite.measure_beside_kafka(kafka_address(other), "beside Kafka: one leaves, 2"))
+    with run_node(str(tmp_path), wire_suite.SETTINGS) as other:
+        rows = list(wire_suite.measure_beside_kafka(kafka_address(other), "beside Kafka: one leaves, 2"))
     assert len(rows) == 2
-    assert not list(beside_suite.measure_beside_kafka("nowhere", "no such case"))
+    assert not list(wire_suite.measure_beside_kafka("nowhere", "no such case"))
 
 
 def test_a_folder_without_a_broker_is_told_with_what_was_expected(tmp_path: Path) -> None:
     with pytest.raises(BenchFailed, match=r"no broker in .*expected a folder of Kafka 4 with libs/kafka_2.13"):
-        place.classpath(str(tmp_path))
+        kafka_peer.classpath(str(tmp_path))
     (tmp_path / "libs").mkdir()
     (tmp_path / "libs" / "kafka_2.13-4.1.1.jar").touch()
-    assert place.classpath(str(tmp_path)).endswith("kafka_2.13-4.1.1.jar")
+    assert kafka_peer.classpath(str(tmp_path)).endswith("kafka_2.13-4.1.1.jar")
 
 
 def test_nobody_listens(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(BenchFailed, match=r"no process that can be seen listens at 127\.0\.0\.1:1"):
-        place.listening_pid("127.0.0.1:1")
+        kafka_peer.listening_pid("127.0.0.1:1")
     with pytest.raises(BenchFailed, match="'kafka:broker' is no address"):
-        place.listening_pid("kafka:broker")
+        kafka_peer.listening_pid("kafka:broker")
     assert main(["bench", "wire", "--only", "beside Kafka", "--kafka", "127.0.0.1:1"]) == 1
     assert "listens at 127.0.0.1:1" in capsys.readouterr().err
 
@@ -112,7 +112,7 @@ def test_a_page_without_the_place_is_left_as_it_is(tmp_path: Path) -> None:
 
 
 def test_each_run_is_told_by_its_number(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setitem(bench.SUITES, "log", lambda only: iter([{"case": "c", "value": 1.0, "ok": True}]))
+    monkeypatch.setitem(workshop.SUITES, "log", lambda only: iter([{"case": "c", "value": 1.0, "ok": True}]))
     assert main(["bench", "log", "--runs", "2", "--json"]) == 0
     assert [json.loads(line)["run"] for line in capsys.readouterr().out.splitlines()] == [1, 2]
     assert main(["bench", "log", "--json"]) == 0

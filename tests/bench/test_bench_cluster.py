@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from muster.cli.main import main
-from muster.workshop.bench import cluster_suite, takeover
-from muster.workshop.bench.failover import FailureKind, ServiceGap
+from muster.workshop.bench import cluster_suite
+from muster.workshop.bench import cluster_suite as takeover
+from muster.workshop.bench.cluster_suite import FailureKind, ServiceGap
 from muster.workshop.bench.processes import BenchFailed
 
 

@@ -6,26 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from muster.cli import bench
+from muster.cli import workshop
 from muster.cli.main import main
-from muster.workshop.bench import (
-    abuse,
-    coordinator_suite,
-    crowd,
-    following,
-    handover,
-    heartbeat,
-    large_group,
-    loading,
-    metrics,
-    pages,
-    scrape,
-    startup,
-    warm,
-)
-from muster.workshop.bench import measure as stall
+from muster.workshop.bench import coordinator_suite, groups, grpc_members, heartbeats, interference, web_costs
+from muster.workshop.bench import interference as stall
 from muster.workshop.bench.processes import CORES, LOAD_CORE, SERVER_CORE, BenchFailed, pinned, run_server
-from muster.workshop.bench.rows import less_is_better
+from muster.workshop.bench.report import less_is_better
 
 
 def test_twice_the_cost_of_the_peer_is_half_as_good() -> None:
@@ -35,17 +21,17 @@ def test_twice_the_cost_of_the_peer_is_half_as_good() -> None:
 
 
 def test_loading_is_reported_against_a_plain_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading, "RECORDS", 1_000)
-    monkeypatch.setattr(loading, "KEYS", 500)
-    (row,) = loading.measure_loading("loading", str(tmp_path / "data"))
+    monkeypatch.setattr(interference, "RECORDS", 1_000)
+    monkeypatch.setattr(interference, "KEYS", 500)
+    (row,) = interference.measure_loading("loading", str(tmp_path / "data"))
     assert row.value > 0
     assert row.ratio == pytest.approx(row.peer_value / row.value, rel=0.1)
 
 
 def test_pages_are_reported_by_time_size_and_stretch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("MEMBERS", 7), ("PARTITIONS", 70), ("GROUPS", 5), ("TIMES", 1)):
-        monkeypatch.setattr(pages, name, value)
-    rows = list(pages.measure_pages("pages", str(tmp_path)))
+        monkeypatch.setattr(web_costs, name, value)
+    rows = list(web_costs.measure_pages("pages", str(tmp_path)))
     assert [row.unit for row in rows] == ["ms cpu", "KB", "ms of loop"] * 2
     assert all(row.value > 0 for row in rows)
 
@@ -73,7 +59,7 @@ def test_what_is_never_reached_is_null_in_json(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     row = less_is_better("c", 0.0, "s", "peer", 5.0, 0.6)._asdict()
-    monkeypatch.setitem(bench.SUITES, "coordinator", lambda only: iter([row]))
+    monkeypatch.setitem(workshop.SUITES, "coordinator", lambda only: iter([row]))
     assert main(["bench", "coordinator", "--json"]) == 0
     told = json.loads(capsys.readouterr().out, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
     assert (told["ratio"], told["value"]) == (None, 0.0)
@@ -90,11 +76,11 @@ def test_a_failed_benchmark_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys:
 
 @pytest.mark.integration
 def test_heartbeats_are_measured_against_the_echo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heartbeat, "HEARTBEAT_MEMBERS", 4)
-    monkeypatch.setattr(heartbeat, "HEARTBEAT_ROUNDS", 1)
-    monkeypatch.setattr(heartbeat, "HEARTBEAT_WARM_UP_S", 0.1)
-    monkeypatch.setattr(heartbeat, "HEARTBEAT_ROUND_S", 0.3)
-    (row,) = heartbeat.measure_heartbeats("heartbeats", str(tmp_path / "data"))
+    monkeypatch.setattr(heartbeats, "HEARTBEAT_MEMBERS", 4)
+    monkeypatch.setattr(heartbeats, "HEARTBEAT_ROUNDS", 1)
+    monkeypatch.setattr(heartbeats, "HEARTBEAT_WARM_UP_S", 0.1)
+    monkeypatch.setattr(heartbeats, "HEARTBEAT_ROUND_S", 0.3)
+    (row,) = heartbeats.measure_heartbeats("heartbeats", str(tmp_path / "data"))
     assert row.unit == "us CPU/RPC"
     assert row.value > 0
     assert row.peer_value > 0
@@ -105,9 +91,9 @@ def test_a_node_that_counts_is_measured_against_one_that_does_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, small in (("MEMBERS", 3), ("ROUNDS", 1), ("WARM_UP_S", 0.1), ("ROUND_S", 0.2)):
-        monkeypatch.setattr(metrics, name, small)
-    monkeypatch.setattr(heartbeat, "HEARTBEAT_MEMBERS", 3)
-    rows = list(metrics.measure_metrics_cost("metrics", str(tmp_path)))
+        monkeypatch.setattr(heartbeats, name, small)
+    monkeypatch.setattr(heartbeats, "HEARTBEAT_MEMBERS", 3)
+    rows = list(heartbeats.measure_metrics_cost("metrics", str(tmp_path)))
     assert [row.case.rpartition(" by ")[2] for row in rows] == ["gRPC", "Kafka's door"]
     assert all(row.value > 0 and row.peer_value > 0 for row in rows)
 
@@ -115,8 +101,8 @@ def test_a_node_that_counts_is_measured_against_one_that_does_not(
 @pytest.mark.integration
 def test_a_scrape_is_measured_by_its_series(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, small in (("GROUPS", 10), ("PARTITIONS", 10), ("TIMES", 2)):
-        monkeypatch.setattr(scrape, name, small)
-    rows = list(scrape.measure_scrape("scrape", str(tmp_path)))
+        monkeypatch.setattr(web_costs, name, small)
+    rows = list(web_costs.measure_scrape("scrape", str(tmp_path)))
     assert [row.unit for row in rows] == ["us CPU/series", "us CPU/series", "ms CPU"] * 2
     assert all(row.value > 0 for row in rows)
 
@@ -124,17 +110,17 @@ def test_a_scrape_is_measured_by_its_series(tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.integration
 def test_open_pages_are_measured_beside_a_node_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, small in (("PAGES", 4), ("ROUNDS", 1), ("ROUND_S", 0.1), ("SETTLED_S", 0.0)):
-        monkeypatch.setattr(following, name, small)
-    (row,) = following.measure_open_pages("following", str(tmp_path / "data"))
+        monkeypatch.setattr(web_costs, name, small)
+    (row,) = web_costs.measure_open_pages("following", str(tmp_path / "data"))
     assert row.case.startswith("following: 4 open pages")
     assert row.ok is (row.value <= row.peer_value)
 
 
 @pytest.mark.integration
 def test_pushed_and_polled_members_take_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handover, "SIZES", (2,))
-    monkeypatch.setattr(handover, "HANDOVER_ROUNDS", 1)
-    found = list(handover.measure_handover("owned", str(tmp_path / "data")))
+    monkeypatch.setattr(groups, "SIZES", (2,))
+    monkeypatch.setattr(groups, "HANDOVER_ROUNDS", 1)
+    found = list(groups.measure_handover("owned", str(tmp_path / "data")))
     assert [row.case for row in found] == [
         "owned: one joins, 2 members, pushed",
         "owned: one leaves, 2 members, pushed",
@@ -143,8 +129,8 @@ def test_pushed_and_polled_members_take_over(tmp_path: Path, monkeypatch: pytest
 
 @pytest.mark.integration
 def test_a_warm_handover_is_measured_beside_a_cold_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(warm, "TAKEOVER_ROUNDS", 1)
-    (row,) = warm.measure_warm_takeover("handover", str(tmp_path / "data"))
+    monkeypatch.setattr(groups, "TAKEOVER_ROUNDS", 1)
+    (row,) = groups.measure_warm_takeover("handover", str(tmp_path / "data"))
     assert row.case == "handover: work on a partition goes on elsewhere, 2 s to load, warm"
     # Two seconds of sleep are two seconds however busy the machine is; what is left is the machine's.
     assert row.peer_value >= 2_000
@@ -153,14 +139,14 @@ def test_a_warm_handover_is_measured_beside_a_cold_one(tmp_path: Path, monkeypat
 
 @pytest.mark.integration
 def test_messages_of_a_group_grow_with_its_members(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(large_group, "SMALL", 5)
-    monkeypatch.setattr(large_group, "LARGE", 25)
-    monkeypatch.setattr(large_group, "SHORTEST_SESSION_MS", 500)
+    monkeypatch.setattr(groups, "SMALL", 5)
+    monkeypatch.setattr(groups, "LARGE", 25)
+    monkeypatch.setattr(groups, "SHORTEST_SESSION_MS", 500)
     monkeypatch.setattr(
-        large_group, "LARGE_GROUP_SETTINGS", large_group.LARGE_GROUP_SETTINGS | {"group.min.session.timeout.ms": "500"}
+        groups, "LARGE_GROUP_SETTINGS", groups.LARGE_GROUP_SETTINGS | {"group.min.session.timeout.ms": "500"}
     )
-    monkeypatch.setattr(crowd, "HEARTBEAT_S", 0.1)
-    messages, size, *times = large_group.measure_large_group("one group", str(tmp_path / "data"))
+    monkeypatch.setattr(grpc_members, "HEARTBEAT_S", 0.1)
+    messages, size, *times = groups.measure_large_group("one group", str(tmp_path / "data"))
     assert messages.ok
     assert messages.value < 11
     assert size.unit == "bytes/member"
@@ -191,9 +177,9 @@ def test_others_are_listened_to_while_a_stranger_asks_for_much(tmp_path: Path, m
 
 @pytest.mark.integration
 def test_a_start_is_measured_after_a_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(startup, "STARTUP_PARTITIONS", 20)
-    monkeypatch.setattr(startup, "GROUPS", 20)
-    rows = list(startup.measure_startup("startup", str(tmp_path / "data")))
+    monkeypatch.setattr(interference, "STARTUP_PARTITIONS", 20)
+    monkeypatch.setattr(interference, "GROUPS", 20)
+    rows = list(interference.measure_startup("startup", str(tmp_path / "data")))
     assert [row.unit for row in rows] == ["s", "s CPU"]
 
 
@@ -201,8 +187,8 @@ def test_what_others_hear_beside_refused_requests_is_told_for_both_doors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, small in (("IDLE_S", 0.1), ("ENTRIES", 150_000), ("TIMES", 1), ("FLOOD", 50), ("FLOODS", 1)):
-        monkeypatch.setattr(abuse, name, small)
-    rows = list(abuse.measure_abuse("abuse", str(tmp_path / "data")))
+        monkeypatch.setattr(interference, name, small)
+    rows = list(interference.measure_abuse("abuse", str(tmp_path / "data")))
     assert len(rows) == 6
     assert [row.case.rpartition(" by ")[2] for row in rows] == ["Kafka's door", "gRPC"] * 3
     assert all(row.value > 0 for row in rows)

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from muster.cli.main import main
-from muster.workshop.bench import chart, course, growth_suite, page
-from muster.workshop.bench.cells import GRPC, KAFKA, GrowthCell, all_cells, slice_of_group
-from muster.workshop.bench.course import PhaseCost
+from muster.workshop.bench import growth_page, growth_suite
+from muster.workshop.bench import growth_suite as course
+from muster.workshop.bench.growth_suite import GRPC, KAFKA, GrowthCell, PhaseCost, all_cells, slice_of_group
 from muster.workshop.bench.processes import BenchFailed, Stopwatch
 
 SMALL, LARGE = GrowthCell(KAFKA, 1_000, 1, 1_000), GrowthCell(KAFKA, 10_000, 1, 1_000)
@@ -103,7 +103,7 @@ def test_what_ends_a_cell_is_told_and_ends_no_other(
     monkeypatch.setattr(course, "run_cell", stopped)
     rows = list(growth_suite.measure_cell(SMALL, Stopwatch(), {}))
     assert [row["ok"] for row in rows] == [True, False]
-    assert says in page.cells_table(growth_suite.cells_of(rows))
+    assert says in growth_page.cells_table(growth_suite.cells_of(rows))
 
 
 def test_the_page_has_a_row_for_each_cell_and_the_worst_bend_first() -> None:
@@ -111,12 +111,12 @@ def test_the_page_has_a_row_for_each_cell_and_the_worst_bend_first() -> None:
     small = [phase(name, 1.0, 100.0, 1_000 if name == "heartbeats" else 0) for name in course_of]
     large = [each._replace(cpu_s=30.0 if each.name == "join" else 20.0, resident_mb=100.0) for each in small]
     rows = json.loads(json.dumps(told({SMALL: small, LARGE: large})))
-    cells = page.cells_table(growth_suite.cells_of(rows)).splitlines()
+    cells = growth_page.cells_table(growth_suite.cells_of(rows)).splitlines()
     assert cells[2].startswith("| kafka | 1,000 | 1 | 1,000 | 1 / 1 s |")
-    bends = page.bends_table(rows).splitlines()
+    bends = growth_page.bends_table(rows).splitlines()
     assert "heartbeats" in bends[2]
     assert bends[3] == "| kafka, 10,000 members, 1 group, 1,000 partitions: join | 30 s CPU | 10 | 3 |"
-    assert page.bends_table([]) == "Nowhere, in this run."
+    assert growth_page.bends_table([]) == "Nowhere, in this run."
 
 
 def test_the_same_figures_give_the_same_picture(tmp_path: Path) -> None:
@@ -126,15 +126,15 @@ def test_the_same_figures_give_the_same_picture(tmp_path: Path) -> None:
         cell: {name: phase(name) for name in course_of} for cell in (SMALL, LARGE, GrowthCell(GRPC, 1_000, 1, 10_000))
     }
     for name in ("one.svg", "two.svg"):
-        chart.draw_growth(found, tmp_path / name)
+        growth_page.draw_growth(found, tmp_path / name)
     drawn = (tmp_path / "one.svg").read_text()
     assert drawn == (tmp_path / "two.svg").read_text()
     assert "kafka, 1 group" in drawn
 
 
 def test_the_page_has_places_for_both_tables() -> None:
-    text = (Path(__file__).parents[2] / page.PAGE).read_text()
-    assert all(f"<!-- begin {name} -->" in text for name in (page.CELLS, page.BENDS))
+    text = (Path(__file__).parents[2] / growth_page.PAGE).read_text()
+    assert all(f"<!-- begin {name} -->" in text for name in (growth_page.CELLS, growth_page.BENDS))
 
 
 def test_quick_goes_with_one_suite(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,10 +6,9 @@ from typing import Any, cast
 
 import pytest
 
-from muster.workshop.bench import idle
-from muster.workshop.bench.idle import AnsweredMember
-from muster.workshop.bench.members import make_share
-from muster.workshop.bench.pushed import PushedMember
+from muster.workshop.bench import groups
+from muster.workshop.bench.groups import AnsweredMember
+from muster.workshop.bench.grpc_members import PushedMember, make_share
 
 AT_A_TIME = 2
 
@@ -60,8 +59,8 @@ def test_streams_are_opened_some_at_a_time_in_every_run(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(PushedMember, "live", live)
     monkeypatch.setattr(PushedMember, "_welcome", welcome)
-    monkeypatch.setattr(idle, "MemberCrowd", Crowd)
-    monkeypatch.setattr(idle, "OPENING", AT_A_TIME)
+    monkeypatch.setattr(groups, "MemberCrowd", Crowd)
+    monkeypatch.setattr(groups, "OPENING", AT_A_TIME)
     for _ in range(2):
-        assert asyncio.run(idle.measure_idle_share(cast(Any, Server()), 7, 0.001)) == 0.0
+        assert asyncio.run(groups.measure_idle_share(cast(Any, Server()), 7, 0.001)) == 0.0
     assert most == AT_A_TIME

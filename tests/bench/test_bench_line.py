@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from muster.workshop.bench import line as lines
-from muster.workshop.bench.line import LoadConnection
+from muster.workshop.bench import kafka_load as lines
+from muster.workshop.bench.kafka_load import LoadConnection
 
 
 async def with_line(server: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]) -> LoadConnection:

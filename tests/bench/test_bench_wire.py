@@ -9,25 +9,25 @@ pytest.importorskip(
 )
 
 from muster.cli.main import main
-from muster.workshop.bench import costs, rebalances, records, wire_suite, yardstick
+from muster.workshop.bench import kafka_load, wire_costs, wire_suite
 
 pytestmark = pytest.mark.integration
 
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(costs, "CONNECTIONS", 2)
-    monkeypatch.setattr(costs, "COST_ROUNDS", 2)
-    monkeypatch.setattr(costs, "WARM_UP_S", 0.05)
-    monkeypatch.setattr(costs, "ROUND_S", 0.2)
-    monkeypatch.setattr(costs.heartbeat, "HEARTBEAT_MEMBERS", 2)
-    monkeypatch.setattr(costs.heartbeat, "HEARTBEAT_WARM_UP_S", 0.1)
-    monkeypatch.setattr(rebalances, "REJOIN_ROUNDS", 2)
-    monkeypatch.setattr(rebalances, "REJOINS", 6)
-    monkeypatch.setattr(rebalances, "LIMITS_MS", {3: 60_000.0})
-    monkeypatch.setattr(yardstick, "CALLS", 20)
-    monkeypatch.setattr(records, "ROUNDS", 1)
-    monkeypatch.setattr(records, "PER_PARTITION", 500)
+    monkeypatch.setattr(wire_costs, "CONNECTIONS", 2)
+    monkeypatch.setattr(wire_costs, "COST_ROUNDS", 2)
+    monkeypatch.setattr(wire_costs, "WARM_UP_S", 0.05)
+    monkeypatch.setattr(wire_costs, "ROUND_S", 0.2)
+    monkeypatch.setattr(wire_costs.heartbeat, "HEARTBEAT_MEMBERS", 2)
+    monkeypatch.setattr(wire_costs.heartbeat, "HEARTBEAT_WARM_UP_S", 0.1)
+    monkeypatch.setattr(wire_costs, "REJOIN_ROUNDS", 2)
+    monkeypatch.setattr(wire_costs, "REJOINS", 6)
+    monkeypatch.setattr(wire_costs, "LIMITS_MS", {3: 60_000.0})
+    monkeypatch.setattr(wire_costs, "CALLS", 20)
+    monkeypatch.setattr(kafka_load, "ROUNDS", 1)
+    monkeypatch.setattr(kafka_load, "PER_PARTITION", 500)
 
 
 @pytest.mark.usefixtures("small")
@@ -48,15 +48,15 @@ def test_an_unknown_case_is_not_found(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_a_limit_is_read_for_the_machine_and_never_shortened(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert yardstick.measure_coding_us() > 0
-    machine = yardstick.MachinePace()
+    assert wire_costs.measure_coding_us() > 0
+    machine = wire_costs.MachinePace()
     for times in (3.0, 3.0, 8.0):
-        monkeypatch.setattr(yardstick, "measure_coding_us", lambda times=times: yardstick.CODED_US * times)
+        monkeypatch.setattr(wire_costs, "measure_coding_us", lambda times=times: wire_costs.CODED_US * times)
         machine.look()
-    slow = yardstick.limit_row("commits", 90.0, "us", 45.0, machine)
+    slow = wire_costs.limit_row("commits", 90.0, "us", 45.0, machine)
     assert (slow.peer_value, slow.ratio, slow.ok) == (135.0, 1.5, True)
-    monkeypatch.setattr(yardstick, "measure_coding_us", lambda: yardstick.CODED_US / 2)
-    quick = yardstick.MachinePace()
+    monkeypatch.setattr(wire_costs, "measure_coding_us", lambda: wire_costs.CODED_US / 2)
+    quick = wire_costs.MachinePace()
     quick.look()
-    fast = yardstick.limit_row("commits", 50.0, "us", 45.0, quick)
+    fast = wire_costs.limit_row("commits", 50.0, "us", 45.0, quick)
     assert (fast.peer_value, fast.ratio, fast.ok) == (45.0, 0.9, False)

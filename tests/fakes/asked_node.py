@@ -6,8 +6,8 @@ from typing import Any
 from google.protobuf.message import Message
 
 from muster.coordinator.observability.history.group_changes import GroupChanges
-from muster.coordinator.observability.history.history import GroupHistory
-from muster.coordinator.runtime.conditions import Conditions
+from muster.coordinator.observability.history.group_history import GroupHistory
+from muster.coordinator.runtime.node_status import Conditions
 from muster.coordinator.web.http.node_port import (
     NOBODY,
     CoordinatingNode,

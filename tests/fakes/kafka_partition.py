@@ -8,8 +8,12 @@ producers that write nothing; what a change of leader may take away; what the cl
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from muster.coordinator.kafka_backend.shard_ownership.facts import BatchResult, ProducerEpoch, ShardRecordRead
-from muster.coordinator.kafka_backend.shard_ownership.voids import LogBatch
+from muster.coordinator.kafka_backend.shard_ownership.shard_log import (
+    BatchResult,
+    LogBatch,
+    ProducerEpoch,
+    ShardRecordRead,
+)
 
 NONE, OUT_OF_ORDER, OLD_EPOCH, TXN_STATE = 0, 45, 47, 48
 REMEMBERED = 5

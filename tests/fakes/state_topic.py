@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.kafka_backend.shard_ownership.facts import ProducerEpoch
+from muster.coordinator.kafka_backend.shard_ownership.shard_log import ProducerEpoch
 from muster.storage.records.batch import BatchView, read_batches
 from tests.fakes.kafka_partition import Partition
 from tests.fakes.upstream_broker import HANG_UP, UpstreamBroker, metadata

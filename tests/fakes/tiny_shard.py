@@ -1,6 +1,14 @@
 """A core that fits on a page: enough behaviour to see what the engine does with effects, and a bug on demand."""
 
-from muster.coordinator.core.model.core_events import (
+from muster.coordinator.core.model.effects import (
+    Effects,
+    GroupChanged,
+    HeartbeatReply,
+    JoinReply,
+    OffsetCommitReply,
+    OffsetFetchReply,
+)
+from muster.coordinator.core.model.events import (
     DeleteGroup,
     Event,
     Forget,
@@ -13,15 +21,7 @@ from muster.coordinator.core.model.core_events import (
     TimerFired,
     TopicsChanged,
 )
-from muster.coordinator.core.model.core_records import OffsetsStored, OffsetStored, RebalanceDecided, Record
-from muster.coordinator.core.model.effects import (
-    Effects,
-    GroupChanged,
-    HeartbeatReply,
-    JoinReply,
-    OffsetCommitReply,
-    OffsetFetchReply,
-)
+from muster.coordinator.core.model.records import OffsetsStored, OffsetStored, RebalanceDecided, Record
 from muster.coordinator.core.model.rights import Rights
 from muster.coordinator.core.model.types import (
     Cause,

@@ -7,7 +7,7 @@ from typing import Any
 
 from muster.coordinator.config import Address
 from muster.coordinator.kafka.codec.codec import decode, decode_frame, encode, is_flexible, struct
-from muster.coordinator.kafka_backend.upstream.speaking import SUPPORTED_APIS
+from muster.coordinator.kafka_backend.upstream.protocol import SUPPORTED_APIS
 
 API_OF = {api.key: name for name, api in SUPPORTED_APIS.items()}
 SILENCE = object()

@@ -8,15 +8,16 @@ from typing import Any, Final
 from structlog.testing import capture_logs
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.kafka.apis import API_VERSIONS
 from muster.coordinator.kafka.codec.codec import MalformedFrame, decode, decode_frame, encode, is_flexible, struct
-from muster.coordinator.kafka.codec.schema_init import all_messages
+from muster.coordinator.kafka.codec.messages import all_messages
 from muster.coordinator.kafka.connections.frames import SHORTEST
-from muster.coordinator.kafka.connections.places import ConnectionLimits
+from muster.coordinator.kafka.connections.request_slots import ConnectionLimits
 from muster.coordinator.kafka.dispatch import Dispatcher
-from muster.coordinator.replication.io.wire.apis import KEY_OF, NAME_THE_CLUSTER, NODE_APIS, client_id_of, cluster_of
-from muster.coordinator.replication.io.wire.door import NodeConnection, NodeHandlers
-from muster.coordinator.replication.io.wire.words import (
+from muster.coordinator.kafka.protocol import API_VERSIONS
+from muster.coordinator.replication.io.wire.node_api import (
+    KEY_OF,
+    NAME_THE_CLUSTER,
+    NODE_APIS,
     ElectionEntry,
     EpochEnd,
     EpochQuery,
@@ -29,12 +30,27 @@ from muster.coordinator.replication.io.wire.words import (
     SecurityRecords,
     SecurityUpdate,
     SecurityUpdateResult,
+    client_id_of,
+    cluster_of,
 )
-from muster.coordinator.replication.protocol.controller.effects import AlterPartitionResult, IsrResult, ShutdownResult
-from muster.coordinator.replication.protocol.controller.events import IsrItem, OfflineReplica
-from muster.coordinator.replication.protocol.facts import PartitionState, TopicPartition
-from muster.coordinator.replication.protocol.image import ClusterState, ImageVersion, NodeView, PartitionView, TopicView
-from muster.coordinator.replication.protocol.messages import FetchAnswer, FetchedPartition
+from muster.coordinator.replication.io.wire.node_listener import NodeConnection, NodeHandlers
+from muster.coordinator.replication.protocol.cluster_metadata import (
+    ClusterState,
+    ImageVersion,
+    NodeView,
+    PartitionState,
+    PartitionView,
+    TopicPartition,
+    TopicView,
+)
+from muster.coordinator.replication.protocol.controller.events_and_effects import (
+    AlterPartitionResult,
+    IsrItem,
+    IsrResult,
+    OfflineReplica,
+    ShutdownResult,
+)
+from muster.coordinator.replication.protocol.replica_fetch import FetchAnswer, FetchedPartition
 from tests.fuzz.targets import Bytes, Wire, cut, frames, tampered
 from tests.support.kafka.messages import random_message
 

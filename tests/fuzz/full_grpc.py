@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, MethodDescriptor
 
-from muster.coordinator.kafka.codec.encoding import encode_uvarint
+from muster.coordinator.kafka.codec.codec import encode_uvarint
 from muster.coordinator.rpc.v1 import coordinator_service_pb2, externalscaler_service_pb2
 from muster.storage.rpc.v1 import broker_service_pb2, staging_service_pb2
 

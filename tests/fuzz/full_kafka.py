@@ -6,12 +6,10 @@ They come from the schema's notation: a new API is among them by being there.
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from muster.coordinator.kafka.apis import APIS
-from muster.coordinator.kafka.codec.codec import encode, is_flexible, struct
+from muster.coordinator.kafka.codec.codec import encode, encode_uvarint, is_flexible, struct
 from muster.coordinator.kafka.codec.emitter import fields_in_version
-from muster.coordinator.kafka.codec.encoding import encode_uvarint
-from muster.coordinator.kafka.codec.notation import STRUCT, FieldSchema
-from muster.coordinator.kafka.codec.schema_init import all_messages
+from muster.coordinator.kafka.codec.messages import STRUCT, FieldSchema, all_messages
+from muster.coordinator.kafka.protocol import APIS
 
 ZEROS = {"string": "", "bytes": b"", "records": b"", "uuid": bytes(16), "bool": False}
 

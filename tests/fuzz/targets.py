@@ -10,13 +10,13 @@ from typing import Any, Final
 
 from structlog.testing import capture_logs
 
-from muster.coordinator.kafka.apis import API_VERSIONS, APIS
 from muster.coordinator.kafka.codec.codec import MalformedFrame, decode_frame, encode, is_flexible
-from muster.coordinator.kafka.codec.schema_init import all_messages
+from muster.coordinator.kafka.codec.messages import all_messages
 from muster.coordinator.kafka.connections.connection import ServerConnection
-from muster.coordinator.kafka.connections.places import ConnectionLimits
+from muster.coordinator.kafka.connections.request_slots import ConnectionLimits
+from muster.coordinator.kafka.protocol import API_VERSIONS, APIS
+from muster.coordinator.security.access_model import CLUSTER_NAME, Acl, Operation, PatternType, Permission, ResourceType
 from muster.coordinator.security.authorizer import AclAuthorizer, Authorizer
-from muster.coordinator.security.model import CLUSTER_NAME, Acl, Operation, PatternType, Permission, ResourceType
 from tests.support.kafka.client import frame
 from tests.support.kafka.memory_node import MemoryNode, until
 from tests.support.kafka.messages import random_message

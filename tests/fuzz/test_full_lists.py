@@ -10,15 +10,13 @@ import pytest
 from google.protobuf import message_factory
 from google.protobuf.message import Message
 
-from muster.coordinator.edge.limits import MAX_ENTRIES, MAX_STRAY_FIELDS, max_entries
-from muster.coordinator.edge.shape import MalformedGroupRequest
+from muster.coordinator.edge.request_limits import MAX_ENTRIES, MAX_STRAY_FIELDS, MalformedGroupRequest, max_entries
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.kafka.codec.codec import decode, decode_frame, is_flexible
-from muster.coordinator.kafka.codec.decoding import RequestTooLong
+from muster.coordinator.kafka.codec.codec import RequestTooLong, decode, decode_frame, is_flexible
 from muster.coordinator.kafka.codec.emitter import fields_in_version
-from muster.coordinator.kafka.codec.schema_init import all_messages
+from muster.coordinator.kafka.codec.messages import all_messages
 from muster.coordinator.kafka.connections.connection import ServerConnection
-from muster.coordinator.kafka.connections.places import ConnectionLimits
+from muster.coordinator.kafka.connections.request_slots import ConnectionLimits
 from muster.coordinator.server.grpc.adapter import request_reader
 from muster.coordinator.server.rpc_dispatch import ServiceMethod, kind_of
 from tests.fuzz import full_grpc, full_kafka

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from muster.coordinator.zookeeper.server import free_port
+from muster.coordinator.zookeeper.local_ensemble import free_port
 
 PATIENCE_S = 60.0
 

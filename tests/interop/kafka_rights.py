@@ -12,11 +12,17 @@ from typing import Any, Final
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka.codec.messages import MessageStruct
 from muster.coordinator.kafka.handlers.acls import AclHandlers
+from muster.coordinator.security.access_model import (
+    CLUSTER_NAME,
+    SUPPORTED_OPERATIONS,
+    Acl,
+    Operation,
+    PatternType,
+    Permission,
+)
 from muster.coordinator.security.authorizer import AclAuthorizer
-from muster.coordinator.security.model import CLUSTER_NAME, Acl, Operation, PatternType, Permission
 from muster.coordinator.security.rights import API_RIGHTS
-from muster.coordinator.security.supported import SUPPORTED_OPERATIONS
-from muster.coordinator.server.security.acls import NodeAcls
+from muster.coordinator.server.security.acl_service import NodeAcls
 from muster.coordinator.server.security.security_store import SecurityStore
 from muster.storage.broker.broker import Broker
 from tests.support.kafka.asked import HUNG_UP, Asked

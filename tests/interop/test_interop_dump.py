@@ -9,14 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.core.model.core_records import GroupStored, MemberRecord, OffsetStored
+from muster.coordinator.core.model.records import GroupStored, MemberRecord, OffsetStored
 from muster.coordinator.core.model.types import StoredOffset
-from muster.coordinator.runtime.codec_init import encode
-from muster.coordinator.runtime.fences import FENCE_KEY
 from muster.coordinator.runtime.group_log import BrokerGroupLog
-from muster.coordinator.runtime.loader import GROUPS_TOPIC
-from muster.coordinator.runtime.own import OWN_KINDS, PROBE_KEY
+from muster.coordinator.runtime.kafka_records import encode
+from muster.coordinator.runtime.own_records import FENCE_KEY, OWN_KINDS, PROBE_KEY
 from muster.coordinator.runtime.ports import KeyValue
+from muster.coordinator.runtime.replay import GROUPS_TOPIC
 from muster.storage.broker.broker import Broker
 from muster.storage.config import LogSettings
 

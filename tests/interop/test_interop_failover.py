@@ -25,7 +25,7 @@ pytestmark = pytest.mark.timeout(300)
 
 SESSION_MS = 20_000
 PARTITIONS = 6
-PRODUCER = Path(__file__).parents[1] / "support" / "kafka" / "producing.py"
+PRODUCER = Path(__file__).parents[1] / "support" / "kafka" / "state_log_io.py"
 
 
 @pytest.fixture

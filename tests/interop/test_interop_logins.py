@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.security.facts import AclKey, SecurityRecord
-from muster.coordinator.security.model import Acl, Operation, PatternType, Permission, ResourceType
+from muster.coordinator.security.access_model import Acl, Operation, PatternType, Permission, ResourceType
+from muster.coordinator.security.state import AclKey, SecurityRecord
 from muster.coordinator.server.security.security_store import SecurityStore
 from muster.storage.broker.broker import Broker
 from tests.interop.peers import java_story, kcat_command, node_story

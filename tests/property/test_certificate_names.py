@@ -6,7 +6,7 @@ from cryptography.x509.oid import NameOID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.coordinator.config.mapping_rules import map_subject, parse_mapping_rules
+from muster.coordinator.config.tls import map_subject, parse_mapping_rules
 from muster.coordinator.security.distinguished_names import MalformedName, format_rfc2253
 
 PARTS = {"CN": NameOID.COMMON_NAME, "O": NameOID.ORGANIZATION_NAME, "OU": NameOID.ORGANIZATIONAL_UNIT_NAME}

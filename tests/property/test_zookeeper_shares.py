@@ -9,8 +9,12 @@ from hypothesis import strategies as st
 from muster.assignors.api import Member, Snapshot
 from muster.assignors.registry import resolve
 from muster.assignors.run import run
-from muster.client.members.assign import compute_share
-from muster.client.members.zookeeper_types import ConsumerGroupView, GroupRegistration, ZookeeperStrategy
+from muster.client.members.zookeeper_assignment import (
+    ConsumerGroupView,
+    GroupRegistration,
+    ZookeeperStrategy,
+    compute_share,
+)
 
 TOPICS = ("t", "u", "v")
 partitions = st.dictionaries(st.sampled_from(TOPICS), st.integers(0, 12))

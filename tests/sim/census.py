@@ -2,8 +2,8 @@
 
 from muster.client.members import actions as act
 from muster.coordinator.core.consumer.group import ConsumerMemberState
-from muster.coordinator.core.model.consumer_records import CurrentStored, GroupEpochStored
-from muster.coordinator.core.model.core_events import (
+from muster.coordinator.core.model.effects import Effects, JoinReply
+from muster.coordinator.core.model.events import (
     Event,
     JoinGroup,
     LeaveGroup,
@@ -12,8 +12,13 @@ from muster.coordinator.core.model.core_events import (
     SyncGroup,
     TimerFired,
 )
-from muster.coordinator.core.model.core_records import DelayStored, GroupDeleted, GroupStored
-from muster.coordinator.core.model.effects import Effects, JoinReply
+from muster.coordinator.core.model.records import (
+    CurrentStored,
+    DelayStored,
+    GroupDeleted,
+    GroupEpochStored,
+    GroupStored,
+)
 from muster.coordinator.core.model.types import GroupState
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.errors import ErrorCode

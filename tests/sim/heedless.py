@@ -3,17 +3,16 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from muster.coordinator.core.classic import again
-from muster.coordinator.core.consumer import downgrade, epoch_ledger
+from muster.coordinator.core.classic import replanning
+from muster.coordinator.core.consumer import epoch_ledger, migration
 from muster.coordinator.core.consumer.group import ConsumerGroup
-from muster.coordinator.core.control.overrides import members
+from muster.coordinator.core.control.overrides import overrides
 from muster.coordinator.core.groups.state import Step
-from muster.coordinator.core.model.core_events import Event
-from muster.coordinator.core.model.core_records import Record
-from muster.coordinator.core.model.correction import CorrectedPlan, GroupSituation
 from muster.coordinator.core.model.effects import Effects
+from muster.coordinator.core.model.events import Event
 from muster.coordinator.core.model.plan import Plan
-from muster.coordinator.core.model.values import HoldsStored
+from muster.coordinator.core.model.plan_correction import CorrectedPlan, GroupSituation
+from muster.coordinator.core.model.records import HoldsStored, Record
 from muster.coordinator.core.shard import Shard
 
 Overlook = Callable[[HoldsStored], HoldsStored]
@@ -26,16 +25,16 @@ class Heedless(Shard):
     overlook: Overlook
 
     def step(self, event: Event, now_ms: int) -> Effects:
-        honest = members.correct_with_overrides
+        honest = overrides.correct_with_overrides
 
         def heedless(plan: Plan, holds: HoldsStored, situation: GroupSituation) -> CorrectedPlan:
             return honest(plan, type(self).overlook(holds), situation)
 
-        members.correct_with_overrides = heedless
+        overrides.correct_with_overrides = heedless
         try:
             return super().step(event, now_ms)
         finally:
-            members.correct_with_overrides = honest
+            overrides.correct_with_overrides = honest
 
 
 class ThawedShard(Heedless):
@@ -62,23 +61,23 @@ class UndrainedShard(Heedless):
     overlook = staticmethod(lambda holds: replace(holds, drains=()))
 
     def step(self, event: Event, now_ms: int) -> Effects:
-        honest, members.assignor_input = members.assignor_input, lambda group_id, snapshot, people, step: snapshot
+        honest, overrides.assignor_input = overrides.assignor_input, lambda group_id, snapshot, people, step: snapshot
         try:
             return super().step(event, now_ms)
         finally:
-            members.assignor_input = honest
+            overrides.assignor_input = honest
 
 
 class LedShard(Shard):
     """A group that turns classic has a leader at once, whatever is held of it."""
 
     def step(self, event: Event, now_ms: int) -> Effects:
-        honest = downgrade.are_members_protected, again.are_members_protected
-        downgrade.are_members_protected = again.are_members_protected = lambda _state, _group_id: False
+        honest = migration.are_members_protected, replanning.are_members_protected
+        migration.are_members_protected = replanning.are_members_protected = lambda _state, _group_id: False
         try:
             return super().step(event, now_ms)
         finally:
-            downgrade.are_members_protected, again.are_members_protected = honest
+            migration.are_members_protected, replanning.are_members_protected = honest
 
 
 class ForgottenShard(Shard):
@@ -102,14 +101,14 @@ class AbsentHeirs(Shard):
     """What the last member of a protocol leaves waits for nobody."""
 
     def step(self, event: Event, now_ms: int) -> Effects:
-        honest, downgrade.held.hold_consumer_share = (
-            downgrade.held.hold_consumer_share,
+        honest, migration.held.hold_consumer_share = (
+            migration.held.hold_consumer_share,
             lambda _group, _member, _step: None,
         )
         try:
             return super().step(event, now_ms)
         finally:
-            downgrade.held.hold_consumer_share = honest
+            migration.held.hold_consumer_share = honest
 
 
 class ForgetfulShard(Shard):

@@ -4,11 +4,9 @@ from dataclasses import replace
 
 from muster.coordinator.core.control.trials import canary
 from muster.coordinator.core.groups.state import Step
-from muster.coordinator.core.model.core_events import Event
-from muster.coordinator.core.model.core_records import SettingsStored
 from muster.coordinator.core.model.effects import Effects
-from muster.coordinator.core.model.trial_events import Shadowed, StartCanary
-from muster.coordinator.core.model.trial_records import CanaryState, CanaryStored
+from muster.coordinator.core.model.events import Event, Shadowed, StartCanary
+from muster.coordinator.core.model.records import CanaryState, CanaryStored, SettingsStored
 from muster.coordinator.core.shard import Shard
 
 

@@ -5,28 +5,18 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import Any
 
-from muster.client.members.consumer_machine import ConsumerMemberMachine
-from muster.client.members.cooperative import CooperativeProtocol
-from muster.client.members.handover import AssignmentChange
-from muster.client.members.machine import ClassicMemberMachine
-from muster.client.members.report import HeartbeatReport
-from muster.client.members.subscription import Subscriber
-from muster.client.members.types import MemberSettings, TopicPartition
-from muster.coordinator.core.classic import again, plans
-from muster.coordinator.core.consumer import reconcile
+from muster.client.members.classic_member import ClassicMemberMachine
+from muster.client.members.consumer_member import ConsumerMemberMachine, HeartbeatReport
+from muster.client.members.member_types import MemberSettings, TopicPartition
+from muster.client.members.subscription import AssignmentChange, CooperativeProtocol, Subscriber
+from muster.coordinator.core.classic import replanning, server_side_assignment
+from muster.coordinator.core.consumer import heartbeat
 from muster.coordinator.core.consumer.group import ConsumerGroup
 from muster.coordinator.core.consumer.group import ConsumerMember as MemberOfGroup
-from muster.coordinator.core.control.balance import memory
+from muster.coordinator.core.control.balance import group_balance
 from muster.coordinator.core.groups.state import Step
-from muster.coordinator.core.model.consumer_records import (
-    CurrentStored,
-    Epochs,
-    GroupEpochStored,
-    Shares,
-    TargetEpochStored,
-    TopicId,
-)
-from muster.coordinator.core.model.core_events import (
+from muster.coordinator.core.model.effects import Effects, HeartbeatReply, JoinReply, Reply, SyncReply, refusal_reply
+from muster.coordinator.core.model.events import (
     AlterSettings,
     ConsumerHeartbeat,
     Event,
@@ -36,27 +26,28 @@ from muster.coordinator.core.model.core_events import (
     SessionHeartbeat,
     SyncGroup,
 )
-from muster.coordinator.core.model.core_records import (
+from muster.coordinator.core.model.plan import assignment_of
+from muster.coordinator.core.model.records import (
+    CurrentStored,
+    Epochs,
+    FenceStored,
+    GroupEpochStored,
     GroupStored,
     OffsetsStored,
     RebalanceDecided,
     Record,
     SettingsStored,
+    Shares,
+    TargetEpochStored,
+    TopicId,
 )
-from muster.coordinator.core.model.effects import Effects, HeartbeatReply, JoinReply, Reply, SyncReply
-from muster.coordinator.core.model.fences_records import FenceStored
-from muster.coordinator.core.model.plan import assignment_of
-from muster.coordinator.core.model.refusals import refusal_reply
 from muster.coordinator.core.model.types import Limits
-from muster.coordinator.core.settings.rules import BalanceRules
+from muster.coordinator.core.settings.shapes import BalanceRules
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.runtime.answers import ReleasedAnswers
+from muster.coordinator.runtime.answers import ReleasedAnswers, is_request
 from muster.coordinator.runtime.engine import Engine
-from muster.coordinator.runtime.flushing import FlushJob
-from muster.coordinator.runtime.loads import LoadJob
 from muster.coordinator.runtime.ports import KeyValue, LogFailed
-from muster.coordinator.runtime.refusals import is_request
-from muster.coordinator.runtime.starved import NO_ROOM
+from muster.coordinator.runtime.stepper import NO_ROOM, FlushJob, LoadJob
 from tests.sim.node.crashing_log import CrashingLog
 
 
@@ -330,11 +321,14 @@ class SnatchingShard(Shard):
     """Gives classic members at once what others still hold."""
 
     def step(self, event: Event, now_ms: int) -> Effects:
-        honest, plans.withheld = plans.withheld, lambda _snapshot, target, _besides: target
+        honest, server_side_assignment.withheld = (
+            server_side_assignment.withheld,
+            lambda _snapshot, target, _besides: target,
+        )
         try:
             return super().step(event, now_ms)
         finally:
-            plans.withheld = honest
+            server_side_assignment.withheld = honest
 
 
 class AmnesiacShard(Shard):
@@ -343,12 +337,15 @@ class AmnesiacShard(Shard):
     def step(self, event: Event, now_ms: int) -> Effects:
         if not isinstance(event, Loaded):
             return super().step(event, now_ms)
-        honest, plans.restore_last_plan = plans.restore_last_plan, lambda _group, _step: None
-        aware, again.replan_after_load = again.replan_after_load, lambda _group, _step: None
+        honest, server_side_assignment.restore_last_plan = (
+            server_side_assignment.restore_last_plan,
+            lambda _group, _step: None,
+        )
+        aware, replanning.replan_after_load = replanning.replan_after_load, lambda _group, _step: None
         try:
             return super().step(event, now_ms)
         finally:
-            plans.restore_last_plan, again.replan_after_load = honest, aware
+            server_side_assignment.restore_last_plan, replanning.replan_after_load = honest, aware
 
 
 class OldFashionedShard(Shard):
@@ -363,11 +360,11 @@ class GreedyShard(Shard):
     """Gives KIP-848 members what others still hold."""
 
     def step(self, event: Event, now_ms: int) -> Effects:
-        honest, reconcile.available_partitions = reconcile.available_partitions, everything_new
+        honest, heartbeat.available_partitions = heartbeat.available_partitions, everything_new
         try:
             return super().step(event, now_ms)
         finally:
-            reconcile.available_partitions = honest
+            heartbeat.available_partitions = honest
 
 
 def everything_new(
@@ -406,11 +403,11 @@ class RestlessShard(Shard):
     """Forgets what has moved before it evens out the load."""
 
     def step(self, event: Event, now_ms: int) -> Effects:
-        honest, memory.recent_moves = memory.recent_moves, nothing_moved
+        honest, group_balance.recent_moves = group_balance.recent_moves, nothing_moved
         try:
             return super().step(event, now_ms)
         finally:
-            memory.recent_moves = honest
+            group_balance.recent_moves = honest
 
 
 def nothing_moved(_group_id: str, _rules: BalanceRules, _step: Step) -> dict[tuple[str, int], int]:

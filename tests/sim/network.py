@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from muster.coordinator.core.model.core_events import ConsumerHeartbeat, JoinGroup, Request
 from muster.coordinator.core.model.effects import Reply
+from muster.coordinator.core.model.events import ConsumerHeartbeat, JoinGroup, Request
 from tests.sim.faults import CALM, Faults
 from tests.sim.world import World
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
-from muster.client.members.consumer_machine import ConsumerMemberMachine
-from muster.client.members.machine import ClassicMemberMachine
+from muster.client.members.classic_member import ClassicMemberMachine
+from muster.client.members.consumer_member import ConsumerMemberMachine
 from muster.coordinator.core.consumer.group import ConsumerGroupState
 from muster.coordinator.core.model.types import GroupState, Limits
 from muster.coordinator.core.shard import Shard

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from muster.assignors.data.consumer_protocol import parse_subscription
-from muster.coordinator.core.model import core_events
+from muster.coordinator.core.model import events
 from muster.coordinator.core.model.effects import Effects
 from muster.coordinator.core.model.plan import assignment_of
 from muster.coordinator.core.shard import Shard
@@ -26,9 +26,9 @@ class Recorder(Checker):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self.events: list[tuple[int, int, core_events.Event]] = []
+        self.events: list[tuple[int, int, events.Event]] = []
 
-    def stepped(self, shard: int, core: Shard, event: core_events.Event, effects: Effects) -> None:
+    def stepped(self, shard: int, core: Shard, event: events.Event, effects: Effects) -> None:
         self.events.append((self.world.now_ms, shard, event))
 
 
@@ -51,7 +51,7 @@ def write_run_as_story(seed: int, path: Path) -> None:
     write_story(path, blocks, traces)
 
 
-def commands(happened: list[tuple[int, core_events.Event]], simulation: Simulation) -> Iterator[list[str]]:
+def commands(happened: list[tuple[int, events.Event]], simulation: Simulation) -> Iterator[list[str]]:
     limits = simulation.limits
     yield [
         f"limits initial_rebalance_delay_ms={limits.initial_rebalance_delay_ms} "
@@ -68,7 +68,7 @@ def commands(happened: list[tuple[int, core_events.Event]], simulation: Simulati
     now_ms, loads = START_MS, 0
     for at_ms, event in happened:
         command = said(event)
-        if isinstance(event, core_events.Loaded):
+        if isinstance(event, events.Loaded):
             loads += 1
             command = ["reload"] if loads > 1 else []
         if command:
@@ -78,47 +78,47 @@ def commands(happened: list[tuple[int, core_events.Event]], simulation: Simulati
             yield command
 
 
-def said(event: core_events.Event) -> list[str]:
+def said(event: events.Event) -> list[str]:
     """The event as a command with its lines; empty when a story does it by itself or cannot say it."""
     match event:
-        case core_events.TopicsChanged():
+        case events.TopicsChanged():
             return ["topics " + " ".join(f"{topic}={count}" for topic, count in sorted(event.partitions.items()))]
-        case core_events.JoinGroup():
+        case events.JoinGroup():
             return [join(event)]
-        case core_events.SyncGroup():
+        case events.SyncGroup():
             plan = [f"{name_of(member)}: {shares(blob)}" for member, blob in event.assignments]
             return [f"sync {who(event)} protocol={event.protocol_name}", *plan]
-        case core_events.Heartbeat():
+        case events.Heartbeat():
             return [f"heartbeat {who(event)}"]
-        case core_events.ConsumerHeartbeat():
+        case events.ConsumerHeartbeat():
             return [beat(event)]
-        case core_events.SessionHeartbeat():
+        case events.SessionHeartbeat():
             return [beat(event.heartbeat)]
-        case core_events.Planned():
+        case events.Planned():
             return planned(event)
-        case core_events.OffsetCommit() if event.member_id:
+        case events.OffsetCommit() if event.member_id:
             offsets = " ".join(f"{topic}-{number}={value.offset}" for (topic, number), value in event.offsets.items())
             return [f"commit {who(event)} {offsets}"]
-        case core_events.LeaveGroup() if event.members and not event.operator:
+        case events.LeaveGroup() if event.members and not event.operator:
             return [f"leave {event.group_id} {' '.join(name_of(member.member_id) for member in event.members)}"]
-        case core_events.DeleteGroup():
+        case events.DeleteGroup():
             return [f"delete {event.group_id}"]
-        case core_events.AlterSettings():
+        case events.AlterSettings():
             return altered(event)
-        case core_events.Unload():
+        case events.Unload():
             return ["unload"]
         case _:
             return []
 
 
-def altered(event: core_events.AlterSettings) -> list[str]:
+def altered(event: events.AlterSettings) -> list[str]:
     version = "" if event.expected_version is None else f" version={event.expected_version}"
     head = f"set {event.group_id}{version}{' dry' if event.validate_only else ''}"
     wanted = [f"{name} {json.dumps(value)}" for name, value in event.set.items()]
     return [head, *wanted, *(f"{name} unset" for name in event.unset)]
 
 
-def join(event: core_events.JoinGroup) -> str:
+def join(event: events.JoinGroup) -> str:
     subscription = parse_subscription(event.protocols[0].metadata)
     owned = ",".join(f"{topic}-{number}" for topic, numbers in subscription.owned.items() for number in numbers)
     instance = f" instance={event.group_instance_id}" if event.group_instance_id else ""
@@ -130,7 +130,7 @@ def join(event: core_events.JoinGroup) -> str:
     )
 
 
-def beat(event: core_events.ConsumerHeartbeat) -> str:
+def beat(event: events.ConsumerHeartbeat) -> str:
     """What it does not say stays unsaid: a story has no word for that, so the word is left out."""
     owned = None if event.owned is None else ",".join(f"{topic}-{number}" for topic, number in named(event.owned))
     words = {
@@ -145,7 +145,7 @@ def beat(event: core_events.ConsumerHeartbeat) -> str:
     return f"beat {event.group_id} {event.member_id} epoch={event.member_epoch} {' '.join(said)}".rstrip()
 
 
-def planned(event: core_events.Planned) -> list[str]:
+def planned(event: events.Planned) -> list[str]:
     error = "" if event.plan is not None else f" {event.error}"
     plan = [
         f"{member}: " + " ".join(f"{topic}-{number}" for topic, numbers in share.items() for number in numbers)
@@ -154,7 +154,7 @@ def planned(event: core_events.Planned) -> list[str]:
     return [f"planned {event.group_id} {event.epoch}{error}", *plan]
 
 
-def who(event: core_events.SyncGroup | core_events.Heartbeat | core_events.OffsetCommit) -> str:
+def who(event: events.SyncGroup | events.Heartbeat | events.OffsetCommit) -> str:
     return f"{event.group_id} {name_of(event.member_id)} id={event.member_id} generation={event.generation}"
 
 

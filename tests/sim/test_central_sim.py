@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import pytest
 
 from muster.client.members import actions as act
-from muster.client.members.central_machine import CentralMemberMachine
-from muster.coordinator.core.central import liveness, positions
+from muster.client.members.central_member import CentralMemberMachine
+from muster.coordinator.core.central import registration
 from muster.coordinator.core.central.group import CentralMember as KnownMember
 from muster.coordinator.core.central.group import CentralState
 from muster.coordinator.runtime.engine import Engine
@@ -79,13 +79,13 @@ def test_a_coordinator_that_lets_a_lost_one_go_on_with_anything_is_caught(monkey
         member.may_fetch = False
         lose(group, member, trigger, step)
 
-    lose = liveness.lose_member
-    monkeypatch.setattr(liveness, "lose_member", gone_at_once)
+    lose = registration.lose_member
+    monkeypatch.setattr(registration, "lose_member", gone_at_once)
     assert "ownership" in first_violation(range(SEEDS_PER_MUTANT))
 
 
 def test_a_coordinator_that_passes_over_offsets_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(positions, "keep_positions", lambda *_: None)
+    monkeypatch.setattr(registration, "keep_positions", lambda *_: None)
     assert "offsets" in first_violation(range(SEEDS_PER_MUTANT))
 
 

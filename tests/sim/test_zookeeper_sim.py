@@ -5,9 +5,8 @@ from collections import Counter
 import pytest
 
 from muster.client.members import zookeeper_events as zk
-from muster.client.members.zookeeper_machine import ZookeeperMemberMachine
-from muster.client.members.zookeeper_states import ZookeeperState
-from muster.client.members.zookeeper_types import ZookeeperSession
+from muster.client.members.zookeeper_assignment import ZookeeperSession
+from muster.client.members.zookeeper_member import ZookeeperMemberMachine, ZookeeperState
 from tests.sim.era.run import run_era
 
 pytestmark = pytest.mark.sim

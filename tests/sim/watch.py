@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 from muster.assignors.api import Assignment, Assignor, Snapshot
 from muster.client.members import actions as act
 from muster.client.members import events as ev
-from muster.client.members.types import TopicPartition
-from muster.coordinator.core.model.core_events import Event, Request
+from muster.client.members.member_types import TopicPartition
 from muster.coordinator.core.model.effects import ClaimFenceReply, Effects, Reply
+from muster.coordinator.core.model.events import Event, Request
 from muster.coordinator.core.model.plan import Plan, PlanRequest
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.runtime.ports import KeyValue
-from muster.coordinator.runtime.slot import ShardStatus
+from muster.coordinator.runtime.shards import ShardStatus
 from tests.sim.world import World
 
 if TYPE_CHECKING:

@@ -1,9 +1,9 @@
 """A client's transaction in a shard, over a model of Kafka: what stories of it say again and again."""
 
-from muster.coordinator.kafka_backend.shard_ownership import effects as fx
-from muster.coordinator.kafka_backend.shard_ownership import events as ev
+from muster.coordinator.kafka_backend.shard_ownership import events_and_effects as ev
+from muster.coordinator.kafka_backend.shard_ownership import events_and_effects as fx
 from muster.coordinator.kafka_backend.shard_ownership.append_queues import AppendLimits
-from muster.coordinator.kafka_backend.shard_ownership.facts import ProducerEpoch, TransactionalClient
+from muster.coordinator.kafka_backend.shard_ownership.shard_log import ProducerEpoch, TransactionalClient
 from tests.support.owning import Kafka, OwningNode
 
 APP = TransactionalClient("app", ProducerEpoch(50, 0))

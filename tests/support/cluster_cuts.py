@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
-from muster.coordinator.zookeeper.server import free_port
+from muster.coordinator.zookeeper.local_ensemble import free_port
 from tests.support.cluster_nodes import SETTINGS, ClusterNodes
 
 ZOOKEEPER: Final = 0

@@ -3,16 +3,18 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from muster.coordinator.replication.protocol.facts import LEDGER, OFFSETS, NodeEndpoint
-from muster.coordinator.replication.protocol.image import (
+from muster.coordinator.replication.protocol.cluster_metadata import (
+    LEDGER,
+    OFFSETS,
     ClusterImage,
     ClusterNodeStatus,
     ClusterState,
+    NodeEndpoint,
     NodeView,
     PartitionView,
     TopicView,
 )
-from muster.coordinator.server.cluster_backend.view import ClusterImageView
+from muster.coordinator.server.cluster_backend.group_service import ClusterImageView
 
 ME = 7
 OTHERS = (8, 9)

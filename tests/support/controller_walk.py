@@ -11,11 +11,17 @@ from random import Random
 from typing import Any
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.protocol.controller import effects as ef
-from muster.coordinator.replication.protocol.controller import events as ev
+from muster.coordinator.replication.protocol.cluster_metadata import (
+    NO_NODE_ID,
+    ClusterImage,
+    ClusterNode,
+    ClusterState,
+    PartitionView,
+    TopicPartition,
+)
+from muster.coordinator.replication.protocol.controller import events_and_effects as ef
+from muster.coordinator.replication.protocol.controller import events_and_effects as ev
 from muster.coordinator.replication.protocol.controller.controller import Controller
-from muster.coordinator.replication.protocol.facts import NO_NODE_ID, ClusterNode, TopicPartition
-from muster.coordinator.replication.protocol.image import ClusterImage, ClusterState, PartitionView
 from tests.support.reigning import SMALL, Store, topic
 
 UNIT = TopicPartition("t", 0)

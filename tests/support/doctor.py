@@ -3,15 +3,15 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from muster.coordinator.observability.doctor.facts import (
+from muster.coordinator.observability.doctor.model import (
     DoctorFacts,
+    DoctorFinding,
     ExaminedGroup,
     ExaminedMember,
     ExaminedNode,
     ExaminedPartition,
     ExaminedPosition,
 )
-from muster.coordinator.observability.doctor.finding import DoctorFinding
 from muster.coordinator.observability.doctor.table import examine_facts
 from muster.coordinator.rpc.v1.ledger_pb2 import MemberPlan, Rebalance, RebalanceCause, RebalanceOutcome
 

@@ -2,20 +2,18 @@
 
 from dataclasses import dataclass, field
 
-from muster.coordinator.core.model import control_events as control
-from muster.coordinator.core.model import core_events
+from muster.coordinator.core.model import events
 from muster.coordinator.core.model import events as central
-from muster.coordinator.core.model import trial_events as trial
-from muster.coordinator.core.model.core_events import Event
+from muster.coordinator.core.model import events as control
+from muster.coordinator.core.model import events as trial
 from muster.coordinator.core.model.effects import Reply
-from muster.coordinator.core.model.fences_events import ClaimFence
-from muster.coordinator.core.model.txn_events import TxnOffsetCommit, TxnWriteOver
+from muster.coordinator.core.model.events import ClaimFence, Event, TxnOffsetCommit, TxnWriteOver
 from muster.coordinator.core.model.types import Limits
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime.engine import Engine
-from muster.coordinator.runtime.flushing import FlushJob
 from muster.coordinator.runtime.ports import LogFailed
-from muster.coordinator.runtime.slot import ShardStatus
+from muster.coordinator.runtime.shards import ShardStatus
+from muster.coordinator.runtime.stepper import FlushJob
 from tests.fakes.memory_group_log import MemoryGroupLog
 from tests.fakes.tiny_shard import TinyShard, commit, fetch, heartbeat, join
 
@@ -91,29 +89,27 @@ def codes(replies: list[tuple[int, Reply]]) -> list[tuple[int, ErrorCode]]:
     return [(request_id, reply.code) for request_id, reply in replies]
 
 
-def example(kind: type[core_events.Request]) -> core_events.Request:
-    examples: dict[type[core_events.Request], core_events.Request] = {
-        core_events.JoinGroup: join(1),
-        core_events.SyncGroup: core_events.SyncGroup(1, "g", "m", None, 1, None, None, ()),
-        core_events.Heartbeat: heartbeat(1),
-        core_events.Listen: core_events.Listen(1, "g", "a", None, 1),
-        core_events.Hello: core_events.Hello(1, "g", "a"),
-        core_events.SessionHeartbeat: core_events.SessionHeartbeat(1, core_events.ConsumerHeartbeat(2, "g", "a", 1)),
-        core_events.LeaveGroup: core_events.LeaveGroup(1, "g", ()),
-        core_events.OffsetCommit: commit(1, 10),
-        core_events.OffsetFetch: fetch(1),
-        core_events.OffsetDelete: core_events.OffsetDelete(1, "g", ()),
+def example(kind: type[events.Request]) -> events.Request:
+    examples: dict[type[events.Request], events.Request] = {
+        events.JoinGroup: join(1),
+        events.SyncGroup: events.SyncGroup(1, "g", "m", None, 1, None, None, ()),
+        events.Heartbeat: heartbeat(1),
+        events.Listen: events.Listen(1, "g", "a", None, 1),
+        events.Hello: events.Hello(1, "g", "a"),
+        events.SessionHeartbeat: events.SessionHeartbeat(1, events.ConsumerHeartbeat(2, "g", "a", 1)),
+        events.LeaveGroup: events.LeaveGroup(1, "g", ()),
+        events.OffsetCommit: commit(1, 10),
+        events.OffsetFetch: fetch(1),
+        events.OffsetDelete: events.OffsetDelete(1, "g", ()),
         TxnOffsetCommit: TxnOffsetCommit(1, "g", "", None, -1, {}),
         TxnWriteOver: TxnWriteOver(1, "g", 0),
-        core_events.DescribeGroup: core_events.DescribeGroup(1, "g"),
-        core_events.ListGroups: core_events.ListGroups(1),
-        core_events.DeleteGroup: core_events.DeleteGroup(1, "g"),
-        core_events.ExplainGroup: core_events.ExplainGroup(1, "g"),
-        core_events.DescribeSettings: core_events.DescribeSettings(1, "g"),
-        core_events.ListSettings: core_events.ListSettings(1),
-        core_events.AlterSettings: core_events.AlterSettings(
-            1, "g", {}, ("assignor.options",), None, False, "operator"
-        ),
+        events.DescribeGroup: events.DescribeGroup(1, "g"),
+        events.ListGroups: events.ListGroups(1),
+        events.DeleteGroup: events.DeleteGroup(1, "g"),
+        events.ExplainGroup: events.ExplainGroup(1, "g"),
+        events.DescribeSettings: events.DescribeSettings(1, "g"),
+        events.ListSettings: events.ListSettings(1),
+        events.AlterSettings: events.AlterSettings(1, "g", {}, ("assignor.options",), None, False, "operator"),
         control.HoldGroup: control.HoldGroup(1, "g", control.AskFreeze(), None, None, False, "operator"),
         control.ResumeGroup: control.ResumeGroup(1, "g", None, None, False, "operator"),
         control.DescribeHolds: control.DescribeHolds(1, "g"),
@@ -121,8 +117,8 @@ def example(kind: type[core_events.Request]) -> core_events.Request:
         trial.EndCanary: trial.EndCanary(1, "g", True, "operator"),
         trial.DescribeCanary: trial.DescribeCanary(1, "g"),
         ClaimFence: ClaimFence(1, "g", "m", "t", 0, 1, -1, -1, 100),
-        core_events.ConsumerHeartbeat: core_events.ConsumerHeartbeat(1, "g", "m", 1),
-        core_events.DescribeConsumerGroup: core_events.DescribeConsumerGroup(1, "g"),
+        events.ConsumerHeartbeat: events.ConsumerHeartbeat(1, "g", "m", 1),
+        events.DescribeConsumerGroup: events.DescribeConsumerGroup(1, "g"),
         central.RegisterConsumer: central.RegisterConsumer(1, "g", "m", "c", "h", 6_000, ("t",), "", "range"),
         central.AwaitOrders: central.AwaitOrders(1, "g", "m", 1),
         central.PingAnswered: central.PingAnswered(1, "g", "m", 1, 1),

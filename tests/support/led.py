@@ -1,6 +1,6 @@
 """A unit that node 1 leads, for tests of the machines of `coordinator.replication.protocol`."""
 
-from muster.coordinator.replication.protocol.facts import NO_EPOCH, PartitionState, TopicPartition
+from muster.coordinator.replication.protocol.cluster_metadata import NO_EPOCH, PartitionState, TopicPartition
 from muster.coordinator.replication.protocol.leader import FetchDivergence, FetchRefusal, Leader, UnitLog
 from muster.coordinator.replication.protocol.lease import Peer
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Collection
 
-from muster.coordinator.core.model.core_events import Event
 from muster.coordinator.core.model.effects import Reply
+from muster.coordinator.core.model.events import Event
 from muster.coordinator.core.model.types import Limits
-from muster.coordinator.runtime.led_engine import LeasedEngine
+from muster.coordinator.runtime.leased import LeasedEngine
 from muster.coordinator.runtime.ports import LogFailed
-from muster.coordinator.runtime.slot import ShardStatus
+from muster.coordinator.runtime.shards import ShardStatus
 from tests.fakes.memory_group_log import MemoryGroupLog
 from tests.fakes.tiny_shard import TinyShard
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.replication.protocol.facts import TopicPartition
-from muster.storage.broker.reads import FetchLimits
+from muster.coordinator.replication.protocol.cluster_metadata import TopicPartition
+from muster.storage.broker.fetches import FetchLimits
 from muster.storage.errors import StorageError
 from muster.storage.files import Buffer
 from muster.storage.records.batch import decode_records

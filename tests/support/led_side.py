@@ -6,19 +6,20 @@ from types import MappingProxyType
 
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.io.commit_waits import CommitWaits, LocalWaits, LogStartWaits
-from muster.coordinator.replication.io.logs import StoredLogs
+from muster.coordinator.replication.io.replica_logs import StoredLogs
 from muster.coordinator.replication.io.replicated_broker import ReplicatedBroker
 from muster.coordinator.replication.io.replicated_requests import ReplicatedRequests
-from muster.coordinator.replication.protocol.facts import NO_EPOCH, TopicPartition
-from muster.coordinator.replication.protocol.image import (
+from muster.coordinator.replication.protocol.cluster_metadata import (
+    NO_EPOCH,
     ClusterImage,
     ClusterState,
     ImageChanges,
     NodeView,
     PartitionView,
+    TopicPartition,
     TopicView,
 )
-from muster.coordinator.replication.protocol.replicas import NodeReplicas, ReplicaSettings
+from muster.coordinator.replication.protocol.node_replicas import NodeReplicas, ReplicaSettings
 from muster.storage.logs.log import Log
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, open_broker

@@ -2,9 +2,9 @@
 
 from itertools import count
 
-from muster.coordinator.security.api_tokens import format_token, hash_token
-from muster.coordinator.security.facts import ApiToken, SecurityRecord, TokenKey, UserKey
-from muster.coordinator.security.users import make_user
+from muster.coordinator.security.login import format_token, hash_token
+from muster.coordinator.security.passwords import make_user
+from muster.coordinator.security.state import ApiToken, SecurityRecord, TokenKey, UserKey
 from muster.coordinator.server.security.security_store import SecurityStore
 
 

@@ -4,14 +4,15 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.io.records import ElectionReport
-from muster.coordinator.replication.protocol.facts import NodeEndpoint, TopicPartition
-from muster.coordinator.replication.protocol.image import (
+from muster.coordinator.replication.io.election_ledger import ElectionReport
+from muster.coordinator.replication.protocol.cluster_metadata import (
     ClusterImage,
     ClusterNodeStatus,
     ClusterState,
+    NodeEndpoint,
     NodeView,
     PartitionView,
+    TopicPartition,
     TopicView,
 )
 from muster.coordinator.server.cluster_backend.cluster_service import ClusterService

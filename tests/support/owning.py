@@ -3,13 +3,13 @@
 from collections.abc import Iterable
 from typing import Any
 
-from muster.coordinator.kafka_backend.shard_ownership import effects as fx
-from muster.coordinator.kafka_backend.shard_ownership import events as ev
+from muster.coordinator.kafka_backend.shard_ownership import events_and_effects as ev
+from muster.coordinator.kafka_backend.shard_ownership import events_and_effects as fx
 from muster.coordinator.kafka_backend.shard_ownership.append_queues import AppendLimits
-from muster.coordinator.kafka_backend.shard_ownership.facts import BatchResult, TransactionalClient
-from muster.coordinator.kafka_backend.shard_ownership.ground import OwnershipSettings
+from muster.coordinator.kafka_backend.shard_ownership.lease import OwnershipSettings
 from muster.coordinator.kafka_backend.shard_ownership.node_shards import NodeShards
 from muster.coordinator.kafka_backend.shard_ownership.shard_assignment import AssignedNode, ShardAssignment
+from muster.coordinator.kafka_backend.shard_ownership.shard_log import BatchResult, TransactionalClient
 from tests.fakes.kafka_partition import Partition, TransactionCoordinator
 
 SESSION = 10_000

@@ -6,19 +6,22 @@ Everything is written at once, unless a test holds writes back.
 from collections.abc import Mapping
 from typing import Any
 
-from muster.coordinator.replication.protocol.controller import effects as ef
-from muster.coordinator.replication.protocol.controller import events as ev
-from muster.coordinator.replication.protocol.controller.controller import Controller
-from muster.coordinator.replication.protocol.controller.settings import ControllerSettings
-from muster.coordinator.replication.protocol.facts import (
+from muster.coordinator.replication.protocol.cluster_metadata import (
     NO_EPOCH,
+    NO_VERSION,
+    ClusterImage,
     ClusterNode,
+    ClusterState,
     ClusterTopic,
+    ImageVersion,
     PartitionState,
     ReplicaAssignment,
     TopicPartition,
 )
-from muster.coordinator.replication.protocol.image import NO_VERSION, ClusterImage, ClusterState, ImageVersion
+from muster.coordinator.replication.protocol.controller import events_and_effects as ef
+from muster.coordinator.replication.protocol.controller import events_and_effects as ev
+from muster.coordinator.replication.protocol.controller.controller import Controller
+from muster.coordinator.replication.protocol.controller.controller_state import ControllerSettings
 
 SMALL = ControllerSettings(offsets_replicas=99, auto_rebalance=False)
 """No internal topics, unless a test wants them."""

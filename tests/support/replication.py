@@ -6,14 +6,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from muster.coordinator.config import Address
-from muster.coordinator.edge.tls import ListenerTls
+from muster.coordinator.edge.listener_base import ListenerTls
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.connections.listener import ListenerLimits
-from muster.coordinator.replication.io.wire.door import LIMITS, NodeListener
-from muster.coordinator.replication.io.wire.guard import PeerIdentity
-from muster.coordinator.replication.io.wire.link import LinkCaller, NodeLink
-from muster.coordinator.replication.io.wire.reaching import LinkError
-from muster.coordinator.replication.io.wire.words import (
+from muster.coordinator.replication.io.wire.node_api import (
     ElectionEntry,
     EpochEnd,
     EpochQuery,
@@ -27,11 +23,16 @@ from muster.coordinator.replication.io.wire.words import (
     SecurityUpdate,
     SecurityUpdateResult,
 )
-from muster.coordinator.replication.protocol.controller.effects import AlterPartitionResult, ShutdownResult
-from muster.coordinator.replication.protocol.controller.events import IsrItem, OfflineReplica
-from muster.coordinator.replication.protocol.facts import TopicPartition
-from muster.coordinator.replication.protocol.image import ClusterState, ImageVersion
-from muster.coordinator.replication.protocol.messages import FetchAnswer, FetchItem, FetchRequest
+from muster.coordinator.replication.io.wire.node_links import LinkCaller, LinkError, NodeLink
+from muster.coordinator.replication.io.wire.node_listener import LIMITS, NodeListener, PeerIdentity
+from muster.coordinator.replication.protocol.cluster_metadata import ClusterState, ImageVersion, TopicPartition
+from muster.coordinator.replication.protocol.controller.events_and_effects import (
+    AlterPartitionResult,
+    IsrItem,
+    OfflineReplica,
+    ShutdownResult,
+)
+from muster.coordinator.replication.protocol.replica_fetch import FetchAnswer, FetchItem, FetchRequest
 from tests.support.pace import pace
 
 CLUSTER = "c9vPX0gkTYG0pVvlwLZ_sQ"

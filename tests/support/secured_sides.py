@@ -3,13 +3,12 @@
 import asyncio
 from pathlib import Path
 
-from muster.coordinator.replication.io.leading import PLACE
-from muster.coordinator.replication.protocol.facts import SECURITY, ClusterTopic, ReplicaAssignment
-from muster.coordinator.security.model import Acl, Operation, PatternType, Permission, ResourceType
-from muster.coordinator.server.cluster_backend.shared_store import SharedSecurityStore
-from muster.coordinator.server.cluster_backend.sharing import security_follower_of
+from muster.coordinator.replication.io.security_log import PLACE
+from muster.coordinator.replication.protocol.cluster_metadata import SECURITY, ClusterTopic, ReplicaAssignment
+from muster.coordinator.security.access_model import Acl, Operation, PatternType, Permission, ResourceType
+from muster.coordinator.server.cluster_backend.shared_security import SharedSecurityStore, security_follower_of
 from muster.coordinator.server.security.accounts import UserAccounts
-from muster.coordinator.server.security.acls import NodeAcls
+from muster.coordinator.server.security.acl_service import NodeAcls
 from muster.coordinator.server.security.security_store import CONFIGS
 from tests.support.sides import SideNode, Sides
 

@@ -5,22 +5,21 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from muster.coordinator.core.model.core_events import TopicsChanged
 from muster.coordinator.core.model.effects import GroupChanged
+from muster.coordinator.core.model.events import TopicsChanged
 from muster.coordinator.core.model.types import Limits
-from muster.coordinator.replication.io.shards.group_log import ReplicatedGroupLog
+from muster.coordinator.replication.io.shards.replicated_shards import ReplicatedGroupLog, WarmShards
 from muster.coordinator.replication.io.shards.shard_coordination import ShardCoordination
-from muster.coordinator.replication.io.shards.warming import WarmShards
-from muster.coordinator.replication.protocol.facts import (
+from muster.coordinator.replication.protocol.cluster_metadata import (
     LEDGER,
     OFFSETS,
     ClusterTopic,
     ReplicaAssignment,
     TopicPartition,
 )
-from muster.coordinator.runtime.led_engine import LeasedEngine
+from muster.coordinator.runtime.leased import LeasedEngine
 from muster.coordinator.server.driver.clock import NodeClock
-from muster.coordinator.server.driver.drive import EngineDriver
+from muster.coordinator.server.driver.driver import EngineDriver
 from tests.support.sides import SideNode, Sides, unheard
 
 SHARDS = 2

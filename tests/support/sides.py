@@ -10,29 +10,28 @@ from typing import Any, Self
 
 from muster.coordinator.config import Address
 from muster.coordinator.config.cluster import ClusterSettings
-from muster.coordinator.edge.clock import monotonic_ms, wall_ms
+from muster.coordinator.edge.cluster_view import monotonic_ms, wall_ms
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.io.around import ControllerSide, CurrentController, NoControllerDesk
+from muster.coordinator.replication.io.inbound_requests import ControllerSide, CurrentController, NoControllerDesk
 from muster.coordinator.replication.io.replica_manager import ReplicaManager
 from muster.coordinator.replication.io.replicated_broker import ReplicatedBroker
 from muster.coordinator.replication.io.replicated_requests import ReplicatedRequests
-from muster.coordinator.replication.io.wire.door import NodeListener
-from muster.coordinator.replication.io.wire.link import LinkCaller
-from muster.coordinator.replication.io.wire.links import REPLICATION, LinkSettings
-from muster.coordinator.replication.io.wire.words import NodeName
-from muster.coordinator.replication.protocol.controller import effects, events
-from muster.coordinator.replication.protocol.controller.controller import Controller
-from muster.coordinator.replication.protocol.controller.events import IsrItem, OfflineReplica
-from muster.coordinator.replication.protocol.controller.settings import ControllerSettings
-from muster.coordinator.replication.protocol.facts import (
+from muster.coordinator.replication.io.wire.node_api import NodeName
+from muster.coordinator.replication.io.wire.node_links import REPLICATION, LinkCaller, LinkSettings
+from muster.coordinator.replication.io.wire.node_listener import NodeListener
+from muster.coordinator.replication.protocol.cluster_metadata import (
     NO_EPOCH,
     ClusterNode,
     ClusterTopic,
+    ImageVersion,
     NodeEndpoint,
     PartitionState,
     TopicPartition,
 )
-from muster.coordinator.replication.protocol.image import ImageVersion
+from muster.coordinator.replication.protocol.controller import events_and_effects
+from muster.coordinator.replication.protocol.controller.controller import Controller
+from muster.coordinator.replication.protocol.controller.controller_state import ControllerSettings
+from muster.coordinator.replication.protocol.controller.events_and_effects import IsrItem, OfflineReplica
 from muster.storage.broker.broker import Broker
 from muster.storage.config import LogSettings
 from muster.storage.logs.log import Log
@@ -71,8 +70,8 @@ class Standing:
     async def start(self) -> None:
         self.door.bind()
         await self.door.start(self, CLUSTER)  # type: ignore[arg-type]
-        self._step(events.ControllerElected(CONTROLLER, 1, 0, events.ClusterVersion()))
-        self._step(events.NodesRead({}))
+        self._step(events_and_effects.ControllerElected(CONTROLLER, 1, 0, events_and_effects.ClusterVersion()))
+        self._step(events_and_effects.NodesRead({}))
 
     async def stop(self) -> None:
         if self._timer is not None:
@@ -82,58 +81,60 @@ class Standing:
     def register(self, node: int, directory: str, address: Address) -> int:
         epoch = next(self._epochs)
         self.nodes[node] = ClusterNode(node, epoch, directory, False, (NodeEndpoint(REPLICATION, *address),))
-        self._step(events.NodesRead(dict(self.nodes)))
+        self._step(events_and_effects.NodesRead(dict(self.nodes)))
         return epoch
 
     def lost(self, node: int) -> None:
         """Its session is over."""
         del self.nodes[node]
-        self._step(events.NodesRead(dict(self.nodes)))
+        self._step(events_and_effects.NodesRead(dict(self.nodes)))
 
     def make(self, *topics: ClusterTopic) -> None:
         self.topics = topics
-        self._step(events.TopicsRead(topics, complete=True))
+        self._step(events_and_effects.TopicsRead(topics, complete=True))
 
     async def alter_partition(self, node: NodeName, items: tuple[IsrItem, ...]) -> Any:
-        return await self._asked(lambda request: events.AlterPartitionRequested(request, node.id, node.epoch, items))
+        return await self._asked(
+            lambda request: events_and_effects.AlterPartitionRequested(request, node.id, node.epoch, items)
+        )
 
     async def cluster_state(
         self, node: NodeName, known: ImageVersion, offline: tuple[OfflineReplica, ...], max_wait_ms: int
     ) -> Any:
         return await self._asked(
-            lambda request: events.ImagePolled(request, node.id, node.epoch, known, offline, max_wait_ms)
+            lambda request: events_and_effects.ImagePolled(request, node.id, node.epoch, known, offline, max_wait_ms)
         )
 
-    async def _asked(self, make: Callable[[int], events.ControllerEvent]) -> Any:
+    async def _asked(self, make: Callable[[int], events_and_effects.ControllerEvent]) -> Any:
         request = next(self._requests)
         answer = self._answers[request] = asyncio.get_running_loop().create_future()
         self._step(make(request))
         return await answer
 
-    def _step(self, event: events.ControllerEvent) -> None:
+    def _step(self, event: events_and_effects.ControllerEvent) -> None:
         for effect in self.machine.step(event, monotonic_ms()):
             self._do(effect)
 
-    def _do(self, effect: effects.ControllerEffect) -> None:
+    def _do(self, effect: events_and_effects.ControllerEffect) -> None:
         loop = asyncio.get_running_loop()
         match effect:
-            case effects.WriteMulti():
+            case events_and_effects.WriteMulti():
                 for each in effect.operations:
-                    assert isinstance(each, effects.PutPartitionState)
+                    assert isinstance(each, events_and_effects.PutPartitionState)
                     self.states[each.place] = each.state
-                loop.call_soon(self._step, events.MultiWritten(effect.sequence))
-            case effects.ReadPartitionStates():
-                loop.call_soon(self._step, events.TopicsRead(self.topics, complete=True))
-                loop.call_soon(self._step, events.StatesRead({}, events.ClusterVersion()))
-            case effects.Respond(request, body):
+                loop.call_soon(self._step, events_and_effects.MultiWritten(effect.sequence))
+            case events_and_effects.ReadPartitionStates():
+                loop.call_soon(self._step, events_and_effects.TopicsRead(self.topics, complete=True))
+                loop.call_soon(self._step, events_and_effects.StatesRead({}, events_and_effects.ClusterVersion()))
+            case events_and_effects.Respond(request, body):
                 answer = self._answers.pop(request, None)
                 if answer is not None and not answer.done():
                     answer.set_result(body)
-            case effects.WakeControllerAt(at_ms):
+            case events_and_effects.WakeControllerAt(at_ms):
                 if self._timer is not None:
                     self._timer.cancel()
                 wait_s = max(0, at_ms - monotonic_ms()) / 1000
-                self._timer = loop.call_later(wait_s, self._step, events.ControllerTick())
+                self._timer = loop.call_later(wait_s, self._step, events_and_effects.ControllerTick())
 
 
 class Watched(ReplicaManager):

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from muster.assignors.data.consumer_protocol import Subscription, encode_assignment, encode_subscription
-from muster.coordinator.core.model.core_events import TopicsChanged
-from muster.coordinator.core.model.core_records import GroupStored, MemberRecord, OffsetsStored
+from muster.coordinator.core.model.events import TopicsChanged
+from muster.coordinator.core.model.records import GroupStored, MemberRecord, OffsetsStored
 from muster.coordinator.core.model.types import Limits, StoredOffset
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.observability.history.history import PartitionRates
+from muster.coordinator.observability.history.group_history import PartitionRates
 
 
 @dataclass

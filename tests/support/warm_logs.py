@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from muster.coordinator.runtime.loader import GROUPS_TOPIC
 from muster.coordinator.runtime.ports import KeyValue, LogDamage
+from muster.coordinator.runtime.replay import GROUPS_TOPIC
 from tests.fakes.memory_group_log import MemoryGroupLog, MemoryPartition
 
 

@@ -17,11 +17,9 @@ from pathlib import Path
 
 from muster.coordinator.config import parse_address
 from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.kafka_backend.upstream.errors import UpstreamError
-from muster.coordinator.kafka_backend.upstream.reach import UpstreamAddress
-from muster.coordinator.kafka_backend.upstream.upstream import GROUP, Upstream
-from muster.workshop.bench.broker import KAFKA
-from muster.workshop.bench.maven import JarsUnavailable, find_jars
+from muster.coordinator.kafka_backend.upstream.protocol import UpstreamAddress, UpstreamError
+from muster.coordinator.kafka_backend.upstream.upstream_client import GROUP, Upstream
+from muster.workshop.bench.kafka_peer import KAFKA, JarsUnavailable, find_jars
 from tests.interop.kafka_broker import kafka_broker
 from tests.support.engine.processes import Nodes, three
 

@@ -18,8 +18,7 @@ from typing import Final
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from muster.workshop.bench.broker import KAFKA
-from muster.workshop.bench.maven import find_jars
+from muster.workshop.bench.kafka_peer import KAFKA, find_jars
 from tests.interop.kafka_broker import kafka_broker
 from tests.support.engine.door import DoorNode
 from tests.support.engine.served import make_topics

@@ -16,8 +16,7 @@ from os import pathsep
 from pathlib import Path
 from typing import Final
 
-from muster.workshop.bench.broker import KAFKA
-from muster.workshop.bench.maven import find_jars
+from muster.workshop.bench.kafka_peer import KAFKA, find_jars
 from tests.interop.kafka_broker import kafka_broker
 from tests.support.engine.proxy_nodes import LONG_SESSION_MS, ProxyNodes, proxy_nodes
 from tests.support.kafka.stage import Stage, stage

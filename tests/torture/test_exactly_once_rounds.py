@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.workshop.bench.broker import KAFKA
-from muster.workshop.bench.maven import JarsUnavailable, find_jars
+from muster.workshop.bench.kafka_peer import KAFKA, JarsUnavailable, find_jars
 from tests.interop.kafka_broker import kafka_broker
 from tests.torture.exactly_once import BURST, MORE, torture
 

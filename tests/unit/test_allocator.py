@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from muster.coordinator.edge.allocator import ARENAS, keep_freed_memory, share_arenas
+from muster.coordinator.edge.overload import ARENAS, keep_freed_memory, share_arenas
 
 ROUNDS = 50
 BLOCK = 4 << 20
@@ -13,7 +13,7 @@ PAGES_OF_A_BLOCK = BLOCK // 4096
 
 SCRIPT = f"""
 import resource, sys
-from muster.coordinator.edge.allocator import keep_freed_memory
+from muster.coordinator.edge.overload import keep_freed_memory
 
 if sys.argv[1] == "keep":
     assert keep_freed_memory(64 << 20)
@@ -42,7 +42,7 @@ def test_large_blocks_that_come_again_cost_no_page_faults() -> None:
 THREADS = 6
 SHARING = f"""
 import ctypes, sys, tempfile, threading
-from muster.coordinator.edge.allocator import share_arenas
+from muster.coordinator.edge.overload import share_arenas
 
 if sys.argv[1] == "share":
     assert share_arenas()

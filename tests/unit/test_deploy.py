@@ -17,7 +17,7 @@ from muster.cli.main import cli, main
 from muster.coordinator.config import Settings, load_settings, parse_address, render_properties
 from muster.coordinator.config.listener_security import find_open_listeners
 from muster.coordinator.observability.scaler.trigger_metadata import parse_metadata as read_trigger
-from muster.coordinator.web.http import probes
+from muster.coordinator.web.http import monitoring
 from tests.fakes.asked_node import AskedNode
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -172,7 +172,7 @@ def test_kubernetes_settings_ports_and_probes_agree_with_the_node(tmp_path: Path
     named = {port["name"]: port["containerPort"] for port in node["ports"]}
     assert sorted(named.values()) == [PORT, HTTP_PORT]
     assert {port["targetPort"]: port["port"] for port in service["ports"]} == named
-    asked = {route.path for route in probes.probe_routes(AskedNode())}
+    asked = {route.path for route in monitoring.probe_routes(AskedNode())}
     assert settings.http_probes_anonymous, "the kubelet shows no certificate"
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
         get = node[probe]["httpGet"]

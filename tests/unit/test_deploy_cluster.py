@@ -8,7 +8,7 @@ import yaml
 
 from muster.coordinator.config import Settings, load_settings, parse_address
 from muster.coordinator.config.listener_security import find_open_listeners
-from muster.coordinator.web.http import probes
+from muster.coordinator.web.http import monitoring
 from tests.fakes.asked_node import AskedNode
 from tests.unit.test_deploy import DRAIN_S, USER, parsed
 
@@ -147,7 +147,7 @@ def test_ports_probes_and_names_of_the_pods_agree_with_the_node() -> None:
         "nodes": settings.replication_listener.address.port,
     }
     assert {each["targetPort"]: each["port"] for each in found["Service"]["spec"]["ports"]} == ports
-    asked = {route.path for route in probes.probe_routes(AskedNode())}
+    asked = {route.path for route in monitoring.probe_routes(AskedNode())}
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
         assert container[probe]["httpGet"]["path"] in asked
     service = found["StatefulSet"]["spec"]["serviceName"]

@@ -7,9 +7,9 @@ import pytest
 import yaml
 
 from muster.coordinator.config import Settings, load_settings, parse_address
+from muster.coordinator.config.kafka_proxy import parse_ports
 from muster.coordinator.config.listener_security import find_open_listeners
-from muster.coordinator.config.proxying import parse_ports
-from muster.coordinator.web.http import probes
+from muster.coordinator.web.http import monitoring
 from tests.fakes.asked_node import AskedNode
 from tests.unit.test_deploy import DRAIN_S, TLS, USER, parsed
 from tests.unit.test_deploy_cluster import pairs
@@ -112,7 +112,7 @@ def test_ports_probes_and_names_of_the_pods_agree_with_the_node() -> None:
         "kafka": settings.kafka_listener.address.port,
     }
     assert {each["targetPort"]: each["port"] for each in found["Service"]["spec"]["ports"]} == ports
-    asked = {route.path for route in probes.probe_routes(AskedNode())}
+    asked = {route.path for route in monitoring.probe_routes(AskedNode())}
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
         assert container[probe]["httpGet"]["path"] in asked
     service = found["StatefulSet"]["spec"]["serviceName"]

@@ -8,12 +8,15 @@ import pytest
 
 from muster.coordinator.core.model.effects import ListedGroup, ListReply, OffsetDeleteReply, OffsetFetchReply
 from muster.coordinator.core.model.types import StoredOffset
-from muster.coordinator.edge import limits
-from muster.coordinator.edge.elsewhere import merge_zookeeper_positions
-from muster.coordinator.edge.listing import merge_group_lists
-from muster.coordinator.edge.positions import PartitionTuple, delete_existing
-from muster.coordinator.edge.timing import LoopTime
-from muster.coordinator.edge.words import error_sentence, parse_json_setting
+from muster.coordinator.edge import request_limits
+from muster.coordinator.edge.committed_offsets import (
+    PartitionTuple,
+    delete_existing,
+    merge_group_lists,
+    merge_zookeeper_positions,
+)
+from muster.coordinator.edge.overload import LoopTime
+from muster.coordinator.edge.request_limits import error_sentence, parse_json_setting
 from muster.coordinator.errors import ErrorCode
 
 LOG, ZOOKEEPER = StoredOffset(5, 3, "note", 99), StoredOffset(7, -1, "", 0)
@@ -67,7 +70,7 @@ def test_shards_that_moved_away_are_left_out_of_a_listing() -> None:
     [
         ("{", "o is not JSON (Expecting property name enclosed in double quotes: line 1 column 2 (char 1)); expected"),
         ("[" * 60_000, "o is not JSON ("),
-        ("1" * (limits.MAX_SETTING_CHARS + 1), "o has 65537 characters; at most 65536 are accepted"),
+        ("1" * (request_limits.MAX_SETTING_CHARS + 1), "o has 65537 characters; at most 65536 are accepted"),
     ],
 )
 def test_a_setting_that_is_no_json_is_refused_in_the_door_s_own_way(text: str, words: str) -> None:
@@ -84,7 +87,7 @@ def test_an_error_has_its_own_words_or_those_of_its_code() -> None:
 
 
 def test_a_list_has_one_limit() -> None:
-    assert not limits.LONG_LISTS & limits.SHORT_LISTS
+    assert not request_limits.LONG_LISTS & request_limits.SHORT_LISTS
 
 
 def test_work_that_is_timed_hears_of_its_timeouts_and_of_its_end() -> None:

@@ -5,9 +5,14 @@ from collections.abc import Iterable
 
 from muster.coordinator.core.model.effects import OffsetDeleteReply, OffsetFetchReply
 from muster.coordinator.core.model.types import StoredOffset
-from muster.coordinator.edge.positions import LOOKUPS_IN_A_SLICE, PartitionTuple, delete_in_slices, fetch_in_slices
+from muster.coordinator.edge.committed_offsets import (
+    LOOKUPS_IN_A_SLICE,
+    PartitionTuple,
+    delete_in_slices,
+    fetch_in_slices,
+)
 from muster.coordinator.errors import ErrorCode
-from muster.storage.broker.in_turns import AT_ONCE
+from muster.storage.broker.requests import AT_ONCE
 from tests.support.turns import turns_of_others
 
 PLACES = [("t", number) for number in range(2 * AT_ONCE + 1)]

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from muster.coordinator.edge.paced import PIECE, TlsFlowControl
+from muster.coordinator.edge.tls_flow_control import PIECE, TlsFlowControl
 
 
 class Below:

@@ -43,10 +43,10 @@ def test_every_error_of_the_clients_is_public() -> None:
 @pytest.mark.parametrize("first", ["coordinator", "muster.coordinator"])
 def test_a_checkouts_folder_is_the_same_module_by_a_second_name(first: str) -> None:
     script = (
-        f"import {first}.core.model.core_events, coordinator.core.model.core_events as a, "
-        "muster.coordinator.core.model.core_events as b, coordinator;"
+        f"import {first}.core.model.events, coordinator.core.model.events as a, "
+        "muster.coordinator.core.model.events as b, coordinator;"
         "import storage.records.batch as c, muster.storage.records.batch as d;"
-        "import sys; sys.exit(not (a is b and c is d and coordinator.core.model.core_events is b))"
+        "import sys; sys.exit(not (a is b and c is d and coordinator.core.model.events is b))"
     )
     done = run("-c", script)
     assert done.returncode == 0, done.stderr

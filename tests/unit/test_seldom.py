@@ -1,6 +1,6 @@
 """What strangers cause is told now and then: how much, however many they are."""
 
-from muster.coordinator.edge.seldom import MAX_REASONS, LogThrottle
+from muster.coordinator.edge.overload import MAX_REASONS, LogThrottle
 
 
 def test_a_flood_from_ever_new_places_is_told_of_no_more_often_than_there_is_room() -> None:

@@ -1,40 +1,59 @@
-"""The shape of the house: no circle among modules, nothing too long to be taken in, folders instead of prefixes."""
+"""The structure of the product: imports without cycles, one class for each name, files that hold a whole idea."""
 
 import ast
+import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from types import NoneType
 
-import pytest
-
-from muster.coordinator.core.kinds.kinds import KINDS
+from muster.coordinator.core.kinds.registry import KINDS
 
 ROOT = Path(__file__).resolve().parents[2]
-ROOMS = ("assignors", "storage", "coordinator", "client", "cli", "spark", "workshop")
+ROOMS = ("assignors", "cli", "client", "coordinator", "spark", "storage", "workshop")
 
 GENERATED = ("_pb2.py", "_pb2_grpc.py")
 
-TYPES_ONLY = {
-    ("storage.logs.fencing", "storage.logs.log"),
-    ("storage.logs.fetching", "storage.logs.log"),
-    ("storage.logs.nearness", "storage.logs.log"),
-    ("storage.logs.reshape", "storage.logs.log"),
-    ("storage.logs.short_way", "storage.logs.log"),
-    ("storage.logs.open_files", "storage.logs.segment"),
+MIN_CODE_LINES = 60
+"""A smaller module is usually half of an idea."""
+
+SMALL_ON_PURPOSE = {
+    "assignors/builtin/lag.py": "one assignor; operators name its module in settings",
+    "cli/__main__.py": "python -m muster.cli",
+    "coordinator/core/control/settings_table.py": "a table",
+    "coordinator/kafka/codec/schema/quotas.py": "a table of messages",
+    "coordinator/observability/views/settings.py": "keeps pydantic out of the other views",
+    "coordinator/replication/io/background_tasks.py": "one function that every part uses",
+    "coordinator/runtime/limits.py": "a mapping from settings to limits",
+    "coordinator/runtime/ports.py": "protocols",
+    "coordinator/zookeeper/errors.py": "a list of exceptions",
+    "spark/assignor_deadline.py": "the one part of it that needs signals",
+    "spark/guard.py": "python -m muster.spark.guard",
+    "spark/source.py": "the class that Spark finds by name",
+    "storage/types.py": "values",
+    "workshop/bench/coordinator_suite.py": "a table of cases",
+    "workshop/bench/echo.py": "python -m: the peer of a benchmark",
+    "workshop/bench/mock_cluster.py": "python -m: the peer of a benchmark",
+    "workshop/bench/spark_ready_rows.py": "Spark's workers import it alone",
+    "workshop/lab/real_worker.py": "python -m: a member of its own process",
 }
-"""What may point back, for its types alone: parts of a log, and the limit on open segments, that work on their whole.
-Nothing may be added; what goes is taken off the list."""
+
+SAME_NAME_IN_LAYERS = {"TopicPartition"}
+"""Defined once in each layer that must not import another."""
 
 
 def sources(top: str) -> list[Path]:
-    """Files of ours, sorted; what protoc writes is not."""
+    """Files written by hand, sorted."""
     return sorted(
         path.relative_to(ROOT)
         for path in (ROOT / top).rglob("*.py")
         if not path.name.endswith(GENERATED) and "__pycache__" not in path.parts
     )
+
+
+def parse(path: Path) -> ast.Module:
+    return ast.parse((ROOT / path).read_text(encoding="utf-8"))
 
 
 def module_of(path: Path) -> str:
@@ -47,9 +66,17 @@ def module_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def imported(tree: ast.AST) -> Iterator[tuple[str, str]]:
-    """Every import as (module, name), wherever it stands: in a function or under TYPE_CHECKING as well."""
+def imported_names(tree: ast.AST) -> Iterator[tuple[str, str]]:
+    """Every import as (module, name), also in functions. Imports for types alone (TYPE_CHECKING) do not count."""
+    types_only = {
+        id(each)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for each in ast.walk(node)
+    }
     for node in ast.walk(tree):
+        if id(node) in types_only:
+            continue
         if isinstance(node, ast.Import):
             yield from ((alias.name, "") for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -57,21 +84,37 @@ def imported(tree: ast.AST) -> Iterator[tuple[str, str]]:
             yield from ((node.module or "", alias.name) for alias in node.names)
 
 
-def graph(paths: list[Path]) -> dict[str, set[str]]:
-    """Which module needs which, among those of the given files."""
+def import_graph(paths: Iterable[Path]) -> dict[str, set[str]]:
+    """Which module imports which, among those of the given files."""
     modules = {module_of(path): path for path in paths}
     edges: dict[str, set[str]] = {}
     for module, path in modules.items():
-        needed = set()
-        for base, name in imported(ast.parse((ROOT / path).read_text(encoding="utf-8"))):
+        imports = set()
+        for base, name in imported_names(parse(path)):
             base = base.removeprefix("muster.")
-            needed.add(f"{base}.{name}" if f"{base}.{name}" in modules else base)
-        edges[module] = needed & modules.keys() - {module}
+            imports.add(f"{base}.{name}" if f"{base}.{name}" in modules else base)
+        edges[module] = imports & modules.keys() - {module}
     return edges
 
 
-def circle(edges: dict[str, set[str]]) -> list[str]:
-    """Modules that need each other, in order; empty when there is no such circle."""
+def package_graph(edges: Mapping[str, set[str]], packages: set[str]) -> dict[str, set[str]]:
+    """The same among folders. A folder and a folder below it are two packages.
+
+    >>> package_graph({"a.b": {"a.c.d"}, "a.c.d": set()}, {"a", "a.c"})
+    {'a': {'a.c'}, 'a.c': set()}
+    """
+
+    def package_of(module: str) -> str:
+        return module if module in packages else module.rpartition(".")[0]
+
+    found: dict[str, set[str]] = defaultdict(set)
+    for module, imports in edges.items():
+        found[package_of(module)] |= {package_of(each) for each in imports} - {package_of(module)}
+    return dict(found)
+
+
+def find_cycle(edges: Mapping[str, set[str]]) -> list[str]:
+    """Modules that import each other, in order; empty where there is no cycle."""
     try:
         TopologicalSorter(edges).prepare()
     except CycleError as error:
@@ -80,40 +123,63 @@ def circle(edges: dict[str, set[str]]) -> list[str]:
     return []
 
 
-def test_no_module_needs_one_that_needs_it() -> None:
-    edges = graph([path for room in ROOMS for path in sources(room)])
-    for module, needed in TYPES_ONLY:
-        edges[module].remove(needed)
-    assert circle(edges) == []
+def all_sources() -> list[Path]:
+    return [path for room in ROOMS for path in sources(room)]
 
 
-@pytest.mark.parametrize(("module", "needed"), sorted(TYPES_ONLY))
-def test_what_points_back_does_so_for_its_types_alone(module: str, needed: str) -> None:
-    tree = ast.parse((ROOT / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8"))
-    [guarded] = [
-        node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-    ]
-    everywhere = [base for base, _ in imported(tree) if base == f"muster.{needed}"]
-    assert everywhere == [base for base, _ in imported(guarded) if base == f"muster.{needed}"] != []
+def count_code_lines(text: str) -> int:
+    """Lines that are neither blank, a comment nor a docstring.
+
+    >>> count_code_lines('"A docstring."\\n\\n# a comment\\na = 1\\n')
+    1
+    """
+    documented: set[int] = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            documented.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    lines = enumerate(text.splitlines(), 1)
+    return sum(1 for number, line in lines if number not in documented and re.match(r"\s*[^\s#]", line))
 
 
-def test_a_circle_is_found() -> None:
-    assert set(circle({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}})) == {"a", "b", "c"}
+def test_modules_import_each_other_without_cycles() -> None:
+    assert find_cycle(import_graph(all_sources())) == []
 
 
-def test_nobody_outside_the_core_asks_which_kind_a_group_is() -> None:
-    """What it answers is its kind's; a fifth one would go unnoticed wherever somebody knows four."""
+def test_a_cycle_is_found() -> None:
+    assert set(find_cycle({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}})) == {"a", "b", "c"}
+
+
+def test_every_class_name_occurs_once() -> None:
+    names = defaultdict(list)
+    for path in all_sources():
+        for node in parse(path).body:
+            if isinstance(node, ast.ClassDef) and node.name not in SAME_NAME_IN_LAYERS:
+                names[node.name].append(str(path))
+    assert {name: places for name, places in names.items() if len(places) > 1} == {}
+
+
+def test_every_module_holds_a_whole_idea() -> None:
+    small = {
+        str(path)
+        for path in all_sources()
+        if path.name != "__init__.py" and count_code_lines((ROOT / path).read_text("utf-8")) < MIN_CODE_LINES
+    }
+    assert small == SMALL_ON_PURPOSE.keys()
+
+
+def test_no_module_outside_the_core_asks_which_kind_a_group_is() -> None:
+    """A kind answers for its groups. Code that knows four kinds would overlook a fifth one."""
     kinds = {kind.__name__ for kind in KINDS if kind is not NoneType}
     assert len(kinds) == 4
     knows: dict[str, set[str]] = defaultdict(set)
-    for path in (path for room in ROOMS for path in sources(room) if not path.is_relative_to("coordinator/core")):
-        for base, name in imported(ast.parse((ROOT / path).read_text(encoding="utf-8"))):
+    for path in (path for path in all_sources() if not path.is_relative_to("coordinator/core")):
+        for base, name in imported_names(parse(path)):
             if base.startswith("muster.coordinator.core.") and name in kinds:
                 knows[str(path)].add(name)
     assert knows == {}
 
 
 def test_no_two_files_of_tests_have_one_name() -> None:
-    """They are modules without a package: of two that one process collects, the second would not be run."""
+    """Test files are modules without a package: of two with one name, pytest would run only one."""
     names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
     assert [name for name, times in names.items() if times > 1] == []

@@ -11,8 +11,8 @@ from typing import Any, Final
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.storage.records.batch import encode_batch
-from muster.workshop.bench.line import LoadConnection
-from muster.workshop.bench.members import SERVICE, GrpcConnection
+from muster.workshop.bench.grpc_members import SERVICE, GrpcConnection
+from muster.workshop.bench.kafka_load import LoadConnection
 from muster.workshop.bench.processes import BenchFailed
 
 SHORT_BYTES = 1_000

@@ -2,47 +2,29 @@
 
 from collections.abc import Iterator
 
-from muster.workshop.bench import (
-    abuse,
-    encrypted,
-    following,
-    handover,
-    heartbeat,
-    idle,
-    large_group,
-    loading,
-    metrics,
-    pages,
-    quota,
-    scrape,
-    secured,
-    sharing,
-    startup,
-    warm,
-)
-from muster.workshop.bench import measure as stall
-from muster.workshop.bench.cases import MeasureCase, measure_cases
-from muster.workshop.bench.rows import BenchRow
+from muster.workshop.bench import groups, heartbeats, interference, web_costs
+from muster.workshop.bench import interference as stall
+from muster.workshop.bench.report import BenchRow, MeasureCase, measure_cases
 
 CASES: dict[str, MeasureCase] = {
-    "heartbeats over gRPC": heartbeat.measure_heartbeats,
-    "heartbeats on a shared stream": sharing.measure_shared_streams,
-    "owned again": handover.measure_handover,
-    "handover": warm.measure_warm_takeover,
-    "loading offsets": loading.measure_loading,
+    "heartbeats over gRPC": heartbeats.measure_heartbeats,
+    "heartbeats on a shared stream": groups.measure_shared_streams,
+    "owned again": groups.measure_handover,
+    "handover": groups.measure_warm_takeover,
+    "loading offsets": interference.measure_loading,
     "stall": stall.measure_stalls,
-    "startup": startup.measure_startup,
-    "abuse": abuse.measure_abuse,
-    "quota": quota.measure_quota,
-    "metrics": metrics.measure_metrics_cost,
-    "scrape": scrape.measure_scrape,
-    "secured": secured.measure_access_control_cost,
-    "encrypted": encrypted.measure_tls_cost,
-    "following": following.measure_open_pages,
-    "pages": pages.measure_pages,
-    "one group": large_group.measure_large_group,
-    "one pushed group": large_group.measure_large_pushed_group,
-    "idle pushed members": idle.measure_idle_members,
+    "startup": interference.measure_startup,
+    "abuse": interference.measure_abuse,
+    "quota": interference.measure_quota,
+    "metrics": heartbeats.measure_metrics_cost,
+    "scrape": web_costs.measure_scrape,
+    "secured": heartbeats.measure_access_control_cost,
+    "encrypted": heartbeats.measure_tls_cost,
+    "following": web_costs.measure_open_pages,
+    "pages": web_costs.measure_pages,
+    "one group": groups.measure_large_group,
+    "one pushed group": groups.measure_large_pushed_group,
+    "idle pushed members": groups.measure_idle_members,
 }
 
 

@@ -13,8 +13,8 @@ import grpc
 
 from muster.coordinator.config import load_settings
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.server.node.limits import transport_limits
 from muster.coordinator.server.node.main import YOUNG_OBJECTS, loop_factory
+from muster.coordinator.server.node.node import transport_limits
 
 METHOD = "/coordinator.rpc.v1.GroupCoordinator/Heartbeat"
 HOST = "127.0.0.1"

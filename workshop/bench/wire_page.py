@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from muster.workshop.bench.beside_suite import NAME
-from muster.workshop.bench.tables import span, table, write_tables
+from muster.workshop.bench.report import span, table, write_tables
+from muster.workshop.bench.wire_suite import NAME
 
 MARK = "beside kafka"
 PAGES = (Path("docs/performance.md"), Path("README.md"))

@@ -13,7 +13,7 @@ from random import Random
 
 import numpy as np
 
-from muster.coordinator.observability.history.history import GroupHistory, Sample
+from muster.coordinator.observability.history.group_history import GroupHistory, Sample
 from muster.coordinator.observability.scaler.replica_rules import GroupSample, ScalerMemory, decide_replicas
 from muster.coordinator.observability.scaler.trigger_metadata import ScalerTrigger
 

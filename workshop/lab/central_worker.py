@@ -6,16 +6,13 @@ from typing import Any
 from muster.client.members import actions as act
 from muster.client.members import central_events as ce
 from muster.client.members import events as ev
-from muster.client.members.central_machine import CentralMemberMachine
-from muster.client.members.types import TopicPartition
+from muster.client.members.central_member import CentralMemberMachine
+from muster.client.members.member_types import TopicPartition
 from muster.coordinator.core.model import events
-from muster.coordinator.core.model.effects import CentralReply, Reply
-from muster.coordinator.core.model.orders import NOTHING_COMMITTED, StartFetcher
+from muster.coordinator.core.model.effects import NOTHING_COMMITTED, CentralReply, Reply, StartFetcher
 from muster.coordinator.core.model.types import CommittedOffset
-from muster.workshop.lab.account import RunAccount
-from muster.workshop.lab.clock import VirtualClock
-from muster.workshop.lab.labourer import SimulatedWorker, SteadyLoad
-from muster.workshop.lab.node import SimulatedCall, SimulatedConnection, SimulatedNode
+from muster.workshop.lab.simulated_node import SimulatedCall, SimulatedConnection, SimulatedNode, VirtualClock
+from muster.workshop.lab.simulated_worker import RunAccount, SimulatedWorker, SteadyLoad
 
 
 class CentralWorker(SimulatedWorker):

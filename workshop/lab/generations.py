@@ -9,20 +9,23 @@ from muster.assignors.registry import resolve
 from muster.assignors.run import run
 from muster.client.members import actions as act
 from muster.client.members import events as ev
-from muster.client.members.central_machine import CentralMemberMachine
-from muster.client.members.consumer_machine import ConsumerMemberMachine, RequestedSubscription
-from muster.client.members.machine import ClassicMemberMachine
-from muster.client.members.member import DelayedLeader, DelayedSubscriber
+from muster.client.members.central_member import CentralMemberMachine
+from muster.client.members.classic_member import ClassicMemberMachine
+from muster.client.members.consumer_member import ConsumerMemberMachine, RequestedSubscription
+from muster.client.members.delayed_rebalance import DelayedLeader, DelayedSubscriber
+from muster.client.members.member_types import LeavePolicy, MemberSettings
 from muster.client.members.subscription import Subscriber
-from muster.client.members.types import LeavePolicy, MemberSettings
-from muster.client.members.zookeeper_machine import ZookeeperMemberMachine
-from muster.client.members.zookeeper_types import ZookeeperMemberSettings, build_registration
-from muster.workshop.lab.account import RunAccount
+from muster.client.members.zookeeper_assignment import ZookeeperMemberSettings, build_registration
+from muster.client.members.zookeeper_member import ZookeeperMemberMachine
 from muster.workshop.lab.central_worker import CentralWorker
-from muster.workshop.lab.clock import VirtualClock
-from muster.workshop.lab.labourer import SimulatedWorker, SteadyLoad
-from muster.workshop.lab.node import GROUP, SimulatedNode
-from muster.workshop.lab.worker import CoordinatedWorker, PlanningWorker, PushedClassicWorker, PushedConsumerWorker
+from muster.workshop.lab.coordinated_workers import (
+    CoordinatedWorker,
+    PlanningWorker,
+    PushedClassicWorker,
+    PushedConsumerWorker,
+)
+from muster.workshop.lab.simulated_node import GROUP, SimulatedNode, VirtualClock
+from muster.workshop.lab.simulated_worker import RunAccount, SimulatedWorker, SteadyLoad
 from muster.workshop.lab.zookeeper_worker import ZookeeperRebalances, ZookeeperWorker
 
 DELAY_MS = 60_000

@@ -13,13 +13,13 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from muster.client.aio import AsyncAdmin
-from muster.client.members.types import LeavePolicy, TopicPartition
+from muster.client.members.member_types import LeavePolicy, TopicPartition
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.workshop.bench.members import GrpcConnection
+from muster.workshop.bench.grpc_members import GrpcConnection
 from muster.workshop.bench.processes import run_node, stop_process
-from muster.workshop.lab.account import RunAccount, RunCosts
-from muster.workshop.lab.compare import ComparisonResult, CourseChapter, Workload, sum_costs
+from muster.workshop.lab.comparison import ComparisonResult, CourseChapter, Workload, sum_costs
 from muster.workshop.lab.generations import HEARTBEAT_MS, SESSION_MS, ProtocolGeneration
+from muster.workshop.lab.simulated_worker import RunAccount, RunCosts
 
 GROUP = "lab"
 DELAY_MS = 15_000

@@ -1,1 +1,1 @@
-"""Groups of the central design: the coordinator stops, assigns and starts its members (no I/O, no clock)."""
+"""Groups of the central design: the coordinator stops, assigns and starts its members (docs/protocol/central.md)."""

@@ -6,13 +6,12 @@ Hard state is `stored`, the ownership that holds; everything else is soft and ma
 from dataclasses import dataclass, field
 from enum import Enum
 
+from muster.coordinator.core.model.effects import Order
 from muster.coordinator.core.model.ledger import OngoingRebalance, RebalanceSettling, RebalanceTrigger
-from muster.coordinator.core.model.orders import Order
 from muster.coordinator.core.model.plan import Plan, PlanRequest
-from muster.coordinator.core.model.records import CentralStored
+from muster.coordinator.core.model.records import CentralStored, HeldShare
 from muster.coordinator.core.model.rights import Rights, readable_topics
 from muster.coordinator.core.model.types import RequestId, TimerKey
-from muster.coordinator.core.model.values import HeldShare
 
 NOT_FETCHING = -1
 CLOCKS_APART = 20

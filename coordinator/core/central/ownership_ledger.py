@@ -1,12 +1,13 @@
-"""Tells the ledger of central groups: one entry for each new ownership, and for each that could not be brought about.
+"""Writes the ledger of central groups: one entry for each new ownership, and for each that could not be brought about.
 
-Everybody stops, so every partition is without an owner from its owner's FetcherStopped to the new one's FetcherStarted.
+Every member stops, so every partition is without an owner from its owner's FetcherStopped to the new one's
+FetcherStarted.
 """
 
 from collections.abc import Iterable
 
 from muster.coordinator.core.central.group import CentralGroup, CentralMember
-from muster.coordinator.core.groups.entries import (
+from muster.coordinator.core.groups.bookkeeping import (
     keep_entry,
     keep_settlement,
     ledger_entry_begun,
@@ -16,12 +17,13 @@ from muster.coordinator.core.groups.state import Step
 from muster.coordinator.core.model.ledger import (
     Departure,
     OngoingRebalance,
+    PlanBefore,
     RebalanceChange,
     RebalanceSettling,
     RebalanceTrigger,
+    diff_plans,
     last_few,
 )
-from muster.coordinator.core.model.moves import PlanBefore, diff_plans
 from muster.coordinator.core.model.plan import CONSUMER, Plan, canonical_name
 from muster.coordinator.core.model.types import Cause, MemberPlan, Outcome, PartitionMove, RebalancePhase
 

@@ -1,16 +1,109 @@
-"""RegisterConsumer: somebody comes, comes back, or wants to read something else. Checks come first."""
+"""Members of central groups over time: registration, pings, leases, committed offsets, load and delete.
 
-from muster.coordinator.core.central import ownership_ledger, positions, rebalance, telling, topics
-from muster.coordinator.core.central.group import NOT_FETCHING, CentralGroup, CentralMember
-from muster.coordinator.core.consumer.regex import check_regex
+RegisterConsumer joins, comes back, or changes a subscription; checks come first. A member stops fetching by itself
+when a session timeout has passed since an answer of its own that the coordinator showed to have heard. The
+coordinator counts from when it heard that answer, or a later one: its lease never ends sooner. After a replay every
+owner may be fetching: the coordinator waits for it as if its stream had just closed. The coordinator commits the
+offsets that members report, and takes explicit commits as well.
+"""
+
+from collections.abc import Sequence
+
+from muster.coordinator.core.central import group_task, ownership_ledger
+from muster.coordinator.core.central.group import NOT_FETCHING, CentralGroup, CentralMember, CentralState
+from muster.coordinator.core.consumer.target import check_regex
+from muster.coordinator.core.control.overrides import group_adapters as held
+from muster.coordinator.core.groups.bookkeeping import check_nobody_in, fences_hold, forget_belongings, forget_unread
+from muster.coordinator.core.groups.group import owners_by_partition
+from muster.coordinator.core.groups.kind import RefusedPositions
 from muster.coordinator.core.groups.state import Step
-from muster.coordinator.core.model.effects import CentralReply
-from muster.coordinator.core.model.events import RegisterConsumer
-from muster.coordinator.core.model.ledger import trigger_by_member
+from muster.coordinator.core.model.effects import CentralReply, DeleteReply, LeaveReply, MemberReply
+from muster.coordinator.core.model.events import (
+    ClaimFence,
+    DeleteGroup,
+    Deregister,
+    FetcherStarted,
+    FetcherStopped,
+    LeaveGroup,
+    OffsetCommit,
+    Offsets,
+    PingAnswered,
+    RegisterConsumer,
+    StoodStill,
+    StreamClosed,
+)
+from muster.coordinator.core.model.ledger import Departure, RebalanceTrigger, trigger_by_member
 from muster.coordinator.core.model.plan import canonical_name, runnable_assignors
-from muster.coordinator.core.model.records import CentralStored
-from muster.coordinator.core.model.types import Cause, Limits
+from muster.coordinator.core.model.records import CentralDeleted, CentralOwner, CentralStored, OffsetStored
+from muster.coordinator.core.model.types import (
+    NO_TOPIC_ID,
+    Cause,
+    Limits,
+    MemberIdentity,
+    RequestId,
+    StoredOffset,
+    TimerKey,
+)
 from muster.coordinator.errors import CoordinatorError, ErrorCode
+
+# Committed offsets
+# -----------------
+
+
+def keep_positions(group: CentralGroup, member: CentralMember, offsets: Offsets, step: Step) -> None:
+    """Commit what has changed, as far as the member may fetch it: what it says of anything else is of no account."""
+    share = group.owned.get(member.id, {}) if member.may_fetch else {}
+    stored = step.state.offsets.get(group.id, {})
+    for topic, partition, position in offsets:
+        before = stored.get((topic, partition))
+        of_topic = step.state.topic_ids.get(topic, NO_TOPIC_ID)
+        known = before is not None and (before.offset, before.topic_id) == (position.offset, of_topic)
+        if known or partition not in share.get(topic, ()):
+            continue
+        value = StoredOffset(position.offset, position.leader_epoch, position.metadata, step.now_ms, None, of_topic)
+        step.keep(OffsetStored(group.id, topic, partition, value))
+
+
+def check_may_commit(group: CentralGroup, request: OffsetCommit, step: Step) -> RefusedPositions:
+    """A commit by OffsetCommit: by a member under the generation that holds, or by anybody while nobody is there."""
+    if request.generation < 0 and not group.members:
+        return {}
+    if request.member_id not in group.members:
+        what = f"no member {request.member_id!r}" if request.member_id else "members: only they may commit now"
+        raise CoordinatorError(ErrorCode.UNKNOWN_MEMBER_ID, f"group {group.id!r} has {what}")
+    if request.generation != group.generation:
+        raise CoordinatorError(
+            ErrorCode.ILLEGAL_GENERATION,
+            f"generation {request.generation} is not generation {group.generation} of group {group.id!r}",
+        )
+    own = group.owned.get(request.member_id, {})
+    strange = [place for place in request.offsets if place[1] not in own.get(place[0], ())]
+    return dict.fromkeys(owned_by_others(group, strange), ErrorCode.STALE_MEMBER_EPOCH) if strange else {}
+
+
+def owned_by_others(group: CentralGroup, places: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
+    """Those that somebody has; what nobody has may be committed by any member."""
+    owners = owners_by_partition(group.owned)
+    return [(topic, partition) for topic, partition in places if partition in owners.get(topic, {})]
+
+
+def owns_partition(group: CentralGroup, request: ClaimFence, step: Step) -> bool:
+    return request.member_id in group.members and request.partition in group.owned.get(request.member_id, {}).get(
+        request.topic, ()
+    )
+
+
+def expire_positions(group: CentralGroup, step: Step) -> None:
+    """Drop what nobody reads and nobody has committed for the retention time, then the group if it has nothing left."""
+    forget_unread(group.id, group.subscribed_topics() if group.members else frozenset(), step)
+    if not group.members and not step.state.offsets.get(group.id) and not fences_hold(group.id, step):
+        delete_records(group, step)
+
+
+def delete_records(group: CentralGroup, step: Step) -> None:
+    """Tombstones for an empty group and all that belongs to it, its ledger included."""
+    forget_belongings(group.id, step)
+    step.keep(CentralDeleted(group.id))
 
 
 def register_consumer(group: CentralGroup, request: RegisterConsumer, step: Step) -> None:
@@ -120,7 +213,7 @@ def add_member(group: CentralGroup, request: RegisterConsumer, step: Step) -> No
     member.client_software, member.rights = request.client_software, request.rights
     group.members[member.id] = member
     take_in_registration(group, member, request, step)
-    rebalance.request_rebalance(group, trigger_by_member(Cause.MEMBER_JOINED, member, "registered"), step)
+    group_task.request_rebalance(group, trigger_by_member(Cause.MEMBER_JOINED, member, "registered"), step)
 
 
 def restore_member(group: CentralGroup, member: CentralMember, request: RegisterConsumer, step: Step) -> None:
@@ -130,13 +223,13 @@ def restore_member(group: CentralGroup, member: CentralMember, request: Register
     member.fetching = request.generation
     member.may_fetch = request.generation != NOT_FETCHING
     take_in_registration(group, member, request, step)
-    positions.keep_positions(group, member, request.offsets, step)
+    keep_positions(group, member, request.offsets, step)
     if (member.topics, member.regex, member.rights) != before:
         changed = trigger_by_member(Cause.SUBSCRIPTION_CHANGED, member, "came back with another subscription")
-        rebalance.request_rebalance(group, changed, step)
+        group_task.request_rebalance(group, changed, step)
     else:
         group.progress.dirty = True
-        rebalance.advance_task(group, step)
+        group_task.advance_task(group, step)
 
 
 def take_in_registration(group: CentralGroup, member: CentralMember, request: RegisterConsumer, step: Step) -> None:
@@ -157,23 +250,23 @@ def take_in_registration(group: CentralGroup, member: CentralMember, request: Re
 def set_subscription(group: CentralGroup, member: CentralMember, request: RegisterConsumer, step: Step) -> None:
     former, member.regex = member.regex, request.regex
     member.topics = frozenset(request.topics)
-    topics.forget_unused_regex(group, former)
-    topics.request_resolution(group, member.regex, step)
+    group_task.forget_unused_regex(group, former)
+    group_task.request_resolution(group, member.regex, step)
     if why := ownership_ledger.missing_topics_sentence(group, member.topics, step):
-        telling.report_failure(
+        group_task.report_failure(
             member, f"{why}; create it there, or stop that node so that the one that has it is elected", step
         )
 
 
 def change_subscription(group: CentralGroup, request: RegisterConsumer, step: Step) -> None:
-    _, member = telling.require_speaker(request.group_id, request.member_id, request.stream, step)
+    _, member = group_task.require_speaker(request.group_id, request.member_id, request.stream, step)
     before = (member.topics, member.regex, member.rights)
     member.rights = request.rights
     set_subscription(group, member, request, step)
     step.reply(request.request_id, CentralReply())
     if (member.topics, member.regex, member.rights) != before:
         changed = trigger_by_member(Cause.SUBSCRIPTION_CHANGED, member, "changed its subscription")
-        rebalance.request_rebalance(group, changed, step)
+        group_task.request_rebalance(group, changed, step)
 
 
 def refuse_unregistered(request: RegisterConsumer) -> CoordinatorError:
@@ -199,3 +292,223 @@ def another_kind(group_id: str, kind: str, members: int) -> CoordinatorError:
 
 def invalid_registration(message: str) -> CoordinatorError:
     return CoordinatorError(ErrorCode.INVALID_REQUEST, message)
+
+
+# Pings and leases
+# ----------------
+
+OUT = "the coordinator has given this member up; stop fetching and register again"
+
+
+def ping_answered(request: PingAnswered, step: Step) -> None:
+    group, member = group_task.require_speaker(request.group_id, request.member_id, request.stream, step)
+    note_sign_of_life(member, request.number, step)
+    keep_positions(group, member, request.offsets, step)
+    if member.ping is not None and request.number >= member.ping:
+        member.ping = None
+        step.arm(group.ping_timer(member.id), max(0, member.pinged_ms + member.ping_interval_ms - step.now_ms))
+    step.reply(request.request_id, CentralReply(answered=member.answered))
+
+
+def fetcher_stopped(request: FetcherStopped, step: Step) -> None:
+    group, member = group_task.require_speaker(request.group_id, request.member_id, request.stream, step)
+    note_sign_of_life(member, request.number, step)
+    keep_positions(group, member, request.offsets, step)
+    step.reply(request.request_id, CentralReply(answered=member.answered))
+    group_task.take_stopped(group, member, request.number, step)
+
+
+def fetcher_started(request: FetcherStarted, step: Step) -> None:
+    group, member = group_task.require_speaker(request.group_id, request.member_id, request.stream, step)
+    note_sign_of_life(member, request.number, step)
+    step.reply(request.request_id, CentralReply(answered=member.answered))
+    group_task.take_started(group, member, request.number, step)
+
+
+def deregister(request: Deregister, step: Step) -> None:
+    """It leaves in good order: what it had is free at once."""
+    group, member = group_task.require_speaker(request.group_id, request.member_id, request.stream, step)
+    keep_positions(group, member, request.offsets, step)
+    group_task.release_stream(member, step)
+    step.reply(request.request_id, CentralReply())
+    polls = "poll timeout" in request.reason
+    trigger = trigger_by_member(Cause.POLL_TIMEOUT if polls else Cause.MEMBER_LEFT, member, "left", request.reason)
+    remove_member(group, member, trigger, Departure("its owner left the group", step.now_ms), step)
+
+
+def note_sign_of_life(member: CentralMember, number: int, step: Step) -> None:
+    """A sign of life, and the proof that the member has seen the order `number`."""
+    member.heard_ms = step.now_ms
+    member.timed_out = 0
+    member.answered = max(member.answered, min(number, member.last_number))
+
+
+def ping_timer_fired(group: CentralGroup, member: CentralMember, step: Step) -> None:
+    """It is time for the next ping, or the last one was not answered in time."""
+    if member.ping is not None:
+        member.timed_out += 1
+        limit = step.limits.central_max_timed_out
+        if member.timed_out >= limit:
+            what = f"did not answer {limit} pings in a row, the last one within {member.patience_ms} ms"
+            lose_member(group, member, trigger_by_member(Cause.SESSION_EXPIRED, member, what), step)
+            return
+    group_task.send_ping(group, member, step)
+
+
+def stream_closed(event: StreamClosed, step: Step) -> None:
+    group = step.state.find(CentralGroup, event.group_id)
+    member = group.members.get(event.member_id) if group is not None else None
+    if group is None or member is None or member.stream != event.stream:
+        return
+    trigger = trigger_by_member(Cause.SESSION_EXPIRED, member, "closed its stream and did not come back")
+    lose_member(group, member, trigger, step)
+
+
+def lose_member(group: CentralGroup, member: CentralMember, trigger: RebalanceTrigger, step: Step) -> None:
+    """Its stream is over. An attempt that needs it fails at once; what it may be fetching is kept for its lease."""
+    group_task.release_stream(member, step, ErrorCode.UNKNOWN_MEMBER_ID, OUT)
+    member.stream = member.ping = member.demand = None
+    member.orders.clear()
+    member.gone = trigger
+    step.disarm(group.ping_timer(member.id))
+    step.disarm(group.order_timer(member.id))
+    share = group.owned.get(member.id)
+    if not member.may_fetch or not share or member.lease_end_ms <= step.now_ms:
+        expire_lease(group, member, step)
+        return
+    step.arm(group.lease_timer(member.id), member.lease_end_ms - step.now_ms)
+    if group.state in (CentralState.STOPPING, CentralState.STARTING):
+        group_task.fail_attempt(group, f"member {member.id} lost its stream", step)
+    else:
+        group.progress.dirty = True
+        group_task.advance_task(group, step)
+
+
+def expire_lease(group: CentralGroup, member: CentralMember, step: Step) -> None:
+    """Its lease is over, or it has nothing to keep."""
+    assert member.gone is not None
+    running = group.state in (CentralState.STOPPING, CentralState.STARTING)
+    needed = member.id in group.progress.plan
+    departure = Departure("its owner's session expired", member.heard_ms)
+    if running and needed:
+        group_task.fail_attempt(group, f"member {member.id} lost its stream", step)
+    remove_member(group, member, member.gone, departure, step)
+
+
+def remove_member(
+    group: CentralGroup, member: CentralMember, trigger: RebalanceTrigger, departure: Departure, step: Step
+) -> None:
+    """The member is out; whatever it had is for others."""
+    if trigger.cause in (Cause.SESSION_EXPIRED, Cause.POLL_TIMEOUT):
+        step.lost_member(group.id, trigger.detail)
+    held.hold_central_share(group, member, step)
+    for key in group.timers_of(member.id):
+        step.disarm(key)
+    del group.members[member.id]
+    group.progress.awaited.discard(member.id)
+    group.progress.void = group.progress.void or member.id in group.progress.plan
+    group_task.forget_unused_regex(group, member.regex)
+    ownership_ledger.note_trigger(group, trigger, step)
+    ownership_ledger.note_departure(group, member, departure)
+    group.progress.dirty = True
+    group_task.advance_task(group, step)
+
+
+def load_group(group: CentralGroup, step: Step) -> None:
+    """The log has been replayed. Every owner may be fetching: it is waited for as if its stream had just closed."""
+    assert group.stored is not None
+    group.assignor = canonical_name(group.stored.assignor, step.limits)
+    for owner in group.stored.owners:
+        member = group.members[owner.member_id] = expected_member(owner, group.generation, step.now_ms)
+        member.gone = trigger_by_member(
+            Cause.COORDINATOR_FAILOVER, member, "did not come back after the coordinator was loaded"
+        )
+        step.arm(group.lease_timer(member.id), member.lease_end_ms - step.now_ms)
+    if group.members:
+        group.progress.dirty = True
+        group_task.advance_task(group, step)
+
+
+def expected_member(owner: CentralOwner, generation: int, now_ms: int) -> CentralMember:
+    return CentralMember(
+        owner.member_id,
+        owner.client_id,
+        owner.client_host,
+        owner.session_timeout_ms,
+        frozenset(owner.topics),
+        owner.regex,
+        fetching=generation,
+        may_fetch=True,
+        heard_ms=now_ms,
+    )
+
+
+def fire_timer(group: CentralGroup, key: TimerKey, step: Step) -> None:
+    match key:
+        case ("retry", _):
+            group_task.start_task(group, step)
+        case ("lease", _, member_id):
+            expire_lease(group, group.members[member_id], step)
+        case ("ping", _, member_id):
+            ping_timer_fired(group, group.members[member_id], step)
+        case ("order", _, member_id):
+            group_task.order_timed_out(group, group.members[member_id], step)
+        case _:
+            raise AssertionError(f"no timer is called {key}")
+
+
+def forget_waiting_stream(group: CentralGroup, member_id: str, request_id: RequestId, step: Step) -> None:
+    """The stream that waited for orders is gone."""
+    member = group.members.get(member_id)
+    if member is not None and member.waiting == request_id:
+        member.waiting = None
+
+
+def unload_group(group: CentralGroup, step: Step) -> None:
+    for member in group.members.values():
+        group_task.release_stream(member, step, ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_COORDINATOR.meaning)
+
+
+def extend_leases(group: CentralGroup, event: StoodStill, step: Step) -> None:
+    """Leases are counted from when a member was last heard: they run as much later."""
+    for member in group.members.values():
+        member.heard_ms = min(step.now_ms, member.heard_ms + event.moved_ms)
+
+
+def leave_group(group: CentralGroup, request: LeaveGroup, step: Step) -> None:
+    """Only operators remove members by a call: members leave by their stream."""
+    leavers = [MemberIdentity(member_id) for member_id in group.members] if request.everyone else request.members
+    replies = []
+    for who in leavers:
+        member = group.members.get(who.member_id)
+        if member is None or not request.operator:
+            code, why = ErrorCode.UNKNOWN_MEMBER_ID, f"group {group.id!r} has no member {who.member_id!r}"
+            if member is not None:
+                why = f"member {who.member_id!r} of central group {group.id!r} leaves by its stream"
+            replies.append(MemberReply(who.member_id, who.group_instance_id, code, why))
+            continue
+        replies.append(MemberReply(who.member_id, who.group_instance_id, ErrorCode.NONE))
+        evict_member(group, member, request.operator, step)
+    step.reply(request.request_id, LeaveReply(members=tuple(replies)))
+
+
+def evict_member(group: CentralGroup, member: CentralMember, operator: str, step: Step) -> None:
+    """One that is lost is taken for dead on the operator's word; a living one is told, and its lease is waited out."""
+    trigger = trigger_by_member(Cause.OPERATOR, member, f"was removed by {operator}")
+    if member.lost:
+        member.gone = trigger
+        expire_lease(group, member, step)
+    else:
+        lose_member(group, member, trigger, step)
+
+
+def delete_group(group: CentralGroup, request: DeleteGroup, step: Step) -> None:
+    """Forget an empty group with its offsets and its ledger."""
+    check_nobody_in(group)
+    delete_records(group, step)
+    step.reply(request.request_id, DeleteReply())
+
+
+def replan_after_settings(group: CentralGroup, trigger: RebalanceTrigger, step: Step) -> None:
+    if group.members:
+        group_task.request_rebalance(group, trigger, step)

@@ -1,1 +1,1 @@
-"""Eager, static and cooperative groups: one server protocol."""
+"""Classic groups: eager, static, cooperative and delayed groups, which share one server protocol."""

@@ -1,21 +1,32 @@
-"""A classic group: its members, its state, and the legal moves between states.
+"""A classic group: its state, the legal moves between states, the checks of requests, and its absent static members.
 
-Hard state is `stored` (what the log says) and the offsets; everything else is soft and may die with the process.
+Hard state is `stored` (what the log says) and the offsets; everything else is soft and may be lost with the process.
+Checks come first and refuse by raising, so that a refusal leaves no trace.
+
+A static member that missed rounds of a group planned by the coordinator keeps its place (KIP-345) and its
+subscription: what it reported to own is older than the last plan. Cooperative clients work on with what that plan
+gave them until they receive another one. Eager ones are left out: what they report is what they remember.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from muster.assignors.api import JsonValue
-from muster.coordinator.core.classic.assigning import A_MEMBER, ClassicPlanner
-from muster.coordinator.core.classic.members import ClassicMember, ClassicMembers
-from muster.coordinator.core.model.bounds import FIXED_BYTES, text_bytes
-from muster.coordinator.core.model.core_events import JoinGroup
-from muster.coordinator.core.model.core_records import GroupStored, MemberRecord
-from muster.coordinator.core.model.ledger import Departure, OngoingRebalance, RebalanceSettling
-from muster.coordinator.core.model.moves import WithheldPartition
-from muster.coordinator.core.model.plan import PlanRequest
-from muster.coordinator.core.model.types import GroupState, RequestId, StoredOffset, TimerKey
+from muster.assignors.api import JsonValue, TopicPartition
+from muster.assignors.api import Member as AssignorMember
+from muster.assignors.data.values import raw_claims
+from muster.coordinator.core.classic.members import (
+    A_MEMBER,
+    ClassicMember,
+    ClassicMembers,
+    ClassicPlanner,
+    cooperative_names,
+)
+from muster.coordinator.core.model.events import JoinGroup
+from muster.coordinator.core.model.ledger import Departure, OngoingRebalance, RebalanceSettling, WithheldPartition
+from muster.coordinator.core.model.plan import FIXED_BYTES, Plan, PlanRequest, assignment_of, owned_of, text_bytes
+from muster.coordinator.core.model.records import GroupStored, MemberRecord
+from muster.coordinator.core.model.types import GroupState, Protocol, RequestId, StoredOffset, TimerKey
+from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 MOVES: dict[GroupState, frozenset[GroupState]] = {
     GroupState.EMPTY: frozenset({GroupState.PREPARING_REBALANCE, GroupState.DEAD}),
@@ -178,3 +189,194 @@ def stored_member(member: ClassicMember, protocol: str | None) -> MemberRecord:
         subscription=member.metadata(protocol),
         assignment=member.assignment,
     )
+
+
+# Checks
+# ------
+
+
+def check_not_dead(group: ClassicGroup) -> None:
+    if group.state is GroupState.DEAD:
+        raise CoordinatorError(
+            ErrorCode.COORDINATOR_NOT_AVAILABLE, f"group {group.id!r} is going away here; look up its coordinator again"
+        )
+
+
+def require_member(group: ClassicGroup, member_id: str, group_instance_id: str | None) -> ClassicMember:
+    """The member, if the identity holds. The order of the checks is part of the protocol."""
+    if group_instance_id is not None:
+        holder = group.static.get(group_instance_id)
+        if holder is None:
+            raise CoordinatorError(
+                ErrorCode.UNKNOWN_MEMBER_ID,
+                f"group {group.id!r} has no member with group.instance.id {group_instance_id!r}; "
+                f"join with an empty member id",
+            )
+        if holder != member_id:
+            # KIP-345: the instance id is the identity, the member id its fencing token.
+            raise CoordinatorError(
+                ErrorCode.FENCED_INSTANCE_ID,
+                f"group.instance.id {group_instance_id!r} of group {group.id!r} now belongs to member {holder!r}; "
+                f"give each running process an instance id of its own",
+            )
+    member = group.members.get(member_id)
+    if member is None:
+        raise CoordinatorError(
+            ErrorCode.UNKNOWN_MEMBER_ID,
+            f"group {group.id!r} has no member {member_id!r}; join with an empty member id",
+        )
+    return member
+
+
+def check_generation(group: ClassicGroup, member: ClassicMember, generation: int) -> None:
+    """The member speaks for the group's generation, and was itself told to join it."""
+    if generation == group.trailing.get(member.id):
+        return
+    if generation != group.generation:
+        raise CoordinatorError(
+            ErrorCode.ILLEGAL_GENERATION,
+            f"generation {generation} is not generation {group.generation} of group {group.id!r}; join again",
+        )
+    if generation != member.generation:
+        # A generation that never got its plan is not on record: after a crash its number is given again. A static
+        # member that was told of the first one keeps its place in the second, and must not pass for one of it.
+        raise CoordinatorError(
+            ErrorCode.ILLEGAL_GENERATION,
+            f"member {member.id!r} has not joined this generation {generation} of group {group.id!r}; join again",
+        )
+
+
+def check_protocols(group: ClassicGroup, protocol_type: str, protocols: tuple[Protocol, ...]) -> None:
+    """The offer must be one that the group can still agree on."""
+    if not protocol_type or not protocols:
+        raise CoordinatorError(
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+            "protocol_type and at least one protocol are required to join a group",
+        )
+    if not group.members:
+        return
+    if protocol_type != group.protocol_type:
+        raise CoordinatorError(
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+            f"protocol_type {protocol_type!r} is not {group.protocol_type!r}, the one of group {group.id!r}",
+        )
+    common = group.members.common_protocols
+    offered = [protocol.name for protocol in protocols]
+    if not common.intersection(offered):
+        raise CoordinatorError(
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+            f"none of {', '.join(offered)} is supported by every member of group {group.id!r}; "
+            f"all of them support: {', '.join(sorted(common)) or 'nothing in common'}",
+        )
+
+
+def check_room(group: ClassicGroup, member_id: str, max_size: int) -> None:
+    """KIP-389: while preparing, only those who have already rejoined hold a place."""
+    match group.state:
+        case GroupState.EMPTY | GroupState.DEAD:
+            return
+        case GroupState.PREPARING_REBALANCE:
+            member = group.members.get(member_id)
+            accepted = (member is not None and member.joining) or group.members.joining_count < max_size
+        case GroupState.COMPLETING_REBALANCE | GroupState.STABLE:
+            accepted = member_id in group.members or len(group.members) < max_size
+    if not accepted:
+        raise CoordinatorError(
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            f"group {group.id!r} has reached group.max.size ({max_size}); stop a member or raise the limit",
+        )
+
+
+# Absent static members
+# ---------------------
+
+
+def absent_members(group: ClassicGroup) -> dict[str, ClassicMember]:
+    """Those that have not joined since the last plan was made, by member id."""
+    if group.stored is None or not group.remote:
+        return {}
+    last = group.stored.generation
+    return {
+        member.id: member
+        for member in group.members.values()
+        if member.generation <= last
+        and member.generation != group.generation
+        and cooperative_names().issuperset(member.offer)
+    }
+
+
+def last_planned_shares(group: ClassicGroup) -> Plan:
+    """The last plan, of those who are there; a static member may go by another id by now."""
+    if group.stored is None:
+        return {}
+    shares = {
+        group.static.get(record.group_instance_id or "", record.member_id): assignment_of(record.assignment)
+        for record in group.stored.members
+    }
+    return {member_id: share for member_id, share in shares.items() if member_id in group.members}
+
+
+def shares_of_absent(group: ClassicGroup) -> dict[str, dict[str, frozenset[int]]]:
+    """{member id: {topic: partitions}} of the unheard: all that they may be working on.
+
+    That is what they said, what the last plan gave them, and what plans have withheld from others for their sake.
+    """
+    silent = absent_members(group)
+    if not silent:
+        return {}
+    shares = last_planned_shares(group)
+    found: dict[str, dict[str, frozenset[int]]] = {}
+    for member in silent.values():
+        mine = found[member.id] = dict(owned_of(member.metadata(group.protocol_name)))
+        for topic, partitions in shares.get(member.id, {}).items():
+            mine[topic] = mine.get(topic, frozenset()).union(partitions)
+    for (topic, partition), withheld in group.carried.items():
+        if withheld.since_ms is None and withheld.holder in found:
+            mine = found[withheld.holder]
+            mine[topic] = mine.get(topic, frozenset()) | {partition}
+    return found
+
+
+def absent_with_claims(group: ClassicGroup) -> list[AssignorMember]:
+    """The unheard with all that `shares_of_absent` tells: claims that hold up others, whoever owns a partition by
+    right.
+    """
+    return [
+        AssignorMember(member_id, (), {topic: sorted(row) for topic, row in owned.items()})
+        for member_id, owned in shares_of_absent(group).items()
+    ]
+
+
+def with_last_shares(group: ClassicGroup, members: Sequence[AssignorMember]) -> list[AssignorMember]:
+    """The same members, but what the last plan gave the unheard is what they own, as of that plan.
+
+    What somebody else may still be working on is not theirs yet, unless they had it before: a group that turns classic
+    comes with a target that not everybody has reached.
+    """
+    silent = absent_with_claims(group)
+    if not silent:
+        return list(members)
+    assert group.stored is not None
+    shares, generation = last_planned_shares(group), group.stored.generation
+    unheard_ids, claimed = {each.id for each in silent}, raw_claims([*members, *silent])
+    return [
+        replace(each, owned=own_claims(each, shares.get(each.id, {}), claimed), generation=generation)
+        if each.id in unheard_ids
+        else each
+        for each in members
+    ]
+
+
+def own_claims(
+    member: AssignorMember, share: Mapping[str, Sequence[int]], claimed: Mapping[TopicPartition, set[str]]
+) -> dict[str, list[int]]:
+    said = member.owned or {}
+    owned = {
+        topic: [
+            partition
+            for partition in partitions
+            if partition in said.get(topic, ()) or not claimed.get((topic, partition), set()) - {member.id}
+        ]
+        for topic, partitions in share.items()
+    }
+    return {topic: partitions for topic, partitions in owned.items() if partitions}

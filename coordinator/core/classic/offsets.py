@@ -1,19 +1,16 @@
-"""Committed offsets of classic groups: who may commit and fetch, and what expires."""
+"""Committed offsets of classic groups: which member may commit and fetch, and what expires."""
 
 from typing import assert_never
 
 from muster.assignors.data.consumer_protocol import parse_assignment
-from muster.coordinator.core.classic import door
-from muster.coordinator.core.classic.checks import check_generation, check_not_dead, require_member
-from muster.coordinator.core.classic.group import ClassicGroup
-from muster.coordinator.core.groups.facts import fences_hold
-from muster.coordinator.core.groups.forgetting import expired, forget_belongings
+from muster.coordinator.core.classic import rebalance
+from muster.coordinator.core.classic.group import ClassicGroup, check_generation, check_not_dead, require_member
+from muster.coordinator.core.groups.bookkeeping import expired, fences_hold, forget_belongings
 from muster.coordinator.core.groups.kind import Positions, RefusedPositions
 from muster.coordinator.core.groups.state import Step
-from muster.coordinator.core.model.core_events import OffsetCommit, OffsetFetch
-from muster.coordinator.core.model.core_records import GroupDeleted, OffsetDeleted
-from muster.coordinator.core.model.fences_events import ClaimFence
+from muster.coordinator.core.model.events import ClaimFence, OffsetCommit, OffsetFetch
 from muster.coordinator.core.model.plan import CONSUMER
+from muster.coordinator.core.model.records import GroupDeleted, OffsetDeleted
 from muster.coordinator.core.model.types import GroupState, StoredOffset
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
@@ -106,7 +103,7 @@ def is_subscribed(group: ClassicGroup, topic: str) -> bool:
 
 def delete_records(group: ClassicGroup, step: Step) -> None:
     """Tombstones for the group and all that belongs to it, its ledger included."""
-    door.refuse_newcomers(group, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, step)
+    rebalance.refuse_newcomers(group, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, step)
     forget_belongings(group.id, step)
     for member_id in group.pending_joins:
         step.disarm(group.session_timer(member_id))

@@ -1,24 +1,83 @@
-"""The join phase: prepare a rebalance, wait for the members, elect a leader, vote for a protocol."""
+"""The join phase: prepare a rebalance, wait for the members, elect a leader, vote for a protocol.
 
-from muster.coordinator.core.classic import delay, history, plans
-from muster.coordinator.core.classic.assigning import A_MEMBER
-from muster.coordinator.core.classic.group import ClassicGroup
-from muster.coordinator.core.classic.members import ClassicMember
-from muster.coordinator.core.control.overrides import classic as held
+The delay of a delayed cooperative group (KIP-415) belongs to the group: it outlives its leader and this node. The
+leader hands in what it knows together with its plan; it is kept and handed to the next leader. It is opaque here,
+except for the delay, which is counted on the coordinator's clock. A group that every member has left forgets it.
+
+A frozen group whose members plan: no coordinator can keep a leader from moving partitions, so the group has no leader
+while it is frozen. The generation stands, members that join again are sent the same generation, and their shares are
+cut to what they read. Newcomers wait; this is soft, they ask again after a restart.
+"""
+
+from dataclasses import replace
+
+from muster.assignors.data.consumer_protocol import encode_assignment, parse_assignment
+from muster.coordinator.core.classic import rebalance_ledger, server_side_assignment
+from muster.coordinator.core.classic.group import ClassicGroup, check_protocols
+from muster.coordinator.core.classic.members import A_MEMBER, ClassicMember
+from muster.coordinator.core.control.overrides import group_adapters as held
 from muster.coordinator.core.groups.state import Step
-from muster.coordinator.core.model.bounds import next_generation
 from muster.coordinator.core.model.effects import JoinedMember, JoinReply, refused_join, refused_sync
+from muster.coordinator.core.model.events import JoinGroup, StoodStill, SyncGroup
 from muster.coordinator.core.model.ledger import Departure, RebalanceTrigger, trigger_by_member
-from muster.coordinator.core.model.plan import CONSUMER, topics_of
-from muster.coordinator.core.model.types import Cause, GroupState
-from muster.coordinator.errors import ErrorCode
+from muster.coordinator.core.model.plan import CONSUMER, next_generation, topics_of
+from muster.coordinator.core.model.records import DelayForgotten, DelayStored, Orphans
+from muster.coordinator.core.model.types import Cause, GroupState, RequestId, TimerKey
+from muster.coordinator.errors import CoordinatorError, ErrorCode
+
+# Delayed groups (KIP-415)
+# ------------------------
+
+
+def keep_delay(group: ClassicGroup, request: SyncGroup, step: Step) -> None:
+    """Keep what the leader knows with the plan it belongs to; a plan without it ends what was kept before.
+
+    What is too large to keep dies with its leader, as in Kafka.
+    """
+    state = request.leader_state
+    if not state or len(state.encode()) > step.limits.ledger_max_snapshot_bytes:
+        forget_delay(group.id, step)
+        return
+    delay_ms = request.scheduled_delay_ms
+    if delay_ms > 0:
+        step.keep(DelayStored(group.id, state, step.now_ms + delay_ms, delay_ms))
+    else:
+        step.keep(DelayStored(group.id, state, None))
+
+
+def forget_delay(group_id: str, step: Step) -> None:
+    if kept_delay(group_id, step) is not None:
+        step.keep(DelayForgotten(group_id))
+
+
+def kept_delay(group_id: str, step: Step) -> DelayStored | None:
+    ledger = step.state.ledgers.get(group_id)
+    return ledger.delay if ledger else None
+
+
+def remaining_delay_ms(kept: DelayStored | None, step: Step) -> int | None:
+    """How much of the delay is left, 0 when it is over, None when none runs."""
+    if kept is None or kept.until_ms is None:
+        return None
+    delay_ms = kept.until_ms - step.now_ms if kept.delay_ms is None else kept.delay_ms
+    began_ms = step.past(kept.until_ms - delay_ms)
+    return max(0, began_ms + delay_ms - step.now_ms)
+
+
+def extend_delay(group: ClassicGroup, event: StoodStill, step: Step) -> None:
+    """A lost worker could not come back while the node stood still: a delay that ran then ends later by the stall."""
+    kept = kept_delay(group.id, step)
+    if not event.stalled_ms or kept is None or kept.until_ms is None:
+        return
+    if kept.until_ms > step.now_ms - event.stalled_ms:
+        step.keep(DelayStored(group.id, kept.leader_state, kept.until_ms + event.stalled_ms, kept.delay_ms))
 
 
 def prepare_rebalance(
     group: ClassicGroup, trigger: RebalanceTrigger, step: Step, arriving: ClassicMember | None = None
 ) -> None:
     """Call everyone back. A group that was empty waits the initial delay, so that members starting together meet."""
-    history.begin_rebalance(group, trigger, arriving, step)
+    rebalance_ledger.begin_rebalance(group, trigger, arriving, step)
     if group.state is GroupState.COMPLETING_REBALANCE:
         take_back_plan(group, step)
     group.pending_syncs.clear()
@@ -37,7 +96,7 @@ def prepare_rebalance(
         complete_join(group, step)
     else:
         step.arm(group.join_timer, group.max_rebalance_timeout_ms)
-        plans.await_holders(group, step)
+        server_side_assignment.await_holders(group, step)
 
 
 def take_back_plan(group: ClassicGroup, step: Step) -> None:
@@ -60,9 +119,9 @@ def rebalance_or_wait(
     if group.can_rebalance:
         prepare_rebalance(group, trigger, step, arriving)
         return
-    history.note_trigger(group, trigger)
+    rebalance_ledger.note_trigger(group, trigger)
     if arriving is not None:
-        history.note_arrival(group, arriving, step)
+        rebalance_ledger.note_arrival(group, arriving, step)
     maybe_complete_join(group, step)
 
 
@@ -101,7 +160,7 @@ def complete_join(group: ClassicGroup, step: Step) -> None:
     group.new_member_added = False
     group.trailing.clear()
     group.generation = next_generation(group.generation)
-    history.end_join_phase(group, step)
+    rebalance_ledger.end_join_phase(group, step)
     if group.members:
         start_generation(group, step)
     else:
@@ -111,7 +170,9 @@ def complete_join(group: ClassicGroup, step: Step) -> None:
 def drop_absent_members(group: ClassicGroup, step: Step) -> None:
     """Dynamic members that did not rejoin in time are out; static ones keep their place (KIP-345)."""
     for member in [m for m in group.members.values() if not m.joining and m.group_instance_id is None]:
-        history.note_trigger(group, trigger_by_member(Cause.REBALANCE_TIMEOUT, member, "did not rejoin in time"))
+        rebalance_ledger.note_trigger(
+            group, trigger_by_member(Cause.REBALANCE_TIMEOUT, member, "did not rejoin in time")
+        )
         departure = Departure("its owner did not rejoin within the rebalance timeout", member.last_seen_ms)
         remove_member(group, member, departure, step)
 
@@ -136,8 +197,8 @@ def empty_group(group: ClassicGroup, step: Step) -> None:
     group.subscribed_topics = frozenset()
     group.restored = False
     group.become(GroupState.EMPTY, step.now_ms)
-    history.record_emptied(group, step)
-    delay.forget_delay(group.id, step)
+    rebalance_ledger.record_emptied(group, step)
+    forget_delay(group.id, step)
     step.keep(group.record(step.now_ms))
 
 
@@ -145,9 +206,9 @@ def start_generation(group: ClassicGroup, step: Step) -> None:
     """Tell everyone the generation, and the leader who is there."""
     group.protocol_name = elect_protocol(group)
     group.subscribed_topics = subscribed_topics(group)
-    group.planner = plans.planner_of(group, step)
+    group.planner = server_side_assignment.planner_of(group, step)
     if group.planner.kept_out:
-        history.note_trigger(group, RebalanceTrigger(Cause.ASSIGNOR_CHANGED, group.planner.kept_out))
+        rebalance_ledger.note_trigger(group, RebalanceTrigger(Cause.ASSIGNOR_CHANGED, group.planner.kept_out))
     group.become(GroupState.COMPLETING_REBALANCE, step.now_ms)
     step.announce(group)
     for member in group.members.values():
@@ -159,7 +220,7 @@ def start_generation(group: ClassicGroup, step: Step) -> None:
     group.pending_syncs = set(group.members)
     step.arm(group.sync_timer, group.max_rebalance_timeout_ms)
     if group.remote:
-        plans.request_plan(group, step)
+        server_side_assignment.request_plan(group, step)
 
 
 def elect_protocol(group: ClassicGroup) -> str:
@@ -195,7 +256,7 @@ def join_reply(group: ClassicGroup, member: ClassicMember, step: Step) -> JoinRe
     member.generation = group.generation
     rebalance = group.rebalance
     leads = member.id == group.acting_leader
-    kept = delay.kept_delay(group.id, step) if leads else None
+    kept = kept_delay(group.id, step) if leads else None
     return JoinReply(
         generation=group.generation,
         protocol_type=group.protocol_type,
@@ -207,7 +268,7 @@ def join_reply(group: ClassicGroup, member: ClassicMember, step: Step) -> JoinRe
         cause_detail=rebalance.trigger.detail if rebalance else "",
         rebalance_number=rebalance.number if rebalance else 0,
         leader_state=kept.leader_state if kept else "",
-        scheduled_delay_ms=delay.remaining_delay_ms(kept, step),
+        scheduled_delay_ms=remaining_delay_ms(kept, step),
     )
 
 
@@ -221,7 +282,7 @@ def roster(group: ClassicGroup) -> tuple[JoinedMember, ...]:
 def remove_member(group: ClassicGroup, member: ClassicMember, departure: Departure, step: Step) -> None:
     """Take the member out and answer what it has parked; the caller decides what follows."""
     held.hold_classic_share(group, member, step)
-    history.note_departure(group, member.id, departure)
+    rebalance_ledger.note_departure(group, member.id, departure)
     join_request = group.members.unpark(member)
     if join_request is not None:
         step.reply(join_request, refused_join(ErrorCode.UNKNOWN_MEMBER_ID, member.id))
@@ -236,3 +297,109 @@ def remove_member(group: ClassicGroup, member: ClassicMember, departure: Departu
         del group.static[member.group_instance_id]
     if group.leader == member.id:
         group.leader = next(iter(group.members), None)
+
+
+# Frozen groups
+# -------------
+
+
+def is_frozen(group: ClassicGroup, step: Step) -> bool:
+    """Whether the group is frozen, and its members would plan for it."""
+    holds = step.state.holds.get(group.id)
+    return holds is not None and holds.freeze is not None and not group.remote
+
+
+def must_wait(group: ClassicGroup, request: JoinGroup, step: Step) -> bool:
+    """Whether whoever asks has to wait: he is no member, and would get something, or become the one who plans."""
+    holds = step.state.holds.get(group.id)
+    if holds is None or holds.freeze is None:
+        return False
+    known = request.member_id in group.members or (request.group_instance_id or "") in group.static
+    if known or request.member_id not in ("", *group.pending_joins):
+        return False  # a member, or nobody that the group has heard of: the same as ever is said to both
+    if group.state is GroupState.EMPTY:
+        return holds.freeze.orphans is Orphans.KEEP
+    leads = group.remote and not group.planner.by_setting and not request.remote_assignor
+    return not group.remote or bool(leads)
+
+
+def park_newcomer(group: ClassicGroup, request: JoinGroup, patience_ms: int, step: Step) -> None:
+    """He waits, at most as long as a rebalance may take him. Of a name that he was given before nothing is left."""
+    check_protocols(group, request.protocol_type, request.protocols)
+    if len(group.members) + len(group.door) >= step.limits.max_group_size:
+        raise CoordinatorError(
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            f"group {group.id!r} is frozen, and as many wait for it as group.max.size allows; ask again later",
+        )
+    group.pending_joins.discard(request.member_id)
+    step.disarm(group.session_timer(request.member_id))
+    group.door[request.request_id] = replace(request, member_id="")
+    step.state.parked[request.request_id] = request.member_id
+    step.arm(newcomer_timer(group.id, request.request_id), patience_ms)
+
+
+def newcomer_timer(group_id: str, request_id: RequestId) -> TimerKey:
+    return ("door", group_id, str(request_id))
+
+
+def refuse_newcomer(group: ClassicGroup, request_id: RequestId, step: Step) -> None:
+    """All clients ask again after this code."""
+    if group.door.pop(request_id, None) is not None:
+        code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        step.reply(request_id, JoinReply(code, f"group {group.id!r} is frozen (muster groups resume); ask again"))
+
+
+def forget_newcomer(group: ClassicGroup, request_id: RequestId, step: Step) -> None:
+    """His client is gone."""
+    if group.door.pop(request_id, None) is not None:
+        step.disarm(newcomer_timer(group.id, request_id))
+
+
+def release_newcomers(group: ClassicGroup, step: Step) -> list[JoinGroup]:
+    """Those who waited, in order; nobody does any more."""
+    waiting = list(group.door.values())
+    for request in waiting:
+        step.disarm(newcomer_timer(group.id, request.request_id))
+        step.state.parked.pop(request.request_id, None)
+    group.door.clear()
+    return waiting
+
+
+def refuse_newcomers(group: ClassicGroup, code: ErrorCode, step: Step) -> None:
+    """The group is no more, or none of this kind."""
+    for request in release_newcomers(group, step):
+        step.reply(request.request_id, refused_join(code, ""))
+
+
+def take_back_member(group: ClassicGroup, member: ClassicMember, request: JoinGroup, step: Step) -> bool:
+    """A member joins again in a frozen group: whether it was told that the generation stands, and that nobody leads."""
+    if not is_frozen(group, step) or group.state is not GroupState.STABLE:
+        return False
+    if all(protocol.name != group.protocol_name for protocol in request.protocols):
+        raise CoordinatorError(
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+            f"group {group.id!r} is frozen with {group.protocol_name!r}, which member {member.id!r} does not offer any "
+            "more; resume the group first",
+        )
+    group.members.offer(member, request.protocols)
+    member.last_seen_ms = step.now_ms
+    cut_unread_share(group, member)
+    group.subscribed_topics = subscribed_topics(group)
+    step.keep(group.record(step.now_ms))
+    step.arm(group.session_timer(member.id), member.session_timeout_ms)
+    step.reply(request.request_id, replace(join_reply(group, member, step), leader="", members=()))
+    return True
+
+
+def cut_unread_share(group: ClassicGroup, member: ClassicMember) -> None:
+    """Clients that get topics they do not read ask for another plan, for ever. What it does not read is nobody's."""
+    topics = topics_of(member.metadata(group.protocol_name)) if group.protocol_type == CONSUMER else None
+    if topics is None or not member.assignment:
+        return
+    try:
+        share = parse_assignment(member.assignment)
+    except ValueError:
+        return
+    kept = {topic: partitions for topic, partitions in share.partitions.items() if topic in topics}
+    if len(kept) < len(share.partitions):
+        member.assignment = encode_assignment(kept, share.user_data, share.version)

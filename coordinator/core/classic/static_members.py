@@ -1,11 +1,10 @@
-"""Replacement of a static member by its next incarnation (KIP-345, KIP-814)."""
+"""Replaces a static member by its next incarnation (KIP-345, KIP-814)."""
 
 from collections import Counter
 from typing import assert_never
 
-from muster.coordinator.core.classic import delay, door, history, plans
-from muster.coordinator.core.classic.checks import check_protocols
-from muster.coordinator.core.classic.group import ClassicGroup
+from muster.coordinator.core.classic import rebalance, rebalance_ledger, server_side_assignment
+from muster.coordinator.core.classic.group import ClassicGroup, check_protocols
 from muster.coordinator.core.classic.members import ClassicMember
 from muster.coordinator.core.classic.rebalance import (
     elect_protocol,
@@ -15,11 +14,10 @@ from muster.coordinator.core.classic.rebalance import (
     subscribed_topics,
 )
 from muster.coordinator.core.groups.state import Step
-from muster.coordinator.core.model.bounds import FIXED_BYTES, check_fits_log, text_bytes
-from muster.coordinator.core.model.core_events import JoinGroup
 from muster.coordinator.core.model.effects import JoinReply, refused_join, refused_sync
+from muster.coordinator.core.model.events import JoinGroup
 from muster.coordinator.core.model.ledger import Departure, RebalanceTrigger, trigger_by_member
-from muster.coordinator.core.model.plan import shares_of, topics_of
+from muster.coordinator.core.model.plan import FIXED_BYTES, check_fits_log, shares_of, text_bytes, topics_of
 from muster.coordinator.core.model.rights import readable_topics
 from muster.coordinator.core.model.types import DELAYED, Cause, GroupState
 from muster.coordinator.errors import ErrorCode
@@ -47,21 +45,21 @@ def replace_static_member(group: ClassicGroup, request: JoinGroup, member_id: st
     match group.state:
         case GroupState.STABLE if cause is Cause.STATIC_MEMBER_REPLACED:
             group.members.unpark(member)
-            if door.is_frozen(group, step):
-                door.cut_unread_share(group, member)
+            if rebalance.is_frozen(group, step):
+                rebalance.cut_unread_share(group, member)
             group.subscribed_topics = subscribed_topics(group)
             step.keep(group.record(step.now_ms))
             step.reply(request.request_id, reply_without_rebalance(group, member, old_id, was_leader, request, trigger))
 
         case GroupState.STABLE | GroupState.COMPLETING_REBALANCE:
             # KAFKA-9801: the leader may have made its plan for the old id already.
-            history.note_departure(group, old_id, replaced)
+            rebalance_ledger.note_departure(group, old_id, replaced)
             prepare_rebalance(group, trigger, step, arriving=member)
 
         case GroupState.PREPARING_REBALANCE:
-            history.note_trigger(group, trigger)
-            history.note_departure(group, old_id, replaced)
-            history.note_arrival(group, member, step)
+            rebalance_ledger.note_trigger(group, trigger)
+            rebalance_ledger.note_departure(group, old_id, replaced)
+            rebalance_ledger.note_arrival(group, member, step)
             maybe_complete_join(group, step)
 
         case GroupState.EMPTY | GroupState.DEAD:
@@ -82,7 +80,7 @@ def check_incarnation_fits_log(group: ClassicGroup, request: JoinGroup, old_id: 
 
 def trigger_of_replacement(group: ClassicGroup, member: ClassicMember, step: Step) -> tuple[Cause, str]:
     """Why the place was taken over, and what of it calls for a new plan while the group is stable."""
-    if door.is_frozen(group, step):
+    if rebalance.is_frozen(group, step):
         return Cause.STATIC_MEMBER_REPLACED, ""
     if group.state is GroupState.STABLE and elect_protocol(group) != group.protocol_name:
         return Cause.PROTOCOL_CHANGED, f" and turned the vote from {group.protocol_name} to {elect_protocol(group)}"
@@ -105,9 +103,9 @@ def covers_topics(group: ClassicGroup, step: Step) -> bool:
     meant to be without an owner, and whoever is there asks again when it is over. What its leader knew may be lost, or
     was too large to keep: then a round more than needed does no harm.
     """
-    kept = delay.kept_delay(group.id, step)
+    kept = rebalance.kept_delay(group.id, step)
     delayed = kept is not None or group.protocol_name == DELAYED
-    unlisted = 1 if delayed and delay.remaining_delay_ms(kept, step) is None else 0
+    unlisted = 1 if delayed and rebalance.remaining_delay_ms(kept, step) is None else 0
     planned: Counter[str] = Counter()
     for member in group.members.values():
         planned.update(shares_of(member.assignment))
@@ -132,7 +130,7 @@ def rename_static_member(group: ClassicGroup, old_id: str, new_id: str, step: St
         group.pending_syncs = (group.pending_syncs - {old_id}) | {new_id}
     if group.leader == old_id:
         group.leader = new_id
-    history.rename_member(group, old_id, new_id)
+    rebalance_ledger.rename_member(group, old_id, new_id)
     return old
 
 
@@ -155,7 +153,7 @@ def update_static_member(group: ClassicGroup, member: ClassicMember, request: Jo
     member.client_host = request.client_host
     member.client_software = request.client_software
     member.rights = request.rights
-    member.remote_assignor = plans.requested_assignor(request, step.limits)
+    member.remote_assignor = server_side_assignment.requested_assignor(request, step.limits)
     group.members.offer(member, request.protocols)
     group.members.park(member, request.request_id)
     member.is_new = False  # it has a session from the start: only a newcomer is given five minutes

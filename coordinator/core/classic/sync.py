@@ -1,20 +1,19 @@
-"""SyncGroup: the leader hands in the plan, everyone fetches its share."""
+"""SyncGroup: the leader hands in the plan, and every member fetches its share."""
 
 from typing import assert_never
 
-from muster.coordinator.core.classic import delay, history, insisting
-from muster.coordinator.core.classic.checks import check_generation, check_not_dead, require_member
-from muster.coordinator.core.classic.group import ClassicGroup
+from muster.coordinator.core.classic import rebalance, rebalance_ledger, replanning
+from muster.coordinator.core.classic.group import ClassicGroup, check_generation, check_not_dead, require_member
 from muster.coordinator.core.classic.members import ClassicMember
 from muster.coordinator.core.classic.rebalance import prepare_rebalance, remove_member
-from muster.coordinator.core.classic.shares import accept_plan, answer_sync, disarm_when_complete
-from muster.coordinator.core.control.overrides import classic as held
-from muster.coordinator.core.control.overrides import members
+from muster.coordinator.core.classic.rebalance_ledger import accept_plan, answer_sync, disarm_when_complete
+from muster.coordinator.core.control.overrides import group_adapters as held
+from muster.coordinator.core.control.overrides import overrides
 from muster.coordinator.core.groups.state import Step
-from muster.coordinator.core.model.bounds import check_fits_log
-from muster.coordinator.core.model.core_events import SyncGroup
 from muster.coordinator.core.model.effects import refused_sync
+from muster.coordinator.core.model.events import SyncGroup
 from muster.coordinator.core.model.ledger import Departure, RebalanceTrigger
+from muster.coordinator.core.model.plan import check_fits_log
 from muster.coordinator.core.model.types import Cause, GroupState
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
@@ -81,19 +80,19 @@ def park_sync(member: ClassicMember, request: SyncGroup, step: Step) -> None:
 
 
 def accept_leader_plan(group: ClassicGroup, request: SyncGroup, step: Step) -> None:
-    snapshot = history.PlanProvenance(
+    snapshot = rebalance_ledger.PlanProvenance(
         request.snapshot.decode("utf-8", "replace"), delayed=request.scheduled_delay_ms > 0
     )
     accept_plan(group, dict(request.assignments), snapshot, step)
-    delay.keep_delay(group, request, step)
-    members.release_all_shares(group.id, step)
+    rebalance.keep_delay(group, request, step)
+    overrides.release_all_shares(group.id, step)
 
 
 def sync_timer_fired(group: ClassicGroup, step: Step) -> None:
     """Whoever has not fetched its share in time is out, static members and the leader included."""
     assert group.is_in(GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
     late = [member for member in group.members.values() if member.id in group.pending_syncs]
-    trigger = insisting.suspend_for_insisting_client(group, late, sync_timeout(late), step)
+    trigger = replanning.suspend_for_insisting_client(group, late, sync_timeout(late), step)
     for member in late:
         departure = Departure("its owner did not sync within the rebalance timeout", member.last_seen_ms)
         remove_member(group, member, departure, step)

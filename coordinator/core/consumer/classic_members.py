@@ -1,7 +1,8 @@
 """Members that speak the classic protocol inside a KIP-848 group.
 
-Nobody leads: each is a follower who learns its own share, gives up what it must by joining again, and takes what is
-free the same way. Only who makes the group a classic one again by coming back is told to lead that.
+The group has no leader: each such member is a follower that receives its own share, gives up what it must by joining
+again, and takes what is free the same way. Only a member that turns the group classic again by coming back is made
+its leader.
 """
 
 from dataclasses import replace
@@ -9,21 +10,20 @@ from dataclasses import replace
 from muster.assignors.data.consumer_protocol import NEWEST, Subscription, encode_assignment, parse_subscription
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.classic.rebalance import roster
-from muster.coordinator.core.consumer import epoch_ledger, removal, static, target
-from muster.coordinator.core.consumer.checks import check_state_known, require_consumer_member
-from muster.coordinator.core.consumer.downgrade import DOWNGRADE, LeavingMembers
+from muster.coordinator.core.consumer import epoch_ledger, lifecycle, members, target
 from muster.coordinator.core.consumer.group import ConsumerGroup, ConsumerMember, ConsumerMemberState, shares
-from muster.coordinator.core.consumer.heartbeat import reconcile_member, subscription_triggers
-from muster.coordinator.core.consumer.reconcile import available_partitions
-from muster.coordinator.core.control.overrides.standing import are_members_protected
+from muster.coordinator.core.consumer.heartbeat import available_partitions, reconcile_member, subscription_triggers
+from muster.coordinator.core.consumer.members import check_state_known, require_consumer_member
+from muster.coordinator.core.consumer.migration import DOWNGRADE, LeavingMembers
+from muster.coordinator.core.control.overrides.overrides import are_members_protected
 from muster.coordinator.core.groups.state import Step
-from muster.coordinator.core.model.consumer_records import ClassicSide, ConsumerMemberStored, Shares
-from muster.coordinator.core.model.core_events import Heartbeat, JoinGroup, SyncGroup
 from muster.coordinator.core.model.effects import HeartbeatReply, JoinReply, SyncReply
+from muster.coordinator.core.model.events import Heartbeat, JoinGroup, SyncGroup
 from muster.coordinator.core.model.ledger import RebalanceTrigger, trigger_by_member
 from muster.coordinator.core.model.plan import CONSUMER
+from muster.coordinator.core.model.records import ClassicSide, ConsumerMemberStored, Shares
 from muster.coordinator.core.model.types import Cause, MemberIdentity
-from muster.coordinator.core.settings.who import chosen_assignor
+from muster.coordinator.core.settings.assignor_choice import chosen_assignor
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 
@@ -131,7 +131,7 @@ def take_in_classic_member(
     before = None if live is None else replace(live)
     record = member_after_join(request, member_id, said)
     if replaced is not None:
-        static.replace_static_member(group, replaced, record, step)
+        members.replace_static_member(group, replaced, record, step)
     elif live is None or live.stored(group.id) != record:
         step.keep(record)
     member = group.members[member_id]
@@ -238,7 +238,7 @@ def renew_unread(group: ConsumerGroup, member_id: str, step: Step) -> None:
 def renew_session(group: ConsumerGroup, member: ConsumerMember, step: Step) -> None:
     if not step.on_behalf:
         group.progress.last_seen_ms[member.id] = step.now_ms
-    step.arm(group.session_timer(member.id), removal.session_timeout_of(group, member, step))
+    step.arm(group.session_timer(member.id), lifecycle.session_timeout_of(group, member, step))
 
 
 def inconsistent_protocol(message: str) -> CoordinatorError:

@@ -1,7 +1,7 @@
-"""Tells the ledger of KIP-848 groups: one entry for each group epoch, whatever becomes of it.
+"""Writes the ledger of KIP-848 groups: one entry for each group epoch, whatever becomes of it.
 
-A partition is let go when its owner has acknowledged the revocation (or is gone), and owned again when the new owner's
-assignment contains it. An entry is settled when every member has its target, or when the next epoch begins.
+A partition is released when its owner has acknowledged the revocation (or is gone), and owned again when the new
+owner's assignment contains it. An entry is settled when every member has its target, or when the next epoch begins.
 """
 
 from collections.abc import Sequence
@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from muster.assignors.api import Snapshot
 from muster.coordinator.core.consumer.group import ConsumerGroup, ConsumerMember, ConsumerMemberState, Handover, cells
-from muster.coordinator.core.control.overrides import standing
-from muster.coordinator.core.groups.entries import (
+from muster.coordinator.core.control.overrides import overrides
+from muster.coordinator.core.groups.bookkeeping import (
     keep_entry,
     keep_settlement,
     ledger_entry_begun,
@@ -18,17 +18,18 @@ from muster.coordinator.core.groups.entries import (
     snapshot_within_limit,
 )
 from muster.coordinator.core.groups.state import Step
-from muster.coordinator.core.model.bounds import next_generation
-from muster.coordinator.core.model.consumer_records import CurrentStored, Shares, TopicId
 from muster.coordinator.core.model.ledger import (
     Departure,
     OngoingRebalance,
+    PlanBefore,
     RebalanceChange,
     RebalanceTrigger,
+    WithheldPartition,
+    diff_plans,
     last_few,
 )
-from muster.coordinator.core.model.moves import PlanBefore, WithheldPartition, diff_plans
-from muster.coordinator.core.model.plan import CONSUMER, Plan, canonical_name
+from muster.coordinator.core.model.plan import CONSUMER, Plan, canonical_name, next_generation
+from muster.coordinator.core.model.records import CurrentStored, Shares, TopicId
 from muster.coordinator.core.model.types import Cause, MemberPlan, Outcome, PartitionMove, RebalancePhase, Settlement
 
 TARGET = "target"
@@ -204,7 +205,7 @@ def settle_when_stable(group: ConsumerGroup, step: Step) -> None:
     if group.progress.handover is not None:
         close_handover(group, step)
     else:  # of what was on its way before a crash, or who waits for it would wait for ever
-        standing.note_settled(group.id, step)
+        overrides.note_settled(group.id, step)
 
 
 def close_handover(group: ConsumerGroup, step: Step) -> None:

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 
-from muster.coordinator.core.model.consumer_records import (
+from muster.coordinator.core.model.ledger import OngoingRebalance
+from muster.coordinator.core.model.records import (
     ClassicSide,
     ConsumerMemberStored,
     Epochs,
@@ -12,7 +13,6 @@ from muster.coordinator.core.model.consumer_records import (
     Shares,
     TopicId,
 )
-from muster.coordinator.core.model.ledger import OngoingRebalance
 from muster.coordinator.core.model.rights import Rights, readable_topics
 from muster.coordinator.core.model.types import TimerKey
 

@@ -1,9 +1,26 @@
-"""ConsumerGroupHeartbeat: join, stay, leave."""
+"""ConsumerGroupHeartbeat: join, stay, leave, and one member's way to its target.
+
+A member gives up first, then takes what is free (KIP-848).
+"""
 
 import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import assert_never
 
-from muster.coordinator.core.consumer import draining, epoch_ledger, regex, removal, static, target, upgrade, warming
-from muster.coordinator.core.consumer.checks import (
+from muster.coordinator.core.consumer import (
+    epoch_ledger,
+    handoff,
+    lifecycle,
+    members,
+    migration,
+    target,
+)
+from muster.coordinator.core.consumer import (
+    target as regex,
+)
+from muster.coordinator.core.consumer.group import JOINING, ConsumerGroup, ConsumerMember, ConsumerMemberState, shares
+from muster.coordinator.core.consumer.members import (
     check_epoch,
     check_heartbeat_form,
     check_room_for,
@@ -11,24 +28,131 @@ from muster.coordinator.core.consumer.checks import (
     is_leaving,
     require_consumer_member,
 )
-from muster.coordinator.core.consumer.group import JOINING, ConsumerGroup, ConsumerMember, ConsumerMemberState, shares
-from muster.coordinator.core.consumer.reconcile import ReconciliationGoal, reconciled
 from muster.coordinator.core.groups.state import Step
-from muster.coordinator.core.model.consumer_records import ConsumerMemberStored, Shares
-from muster.coordinator.core.model.core_events import ConsumerHeartbeat
 from muster.coordinator.core.model.effects import ConsumerHeartbeatReply
+from muster.coordinator.core.model.events import ConsumerHeartbeat
 from muster.coordinator.core.model.ledger import RebalanceTrigger, trigger_by_member
 from muster.coordinator.core.model.plan import canonical_name
+from muster.coordinator.core.model.records import ConsumerMemberStored, CurrentStored, Epochs, Shares, TopicId
 from muster.coordinator.core.model.types import HEARTBEATS_IN_SESSION, Cause, Limits
-from muster.coordinator.core.settings.consumer import HEARTBEAT_INTERVAL, SESSION_TIMEOUT
+from muster.coordinator.core.settings.setting import HEARTBEAT_INTERVAL, SESSION_TIMEOUT
 from muster.coordinator.errors import CoordinatorError, ErrorCode
+
+# Reconciliation
+# --------------
+
+
+@dataclass(frozen=True, slots=True)
+class ReconciliationGoal:
+    """What the member is to have, and what it says it has (None: it did not say)."""
+
+    target: Shares
+    owned: Shares | None
+
+
+def reconciled(group: ConsumerGroup, member: ConsumerMember, wish: ReconciliationGoal) -> CurrentStored | None:
+    """The member's next current assignment, or None when nothing changes."""
+    match member.state:
+        case ConsumerMemberState.STABLE:
+            if member.epoch == group.target_epoch and not dropped_topics(member, wish.target):
+                return None
+            following = next_assignment(group, member, wish, group.target_epoch)
+
+        case ConsumerMemberState.UNREVOKED:
+            if wish.owned is None or overlaps(wish.owned, member.revoking):
+                return None
+            following = next_assignment(group, member, wish, group.target_epoch, freed=True)
+
+        case ConsumerMemberState.UNRELEASED:
+            following = next_assignment(group, member, wish, group.target_epoch)
+
+        case ConsumerMemberState.UNKNOWN:
+            # A newer coordinator wrote this state; only a member that holds nothing gets here.
+            following = next_assignment(group, member, wish, group.target_epoch, freed=True)
+
+        case _:
+            assert_never(member.state)
+    return following if is_changed(member, following) else None
+
+
+def dropped_topics(member: ConsumerMember, target: Shares) -> bool:
+    return any(topic not in target for topic in member.assigned)
+
+
+def next_assignment(
+    group: ConsumerGroup, member: ConsumerMember, wish: ReconciliationGoal, target_epoch: int, freed: bool = False
+) -> CurrentStored:
+    """Keep what is in both, revoke the rest; take what nobody else holds."""
+    keep, revoke = split_assigned(member.assigned, wish.target)
+    if revoke and not (wish.owned is not None and not overlaps(wish.owned, revoke)):
+        # The member must acknowledge first; until then it stays at its epoch.
+        return CurrentStored(
+            group.id, member.id, member.epoch, member.previous_epoch, ConsumerMemberState.UNREVOKED, keep, revoke
+        )
+    free, blocked = available_partitions(group, member, wish.target, keep)
+    assigned = merge_shares(keep, free, target_epoch)
+    state = ConsumerMemberState.UNRELEASED if blocked else ConsumerMemberState.STABLE
+    # A static member that was away comes back without an epoch of its own.
+    previous = max(member.epoch, 0) if member.epoch != target_epoch else member.previous_epoch
+    return CurrentStored(group.id, member.id, target_epoch, previous, state, assigned, {})
+
+
+def split_assigned(assigned: Epochs, target: Shares) -> tuple[Epochs, Epochs]:
+    """What stays and what must go."""
+    keep: dict[TopicId, Mapping[int, int]] = {}
+    revoke: dict[TopicId, Mapping[int, int]] = {}
+    for topic, partitions in assigned.items():
+        wanted = target.get(topic, frozenset())
+        if stays := {p: epoch for p, epoch in partitions.items() if p in wanted}:
+            keep[topic] = stays
+        if goes := {p: epoch for p, epoch in partitions.items() if p not in wanted}:
+            revoke[topic] = goes
+    return keep, revoke
+
+
+def available_partitions(
+    group: ConsumerGroup, member: ConsumerMember, target: Shares, keep: Epochs
+) -> tuple[dict[TopicId, frozenset[int]], bool]:
+    """The new partitions that nobody else holds, and whether any is still held; its own revocations do not block."""
+    free: dict[TopicId, frozenset[int]] = {}
+    blocked = False
+    for topic, partitions in target.items():
+        new = partitions - keep.get(topic, {}).keys()
+        taken = {p for p in new if group.owner(topic, p) not in (None, member.id)}
+        blocked = blocked or bool(taken)
+        if new - taken:
+            free[topic] = frozenset(new - taken)
+    return free, blocked
+
+
+def merge_shares(keep: Epochs, free: Shares, epoch: int) -> dict[TopicId, Mapping[int, int]]:
+    return {
+        topic: {**keep.get(topic, {}), **dict.fromkeys(sorted(free.get(topic, ())), epoch)}
+        for topic in sorted(keep.keys() | free.keys())
+    }
+
+
+def overlaps(owned: Shares, held: Epochs) -> bool:
+    return any(not partitions.isdisjoint(held.get(topic, {})) for topic, partitions in owned.items())
+
+
+def is_changed(member: ConsumerMember, following: CurrentStored) -> bool:
+    now = (member.epoch, member.previous_epoch, int(member.state), dict(member.assigned), dict(member.revoking))
+    then = (
+        following.epoch,
+        following.previous_epoch,
+        following.state,
+        dict(following.assigned),
+        dict(following.revoking),
+    )
+    return now != then
 
 
 def consumer_heartbeat(group: ConsumerGroup, request: ConsumerHeartbeat, step: Step) -> None:
     """Keep the member alive, take in what it says, and tell it what it may work on."""
     check_heartbeat_form(request, step.limits)
     if is_leaving(request):
-        removal.handle_leave_heartbeat(
+        lifecycle.handle_leave_heartbeat(
             group, require_consumer_member(group, request.member_id, request.group_instance_id), request, step
         )
         return
@@ -58,7 +182,7 @@ def handle_heartbeat(group: ConsumerGroup, request: ConsumerHeartbeat, step: Ste
     joining = request.member_epoch == JOINING
     if joining:
         check_room_for(group, request, step.limits)
-        static.check_may_take_over(group, request)
+        members.check_may_take_over(group, request)
     else:
         member = require_consumer_member(group, request.member_id, request.group_instance_id)
         check_epoch(member, request)
@@ -66,7 +190,7 @@ def handle_heartbeat(group: ConsumerGroup, request: ConsumerHeartbeat, step: Ste
     triggers = take_in_member(group, request, step)
     if joining:
         group = step.state.get(ConsumerGroup, request.group_id)  # its first member has made it
-    if joining and not triggers and upgrade.left_topics_out(group, step):
+    if joining and not triggers and migration.left_topics_out(group, step):
         triggers = [
             RebalanceTrigger(
                 Cause.PARTITIONS_CHANGED, "the last plan of the classic group does not reach all partitions"
@@ -79,7 +203,7 @@ def handle_heartbeat(group: ConsumerGroup, request: ConsumerHeartbeat, step: Ste
     target.compute_target(group, step)
     reconcile_member(group, member, request.owned, step)
     if request.ready:
-        warming.note_readiness(group, member, request.ready, step)
+        handoff.note_readiness(group, member, request.ready, step)
     renew_session(group, member, step)
     tell_all = joining or request.full or shares(member.assigned) != had or is_first_heartbeat(group, member, step)
     step.reply(request.request_id, answer_heartbeat(group, member, tell_all, step))
@@ -99,7 +223,7 @@ def is_first_heartbeat(group: ConsumerGroup, member: ConsumerMember, step: Step)
 
 def take_in_member(group: ConsumerGroup, request: ConsumerHeartbeat, step: Step) -> list[RebalanceTrigger]:
     """Take in who the member is and what it wants. Returns what calls for a new epoch."""
-    replaced = static.away_member(group, request)
+    replaced = members.away_member(group, request)
     live = replaced or group.members.get(request.member_id)
     record = member_after(live, request, step.limits)
     may = live.rights if live is not None and step.on_behalf else request.rights
@@ -109,7 +233,7 @@ def take_in_member(group: ConsumerGroup, request: ConsumerHeartbeat, step: Step)
     before = None if live is None else dataclasses.replace(live)
     preferred = target.preferred_assignor(group, step)
     if replaced is not None:
-        static.replace_static_member(group, replaced, record, step)
+        members.replace_static_member(group, replaced, record, step)
     else:
         step.keep(record)
     group = step.state.get(ConsumerGroup, record.group_id)
@@ -175,9 +299,9 @@ def reconcile_member(group: ConsumerGroup, member: ConsumerMember, owned: Shares
     was = (member.state, member.revoking)
     epoch_ledger.keep_current(group, member, following, step)
     if member.state is not ConsumerMemberState.UNREVOKED or member.classic is not None:
-        draining.stop_watching_draining(group, member, step)
+        handoff.stop_watching_draining(group, member, step)
     elif was != (member.state, member.revoking):
-        draining.watch_draining(group, member, step)
+        handoff.watch_draining(group, member, step)
 
 
 def take_sign_of_life(group: ConsumerGroup, sent: ConsumerHeartbeat, step: Step) -> None:
@@ -211,8 +335,8 @@ def answer_heartbeat(
 ) -> ConsumerHeartbeatReply:
     assignment = shares(member.assigned) if tell_all else None
     coming, heirs_ready = (
-        target.readable_of(group, member, warming.coming_partitions(group, member), step),
-        warming.report_ready_heirs(group, member),
+        target.readable_of(group, member, handoff.coming_partitions(group, member), step),
+        handoff.report_ready_heirs(group, member),
     )
     told = {*(assignment or ()), *(coming or ()), *heirs_ready}
     names = step.state.topic_names
@@ -228,6 +352,6 @@ def answer_heartbeat(
         cause_detail=entry.detail if entry else "",
         coming=coming,
         heirs_ready=heirs_ready,
-        revoke_within_ms=draining.remaining_drain_ms(group, member, step) if tell_all else 0,
+        revoke_within_ms=handoff.remaining_drain_ms(group, member, step) if tell_all else 0,
         session_timeout_ms=SESSION_TIMEOUT.of(step.state, group.id),
     )

@@ -1,11 +1,123 @@
-"""KIP-848 groups come to life from the log, and their timers fire."""
+"""KIP-848 groups over time: load from the log, timers, and members that leave, are removed or expire.
 
-from muster.coordinator.core.consumer import draining, epoch_ledger, removal, target
-from muster.coordinator.core.consumer.group import ConsumerGroup, ConsumerMemberState
+A removal makes one epoch for the whole batch, or a classic generation where only classic members are left.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+from muster.coordinator.core.classic.rebalance_ledger import cause_from_reason
+from muster.coordinator.core.consumer import epoch_ledger, handoff, members, target
+from muster.coordinator.core.consumer import target as regex
+from muster.coordinator.core.consumer.group import AWAY, ConsumerGroup, ConsumerMember, ConsumerMemberState
+from muster.coordinator.core.consumer.members import forget_member
+from muster.coordinator.core.consumer.migration import DOWNGRADE, LeavingMembers
+from muster.coordinator.core.control.overrides import group_adapters as held
 from muster.coordinator.core.groups.state import Step
-from muster.coordinator.core.model.consumer_records import GroupEpochStored, TargetDeleted, TargetEpochStored
-from muster.coordinator.core.model.types import TimerKey
-from muster.coordinator.core.settings.consumer import SESSION_TIMEOUT
+from muster.coordinator.core.model.effects import ConsumerHeartbeatReply, LeaveReply, MemberReply
+from muster.coordinator.core.model.events import ConsumerHeartbeat, LeaveGroup
+from muster.coordinator.core.model.ledger import Departure, RebalanceTrigger, trigger_by_member
+from muster.coordinator.core.model.records import GroupEpochStored, TargetDeleted, TargetEpochStored
+from muster.coordinator.core.model.types import Cause, MemberIdentity, TimerKey
+from muster.coordinator.core.settings.setting import SESSION_TIMEOUT
+from muster.coordinator.errors import CoordinatorError, ErrorCode
+
+# Members go
+# ----------
+
+
+def handle_leave_heartbeat(
+    group: ConsumerGroup, member: ConsumerMember, request: ConsumerHeartbeat, step: Step
+) -> None:
+    """For good (-1), or for a while (-2, static members); the answer repeats the epoch that was sent."""
+    if request.member_epoch == AWAY:
+        members.leave_for_a_while(group, member, step)
+    else:
+        trigger = trigger_by_member(Cause.MEMBER_LEFT, member, "left")
+        remove_members(group, [(member, Departure("its owner left the group", step.now_ms))], trigger, step)
+    step.reply(
+        request.request_id, ConsumerHeartbeatReply(member_id=request.member_id, member_epoch=request.member_epoch)
+    )
+
+
+def expire_session(group: ConsumerGroup, member: ConsumerMember, step: Step) -> None:
+    """Nothing was heard of the member: it is out, static or not."""
+    seen_ms = group.progress.last_seen_ms.get(member.id, step.now_ms)
+    session_ms = session_timeout_of(group, member, step)
+    what = f"was not heard of for {step.now_ms - seen_ms} ms (session timeout {session_ms} ms)"
+    trigger = trigger_by_member(Cause.SESSION_EXPIRED, member, what)
+    step.lost_member(group.id, trigger.detail)
+    remove_members(group, [(member, Departure("its owner's session expired", seen_ms))], trigger, step)
+
+
+def session_timeout_of(group: ConsumerGroup, member: ConsumerMember, step: Step) -> int:
+    return SESSION_TIMEOUT.of(step.state, group.id) if member.classic is None else member.classic.session_timeout_ms
+
+
+def expire_rebalance_timeout(group: ConsumerGroup, member: ConsumerMember, step: Step) -> None:
+    """It did not give up what it was told to in time."""
+    if member.state is not ConsumerMemberState.UNREVOKED:
+        return
+    seen_ms = group.progress.last_seen_ms.get(member.id, step.now_ms)
+    what = f"did not give up its revoked partitions within {member.rebalance_timeout_ms} ms"
+    trigger = trigger_by_member(Cause.REBALANCE_TIMEOUT, member, what)
+    departure = Departure("its owner did not give it up within the rebalance timeout", seen_ms)
+    remove_members(group, [(member, departure)], trigger, step)
+
+
+def expire_rejoin(group: ConsumerGroup, member: ConsumerMember, step: Step) -> None:
+    """A classic member was called back and did not join again in time."""
+    drop_late_member(group, member, Cause.REBALANCE_TIMEOUT, "rejoin", step)
+
+
+def expire_fetch(group: ConsumerGroup, member: ConsumerMember, step: Step) -> None:
+    """A classic member joined and never asked for its share."""
+    drop_late_member(group, member, Cause.SYNC_TIMEOUT, "sync", step)
+
+
+def drop_late_member(group: ConsumerGroup, member: ConsumerMember, cause: Cause, verb: str, step: Step) -> None:
+    seen_ms = group.progress.last_seen_ms.get(member.id, step.now_ms)
+    trigger = trigger_by_member(cause, member, f"did not {verb} within {member.rebalance_timeout_ms} ms")
+    departure = Departure(f"its owner did not {verb} within the rebalance timeout", seen_ms)
+    remove_members(group, [(member, departure)], trigger, step)
+
+
+def fence_everyone(group: ConsumerGroup, why: str, step: Step) -> None:
+    """The group cannot go on from its epoch: all members are fenced. Where no epoch is left, the count starts again.
+
+    Nobody is given a partition before those who worked on it must have noticed, as after a session that ended.
+    """
+    pause_ms = max(session_timeout_of(group, member, step) for member in group.members.values())
+    departure = Departure(why, step.now_ms)
+    trigger = RebalanceTrigger(Cause.MEMBER_FENCED, f"{why}: all members have to join again")
+    remove_members(group, [(member, departure) for member in group.members.values()], trigger, step)
+    group.progress.fenced_until_ms = step.now_ms + pause_ms
+
+
+def remove_members(
+    group: ConsumerGroup, leavers: Sequence[tuple[ConsumerMember, Departure]], trigger: RebalanceTrigger, step: Step
+) -> None:
+    """Take the members out; one new epoch for all of them, or a generation where only classic members are left."""
+    if DOWNGRADE.made(group, LeavingMembers(trigger, leavers), step):
+        return
+    epoch_ledger.begin_epoch(group, trigger, step)
+    for member, departure in leavers:
+        remove_member(group, member, departure, step)
+    target.raise_epoch(group, step)
+    if group.members:
+        target.compute_target(group, step)
+        return
+    # Whoever comes next gets its assignment at once.
+    step.disarm(group.assign_timer)
+    step.keep(TargetEpochStored(group.id, group.epoch, 0))
+    epoch_ledger.record_emptied(group, step)
+
+
+def remove_member(group: ConsumerGroup, member: ConsumerMember, departure: Departure, step: Step) -> None:
+    held.hold_consumer_share(group, member, step)
+    epoch_ledger.note_departure(group, member, departure)
+    forget_member(group, member.id, step)
+    regex.forget_unused_regex(group, member.topic_regex, step)
 
 
 def load_group(group: ConsumerGroup, step: Step) -> None:
@@ -15,9 +127,9 @@ def load_group(group: ConsumerGroup, step: Step) -> None:
     group.progress.gave = None
     for member in group.members.values():
         group.progress.last_seen_ms[member.id] = step.now_ms
-        step.arm(group.session_timer(member.id), removal.session_timeout_of(group, member, step))
+        step.arm(group.session_timer(member.id), session_timeout_of(group, member, step))
         if member.state is ConsumerMemberState.UNREVOKED and member.classic is None:
-            draining.watch_draining(group, member, step)
+            handoff.watch_draining(group, member, step)
     target.compute_target(group, step)
 
 
@@ -34,7 +146,7 @@ def recover_damaged_group(group: ConsumerGroup, step: Step) -> None:
     if seen > group.epoch:
         step.keep(GroupEpochStored(group.id, seen, group.metadata_hash))
     if group.members:
-        removal.fence_everyone(group, "a record of the group in the log is damaged", step)
+        fence_everyone(group, "a record of the group in the log is damaged", step)
     elif group.epoch > group.target_epoch:
         step.keep(TargetEpochStored(group.id, group.epoch, 0))
 
@@ -42,18 +154,89 @@ def recover_damaged_group(group: ConsumerGroup, step: Step) -> None:
 def fire_timer(group: ConsumerGroup, key: TimerKey, step: Step) -> None:
     match key:
         case ("assign", _) if target.are_epochs_used_up(group):
-            removal.fence_everyone(group, f"epoch {group.epoch} is the last there is", step)
+            fence_everyone(group, f"epoch {group.epoch} is the last there is", step)
         case ("assign", _):
             target.compute_target(group, step)
         case ("session", _, member_id):
-            removal.expire_session(group, group.members[member_id], step)
+            expire_session(group, group.members[member_id], step)
         case ("rebalance", _, member_id):
-            removal.expire_rebalance_timeout(group, group.members[member_id], step)
+            expire_rebalance_timeout(group, group.members[member_id], step)
         case ("handoff", _, member_id):
-            draining.take_from_draining_member(group, group.members[member_id], step)
+            handoff.take_from_draining_member(group, group.members[member_id], step)
         case ("rejoin", _, member_id):
-            removal.expire_rejoin(group, group.members[member_id], step)
+            expire_rejoin(group, group.members[member_id], step)
         case ("fetch", _, member_id):
-            removal.expire_fetch(group, group.members[member_id], step)
+            expire_fetch(group, group.members[member_id], step)
         case _:
             raise AssertionError(f"no timer is called {key}")
+
+
+# LeaveGroup
+# ----------
+
+
+def leave_group(group: ConsumerGroup, request: LeaveGroup, step: Step) -> None:
+    """Take the listed members out; each gets an answer of its own."""
+    leavers = [MemberIdentity(member_id) for member_id in group.members] if request.everyone else request.members
+    gone: dict[str, tuple[ConsumerMember, Departure]] = {}
+    triggers: list[RebalanceTrigger] = []
+    replies = []
+    for who in leavers:
+        try:
+            member = find_listed_member(group, who)
+            if member.id in gone:
+                raise CoordinatorError(ErrorCode.UNKNOWN_MEMBER_ID, f"member {member.id!r} is named twice")
+        except CoordinatorError as refusal:
+            replies.append(MemberReply(who.member_id, who.group_instance_id, refusal.code, refusal.message))
+            continue
+        gone[member.id] = (member, departure_of_member(group, member, request.operator, step))
+        triggers.append(trigger_of_leave(member, who.reason, request.operator))
+        if cause_from_reason(who.reason, Cause.MEMBER_LEFT) is Cause.POLL_TIMEOUT and not request.operator:
+            step.lost_member(group.id, triggers[-1].detail)
+        replies.append(MemberReply(who.member_id, who.group_instance_id, ErrorCode.NONE))
+    step.reply(request.request_id, LeaveReply(members=tuple(replies)))
+    if gone:
+        remove_members(group, list(gone.values()), combine_triggers(triggers), step)
+
+
+def find_listed_member(group: ConsumerGroup, who: MemberIdentity) -> ConsumerMember:
+    """The member meant, of either protocol, as in Kafka, whose admin clients remove them by LeaveGroup."""
+    member_id = who.member_id
+    if who.group_instance_id is not None:
+        holder = group.static.get(who.group_instance_id)
+        if holder is None:
+            raise unknown_member(group, f"group.instance.id {who.group_instance_id!r}")
+        if member_id and member_id != holder:
+            raise CoordinatorError(
+                ErrorCode.FENCED_INSTANCE_ID,
+                f"group.instance.id {who.group_instance_id!r} belongs to member {holder!r}, not to {member_id!r}",
+            )
+        return group.members[holder]
+    if member_id not in group.members:
+        raise unknown_member(group, repr(member_id))
+    return group.members[member_id]
+
+
+def unknown_member(group: ConsumerGroup, what: str) -> CoordinatorError:
+    return CoordinatorError(ErrorCode.UNKNOWN_MEMBER_ID, f"group {group.id!r} has no member {what}")
+
+
+def departure_of_member(group: ConsumerGroup, member: ConsumerMember, operator: str, step: Step) -> Departure:
+    if operator:
+        # Operators mostly remove the dead: it owned its partitions until it was last heard of.
+        seen_ms = group.progress.last_seen_ms.get(member.id, step.now_ms)
+        return Departure("its owner was removed by an operator", seen_ms)
+    return Departure("its owner left the group", step.now_ms)
+
+
+def trigger_of_leave(member: ConsumerMember, reason: str, operator: str) -> RebalanceTrigger:
+    if operator:
+        return trigger_by_member(Cause.OPERATOR, member, f"was removed by {operator}")
+    return trigger_by_member(Cause.MEMBER_LEFT, member, "left", reason)
+
+
+def combine_triggers(triggers: list[RebalanceTrigger]) -> RebalanceTrigger:
+    others = ", ".join(trigger.culprit for trigger in triggers[1:6])
+    more = f" and {len(triggers) - 6} more" if len(triggers) > 6 else ""
+    detail = triggers[0].detail + (f"; with it {others}{more}" if others else "")
+    return dataclasses.replace(triggers[0], detail=detail)

@@ -2,15 +2,13 @@
 
 from collections.abc import Mapping
 
-from muster.coordinator.core.consumer.cleanup import delete_records
 from muster.coordinator.core.consumer.group import ConsumerGroup, ConsumerMember
-from muster.coordinator.core.groups.facts import fences_hold
-from muster.coordinator.core.groups.forgetting import forget_unread
+from muster.coordinator.core.consumer.members import delete_records
+from muster.coordinator.core.groups.bookkeeping import fences_hold, forget_unread
 from muster.coordinator.core.groups.kind import Positions, RefusedPositions
 from muster.coordinator.core.groups.state import Step
-from muster.coordinator.core.model.consumer_records import TopicId
-from muster.coordinator.core.model.core_events import OffsetCommit, OffsetFetch
-from muster.coordinator.core.model.fences_events import ClaimFence
+from muster.coordinator.core.model.events import ClaimFence, OffsetCommit, OffsetFetch
+from muster.coordinator.core.model.records import TopicId
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 NO_OWNERS: Mapping[int, str] = {}

@@ -1,1 +1,1 @@
-"""What an operator can do with a group: rules of their own, that the kinds of groups call by one line each."""
+"""What an operator can do with a group: overrides, balance, canaries and shadow assignors."""

@@ -1,21 +1,24 @@
-"""The one protocol of groups: what a shard asks of a group, and every kind answers in its own way.
+"""The protocol of group kinds: what a shard asks of a group, and every kind answers in its own way.
 
-A kind is a folder with a group (data, `core.groups.group`), the facts it is made of, and one class that fulfils
-`GroupKind`; one line in `core.groups.kinds` makes the shard know it. Kinds have no state: the group is passed in. What
-happens when there is no group of an id is a kind, too (`absent`), so whoever asks never asks which kind it is.
+A kind is a group class (data), the records it is made of, and one class that implements `GroupKind`; one line in
+`kinds/registry.py` adds it to the shard. Kinds have no state: the group is passed in. A group id without a group has
+a kind, too (`AbsentKind`), so callers never check which kind a group has.
 
-Each call either does its work on `step`, or refuses by raising CoordinatorError before it has changed anything. How a
-group of one kind becomes one of another is in `muster.coordinator.core.kinds.conversions`.
+Each call either does its work on `step`, or refuses by raising CoordinatorError before it has changed anything. A
+`GroupConversion` is one way from one kind to another; the registry holds the table of them.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from muster.assignors.api import Snapshot
-from muster.coordinator.core.groups.owners import OwnedPartitions
+from muster.coordinator.core.groups.group import GroupData, OwnedPartitions
 from muster.coordinator.core.groups.state import ShardState, Step
-from muster.coordinator.core.model.core_events import (
+from muster.coordinator.core.model.effects import DescribeConsumerReply, DescribeReply, ListedGroup
+from muster.coordinator.core.model.events import (
+    ClaimFence,
     ConsumerHeartbeat,
     DeleteGroup,
     Heartbeat,
@@ -26,14 +29,12 @@ from muster.coordinator.core.model.core_events import (
     OffsetFetch,
     Planned,
     RegexResolved,
+    RegisterConsumer,
     StoodStill,
     SyncGroup,
 )
-from muster.coordinator.core.model.correction import GroupSituation
-from muster.coordinator.core.model.effects import DescribeConsumerReply, DescribeReply, ListedGroup
-from muster.coordinator.core.model.events import RegisterConsumer
-from muster.coordinator.core.model.fences_events import ClaimFence
 from muster.coordinator.core.model.ledger import RebalanceTrigger
+from muster.coordinator.core.model.plan_correction import GroupSituation
 from muster.coordinator.core.model.rights import RightsAnew
 from muster.coordinator.core.model.types import RequestId, StoredOffset, TimerKey
 from muster.coordinator.errors import ErrorCode
@@ -170,3 +171,36 @@ class GroupKind(Protocol[G_contra]):
 
     def steady(self, group: G_contra, event: ConsumerHeartbeat, state: ShardState, /) -> bool:
         """Whether the heartbeat would leave no record."""
+
+
+# Conversions
+# -----------
+
+G = TypeVar("G", bound=GroupData)
+W = TypeVar("W")
+C = TypeVar("C")
+
+
+@dataclass(frozen=True, slots=True)
+class GroupConversion(Generic[G, W, C]):
+    """One way. `why` is the type of what calls for it: a request, or what has become of the members.
+
+    Check comes first, then change: `check` refuses by raising, and a conversion that was refused has changed nothing.
+    What `check` has found out on the way is handed to `change`.
+    """
+
+    source: type[G]
+    target: type[GroupData]
+    why: type[W]
+    when: Callable[[G, W, Step], bool]
+    """Whether it is this group's turn; if not, the group answers as it is."""
+    check: Callable[[G, W, Step], C]
+    change: Callable[[G, W, C, Step], None]
+
+    def made(self, group: G, why: W, step: Step) -> bool:
+        """Convert the group if it is its turn. The group of that id is another one then: look it up again."""
+        if not self.when(group, why, step):
+            return False
+        checked = self.check(group, why, step)
+        self.change(group, why, checked, step)
+        return True

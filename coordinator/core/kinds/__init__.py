@@ -1,1 +1,1 @@
-"""Groups of the ZooKeeper era, which rebalance by themselves: this side only watches, and keeps their ledger."""
+"""One class for each kind of group, the table of kinds, and the function that applies each record."""

@@ -1,16 +1,38 @@
-"""Makes the facts true that are the same for every kind of group: offsets, the ledger, settings, the node's diary."""
+"""Applies each record to the state, live and in replay: one function for each record type.
+
+`COMMON_FACTS` are the same for every kind: offsets, the ledger, settings, overrides and the shard's diary. The kinds'
+own tables follow. Tombstones for unknown things are harmless: compaction leaves them behind.
+"""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias, assert_never, get_args
 
+from muster.coordinator.core.central.group import CentralGroup
 from muster.coordinator.core.classic.group import ClassicGroup
-from muster.coordinator.core.groups.facts import FENCE_FACTS
+from muster.coordinator.core.consumer.group import FIRST_EPOCH, ConsumerGroup, ConsumerMember, ConsumerMemberState
+from muster.coordinator.core.groups.bookkeeping import FENCE_FACTS
 from muster.coordinator.core.groups.kind import FactApplier
 from muster.coordinator.core.groups.state import ShardState
-from muster.coordinator.core.model.balance_records import BalanceForgotten, BalanceStored
-from muster.coordinator.core.model.core_records import (
+from muster.coordinator.core.model.ledger import GroupLedger
+from muster.coordinator.core.model.records import (
+    BalanceForgotten,
+    BalanceStored,
+    CanaryForgotten,
+    CanaryStored,
+    CentralDeleted,
+    CentralStored,
+    ConsumerMemberDeleted,
+    ConsumerMemberStored,
+    CurrentDeleted,
+    CurrentStored,
     DelayForgotten,
     DelayStored,
+    GroupDeleted,
+    GroupEpochDeleted,
+    GroupEpochStored,
+    GroupStored,
+    HoldsEnded,
+    HoldsStored,
     LossMended,
     NumbersPassed,
     OffsetDeleted,
@@ -20,6 +42,8 @@ from muster.coordinator.core.model.core_records import (
     RebalanceForgotten,
     RebalanceSettled,
     RebalanceShadowed,
+    RegexDeleted,
+    RegexStored,
     SettingsStored,
     SettingsUnset,
     ShadowsForgotten,
@@ -27,11 +51,15 @@ from muster.coordinator.core.model.core_records import (
     StallNoted,
     TakeoverForgotten,
     TakeoverNoted,
+    TargetDeleted,
+    TargetEpochDeleted,
+    TargetEpochStored,
+    TargetStored,
 )
-from muster.coordinator.core.model.ledger import GroupLedger
-from muster.coordinator.core.model.trial_records import CanaryForgotten, CanaryStored
 from muster.coordinator.core.model.types import Outcome, StoredOffset
-from muster.coordinator.core.model.values import HoldsEnded, HoldsStored
+
+# Every kind of group
+# -------------------
 
 
 def simple_group(state: ShardState, group_id: str) -> ClassicGroup:
@@ -203,4 +231,157 @@ COMMON_FACTS: Mapping[type[Any], FactApplier] = {
     NumbersPassed: pass_numbers,
     LossMended: loss_mended,
     **FENCE_FACTS,
+}
+
+
+# Classic groups
+# --------------
+
+
+def apply_group_stored(state: ShardState, record: GroupStored) -> None:
+    simple_group(state, record.group_id).stored = record
+
+
+def apply_group_deleted(state: ShardState, record: GroupDeleted) -> None:
+    state.drop(ClassicGroup, record.group_id)
+    if not state.offsets.get(record.group_id):
+        state.offsets.pop(record.group_id, None)
+
+
+CLASSIC_FACTS: Mapping[type[Any], FactApplier] = {GroupStored: apply_group_stored, GroupDeleted: apply_group_deleted}
+
+
+# KIP-848 groups
+# --------------
+
+Stored: TypeAlias = (
+    ConsumerMemberStored | GroupEpochStored | TargetEpochStored | TargetStored | CurrentStored | RegexStored
+)
+Gone: TypeAlias = ConsumerMemberDeleted | TargetEpochDeleted | TargetDeleted | CurrentDeleted | RegexDeleted
+
+
+def apply_consumer_fact(state: ShardState, record: Stored) -> None:
+    """Change the group the record speaks of, making it when needed: it is of this kind from here on."""
+    group = state.find(ConsumerGroup, record.group_id)
+    store_fact(group or state.put(ConsumerGroup(record.group_id)), record)
+
+
+def apply_consumer_tombstone(state: ShardState, record: Gone) -> None:
+    if group := state.find(ConsumerGroup, record.group_id):
+        remove_fact(group, record)
+
+
+def apply_epoch_deleted(state: ShardState, record: GroupEpochDeleted) -> None:
+    state.drop(ConsumerGroup, record.group_id)
+
+
+def store_fact(group: ConsumerGroup, record: Stored) -> None:
+    match record:
+        case GroupEpochStored():
+            group.epoch, group.metadata_hash = record.epoch, record.metadata_hash
+        case TargetEpochStored():
+            set_target_epoch(group, record.epoch, record.timestamp_ms)
+        case TargetStored():
+            group.targets[record.member_id] = record.partitions
+        case ConsumerMemberStored():
+            add_member(group, record)
+        case CurrentStored():
+            set_current_assignment(group, record)
+        case RegexStored():
+            group.regexes[record.regex] = record
+        case _:
+            assert_never(record)
+
+
+def remove_fact(group: ConsumerGroup, record: Gone) -> None:
+    match record:
+        case ConsumerMemberDeleted():
+            group.uncount(record.member_id)
+            member = group.members.pop(record.member_id, None)
+            if member is not None:
+                group.let_go(member.id, member.holds)
+                if member.instance_id is not None and group.static.get(member.instance_id) == member.id:
+                    del group.static[member.instance_id]
+        case TargetEpochDeleted():
+            set_target_epoch(group, FIRST_EPOCH, 0)
+        case TargetDeleted():
+            group.targets.pop(record.member_id, None)
+        case CurrentDeleted():
+            clear_current_assignment(group, record.member_id)
+        case RegexDeleted():
+            group.regexes.pop(record.regex, None)
+        case _:
+            assert_never(record)
+
+
+def set_target_epoch(group: ConsumerGroup, epoch: int, timestamp_ms: int) -> None:
+    group.target_epoch, group.target_timestamp_ms = epoch, timestamp_ms
+    for member in group.members.values():
+        group.count(member)
+
+
+def add_member(group: ConsumerGroup, record: ConsumerMemberStored) -> None:
+    member = group.members.setdefault(record.member_id, ConsumerMember(record.member_id))
+    member.instance_id = record.instance_id
+    member.rack_id = record.rack_id
+    member.client_id, member.client_host = record.client_id, record.client_host
+    member.topic_names = frozenset(record.topic_names)
+    member.topic_regex = record.topic_regex
+    member.rebalance_timeout_ms = record.rebalance_timeout_ms
+    member.server_assignor = record.server_assignor
+    member.classic = record.classic
+    if record.instance_id is not None:
+        group.static[record.instance_id] = record.member_id
+    group.count(member)
+
+
+def set_current_assignment(group: ConsumerGroup, record: CurrentStored) -> None:
+    # Compaction may leave a member's share before the member itself.
+    member = group.members.setdefault(record.member_id, ConsumerMember(record.member_id))
+    group.let_go(member.id, member.holds)
+    member.epoch, member.previous_epoch = record.epoch, record.previous_epoch
+    known = record.state in ConsumerMemberState._value2member_map_
+    member.state = ConsumerMemberState(record.state) if known else ConsumerMemberState.UNKNOWN
+    member.assigned, member.revoking = record.assigned, record.revoking
+    group.hold(member.id, record.assigned)
+    group.hold(member.id, record.revoking)
+    group.count(member)
+
+
+def clear_current_assignment(group: ConsumerGroup, member_id: str) -> None:
+    member = group.members.get(member_id)
+    if member is None:
+        return
+    group.let_go(member.id, member.holds)
+    member.epoch = member.previous_epoch = 0
+    member.state = ConsumerMemberState.STABLE
+    member.assigned, member.revoking = {}, {}
+    group.count(member)
+
+
+CONSUMER_FACTS: Mapping[type[Any], FactApplier] = {
+    **dict.fromkeys(get_args(Stored), apply_consumer_fact),
+    **dict.fromkeys(get_args(Gone), apply_consumer_tombstone),
+    GroupEpochDeleted: apply_epoch_deleted,
+}
+
+
+# Central groups
+# --------------
+
+
+def apply_central_stored(state: ShardState, record: CentralStored) -> None:
+    """The group is of this kind from here on, whatever an older record made of it."""
+    group = state.find(CentralGroup, record.group_id)
+    (group or state.put(CentralGroup(record.group_id))).own(record)
+
+
+def apply_central_deleted(state: ShardState, record: CentralDeleted) -> None:
+    if state.drop(CentralGroup, record.group_id) and state.offsets.get(record.group_id):
+        own_offsets(state, record.group_id)
+
+
+CENTRAL_FACTS: Mapping[type[Any], FactApplier] = {
+    CentralStored: apply_central_stored,
+    CentralDeleted: apply_central_deleted,
 }

@@ -1,22 +1,39 @@
-"""What groups of the ZooKeeper era answer: their members meet elsewhere, so whoever speaks here means the log's group.
+"""Groups of the ZooKeeper era: what they answer, how they are followed, and what the ledger keeps of them.
 
-A group on its way between two generations is in both places. Which of the two is shown, deleted, or has its members
-removed is decided here: `ObservedGroup.prevails`.
+Members meet in ZooKeeper, so a request that arrives here means the log's group with the same id. A group that is
+migrating is in both places; `ObservedGroup.prevails` decides which of the two is shown, deleted, or has its members
+removed.
+
+Members of that era are woken by any change of the group's members, of the brokers, or of a topic; each then releases
+all its partitions and claims its new share in its own time. A rebalance is over once every partition is claimed and
+every owner has claimed since then; or, since a member whose share stays the same may leave its claim untouched, once
+all is claimed and nothing has moved for a while. Each rebalance observed becomes one ledger entry.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from muster.assignors.api import Snapshot
-from muster.coordinator.core.groups.group import GroupData
+from muster.assignors.data.consumer_protocol import Subscription, encode_assignment, encode_subscription
+from muster.coordinator.core.groups.bookkeeping import forget_ledger, keep_entry, next_number
+from muster.coordinator.core.groups.group import ZOOKEEPER, GroupData, ObservedGroup, ObservedRebalance, OwnedPartitions
 from muster.coordinator.core.groups.kind import NO_FACTS, GroupKind, HeartbeatOutlook, Positions, RefusedPositions
-from muster.coordinator.core.groups.observed_group import ObservedGroup
-from muster.coordinator.core.groups.owners import OwnedPartitions
 from muster.coordinator.core.groups.state import ShardState, Step
-from muster.coordinator.core.kinds import observed_views, watching
-from muster.coordinator.core.model.core_events import (
+from muster.coordinator.core.model.effects import (
+    DeleteReply,
+    DescribeConsumerReply,
+    DescribedMember,
+    DescribeReply,
+    GroupChanged,
+    ListedGroup,
+)
+from muster.coordinator.core.model.events import (
+    ClaimFence,
     ConsumerHeartbeat,
     DeleteGroup,
+    GroupObserved,
+    GroupUnseen,
     Heartbeat,
     JoinGroup,
     LeaveGroup,
@@ -25,17 +42,325 @@ from muster.coordinator.core.model.core_events import (
     OffsetFetch,
     Planned,
     RegexResolved,
+    RegisterConsumer,
     StoodStill,
     SyncGroup,
 )
-from muster.coordinator.core.model.correction import GroupSituation
-from muster.coordinator.core.model.effects import DescribeConsumerReply, DescribeReply, ListedGroup
-from muster.coordinator.core.model.events import RegisterConsumer
-from muster.coordinator.core.model.fences_events import ClaimFence
-from muster.coordinator.core.model.ledger import RebalanceTrigger
+from muster.coordinator.core.model.ledger import RebalanceTrigger, last_few
+from muster.coordinator.core.model.plan_correction import GroupSituation
 from muster.coordinator.core.model.rights import RightsAnew
-from muster.coordinator.core.model.types import RequestId, TimerKey
+from muster.coordinator.core.model.types import (
+    Cause,
+    MemberPlan,
+    Outcome,
+    PartitionMove,
+    RebalanceEntry,
+    RebalancePhase,
+    RequestId,
+    TimerKey,
+)
 from muster.coordinator.errors import CoordinatorError, ErrorCode
+
+# Views
+# -----
+
+
+def describe_group(group: ObservedGroup) -> DescribeReply:
+    """The group as DescribeGroups shows it: claims as assignments, as they stand at this moment."""
+    members = group.members
+    return DescribeReply(
+        group_id=group.id,
+        state=group.state.value,
+        protocol_type=ZOOKEEPER,
+        generation=group.generation,
+        members=tuple(
+            DescribedMember(
+                member_id,
+                None,
+                "",
+                members[member_id].host,
+                encode_subscription(Subscription(version=1, topics=members[member_id].topics)),
+                encode_assignment(shares),
+            )
+            for member_id, shares in group.owned.items()
+        ),
+        waiting_for=group.late,
+    )
+
+
+def list_group(group: ObservedGroup) -> ListedGroup:
+    return ListedGroup(group.id, ZOOKEEPER, group.state.value, ZOOKEEPER)
+
+
+def partition_owners(group: ObservedGroup) -> OwnedPartitions:
+    """By their claims, also of members that are gone and whose claims are not."""
+    rows: dict[str, dict[int, str]] = {}
+    for (topic, partition), owner in group.seen.owners.items():
+        rows.setdefault(topic, {})[partition] = owner
+    return OwnedPartitions(rows)
+
+
+def delete_group(group: ObservedGroup, request: DeleteGroup, step: Step) -> None:
+    """Forget an empty group's ledger; the edge has deleted what ZooKeeper held."""
+    if group.members:
+        raise CoordinatorError(
+            ErrorCode.NON_EMPTY_GROUP,
+            f"group {group.id!r} has {len(group.members)} members in ZooKeeper; stop them first",
+        )
+    if not request.elsewhere:
+        raise CoordinatorError(
+            ErrorCode.INVALID_REQUEST,
+            f"group {group.id!r} lies in ZooKeeper, which this request does not reach; use muster groups delete",
+        )
+    forget_ledger(group.id, step)
+    step.state.overlook(group.id)
+    step.disarm(group.timer)
+    step.reply(request.request_id, DeleteReply())
+
+
+# Ledger
+# ------
+
+
+def write_entry(group: ObservedGroup, rebalance: ObservedRebalance, outcome: Outcome, step: Step) -> None:
+    """Keep the entry, within the ledger's bound. It is whole at once: nothing is fetched afterwards."""
+    trigger, generation = rebalance.trigger, generation_of(group.id, step)
+    entry = RebalanceEntry(
+        number=next_number(group.id, step),
+        previous_generation=generation,
+        generation=generation + 1,
+        protocol_type=ZOOKEEPER,
+        protocol_name="",
+        cause=trigger.cause,
+        culprit=trigger.culprit,
+        culprit_client_id=trigger.client_id,
+        culprit_client_host=trigger.client_host,
+        detail=trigger.detail,
+        client_reason="",
+        outcome=outcome,
+        started_at_ms=rebalance.started_at_ms,
+        ended_at_ms=rebalance.changed_at_ms,
+        phases=tuple(phases(rebalance)),
+        members=tuple(plans(group)),
+        moves=tuple(moves(group, rebalance)),
+        also=tuple(rebalance.also),
+        unowned_partition_ms=unowned_ms(rebalance, step.now_ms),
+        herd=len(rebalance.herd),
+        notifications=rebalance.notifications,
+    )
+    keep_entry(group.id, entry, step)
+    group.generation = entry.generation
+    step.out.notices.append(GroupChanged(group.id, group.state.value, group.generation, entry))
+
+
+def announce_group(group: ObservedGroup, step: Step) -> None:
+    """Tell the group's watchers how it stands."""
+    step.out.notices.append(GroupChanged(group.id, group.state.value, group.generation))
+
+
+def generation_of(group_id: str, step: Step) -> int:
+    """The generation of the newest entry: groups of this kind have none of their own, so the ledger counts for them."""
+    ledger = step.state.ledgers.get(group_id)
+    return ledger.newest.generation if ledger and ledger.newest else 0
+
+
+def phases(rebalance: ObservedRebalance) -> Iterator[RebalancePhase]:
+    """Until the first claim went, and from there until the last one came."""
+    claimed_from = rebalance.started_at_ms
+    if rebalance.released_at_ms >= 0:
+        yield RebalancePhase("release", rebalance.released_at_ms - rebalance.started_at_ms)
+        claimed_from = rebalance.released_at_ms
+    if rebalance.claimed:
+        yield RebalancePhase("claim", rebalance.changed_at_ms - claimed_from, last_few(rebalance.claimed))
+
+
+def plans(group: ObservedGroup) -> Iterator[MemberPlan]:
+    for member_id, shares in group.owned.items():
+        assigned = tuple((topic, tuple(partitions)) for topic, partitions in shares.items())
+        yield MemberPlan(member_id, "", group.members[member_id].host, None, assigned)
+
+
+def moves(group: ObservedGroup, rebalance: ObservedRebalance) -> Iterator[PartitionMove]:
+    before, after = rebalance.before, group.seen.owners
+    for tp in sorted(before.keys() | after.keys()):
+        source, target = before.get(tp, ""), after.get(tp, "")
+        if source != target:
+            free_ms = rebalance.unowned.get(tp, 0) if target else -1
+            yield PartitionMove(*tp, source, target, free_ms, why(source, target, group, rebalance))
+
+
+def why(source: str, target: str, group: ObservedGroup, rebalance: ObservedRebalance) -> str:
+    if source in rebalance.gone:
+        return rebalance.gone[source]
+    if not target:
+        return "nobody claimed it"
+    if not source:
+        return "nobody owned it"
+    return "balance" if target in rebalance.before.values() else "balance: its new owner joined"
+
+
+def unowned_ms(rebalance: ObservedRebalance, now_ms: int) -> int:
+    """The sum over all partitions, those that are still free included."""
+    return sum(rebalance.unowned.values()) + sum(now_ms - since for since in rebalance.free_since.values())
+
+
+# Following a group
+# -----------------
+
+QUIET_MS = 3_000
+"""Longer than the default pause between two attempts of a member (rebalance.backoff.ms, 2000)."""
+GIVE_UP_MS = 30_000
+"""When nothing has moved for this long and partitions are still unclaimed, the members have given up."""
+
+
+def take_observation(event: GroupObserved, step: Step) -> None:
+    """Take note of the group as it is now."""
+    group = step.state.observed(event.group_id)
+    if group is None:
+        group = first_sight(event, step)
+    before, group.seen = group.seen, replace(event, was_there=False)
+    triggers = list(changes_that_wake(before, event))
+    for trigger in triggers:
+        note_change(group, before, trigger, step)
+    follow_claims(group, before, step)
+    conclude_rebalance(group, step, quiet=False)
+    if triggers or before.owners != event.owners:
+        announce_group(group, step)
+
+
+def first_sight(event: GroupObserved, step: Step) -> ObservedGroup:
+    """A group that comes into being is compared with nothing; one that was there before, with itself."""
+    seen = event if event.was_there else replace(event, members=(), owners={}, renewed=frozenset())
+    group = ObservedGroup(event.group_id, seen, generation_of(event.group_id, step))
+    step.state.observe(group)
+    return group
+
+
+def take_unseen(event: GroupUnseen, step: Step) -> None:
+    """It is gone; its ledger stays."""
+    group = step.state.overlook(event.group_id)
+    if group is not None:
+        step.disarm(group.timer)
+
+
+def fire_quiet_timer(group: ObservedGroup, step: Step) -> None:
+    """Nothing has moved for a while."""
+    conclude_rebalance(group, step, quiet=True)
+
+
+def changes_that_wake(before: GroupObserved, now: GroupObserved) -> Iterator[RebalanceTrigger]:
+    """What has changed that wakes members, the heaviest first."""
+    old, new = {m.id: m for m in before.members}, {m.id: m for m in now.members}
+    for member_id in sorted(old.keys() - new.keys()):
+        yield departure(member_id, before, now)
+    for member_id in sorted(new.keys() - old.keys()):
+        member = new[member_id]
+        topics = ", ".join(member.topics) or "nothing that exists"
+        detail = f"member {member_id} joined; it reads {topics}"
+        yield RebalanceTrigger(Cause.MEMBER_JOINED, detail, member_id, client_host=member.host)
+    for member_id in sorted(new.keys() & old.keys()):
+        if new[member_id].topics != old[member_id].topics and new[member_id].pattern == "static":
+            yield RebalanceTrigger(
+                Cause.SUBSCRIPTION_CHANGED, f"member {member_id} changed its subscription", member_id
+            )
+    if old and new:
+        yield from changes_around(before, now)
+
+
+def changes_around(before: GroupObserved, now: GroupObserved) -> Iterator[RebalanceTrigger]:
+    """What members are told of beside each other: topics and brokers."""
+    read = {topic for member in (*before.members, *now.members) for topic in member.topics}
+    for topic in sorted(read):
+        old, new = before.partitions.get(topic, 0), now.partitions.get(topic, 0)
+        known = any(topic in member.topics for member in before.members)
+        if old != new and (known or any(m.pattern != "static" for m in now.members)):
+            yield RebalanceTrigger(Cause.PARTITIONS_CHANGED, f"topic {topic} has {new} partitions now, {old} before")
+    for broker in sorted(set(before.brokers) ^ set(now.brokers)):
+        word = "came" if broker in now.brokers else "went"
+        yield RebalanceTrigger(Cause.BROKERS_CHANGED, f"broker {broker} {word}, which wakes every consumer")
+
+
+def departure(member_id: str, before: GroupObserved, now: GroupObserved) -> RebalanceTrigger:
+    """Left in order, or gone with its claims standing: then its session ended, by death or by a plain goodbye."""
+    host = next((member.host for member in before.members if member.id == member_id), "")
+    if member_id in now.ended:
+        detail = f"the session of member {member_id} ended while it held partitions"
+        return RebalanceTrigger(Cause.SESSION_EXPIRED, detail, member_id, client_host=host)
+    return RebalanceTrigger(Cause.MEMBER_LEFT, f"member {member_id} left", member_id, client_host=host)
+
+
+def note_change(group: ObservedGroup, before: GroupObserved, trigger: RebalanceTrigger, step: Step) -> None:
+    """The first trigger gives the rebalance its cause; a later one is noted, and everybody has to claim once more.
+
+    One whose cause was not seen, such as a member that gives its claims up before it leaves, has found it now.
+    """
+    if group.rebalance is None:
+        begin_rebalance(group, before, trigger, step)
+    elif group.rebalance.trigger.cause is Cause.UNSPECIFIED:
+        group.rebalance.trigger = trigger
+    else:
+        group.rebalance.note(trigger)
+        group.rebalance.claimed.clear()
+    assert group.rebalance is not None
+    group.rebalance.changed_at_ms = step.now_ms
+    group.rebalance.notifications += len(group.seen.members)
+    if trigger.cause in (Cause.MEMBER_LEFT, Cause.SESSION_EXPIRED):
+        group.rebalance.gone[trigger.culprit] = trigger.detail
+
+
+def begin_rebalance(group: ObservedGroup, before: GroupObserved, trigger: RebalanceTrigger, step: Step) -> None:
+    group.rebalance = ObservedRebalance(trigger, step.now_ms, dict(before.owners), step.now_ms)
+
+
+def follow_claims(group: ObservedGroup, before: GroupObserved, step: Step) -> None:
+    """Which claims went, and which came, since the last look."""
+    old, new = before.owners, group.seen.owners
+    went = {tp for tp in old if new.get(tp) != old[tp]} | (group.seen.renewed & old.keys())
+    came = {tp for tp in new if new[tp] != old.get(tp)} | (group.seen.renewed & new.keys())
+    if not went and not came:
+        return
+    if group.rebalance is None:
+        if not before.members and not group.seen.members:
+            return  # claims of nobody: somebody tidies up, or writes by hand
+        detail = "members let go of partitions or claimed them, and what called for it was not seen"
+        begin_rebalance(group, before, RebalanceTrigger(Cause.UNSPECIFIED, detail), step)
+    rebalance = group.rebalance
+    assert rebalance is not None
+    rebalance.changed_at_ms = step.now_ms
+    for tp in went:
+        went_at_ms = max(rebalance.started_at_ms, step.now_ms - group.seen.gone_for_ms.get(tp, 0))
+        rebalance.free_since.setdefault(tp, went_at_ms)
+    if went and rebalance.released_at_ms < 0:
+        rebalance.released_at_ms = min(rebalance.free_since[tp] for tp in went)
+    for tp in sorted(came):
+        free_ms = step.now_ms - rebalance.free_since.pop(tp, step.now_ms)
+        rebalance.unowned[tp] = rebalance.unowned.get(tp, 0) + free_ms
+        rebalance.claimed.pop(new[tp], None)
+        rebalance.claimed[new[tp]] = step.now_ms
+        rebalance.herd.add(new[tp])
+
+
+def conclude_rebalance(group: ObservedGroup, step: Step, *, quiet: bool) -> None:
+    """Write the entry if the rebalance is over; else look again when nothing has moved for a while."""
+    rebalance = group.rebalance
+    if rebalance is None:
+        return
+    idle_ms = step.now_ms - rebalance.changed_at_ms
+    if not group.seen.members:
+        write_entry(group, rebalance, Outcome.EMPTIED, step)
+    elif group.settled or (quiet and group.complete):
+        only_woken = not rebalance.herd and rebalance.trigger.cause is Cause.BROKERS_CHANGED
+        if not only_woken:  # nobody let go of anything: nothing to be told of
+            write_entry(group, rebalance, Outcome.COMPLETED, step)
+    elif quiet and idle_ms >= GIVE_UP_MS:
+        write_entry(group, rebalance, Outcome.FAILED, step)
+    else:
+        step.arm(group.timer, QUIET_MS if group.complete else max(1, GIVE_UP_MS - idle_ms))
+        return
+    group.rebalance = None
+    step.disarm(group.timer)
+    if quiet:
+        announce_group(group, step)
 
 
 class ObservedKind:
@@ -59,28 +384,28 @@ class ObservedKind:
 
     def delete(self, group: ObservedGroup, event: DeleteGroup, step: Step, /) -> None:
         if group.prevails:
-            observed_views.delete_group(group, event, step)
+            delete_group(group, event, step)
         else:
             self._kind_of(group.logged).delete(group.logged, event, step)
 
     def view(self, group: ObservedGroup, group_id: str, step: Step, /) -> DescribeReply:
         if group.prevails:
-            return observed_views.describe_group(group)
+            return describe_group(group)
         return self._kind_of(group.logged).view(group.logged, group_id, step)
 
     def listed(self, group: ObservedGroup, /) -> Iterator[ListedGroup]:
         """The one that prevails, and those with members beside the log's: nobody may think that the one is alone."""
         if group.members or group.prevails:
-            yield observed_views.list_group(group)
+            yield list_group(group)
         if not group.prevails:
             yield from self._kind_of(group.logged).listed(group.logged)
 
     def owners(self, group: ObservedGroup, state: ShardState, former: OwnedPartitions, /) -> OwnedPartitions:
-        return observed_views.partition_owners(group)
+        return partition_owners(group)
 
     def timer(self, group: ObservedGroup, key: TimerKey, step: Step, /) -> None:
         if key == group.timer:
-            watching.fire_quiet_timer(group, step)
+            fire_quiet_timer(group, step)
         else:
             self._kind_of(group.logged).timer(group.logged, key, step)
 

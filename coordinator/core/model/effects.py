@@ -1,19 +1,39 @@
-"""What a step asks of the runtime: facts to keep, replies to release, timers to set. Nothing here acts."""
+"""What a step asks of the runtime: records to keep, replies to release, timers to set. Nothing here acts.
+
+`REPLY_TYPES` gives each request's type of reply. A refusal is a reply of that type with an error code.
+
+Orders to members of central groups are numbered along a member's stream.
+"""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, Final, TypeAlias
 
 from muster.assignors.api import JsonValue
-from muster.coordinator.core.model.consumer_records import Epochs, Shares, TopicId
-from muster.coordinator.core.model.controls import NO_CONTROLS, Controls
-from muster.coordinator.core.model.core_events import Event
-from muster.coordinator.core.model.core_records import Record
-from muster.coordinator.core.model.orders import Order
+from muster.coordinator.core.model import events
+from muster.coordinator.core.model import events as central
+from muster.coordinator.core.model import events as control
+from muster.coordinator.core.model import events as trial
+from muster.coordinator.core.model.events import (
+    ClaimFence,
+    DescribeGroup,
+    Event,
+    JoinGroup,
+    Request,
+    TxnOffsetCommit,
+    TxnWriteOver,
+)
 from muster.coordinator.core.model.plan import PlanRequest
-from muster.coordinator.core.model.replies import CanaryReply
-from muster.coordinator.core.model.scoring import ShadowRequest
-from muster.coordinator.core.model.txn_replies import TxnOffsetCommitReply, TxnWriteOverReply
+from muster.coordinator.core.model.records import (
+    CanaryStored,
+    Epochs,
+    FenceStored,
+    HoldsStored,
+    Record,
+    Shares,
+    TopicId,
+)
+from muster.coordinator.core.model.shadow_scoring import ShadowRequest
 from muster.coordinator.core.model.types import (
     Cause,
     RebalanceEntry,
@@ -22,10 +42,130 @@ from muster.coordinator.core.model.types import (
     StoredOffset,
     Takeover,
     TimerKey,
+    frozen_value,
 )
-from muster.coordinator.core.model.value import frozen_value
-from muster.coordinator.core.model.values import HoldsStored
-from muster.coordinator.errors import ErrorCode
+from muster.coordinator.errors import CoordinatorError, ErrorCode
+
+# Orders to members of central groups
+# -----------------------------------
+
+NOTHING_COMMITTED = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Ping:
+    """Answer at once, with the consumed offsets."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class StopFetcher:
+    """Stop fetching, let the application know, then answer with the offsets."""
+
+    number: int
+    cause: Cause
+    cause_detail: str
+    rebalance_number: int
+
+
+@dataclass(frozen=True, slots=True)
+class StartFetcher:
+    """Fetch exactly this: (topic, partition, offset), with NOTHING_COMMITTED where the member has to know better."""
+
+    number: int
+    generation: int
+    partitions: tuple[tuple[str, int, int], ...]
+    cause: Cause
+    cause_detail: str
+    rebalance_number: int
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceFailed:
+    """All attempts failed, and everybody goes on with what is stored; or a topic is not to be had. Needs no answer."""
+
+    number: int
+    detail: str
+
+
+Order: TypeAlias = Ping | StopFetcher | StartFetcher | RebalanceFailed
+
+
+# Canaries
+# --------
+
+
+@frozen_value
+class CanaryReply:
+    """The canary as it is, or would be; None: the group never had one. `idle`: guards that do not count, and why."""
+
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    canary: CanaryStored | None = None
+    idle: Mapping[str, str] = field(default_factory=dict)
+
+
+# What operators have going on in a group
+# ---------------------------------------
+
+
+@frozen_value
+class BalanceView:
+    """`heaviest`: the member that carried most when the group was judged last, `ratio` times the mean (None: it has
+    not been). `paid`: evaluations in a row in which moves would have paid, `rounds`: how many it takes. `resting`:
+    partitions that moved too recently to move again. `idle`: why nothing is measured, judged or done, in a sentence.
+    """
+
+    mode: str
+    idle: str
+    heaviest: str
+    ratio: float | None
+    paid: int
+    rounds: int
+    resting: int
+
+
+@frozen_value
+class Controls:
+    """None and nothing where a group has no such thing. `canary`: only while it runs. `fences`: how many there are, and
+    `newest_fences` some of them, those first that were claimed last.
+    """
+
+    canary: CanaryReply | None = None
+    balance: BalanceView | None = None
+    fences: int = 0
+    newest_fences: tuple[FenceStored, ...] = ()
+
+
+NO_CONTROLS: Final = Controls()
+
+
+# Transactions
+# ------------
+
+
+@frozen_value
+class TxnOffsetCommitReply:
+    """`code` stands for every partition that `partitions` does not name. `kept`: what is to be written now, under the
+    producer's own numbers."""
+
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    partitions: Mapping[tuple[str, int], ErrorCode] = field(default_factory=dict)
+    kept: Mapping[tuple[str, int], StoredOffset] = field(default_factory=dict)
+
+
+@frozen_value
+class TxnWriteOverReply:
+    """All that was decided before is in the log."""
+
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+
+
+# Replies and effects
+# -------------------
 
 
 @frozen_value
@@ -449,3 +589,60 @@ class Effects:
 
     def cancel_timer(self, key: TimerKey) -> None:
         self.timers[key] = None
+
+
+# Refusals
+# --------
+
+REPLY_TYPES: Mapping[type[Event], type[Reply]] = {
+    events.JoinGroup: JoinReply,
+    events.SyncGroup: SyncReply,
+    events.Heartbeat: HeartbeatReply,
+    events.Listen: PushReply,
+    events.Hello: HelloReply,
+    events.SessionHeartbeat: PushReply,
+    events.LeaveGroup: LeaveReply,
+    events.OffsetCommit: OffsetCommitReply,
+    events.OffsetFetch: OffsetFetchReply,
+    events.OffsetDelete: OffsetDeleteReply,
+    TxnOffsetCommit: TxnOffsetCommitReply,
+    TxnWriteOver: TxnWriteOverReply,
+    events.DescribeGroup: DescribeReply,
+    events.ListGroups: ListReply,
+    events.DeleteGroup: DeleteReply,
+    events.ExplainGroup: ExplainReply,
+    events.DescribeSettings: SettingsReply,
+    events.ListSettings: ListSettingsReply,
+    events.AlterSettings: SettingsReply,
+    ClaimFence: ClaimFenceReply,
+    control.HoldGroup: HoldsReply,
+    control.ResumeGroup: HoldsReply,
+    control.DescribeHolds: HoldsReply,
+    trial.StartCanary: CanaryReply,
+    trial.EndCanary: CanaryReply,
+    trial.DescribeCanary: CanaryReply,
+    events.ConsumerHeartbeat: ConsumerHeartbeatReply,
+    events.DescribeConsumerGroup: DescribeConsumerReply,
+    central.RegisterConsumer: CentralReply,
+    central.AwaitOrders: CentralReply,
+    central.PingAnswered: CentralReply,
+    central.FetcherStopped: CentralReply,
+    central.FetcherStarted: CentralReply,
+    central.Deregister: CentralReply,
+}
+"""An event that is not in here is not a request."""
+
+
+def add_refusal(request: Any, refusal: CoordinatorError) -> Effects:
+    out = Effects()
+    out.reply(request.request_id, refusal_reply(request, refusal.code, refusal.message))
+    return out
+
+
+def refusal_reply(request: Request, code: ErrorCode, message: str) -> Reply:
+    """The reply of the right kind that says no."""
+    if isinstance(request, JoinGroup):
+        return JoinReply(code, message, member_id=request.member_id)
+    if isinstance(request, DescribeGroup):
+        return DescribeReply(code, message, group_id=request.group_id)
+    return REPLY_TYPES[type(request)](code=code, message=message)

@@ -1,7 +1,10 @@
-"""Which topics a member may be given, and know of: the edge says it with each of its joins. Nothing is looked up here.
+"""Which topics a member may be given and may know of, and the regular expressions that stand for topic names.
 
-A coordinator's plan gives no topic to who may not read it, and a pattern stands for no topic that its member may not
-know of. Plans of clients are their own: as in Kafka, only the fetch is refused.
+The edge sends a member's rights with each of its joins; nothing is looked up here. A plan of the coordinator gives no
+topic to a member that may not read it, and a pattern matches no topic that its member may not describe. Plans made by
+clients are their own: as in Kafka, only the fetch is refused.
+
+Patterns use RE2 syntax, so that matching takes linear time regardless of who wrote the expression.
 """
 
 from collections.abc import Mapping
@@ -9,7 +12,34 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, TypeAlias
 
-from muster.coordinator.core.model.value import frozen_value
+import re2
+
+from muster.coordinator.core.model.types import frozen_value
+
+# Patterns
+# --------
+
+MAX_REGEX_CHARS = 4_096
+MAX_REGEX_MEMORY = 1 << 20
+"""Bytes that one compiled expression and its matching may take."""
+
+
+def compile_pattern(regex: str) -> "re2._Regexp[str]":
+    """The expression, ready to match. Raises ValueError saying what is wrong with it."""
+    if len(regex) > MAX_REGEX_CHARS:
+        raise ValueError(f"it has {len(regex)} characters; at most {MAX_REGEX_CHARS} are accepted")
+    options = re2.Options()
+    options.max_mem = MAX_REGEX_MEMORY
+    options.log_errors = False
+    try:
+        return re2.compile(regex, options)
+    except re2.error as error:
+        why = error.args[0] if error.args else "unreadable"
+        raise ValueError(why.decode("utf-8", "replace") if isinstance(why, bytes) else str(why)) from error
+
+
+# Rights
+# ------
 
 TOLD: Final = 3
 """Topics that a sentence names."""

@@ -1,20 +1,20 @@
-"""What operators do to a group besides rebalancing it, as its ledger keeps it: positions set or deleted, the group
-deleted. An entry for each, which tells who, and the positions before and after; a group's own history goes with it, and
-the entry of its deletion stays, as long as positions would.
+"""Audit entries: what operators do to a group besides rebalancing it, as its ledger keeps it.
 
-Bounded in every direction: positions in an entry, such entries of a group, deleted groups of a shard.
+An entry for each change of positions and for the deletion of a group, with the operator, and the positions before and
+after. A group's history goes with it; the entry of its deletion stays as long as positions would. Positions in an
+entry, such entries of a group, and deleted groups of a shard are bounded.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from muster.coordinator.core.groups.entries import audit_entry, keep_entry
-from muster.coordinator.core.groups.observed_group import ZOOKEEPER
+from muster.coordinator.core.groups.bookkeeping import audit_entry, keep_entry
+from muster.coordinator.core.groups.group import ZOOKEEPER
 from muster.coordinator.core.groups.state import Step
-from muster.coordinator.core.model.core_events import DeleteGroup, OffsetCommit
-from muster.coordinator.core.model.core_records import RebalanceForgotten
+from muster.coordinator.core.model.events import DeleteGroup, OffsetCommit
 from muster.coordinator.core.model.ledger import GroupLedger, LostPositions
+from muster.coordinator.core.model.records import RebalanceForgotten
 from muster.coordinator.core.model.types import Outcome, PositionChange, RebalanceEntry, StoredOffset
 
 MAX_POSITIONS = 200

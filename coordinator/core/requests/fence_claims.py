@@ -1,17 +1,17 @@
-"""Who may write on behalf of a partition, and under which producer id and epoch (KIP-98's, so that logs check it).
+"""Claims of fences: which member may write on behalf of a partition, under which producer id and epoch (KIP-98).
 
-Each claim that is taken is a new ownership: the next epoch of the fence's producer id. The log refuses what comes with
-an epoch below one that it has seen, so whoever claimed before has written its last once the new epoch is in the log.
-Times are not compared, and generations only between claims of one member, or where the group's shares cannot be read:
-an epoch of a producer id never falls, a generation may, when a group is made anew.
+Each claim that is taken is a new ownership: the next epoch of the fence's producer id. The log refuses writes with an
+epoch below one that it has seen, so a former owner has written its last once the new epoch is in the log. Times are
+not compared, and generations only between claims of one member, or where the group's shares cannot be read: an epoch
+of a producer id never falls, a generation may, when a group is created again.
 """
 
 from muster.coordinator.core.groups.group import group_id_given
 from muster.coordinator.core.groups.state import Step
-from muster.coordinator.core.kinds.kinds import KINDS
+from muster.coordinator.core.kinds.registry import KINDS
 from muster.coordinator.core.model.effects import ClaimFenceReply
-from muster.coordinator.core.model.fences_events import NO_PRODUCER, ClaimFence
-from muster.coordinator.core.model.fences_records import FenceStored
+from muster.coordinator.core.model.events import NO_PRODUCER, ClaimFence
+from muster.coordinator.core.model.records import FenceStored
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 LAST_EPOCH = 32_766

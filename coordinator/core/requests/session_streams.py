@@ -1,8 +1,9 @@
-"""Pushed membership: who listens, and what is said to them. Nothing is decided here.
+"""Session streams (pushed membership): which members listen, and what is pushed to them. Nothing is decided here.
 
 A member with a session stream parks one `Listen`. Whenever its group has changed, the coordinator gives itself the
 heartbeat that the member would send at its next poll; if the answer says something new, it answers the `Listen`. So a
-pushed member hears what a polled one hears, only sooner, and one that has not acknowledged hears nothing more.
+pushed member receives what a polled one receives, only sooner, and one that has not acknowledged receives nothing
+more.
 """
 
 from collections.abc import Callable
@@ -10,8 +11,9 @@ from typing import TypeAlias
 
 from muster.coordinator.core.groups.kind import HeartbeatOutlook
 from muster.coordinator.core.groups.state import Step
-from muster.coordinator.core.kinds.kinds import KINDS
-from muster.coordinator.core.model.core_events import (
+from muster.coordinator.core.kinds.registry import KINDS
+from muster.coordinator.core.model.effects import ConsumerHeartbeatReply, HeartbeatReply, HelloReply, PushReply
+from muster.coordinator.core.model.events import (
     ConsumerHeartbeat,
     Heartbeat,
     Hello,
@@ -19,7 +21,9 @@ from muster.coordinator.core.model.core_events import (
     SessionHeartbeat,
     StreamLost,
 )
-from muster.coordinator.core.model.core_records import (
+from muster.coordinator.core.model.records import (
+    FenceForgotten,
+    FenceStored,
     LossMended,
     NumbersPassed,
     OffsetDeleted,
@@ -36,8 +40,6 @@ from muster.coordinator.core.model.core_records import (
     TakeoverForgotten,
     TakeoverNoted,
 )
-from muster.coordinator.core.model.effects import ConsumerHeartbeatReply, HeartbeatReply, HelloReply, PushReply
-from muster.coordinator.core.model.fences_records import FenceForgotten, FenceStored
 from muster.coordinator.core.model.types import HEARTBEATS_IN_SESSION, RequestId
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 

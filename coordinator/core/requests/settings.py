@@ -1,7 +1,7 @@
 """Settings of a group, by an operator: hard facts that may come before its first member and outlive its last.
 
 One record holds them all; it is a tombstone when the last one is unset. Every change is an entry in the ledger, and
-whoever the setting names hears of it. Which settings there are is in `core.control.settings.table`.
+notifies what the setting affects. The settings are listed in `core/control/settings_table.py`.
 """
 
 import json
@@ -9,16 +9,16 @@ import json
 from muster.assignors.api import JsonValue
 from muster.coordinator.core.control.settings_table import SETTINGS
 from muster.coordinator.core.control.trials import canary
-from muster.coordinator.core.groups.entries import keep_entry, next_number
+from muster.coordinator.core.groups.bookkeeping import keep_entry, next_number
 from muster.coordinator.core.groups.group import GroupData
 from muster.coordinator.core.groups.state import ShardState, Step
-from muster.coordinator.core.kinds.kinds import KINDS
-from muster.coordinator.core.model.core_events import AlterSettings, DescribeSettings, ListSettings
-from muster.coordinator.core.model.core_records import SettingsStored, SettingsUnset
+from muster.coordinator.core.kinds.registry import KINDS
 from muster.coordinator.core.model.effects import ListSettingsReply, SettingsReply
+from muster.coordinator.core.model.events import AlterSettings, DescribeSettings, ListSettings
 from muster.coordinator.core.model.ledger import RebalanceTrigger
+from muster.coordinator.core.model.records import SettingsStored, SettingsUnset
 from muster.coordinator.core.model.types import Cause, Outcome, RebalanceEntry
-from muster.coordinator.core.settings.assignor import ASSIGNOR
+from muster.coordinator.core.settings.assignor_choice import ASSIGNOR
 from muster.coordinator.core.settings.setting import UNRECORDABLE, SettingsChange, invalid_setting, is_recordable
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 

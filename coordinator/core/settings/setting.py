@@ -1,4 +1,9 @@
-"""One setting of a group: name, values, meaning, what else speaks against a value, and who hears of a change."""
+"""One setting of a group: name, values, meaning, extra checks, and what a change triggers; with the timeouts of groups.
+
+The timeouts are Kafka's own settings of KIP-848 groups, within the bounds of the node (KIP-848; the assignment
+interval is KIP-1263), how long an old owner may drain, and how long the share of a member that left waits for its
+successor.
+"""
 
 import math
 from collections.abc import Callable, Mapping
@@ -12,7 +17,7 @@ from muster.coordinator.core.groups.kind import GroupKind
 from muster.coordinator.core.groups.state import ShardState, Step
 from muster.coordinator.core.model.ledger import RebalanceTrigger
 from muster.coordinator.core.model.types import Limits
-from muster.coordinator.core.settings.shapes import NodeSetting, Shape
+from muster.coordinator.core.settings.shapes import NodeSetting, Shape, WholeNumber
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 T = TypeVar("T")
@@ -135,3 +140,90 @@ UNRECORDABLE = (
 
 def invalid_setting(message: str) -> CoordinatorError:
     return CoordinatorError(ErrorCode.INVALID_CONFIG, message)
+
+
+# Timeouts of KIP-848 groups
+# --------------------------
+
+
+def session_outlasts_heartbeats(change: SettingsChange) -> None:
+    """Whoever sends heartbeats as told has to be heard of within his session, whichever of the two is set."""
+    limits = change.step.limits
+    session_ms = SESSION_TIMEOUT.among(change.after, limits)
+    heartbeat_ms = HEARTBEAT_INTERVAL.among(change.after, limits)
+    if session_ms <= heartbeat_ms:
+        raise invalid_setting(
+            f"{SESSION_TIMEOUT.name} would be {session_ms} and {HEARTBEAT_INTERVAL.name} {heartbeat_ms}; expected the "
+            "session to be the longer one"
+        )
+
+
+SESSION_TIMEOUT = Setting(
+    name="consumer.session.timeout.ms",
+    shape=WholeNumber(
+        NodeSetting("group.consumer.min.session.timeout.ms", lambda limits: limits.consumer_min_session_timeout_ms),
+        NodeSetting("group.consumer.max.session.timeout.ms", lambda limits: limits.consumer_max_session_timeout_ms),
+    ),
+    default=NodeSetting("group.consumer.session.timeout.ms", lambda limits: limits.consumer_session_timeout_ms),
+    groups=GroupScope.CONSUMER,
+    meaning="How long a member may be silent before it is taken out; counts from its next heartbeat.",
+    together=session_outlasts_heartbeats,
+)
+
+HEARTBEAT_INTERVAL = Setting(
+    name="consumer.heartbeat.interval.ms",
+    shape=WholeNumber(
+        NodeSetting(
+            "group.consumer.min.heartbeat.interval.ms", lambda limits: limits.consumer_min_heartbeat_interval_ms
+        ),
+        NodeSetting(
+            "group.consumer.max.heartbeat.interval.ms", lambda limits: limits.consumer_max_heartbeat_interval_ms
+        ),
+    ),
+    default=NodeSetting("group.consumer.heartbeat.interval.ms", lambda limits: limits.consumer_heartbeat_interval_ms),
+    groups=GroupScope.CONSUMER,
+    meaning="How often members are told to send heartbeats; they hear of it by the answer to the next one.",
+    together=session_outlasts_heartbeats,
+)
+
+ASSIGNMENT_INTERVAL = Setting(
+    name="consumer.assignment.interval.ms",
+    shape=WholeNumber(
+        NodeSetting(
+            "group.consumer.min.assignment.interval.ms", lambda limits: limits.consumer_min_assignment_interval_ms
+        ),
+        NodeSetting(
+            "group.consumer.max.assignment.interval.ms", lambda limits: limits.consumer_max_assignment_interval_ms
+        ),
+    ),
+    default=NodeSetting("group.consumer.assignment.interval.ms", lambda limits: limits.consumer_assignment_interval_ms),
+    groups=GroupScope.CONSUMER,
+    meaning="The shortest time between two new assignments; Kafka has it from 4.3 on.",
+)
+
+
+# Handoff
+# -------
+
+HANDOFF_TIMEOUT = Setting(
+    name="handoff.timeout.ms",
+    shape=WholeNumber(0),
+    default=0,
+    groups=GroupScope.PLANNED,
+    meaning="How long whoever has to let go of a partition may take before it is taken; 0: its rebalance timeout.",
+)
+
+
+# Held shares
+# -----------
+
+HOLD_MS = Setting(
+    name="hold.ms",
+    shape=WholeNumber(0, 86_400_000),
+    default=0,
+    groups=GroupScope.PLANNED,
+    meaning=(
+        "How long the share of a dynamic member that went waits for an heir, in milliseconds; 0: not at all, and 120 s "
+        "while a deploy is on."
+    ),
+)

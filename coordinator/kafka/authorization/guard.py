@@ -1,13 +1,38 @@
-"""Puts a judge before each handler. Where everything is allowed the very same handler answers, in its own way."""
+"""Puts a judge in front of each handler. If everything is allowed, the handler itself answers, at its usual speed.
+
+`JUDGES` has the judge of each API; an API without a row in the table of rights, or without a judge, is not served. A
+fetch that waits is judged again when it ends. Very large requests are judged in a thread.
+"""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import copy
 from functools import partial
 from typing import Any, Final
 
-from muster.coordinator.edge.limits import LARGE_BYTES
-from muster.coordinator.kafka.authorization.judging import (
+from muster.coordinator.edge.request_limits import LARGE_BYTES
+from muster.coordinator.kafka.authorization.admin import (
+    judge_describe_cluster,
+    judge_list_config_resources,
+    make_cluster_judge,
+    make_resource_judge,
+)
+from muster.coordinator.kafka.authorization.groups import (
+    MemberJudge,
+    judge_add_offsets_to_txn,
+    judge_consumer_group_describe,
+    judge_consumer_group_heartbeat,
+    judge_delete_groups,
+    judge_describe_groups,
+    judge_find_coordinator,
+    judge_join_group,
+    judge_list_groups,
+    judge_offset_commit,
+    judge_offset_delete,
+    judge_offset_fetch,
+    judge_txn_offset_commit,
+)
+from muster.coordinator.kafka.authorization.judge import (
     AccessCheck,
     Judge,
     RefusalAnswer,
@@ -15,8 +40,18 @@ from muster.coordinator.kafka.authorization.judging import (
     TopicLookup,
     Verdict,
 )
-from muster.coordinator.kafka.authorization.members import MemberJudge
-from muster.coordinator.kafka.authorization.table import find_judge
+from muster.coordinator.kafka.authorization.log import (
+    judge_create_partitions,
+    judge_create_topics,
+    judge_delete_records,
+    judge_delete_topics,
+    judge_fetch,
+    judge_init_producer_id,
+    judge_list_offsets,
+    judge_metadata,
+    judge_offset_for_leader_epoch,
+    judge_produce,
+)
 from muster.coordinator.kafka.codec.codec import decode_frame, encode
 from muster.coordinator.kafka.dispatch import (
     DeferredAnswer,
@@ -28,7 +63,68 @@ from muster.coordinator.kafka.dispatch import (
 )
 from muster.coordinator.kafka.handlers.single_batch_produce import SingleBatch
 from muster.coordinator.security.authorizer import Authorizer
-from muster.coordinator.security.rights import RequiredRight
+from muster.coordinator.security.rights import API_RIGHTS, RequiredRight
+
+# The judge of each API
+# ---------------------
+
+JUDGES: Final[Mapping[str, Judge]] = {
+    "Produce": judge_produce,
+    "Fetch": judge_fetch,
+    "ListOffsets": judge_list_offsets,
+    "OffsetForLeaderEpoch": judge_offset_for_leader_epoch,
+    "Metadata": judge_metadata,
+    "OffsetCommit": judge_offset_commit,
+    "OffsetFetch": judge_offset_fetch,
+    "FindCoordinator": judge_find_coordinator,
+    "JoinGroup": judge_join_group,
+    "Heartbeat": MemberJudge("Heartbeat"),
+    "LeaveGroup": MemberJudge("LeaveGroup"),
+    "SyncGroup": MemberJudge("SyncGroup"),
+    "DescribeGroups": judge_describe_groups,
+    "ListGroups": judge_list_groups,
+    "CreateTopics": judge_create_topics,
+    "DeleteTopics": judge_delete_topics,
+    "DeleteRecords": judge_delete_records,
+    "InitProducerId": judge_init_producer_id,
+    "AddOffsetsToTxn": judge_add_offsets_to_txn,
+    "TxnOffsetCommit": judge_txn_offset_commit,
+    "DescribeAcls": make_cluster_judge("DescribeAcls"),
+    "CreateAcls": make_cluster_judge("CreateAcls"),
+    "DeleteAcls": make_cluster_judge("DeleteAcls"),
+    "DescribeConfigs": make_resource_judge("DescribeConfigs", "results"),
+    "AlterConfigs": make_resource_judge("AlterConfigs", "responses"),
+    "CreatePartitions": judge_create_partitions,
+    "DeleteGroups": judge_delete_groups,
+    "IncrementalAlterConfigs": make_resource_judge("IncrementalAlterConfigs", "responses"),
+    "OffsetDelete": judge_offset_delete,
+    "DescribeClientQuotas": make_cluster_judge("DescribeClientQuotas"),
+    "AlterClientQuotas": make_cluster_judge("AlterClientQuotas"),
+    "DescribeUserScramCredentials": make_cluster_judge("DescribeUserScramCredentials"),
+    "AlterUserScramCredentials": make_cluster_judge("AlterUserScramCredentials"),
+    "ElectLeaders": make_cluster_judge("ElectLeaders"),
+    "AlterPartitionReassignments": make_cluster_judge("AlterPartitionReassignments"),
+    "ListPartitionReassignments": make_cluster_judge("ListPartitionReassignments"),
+    "DescribeCluster": judge_describe_cluster,
+    "ConsumerGroupHeartbeat": judge_consumer_group_heartbeat,
+    "ConsumerGroupDescribe": judge_consumer_group_describe,
+    "ListConfigResources": judge_list_config_resources,
+}
+
+
+def find_judge(api: str) -> Judge | None:
+    """None for an API that everybody may ask. Raises LookupError for one that has no row, or no judge."""
+    if api not in API_RIGHTS:
+        raise LookupError(f"{api} has no row in the table of rights; coordinator/security/rights.py needs one")
+    if not API_RIGHTS[api]:
+        return None
+    if api not in JUDGES:
+        raise LookupError(f"{api} has rights but no judge; coordinator/kafka/authorization/guard.py needs one")
+    return JUDGES[api]
+
+
+# The guard
+# ---------
 
 JUDGED_AGAIN: Final = frozenset({"Fetch"})
 """Whoever waits as long as they like for what is to come is judged again when it has come."""

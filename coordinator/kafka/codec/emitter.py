@@ -1,4 +1,4 @@
-"""Lines of code for one message, each with the field it works on: so that a failure can be told by its field."""
+"""Collects the lines of a generated decoder or encoder, each with its field, so that a failure names the field."""
 
 import struct
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from types import CodeType, TracebackType
 from typing import Any, TypeAlias
 
-from muster.coordinator.kafka.codec.notation import FieldSchema
+from muster.coordinator.kafka.codec.messages import FieldSchema
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Frame: TypeAlias = bytes | bytearray

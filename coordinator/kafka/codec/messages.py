@@ -1,11 +1,169 @@
-"""Messages and their structs as objects: a slotted class for each struct of the schema, made when it is needed."""
+"""Kafka's messages as data and as Python classes: parses the notation of the schema tables, makes a class per struct.
 
-from collections.abc import Mapping
-from functools import cache
-from typing import Any
+A message begins in the first column with its name, its versions and those that are flexible (KIP-482). Its fields
+follow, one a line, in the order of the wire; the fields of a struct are indented below it::
 
-from muster.coordinator.kafka.codec.notation import FieldSchema
-from muster.coordinator.kafka.codec.schema_init import all_messages
+    JoinGroupRequest 0-9 flexible 6+
+        group_id: string
+        rebalance_timeout_ms: int32 1+ = -1
+        group_instance_id: string? 5+ = null
+        protocols: []
+            name: string
+
+After the type: the versions that have the field (without: those of its struct), `inflexible` for a field that is
+never compact, its default, `tag` and its number for a tagged field. `[int32]` is an array, `[]` an array of structs,
+`{}` one struct. `?` means that null may be sent, in all versions or in those that follow it.
+
+All tables below `schema/` are read once, when the first message is needed. The class of a message or struct is
+slotted and made on first use; its constructor is generated, because an answer may hold thousands of structs.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from typing import Any, TypeAlias
+
+from muster.coordinator.kafka.codec.schema import admin, connection, groups, logs, nodes, quotas, security, transactions
+
+Versions: TypeAlias = range
+Default: TypeAlias = int | float | bool | str | bytes | tuple[()] | None
+
+INDENT = 4
+STRUCT = ""
+"""The element type of `[]` and `{}`."""
+
+MESSAGE_LINE = re.compile(r"(?P<name>\w+) (?P<versions>\d+-\d+)(?: flexible (?P<flexible>\d+\+))?")
+FIELD_LINE = re.compile(
+    r"(?P<indent> *)(?P<name>\w+): (?P<array>\[)?(?P<type>\w*|\{)[\]}]?"
+    r"(?P<nullable>\?(?P<null>\d+(?:\+|-\d+)?)?)?(?: (?P<versions>\d+(?:\+|-\d+)?))?(?P<inflexible> inflexible)?"
+    r"(?: = (?P<default>\S+))?(?: tag (?P<tag>\d+))?"
+)
+ZEROS: dict[str, Default] = {
+    "bool": False, "int8": 0, "int16": 0, "int32": 0, "int64": 0, "float64": 0.0,
+    "string": "", "bytes": b"", "records": b"", "uuid": bytes(16),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class FieldSchema:
+    """One field. `type` is a primitive, or STRUCT; `default` is what an absent one counts as."""
+
+    name: str
+    type: str
+    array: bool
+    versions: Versions
+    nullable: Versions
+    default: Default
+    tag: int | None
+    flexible: bool
+    path: str
+    """Dotted, beginning with the message's name."""
+    fields: "list[FieldSchema]" = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class MessageSchema:
+    name: str
+    versions: Versions
+    flexible: Versions
+    fields: list[FieldSchema]
+
+    @cached_property
+    def structs(self) -> dict[str, list[FieldSchema]]:
+        """The message's structs by path: its own fields, and those of every struct within."""
+        found = {self.name: self.fields}
+        pending = list(self.fields)
+        while pending:
+            one = pending.pop()
+            if one.type == STRUCT:
+                found[one.path] = one.fields
+                pending.extend(one.fields)
+        return found
+
+
+def parse_messages(text: str) -> Iterator[MessageSchema]:
+    """Yield the messages. Raises ValueError with the line that is not in the notation."""
+    for block in text.strip().split("\n\n"):
+        head, *lines = block.splitlines()
+        found = MESSAGE_LINE.fullmatch(head)
+        if found is None:
+            raise ValueError(f"{head!r} does not begin a message; expected such as 'HeartbeatRequest 0-4 flexible 4+'")
+        versions = parse_versions(found["versions"], range(0))
+        flexible = parse_versions(found["flexible"], versions) if found["flexible"] else range(0)
+        yield MessageSchema(found["name"], versions, flexible, parse_fields(found["name"], lines, versions))
+
+
+def parse_fields(name: str, lines: list[str], versions: Versions) -> list[FieldSchema]:
+    """The fields below a message's head; each is put below the struct that it is indented under."""
+    top: list[FieldSchema] = []
+    open_structs: list[tuple[str, list[FieldSchema], Versions]] = [(name, top, versions)]
+    for line in lines:
+        found = FIELD_LINE.fullmatch(line)
+        depth = len(found["indent"]) // INDENT if found else 0
+        if found is None or not 1 <= depth <= len(open_structs):
+            raise ValueError(f"{name}: {line!r} is no field; expected such as '    member_id: string 1+'")
+        del open_structs[depth:]
+        path, siblings, inherited = open_structs[-1]
+        one = parse_field(found, path, inherited)
+        siblings.append(one)
+        if one.type == STRUCT:
+            open_structs.append((one.path, one.fields, one.versions))
+    return top
+
+
+def parse_field(found: re.Match[str], path: str, inherited: Versions) -> FieldSchema:
+    name, kind, array = found["name"], found["type"].strip("{"), found["array"] is not None
+    versions = parse_versions(found["versions"], inherited) if found["versions"] else inherited
+    nullable = range(0)
+    if found["nullable"]:
+        nullable = parse_versions(found["null"], versions) if found["null"] else versions
+    return FieldSchema(
+        name=name,
+        type=kind,
+        array=array,
+        versions=versions,
+        nullable=nullable,
+        default=() if array and found["default"] is None else parse_default(kind, found["default"]),
+        tag=int(found["tag"]) if found["tag"] else None,
+        flexible=not found["inflexible"],
+        path=f"{path}.{name}",
+    )
+
+
+def parse_default(kind: str, word: str | None) -> Default:
+    if word == "null" or (word is None and kind == STRUCT):
+        return None
+    if word is None:
+        return ZEROS[kind]
+    return word == "true" if kind == "bool" else int(word)
+
+
+def parse_versions(text: str, within: Versions) -> Versions:
+    """Read a span of versions.
+
+    >>> list(parse_versions("5+", range(0, 8))), list(parse_versions("3-4", range(0)))
+    ([5, 6, 7], [3, 4])
+    """
+    if text.endswith("+"):
+        return range(int(text[:-1]), within.stop)
+    first, _, last = text.partition("-")
+    return range(int(first), int(last or first) + 1)
+
+
+# All messages
+# ------------
+
+
+@cache
+def all_messages() -> dict[str, MessageSchema]:
+    """All messages by name, such as `HeartbeatRequest`; read once, when the first is asked for."""
+    parts = (admin, connection, groups, logs, security, quotas, nodes, transactions)
+    return {message.name: message for part in parts for message in parse_messages(part.FIELDS)}
+
+
+# Messages as objects
+# -------------------
 
 
 class MessageStruct:

@@ -1,6 +1,6 @@
-"""The client's end of a connection of Kafka's protocol: requests out, answers back in their order.
+"""The client's side of a connection: sends requests and matches the answers, which arrive in the same order.
 
-When it breaks, all that is under way fails at once; whether that was done at the other end is not known.
+When the connection breaks, all requests in flight fail; whether the other side carried them out is unknown.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from typing import Final, Generic, NamedTuple, TypeVar, cast
 from muster.coordinator.kafka.codec.codec import MalformedFrame, encode, is_flexible
 from muster.coordinator.kafka.codec.emitter import Frame
 from muster.coordinator.kafka.connections.frames import HEAD, FrameBuffer
-from muster.coordinator.kafka.connections.keepalive import keep_alive
+from muster.coordinator.kafka.connections.request_slots import keep_alive
 
 NO_TAGGED_FIELDS: Final = b"\0"
 """So ends the header of a request in a flexible version."""

@@ -1,23 +1,29 @@
-"""One client's connection: frames in, answers out in the order of the requests, and a limit on everything between."""
+"""One client's connection: frames in, answers out in the order of the requests, and a limit on everything in between.
+
+Connections of one listener share an account of the answers that clients have not read. Above
+`kafka.max.unsent.bytes` the connection whose client has been silent longest is cut. A client that exceeds a quota is
+held back: nothing is read from its connection for a while, requests in flight are still answered.
+
+A large request is judged by its first bytes: one that lists more elements than are allowed is refused before the
+rest has arrived. Nothing of the rest is kept or copied, so such a request costs only the reading from its socket.
+"""
 
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import structlog
 
-from muster.coordinator.edge.limits import LARGE_BYTES
-from muster.coordinator.kafka.apis import API_VERSIONS, HEARTBEAT, UNSUPPORTED_VERSION
-from muster.coordinator.kafka.codec.codec import MalformedFrame, struct
-from muster.coordinator.kafka.codec.decoding import RequestTooLong
+from muster.coordinator.edge.overload import LogThrottle, RefusedRequestMemory
+from muster.coordinator.edge.request_limits import LARGE_BYTES
+from muster.coordinator.kafka.codec.codec import MalformedFrame, RequestTooLong, decoder_of, struct
 from muster.coordinator.kafka.codec.emitter import Buffer, Frame
-from muster.coordinator.kafka.connections.foresight import EarlyRefusal, refuse_early
 from muster.coordinator.kafka.connections.frames import HEAD, LENGTH_BYTES, FrameBuffer
-from muster.coordinator.kafka.connections.keepalive import keep_alive
-from muster.coordinator.kafka.connections.places import (
+from muster.coordinator.kafka.connections.request_slots import (
     ANSWER,
     TAGGED_ANSWER,
     ConnectionLimits,
@@ -25,9 +31,8 @@ from muster.coordinator.kafka.connections.places import (
     RepeatedRequest,
     RequestInspector,
     RequestSlot,
+    keep_alive,
 )
-from muster.coordinator.kafka.connections.shared import ListenerState
-from muster.coordinator.kafka.connections.unread import UnreadAnswers
 from muster.coordinator.kafka.dispatch import (
     ClientPeer,
     DeferredAnswer,
@@ -38,6 +43,255 @@ from muster.coordinator.kafka.dispatch import (
     ServedVersion,
     version_ranges,
 )
+from muster.coordinator.kafka.protocol import API_VERSIONS, HEARTBEAT, UNSUPPORTED_VERSION
+from muster.coordinator.security.access_model import ANONYMOUS, UNAUTHENTICATED, Identity
+
+if TYPE_CHECKING:
+    from muster.coordinator.kafka.connections.quota_enforcement import ChargedConnection, ConnectionCharges
+
+
+# State shared by a listener's connections
+# ----------------------------------------
+
+REFUSAL_LOG_INTERVAL_S = 10.0
+"""Of requests of one host that list too much, one in so many seconds is told."""
+
+DEFAULT_UNREAD_BYTES = 256 << 20
+"""The default of `kafka.max.unsent.bytes`."""
+
+log = structlog.get_logger("muster.kafka")
+
+
+UNKNOWN_IDENTITY = Identity(ANONYMOUS, "nobody")
+"""Whom a certificate names that is nobody's by the rules of the node."""
+
+
+class UnreadHolder(Protocol):
+    """A connection with answers that its client has not read."""
+
+    def unread(self) -> int:
+        """Their bytes, as they are at this moment."""
+
+    @property
+    def moved_at(self) -> float:
+        """When its client last read some of them, or they were made; by the event loop's clock."""
+
+    def cut(self, why: str) -> None:
+        """End it."""
+
+
+class ListenerState:
+    """One per listener, on its event loop. `max_unread` bounds the answers of all connections together, in bytes."""
+
+    def __init__(self, max_unread: int = DEFAULT_UNREAD_BYTES) -> None:
+        self.leftovers = RefusedRequestMemory()
+        self.identity_of: Callable[[Any, str], Identity | None] | None = None
+        """By a handshake and an address, where connections begin with one."""
+        self._max_unread = max_unread
+        self._held: dict[UnreadHolder, int] = {}
+        self._unread = 0
+        self._excesses = LogThrottle(REFUSAL_LOG_INTERVAL_S)
+        self.charges: ConnectionCharges | None = None
+        """Set where quotas are kept."""
+
+    def who(self, transport: asyncio.BaseTransport, host: str) -> Identity:
+        """Who speaks on a connection that was just made; `UNKNOWN_IDENTITY` is not let in, which has been told."""
+        if self.identity_of is None:
+            return UNAUTHENTICATED
+        return self.identity_of(transport.get_extra_info("ssl_object"), host) or UNKNOWN_IDENTITY
+
+    @property
+    def unread(self) -> int:
+        """Bytes of answers that have not left, as far as is known."""
+        return self._unread
+
+    def holds(self, holder: UnreadHolder, size: int) -> None:
+        """Take note of what a connection's client has not read. Above the limit, the one that stands longest is cut."""
+        self._note(holder, size)
+        if self._unread <= self._max_unread:
+            return
+        for each in tuple(self._held):
+            self._note(each, each.unread())
+        while self._unread > self._max_unread and self._held:
+            slowest = min(self._held, key=lambda one: one.moved_at)
+            left, together = self._held[slowest], self._unread
+            self._note(slowest, 0)
+            slowest.cut(
+                f"it leaves {left} bytes of answers unread, all clients together {together}, "
+                f"of which {self._max_unread} are kept (kafka.max.unsent.bytes)"
+            )
+
+    def excess(self, host: str, why: str, size: int) -> None:
+        """A request was refused for what it lists."""
+        self.leftovers.refused(size)
+        untold = self._excesses.due(host, asyncio.get_running_loop().time())
+        if untold is not None:
+            log.info("request refused", peer=host, why=why, untold=untold)
+
+    def _note(self, holder: UnreadHolder, size: int) -> None:
+        before = self._held.get(holder, 0)
+        self._unread += size - before
+        if size:
+            self._held[holder] = size
+        elif before:
+            del self._held[holder]
+
+
+# Holding back a connection
+# -------------------------
+
+
+class ReadThrottle:
+    """A part of `Connection`, which looks at `_payer` and `_held`."""
+
+    __slots__ = ("_held", "_loop", "_payer", "_resting", "_shared", "_transport")
+
+    _transport: asyncio.Transport
+    _shared: ListenerState
+    _payer: "ChargedConnection | None"
+    """None: nothing is charged, nobody looks."""
+    _held: bool
+    _resting: bool
+    _loop: asyncio.AbstractEventLoop
+
+    def charge(self) -> None:
+        """Look anew whether requests are charged for: quotas may be set, or gone."""
+        charges = self._shared.charges
+        if charges is None or self._held:
+            return
+        if self._payer is None or not charges.quotas.rates:
+            self._payer = charges.payer(self)
+
+    def hold(self, wait_s: float) -> None:
+        """Read nothing for so long: connections come too fast."""
+        self._resting = True
+        self._throttle()
+        self._loop.call_later(wait_s, self._rested)
+
+    def hold_back(self) -> None:
+        """Nothing more is read or begun until `release`."""
+        self._held = True
+        self._throttle()
+
+    def release(self) -> None:
+        self._held = False
+        self.charge()
+        self._go_on()
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    def fileno(self) -> int:
+        return int(self._transport.get_extra_info("socket").fileno())
+
+    def _rest(self) -> None:
+        """Others have their turn before more is read: by itself the loop would read on for megabytes."""
+        if not self._resting:
+            self._resting = True
+            self._loop.call_soon(self._rested)
+
+    def _rested(self) -> None:
+        self._resting = False
+        self._throttle()
+
+    def _throttle(self) -> None:
+        raise NotImplementedError
+
+    def _go_on(self) -> None:
+        raise NotImplementedError
+
+
+# Unread answers
+# --------------
+
+
+class UnreadAnswers(ReadThrottle):
+    """A part of `Connection`, which says in `_made_bytes` how much is made and not given to the transport."""
+
+    __slots__ = ("_made_bytes", "_moved_at", "_peer", "_unread")
+
+    _peer: ClientPeer
+    _made_bytes: int
+    _unread: int
+    _moved_at: float
+
+    @property
+    def moved_at(self) -> float:
+        return self._moved_at
+
+    def cut(self, why: str) -> None:
+        """Close this connection, and nothing else."""
+        raise NotImplementedError
+
+    def unread(self) -> int:
+        """Bytes of answers that have not left."""
+        left = self._made_bytes + self._transport.get_write_buffer_size()
+        if left < self._unread:
+            self._moved_at = self._loop.time()
+        self._unread = left
+        return left
+
+    def _weigh(self) -> None:
+        """Tell how much is unread, if that has changed: of a client that reads it is nothing, before as after."""
+        before = self._unread
+        if self._peer.eof.done():
+            return
+        if self.unread() != before:
+            if not before:
+                self._moved_at = self._loop.time()
+            self._shared.holds(self, self._unread)
+
+
+# Early refusal of large requests
+# -------------------------------
+
+INSPECTED_BYTES = 1 << 14
+"""Bytes of a large frame that are looked at. They hold most requests' first lists, and no more than some 10,000 entries
+are made of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class EarlyRefusal:
+    """A request of which nothing is kept."""
+
+    form: ServedVersion
+    correlation: int
+    why: str
+
+
+def refuse_early(dispatch: Dispatcher, frames: FrameBuffer) -> EarlyRefusal | None:
+    """The refusal of the frame that is coming in, which is given up then. None: its first bytes do not decide.
+
+    Each frame is looked at once.
+    """
+    part, size = frames.unfinished
+    if frames.looked or len(part) < INSPECTED_BYTES or size <= LARGE_BYTES:
+        return None
+    frames.looked = True
+    refused = early_refusal(dispatch, bytes(part[:INSPECTED_BYTES]), size)
+    if refused is not None:
+        frames.give_up()
+    return refused
+
+
+def early_refusal(dispatch: Dispatcher, begin: bytes, size: int) -> EarlyRefusal | None:
+    """Of the frame of `size` bytes that begins so."""
+    key, version, correlation = HEAD.unpack_from(begin)
+    form = dispatch.form(key, version)
+    if form is None:
+        return None
+    try:
+        _, position = form.read_header(begin, 0)
+        decoder_of(f"{form.api.name}Request", version)(begin, position, size)
+    except RequestTooLong as excess:
+        return EarlyRefusal(form, correlation, str(excess))
+    except MalformedFrame:
+        return None
+    return None
+
+
+# The connection
+# --------------
 
 MAX_BYTES_PER_TURN = 1 << 18
 """Of a request of which more than this is to come, in bytes, one piece is read in a turn."""
@@ -51,8 +305,6 @@ heartbeat."""
 
 LARGE = 1 << 15
 """Answers of this size are handed on as they are; smaller ones leave as one piece."""
-
-log = structlog.get_logger("muster.kafka")
 
 
 class ServerConnection(UnreadAnswers, asyncio.Protocol):

@@ -1,4 +1,4 @@
-"""Cuts a stream of bytes into frames: four bytes of length, then that many. Pure; it keeps only what arrived."""
+"""Cut a stream of bytes into frames: four bytes of length, then that many. Pure; keeps only what has arrived."""
 
 from struct import Struct
 

@@ -1,4 +1,6 @@
-"""The port on which Kafka's protocol is spoken, and the connections that came in by it."""
+"""The port on which Kafka's protocol is served, and its connections: admission, limits per host, idle sweep,
+draining.
+"""
 
 import asyncio
 import socket
@@ -9,17 +11,20 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from muster.coordinator.edge.seldom import LogThrottle
-from muster.coordinator.edge.sockets import open_listening_socket
-from muster.coordinator.edge.tls import ListenerTls
-from muster.coordinator.kafka.connections.connection import ServerConnection
-from muster.coordinator.kafka.connections.places import ConnectionLimits
-from muster.coordinator.kafka.connections.shared import DEFAULT_UNREAD_BYTES, UNKNOWN_IDENTITY, ListenerState
+from muster.coordinator.edge.listener_base import ListenerTls, open_listening_socket
+from muster.coordinator.edge.overload import LogThrottle
+from muster.coordinator.kafka.connections.connection import (
+    DEFAULT_UNREAD_BYTES,
+    UNKNOWN_IDENTITY,
+    ListenerState,
+    ServerConnection,
+)
+from muster.coordinator.kafka.connections.request_slots import ConnectionLimits
 from muster.coordinator.kafka.dispatch import Dispatcher
 
 if TYPE_CHECKING:
-    from muster.coordinator.edge.handshakes import TlsHandshakes
-    from muster.coordinator.kafka.connections.charges import ConnectionCharges
+    from muster.coordinator.edge.tls_flow_control import TlsHandshakes
+    from muster.coordinator.kafka.connections.quota_enforcement import ConnectionCharges
 
 BACKLOG = 1024
 """Connections that the kernel keeps until they are accepted."""
@@ -138,7 +143,7 @@ class ConnectionListener:
         if tls is None:
             self._server = await loop.create_server(make, sock=self._socket, backlog=BACKLOG)
         else:
-            from muster.coordinator.edge.handshakes import TlsHandshakes
+            from muster.coordinator.edge.tls_flow_control import TlsHandshakes
 
             self._shared.identity_of = tls.identity_of
             self._handshakes = TlsHandshakes(tls, self._socket, make, self._admits)

@@ -1,15 +1,18 @@
-"""The handlers, over whoever keeps the lists. Whether the caller may ask at all, a judge has said before."""
+"""DescribeAcls, CreateAcls, DeleteAcls on a node that has an authorizer.
+
+Each entry of a request is handled by itself: a refusal of one does not affect the others. `authorization/` has
+already checked whether the caller may use these APIs. Imported only with an authorizer.
+"""
 
 from collections.abc import Sequence
 from itertools import groupby
 from typing import Any, Final, Protocol
 
-from muster.coordinator.edge.positions import run_off_loop_if_large
+from muster.coordinator.edge.committed_offsets import run_off_loop_if_large
 from muster.coordinator.kafka.codec.codec import encode, struct
 from muster.coordinator.kafka.dispatch import EncodedAnswer, KafkaCall
-from muster.coordinator.security.filters import AclFilter, parse_acl_filter
-from muster.coordinator.security.model import Acl
-from muster.coordinator.security.validation import check_entry
+from muster.coordinator.security.access_model import Acl
+from muster.coordinator.security.acl_entries import AclFilter, check_entry, parse_acl_filter
 from muster.storage.errors import StorageError
 
 INVALID_REQUEST: Final = 42

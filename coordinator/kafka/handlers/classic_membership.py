@@ -1,20 +1,22 @@
-"""The APIs by which members of classic groups live: FindCoordinator, JoinGroup, SyncGroup, Heartbeat, LeaveGroup."""
+"""Classic group membership: FindCoordinator, JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
+
+A node on its own coordinates every group; `handlers/cluster_backend.py` answers FindCoordinator for a cluster.
+"""
 
 from collections.abc import Callable
 from typing import Any, Final
 from uuid import uuid4
 
-from muster.coordinator.core.model import core_events, effects
+from muster.coordinator.core.model import effects, events
 from muster.coordinator.core.model.rights import Rights
 from muster.coordinator.core.model.types import MemberIdentity, Protocol
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.kafka.codec.codec import encode, struct
 from muster.coordinator.kafka.dispatch import EncodedAnswer, KafkaCall
-from muster.coordinator.kafka.errors import refuse_transactions
 from muster.coordinator.kafka.handlers.group_requests import GroupRequests
 from muster.coordinator.kafka.handlers.metadata import AdvertisedEndpoint
-from muster.coordinator.kafka.request_limits import check_length, check_optional_length
-from muster.storage.broker.in_turns import map_in_turns
+from muster.coordinator.kafka.protocol import check_length, check_optional_length, refuse_transactions
+from muster.storage.broker.requests import map_in_turns
 
 GROUP_KEYS: Final = 0
 TRANSACTION_KEYS: Final = 1
@@ -114,13 +116,13 @@ class MembershipHandlers:
         return {"node_id": endpoint.node_id, "host": endpoint.host, "port": endpoint.port, "error_message": ""}
 
 
-def make_join_event(request: Any, call: KafkaCall, request_id: int, rights: Rights = None) -> core_events.JoinGroup:
+def make_join_event(request: Any, call: KafkaCall, request_id: int, rights: Rights = None) -> events.JoinGroup:
     protocols = {one.name: one for one in request.protocols}
     if len(protocols) != len(request.protocols):
         raise CoordinatorError(
             ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "a protocol is offered twice; name each assignor once"
         )
-    return core_events.JoinGroup(
+    return events.JoinGroup(
         request_id=request_id,
         group_id=check_length("group_id", request.group_id),
         member_id=check_length("member_id", request.member_id),
@@ -167,14 +169,14 @@ def make_sync_response(reply: effects.SyncReply) -> Any:
     )
 
 
-def make_sync_event(request: Any, call: KafkaCall, request_id: int) -> core_events.SyncGroup:
+def make_sync_event(request: Any, call: KafkaCall, request_id: int) -> events.SyncGroup:
     named = call.api_version >= NAMED_PROTOCOL
     if named and (request.protocol_type is None or request.protocol_name is None):
         raise CoordinatorError(
             ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
             f"SyncGroup version {call.api_version} came without protocol_type or protocol_name; give both",
         )
-    return core_events.SyncGroup(
+    return events.SyncGroup(
         request_id=request_id,
         group_id=check_length("group_id", request.group_id),
         member_id=check_length("member_id", request.member_id),
@@ -186,8 +188,8 @@ def make_sync_event(request: Any, call: KafkaCall, request_id: int) -> core_even
     )
 
 
-def make_classic_heartbeat_event(request: Any, request_id: int, rights: Rights = None) -> core_events.Heartbeat:
-    return core_events.Heartbeat(
+def make_classic_heartbeat_event(request: Any, request_id: int, rights: Rights = None) -> events.Heartbeat:
+    return events.Heartbeat(
         request_id,
         check_length("group_id", request.group_id),
         check_length("member_id", request.member_id),
@@ -197,11 +199,11 @@ def make_classic_heartbeat_event(request: Any, request_id: int, rights: Rights =
     )
 
 
-def make_leave_event(request: Any, call: KafkaCall, request_id: int) -> core_events.LeaveGroup:
+def make_leave_event(request: Any, call: KafkaCall, request_id: int) -> events.LeaveGroup:
     members = tuple(leaving_member_identity(one) for one in request.members)
     if call.api_version < MANY_LEAVE:
         members = (MemberIdentity(check_length("member_id", request.member_id)),)
-    return core_events.LeaveGroup(request_id, check_length("group_id", request.group_id), members)
+    return events.LeaveGroup(request_id, check_length("group_id", request.group_id), members)
 
 
 def make_leave_response(reply: effects.LeaveReply, version: int) -> Any:

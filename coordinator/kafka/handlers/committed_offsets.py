@@ -5,13 +5,18 @@ from functools import partial
 from itertools import chain, repeat
 from typing import Any, Final, Protocol
 
-from muster.coordinator.core.groups.observed_group import ZOOKEEPER
-from muster.coordinator.core.model import core_events, effects
+from muster.coordinator.core.groups.group import ZOOKEEPER
+from muster.coordinator.core.model import effects, events
 from muster.coordinator.core.model.types import Position
-from muster.coordinator.edge.catalog import partition_exists
-from muster.coordinator.edge.elsewhere import merge_zookeeper_positions
-from muster.coordinator.edge.positions import PartitionTuple, delete_existing, fetch_in_slices, run_off_loop_if_large
-from muster.coordinator.edge.words import name_operator
+from muster.coordinator.edge.committed_offsets import (
+    PartitionTuple,
+    delete_existing,
+    fetch_in_slices,
+    merge_zookeeper_positions,
+    partition_exists,
+    run_off_loop_if_large,
+)
+from muster.coordinator.edge.request_limits import name_operator
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.kafka.codec.codec import encode, struct
 from muster.coordinator.kafka.dispatch import EncodedAnswer, KafkaCall, ThreadedAnswer
@@ -24,7 +29,7 @@ from muster.coordinator.kafka.handlers.offset_commit_reader import (
     OffsetCommitRequest,
     success_answer,
 )
-from muster.coordinator.kafka.request_limits import check_length, check_optional_length
+from muster.coordinator.kafka.protocol import check_length, check_optional_length
 from muster.storage.errors import StorageError
 
 KNOWS_GROUP_ID_NOT_FOUND: Final = 9
@@ -137,7 +142,7 @@ class CommittedOffsetHandlers:
     async def _deleted(self, group_id: str, by: str, places: PartitionTuple) -> effects.OffsetDeleteReply:
         return await self._groups.ask(
             group_id,
-            lambda: core_events.OffsetDelete(self._groups.next_id(), check_length("group_id", group_id), places, by),
+            lambda: events.OffsetDelete(self._groups.next_id(), check_length("group_id", group_id), places, by),
             effects.OffsetDeleteReply,
         )
 
@@ -147,7 +152,7 @@ class CommittedOffsetHandlers:
         def ask(places: PartitionTuple | None) -> Awaitable[effects.OffsetFetchReply]:
             return self._groups.ask(
                 asked.group_id,
-                lambda: core_events.OffsetFetch(
+                lambda: events.OffsetFetch(
                     self._groups.next_id(),
                     check_length("group_id", asked.group_id),
                     places,
@@ -170,7 +175,7 @@ class CommittedOffsetHandlers:
     ) -> effects.OffsetFetchReply:
         """With what the group keeps in ZooKeeper, if it lives there; the larger counts where both have a position."""
         group = await self._groups.ask(
-            group_id, lambda: core_events.DescribeGroup(self._groups.next_id(), group_id), effects.DescribeReply
+            group_id, lambda: events.DescribeGroup(self._groups.next_id(), group_id), effects.DescribeReply
         )
         if group.protocol_type != ZOOKEEPER:
             return reply
@@ -206,12 +211,12 @@ class CommittedOffsetHandlers:
 
 def make_commit_event(
     shape: CommitShape, call: KafkaCall, request_id: int, positions: Mapping[tuple[str, int], Position]
-) -> core_events.OffsetCommit:
+) -> events.OffsetCommit:
     """Raises CoordinatorError for a name that is too long. Who commits is worked out once for all requests alike."""
     if shape.said is None:
         shape.said = commit_header(shape.request, call)
     before, behind = shape.said
-    return core_events.OffsetCommit(request_id, *before, positions, *behind)
+    return events.OffsetCommit(request_id, *before, positions, *behind)
 
 
 def commit_header(request: Any, call: KafkaCall) -> CommitHeader:

@@ -1,19 +1,30 @@
-"""The APIs of KIP-848 groups: ConsumerGroupHeartbeat and ConsumerGroupDescribe."""
+"""KIP-848 groups (ConsumerGroupHeartbeat, ConsumerGroupDescribe), and the tools' view of all groups.
+
+ListGroups and DeleteGroups cover groups of every kind; DescribeGroups describes classic groups.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 from uuid import uuid4
 
-from muster.coordinator.core.model import core_events, effects
-from muster.coordinator.core.model.consumer_records import Shares, TopicId
+from muster.coordinator.core.model import effects, events
+from muster.coordinator.core.model.records import Shares, TopicId
 from muster.coordinator.core.model.rights import Rights
-from muster.coordinator.edge.words import error_sentence
+from muster.coordinator.edge.committed_offsets import merge_group_lists
+from muster.coordinator.edge.request_limits import error_sentence, name_operator
 from muster.coordinator.errors import CoordinatorError, ErrorCode
-from muster.coordinator.kafka.authorized import GROUP_OPERATIONS, OPERATIONS_NOT_REQUESTED
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka.dispatch import KafkaCall
 from muster.coordinator.kafka.handlers.group_requests import GroupRequests
-from muster.coordinator.kafka.request_limits import check_length, check_optional_length
+from muster.coordinator.kafka.protocol import (
+    GROUP_OPERATIONS,
+    OPERATIONS_NOT_REQUESTED,
+    check_length,
+    check_optional_length,
+)
+
+# ConsumerGroupHeartbeat, ConsumerGroupDescribe
+# ---------------------------------------------
 
 OWN_MEMBER_ID: Final = 1
 """Members make their own ids from this version of the heartbeat on (KIP-1082)."""
@@ -49,7 +60,7 @@ class ConsumerGroupHandlers:
     async def consumer_group_describe(self, request: Any, call: KafkaCall) -> Any:
         names = list(dict.fromkeys(request.group_ids))
         questions = [
-            (self._groups.shard_of(group_id), core_events.DescribeConsumerGroup(self._groups.next_id(), group_id))
+            (self._groups.shard_of(group_id), events.DescribeConsumerGroup(self._groups.next_id(), group_id))
             for group_id in names
         ]
         replies = await self._groups.ask_each(questions, effects.DescribeConsumerReply)
@@ -62,13 +73,13 @@ class ConsumerGroupHandlers:
 
 def make_consumer_heartbeat_event(
     request: Any, call: KafkaCall, request_id: int, rights: Rights = None
-) -> core_events.ConsumerHeartbeat:
+) -> events.ConsumerHeartbeat:
     """librdkafka sends an empty regular expression for none, which the core takes as such (KIP-848)."""
     member_id = check_length("member_id", request.member_id)
     if not member_id and call.api_version < OWN_MEMBER_ID and request.member_epoch == JOINING:
         member_id = str(uuid4())
     names = request.subscribed_topic_names
-    return core_events.ConsumerHeartbeat(
+    return events.ConsumerHeartbeat(
         request_id=request_id,
         group_id=check_length("group_id", request.group_id),
         member_id=member_id,
@@ -145,4 +156,89 @@ def named_shares(path: str, shares: Mapping[TopicId, Iterable[int]], names: Mapp
         topic_partitions=[
             made(topic_id=topic, topic_name=name, partitions=partitions) for name, topic, partitions in rows
         ]
+    )
+
+
+# ListGroups, DescribeGroups, DeleteGroups
+# ----------------------------------------
+
+REPORTS_MISSING_GROUPS: Final = 6
+"""DescribeGroups reports a group that is not there as an error from this version on; before, it is "Dead"."""
+
+DEAD: Final = "Dead"
+
+
+class GroupAdminHandlers:
+    def __init__(self, groups: GroupRequests) -> None:
+        self._groups = groups
+
+    async def list_groups(self, request: Any, call: KafkaCall) -> Any:
+        """All shards' groups; shards that moved away are left out, another failure becomes the answer's code."""
+        states, types = tuple(request.states_filter), tuple(request.types_filter)
+        questions = [
+            (shard, events.ListGroups(self._groups.next_id(), states, types)) for shard in range(self._groups.shards)
+        ]
+        replies = await self._groups.ask_each(questions, effects.ListReply)
+        failed, found = merge_group_lists(replies)
+        made = struct("ListGroupsResponse.groups")
+        rows = [
+            made(
+                group_id=group.group_id,
+                protocol_type=group.protocol_type,
+                group_state=group.state,
+                group_type=group.group_type,
+            )
+            for group in found
+        ]
+        return struct("ListGroupsResponse")(error_code=failed.code if failed else ErrorCode.NONE, groups=rows)
+
+    async def describe_groups(self, request: Any, call: KafkaCall) -> Any:
+        names = list(dict.fromkeys(request.groups))
+        questions = [
+            (self._groups.shard_of(group_id), events.DescribeGroup(self._groups.next_id(), group_id))
+            for group_id in names
+        ]
+        replies = await self._groups.ask_each(questions, effects.DescribeReply)
+        rows = [classic_group_row(*pair, call.api_version) for pair in zip(names, replies, strict=True)]
+        for row in rows:
+            told = request.include_authorized_operations and row.error_code == ErrorCode.NONE
+            row.authorized_operations = GROUP_OPERATIONS if told else OPERATIONS_NOT_REQUESTED
+        return struct("DescribeGroupsResponse")(groups=rows)
+
+    async def delete_groups(self, request: Any, call: KafkaCall) -> Any:
+        names = list(dict.fromkeys(request.groups_names))
+        by = name_operator(call.peer_host)
+        questions = [
+            (self._groups.shard_of(group_id), events.DeleteGroup(self._groups.next_id(), group_id, operator=by))
+            for group_id in names
+        ]
+        replies = await self._groups.ask_each(questions, effects.DeleteReply)
+        made = struct("DeleteGroupsResponse.results")
+        rows = [made(group_id=name, error_code=reply.code) for name, reply in zip(names, replies, strict=True)]
+        return struct("DeleteGroupsResponse")(results=rows)
+
+
+def classic_group_row(group_id: str, reply: effects.DescribeReply, version: int) -> Any:
+    missing = reply.code is ErrorCode.GROUP_ID_NOT_FOUND
+    code = ErrorCode.NONE if missing and version < REPORTS_MISSING_GROUPS else reply.code
+    path = "DescribeGroupsResponse.groups"
+    made = struct(f"{path}.members")
+    return struct(path)(
+        error_code=code,
+        error_message=reply.message if code is not ErrorCode.NONE else None,
+        group_id=group_id,
+        group_state=DEAD if missing else reply.state,
+        protocol_type=reply.protocol_type,
+        protocol_data=reply.protocol_name,
+        members=[
+            made(
+                member_id=one.member_id,
+                group_instance_id=one.group_instance_id,
+                client_id=one.client_id,
+                client_host=one.client_host,
+                member_metadata=one.metadata,
+                member_assignment=one.assignment,
+            )
+            for one in reply.members
+        ],
     )

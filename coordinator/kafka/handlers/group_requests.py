@@ -1,14 +1,17 @@
-"""How handlers ask the groups: the driver they are given, and what becomes of those who cannot be asked."""
+"""How handlers call the groups: the driver they are given, and the reply when a group cannot be reached.
+
+Refusals of the node itself (overloaded, draining) become replies that make the client retry later.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
-from muster.coordinator.core.model import core_events, effects
+from muster.coordinator.core.model import effects, events
 from muster.coordinator.core.model.rights import Rights
-from muster.coordinator.edge.rights import UNRESTRICTED, TopicRightsSource
+from muster.coordinator.edge.listener_base import UNRESTRICTED, TopicRightsSource
 from muster.coordinator.errors import CoordinatorError, ErrorCode, NodeShuttingDown, Overloaded
 from muster.coordinator.kafka.dispatch import DeferredAnswer
-from muster.coordinator.runtime.router import partition_for
+from muster.coordinator.runtime.shards import partition_for
 
 Wanted = TypeVar("Wanted")
 
@@ -21,15 +24,13 @@ class GroupDriver(Protocol):
 
     def next_id(self) -> int: ...
 
-    async def ask(self, shard: int, event: core_events.Request, wanted: type[Wanted]) -> Wanted: ...
+    async def ask(self, shard: int, event: events.Request, wanted: type[Wanted]) -> Wanted: ...
 
-    async def ask_all(
-        self, questions: Sequence[tuple[int, core_events.Request]], wanted: type[Wanted]
-    ) -> list[Wanted]: ...
+    async def ask_all(self, questions: Sequence[tuple[int, events.Request]], wanted: type[Wanted]) -> list[Wanted]: ...
 
-    def begin(self, shard: int, event: core_events.Request, waiter: "PendingGroupReply[Any]") -> None: ...
+    def begin(self, shard: int, event: events.Request, waiter: "PendingGroupReply[Any]") -> None: ...
 
-    def forget(self, shard: int, event: core_events.Request) -> None: ...
+    def forget(self, shard: int, event: events.Request) -> None: ...
 
     def beat(self, shard: int, group_id: str, member_id: str, generation: int, rights: Rights) -> bool: ...
 
@@ -48,7 +49,7 @@ class GroupRequests:
     def next_id(self) -> int:
         return self.driver.next_id()
 
-    async def ask(self, group_id: str, make: Callable[[], core_events.Request], wanted: type[Wanted]) -> Wanted:
+    async def ask(self, group_id: str, make: Callable[[], events.Request], wanted: type[Wanted]) -> Wanted:
         """The reply to the event that `make` makes, or one that tells why none could be had."""
         try:
             return await self.driver.ask(self.shard_of(group_id), make(), wanted)
@@ -58,7 +59,7 @@ class GroupRequests:
     def begin(
         self,
         group_id: str,
-        make: Callable[[], core_events.Request],
+        make: Callable[[], events.Request],
         wanted: type[Wanted],
         answer: Callable[[Wanted], Any],
     ) -> Any:
@@ -70,9 +71,7 @@ class GroupRequests:
             return answer(refusal_reply(refusal, wanted))
         return asked
 
-    async def ask_each(
-        self, questions: Sequence[tuple[int, core_events.Request]], wanted: type[Wanted]
-    ) -> list[Wanted]:
+    async def ask_each(self, questions: Sequence[tuple[int, events.Request]], wanted: type[Wanted]) -> list[Wanted]:
         """The replies to several events, asked in one turn, or in a few if they are very many."""
         replies: list[Wanted] = []
         for begin in range(0, len(questions), MAX_GROUPS_PER_TURN):
@@ -93,7 +92,7 @@ class PendingGroupReply(DeferredAnswer, Generic[Wanted]):
         self,
         driver: GroupDriver,
         shard: int,
-        event: core_events.Request,
+        event: events.Request,
         wanted: type[Wanted],
         answer: Callable[[Wanted], Any],
     ) -> None:

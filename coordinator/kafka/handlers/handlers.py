@@ -1,107 +1,130 @@
-"""DescribeClientQuotas and AlterClientQuotas (KIP-546)."""
+"""All handlers of the group APIs as one object, and all handlers of the log APIs as another, for the dispatcher.
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol, TypeAlias
+In cluster mode some handlers are replaced by those of `handlers/cluster_backend.py`, which is imported only then.
+"""
 
-from muster.coordinator.edge.positions import run_off_loop_if_large
-from muster.coordinator.errors import CoordinatorError, ErrorCode
-from muster.coordinator.kafka.codec.codec import encode, struct
-from muster.coordinator.kafka.dispatch import EncodedAnswer, KafkaCall
-from muster.coordinator.security.checks import InvalidQuota
-from muster.coordinator.security.facts import QuotaEntity
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
-SECURITY_DISABLED: Final = 54
-NONE_KEPT: Final = "this node keeps no quotas: it runs with authorizer=none; quotas take authorizer=acl"
+from muster.coordinator.edge.listener_base import UNRESTRICTED, TopicRightsSource
+from muster.coordinator.kafka.handlers.classic_membership import MembershipHandlers
+from muster.coordinator.kafka.handlers.committed_offsets import CommittedOffsetHandlers, ZooKeeperOffsets
+from muster.coordinator.kafka.handlers.consumer_groups import ConsumerGroupHandlers, GroupAdminHandlers
+from muster.coordinator.kafka.handlers.group_requests import GroupDriver, GroupRequests
+from muster.coordinator.kafka.handlers.log_offsets import LeaderEpochHandlers, LogOffsetHandlers
+from muster.coordinator.kafka.handlers.metadata import AdvertisedEndpoint, DescribeClusterHandlers, MetadataHandlers
+from muster.coordinator.kafka.handlers.produce_and_fetch import RecordHandlers
+from muster.coordinator.kafka.handlers.single_batch_produce import ProduceReader
+from muster.coordinator.kafka.handlers.topics import TopicHandlers
+from muster.storage.broker.requests import LogRequests
+
+if TYPE_CHECKING:
+    from muster.coordinator.edge.cluster_view import ClusterView
 
 
-QUOTA_ROW_WEIGHT: Final = 5
-"""An entry takes so many times as long as a position does."""
-
-QuotaAlteration: TypeAlias = tuple[Sequence[tuple[str, str | None]], Sequence[tuple[str, float | None]]]
-"""Whose, and what it is to have."""
+# Groups
+# ------
 
 
-class QuotaRepository(Protocol):
-    """The quotas that are set."""
+class GroupHandlers:
+    """Members of both protocols, committed offsets and tools, over the same groups as the node's other door.
 
-    async def matching(
-        self, wanted: Sequence[tuple[str, int, str | None]], *, strict: bool
-    ) -> list[tuple[QuotaEntity, Mapping[str, float]]]: ...
+    `endpoint` is asked each time: the port is known only once the node listens. `partitions` gives the catalog's
+    partition counts, `log_span` the first offset and the end of one partition; `elsewhere` are the groups of a
+    ZooKeeper, if there is one; `rights_of` says what a member may read; `cluster` knows who
+    coordinates which group where this node is one of many.
+    """
 
-    async def alter(
+    def __init__(
         self,
-        wanted: Sequence[QuotaAlteration],
+        driver: GroupDriver,
         *,
-        validate_only: bool,
-    ) -> list[str]: ...
+        shards: int,
+        endpoint: Callable[[], AdvertisedEndpoint],
+        partitions: Callable[[], Mapping[str, int]],
+        log_span: Callable[[str, int], tuple[int, int]],
+        elsewhere: ZooKeeperOffsets | None = None,
+        rights_of: TopicRightsSource = UNRESTRICTED,
+        cluster: "ClusterView | None" = None,
+    ) -> None:
+        groups = GroupRequests(driver, shards, rights_of)
+        members = make_membership_handlers(groups, endpoint, cluster)
+        self.find_coordinator = members.find_coordinator
+        self.join_group_now, self.sync_group_now = members.join_group_now, members.sync_group_now
+        self.leave_group_now, self.heartbeat_now = members.leave_group_now, members.heartbeat_now
+        offsets = CommittedOffsetHandlers(groups, partitions, log_span, elsewhere)
+        self.offset_commit_now, self.offset_commit_reader = offsets.offset_commit_now, offsets.offset_commit_reader
+        self.offset_fetch, self.offset_delete = offsets.offset_fetch, offsets.offset_delete
+        tools = GroupAdminHandlers(groups)
+        self.list_groups, self.describe_groups = tools.list_groups, tools.describe_groups
+        self.delete_groups = tools.delete_groups
+        consumers = ConsumerGroupHandlers(groups)
+        self.consumer_group_heartbeat = consumers.consumer_group_heartbeat
+        self.consumer_group_describe = consumers.consumer_group_describe
 
 
-class QuotaHandlers:
-    """`book` is None on a node that keeps none."""
+def make_membership_handlers(
+    groups: GroupRequests, endpoint: Callable[[], AdvertisedEndpoint], cluster: "ClusterView | None"
+) -> MembershipHandlers:
+    if cluster is None:
+        return MembershipHandlers(groups, endpoint)
+    from muster.coordinator.kafka.handlers.cluster_backend import ClusterMembers
 
-    def __init__(self, book: QuotaRepository | None) -> None:
-        self._book = book
+    return ClusterMembers(groups, endpoint, cluster)
 
-    async def describe_client_quotas(self, request: Any, call: KafkaCall) -> Any:
-        made = struct("DescribeClientQuotasResponse")
-        if self._book is None:
-            return made(error_code=SECURITY_DISABLED, error_message=NONE_KEPT, entries=None)
-        wanted = [(each.entity_type, each.match_type, each.match) for each in request.components]
-        try:
-            found = await self._book.matching(wanted, strict=request.strict)
-        except InvalidQuota as error:
-            return made(error_code=ErrorCode.INVALID_REQUEST, error_message=str(error), entries=None)
-        return await run_off_loop_if_large(
-            lambda: make_quotas_response(found, call.api_version), QUOTA_ROW_WEIGHT * len(found)
+
+# The log
+# -------
+
+
+class LogHandlers:
+    """Produce, Fetch, ListOffsets, Metadata, topics and producer ids over one node's log.
+
+    `requests` are shared with the node's other door, so that each wakes the other's fetches. `endpoint` is asked each
+    time: the port is known only once the node listens. `elsewhere` says which topics other nodes have; `cluster` knows
+    the other nodes where this one is one of many.
+    """
+
+    def __init__(
+        self,
+        requests: LogRequests,
+        endpoint: Callable[[], AdvertisedEndpoint],
+        *,
+        node_id: int,
+        auto_create: bool,
+        elsewhere: Callable[[str], bool] = lambda topic: False,
+        cluster: "ClusterView | None" = None,
+    ) -> None:
+        records = RecordHandlers(requests)
+        self.produce, self.produce_now, self.produce_reader = records.produce, records.produce_now, ProduceReader
+        self.fetch, self.fetch_now = records.fetch, records.fetch_now
+        offsets = LogOffsetHandlers(requests)
+        self.list_offsets, self.list_offsets_now = offsets.list_offsets, offsets.list_offsets_now
+        self.init_producer_id = offsets.init_producer_id
+        self.offset_for_leader_epoch = LeaderEpochHandlers(requests).offset_for_leader_epoch
+        metadata = (
+            MetadataHandlers(requests, endpoint, auto_create=auto_create, elsewhere=elsewhere)
+            if cluster is None
+            else make_cluster_metadata(requests, endpoint, cluster, auto_create)
         )
-
-    async def alter_client_quotas(self, request: Any, call: KafkaCall) -> Any:
-        heavy = QUOTA_ROW_WEIGHT * len(request.entries)
-        wanted = await run_off_loop_if_large(lambda: [parse_alteration(each) for each in request.entries], heavy)
-        code: int = ErrorCode.INVALID_REQUEST
-        if self._book is None:
-            code, told = SECURITY_DISABLED, [NONE_KEPT] * len(wanted)
-        else:
-            try:
-                told = await self._book.alter(wanted, validate_only=request.validate_only)
-            except CoordinatorError as error:
-                code, told = error.code, [error.message] * len(wanted)
-        return await run_off_loop_if_large(
-            lambda: make_alter_quotas_response(told, wanted, code, call.api_version), heavy
+        self.metadata = metadata.metadata
+        self.describe_cluster_now = DescribeClusterHandlers(requests, metadata).describe_cluster_now
+        topics = (
+            TopicHandlers(requests, node_id) if cluster is None else make_cluster_topics(requests, node_id, cluster)
         )
+        self.create_topics, self.delete_topics = topics.create_topics, topics.delete_topics
+        self.create_partitions, self.delete_records = topics.create_partitions, topics.delete_records
 
 
-def parse_alteration(entry: Any) -> QuotaAlteration:
-    return (
-        [(part.entity_type, part.entity_name) for part in entry.entity],
-        [(op.key, None if op.remove else op.value) for op in entry.ops],
-    )
+def make_cluster_metadata(
+    requests: LogRequests, endpoint: Callable[[], AdvertisedEndpoint], cluster: "ClusterView", auto_create: bool
+) -> MetadataHandlers:
+    from muster.coordinator.kafka.handlers.cluster_backend import ClusterMetadata
+
+    return ClusterMetadata(requests, endpoint, cluster, auto_create=auto_create)
 
 
-def make_quotas_response(found: Sequence[tuple[QuotaEntity, Mapping[str, float]]], version: int) -> EncodedAnswer:
-    path = "DescribeClientQuotasResponse"
-    entry, value, part = struct(f"{path}.entries"), struct(f"{path}.entries.values"), struct(f"{path}.entries.entity")
-    entries = [
-        entry(
-            entity=[part(entity_type=kind, entity_name=name) for kind, name in entity],
-            values=[value(key=key, value=float(figure)) for key, figure in sorted(figures.items())],
-        )
-        for entity, figures in found
-    ]
-    return EncodedAnswer(encode(path, version, struct(path)(entries=entries)))
+def make_cluster_topics(requests: LogRequests, node_id: int, cluster: "ClusterView") -> TopicHandlers:
+    from muster.coordinator.kafka.handlers.cluster_backend import ClusterTopicHandlers
 
-
-def make_alter_quotas_response(
-    told: Sequence[str], wanted: Sequence[QuotaAlteration], code: int, version: int
-) -> EncodedAnswer:
-    path = "AlterClientQuotasResponse"
-    made, part = struct(f"{path}.entries"), struct(f"{path}.entries.entity")
-    entries = [
-        made(
-            error_code=code if why else ErrorCode.NONE,
-            error_message=why or None,
-            entity=[part(entity_type=kind, entity_name=name) for kind, name in parts],
-        )
-        for why, (parts, _) in zip(told, wanted, strict=True)
-    ]
-    return EncodedAnswer(encode(path, version, struct(path)(entries=entries)))
+    return ClusterTopicHandlers(requests, node_id, cluster)

@@ -1,21 +1,25 @@
-"""Metadata: the one node there is, and its topics; a topic that is asked for may come into being by that.
+"""Metadata and DescribeCluster (KIP-700) of a node on its own: the one node there is, and its topics.
 
-What a node of a cluster answers is in `kafka/clustered`.
+A topic that a client names may be created by the request (auto-create). Nodes of a cluster answer by
+`handlers/cluster_backend.py`.
 """
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from muster.coordinator.edge.cluster import NodeAddress
-from muster.coordinator.kafka.authorized import CLUSTER_OPERATIONS, OPERATIONS_NOT_REQUESTED, TOPIC_OPERATIONS
+from muster.coordinator.edge.cluster_view import NodeAddress
+from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import encode, struct
 from muster.coordinator.kafka.dispatch import EncodedAnswer, KafkaCall
-from muster.coordinator.kafka.errors import UnknownTopicId
-from muster.storage.broker.in_turns import AT_ONCE, TURN, RowPacer
-from muster.storage.broker.requests import LogRequests
-from muster.storage.broker.topic_requests import NewTopic
+from muster.coordinator.kafka.protocol import (
+    CLUSTER_OPERATIONS,
+    OPERATIONS_NOT_REQUESTED,
+    TOPIC_OPERATIONS,
+    UnknownTopicId,
+)
+from muster.storage.broker.requests import AT_ONCE, TURN, LogRequests, NewTopic, RowPacer
 from muster.storage.errors import InvalidRequest, StorageError, UnknownTopicOrPartition
 from muster.storage.topics.catalog import check_topic_name, format_id
 
@@ -187,3 +191,48 @@ class DescribedPartition:
     replica_nodes: Sequence[int]
     isr_nodes: Sequence[int]
     offline_replicas: Sequence[int]
+
+
+# DescribeCluster
+# ---------------
+
+BROKERS: Final = 1
+CONTROLLERS: Final = 2
+"""Kinds of doors that a client may take this for (KIP-919)."""
+
+MISMATCHED_ENDPOINT_TYPE: Final = 114
+UNSUPPORTED_ENDPOINT_TYPE: Final = 115
+
+
+class DescribeClusterHandlers:
+    """Nodes as Metadata tells of them."""
+
+    def __init__(self, requests: LogRequests, metadata: MetadataHandlers) -> None:
+        self._broker = requests.broker
+        self._metadata = metadata
+
+    def describe_cluster_now(self, request: Any, call: KafkaCall) -> Any:
+        made, node = struct("DescribeClusterResponse"), struct("DescribeClusterResponse.brokers")
+        if request.endpoint_type != BROKERS:
+            return made(**endpoint_type_refusal(request.endpoint_type))
+        return made(
+            error_code=ErrorCode.NONE,
+            error_message=None,
+            cluster_id=self._broker.cluster_id,
+            controller_id=self._metadata.controller(),
+            brokers=[
+                node(broker_id=each.node_id, host=each.host, port=each.port, rack=each.rack)
+                for each in self._metadata.nodes()
+            ],
+            cluster_authorized_operations=CLUSTER_OPERATIONS
+            if request.include_cluster_authorized_operations
+            else OPERATIONS_NOT_REQUESTED,
+        )
+
+
+def endpoint_type_refusal(kind: int) -> dict[str, Any]:
+    """The refusal of who takes this door for another."""
+    if kind == CONTROLLERS:
+        why = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
+        return {"error_code": MISMATCHED_ENDPOINT_TYPE, "error_message": why}
+    return {"error_code": UNSUPPORTED_ENDPOINT_TYPE, "error_message": f"Unsupported endpoint type {kind}"}

@@ -1,6 +1,6 @@
-"""Requests to commit offsets. A member's say the same again and again but for the offsets: what they say is kept.
+"""Reads OffsetCommit requests; a fast path for a member that commits the same partitions again with new offsets.
 
-Each connection has a reader. Once two of its requests were alike in all but the offsets, the next ones are compared
+Each connection has a reader. Once two of its requests were equal in all but the offsets, the next ones are compared
 with them as bytes, and only the offsets are read.
 """
 
@@ -9,10 +9,9 @@ from collections.abc import Mapping, Sequence
 from itertools import repeat
 from typing import Any, Final, TypeAlias
 
-from muster.coordinator.core.model.types import Position
-from muster.coordinator.core.model.value import frozen_value
-from muster.coordinator.edge.catalog import range_exists
-from muster.coordinator.edge.limits import LARGE_BYTES
+from muster.coordinator.core.model.types import Position, frozen_value
+from muster.coordinator.edge.committed_offsets import range_exists
+from muster.coordinator.edge.request_limits import LARGE_BYTES
 from muster.coordinator.kafka.codec.codec import decoder_of, encode, struct
 from muster.coordinator.kafka.codec.emitter import Frame
 from muster.coordinator.kafka.dispatch import EncodedAnswer

@@ -1,14 +1,14 @@
-"""Requests to produce. librdkafka and what is built on it send one batch for one partition in each of them.
+"""Fast path for Produce requests with one batch for one partition, which librdkafka and its bindings send.
 
-Those are read, and answered, in one go; all others by way of the schema. The tests hold both ways to the same bytes.
-However large, what is for few partitions is read at once; what may be for many is read in a thread.
+Such a request is read, and answered, in one step; all others are decoded by the schema. The tests hold both ways to
+the same bytes. A request for few partitions is read on the event loop however large it is; a request that may be for
+many partitions is read in a thread.
 """
 
 import struct as packing
 from typing import Any, Final
 
-from muster.coordinator.kafka.codec.codec import decoder_of, struct
-from muster.coordinator.kafka.codec.decoding import DecodeFailure, read_uvarint
+from muster.coordinator.kafka.codec.codec import DecodeFailure, decoder_of, read_uvarint, struct
 from muster.coordinator.kafka.codec.emitter import Frame
 from muster.storage.types import Appended
 

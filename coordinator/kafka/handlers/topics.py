@@ -1,4 +1,7 @@
-"""CreateTopics, CreatePartitions, DeleteTopics, DeleteRecords: what admin clients change."""
+"""CreateTopics, CreatePartitions, DeleteTopics, DeleteRecords: what admin clients change.
+
+Each topic of a request is handled by itself: a refusal of one does not affect the others.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -7,12 +10,10 @@ from typing import Any
 
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka.dispatch import KafkaCall
-from muster.coordinator.kafka.errors import InvalidReplicaAssignment, UnknownTopicId
 from muster.coordinator.kafka.handlers.configs import describe_settings
 from muster.coordinator.kafka.handlers.metadata import NO_ID
-from muster.storage.broker.in_turns import map_in_turns
-from muster.storage.broker.requests import LogRequests
-from muster.storage.broker.topic_requests import MorePartitions, NewTopic
+from muster.coordinator.kafka.protocol import InvalidReplicaAssignment, UnknownTopicId
+from muster.storage.broker.requests import LogRequests, MorePartitions, NewTopic, map_in_turns
 from muster.storage.errors import InvalidConfig, InvalidReplicationFactor, InvalidRequest, StorageError
 from muster.storage.topics.catalog import format_id
 from muster.storage.types import Topic

@@ -1,8 +1,8 @@
-"""What clients are told of: an API or a version only when it is in this table, never because the upstream has it
+"""The APIs and versions that clients are offered: only those of this table, never because the upstream offers one
 (KB-X5).
 
-Not in it: Produce from 10 and Fetch from 16 on, which name brokers' addresses (KIP-951); features, so that clients keep
-to transactions version 1; share and streams groups, telemetry, Raft, what brokers ask each other, and the moving of
+Not in it: Produce from 10 and Fetch from 16 on, which name brokers' addresses (KIP-951); features, so that clients
+keep to transactions version 1; share and streams groups, telemetry, Raft, what brokers ask each other, and moving
 partitions between brokers.
 """
 
@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
 from typing import Any, Final
 
-from muster.coordinator.kafka.apis import Api
 from muster.coordinator.kafka.codec.codec import struct
+from muster.coordinator.kafka.protocol import Api
 
 
 class RequestRoute(Enum):

@@ -1,17 +1,19 @@
-"""Who coordinates groups of ours, and what a broker's port says of them: that it is not the place (KB-X2, KB-X3)."""
+"""FindCoordinator for groups of Muster's, and a broker's port's answer to group requests: NOT_COORDINATOR (KB-X2,
+KB-X3).
+"""
 
 from collections.abc import Sequence
 from typing import Any, Final, NoReturn, TypeVar
 
-from muster.coordinator.core.model import core_events
+from muster.coordinator.core.model import events
 from muster.coordinator.core.model.rights import Rights
 from muster.coordinator.errors import CoordinatorError, ErrorCode
-from muster.coordinator.kafka.apis import APIS, Api
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka.dispatch import KafkaCall
 from muster.coordinator.kafka.handlers.group_requests import PendingGroupReply
+from muster.coordinator.kafka.protocol import APIS, Api
 from muster.coordinator.kafka_backend.proxy.allowed_apis import TABLE, RequestRoute
-from muster.coordinator.kafka_backend.proxy.places import ProxyAddresses
+from muster.coordinator.kafka_backend.proxy.broker_addresses import ProxyAddresses
 
 Wanted = TypeVar("Wanted")
 BATCHED: Final = 4
@@ -65,16 +67,16 @@ class NotCoordinatedHere:
     def next_id(self) -> int:
         return 0
 
-    async def ask(self, shard: int, event: core_events.Request, wanted: type[Wanted]) -> Wanted:
+    async def ask(self, shard: int, event: events.Request, wanted: type[Wanted]) -> Wanted:
         self._refuse()
 
-    async def ask_all(self, questions: Sequence[tuple[int, core_events.Request]], wanted: type[Wanted]) -> list[Wanted]:
+    async def ask_all(self, questions: Sequence[tuple[int, events.Request]], wanted: type[Wanted]) -> list[Wanted]:
         self._refuse()
 
-    def begin(self, shard: int, event: core_events.Request, waiter: PendingGroupReply[Any]) -> None:
+    def begin(self, shard: int, event: events.Request, waiter: PendingGroupReply[Any]) -> None:
         self._refuse()
 
-    def forget(self, shard: int, event: core_events.Request) -> None:
+    def forget(self, shard: int, event: events.Request) -> None:
         """Nothing was begun."""
 
     def beat(self, shard: int, group_id: str, member_id: str, generation: int, rights: Rights) -> bool:

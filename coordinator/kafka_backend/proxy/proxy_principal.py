@@ -1,8 +1,8 @@
-"""Whether those as whom clients with certificates come to the brokers may do there what is Muster's own.
+"""Checks that the principal of clients with certificates may not change what is Muster's own in the upstream (KB-X10).
 
-Whoever comes in by a certificate comes as them. With a right to write the state topic, or to change rights, each could
-make of groups what he likes, whatever Muster's lists say. So the brokers are asked, as them, before a node starts, and
-every so often as long as it runs.
+Every client with a certificate comes to the brokers as this principal. With a right to write the state topic, or to
+change rights, each client could make of groups what it likes, whatever Muster's ACLs say. So the brokers are asked,
+as this principal, before a node starts and periodically while it runs.
 """
 
 import asyncio
@@ -10,15 +10,15 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from muster.coordinator.config import Settings
-from muster.coordinator.kafka.authorized import ALTER, ALTER_CONFIGS, DELETE, OPERATIONS_NOT_REQUESTED, READ, WRITE
 from muster.coordinator.kafka.codec.codec import struct
+from muster.coordinator.kafka.protocol import ALTER, ALTER_CONFIGS, DELETE, OPERATIONS_NOT_REQUESTED, READ, WRITE
 from muster.coordinator.kafka_backend.backend_settings import proxy_address_of
-from muster.coordinator.kafka_backend.starting import UnusableUpstream
-from muster.coordinator.kafka_backend.upstream import groups
-from muster.coordinator.kafka_backend.upstream.errors import WAIT_FOR_COORDINATOR, UpstreamError, UpstreamRefused
-from muster.coordinator.kafka_backend.upstream.line import UpstreamConnection
-from muster.coordinator.kafka_backend.upstream.running import BackgroundTask
-from muster.coordinator.kafka_backend.upstream.upstream import TRANSACTION, Upstream
+from muster.coordinator.kafka_backend.state_topic import UnusableUpstream
+from muster.coordinator.kafka_backend.upstream import group_requests
+from muster.coordinator.kafka_backend.upstream.connection import UpstreamConnection
+from muster.coordinator.kafka_backend.upstream.protocol import WAIT_FOR_COORDINATOR, UpstreamError, UpstreamRefused
+from muster.coordinator.kafka_backend.upstream.topic_watch import BackgroundTask
+from muster.coordinator.kafka_backend.upstream.upstream_client import TRANSACTION, Upstream
 
 PERIOD_S: Final = 30.0
 BY_METADATA: Final = 10
@@ -83,7 +83,7 @@ async def sees_transactional_id(upstream: Upstream, name: str) -> bool:
 async def excess_on_group(upstream: Upstream, name: str) -> list[str]:
     request = struct("DescribeGroupsRequest")(groups=[name], include_authorized_operations=True)
     try:
-        answer = await groups.ask_coordinator_of(
+        answer = await group_requests.ask_coordinator_of(
             upstream, name, "DescribeGroups", request, lambda told: told.groups[0].error_code
         )
     except UpstreamRefused as error:

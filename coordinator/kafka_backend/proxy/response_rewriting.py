@@ -1,22 +1,29 @@
-"""Answers of the upstream as clients may see them: with places of Muster in them, and no broker's address. Pure.
+"""Rewrites the upstream's answers: Muster's addresses in place of the brokers'. Pure.
 
-An edit is given what has come of an answer's body, and whether that is all; it returns what stands in its place, or
-None while it needs more. Of Metadata only the beginning is read: what lies behind the brokers, which may be megabytes,
-streams by.
+An edit receives what has arrived of an answer's body, and whether that is all; it returns the replacement, or None
+while it needs more. Of Metadata only the beginning is read: what follows the brokers may be megabytes, and streams
+through.
 """
 
 from collections.abc import Callable, Collection
 from struct import Struct, error
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from muster.coordinator.edge.cluster import NodeAddress
-from muster.coordinator.kafka.apis import API_VERSIONS
-from muster.coordinator.kafka.codec.codec import decode, encode, is_flexible, struct
-from muster.coordinator.kafka.codec.decoding import DecodeFailure, read_uvarint, skip_tags
+from muster.coordinator.edge.cluster_view import NodeAddress
+from muster.coordinator.kafka.codec.codec import (
+    DecodeFailure,
+    decode,
+    encode,
+    is_flexible,
+    read_uvarint,
+    skip_tags,
+    struct,
+)
+from muster.coordinator.kafka.codec.codec import encode_uvarint as written_uvarint
 from muster.coordinator.kafka.codec.emitter import MalformedFrame
-from muster.coordinator.kafka.codec.encoding import encode_uvarint as written_uvarint
+from muster.coordinator.kafka.protocol import API_VERSIONS
 from muster.coordinator.kafka_backend.proxy.allowed_apis import offered_versions
-from muster.coordinator.kafka_backend.proxy.places import ProxyAddresses
+from muster.coordinator.kafka_backend.proxy.broker_addresses import ProxyAddresses
 
 
 class Edited(NamedTuple):

@@ -9,12 +9,13 @@ quoted by their numbers (KB-F1, KB-S4, KB-A2, KB-T4).
                     Functions.
     lease.py        KB-F7: until when a node may answer, and append. `Lease`: `heartbeat_answered(sent_ms, code)`,
                     `synced(sent_ms)`, `lost()`, `holds(now_ms)`.
-    voids.py        KB-S4, KB-S7: `Replay.take(batch)` gives the records of one batch that count, at their place in the
+    shard_log.py        KB-S4, KB-S7: `Replay.take(batch)` gives the records of one batch that count, at their place in
+    the
                     log.
-    losses.py       KB-H1: `Losses`, what a shard's log has lost, and the word of an operator that it counts.
-    stages.py       where a shard stands on its way.
+    shard_log.py       KB-H1: `Losses`, what a shard's log has lost, and the word of an operator that it counts.
+    lease.py       where a shard stands on its way.
     taking.py       KB-F3, KB-F6, KB-S7: one shard, from being dealt to this node until it serves.
-    appends.py      KB-A1 to KB-A4: what is written, batch after batch, one request to a broker at a time.
+    cluster_suite.py      KB-A1 to KB-A4: what is written, batch after batch, one request to a broker at a time.
     node_shards.py       `Shards(settings).step(event, now_ms) -> list[Effect]`: all shards of one node; owns the rest.
     topic_presence.py  KB-T1, KB-T4: which topics there are, and when one is gone. `TopicsSeen`; stands by itself.
 

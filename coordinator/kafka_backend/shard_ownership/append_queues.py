@@ -1,10 +1,10 @@
-"""KB-A1 to KB-A4: what shards write, batch after batch.
+"""What shards write, batch after batch, and in which requests the batches leave (KB-A1 to KB-A4).
 
-Each shard has a queue. Its first batch is sealed (numbered, its records chosen) when it is to be sent, and stays as it
-is until Kafka says what became of it: after an outcome that nobody knows the same bytes are sent again under the same
-sequence, so that they are in the log once. What comes in meanwhile waits, and leaves together: group commit. Batches of
-shards that one broker leads leave in one request, and one request to a broker is under way, so that a slow broker
-holds up its own shards only.
+Each shard has a queue. Its first batch is sealed (numbered, its records chosen) when it is due, and stays as it is
+until Kafka reports its outcome: after an unknown outcome the same bytes are sent again under the same sequence, so
+that they are in the log once. What arrives meanwhile waits, and leaves together (group commit). Batches of shards
+that one broker leads leave in one request, and one request per broker is in flight, so that a slow broker delays
+its own shards only.
 """
 
 from collections import deque
@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
-from muster.coordinator.kafka_backend.shard_ownership.effects import FindLeaders, Produce, ShardEffect
-from muster.coordinator.kafka_backend.shard_ownership.facts import (
+from muster.coordinator.kafka_backend.shard_ownership.events_and_effects import FindLeaders, Produce, ShardEffect
+from muster.coordinator.kafka_backend.shard_ownership.shard_log import (
     BatchResult,
     MeasuredRecords,
     NewRecord,

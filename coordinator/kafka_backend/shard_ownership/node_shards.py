@@ -1,23 +1,40 @@
-"""All shards of one node: events in, effects out. Everything else in this room is its part."""
+"""All shards of one node as one state machine: events in, effects out; the entry to this folder.
+
+The folder is pure: it reads no clock, socket or random number, and knows no wire format but JSON. Moments are ms of
+one monotonic clock of the node. Rule ids (KB-F1, KB-S4, ...) are defined in docs/design/kafka-backend.md.
+
+**Membership.** The caller keeps one `NodeShards` and one member of the nodes' group (the classic machine of
+`muster.client.members`). Its Assign becomes `ShardsAssigned`, its Revoke `RevokeShards` (whose end is the effect
+`ShardsLetGo`), and Lost, like every end of the membership, `MembershipLost`. Each answered Heartbeat and SyncGroup
+becomes `LeaseHeartbeatAnswered` or `Synced`, with the moment *before the request's first byte was written*. A node
+whose `joins_again_ms` is above 0 joins once more after that time, with the generation of its map in its metadata:
+only then does Kafka begin a round for a static member that came back. LeaveGroup names the member id next to the
+instance id: by the instance id alone a process that wakes late would remove its successor.
+
+**Writing.** `ShardAppend` is what one turn decided, already encoded as records; which turns share a batch, its
+sequence and its broker are decided here. `Produce` names batches; each is encoded once, when it is first sent, and
+`ShardBatch.wire` keeps the bytes for when they must be sent again.
+
+**Reading.** The caller decodes what it fetched into `LogBatch`; `ApplyRecords` names the records that count.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from muster.coordinator.kafka_backend.shard_ownership import events as ev
+from muster.coordinator.kafka_backend.shard_ownership import events_and_effects as ev
 from muster.coordinator.kafka_backend.shard_ownership.append_queues import AppendOutcome, BatchAcknowledged
-from muster.coordinator.kafka_backend.shard_ownership.effects import (
+from muster.coordinator.kafka_backend.shard_ownership.client_transactions import OpenTransactions
+from muster.coordinator.kafka_backend.shard_ownership.events_and_effects import (
     ReleaseAnswers,
     ShardEffect,
     ShardsLetGo,
     StopProcess,
     WakeShardsAt,
 )
-from muster.coordinator.kafka_backend.shard_ownership.facts import NEVER, RetryReason
-from muster.coordinator.kafka_backend.shard_ownership.following import OpenTransactions
-from muster.coordinator.kafka_backend.shard_ownership.ground import OwnershipContext, OwnershipSettings
+from muster.coordinator.kafka_backend.shard_ownership.lease import SERVING, OwnershipContext, OwnershipSettings, Stage
+from muster.coordinator.kafka_backend.shard_ownership.shard_acquisition import ShardAcquisition
 from muster.coordinator.kafka_backend.shard_ownership.shard_assignment import ShardAssignment
-from muster.coordinator.kafka_backend.shard_ownership.stages import SERVING, Stage
-from muster.coordinator.kafka_backend.shard_ownership.taking import ShardAcquisition
+from muster.coordinator.kafka_backend.shard_ownership.shard_log import NEVER, RetryReason
 
 MOVED_AWAY = "it moves to another node"
 ASSIGNED_ELSEWHERE = "it was dealt to another node"

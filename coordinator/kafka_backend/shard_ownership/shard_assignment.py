@@ -1,7 +1,7 @@
-"""KB-F1, KB-F2: what nodes say in JoinGroup, how their leader deals shards out, and the map that each of them gets.
+"""How the nodes' group assigns shards to nodes: the JSON of JoinGroup, the leader's plan, and the map for every member.
 
-The nodes' group is a classic group of Kafka's, of protocol type `muster` and protocol `muster-1`, static by node id.
-Metadata and assignments are JSON. All members get the same assignment: the whole map.
+The nodes' group is a classic group of the upstream, of protocol type `muster` and protocol `muster-1`, static by
+node id. Metadata and assignments are JSON. All members receive the same assignment: the whole map (KB-F1, KB-F2).
 """
 
 import json
@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from muster.assignors.api import Member, Snapshot
-from muster.assignors.builtin.cooperative_sticky import CooperativeStickyAssignor
+from muster.assignors.builtin.sticky import CooperativeStickyAssignor
 from muster.assignors.run import run
 
 PROTOCOL_TYPE = "muster"

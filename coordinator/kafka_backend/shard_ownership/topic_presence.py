@@ -1,10 +1,10 @@
-"""KB-T1, KB-T4: which topics there are, from what brokers say of them; above all, when one is gone.
+"""Which topics exist, by what brokers report, and above all when a topic is gone (KB-T1, KB-T4).
 
-Offsets and subscriptions go with a topic, and nothing brings them back. So an answer that is merely shorter than the
-one before takes nothing away: rights may have been, or the broker may be behind. What it leaves out is `unseen`, and
-stays what it was, until two brokers, one a good while after the other, have said of its name *and* its id that they
-know neither. The same name with another id is another topic, at once; an id that went never comes back, whatever a
-broker says that is behind.
+Offsets and subscriptions disappear with a topic, and nothing brings them back. So an answer that is merely shorter
+than the one before removes nothing: rights may have been taken away, or the broker may be behind. A topic that it
+leaves out is `unseen` and stays as it was, until two brokers, one a good while after the other, have answered that
+they know neither its name *nor* its id. The same name with another id is another topic, immediately; an id that
+went never comes back, whatever a broker reports that is behind.
 """
 
 from collections.abc import Iterable, Mapping

@@ -8,15 +8,17 @@ from collections import defaultdict
 from collections.abc import Iterator
 from shlex import quote
 
-from muster.coordinator.observability.doctor.facts import (
+from muster.coordinator.observability.doctor.model import (
     DoctorFacts,
     ExaminedGroup,
     ExaminedMember,
     ExaminedPartition,
     ExaminedPosition,
+    RuleCase,
+    number_entries,
+    seconds,
+    some,
 )
-from muster.coordinator.observability.doctor.finding import RuleCase
-from muster.coordinator.observability.doctor.words import number_entries, seconds, some
 from muster.coordinator.observability.views.formatting import plural
 
 REFUSED_COMMITS = 3

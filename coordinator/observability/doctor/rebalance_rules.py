@@ -1,12 +1,20 @@
-"""Rebalances that come too often, go nowhere, or do not end: as the ledger tells."""
+"""Rules on rebalances that come too often, achieve nothing, or do not end, judged by the ledger."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from muster.coordinator.observability.doctor.facts import DoctorFacts, ExaminedGroup, is_recent
-from muster.coordinator.observability.doctor.finding import RuleCase
-from muster.coordinator.observability.doctor.words import cause_name, list_culprits, number_entries, seconds, some
+from muster.coordinator.observability.doctor.model import (
+    DoctorFacts,
+    ExaminedGroup,
+    RuleCase,
+    cause_name,
+    is_recent,
+    list_culprits,
+    number_entries,
+    seconds,
+    some,
+)
 from muster.coordinator.observability.views.formatting import plural
 from muster.coordinator.rpc.v1.ledger_pb2 import MemberPlan, Rebalance, RebalanceCause, RebalanceOutcome
 

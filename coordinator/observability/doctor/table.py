@@ -3,18 +3,20 @@
 from collections.abc import Iterable, Sequence
 
 from muster.coordinator.observability.doctor import (
-    clients,
-    doors,
-    node,
-    ownership,
+    assignment_rules,
+    client_rules,
+    node_rules,
     progress_rules,
     rebalance_rules,
-    sessions,
-    skew,
-    static_ids,
 )
-from muster.coordinator.observability.doctor.facts import DoctorFacts, ExaminedGroup
-from muster.coordinator.observability.doctor.finding import DoctorFinding, DoctorRule, RuleCase, Severity
+from muster.coordinator.observability.doctor.model import (
+    DoctorFacts,
+    DoctorFinding,
+    DoctorRule,
+    ExaminedGroup,
+    RuleCase,
+    Severity,
+)
 
 ADVICE, WARNING, ERROR = Severity.ADVICE, Severity.WARNING, Severity.ERROR
 
@@ -25,14 +27,14 @@ RULES: tuple[DoctorRule, ...] = (
         "Nobody reads what is written there, and no client reports an error.",
         "Let a member subscribe to the topic, or choose an assignor that shares everything out "
         "(`muster simulate` shows what it would do).",
-        group=ownership.unowned,
+        group=assignment_rules.unowned,
     ),
     DoctorRule(
         "topic-abandoned",
         WARNING,
         "Its lag grows for ever, and hides the lag that matters.",
         "Start members that subscribe to it, or forget its positions: `muster groups delete-offsets`.",
-        group=ownership.abandoned,
+        group=assignment_rules.abandoned,
     ),
     DoctorRule(
         "group-stopped",
@@ -118,7 +120,7 @@ RULES: tuple[DoctorRule, ...] = (
         "Members are given up although they may be alive: long pauses, a blocked process, a bad network.",
         "Look for pauses (garbage collection, CPU limits) on the hosts that are named; raise `session.timeout.ms` "
         "(45000 is the default of today's clients) when they cannot be avoided.",
-        group=sessions.sessions_end,
+        group=client_rules.sessions_end,
     ),
     DoctorRule(
         "polls-late",
@@ -126,49 +128,49 @@ RULES: tuple[DoctorRule, ...] = (
         "The work on one batch takes longer than `max.poll.interval.ms`: the member leaves, its work is done again.",
         "Take fewer records at once (`max.poll.records`), raise `max.poll.interval.ms`, or pause partitions while the "
         "work goes on.",
-        group=sessions.polls_late,
+        group=client_rules.polls_late,
     ),
     DoctorRule(
         "session-under-three-heartbeats",
         WARNING,
         "One or two heartbeats that are late end the session: a rebalance for nothing.",
         "Set `heartbeat.interval.ms` to a third of `session.timeout.ms` or less.",
-        group=sessions.few_heartbeats,
+        group=client_rules.few_heartbeats,
     ),
     DoctorRule(
         "poll-interval-under-session",
         WARNING,
         "A member that is alive misses a rebalance, and a dead one is noticed late.",
         "Set `max.poll.interval.ms` above `session.timeout.ms` (300000 and 45000 are the clients' defaults).",
-        group=sessions.poll_under_session,
+        group=client_rules.poll_under_session,
     ),
     DoctorRule(
         "session-too-long",
         ADVICE,
         "Nobody reads a dead member's partitions until its session ends.",
         "Lower `session.timeout.ms`; a planned restart is bridged by static membership better than by a long session.",
-        group=sessions.long_session,
+        group=client_rules.long_session,
     ),
     DoctorRule(
         "rebalance-timeout-long",
         ADVICE,
         "All members of an eager group wait for the slowest one.",
         "Lower `max.poll.interval.ms`, and let long work go on with paused partitions while the member polls.",
-        group=sessions.long_rebalance,
+        group=client_rules.long_rebalance,
     ),
     DoctorRule(
         "retries-under-session",
         WARNING,
         "The dead member's partitions cannot be had before its session is over: all attempts fail before that.",
         "Raise `group.central.rebalance.max.retries` or `.backoff.ms`: the product has to exceed the session timeout.",
-        group=sessions.retries_under_session,
+        group=client_rules.retries_under_session,
     ),
     DoctorRule(
         "static-id-used-twice",
         ERROR,
         "Two processes with one `group.instance.id` push each other out; neither gets on with its work.",
         "Give each process an id of its own, such as its StatefulSet's pod name.",
-        group=static_ids.used_twice,
+        group=client_rules.used_twice,
     ),
     DoctorRule(
         "static-id-never-reused",
@@ -176,14 +178,14 @@ RULES: tuple[DoctorRule, ...] = (
         "Ids that are new with each start make static membership worse than none: who went keeps his partitions until "
         "his session ends.",
         "Use ids that come back after a restart (an ordinal, not a random suffix), or none at all.",
-        group=static_ids.never_reused,
+        group=client_rules.never_reused,
     ),
     DoctorRule(
         "assignor-mixture",
         WARNING,
         "A group runs only what every member offers.",
         "Roll out in two rounds: first every member offers both assignors, then the old one is taken out.",
-        group=ownership.mixed_offers,
+        group=assignment_rules.mixed_offers,
     ),
     DoctorRule(
         "assignor-kept-out",
@@ -191,21 +193,21 @@ RULES: tuple[DoctorRule, ...] = (
         "The assignor that an operator wants is not the one that shares out.",
         "Stop or change the member that is named; if its client reads only partitions in its share, name what it votes "
         "for in `assignor.protocols`; a setting that is suspended counts again once it is set again.",
-        group=ownership.kept_out,
+        group=assignment_rules.kept_out,
     ),
     DoctorRule(
         "more-members-than-partitions",
         ADVICE,
         "Members without partitions cost memory and connections, and take part in each rebalance.",
         "Run fewer members, or widen the topic: `muster topics add-partitions`.",
-        group=ownership.idle_members,
+        group=assignment_rules.idle_members,
     ),
     DoctorRule(
         "skew-by-count",
         WARNING,
         "The member with most partitions decides how fast the group is.",
         "Compare assignors: `muster simulate --group G --compare uniform,cooperative-sticky`.",
-        group=skew.skewed_by_count,
+        group=assignment_rules.skewed_by_count,
     ),
     DoctorRule(
         "skew-by-lag",
@@ -213,28 +215,28 @@ RULES: tuple[DoctorRule, ...] = (
         "The group is as late as its latest member, however fast the others are.",
         "Let the coordinator share out by lag (`muster groups set G assignor=lag-sticky`, which needs nothing of the "
         "clients; see it first: `muster simulate`), or look at why this member is slow.",
-        group=skew.skewed_by_lag,
+        group=assignment_rules.skewed_by_lag,
     ),
     DoctorRule(
         "skew-by-rate",
         ADVICE,
         "The member with the hottest partitions is the first that falls behind.",
         "Spread the keys better, widen the topic, or share out by lag.",
-        group=skew.skewed_by_rate,
+        group=assignment_rules.skewed_by_rate,
     ),
     DoctorRule(
         "client-defect",
         WARNING,
         "The defect is the client's own: no setting of the node helps.",
         "Upgrade the client.",
-        group=clients.known_defects,
+        group=client_rules.known_defects,
     ),
     DoctorRule(
         "node-trouble",
         ERROR,
         "The node itself says so, in its log and to `muster health` as well.",
         "The sentence says what to do.",
-        node=node.troubles,
+        node=node_rules.troubles,
     ),
     DoctorRule(
         "groups-untold",
@@ -244,14 +246,14 @@ RULES: tuple[DoctorRule, ...] = (
         "Ask from where the members are. Where they do not reach that node either, have others take its groups: "
         "`muster cluster drain NODE`; then look at the network, or at what it tells to be its address "
         "(`advertised.listeners`).",
-        node=node.untold,
+        node=node_rules.untold,
     ),
     DoctorRule(
         "certificate-ended",
         ERROR,
         "Clients that look at it, as all do, refuse to connect; who is connected stays so for now.",
         "Put a new one in its file (`ssl.keystore.location`); no restart is needed.",
-        node=doors.certificate_ended,
+        node=node_rules.certificate_ended,
     ),
     DoctorRule(
         "certificate-ends-soon",
@@ -259,56 +261,56 @@ RULES: tuple[DoctorRule, ...] = (
         "From then on no client gets in.",
         "Put a new one in its file (`ssl.keystore.location`); no restart is needed. `muster certs show FILE` tells its "
         "end.",
-        node=doors.certificate_ends_soon,
+        node=node_rules.certificate_ends_soon,
     ),
     DoctorRule(
         "certificate-not-read",
         ERROR,
         "The one of before is shown, until it ends; authorities that were taken away are still believed.",
         "The sentence says which file, and what is wrong with it.",
-        node=doors.certificate_not_read,
+        node=node_rules.certificate_not_read,
     ),
     DoctorRule(
         "door-open",
         WARNING,
         "Whoever is in the same network may do, or read, what is said here.",
         "Put `SSL://` before the listener's address, and set `authorizer=acl`: docs/security.md has the lines.",
-        node=doors.listener_stands_open,
+        node=node_rules.listener_stands_open,
     ),
     DoctorRule(
         "clock-skew",
         WARNING,
         "Retention, timestamps of commits and the ledger's times are off by as much, and cannot be compared.",
         "Let both machines keep time (chrony, systemd-timesyncd); a node follows a corrected clock after a restart.",
-        node=node.clocks,
+        node=node_rules.clocks,
     ),
     DoctorRule(
         "descriptors-short",
         ERROR,
         "Without descriptors no client can connect, and no segment be opened.",
         "Raise `LimitNOFILE=` (systemd) or `ulimit -n`, or find the clients that open a connection for each call.",
-        node=node.descriptors,
+        node=node_rules.descriptors,
     ),
     DoctorRule(
         "memory-short",
         ERROR,
         "Beyond the limit the kernel ends the process, and all its groups wait for the restart.",
         "Give it more, or fewer groups and smaller requests: docs/operations.md says what takes memory.",
-        node=node.memory,
+        node=node_rules.memory,
     ),
     DoctorRule(
         "disk-short",
         WARNING,
         "Once it is full, appends and commits are refused.",
         "Lower `retention.ms` or `retention.bytes` of large topics, delete topics, or give the disk more.",
-        node=node.disk,
+        node=node_rules.disk,
     ),
     DoctorRule(
         "loop-late",
         WARNING,
         "While the loop stands still nobody is answered. Nobody is expired for it either.",
         "Give the node a core of its own and a disk that flushes fast; its log says why (`the node stood still`).",
-        node=node.loop,
+        node=node_rules.loop,
     ),
 )
 

@@ -1,4 +1,4 @@
-"""Which groups have changed since a moment that was marked: for pages that are told of changes as they happen. Pure."""
+"""Which groups have changed since a mark, for pages that follow changes as they happen. Pure."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence

@@ -1,11 +1,18 @@
-"""What is counted as it happens: array increments, nothing looked up or built for a request.
+"""What is counted as it happens, and the figures of a cluster and of the Kafka backend at one moment.
 
-Whoever counts is given an object of these, or None; where nobody asks for metrics nothing is counted.
+Counting is an increment in an array; nothing is looked up or built for a request. A component that counts is given
+an instrument, or None where no one asks for metrics, and then counts nothing. Only a node of a cluster has cluster
+figures (by Kafka's names); only a node over a Kafka has the figures of that backend.
 """
 
 from bisect import bisect_left
 from collections import Counter
-from typing import Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, Protocol
+
+# Instruments
+# -----------
 
 BOUNDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """Upper bounds of the buckets of short times, in seconds."""
@@ -96,3 +103,73 @@ class Instruments:
     def meter(self, door: str, api: str) -> RequestMeter:
         """Where this door counts the requests of this API."""
         return self.meters.setdefault((door, api), RequestMeter())
+
+
+# Figures of a cluster
+# --------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFigures:
+    """At one moment. Of partitions that this node leads, and of what it decided as controller, since it began."""
+
+    under_replicated: int = 0
+    under_min_isr: int = 0
+    offline: int = 0
+    """Told by the controller only."""
+    controllers: int = 0
+    elections: int = 0
+    elections_s: float = 0.0
+    unclean: int = 0
+    isr_shrinks: int = 0
+    isr_expands: int = 0
+    max_lag: int = 0
+    """Records between what is committed at a leader and what is here, of the copy that is furthest behind."""
+    undone: int = 0
+    """Records that unclean elections cost this node's copies."""
+
+
+class LedPartitionFigures(NamedTuple):
+    """A partition that this node leads."""
+
+    is_preferred: bool
+    replicas: int
+    in_sync: int
+
+
+class ClusterFiguresSource(Protocol):
+    """A node's cluster, to be looked at."""
+
+    def figures(self) -> ClusterFigures: ...
+
+    def led(self, topic: str, partitions: range) -> Sequence[LedPartitionFigures | None]:
+        """Of each: None where another node leads it, or nobody."""
+
+
+# Figures of the Kafka backend
+# ----------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaBackendFigures:
+    """At one moment. Counters count since the node began."""
+
+    appends: Timing = field(default_factory=Timing)
+    """How long what a shard wrote took to be acknowledged, from its request on."""
+    unacked: Mapping[int, int] = field(default_factory=dict)
+    """Bytes, by shard."""
+    owned: int = 0
+    fenced: int = 0
+    voids: int = 0
+    errors: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """By API and code."""
+    proxied: Mapping[str, int] = field(default_factory=dict)
+    """Bytes, by direction."""
+    proxy_connections: int = 0
+    foreign_members: Mapping[str, int] = field(default_factory=dict)
+    """By group."""
+    topics_unseen: int = 0
+    pending_positions: int = 0
+    """In clients' transactions that have not ended."""
+    oldest_pending_ms: int = 0
+    """For so long the oldest of them waits."""

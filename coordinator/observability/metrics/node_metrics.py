@@ -1,8 +1,7 @@
-"""The metrics of the node itself, as `prometheus_client` has them: few, and written by it, one family at a time.
+"""The metrics of the node itself, by `prometheus_client`: few, and written one family at a time.
 
-Durations of requests have many lines, and are written with the groups' (see `scrape.py`).
-
-Belongs to the extra `web`: nothing here is imported by a node without an HTTP listener.
+Durations of requests have many lines, and are written with the series of groups (see `scrape.py`). Belongs to the
+extra `web`: a node without an HTTP listener imports nothing of it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,12 +14,15 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from muster.coordinator.observability.metrics.cluster import ClusterFigures
-from muster.coordinator.observability.metrics.engine import KafkaBackendFigures
-from muster.coordinator.observability.metrics.instruments import Instruments, Timing
-from muster.coordinator.observability.metrics.rebalances import RebalanceTotals
+from muster.coordinator.observability.metrics.exposition import ExpositionFormat
+from muster.coordinator.observability.metrics.instruments import (
+    ClusterFigures,
+    Instruments,
+    KafkaBackendFigures,
+    Timing,
+)
+from muster.coordinator.observability.metrics.series import RebalanceTotals
 from muster.coordinator.observability.metrics.table import FAMILIES, Level
-from muster.coordinator.observability.metrics.writing import ExpositionFormat
 
 STATUSES = ("loading", "active", "failed", "unloaded")
 

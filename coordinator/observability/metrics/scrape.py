@@ -1,4 +1,4 @@
-"""One answer to a scrape: all that is large of it, gone through in slices so that nobody waits for it."""
+"""One answer to a scrape: its large part is written in slices, so that no other request waits for it."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, MutableMapping
@@ -7,23 +7,33 @@ from dataclasses import dataclass, field
 from muster.coordinator.core.groups.group import GroupData
 from muster.coordinator.core.groups.state import ShardState
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.observability.metrics.budget import SeriesBudget, fitted
-from muster.coordinator.observability.metrics.cluster import ClusterFiguresSource
-from muster.coordinator.observability.metrics.ends import EndHistories
-from muster.coordinator.observability.metrics.groups import GroupLines, GroupWriting, MemberTally
-from muster.coordinator.observability.metrics.instruments import LONG_BOUNDS, Instruments, RequestMeter
-from muster.coordinator.observability.metrics.rebalances import RebalanceTotals
-from muster.coordinator.observability.metrics.shadows import ShadowDisagreement
-from muster.coordinator.observability.metrics.sight import SeriesSource
-from muster.coordinator.observability.metrics.table import FAMILIES, Level, bulk_families, levels_of
-from muster.coordinator.observability.metrics.topics import SERIES, TopicLines
-from muster.coordinator.observability.metrics.writing import (
+from muster.coordinator.observability.metrics.exposition import (
     ExpositionFormat,
     ExpositionSheet,
     HistogramLines,
+    SeriesBudget,
+    fitted,
     number,
     start,
 )
+from muster.coordinator.observability.metrics.instruments import (
+    LONG_BOUNDS,
+    ClusterFiguresSource,
+    Instruments,
+    RequestMeter,
+)
+from muster.coordinator.observability.metrics.series import (
+    SERIES,
+    EndHistories,
+    GroupLines,
+    GroupWriting,
+    MemberTally,
+    RebalanceTotals,
+    SeriesSource,
+    ShadowDisagreement,
+    TopicLines,
+)
+from muster.coordinator.observability.metrics.table import FAMILIES, Level, bulk_families, levels_of
 
 DURATION = "muster_request_duration_seconds"
 SHADOWS = "muster_shadow_disagreement_ratio"

@@ -1,10 +1,11 @@
-"""How many replicas a group wants. Pure: what was seen of the group, what was decided before, and the time go in.
+"""How many replicas a group should have. Pure: the group at this moment, earlier decisions, and the time go in.
 
-Without `drainTargetSeconds` the figure is what KEDA's Kafka scaler makes of the same lag (kafka_scaler.go), held while
-the group rebalances. With it the figure is made of rates: so many consumers that they keep up with what is written and
-are through with what waits in that time. Such a figure goes up when more is needed, and down only to a fifth above the
-most that was needed in the last half hour: load that comes and goes within it turns nobody around. As long as it is not
-known what one consumer can do (the group was never busy, the node has just started) those that are there stay.
+Without `drainTargetSeconds` the figure is what KEDA's Kafka scaler makes of the same lag (kafka_scaler.go), held
+while the group rebalances. With it the figure is made from rates: as many consumers as keep up with what is written
+and work off the backlog in that time. Such a figure goes up when more is needed, and down only to a fifth above the
+most that was needed in the last half hour, so that load that comes and goes within it causes no scaling back and
+forth. As long as it is unknown what one consumer can do (the group was never busy, the node has just started), the
+present replicas stay.
 """
 
 from collections import deque

@@ -1,8 +1,8 @@
-"""KEDA's ExternalScaler: what it is asked, of which group, by which rule. No transport here.
+"""KEDA's ExternalScaler: its handlers, without a transport.
 
 Each handler reads the metadata (BadMetadata: INVALID_ARGUMENT), looks at the group (NotThere: NOT_FOUND, NotNow:
-UNAVAILABLE) and answers by `rules`. An error leaves it to KEDA's own fallback; nothing here answers 0 because something
-is not known.
+UNAVAILABLE) and answers by `replica_rules`. An error leaves the decision to KEDA's own fallback; nothing here
+answers 0 because something is unknown.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from math import ceil
 from time import perf_counter
 from typing import Protocol, TypeAlias
 
-from muster.coordinator.edge.limits import MAX_NAME_CHARS
+from muster.coordinator.edge.request_limits import MAX_NAME_CHARS
 from muster.coordinator.errors import NodeShuttingDown, Overloaded
 from muster.coordinator.observability.scaler.replica_rules import GroupSample, ScalerMemory, decide_replicas, is_active
 from muster.coordinator.observability.scaler.trigger_metadata import BadMetadata, ScalerTrigger, parse_metadata

@@ -1,4 +1,4 @@
-"""What a trigger in a ScaledObject says: the keys of KEDA's Kafka scaler, and ours, read and checked.
+"""The metadata of a trigger in a ScaledObject: the keys of KEDA's Kafka scaler, and Muster's, parsed and checked.
 
 Facts of the keys: kedacore/keda, pkg/scalers/kafka_scaler.go.
 """
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TypeVar
 
-from muster.coordinator.edge.limits import MAX_ENTRIES, MAX_NAME_CHARS, MAX_SHORT_ENTRIES
+from muster.coordinator.edge.request_limits import MAX_ENTRIES, MAX_NAME_CHARS, MAX_SHORT_ENTRIES
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""Rebalances to OpenTelemetry: made into spans in a thread of their own, sent by the SDK's. Nobody waits for either.
+"""Exports rebalances to OpenTelemetry from threads of their own, so that no request waits for it.
 
 Belongs to the extra `otel`; imported where `otel.exporter` is set.
 """
@@ -20,7 +20,7 @@ from opentelemetry.trace import Link, SpanContext, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from muster.coordinator.core.model.types import RebalanceEntry
-from muster.coordinator.observability.tracing.spans import SpanPlan, plan_spans
+from muster.coordinator.observability.tracing.rebalance_spans import SpanPlan, plan_spans
 
 QUEUE: Final = 1_000
 """Rebalances that wait to be made into spans."""

@@ -1,4 +1,4 @@
-"""A group's balance, its running canary and its fences (docs/control.md), a line each."""
+"""What operators control of a group: its balance, its running canary and its fences (docs/control.md), a line each."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -7,8 +7,13 @@ from typing import Protocol
 from typing_extensions import TypedDict
 
 from muster.coordinator.observability.views.formatting import plural
-from muster.coordinator.observability.views.holds import format_minute
-from muster.coordinator.observability.views.trials import CanaryViewState, SeenCanary, seen_canary, sentence
+from muster.coordinator.observability.views.overrides import (
+    CanaryViewState,
+    SeenCanary,
+    format_minute,
+    seen_canary,
+    sentence,
+)
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 
 

@@ -1,4 +1,4 @@
-"""A node's answers (protobuf) as the values of which rows are made."""
+"""A node's answers about groups (protobuf) as the plain values from which rows are made."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

@@ -15,7 +15,7 @@ from muster.coordinator.observability.views.controls import (
     fences_row,
 )
 from muster.coordinator.observability.views.formatting import duration, moment, plural
-from muster.coordinator.observability.views.holds import HoldRow, OverrideState, hold_rows
+from muster.coordinator.observability.views.overrides import HoldRow, OverrideState, hold_rows
 
 Place = tuple[str, int]
 

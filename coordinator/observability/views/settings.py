@@ -8,8 +8,8 @@ from typing_extensions import TypedDict
 
 from muster.coordinator.config import expected, known_settings
 from muster.coordinator.core.control.settings_table import SETTINGS
-from muster.coordinator.core.settings.assignor import ASSIGNOR
-from muster.storage.wording import setting_as_text
+from muster.coordinator.core.settings.assignor_choice import ASSIGNOR
+from muster.storage.settings_text import setting_as_text
 
 
 class NodeSettingRow(TypedDict):

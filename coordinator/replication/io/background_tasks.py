@@ -1,4 +1,4 @@
-"""Tasks that nobody waits for: an error in one, which is a mistake of the program, is not to go unheard."""
+"""Tasks that no caller awaits: an error in one is a programming mistake, and is reported."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

@@ -1,13 +1,13 @@
-"""Appends that wait until what they wrote is committed (CL-L2), or kept here (acks=1)."""
+"""Requests that wait until records are committed (CL-L2), kept (acks=1) or deleted on all replicas (CL-A3b)."""
 
 import asyncio
 from collections.abc import Callable
 from typing import TypeAlias
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.protocol.facts import TopicPartition
+from muster.coordinator.replication.protocol.cluster_metadata import TopicPartition
 from muster.coordinator.replication.protocol.fetch_sessions import LedPartition
-from muster.coordinator.replication.protocol.replicas import NodeReplicas
+from muster.coordinator.replication.protocol.node_replicas import NodeReplicas
 
 WaitEnded: TypeAlias = Callable[[ErrorCode], None]
 """Called once, in the loop."""

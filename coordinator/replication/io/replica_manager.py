@@ -1,7 +1,8 @@
-"""All that one node does for its replicas, and for what it knows of the cluster, put together.
+"""All that one node does for its replicas and its image of the cluster, put together.
 
-The rules are `cluster.replicas`'; here its calls are made in the order and for the reasons that `NodeReplicas` names.
-What this node does as a candidate for controller, and as one, is not here: it comes in by `ControllerSide`.
+The rules are `replication.protocol`'s; `ReplicaManager` makes its calls in the order, and for the reasons, that
+`NodeReplicas` names. What the node does as a candidate for controller, and as one, is not here: it enters by
+`ControllerSide`.
 """
 
 import asyncio
@@ -12,31 +13,31 @@ import structlog
 
 from muster.coordinator.config import Address
 from muster.coordinator.config.cluster import ClusterSettings
-from muster.coordinator.edge.clock import monotonic_ms, wall_ms
+from muster.coordinator.edge.cluster_view import monotonic_ms, wall_ms
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.io.altering import AlterPartitionClient
-from muster.coordinator.replication.io.around import ControllerSide
 from muster.coordinator.replication.io.background_tasks import SupervisedTasks
 from muster.coordinator.replication.io.commit_waits import CommitWaits, LocalWaits, LogStartWaits
-from muster.coordinator.replication.io.fetch_desk import NodeDesk
-from muster.coordinator.replication.io.fetching import ReplicaFetchClient
-from muster.coordinator.replication.io.flushing import FlushRound, ReplicaFlusher
-from muster.coordinator.replication.io.ledger import ElectionLedger
-from muster.coordinator.replication.io.logs import StoredLogs
-from muster.coordinator.replication.io.mending import CopyRepair
-from muster.coordinator.replication.io.polling import ImagePolling
-from muster.coordinator.replication.io.wire.door import NodeListener
-from muster.coordinator.replication.io.wire.links import LinkSettings, NodeLinks, address_in
-from muster.coordinator.replication.protocol.controller.effects import ShutdownResult
-from muster.coordinator.replication.protocol.facts import TopicPartition, halves_of
-from muster.coordinator.replication.protocol.image import ClusterImage, ImageChanges
-from muster.coordinator.replication.protocol.replicas import NodeReplicas, ReplicaSettings
+from muster.coordinator.replication.io.copy_repair import CopyRepair
+from muster.coordinator.replication.io.election_ledger import ElectionLedger
+from muster.coordinator.replication.io.inbound_requests import ControllerSide, NodeDesk
+from muster.coordinator.replication.io.outbound_requests import AlterPartitionClient, ImagePolling, ReplicaFetchClient
+from muster.coordinator.replication.io.replica_logs import FlushRound, ReplicaFlusher, StoredLogs
+from muster.coordinator.replication.io.wire.node_links import LinkSettings, NodeLinks, address_in
+from muster.coordinator.replication.io.wire.node_listener import NodeListener
+from muster.coordinator.replication.protocol.cluster_metadata import (
+    ClusterImage,
+    ImageChanges,
+    TopicPartition,
+    halves_of,
+)
+from muster.coordinator.replication.protocol.controller.events_and_effects import ShutdownResult
+from muster.coordinator.replication.protocol.node_replicas import NodeReplicas, ReplicaSettings
 from muster.storage.broker.broker import Broker
 from muster.storage.topics.catalog import PRIVATE_TOPICS
 
 if TYPE_CHECKING:
-    from muster.coordinator.edge.tls import ListenerTls
-    from muster.coordinator.replication.io.wire.guard import PeerIdentity
+    from muster.coordinator.edge.listener_base import ListenerTls
+    from muster.coordinator.replication.io.wire.node_listener import PeerIdentity
 
 logger = structlog.get_logger("muster.replication")
 

@@ -1,6 +1,7 @@
-"""The log as the doors of a cluster's node see it: all topics of the cluster, and the records that this node leads.
+"""The log as a cluster node's listeners see it: all topics of the cluster, and the records that the node leads.
 
-It stands where a node on its own has its `Broker`, and answers with the same words; what there is comes from the image.
+It takes the place of the `Broker` of a single node and answers in the same terms; which topics exist comes from the
+image.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -9,11 +10,17 @@ from types import MappingProxyType
 from typing import Final, NoReturn, Protocol, TypeAlias
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.io.ends import LogSpan, RemoteLogEnds
-from muster.coordinator.replication.protocol.facts import NO_EPOCH, NO_NODE_ID, TopicPartition
-from muster.coordinator.replication.protocol.image import ClusterImage, ImageChanges, TopicView
+from muster.coordinator.replication.io.remote_log_ends import LogSpan, RemoteLogEnds
+from muster.coordinator.replication.protocol.cluster_metadata import (
+    NO_EPOCH,
+    NO_NODE_ID,
+    ClusterImage,
+    ImageChanges,
+    TopicPartition,
+    TopicView,
+)
 from muster.coordinator.replication.protocol.leader import ALL
-from muster.coordinator.replication.protocol.replicas import NodeReplicas
+from muster.coordinator.replication.protocol.node_replicas import NodeReplicas
 from muster.storage.broker.broker import Broker
 from muster.storage.config import TopicSettings
 from muster.storage.errors import (
@@ -27,9 +34,8 @@ from muster.storage.errors import (
 )
 from muster.storage.files import Buffer
 from muster.storage.logs.log import Log
-from muster.storage.logs.producers_state import OnRecord
-from muster.storage.topics.catalog import PRIVATE_TOPICS, check_topic_name, colliding_name
-from muster.storage.topics.plans import TopicPlans
+from muster.storage.logs.producer_state import OnRecord
+from muster.storage.topics.catalog import PRIVATE_TOPICS, TopicPlans, check_topic_name, colliding_name
 from muster.storage.types import Appended, Topic
 from muster.storage.types import TopicPartition as Place
 

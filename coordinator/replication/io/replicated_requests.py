@@ -1,7 +1,8 @@
-"""Produce and fetch at a node of a cluster: what `LogRequests` promises, kept by all replicas that are in sync.
+"""Produce, fetch and DeleteRecords at a node of a cluster: what `LogRequests` promises, kept by all in-sync replicas.
 
-A turn of the loop appends what has come, tells the followers at once, and flushes beside them: there is one flush for
-both, the side's (`copies.flushing`). Who asked for acks=all is answered once the high watermark has passed (CL-L2).
+A turn of the loop appends what has arrived, notifies the followers immediately, and flushes alongside them: there is
+one flush for both, the replica manager's. A request with acks=all is answered once the high watermark has passed
+(CL-L2).
 """
 
 import asyncio
@@ -13,7 +14,7 @@ from typing import Final, Protocol, cast
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.io.commit_waits import CommitWaits, LocalWaits, LogStartWaits
 from muster.coordinator.replication.io.replicated_broker import ReplicaSide, ReplicatedBroker
-from muster.coordinator.replication.protocol.facts import TopicPartition
+from muster.coordinator.replication.protocol.cluster_metadata import TopicPartition
 from muster.coordinator.replication.protocol.leader import ALL
 from muster.storage.broker.group_commit import Arrived, GroupCommit, PendingAppend, Promise, Waiting
 from muster.storage.broker.requests import (

@@ -1,8 +1,7 @@
-"""A node's term as the coordinator of one shard, for as long as it leads the shard's unit
-(docs/design/cluster.md, "Group coordinators").
+"""A node's term as the coordinator of one shard, for as long as it leads the shard's unit (CL-G3 to CL-G6, CL-G12).
 
-Whether what the shard says may leave (CL-G4, CL-G5), whether its timers run (CL-G6), and how much of what it wrote is
-committed (CL-G3). It knows the unit's leader and no group.
+It decides whether an answer of the shard may leave (CL-G4, CL-G5), whether the shard's timers run (CL-G6), and how
+much of what the shard wrote is committed (CL-G3). It knows the unit's leader and no group.
 """
 
 from collections import deque

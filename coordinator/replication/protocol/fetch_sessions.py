@@ -1,18 +1,18 @@
-"""Followers' fetches, as the leader's node serves them: sessions, what is new in them, and who waits for it (CL-L6,
-CL-L7).
+"""Followers' fetches, as the leader's node serves them: sessions, their news, parked fetches (CL-L6, CL-L7).
 
 A session remembers what its follower asked last of each partition. A request that changes nothing costs nothing per
-partition: what happens to a log is noted in the sessions that copy it (`news`), and only that is looked at.
+partition: an event of a log is noted in the sessions that copy the log (`news`), and only these partitions are
+looked at.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeAlias
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.protocol.facts import NO_EPOCH, NO_NODE_ID, TopicPartition
+from muster.coordinator.replication.protocol.cluster_metadata import NO_EPOCH, NO_NODE_ID, TopicPartition
 from muster.coordinator.replication.protocol.leader import FetchDivergence, FetchRefusal, Leader
 from muster.coordinator.replication.protocol.lease import FOREVER, NEVER, Peer
-from muster.coordinator.replication.protocol.messages import (
+from muster.coordinator.replication.protocol.replica_fetch import (
     ANSWER_BYTES,
     NO_SUCH_SESSION,
     PART_BYTES,
@@ -22,10 +22,12 @@ from muster.coordinator.replication.protocol.messages import (
     FetchedPartition,
     FetchItem,
     FetchRequest,
+    LogBroken,
+    Records,
+    ReplicaLog,
+    ThrottleBucket,
     next_session_epoch,
 )
-from muster.coordinator.replication.protocol.ports import LogBroken, Records, ReplicaLog
-from muster.coordinator.replication.protocol.throttle import ThrottleBucket
 
 FetchReply: TypeAlias = Callable[[FetchAnswer], None]
 LedPartitions: TypeAlias = Mapping[TopicPartition, "LedPartition"]

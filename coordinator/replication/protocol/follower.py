@@ -1,16 +1,39 @@
-"""A follower of one partition: what it asks its leader for, and what it makes of the answer (docs/design/cluster.md,
-"The follower": CL-F1 to CL-F11).
+"""The follower: what it asks a leader for and what it makes of the answer (CL-F1 to CL-F8).
 
-It knows no log: what it has to know of one comes as arguments, what is to be done to it goes back as a value, and is
-reported (`appended`, `kept`, `was_cut`, `began`) when it is done.
+`Follower` is one partition in one leader epoch. It knows no log: facts about the log are arguments, what is to be
+done to it is the return value, and the caller reports when that is done (`appended`, `keep`, `was_cut`, `began`).
+
+`LeaderFetcher` makes one fetch at a time to a leader's node, over everything that the node leads and this one
+copies. Records are appended, then flushed, and the next request says how far. So a node is asked again only when all
+that it sent is kept here.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.protocol.facts import NO_EPOCH, TopicPartition
+from muster.coordinator.replication.protocol.cluster_metadata import NO_EPOCH, TopicPartition
+from muster.coordinator.replication.protocol.lease import FetchSource
+from muster.coordinator.replication.protocol.replica_fetch import (
+    ANSWER_BYTES,
+    NO_SUCH_SESSION,
+    PART_BYTES,
+    WRONG_SESSION_EPOCH,
+    DamagedBatches,
+    FetchAnswer,
+    FetchedPartition,
+    FetchItem,
+    FetchRequest,
+    ForgottenPartition,
+    LogBroken,
+    ReplicaLog,
+    ThrottleBucket,
+    next_session_epoch,
+)
+
+# One partition (CL-F2 to CL-F8)
+# ------------------------------
 
 UNDEFINED = (NO_EPOCH, -1)
 
@@ -270,3 +293,282 @@ class Follower:
                 stays=True,
             )
         return TruncateLog(to) if to >= self.start else RestartLog(to)
+
+
+# One fetch for each leader's node (CL-F1, CL-F3)
+# -----------------------------------------------
+
+ReplicaCopies: TypeAlias = Mapping[TopicPartition, "ReplicaCopy"]
+
+
+class TruncatedRecords(NamedTuple):
+    """Records that an unclean election has cost this copy: from one offset up to another, written in these epochs.
+    elected: the leader epoch that the election began."""
+
+    place: TopicPartition
+    start: int
+    end: int
+    epochs: tuple[int, ...]
+    elected: int
+
+
+class ReplicaCopy:
+    """A partition that this node copies: the follower's machine, and its log."""
+
+    __slots__ = ("follower", "log", "topic_id")
+
+    def __init__(self, follower: Follower, log: ReplicaLog, topic_id: bytes) -> None:
+        self.follower = follower
+        self.log = log
+        self.topic_id = topic_id
+
+
+class LeaderFetcher:
+    """The fetches to one node. `busy`: a request is under way, or what came of the last one is not flushed yet.
+
+    What a request costs goes with what has changed since the one before, not with how much is copied.
+    """
+
+    def __init__(
+        self,
+        me: int,
+        source: FetchSource,
+        copies: ReplicaCopies,
+        backoff_ms: int,
+        *,
+        throttle: ThrottleBucket | None = None,
+        is_throttled: Callable[[TopicPartition], bool] = lambda place: False,
+        part_bytes: int = PART_BYTES,
+        answer_bytes: int = ANSWER_BYTES,
+    ) -> None:
+        """throttle: what all fetchers of this node take from together. is_throttled: whether a copy of this node is
+        listed, and not in sync (CL-A9)."""
+        self._me = me
+        self.source = source
+        self._copies = copies
+        self._backoff_ms = backoff_ms
+        self._throttle = throttle or ThrottleBucket()
+        self._is_throttled = is_throttled
+        self._sizes = part_bytes, answer_bytes
+        self.places: set[TopicPartition] = set()
+        self.unkept: set[TopicPartition] = set()
+        self._session = 0
+        self._session_epoch = 0
+        self._told: dict[TopicPartition, FetchItem] = {}
+        """What the leader's session knows of each partition."""
+        self._changed: dict[TopicPartition, None] = {}
+        self._waiting: dict[TopicPartition, int] = {}
+        """Not to be asked for before."""
+        self._forgotten: dict[TopicPartition, bytes] = {}
+        self._under_way: FetchRequest | None = None
+        self._not_before_ms = 0
+        self.undone: list[TruncatedRecords] = []
+        """What was cut since somebody looked, and took it away."""
+
+    @property
+    def busy(self) -> bool:
+        return self._under_way is not None or bool(self.unkept)
+
+    def add(self, place: TopicPartition) -> None:
+        """Copy it from the next request on; from when it is flushed, where something of it is not."""
+        self.places.add(place)
+        follower = self._copies[place].follower
+        if follower.kept != follower.end:
+            self.unkept.add(place)
+        self._changed[place] = None
+
+    def drop(self, place: TopicPartition) -> None:
+        """It is led elsewhere, or in another epoch: what is under way for it is void."""
+        self.places.discard(place)
+        self.unkept.discard(place)
+        self._changed.pop(place, None)
+        self._waiting.pop(place, None)
+        self._let_go(place)
+
+    def request(self, node_epoch: int, now_ms: int) -> FetchRequest | None:
+        """The next fetch, if it is time for one: whoever performs it sends it, and says `answered` or `failed`."""
+        if self.busy or now_ms < self._not_before_ms:
+            return None
+        for place in [place for place, until_ms in self._waiting.items() if until_ms <= now_ms]:
+            del self._waiting[place]
+            self._changed[place] = None
+        if self._throttle.is_limited and not self._throttle.may(now_ms):
+            self._put_off(now_ms)
+        items = tuple(self._items())
+        gone = tuple(ForgottenPartition(*each) for each in self._forgotten.items())
+        if not self._told and not gone:
+            return None
+        self._forgotten = {}
+        session = self._session, self._session_epoch
+        self._under_way = FetchRequest(self._me, node_epoch, *session, items, gone, *self._sizes)
+        return self._under_way
+
+    def failed(self, request: FetchRequest, now_ms: int) -> None:
+        """No answer came: the session may have gone on without us, so a new one is begun."""
+        if request is self._under_way:
+            self.begin_anew()
+            self._not_before_ms = now_ms + self._backoff_ms
+
+    def answered(
+        self, request: FetchRequest, answer: FetchAnswer, now_ms: int
+    ) -> list[tuple[TopicPartition, StopReplica]]:
+        """Take what came into the logs. What is in `unkept` then is to be flushed, and told by `kept`. Returned: what
+        stopped, and why; it is offline here from now on (CL-F9)."""
+        if request is not self._under_way:
+            return []
+        self._under_way = None
+        if answer.code:
+            self.begin_anew()
+            if answer.code not in (NO_SUCH_SESSION, WRONG_SESSION_EPOCH):
+                self._not_before_ms = now_ms + self._backoff_ms
+            return []
+        self.source.received_ms = now_ms
+        self._session, self._session_epoch = answer.session, next_session_epoch(request.session_epoch)
+        return [(part.place, stop) for part in answer.parts if (stop := self._take(part, now_ms)) is not None]
+
+    def kept(self, places: Iterable[TopicPartition]) -> None:
+        """These have been flushed, as far as they went when the flush began: what was written since, as a leader,
+        takes another one."""
+        for place in places:
+            if place in self.unkept:
+                copy = self._copies[place]
+                copy.follower.keep(copy.log.kept)
+                if copy.follower.kept == copy.follower.end:
+                    self.unkept.discard(place)
+                    self._changed[place] = None
+
+    def next_ms(self) -> int | None:
+        """When a request is due, at the latest; None while there is nothing to ask, or nothing may be asked."""
+        if self.busy or not self.places:
+            return None
+        if self._told or self._changed:
+            return self._not_before_ms
+        return max(self._not_before_ms, min(self._waiting.values(), default=self._not_before_ms))
+
+    def begin_anew(self) -> None:
+        """Name everything in the next request. What is under way is void.
+
+        After a new registration, too: a leader takes in the node epoch of a request for what it names only.
+        """
+        self._under_way = None
+        self._session = self._session_epoch = 0
+        self._told, self._forgotten = {}, {}
+        self._changed = dict.fromkeys(sorted(self.places - self._waiting.keys()))
+
+    def look_again(self, places: Iterable[TopicPartition]) -> None:
+        """They may be in sync now, or come as fast as others: what was put off is asked for."""
+        for place in places:
+            if self._waiting.pop(place, None) is not None:
+                self._changed[place] = None
+
+    def _put_off(self, now_ms: int) -> None:
+        """CL-A9: leave out of the session what is to go slowly, until the bucket has filled."""
+        until_ms = self._throttle.ready_ms(now_ms)
+        for place in self.places - self._waiting.keys():
+            if self._is_throttled(place):
+                self._let_go(place)
+                self._changed.pop(place, None)
+                self._waiting[place] = until_ms
+
+    def _let_go(self, place: TopicPartition) -> None:
+        """Have it taken out of the leader's session: it is not asked for, for now."""
+        told = self._told.pop(place, None)
+        if told is not None:
+            self._forgotten[place] = told.topic_id
+
+    def _items(self) -> Iterator[FetchItem]:
+        changed, self._changed = self._changed, {}
+        for place in changed:
+            copy = self._copies[place]
+            ask = copy.follower.next_fetch()
+            if ask is None:
+                continue  # it has stopped
+            item = FetchItem(place, copy.topic_id, ask.epoch, ask.offset, ask.last_epoch, copy.log.start)
+            if self._forgotten.get(place) == copy.topic_id:
+                del self._forgotten[place]
+            if self._told.get(place) != item:
+                self._told[place] = item
+                yield item
+
+    def _take(self, part: FetchedPartition, now_ms: int) -> StopReplica | None:
+        """One partition's part of an answer; why it stopped, if it did."""
+        asked = self._told.get(part.place)
+        copy = self._copies.get(part.place) if part.place in self.places else None
+        if asked is None or copy is None or part.topic_id != asked.topic_id:
+            return None
+        follower = copy.follower
+        told = FetchOutcome(part.code, part.high_watermark, part.start, part.diverging, len(part.records))
+        try:
+            verdict = follower.answered(
+                FetchPosition(asked.offset, asked.last_epoch, asked.epoch),
+                told,
+                copy.log.end_for_epoch,
+                copy.log.epoch_at,
+            )
+            if isinstance(verdict, AppendRecords) and len(part.records):
+                verdict = self._append(part, copy, now_ms)
+            return self._do(verdict, part, copy, now_ms)
+        except LogBroken as error:
+            self._let_go(part.place)
+            return follower.stop(str(error))
+
+    def _append(self, part: FetchedPartition, copy: ReplicaCopy, now_ms: int) -> FollowerStep:
+        try:
+            copy.log.append_as_follower(part.records)
+        except DamagedBatches as error:
+            return copy.follower.damaged(str(error))
+        copy.follower.appended(copy.log.end, copy.log.last_epoch)
+        if self._throttle.is_limited and self._is_throttled(part.place):
+            self._throttle.take(len(part.records), now_ms)
+        self.unkept.add(part.place)
+        return AppendRecords()
+
+    def _do(self, verdict: FollowerStep, part: FetchedPartition, copy: ReplicaCopy, now_ms: int) -> StopReplica | None:
+        follower, log = copy.follower, copy.log
+        match verdict:
+            case AppendRecords():
+                if log.start < part.start <= log.end:
+                    log.advance_start(part.start)
+                    self._changed[part.place] = None
+            case TruncateLog(to):
+                self._undo(copy, to)
+                log.cut(to)
+                follower.was_cut(log.end, log.last_epoch)
+                self._changed[part.place] = None
+            case RestartLog(at):
+                self._undo(copy, at)
+                log.begin(at)
+                follower.began(at)
+                self._changed[part.place] = None
+            case RetryFetch():
+                self._let_go(part.place)
+                self._waiting[part.place] = now_ms + self._backoff_ms
+            case StopReplica():
+                self._let_go(part.place)
+                return verdict
+            case StaleAnswer():
+                return None
+        log.tell_high_watermark(follower.high_watermark)
+        return None
+
+    def _undo(self, copy: ReplicaCopy, to: int) -> None:
+        """What is cut now is lost if an unclean election came after it was written: without one it was never promised
+        to anybody (CL-F6). Whoever begins anew behind its own end has not kept up, and has lost nothing by that."""
+        start, log = max(to, copy.log.start), copy.log
+        if start < log.end and log.epoch_at(start) < copy.follower.unclean_epoch:
+            epochs = epochs_between(log, start)
+            self.undone.append(
+                TruncatedRecords(copy.follower.place, start, log.end, epochs, copy.follower.unclean_epoch)
+            )
+
+
+def epochs_between(log: ReplicaLog, offset: int) -> tuple[int, ...]:
+    """The leader epochs of the batches from an offset on, in order."""
+    found = []
+    while offset < log.end and (epoch := log.epoch_at(offset)) != NO_EPOCH:
+        found.append(epoch)
+        end = log.end_for_epoch(epoch)[1]
+        if end <= offset:
+            break
+        offset = end
+    return tuple(found)

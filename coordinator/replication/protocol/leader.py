@@ -1,22 +1,245 @@
-"""The leader of a unit, in one leader epoch: who follows how far, who is in sync, what is committed
-(docs/design/cluster.md, "The leader of a unit": CL-L1 to CL-L10).
+"""The leader of a unit in one leader epoch: follower progress, ISR, high watermark, lease (CL-L1 to CL-L10).
 
-A unit has one in-sync set and one or two logs (facts.halves). It knows no log: whoever writes one tells it (`appended`,
-`kept`), and whoever serves a follower's fetch asks it first (`fetched`). Becoming leader at an epoch means that the log
-knows already that it begins at its end (CL-L1); `epoch_start` is that end.
+A unit has one ISR and one or two logs (`halves_of`). The leader knows no log: the code that writes one reports it
+(`appended`, `kept`), and the code that serves a follower's fetch asks it first (`fetched`). When a leader begins at
+an epoch, the log has already recorded that the epoch begins at its end (CL-L1); `epoch_start` is that end.
 
-`fetched` runs thousands of times a second. It builds nothing where nothing has changed, and says in `moved` and
+`IsrState` is how the leader agrees with the controller on the ISR (CL-L5): one question at a time, and what may have
+come of questions without an answer.
+
+`fetched` runs thousands of times a second. It builds nothing where nothing has changed, and reports in `moved` and
 `wishes` what there is to look at afterwards.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.protocol.facts import NO_EPOCH, PartitionState, TopicPartition
-from muster.coordinator.replication.protocol.in_sync import IsrAnswer, IsrProposal, IsrState
+from muster.coordinator.replication.protocol.cluster_metadata import NO_EPOCH, PartitionState, TopicPartition
 from muster.coordinator.replication.protocol.lease import FOREVER, NEVER, Peer
-from muster.coordinator.replication.protocol.progress import FollowerProgress, UnitLog, is_live_follower
+
+# How far followers are
+# ---------------------
+
+
+class FollowerProgress:
+    """What a follower's fetches of one log have shown in this epoch. `end` is its kept end, -1 before it has fetched.
+
+    caught_up_ms: the last moment at which it had all that there was (Kafka's). base_ms, session, first: how far its
+    fetches prove that it takes us for the leader; see `Leader.lease_until`.
+    """
+
+    __slots__ = (
+        "agreed_end",
+        "agreed_epoch",
+        "base_ms",
+        "caught_up_ms",
+        "end",
+        "end_then",
+        "fetched_ms",
+        "first",
+        "node_epoch",
+        "peer",
+        "session",
+        "start",
+    )
+
+    def __init__(self, peer: Peer, caught_up_ms: int) -> None:
+        self.peer = peer
+        self.node_epoch = NO_EPOCH
+        self.end = -1
+        self.start = -1
+        self.caught_up_ms = caught_up_ms
+        self.fetched_ms = NEVER
+        self.end_then = FOREVER
+        self.agreed_epoch = NO_EPOCH
+        self.agreed_end = -1
+        self.session = -1
+        self.first = 0
+        self.base_ms = NEVER
+
+    def proved_ms(self) -> int:
+        """When the latest answer was sent of which it is known that it was received, in this epoch (CL-G4)."""
+        peer = self.peer
+        return peer.base_ms if self.session == peer.session and peer.proven >= self.first else self.base_ms
+
+    def enters(self) -> None:
+        """Its session names this log for the first time. What was proved in the session before stays so, if this one
+        goes on from it: a request that begins a session names all that the follower still follows."""
+        peer = self.peer
+        goes_on = self.session == peer.session or (self.session == peer.session - 1 and peer.asked == peer.began)
+        if goes_on and peer.proven >= self.first:
+            self.base_ms = peer.base_ms
+        self.session, self.first = peer.session, peer.asked
+
+    def leaves(self) -> None:
+        """Its session lets go of this log."""
+        self.base_ms = self.proved_ms()
+        self.session = -1
+
+    def rests(self) -> None:
+        """It has all there is, and more comes now: its session's latest request was a fetch at the end."""
+        if self.session == self.peer.session:
+            self.caught_up_ms = self.fetched_ms = self.peer.heard_ms
+
+    def caught_up(self, end: int) -> int:
+        """The last moment at which it had all there was. A session names what changed only: where nothing has, each
+        of its requests is a fetch of this log, too."""
+        if self.end >= end and self.session == self.peer.session:
+            return self.peer.heard_ms
+        return self.caught_up_ms
+
+
+class UnitLog:
+    """One log of a unit as its leader knows it: offsets of its end, of what is flushed, of what is committed."""
+
+    __slots__ = ("end", "epoch_start", "high_watermark", "kept", "seen", "start")
+
+    def __init__(self, *, end: int, high_watermark: int, kept: int | None = None, start: int = 0) -> None:
+        self.start = start
+        self.end = end
+        self.kept = end if kept is None else kept
+        self.high_watermark = max(start, high_watermark)
+        self.epoch_start = end
+        self.seen: dict[int, FollowerProgress] = {}
+
+
+def is_live_follower(seen: FollowerProgress) -> bool:
+    """What it has shown is of the life in which it is registered, and it is not about to go."""
+    peer = seen.peer
+    return seen.node_epoch == peer.epoch != NO_EPOCH and not peer.leaving
+
+
+# The in-sync replicas, and what the controller is asked for (CL-L5)
+# ------------------------------------------------------------------
+
+RETRY_MS = 100
+"""After a controller that could not be asked, or refused for the moment."""
+
+AWAITS_IMAGE = frozenset({ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.INVALID_UPDATE_VERSION, ErrorCode.UNKNOWN_TOPIC_ID})
+
+
+@dataclass(frozen=True, slots=True)
+class IsrProposal:
+    """What the controller is asked for: these in-sync replicas instead of those of `partition_epoch`.
+
+    isr: (node id, node epoch) in order of assignment; the epoch is the one by which the replica was found in sync.
+    """
+
+    unit: TopicPartition
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[tuple[int, int], ...]
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        return tuple(node for node, _ in self.isr)
+
+
+@dataclass(frozen=True, slots=True)
+class IsrAnswer:
+    """What the controller says to that. NONE: these are the replicas in sync as of `partition_epoch`. REQUEST_TIMED_OUT
+    stands for every answer that did not come: the controller may have done it, and may do it yet."""
+
+    code: ErrorCode
+    leader_epoch: int = NO_EPOCH
+    partition_epoch: int = NO_EPOCH
+    isr: tuple[int, ...] = ()
+
+
+class IsrState:
+    """The in-sync replicas of a unit, as its leader knows them in one leader epoch.
+
+    committed: as of partition_epoch. largest: besides them those whom the controller was asked to let in, and may have
+    let in. It tells answers of this question from late ones by `asked`, the very object.
+
+    A question that nobody answered may still be done, as long as the partition epoch it names is the present one. So
+    those it would let in are counted with (`doubtful`) until an answer or the image names a later partition epoch. A
+    refusal of a later question proves nothing of an earlier one; the controller is then asked for the committed set
+    as it is, which makes a new partition epoch, and thereby voids what is under way (`settle`).
+    """
+
+    __slots__ = (
+        "_wait_until",
+        "_waits_for_image",
+        "asked",
+        "committed",
+        "doubtful",
+        "largest",
+        "min_size",
+        "partition_epoch",
+        "settle",
+    )
+
+    def __init__(self, committed: tuple[int, ...], partition_epoch: int, min_size: int) -> None:
+        self.committed = committed
+        self.largest = committed
+        self.partition_epoch = partition_epoch
+        self.min_size = min_size
+        self.asked: IsrProposal | None = None
+        self.doubtful: frozenset[int] = frozenset()
+        self.settle = False
+        self._waits_for_image = False
+        self._wait_until = NEVER
+
+    @property
+    def enough(self) -> bool:
+        return len(self.committed) >= self.min_size
+
+    @property
+    def open(self) -> bool:
+        """Whether another question may be asked, some time."""
+        return self.asked is None and not self._waits_for_image
+
+    def may_ask(self, now_ms: int) -> bool:
+        return self.open and now_ms >= self._wait_until
+
+    def ask(self, question: IsrProposal) -> IsrProposal:
+        """The question is under way from here on."""
+        self.asked = question
+        self._measure()
+        return question
+
+    def answered(self, answer: IsrAnswer, leader_epoch: int, now_ms: int) -> None:
+        """The answer to `asked`, or that there was none."""
+        asked, self.asked = self.asked, None
+        assert asked is not None
+        code = answer.code
+        if code == ErrorCode.NONE and answer.leader_epoch != leader_epoch:
+            code = ErrorCode.REQUEST_TIMED_OUT
+        if code == ErrorCode.NONE:
+            self.commit(answer.isr, answer.partition_epoch)
+            return
+        self._wait_until = now_ms + RETRY_MS
+        if code == ErrorCode.REQUEST_TIMED_OUT:
+            self.doubtful |= set(asked.nodes).difference(self.committed)
+        elif code == ErrorCode.INELIGIBLE_REPLICA:
+            self.settle = bool(self.doubtful)
+        elif code in AWAITS_IMAGE:
+            self.doubtful |= set(asked.nodes).difference(self.committed)
+            self._waits_for_image = True
+        self._measure()
+
+    def commit(self, isr: tuple[int, ...], partition_epoch: int) -> None:
+        """These are in sync as of that partition epoch; what was asked for under an older one will not be done."""
+        self.committed = isr
+        self.partition_epoch = partition_epoch
+        self.asked = None
+        self.doubtful = frozenset()
+        self.settle = False
+        self._waits_for_image = False
+        self._measure()
+
+    def _measure(self) -> None:
+        more = set(self.doubtful)
+        if self.asked is not None:
+            more.update(self.asked.nodes)
+        self.largest = self.committed + tuple(sorted(more.difference(self.committed)))
+
+
+# The leader of a unit (CL-L1 to CL-L10)
+# --------------------------------------
 
 ALL = -1
 """acks=all."""

@@ -1,11 +1,11 @@
-"""The lease: by what a leader knows that nobody else answers for its unit, and by what a new one knows it, too.
+"""The lease: how a leader knows that no other node answers for its unit, and how its successor knows it, too.
 
-The in-sync replicas fence what is written, not what is answered without a record: a leader that was frozen would wake
-and tell a member that all is well. So it answers only while each replica it may have to make room for has proved,
-less than a session ago, that it took the leader for one (CL-G4); and such a replica, once it leads, answers nothing for
-a session after the last such proof it gave (CL-G5).
+The in-sync replicas fence what is written, not what is answered without a record: a leader that wakes from a freeze
+would confirm a member's heartbeat. So it answers only while each replica that may take its place has proved, less
+than a session ago, that it took this node for the leader (CL-G4); and such a replica, once it leads, answers nothing
+for a session after the last such proof it gave (CL-G5).
 
-Both count from their own clocks. The leader counts a fiftieth less: clocks may go at rates that differ by up to 2 %.
+Each counts by its own clock. The leader counts a fiftieth less: clock rates may differ by up to 2 %.
 """
 
 from enum import IntEnum

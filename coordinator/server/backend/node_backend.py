@@ -1,4 +1,8 @@
-"""What a node stands on: its data directory, and its place among others, where it has one."""
+"""What keeps a node's state: its data directory, and its place in a cluster where it has one.
+
+The directory is locked before ZooKeeper hears of the node, and a new one is made only after ZooKeeper has named the
+cluster. `kafka_backend` has the one whose state is in a Kafka cluster.
+"""
 
 import asyncio
 import os
@@ -7,23 +11,22 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from muster.coordinator.config import Settings
-from muster.coordinator.edge.audit import ReportAction as TellAction
-from muster.coordinator.edge.told import ClientAddresses
-from muster.coordinator.runtime.conditions import Conditions
+from muster.coordinator.edge.cluster_view import ClientAddresses
+from muster.coordinator.edge.listener_base import ReportAction as TellAction
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.group_log import BrokerGroupLog
-from muster.coordinator.server.backend import secured_by
-from muster.coordinator.server.backend.catalogs import span_of_log
-from muster.coordinator.server.backend.fences import make_fencing_service
-from muster.coordinator.server.backend.lags import LogSpanOf, MeasuredSpans
-from muster.coordinator.server.backend.part import SharedBackend, StagingHandlers, Stoppable
+from muster.coordinator.runtime.node_status import Conditions
+from muster.coordinator.server.backend import node_services
+from muster.coordinator.server.backend.assignor_inputs import LogSpanOf, MeasuredSpans, span_of_log
+from muster.coordinator.server.backend.fencing import make_fencing_service
+from muster.coordinator.server.backend.node_services import SharedBackend, StagingHandlers, Stoppable
 from muster.coordinator.server.backend.upkeep import LossReporter, NodeUpkeep
 from muster.coordinator.server.driver.clock import NodeClock
-from muster.coordinator.server.driver.drive import EngineDriver
+from muster.coordinator.server.driver.driver import EngineDriver
 from muster.coordinator.server.listeners.kafka_listener import NodeKafkaListener
 from muster.coordinator.server.rpc_dispatch import ServiceMethod
-from muster.coordinator.server.services.zookeeper import ZooKeeperRegistration, build_registration
-from muster.coordinator.zookeeper.observer import ReportGroup
+from muster.coordinator.server.services.zookeeper_registration import ZooKeeperRegistration, build_registration
+from muster.coordinator.zookeeper.group_observer import ReportGroup
 from muster.storage.broker.broker import Broker
 from muster.storage.broker.requests import LogRequests
 from muster.storage.files import RealFiles
@@ -33,13 +36,12 @@ from muster.storage.topics.catalog import format_id
 from muster.storage.topics.data_dir import is_fresh, known_cluster_id
 
 if TYPE_CHECKING:
-    from muster.coordinator.edge.cluster import ClusterView
-    from muster.coordinator.observability.metrics.engine import KafkaBackendFigures
-    from muster.coordinator.observability.metrics.instruments import Instruments
-    from muster.coordinator.server.cluster_backend.figures import ClusterMetricsSource
-    from muster.coordinator.server.cluster_backend.joined import ClusterBackend
+    from muster.coordinator.edge.cluster_view import ClusterView
+    from muster.coordinator.observability.metrics.instruments import Instruments, KafkaBackendFigures
+    from muster.coordinator.server.cluster_backend.cluster_backend import ClusterBackend
+    from muster.coordinator.server.cluster_backend.cluster_description import ClusterMetricsSource
     from muster.coordinator.server.listeners.proxy_listener import NodeProxyListener
-    from muster.coordinator.server.security.listeners import NodeCertificates
+    from muster.coordinator.server.security.listener_certificates import NodeCertificates
     from muster.coordinator.server.security.node_security import NodeSecurity
     from muster.coordinator.server.security.security_store import SecurityStore
 
@@ -103,8 +105,8 @@ class NodeBackend:
         may do what."""
         if (joined := self._by_zookeeper) is not None:
             self._security = security
-            await joined.enter(self.disk, self._doors(), secured_by.node_rights_check(security))
-            await secured_by.share_security(security, joined, self.disk)
+            await joined.enter(self.disk, self._doors(), node_services.node_rights_check(security))
+            await node_services.share_security(security, joined, self.disk)
         elif isinstance(self.zookeeper, ZooKeeperRegistration):
             await self.zookeeper.register()
 
@@ -148,7 +150,7 @@ class NodeBackend:
             elsewhere=zookeeper.has_elsewhere if zookeeper is not None else lambda topic: False,
             tell=tell,
             security=security,
-            tls=secured_by.listener_tls(self._certificates, "kafka"),
+            tls=node_services.listener_tls(self._certificates, "kafka"),
             cluster=self.cluster,
             admin=None if self.joined is None else self.joined.admin,
         )
@@ -189,7 +191,7 @@ class NodeBackend:
     def _join(self, certificates: "NodeCertificates | None") -> "SharedBackend | None":
         if not self._settings.inter_broker_listeners:
             return None
-        from muster.coordinator.server.cluster_backend.joined import ClusterBackend
+        from muster.coordinator.server.cluster_backend.cluster_backend import ClusterBackend
 
         joined = ClusterBackend(self._settings, certificates)
         joined.bind()

@@ -1,37 +1,350 @@
-"""What a node does by the clock: the log's periodic work, compaction, and a look at what is wrong."""
+"""What a node does by the clock, and what it watches of its process: disk, descriptors, memory, and its data directory.
+
+Upkeep runs the log's periodic work and compaction, and turns what it finds into conditions. Disk room is reported
+before none is left; when little is left, or a log was refused, a small write is tried. Logs stay for long, so they
+are frozen out of the garbage collector's reach.
+
+Fatal errors: a data directory that is removed, moved or unmounted takes what is written along unnoticed, since open
+files can be written and flushed after they were removed; the node would acknowledge what is never read again. So its
+lock file, which is never made twice, is watched, and the node ends.
+"""
 
 import asyncio
+import errno
+import gc
+import os
+import resource
+import shutil
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
 
 from muster.coordinator.config import Settings
-from muster.coordinator.runtime.conditions import Conditions
+from muster.coordinator.observability.views.formatting import size
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.runtime.engine import Engine
-from muster.coordinator.server.backend.disk_room import DiskRoom, WriteProbe
-from muster.coordinator.server.backend.endings import DirectoryWatch
+from muster.coordinator.runtime.node_status import Conditions, Metrics
 from muster.coordinator.server.driver.clock import NodeClock
-from muster.coordinator.server.log_troubles import LogConditions
-from muster.coordinator.server.troubles import (
+from muster.coordinator.server.node_events import (
+    LogConditions,
     update_disk_room_condition,
     update_lost_explanations_condition,
     update_starved_condition,
     update_upkeep_condition,
     update_write_condition,
 )
+from muster.coordinator.zookeeper.errors import ZooKeeperError
 from muster.storage.broker.broker import Broker
-from muster.storage.errors import StorageError
+from muster.storage.errors import DataDirectoryError, StorageError
 from muster.storage.logs.log import Log
+from muster.storage.topics.data_dir import LOCK
 
 if TYPE_CHECKING:
-    from muster.coordinator.server.security.listeners import NodeCertificates
+    from muster.coordinator.server.security.listener_certificates import NodeCertificates
+
+
+# Room on the disk
+# ----------------
+
+TRIED_BYTES = 64 << 10
+"""What must still find room: a few turns of commits, with what the ledger tells of them."""
+
+NOTHING = bytes(TRIED_BYTES)
+
+TRIED_BELOW = 16 << 20
+"""With more room than that nobody need try."""
+
+TRIED_NAME = "room-probe"
+
+
+class DiskUsage(Protocol):
+    """As `shutil.disk_usage` tells it, in bytes: `free` is what this process may still take."""
+
+    @property
+    def total(self) -> int: ...
+
+    @property
+    def free(self) -> int: ...
+
+
+class DiskRoom:
+    """Looks how much room is left. It is short below `least_bytes` (0: never), and until a tenth more is free again.
+
+    Segments come and go all the time, and must not begin and end the same trouble each second.
+    """
+
+    def __init__(
+        self, directory: Path, least_bytes: int, look: Callable[[Path], DiskUsage] = shutil.disk_usage
+    ) -> None:
+        self._directory = directory
+        self._least_bytes = least_bytes
+        self._look = look
+        self._short = False
+
+    def shortage(self) -> str:
+        """One sentence with the figures and what to do; empty while there is room, or nobody can tell. Any thread."""
+        if not self._least_bytes:
+            return ""
+        try:
+            usage = self._look(self._directory)
+        except OSError:
+            return ""  # Whoever reads or writes there will say what is wrong with it.
+        enough = self._least_bytes * 11 // 10 if self._short else self._least_bytes
+        self._short = usage.free < enough
+        if not self._short:
+            return ""
+        percent = 100 * usage.free / usage.total if usage.total else 0.0
+        return (
+            f"{size(usage.free)} of {size(usage.total)} ({percent:.1f} %) are free where {self._directory} lies, less "
+            f"than log.dirs.free.warn.bytes ({size(self._least_bytes)}): once it is full, appends and commits are "
+            "refused; lower retention.ms or retention.bytes of large topics, delete topics, or give the disk more"
+        )
+
+
+class WriteProbe:
+    """Tries whether anything can be written at all, once the figures say that little is left, or a log was refused.
+
+    The figures alone do not tell: what is kept for root counts as none, and root may write there.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        look: Callable[[Path], DiskUsage] = shutil.disk_usage,
+        take: Callable[[Path, int], None] | None = None,
+    ) -> None:
+        """`take` takes so many bytes of room in a directory, and gives them back. Raises OSError."""
+        self._directory = directory
+        self._look = look
+        self._take = take or allocate_bytes
+
+    def refusal(self, wanted: int = 0) -> str:
+        """One sentence when the system takes nothing more; empty while it does, or nobody can tell. Any thread.
+
+        `wanted`: so many bytes a log was refused; with them it is tried, whatever the figures say.
+        """
+        try:
+            usage = self._look(self._directory)
+            if wanted or usage.free < TRIED_BELOW:
+                self._take(self._directory, max(wanted, TRIED_BYTES))
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                return ""  # Whoever reads or writes there will say what is wrong with it.
+            most = f"{size(wanted)} more" if wanted > TRIED_BYTES else "nothing more"
+            can = "cannot" if wanted > TRIED_BYTES else "can"
+            return (
+                f"{most} {can} be written where {self._directory} lies: {error.strerror} ({size(usage.free)} of "
+                f"{size(usage.total)} are free); appends, commits and joins that need more are refused until there is "
+                "room: lower retention.ms or retention.bytes of large topics, delete topics, or give the disk more"
+            )
+        return ""
+
+
+def allocate_bytes(directory: Path, wanted: int) -> None:
+    """Raises OSError when the disk does not have so many bytes to give."""
+    path = directory / TRIED_NAME
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        for begin in range(0, wanted, TRIED_BYTES):
+            if os.write(fd, NOTHING[: wanted - begin]) < min(TRIED_BYTES, wanted - begin):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    finally:
+        os.close(fd)
+        path.unlink()
+
+
+# Resources of the process
+# ------------------------
+
+PROCESS = Path("/proc/self")
+CONTROL_GROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+
+
+class LoopLag(Protocol):
+    """Knows how late the event loop was when it was last asked."""
+
+    @property
+    def lag_ms(self) -> int: ...
+
+
+class ProcessResources:
+    """Looks when it is asked, and not before: a look lists a directory and reads three small files.
+
+    What the operating system does not tell is left out.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path | None,
+        started_ms: int,
+        loop: LoopLag,
+        metrics: Metrics,
+        process: Path = PROCESS,
+    ) -> None:
+        self._data_dir = data_dir
+        self._started_ms = started_ms
+        self._loop = loop
+        self._metrics = metrics
+        self._process = process
+
+    def look(self) -> pb.NodeResources:
+        free, total = disk_bytes(self._data_dir)
+        return pb.NodeResources(
+            open_descriptors=open_descriptors(self._process),
+            descriptor_limit=descriptor_limit(),
+            resident_bytes=resident_bytes(self._process),
+            memory_bytes=memory_bytes(),
+            disk_free_bytes=free,
+            disk_total_bytes=total,
+            loop_late_ms=self._loop.lag_ms,
+            stalls=self._metrics.stalls,
+            stalled_ms=self._metrics.stalled_ms,
+            started_at_ms=self._started_ms,
+        )
+
+
+def open_descriptors(process: Path) -> int | None:
+    try:
+        return len(os.listdir(process / "fd"))
+    except OSError:
+        return None
+
+
+def descriptor_limit() -> int | None:
+    """The soft limit; None where there is none."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return None if soft == resource.RLIM_INFINITY else min(soft, 2**31 - 1)
+
+
+def resident_bytes(process: Path) -> int | None:
+    try:
+        pages = (process / "statm").read_text().split()[1]
+    except (OSError, IndexError):
+        return None
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+def memory_bytes(limits: tuple[Path, ...] = CONTROL_GROUP_LIMITS) -> int | None:
+    """The smaller of the control group's limit and the machine's memory."""
+    try:
+        machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (OSError, ValueError):
+        return None
+    for path in limits:
+        try:
+            limit = int(path.read_text())
+        except (OSError, ValueError):  # "max" stands for none
+            continue
+        return min(limit, machine)
+    return machine
+
+
+def disk_bytes(directory: Path | None) -> tuple[int | None, int | None]:
+    """Free bytes and all of them. Nobody can tell of no directory."""
+    if directory is None:
+        return None, None
+    try:
+        usage = shutil.disk_usage(directory)
+    except OSError:
+        return None, None
+    return usage.free, usage.total
+
+
+# Long-lived logs and the garbage collector
+# -----------------------------------------
+
+FROZEN_AT_ONCE: Final = 256
+"""Logs that have come to be, and are there yet, since the collector was last told to pass over what there is."""
+
+ALL_LOOKED_AT: Final = 50_000
+"""Logs that have gone since everything was last looked through. That holds everything up for as long as there are
+objects: 50 ms for 10,000 partitions, seconds for millions of positions. So it is seldom, however much topics come and
+go; what may stay as garbage until then is what was on its way at some 200 moments.
+"""
+
+
+class LogFreezer:
+    """Hears of logs that are made and that go, one change of topics at a time, in the thread that makes them.
+
+    Looking through 10,000 takes the collector a tenth of a second, in which nothing else goes on. What is garbage by
+    then would stay for ever, so it is collected first: that looks at what is new since the last time.
+
+    What is on its way at that moment (requests, connections) is passed over as well, and stays if it ends as garbage
+    that only the collector finds. So topics that come and go do not count; and where very many have gone,
+    everything is looked through.
+    """
+
+    def __init__(self) -> None:
+        self._new = 0
+        self._gone = 0
+
+    def changed(self, count: int) -> None:
+        """So many logs were made; negative: are gone."""
+        self._new = max(0, self._new + count)
+        self._gone += max(0, -count)
+        if self._new >= FROZEN_AT_ONCE:
+            if self._gone >= ALL_LOOKED_AT:
+                gc.unfreeze()
+                self._gone = 0
+            self._new = 0
+            gc.collect()
+            gc.freeze()
+
+
+# Fatal errors
+# ------------
+
+log = structlog.get_logger("muster.node")
+
+
+class DirectoryWatch:
+    """Made while the directory is locked: its lock file, which is never made anew, says which directory it is."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._lock = directory / LOCK
+        self._known = identify_file(self._lock)
+
+    def gone(self) -> DataDirectoryError | None:
+        """What the node has to stop for; None while all is well, or nobody can tell. Any thread."""
+        try:
+            is_there = identify_file(self._lock) == self._known
+        except (FileNotFoundError, NotADirectoryError):
+            is_there = False
+        except OSError:
+            return None  # Whoever reads or writes there will say what is wrong with it.
+        if is_there:
+            return None
+        return DataDirectoryError(
+            f"The data directory {self._directory} was removed, moved or unmounted while the node ran, and what is "
+            "written would be lost: the node stops. Bring the directory back and start the node; where it is lost, "
+            "start it with an empty one: in a cluster it copies everything from the others, alone it begins anew."
+        )
+
+
+def identify_file(path: Path) -> tuple[int, int]:
+    """Raises OSError."""
+    found = os.stat(path)
+    return found.st_dev, found.st_ino
+
+
+class NodeIdInUse(Exception):
+    """Another process runs as this node; the text says where, and what to do."""
+
+
+def report_fatal_error(why: BaseException) -> None:
+    """The node cannot go on. What happened around it is told in its own words; of a mistake of the program, where."""
+    if isinstance(why, DataDirectoryError | ZooKeeperError | NodeIdInUse):
+        log.error("the node cannot go on", why=str(why))
+    else:
+        log.error("the node cannot go on", exc_info=why)
+
 
 TICK_S = 1.0
 """How often the log does its periodic work."""
-
-log = structlog.get_logger("muster.node")
 
 
 class LossReporter(Protocol):

@@ -1,23 +1,21 @@
-"""The Cluster service: who leads and who has copies, and what operators do about it. No transport here."""
+"""The Cluster service: which node leads and has copies, and what operators do about it. No transport here."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol
 
-from muster.coordinator.edge.positions import run_off_loop_if_large
+from muster.coordinator.edge.committed_offsets import run_off_loop_if_large
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.io.admin.wording import explain_no_election, explain_no_reassignment
-from muster.coordinator.replication.io.records import ElectionReport
-from muster.coordinator.replication.protocol.facts import TopicPartition
-from muster.coordinator.replication.protocol.image import ClusterImage
+from muster.coordinator.replication.io.admin.cluster_admin import explain_no_election, explain_no_reassignment
+from muster.coordinator.replication.io.election_ledger import ElectionReport
+from muster.coordinator.replication.protocol.cluster_metadata import ClusterImage, TopicPartition
 from muster.coordinator.rpc.v1 import cluster_service_pb2 as pb
-from muster.coordinator.server.cluster_backend import described
-from muster.coordinator.server.cluster_backend.described import ClusterStanding
-from muster.coordinator.server.cluster_backend.touch import ControllerHeard
+from muster.coordinator.server.cluster_backend import cluster_description
+from muster.coordinator.server.cluster_backend.cluster_description import ClusterStanding, ControllerHeard
 from muster.coordinator.server.rpc_dispatch import RpcCall
-from muster.coordinator.server.services.answers import to_error_code
+from muster.coordinator.server.services.group_responses import to_error_code
 from muster.coordinator.zookeeper.errors import ZooKeeperError
-from muster.storage.broker.in_turns import map_in_turns
+from muster.storage.broker.requests import map_in_turns
 from muster.storage.errors import StorageError
 
 CLUSTER_SERVICE: Final = pb.DESCRIPTOR.services_by_name["Cluster"]
@@ -107,7 +105,7 @@ class ClusterService:
 
         def told() -> pb.DescribeClusterResponse:
             standing = ClusterStanding.of(image, self._min_isr, drained, applied)
-            return described.describe_cluster(answer, standing, request.partitions, frozenset(request.topics))
+            return cluster_description.describe_cluster(answer, standing, request.partitions, frozenset(request.topics))
 
         return await run_off_loop_if_large(told, ROW * image.size)
 
@@ -184,8 +182,8 @@ class ClusterService:
             )
         elif not request.undrain:
             image = self._image
-            await self._shows.until(lambda: not any(described.movable_units(image, node)), deadline_s)
-            for place in sorted(described.units_led_by(image, node)):
+            await self._shows.until(lambda: not any(cluster_description.movable_units(image, node)), deadline_s)
+            for place in sorted(cluster_description.units_led_by(image, node)):
                 answer.still_leads.add(topic=place.topic, partition=place.partition)
         return answer
 
@@ -194,7 +192,7 @@ class ClusterService:
     ) -> pb.ExplainElectionsResponse:
         answer = pb.ExplainElectionsResponse()
         if not self._elections.here:
-            copies = self._image.partition(described.ELECTIONS_PLACE)
+            copies = self._image.partition(cluster_description.ELECTIONS_PLACE)
             answer.error_code = to_error_code(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             answer.error_message = (
                 f"this node has no copy of the ledger of elections; ask one of the nodes {list(copies.replicas)}"
@@ -206,7 +204,7 @@ class ClusterService:
         limit = min(request.limit if request.limit > 0 else ELECTIONS_TOLD, MOST_ELECTIONS)
         try:
             for told in await self._elections.explain(limit, request.topic):
-                described.describe_election(answer.elections.add(), told)
+                cluster_description.describe_election(answer.elections.add(), told)
         except StorageError as error:
             answer.error_code = to_error_code(ErrorCode.UNKNOWN_SERVER_ERROR)
             answer.error_message = (

@@ -1,20 +1,21 @@
-"""The Broker service of a node that is one of many: Metadata tells of all of them, and of all topics of the cluster."""
+"""The Broker service of a cluster's node: Metadata describes all nodes and topics (CL-K1, CL-K2).
+
+What it says of the cluster may be behind by as much as a poll takes.
+"""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from muster.coordinator.edge.cluster import GRPC, NO_NODE, ClusterView, visible_topic, visible_topics
-from muster.coordinator.edge.positions import run_off_loop_if_large
+from muster.coordinator.edge.cluster_view import GRPC, NO_NODE, ClusterView, visible_topic, visible_topics
+from muster.coordinator.edge.committed_offsets import run_off_loop_if_large
 from muster.coordinator.errors import ErrorCode, TemporarilyUnknown
-from muster.storage.broker.in_turns import map_in_turns
-from muster.storage.broker.requests import LogRequests
-from muster.storage.errors import UnknownTopicOrPartition
+from muster.storage.broker.requests import LogRequests, map_in_turns
+from muster.storage.errors import UnknownTopicOrPartition, check_entry_count
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
-from muster.storage.service.broker import ROOM, BrokerService
-from muster.storage.shape import check_entry_count
+from muster.storage.service.broker_service import ROOM, BrokerService
 
 if TYPE_CHECKING:
-    from muster.coordinator.replication.protocol.image import PartitionView, TopicView
+    from muster.coordinator.replication.protocol.cluster_metadata import PartitionView, TopicView
 
 
 ROW: Final = 2

@@ -1,6 +1,6 @@
-"""Changes that wait in a stopped node's data directory for its cluster: the node brings them in when it is started.
+"""Security changes that wait in a stopped node's data directory: the node brings them into its cluster when it starts.
 
-One node's own log says nothing of who may do what in its cluster, and its copy of `__security` is not its to write.
+The node's own log does not decide rights in its cluster, and its copy of `__security` is not its to write.
 """
 
 import json
@@ -9,7 +9,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from muster.coordinator.security.facts import SecurityRecord
 from muster.coordinator.security.records import (
     UnreadableSecurityRecord,
     decode_security_record,
@@ -17,7 +16,7 @@ from muster.coordinator.security.records import (
     from_base64,
     to_base64,
 )
-from muster.coordinator.security.state import SecurityState
+from muster.coordinator.security.state import SecurityRecord, SecurityState
 from muster.coordinator.server.security.security_store import SecurityStore
 from muster.storage.errors import DataDirectoryError, StorageError
 from muster.storage.files import LockHeld, RealFiles, read_file, replace_file

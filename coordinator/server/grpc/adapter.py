@@ -1,27 +1,35 @@
-"""The dispatch table served by grpc.aio. Nothing else of the group side knows gRPC.
+"""Serves the dispatch table with grpc.aio. Nothing else of the group side knows gRPC.
 
 Only generic handlers are used: with registered methods grpcio waits on one future per method for each call that it
 accepts, so that a large service pays for its size. Messages are decoded here, not by grpcio, so that bytes that are
-no message are the client's fault (INVALID_ARGUMENT) and not ours (INTERNAL).
+no message are the client's fault (INVALID_ARGUMENT) and not the node's (INTERNAL); large requests are counted before
+they are parsed.
+
+A call without an answer ends with a gRPC status and google.rpc details; refusals of the protocol are answers. An
+unexpected exception gives the client a reference into the node's log, and nothing of the inside.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from functools import lru_cache
 from time import perf_counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
+from uuid import uuid4
 
 import grpc
 import structlog
+from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import DecodeError, Message
+from google.rpc import error_details_pb2, status_pb2
 
-from muster.coordinator.edge.gate import Authenticator
-from muster.coordinator.edge.limits import LARGE_BYTES, describe_too_large
-from muster.coordinator.edge.memory import RefusedRequestMemory
-from muster.coordinator.edge.shape import MalformedGroupRequest
-from muster.coordinator.edge.software import parse_user_agent
+from muster.coordinator.edge import request_limits
+from muster.coordinator.edge.listener_base import Authenticator, parse_user_agent
+from muster.coordinator.edge.overload import RefusedRequestMemory
+from muster.coordinator.edge.request_limits import LARGE_BYTES, MalformedGroupRequest, describe_too_large
 from muster.coordinator.errors import (
     CallDenied,
     NodeShuttingDown,
@@ -30,15 +38,108 @@ from muster.coordinator.errors import (
     SubjectNotFound,
     TemporarilyUnknown,
 )
-from muster.coordinator.security.identity import UNAUTHENTICATED, Identity
-from muster.coordinator.server.grpc import status
-from muster.coordinator.server.grpc.burden import LARGE_ANSWER, ConnectionLoad, ConnectionLoadLimits
-from muster.coordinator.server.grpc.counting import counter_of
-from muster.coordinator.server.grpc.metrics import MethodStats
+from muster.coordinator.security.access_model import UNAUTHENTICATED, Identity
+from muster.coordinator.server.grpc.load_limits import LARGE_ANSWER, ConnectionLoad, ConnectionLoadLimits, counter_of
 from muster.coordinator.server.rpc_dispatch import MethodKind, ServiceMethod, fast_path_of
 
 if TYPE_CHECKING:
     from muster.coordinator.observability.metrics.instruments import Instruments, RequestMeter
+
+
+# Statuses of calls without an answer
+# -----------------------------------
+
+DOMAIN = "coordinator.rpc.v1"
+DETAILS_KEY = "grpc-status-details-bin"
+
+
+@dataclass(frozen=True, slots=True)
+class CallStatus:
+    """The status of a call that has no answer. `details` are google.rpc messages."""
+
+    code: grpc.StatusCode
+    text: str
+    details: tuple[Message, ...]
+
+    def trailing_metadata(self) -> tuple[tuple[str, bytes], ...]:
+        """The status once more, with its details, where every gRPC library looks for it."""
+        packed = []
+        for detail in self.details:
+            packed.append(AnyMessage())
+            packed[-1].Pack(detail)
+        status = status_pb2.Status(code=self.code.value[0], message=self.text, details=packed)
+        return ((DETAILS_KEY, status.SerializeToString()),)
+
+
+def malformed_status(text: str, field: str = "") -> CallStatus:
+    """The request breaks its own shape; sending it again cannot help."""
+    violation = error_details_pb2.BadRequest.FieldViolation(field=field, description=text)
+    return CallStatus(
+        grpc.StatusCode.INVALID_ARGUMENT,
+        text,
+        (build_error_info("MALFORMED_REQUEST"), error_details_pb2.BadRequest(field_violations=[violation])),
+    )
+
+
+def overloaded_status(refusal: Overloaded) -> CallStatus:
+    """A limit is reached; the client may try again after the hinted time."""
+    delay = Duration()
+    delay.FromMilliseconds(refusal.retry_after_ms)
+    return CallStatus(
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+        str(refusal),
+        (build_error_info("LIMIT_REACHED"), error_details_pb2.RetryInfo(retry_delay=delay)),
+    )
+
+
+def draining_status(refusal: NodeShuttingDown) -> CallStatus:
+    return CallStatus(grpc.StatusCode.UNAVAILABLE, str(refusal), (build_error_info("DRAINING"),))
+
+
+def not_found_status(refusal: SubjectNotFound) -> CallStatus:
+    return CallStatus(grpc.StatusCode.NOT_FOUND, str(refusal), (build_error_info("NOT_THERE"),))
+
+
+def denied_status(refusal: CallDenied) -> CallStatus:
+    return CallStatus(grpc.StatusCode.PERMISSION_DENIED, str(refusal), (build_error_info("DENIED"),))
+
+
+def unavailable_status(refusal: TemporarilyUnknown) -> CallStatus:
+    return CallStatus(grpc.StatusCode.UNAVAILABLE, str(refusal), (build_error_info("NOT_NOW"),))
+
+
+def unauthenticated_status(refusal: NotAuthenticated) -> CallStatus:
+    return CallStatus(grpc.StatusCode.UNAUTHENTICATED, str(refusal), (build_error_info("NOT_AUTHENTICATED"),))
+
+
+def failed_status() -> tuple[CallStatus, str]:
+    """An unexpected exception: the client learns a reference into the node's log, and nothing of the inside."""
+    reference = uuid4().hex[:12]
+    details = (build_error_info("INTERNAL", reference=reference),)
+    return CallStatus(grpc.StatusCode.INTERNAL, request_limits.describe_failure(reference), details), reference
+
+
+def build_error_info(reason: str, **metadata: str) -> error_details_pb2.ErrorInfo:
+    return error_details_pb2.ErrorInfo(reason=reason, domain=DOMAIN, metadata=metadata)
+
+
+# Counts per method
+# -----------------
+
+
+@dataclass(slots=True)
+class MethodStats:
+    """One method's calls. Long polls count their waiting time in `seconds` too."""
+
+    in_flight: int = 0
+    finished: int = 0
+    seconds: float = 0.0
+    refused: dict[str, int] = field(default_factory=dict)
+    """gRPC status name -> calls that ended with it; answers that carry an `error_code` are not refused calls."""
+
+    def refuse(self, status: str) -> None:
+        self.refused[status] = self.refused.get(status, 0) + 1
+
 
 Context: TypeAlias = grpc.aio.ServicerContext[bytes, bytes]
 GrpcHandler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
@@ -240,25 +341,25 @@ class GrpcMethods(grpc.GenericRpcHandler):
         if not self._in_flight:
             self._quiet.set()
 
-    def _ending_of(self, error: Exception, method: ServiceMethod) -> status.CallStatus:
+    def _ending_of(self, error: Exception, method: ServiceMethod) -> CallStatus:
         if isinstance(error, self._malformed):
             if isinstance(error, DecodeError):
-                return status.malformed_status(f"the bytes sent are no {method.request_type.DESCRIPTOR.full_name}")
-            return status.malformed_status(str(error), getattr(error, "field", ""))
+                return malformed_status(f"the bytes sent are no {method.request_type.DESCRIPTOR.full_name}")
+            return malformed_status(str(error), getattr(error, "field", ""))
         match error:
             case Overloaded():
-                return status.overloaded_status(error)
+                return overloaded_status(error)
             case NodeShuttingDown():
-                return status.draining_status(error)
+                return draining_status(error)
             case NotAuthenticated():
-                return status.unauthenticated_status(error)
+                return unauthenticated_status(error)
             case CallDenied():
-                return status.denied_status(error)
+                return denied_status(error)
             case SubjectNotFound():
-                return status.not_found_status(error)
+                return not_found_status(error)
             case TemporarilyUnknown():
-                return status.unavailable_status(error)
-        ending, reference = status.failed_status()
+                return unavailable_status(error)
+        ending, reference = failed_status()
         log.error("handler failed", method=method.full_name, reference=reference, exc_info=error)
         return ending
 
@@ -412,7 +513,7 @@ def serve_stream(method: ServiceMethod, burden: ConnectionLoad, meter: "RequestM
     return answer
 
 
-async def abort_call(context: Context, ending: status.CallStatus) -> NoReturn:
+async def abort_call(context: Context, ending: CallStatus) -> NoReturn:
     await context.abort(ending.code, ending.text, ending.trailing_metadata())
 
 

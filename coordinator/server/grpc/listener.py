@@ -1,19 +1,85 @@
-"""The gRPC server of a node: its options, its port, health and reflection."""
+"""The gRPC server of a node: its options, its port, its TLS credentials, health and reflection.
+
+Health and reflection come from gRPC's own packages and are no rows of the dispatch table, so they are wrapped to ask
+who calls. Credentials are looked up for each handshake, so that certificates change without a restart. Why an address
+cannot be listened on is found out by a probe, since grpcio does not say.
+"""
 
 import errno
+import inspect
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
-from muster.coordinator.config.addresses import format_address
-from muster.coordinator.edge.gate import Authenticator
-from muster.coordinator.server.grpc.adapter import GrpcMethods
-from muster.coordinator.server.grpc.gated import AuthenticatedHandlers
+from muster.coordinator.config.values import format_address
+from muster.coordinator.edge.listener_base import Authenticator
+from muster.coordinator.errors import NotAuthenticated
+from muster.coordinator.server.grpc import adapter
+from muster.coordinator.server.grpc.adapter import Context, GrpcMethods, abort_call, identify_caller
+
+# Health and reflection for known callers
+# ---------------------------------------
+
+Serve = Callable[[Any, Any], Any]
+
+
+class AuthenticatedHandlers(grpc.GenericRpcHandler):
+    """The same methods, for those who have shown who they are."""
+
+    def __init__(self, inner: grpc.GenericRpcHandler, gate: Authenticator) -> None:
+        self._inner = inner
+        self._gate = gate
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> "grpc.RpcMethodHandler[Any, Any] | None":
+        handler = self._inner.service(handler_call_details)
+        if handler is None:
+            return None
+        coders = {
+            "request_deserializer": handler.request_deserializer,
+            "response_serializer": handler.response_serializer,
+        }
+        if handler.unary_unary is not None:
+            return grpc.unary_unary_rpc_method_handler(self._one(handler.unary_unary), **coders)
+        if handler.unary_stream is not None:
+            return grpc.unary_stream_rpc_method_handler(self._many(handler.unary_stream), **coders)
+        assert handler.stream_stream is not None, f"{handler_call_details.method} streams requests only"
+        return grpc.stream_stream_rpc_method_handler(self._many(handler.stream_stream), **coders)
+
+    def _one(self, serve: Serve) -> Serve:
+        async def served(request: Any, context: Context) -> Any:
+            try:
+                await identify_caller(self._gate, context)
+            except NotAuthenticated as error:
+                ending = adapter.unauthenticated_status(error)
+            else:
+                return await serve(request, context)
+            return await abort_call(context, ending)
+
+        return served
+
+    def _many(self, serve: Serve) -> Serve:
+        async def served(request: Any, context: Any) -> None:
+            try:
+                async with self._gate.lasting(await identify_caller(self._gate, context)):
+                    answers = serve(request, context)
+                    if inspect.isasyncgen(answers):
+                        async for answer in answers:
+                            await context.write(answer)
+                    else:
+                        await answers
+            except NotAuthenticated as error:
+                ending = adapter.unauthenticated_status(error)
+            else:
+                return
+            await abort_call(context, ending)
+
+        return served
+
 
 STATUS_SERVING = health_pb2.HealthCheckResponse.SERVING
 STATUS_NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
@@ -162,3 +228,43 @@ def describe_remedy(error: OSError, setting: str = "listeners") -> str:
         case errno.EADDRNOTAVAIL:
             return f"the host is none of this machine's addresses; name one of them in '{setting}', or 0.0.0.0 for all"
     return f"{error.strerror}; expected a host and port of this machine in '{setting}'"
+
+
+# TLS credentials
+# ---------------
+
+
+class GrpcTlsMaterial(Protocol):
+    """All as PEM."""
+
+    @property
+    def chain(self) -> bytes: ...
+
+    @property
+    def key(self) -> bytes: ...
+
+    @property
+    def trusted(self) -> bytes: ...
+
+
+def make_server_credentials(current: Callable[[], GrpcTlsMaterial], *, asks: bool) -> grpc.ServerCredentials:
+    """`current` is what is shown now, called in threads of gRPC's; `asks`: clients have to show a certificate."""
+    told = current()
+
+    def fetch() -> Any:
+        nonlocal told
+        now = current()
+        if now is told:
+            return None  # as before
+        told = now
+        return make_certificate_configuration(now)
+
+    return grpc.dynamic_ssl_server_credentials(
+        make_certificate_configuration(told), fetch, require_client_authentication=asks
+    )
+
+
+def make_certificate_configuration(shown: GrpcTlsMaterial) -> grpc.ServerCertificateConfiguration:
+    return grpc.ssl_server_certificate_configuration(
+        [(shown.key, shown.chain)], root_certificates=shown.trusted or None
+    )

@@ -1,31 +1,31 @@
-"""The engine of a node whose state is in somebody's Kafka: what it refuses unread.
+"""The engine of a node over an existing Kafka: which requests it refuses before the core sees them.
 
-A shard that is about to move takes nothing new (KB-F8), and one with too much under way nothing that would add to it
-(KB-A3).
+A shard that is about to move accepts nothing new (KB-F8), and a shard with too much in flight accepts nothing that
+would add to it (KB-A3). Requests of an unknown group wait until it is known whether the upstream has it (KB-M2).
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
-from muster.coordinator.core.model import core_events
-from muster.coordinator.core.model.core_events import Event, TurnedAway
-from muster.coordinator.core.model.core_records import OffsetDeleted, OffsetsStored, OffsetStored, Record
-from muster.coordinator.core.model.effects import ConsumerHeartbeatReply, HeartbeatReply, Reply
+from muster.coordinator.core.model import events
+from muster.coordinator.core.model.effects import ConsumerHeartbeatReply, HeartbeatReply, Reply, refusal_reply
+from muster.coordinator.core.model.events import Event, TurnedAway, TxnWriteOver
 from muster.coordinator.core.model.plan import CONSUMER, topics_of
-from muster.coordinator.core.model.refusals import refusal_reply
-from muster.coordinator.core.model.txn_events import TxnWriteOver
+from muster.coordinator.core.model.records import OffsetDeleted, OffsetsStored, OffsetStored, Record
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.kafka_backend.adopt import ADOPTED
-from muster.coordinator.kafka_backend.state_log import StateLog
-from muster.coordinator.kafka_backend.writing import RecordTooLarge
-from muster.coordinator.runtime.authority import LeaseAuthority
-from muster.coordinator.runtime.led_answers import LeasedAnswers
-from muster.coordinator.runtime.led_engine import LeasedEngine
-from muster.coordinator.runtime.led_stepper import LeasedDeadlines, LeasedStepper
-from muster.coordinator.runtime.loads import LoadJob
+from muster.coordinator.kafka_backend.offset_migration import ADOPTED
+from muster.coordinator.kafka_backend.state_log import RecordTooLarge, StateLog
+from muster.coordinator.runtime.answers import is_request
+from muster.coordinator.runtime.leased import (
+    LeaseAuthority,
+    LeasedAnswers,
+    LeasedDeadlines,
+    LeasedEngine,
+    LeasedStepper,
+)
 from muster.coordinator.runtime.ports import Entry
-from muster.coordinator.runtime.refusals import is_request
-from muster.coordinator.runtime.slot import Notices, Replies, ShardSlot, ShardStatus
+from muster.coordinator.runtime.shards import Notices, Replies, ShardSlot, ShardStatus
+from muster.coordinator.runtime.stepper import LoadJob
 
 SHARD_MOVES: Final = "the group's shard is about to be another node's; look the coordinator up again"
 SHARD_FULL: Final = (
@@ -34,10 +34,10 @@ SHARD_FULL: Final = (
 )
 
 MAY_BE_LARGE: Final = (
-    core_events.JoinGroup,
-    core_events.SyncGroup,
-    core_events.ConsumerHeartbeat,
-    core_events.OffsetCommit,
+    events.JoinGroup,
+    events.SyncGroup,
+    events.ConsumerHeartbeat,
+    events.OffsetCommit,
 )
 """Requests that a record which is too large may be of."""
 
@@ -67,7 +67,7 @@ class GatedAnswers(LeasedAnswers):
 def is_unchanged_heartbeat(request: Event | None, reply: Reply) -> bool:
     """Whether it is a heartbeat's answer that has nothing new in it."""
     if isinstance(reply, ConsumerHeartbeatReply):
-        same = isinstance(request, core_events.ConsumerHeartbeat) and request.member_epoch == reply.member_epoch > 0
+        same = isinstance(request, events.ConsumerHeartbeat) and request.member_epoch == reply.member_epoch > 0
         return same and not reply.code and reply.assignment is None and reply.coming is None
     return isinstance(reply, HeartbeatReply) and not reply.code
 
@@ -198,9 +198,9 @@ class GatedEngine(LeasedEngine):
 
     def _is_held(self, slot: ShardSlot, event: Any, newcomers: UnknownGroups) -> bool:
         """Whether it waits until somebody has looked for its group."""
-        if isinstance(event, core_events.DeleteGroup | core_events.OffsetDelete):
+        if isinstance(event, events.DeleteGroup | events.OffsetDelete):
             newcomers.deleted(slot.index, event.group_id, event.operator)
-        elif isinstance(event, core_events.OffsetCommit) and ADOPTED in event.operator:
+        elif isinstance(event, events.OffsetCommit) and ADOPTED in event.operator:
             newcomers.adopted(slot.index, event.group_id)
         if not is_first_request(event):
             return False
@@ -274,15 +274,15 @@ BUSY: Final = AdoptionVerdict(
 
 def is_first_request(event: Any) -> bool:
     """Whether a client begins with it what it does in a group: with its positions, or as a member."""
-    if isinstance(event, core_events.ConsumerHeartbeat):
+    if isinstance(event, events.ConsumerHeartbeat):
         return event.member_epoch == 0
-    return isinstance(event, core_events.JoinGroup | core_events.OffsetFetch)
+    return isinstance(event, events.JoinGroup | events.OffsetFetch)
 
 
 def subscribed_topics(event: Event) -> Iterable[str]:
     """The topics that a member names as it joins, or changes what it reads."""
-    if isinstance(event, core_events.ConsumerHeartbeat):
+    if isinstance(event, events.ConsumerHeartbeat):
         return event.topic_names or ()
-    if isinstance(event, core_events.JoinGroup) and event.protocol_type == CONSUMER and event.protocols:
+    if isinstance(event, events.JoinGroup) and event.protocol_type == CONSUMER and event.protocols:
         return topics_of(event.protocols[0].metadata) or ()
     return ()

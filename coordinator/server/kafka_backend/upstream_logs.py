@@ -1,18 +1,19 @@
-"""The upstream's topics, where a node on its own has its log: what there is, and where it ends."""
+"""The upstream's topics in place of a log of the node's own: which exist, and where their logs begin and end.
+
+Reading and writing records is refused with a sentence.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NoReturn
 
 from muster.coordinator.config import Settings
-from muster.coordinator.core.model.core_events import TopicsChanged
-from muster.coordinator.kafka_backend.upstream.ends import UpstreamLogEnds
-from muster.coordinator.kafka_backend.upstream.engine_topics import UpstreamTopics
+from muster.coordinator.core.model.events import TopicsChanged
+from muster.coordinator.kafka_backend.upstream.topic_watch import UpstreamLogEnds, UpstreamTopics
 from muster.coordinator.runtime.ports import LogFailed, LogNotReady
 from muster.storage.broker.broker import Broker
-from muster.storage.errors import NotKnownYet, StorageError, UnknownTopicOrPartition
+from muster.storage.errors import NotKnownYet, StorageError, StorageTroubles, UnknownTopicOrPartition
 from muster.storage.logs.log import Log
-from muster.storage.logs.producers_state import OnRecord
-from muster.storage.troubles import StorageTroubles
+from muster.storage.logs.producer_state import OnRecord
 from muster.storage.types import Topic
 from muster.storage.types import TopicPartition as Place
 

@@ -1,6 +1,6 @@
-"""The third door of a node, HTTP: what the room `web` knows of the node, and when its listener comes and goes.
+"""The HTTP listener of a node: what the `web` package sees of the node, and when the listener starts and stops.
 
-That room is imported unless `http.listeners` is empty, and in a thread: it takes a fifth of a second.
+`web` is imported unless `http.listeners` is empty, and in a thread: it takes a fifth of a second.
 """
 
 import asyncio
@@ -16,23 +16,20 @@ import structlog
 from google.protobuf.message import Message
 
 from muster.coordinator.config import Address, Settings
-from muster.coordinator.edge.cluster import GRPC, HTTP, coordinates_shard, format_node_address
-from muster.coordinator.edge.gate import Authenticator
-from muster.coordinator.edge.sockets import open_listening_socket
-from muster.coordinator.edge.tls import ListenerTls
+from muster.coordinator.edge.cluster_view import GRPC, HTTP, coordinates_shard, format_node_address
+from muster.coordinator.edge.listener_base import Authenticator, ListenerTls, open_listening_socket
 from muster.coordinator.errors import CallDenied, NodeShuttingDown, Overloaded
 from muster.coordinator.observability.history.group_changes import GroupChanges
-from muster.coordinator.observability.history.history import GroupHistory
+from muster.coordinator.observability.history.group_history import GroupHistory
 from muster.coordinator.observability.metrics.instruments import RequestMeter
-from muster.coordinator.runtime.conditions import Conditions
 from muster.coordinator.runtime.engine import Engine
-from muster.coordinator.runtime.router import partition_for
-from muster.coordinator.runtime.slot import ShardStatus
-from muster.coordinator.security.identity import Identity
+from muster.coordinator.runtime.node_status import Conditions
+from muster.coordinator.runtime.shards import ShardStatus, partition_for
+from muster.coordinator.security.access_model import Identity
 from muster.coordinator.server.driver.clock import NodeClock
 from muster.coordinator.server.grpc.listener import AddressTaken, describe_remedy
-from muster.coordinator.server.lines import format_optional_address
 from muster.coordinator.server.monitoring.metrics_scrape import NodeMetrics
+from muster.coordinator.server.node_events import format_optional_address
 from muster.coordinator.server.rpc_dispatch import MethodKind, ServiceMethod
 from muster.coordinator.web.http.node_port import (
     CURRENT_IDENTITY,
@@ -47,7 +44,7 @@ from muster.coordinator.web.http.node_port import (
 )
 
 if TYPE_CHECKING:
-    from muster.coordinator.edge.cluster import ClusterView
+    from muster.coordinator.edge.cluster_view import ClusterView
     from muster.coordinator.web.listener import HttpListener
 
 BACKLOG = 512

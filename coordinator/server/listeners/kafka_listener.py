@@ -1,4 +1,7 @@
-"""The second door of a node: Kafka's wire protocol, over the same groups and the same log."""
+"""The Kafka listener of a node: Kafka's wire protocol, over the same groups and the same log as gRPC.
+
+It is bound before the log is opened, serves once the groups are there, and drains when the node stops.
+"""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -8,35 +11,28 @@ from typing import TYPE_CHECKING, Protocol
 import structlog
 
 from muster.coordinator.config import Address, Settings
-from muster.coordinator.core.model.streams import HeldBack
-from muster.coordinator.edge.audit import ReportAction
-from muster.coordinator.edge.rights import UNRESTRICTED
-from muster.coordinator.edge.tls import ListenerTls
-from muster.coordinator.kafka.apis import APIS, CLUSTER_APIS
+from muster.coordinator.core.model.events import HeldBack
+from muster.coordinator.edge.listener_base import UNRESTRICTED, ListenerTls, ReportAction
 from muster.coordinator.kafka.connections.connection import ServerConnection
 from muster.coordinator.kafka.connections.listener import ConnectionListener, ListenerLimits
-from muster.coordinator.kafka.connections.places import ConnectionLimits
+from muster.coordinator.kafka.connections.request_slots import ConnectionLimits
 from muster.coordinator.kafka.dispatch import Dispatcher, RequestAuthorizer, RequestLimiter
-from muster.coordinator.kafka.handlers.config_handlers import ConfigHandlers
-from muster.coordinator.kafka.handlers.disabled import DisabledAclHandlers
+from muster.coordinator.kafka.handlers.configs import ConfigHandlers, GroupConfigs
 from muster.coordinator.kafka.handlers.group_requests import GroupRequests
-from muster.coordinator.kafka.handlers.groups_configs import GroupConfigs
-from muster.coordinator.kafka.handlers.groups_handlers import GroupHandlers
-from muster.coordinator.kafka.handlers.handlers import QuotaHandlers
-from muster.coordinator.kafka.handlers.log_handlers import LogHandlers
+from muster.coordinator.kafka.handlers.handlers import GroupHandlers, LogHandlers
 from muster.coordinator.kafka.handlers.metadata import AdvertisedEndpoint
-from muster.coordinator.kafka.handlers.scram_users import ScramHandlers
-from muster.coordinator.runtime.router import partition_for
-from muster.coordinator.server.driver.drive import EngineDriver
+from muster.coordinator.kafka.handlers.quotas_and_users import DisabledAclHandlers, QuotaHandlers, ScramHandlers
+from muster.coordinator.kafka.protocol import APIS, CLUSTER_APIS
+from muster.coordinator.runtime.shards import partition_for
+from muster.coordinator.server.driver.driver import EngineDriver
 from muster.coordinator.server.grpc.listener import AddressTaken, describe_remedy
-from muster.coordinator.server.services.observed import ZooKeeperGroups
+from muster.coordinator.server.services.zookeeper_registration import ZooKeeperGroups
 from muster.storage.broker.broker import Broker
 from muster.storage.broker.requests import LogRequests
 
 if TYPE_CHECKING:
-    from muster.coordinator.edge.cluster import ClusterView
-    from muster.coordinator.kafka.handlers.admin import PartitionAdministrator
-    from muster.coordinator.kafka.handlers.clustered_configs import NodeConfigStore
+    from muster.coordinator.edge.cluster_view import ClusterView
+    from muster.coordinator.kafka.handlers.cluster_backend import NodeConfigStore, PartitionAdministrator
     from muster.coordinator.observability.metrics.instruments import Instruments
     from muster.coordinator.server.security.node_security import NodeSecurity
 
@@ -170,7 +166,7 @@ def make_connections(settings: Settings, security: "NodeSecurity | None") -> Cal
     """What makes the listener's connections, where its clients are asked to log in."""
     if security is None or settings.kafka_listener is None or not settings.kafka_listener.asks_by_sasl:
         return None
-    from muster.coordinator.kafka.connections.asking import SaslConnection
+    from muster.coordinator.kafka.connections.sasl_login import SaslConnection
 
     return partial(SaslConnection, security.logins)
 
@@ -209,7 +205,7 @@ def make_config_handlers(
 ) -> ConfigHandlers:
     if admin is None or cluster is None:
         return ConfigHandlers(requests, node_id, groups, cluster)
-    from muster.coordinator.kafka.handlers.clustered_configs import ClusterConfigHandlers
+    from muster.coordinator.kafka.handlers.cluster_backend import ClusterConfigHandlers
 
     return ClusterConfigHandlers(requests, node_id, groups, cluster, admin)
 
@@ -218,7 +214,7 @@ def make_admin_handlers(admin: "Admin | None", cluster: "ClusterView | None") ->
     """Who answers what is asked of a cluster's leaders and copies, where there is one."""
     if admin is None or cluster is None:
         return ()
-    from muster.coordinator.kafka.handlers.admin import PartitionAdminHandlers
+    from muster.coordinator.kafka.handlers.cluster_backend import PartitionAdminHandlers
 
     return (PartitionAdminHandlers(admin, cluster),)
 
@@ -228,7 +224,7 @@ def make_quota_limits(
 ) -> RequestLimiter | None:
     if security is None:
         return None
-    from muster.coordinator.kafka.connections.limiting import RequestQuotas
+    from muster.coordinator.kafka.connections.quota_enforcement import RequestQuotas
 
     return RequestQuotas(
         security.quotas, partitions, settings.num_partitions, security.counts, owners=security.topic_owners
@@ -239,7 +235,7 @@ def charge_connections(
     listener: ConnectionListener, security: "NodeSecurity", driver: EngineDriver, shards: int
 ) -> None:
     """Charge connections by the quotas that are set, now and later."""
-    from muster.coordinator.kafka.connections.charges import ConnectionCharges
+    from muster.coordinator.kafka.connections.quota_enforcement import ConnectionCharges
 
     def held(group_id: str, member_id: str, for_ms: int) -> None:
         driver.tell(partition_for(group_id, shards), HeldBack(group_id, member_id, for_ms))
@@ -252,7 +248,7 @@ def make_guard(security: "NodeSecurity | None", broker: Broker, auto_create: boo
     """None where nobody is asked what they may: the handlers are as they are."""
     if security is None:
         return None
-    from muster.coordinator.kafka.authorization.catalog import NodeTopics
     from muster.coordinator.kafka.authorization.guard import HandlerGuard
+    from muster.coordinator.kafka.authorization.judge import NodeTopics
 
     return HandlerGuard(security.authorizer, NodeTopics(broker.topics, auto_create), security.audit.refused)

@@ -1,6 +1,6 @@
-"""Kafka's door of a node over somebody's Kafka: what is for Muster's groups is answered, all else passes to brokers.
+"""The Kafka listener in Kafka-backed mode: answers what concerns Muster's groups and proxies the rest to the brokers.
 
-Imported only where engine is a Kafka. It has the shape of `server/listeners/kafka_listener.py`'s door.
+Imported only in Kafka-backed mode. It has the shape of `kafka_listener.NodeKafkaListener`.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,14 +9,21 @@ from typing import TYPE_CHECKING, cast
 import structlog
 
 from muster.coordinator.config import Address, Settings
-from muster.coordinator.edge.audit import ReportAction
-from muster.coordinator.edge.rights import UNRESTRICTED
-from muster.coordinator.edge.tls import ListenerTls
+from muster.coordinator.edge.listener_base import UNRESTRICTED, ListenerTls, ReportAction
 from muster.coordinator.kafka.dispatch import Dispatcher, RequestAuthorizer
 from muster.coordinator.kafka.handlers.group_requests import GroupDriver, GroupRequests
-from muster.coordinator.kafka.handlers.groups_handlers import GroupHandlers
+from muster.coordinator.kafka.handlers.handlers import GroupHandlers
 from muster.coordinator.kafka.handlers.metadata import AdvertisedEndpoint
 from muster.coordinator.kafka_backend.backend_settings import proxy_address_of
+from muster.coordinator.kafka_backend.proxy.broker_addresses import (
+    BrokerHosts,
+    BrokerPorts,
+    ProxyAddresses,
+    broker_of_name,
+)
+from muster.coordinator.kafka_backend.proxy.broker_connection import BrokerConnector, ProxyTraffic
+from muster.coordinator.kafka_backend.proxy.client_connection import ProxyListener, ProxyPort
+from muster.coordinator.kafka_backend.proxy.client_login import RelayRules
 from muster.coordinator.kafka_backend.proxy.group_answers import (
     READ_HERE,
     SETTINGS,
@@ -25,15 +32,8 @@ from muster.coordinator.kafka_backend.proxy.group_answers import (
     TransactionsRefused,
     served_apis,
 )
-from muster.coordinator.kafka_backend.proxy.leg import ProxyTraffic
-from muster.coordinator.kafka_backend.proxy.names import broker_of_name
-from muster.coordinator.kafka_backend.proxy.ours import groups_by_name
-from muster.coordinator.kafka_backend.proxy.passage import ProxyPort
-from muster.coordinator.kafka_backend.proxy.places import BrokerHosts, BrokerPorts, ProxyAddresses
-from muster.coordinator.kafka_backend.proxy.ports import ProxyListener
-from muster.coordinator.kafka_backend.proxy.reaching import BrokerConnector
-from muster.coordinator.kafka_backend.proxy.relaying import RelayRules
-from muster.coordinator.kafka_backend.upstream.upstream import Upstream
+from muster.coordinator.kafka_backend.proxy.request_splitting import groups_by_name
+from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
 from muster.coordinator.server.grpc.listener import AddressTaken, describe_remedy
 from muster.coordinator.server.listeners.kafka_listener import (
     charge_connections,
@@ -42,9 +42,9 @@ from muster.coordinator.server.listeners.kafka_listener import (
 )
 
 if TYPE_CHECKING:
-    from muster.coordinator.edge.cluster import ClusterView
+    from muster.coordinator.edge.cluster_view import ClusterView
     from muster.coordinator.observability.metrics.instruments import Instruments
-    from muster.coordinator.server.driver.drive import EngineDriver
+    from muster.coordinator.server.driver.driver import EngineDriver
     from muster.coordinator.server.security.node_security import NodeSecurity
 
 log = structlog.get_logger("muster.kafka")
@@ -218,7 +218,7 @@ def make_guarding(security: "NodeSecurity | None") -> RequestAuthorizer | None:
     """None where nobody is asked what they may."""
     if security is None:
         return None
-    from muster.coordinator.kafka.authorization.catalog import NodeTopics
     from muster.coordinator.kafka.authorization.guard import HandlerGuard
+    from muster.coordinator.kafka.authorization.judge import NodeTopics
 
     return HandlerGuard(security.authorizer, NodeTopics(lambda: security.topics(), False), security.audit.refused)

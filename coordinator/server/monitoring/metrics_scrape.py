@@ -1,6 +1,6 @@
-"""A node's metrics: what is counted for them, and how an answer to a scrape is made in the node's own loop.
+"""A node's metrics: what is counted, and how the answer to a scrape is made on the node's own loop.
 
-Whoever waits for his turn waits for a slice at most. What many ask for at once is made once.
+Every other call waits for one slice of it at most, and what several scrapers ask for at the same time is made once.
 """
 
 import asyncio
@@ -12,25 +12,21 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Protocol
 
 from muster.coordinator.config import Settings
-from muster.coordinator.core.kinds.kinds import KINDS
+from muster.coordinator.core.kinds.registry import KINDS
 from muster.coordinator.core.model.effects import GroupChanged
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.observability.history.history import GroupHistory, PartitionRates
-from muster.coordinator.observability.metrics.cluster import ClusterFiguresSource
-from muster.coordinator.observability.metrics.engine import KafkaBackendFigures
-from muster.coordinator.observability.metrics.instruments import Instruments
-from muster.coordinator.observability.metrics.rebalances import RebalanceTotals
+from muster.coordinator.observability.history.group_history import GroupHistory, PartitionRates
+from muster.coordinator.observability.metrics.instruments import ClusterFiguresSource, Instruments, KafkaBackendFigures
 from muster.coordinator.observability.metrics.scrape import ScrapeCounts, ScrapePage, Scraper, SeriesGranularity
+from muster.coordinator.observability.metrics.series import RebalanceTotals
 from muster.coordinator.rpc.v1 import errors_pb2
-from muster.coordinator.runtime.conditions import Conditions
 from muster.coordinator.runtime.engine import Engine
-from muster.coordinator.runtime.router import partition_for
-from muster.coordinator.runtime.slot import ShardStatus
-from muster.coordinator.server.driver.breath import LoopSlice
-from muster.coordinator.server.driver.clock import NodeClock
-from muster.coordinator.server.driver.drive import EngineDriver
+from muster.coordinator.runtime.node_status import Conditions
+from muster.coordinator.runtime.shards import ShardStatus, partition_for
+from muster.coordinator.server.driver.clock import LoopSlice, NodeClock
+from muster.coordinator.server.driver.driver import EngineDriver
 from muster.coordinator.server.grpc.adapter import GrpcMethods
-from muster.coordinator.server.services.session import ServerSessions
+from muster.coordinator.server.services.member_session import ServerSessions
 from muster.coordinator.web.http.node_port import Exposition
 from muster.storage.rpc.v1 import broker_service_pb2
 
@@ -62,7 +58,7 @@ class LogPositions(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NodeMetricsView:
-    """`muster.coordinator.observability.metrics.sight.SeriesSource` of a running node."""
+    """`muster.coordinator.observability.metrics.series.SeriesSource` of a running node."""
 
     engine: Engine
     log: LogPositions

@@ -1,4 +1,7 @@
-"""A node's rebalances as traces: which requests may set one off, and which entries are told."""
+"""A node's rebalances as traces: which requests may set one off, and which ledger entries are exported.
+
+Without `otel.exporter` no handler is wrapped, nothing is exported, and nothing of OpenTelemetry is imported.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -9,9 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 from muster.coordinator.config import Settings
 from muster.coordinator.core.model.effects import GroupChanged
 from muster.coordinator.core.model.types import AUDIT_OUTCOMES
-from muster.coordinator.edge.words import name_operator
-from muster.coordinator.observability.tracing.causes import RequestTraces
-from muster.coordinator.observability.tracing.spans import is_complete
+from muster.coordinator.edge.request_limits import name_operator
+from muster.coordinator.observability.tracing.rebalance_spans import RequestTraces, is_complete
 from muster.coordinator.rpc.v1 import control_service_pb2 as control_pb
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.server.rpc_dispatch import MethodKind, RpcCall, ServiceMethod

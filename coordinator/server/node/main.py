@@ -13,15 +13,15 @@ import structlog
 
 from muster.coordinator.config import Settings
 from muster.coordinator.config.tls import BadCertificate
-from muster.coordinator.edge.allocator import keep_freed_memory, share_arenas
+from muster.coordinator.edge.overload import keep_freed_memory, share_arenas
 from muster.coordinator.runtime.group_log import PartitionCountConflict
-from muster.coordinator.server.backend.endings import NodeIdInUse
+from muster.coordinator.server.backend.upkeep import NodeIdInUse
 from muster.coordinator.server.grpc.listener import AddressTaken
-from muster.coordinator.server.lines import log_start
-from muster.coordinator.server.logs import configure_logs
-from muster.coordinator.server.node.app import CoordinatorNode
+from muster.coordinator.server.node.node import CoordinatorNode
+from muster.coordinator.server.node_events import log_start
+from muster.coordinator.server.node_log import configure_logs
 from muster.coordinator.zookeeper.errors import ForeignTopics, ZooKeeperError
-from muster.coordinator.zookeeper.registry import NodeIdTaken
+from muster.coordinator.zookeeper.node_registry import NodeIdTaken
 from muster.storage.errors import DataDirectoryError, StorageError
 
 EXIT_OK = 0

@@ -1,22 +1,23 @@
-"""Users and API tokens of a node: who is there, who is made, who goes. Passwords are hashed in a thread.
+"""Users and API tokens of a node, and the Security service that lists, creates, alters and revokes them.
 
-One change at a time: what a change rests on was read in the same turn.
+One change at a time: what a change rests on is read in the same turn. Passwords are hashed in a thread. The command
+that makes the first users works on a stopped node by the same class. Answers never hold a salt, a key or a hash.
 """
 
 import asyncio
 import secrets
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
+from muster.coordinator.edge.committed_offsets import run_off_loop_if_large
 from muster.coordinator.errors import CoordinatorError, ErrorCode
-from muster.coordinator.security import scram
-from muster.coordinator.security.api_tokens import TOKEN_ID_BYTES, TOKEN_SECRET_BYTES, format_token, hash_token
-from muster.coordinator.security.facts import ApiToken, ScramCredential, SecurityRecord, TokenKey, User, UserKey
-from muster.coordinator.security.identity import check_principal
-from muster.coordinator.security.limits import (
+from muster.coordinator.rpc.v1 import security_service_pb2 as pb
+from muster.coordinator.security import passwords
+from muster.coordinator.security.access_model import check_principal
+from muster.coordinator.security.login import (
     LEAST_ITERATIONS,
     LEAST_SALT_BYTES,
     MOST_ALTERATIONS,
@@ -27,13 +28,24 @@ from muster.coordinator.security.limits import (
     MOST_TOKEN_NAME_CHARS,
     MOST_TOKENS,
     MOST_USERS,
+    TOKEN_ID_BYTES,
+    TOKEN_SECRET_BYTES,
+    format_token,
+    hash_token,
 )
-from muster.coordinator.security.users import SALT_BITS, check_user_name, make_user
+from muster.coordinator.security.passwords import SALT_BITS, check_user_name, make_user
+from muster.coordinator.security.state import ApiToken, ScramCredential, SecurityRecord, TokenKey, User, UserKey
+from muster.coordinator.server.rpc_dispatch import RpcCall
+from muster.coordinator.server.security.audit_log import AuditLog
 from muster.coordinator.server.security.security_store import SecurityStore, SettledResult, error_code_for
+from muster.coordinator.server.services.group_responses import to_error_code
 from muster.storage.errors import StorageError
 
+# Users and tokens
+# ----------------
+
 OK: Final = (ErrorCode.NONE, "")
-MECHANISM_OF: Final = {number: name for name, number in scram.SCRAM_NUMBERS.items()}
+MECHANISM_OF: Final = {number: name for name, number in passwords.SCRAM_NUMBERS.items()}
 UNSUPPORTED_SASL_MECHANISM: Final = 33
 MOST_GONE: Final = 1_000
 """Ended tokens that make room for a new one at once."""
@@ -282,7 +294,7 @@ def explain_bad_credential(given: SaltedCredential) -> Outcome | None:
     if not LEAST_SALT_BYTES <= len(given.salt) <= MOST_SALT_BYTES:
         text = f"The salt has {len(given.salt)} bytes; expected {LEAST_SALT_BYTES} to {MOST_SALT_BYTES}"
         return ErrorCode.UNACCEPTABLE_CREDENTIAL, text
-    size = scram.SCRAM_KEY_BYTES[MECHANISM_OF[given.mechanism]]
+    size = passwords.SCRAM_KEY_BYTES[MECHANISM_OF[given.mechanism]]
     if len(given.salted_password) != size:
         text = f"The salted password has {len(given.salted_password)} bytes; expected {size}"
         return ErrorCode.UNACCEPTABLE_CREDENTIAL, text
@@ -293,5 +305,109 @@ def alter_user(user: User, gone: set[str], upsertions: Iterable[SaltedCredential
     kept: dict[str, ScramCredential] = {name: each for name, each in user.scram.items() if name not in gone}
     for each in upsertions:
         mechanism = MECHANISM_OF[each.mechanism]
-        kept[mechanism] = scram.make_scram_credential(mechanism, each.salted_password, each.salt, each.iterations)
+        kept[mechanism] = passwords.make_scram_credential(mechanism, each.salted_password, each.salt, each.iterations)
     return replace(user, scram=kept, password=None)
+
+
+# The Security service
+# --------------------
+
+SECURITY_SERVICE = pb.DESCRIPTOR.services_by_name["Security"]
+DOOR = "grpc"
+ROW: Final = 5
+"""A user or a token takes so many times as long as a position does."""
+RefusableAnswer = TypeVar("RefusableAnswer", pb.AlterUsersResponse, pb.CreateTokenResponse, pb.RevokeTokensResponse)
+
+
+class SecurityService:
+    def __init__(self, accounts: UserAccounts, audit: AuditLog) -> None:
+        self._accounts = accounts
+        self._audit = audit
+
+    async def describe_users(self, request: pb.DescribeUsersRequest, call: RpcCall) -> pb.DescribeUsersResponse:
+        names = set(request.users)
+        users = {name: self._accounts.users().get(name) for name in names} or dict(self._accounts.users())
+        return await run_off_loop_if_large(lambda: build_described_users(users), ROW * len(users))
+
+    async def alter_users(self, request: pb.AlterUsersRequest, call: RpcCall) -> pb.AlterUsersResponse:
+        answer = pb.AlterUsersResponse()
+        upsertions = [(each.name, each.password, each.iterations) for each in request.upsertions]
+        try:
+            outcomes = await self._accounts.alter_users(upsertions, request.deletions)
+        except CoordinatorError as error:
+            return build_account_refusal(answer, error)
+        for name, (code, message) in outcomes.items():
+            answer.results.add(user=name, error_code=to_error_code(ErrorCode(code)), error_message=message)
+        self._acted(call, "AlterUsers", outcomes)
+        return answer
+
+    async def describe_tokens(self, request: pb.DescribeTokensRequest, call: RpcCall) -> pb.DescribeTokensResponse:
+        tokens, wanted = list(self._accounts.tokens().values()), set(request.principals)
+        return await run_off_loop_if_large(lambda: build_described_tokens(tokens, wanted), ROW * len(tokens))
+
+    async def create_token(self, request: pb.CreateTokenRequest, call: RpcCall) -> pb.CreateTokenResponse:
+        answer = pb.CreateTokenResponse()
+        try:
+            text, token = await self._accounts.create_token(request.name, request.principal, request.lifetime_ms)
+        except CoordinatorError as error:
+            return build_account_refusal(answer, error)
+        self._acted(call, "CreateToken", {f"{token.name} ({token.id}) for {token.principal}": (0, "")})
+        return pb.CreateTokenResponse(description=build_described_token(token), token=text)
+
+    async def revoke_tokens(self, request: pb.RevokeTokensRequest, call: RpcCall) -> pb.RevokeTokensResponse:
+        answer = pb.RevokeTokensResponse()
+        try:
+            outcomes = await self._accounts.revoke(request.token_ids)
+        except CoordinatorError as error:
+            return build_account_refusal(answer, error)
+        for id_, (code, message) in outcomes.items():
+            answer.results.add(token_id=id_, error_code=to_error_code(ErrorCode(code)), error_message=message)
+        self._acted(call, "RevokeTokens", outcomes)
+        return answer
+
+    def _acted(self, call: RpcCall, action: str, outcomes: Mapping[str, Outcome]) -> None:
+        for name, (code, _) in outcomes.items():
+            door = str(getattr(call, "door", DOOR))
+            self._audit.acted(call.identity, door, action, name, f"refused: {code}" if code else "done")
+
+
+def build_account_refusal(answer: RefusableAnswer, error: CoordinatorError) -> RefusableAnswer:
+    answer.error_code, answer.error_message = to_error_code(error.code), error.message
+    return answer
+
+
+def build_described_users(users: Mapping[str, User | None]) -> pb.DescribeUsersResponse:
+    answer = pb.DescribeUsersResponse()
+    for name in sorted(users):
+        user = users[name]
+        if user is None:
+            missing = f"there is no user {name[:100]!r}"
+            answer.users.add(name=name, error_code=to_error_code(ErrorCode.RESOURCE_NOT_FOUND), error_message=missing)
+        else:
+            answer.users.append(build_described_user(user))
+    return answer
+
+
+def build_described_tokens(tokens: Iterable[ApiToken], wanted: Collection[str]) -> pb.DescribeTokensResponse:
+    """Those of some principals; of all if none are wanted."""
+    in_order = sorted(tokens, key=lambda token: (token.made_ms, token.id))
+    return pb.DescribeTokensResponse(
+        tokens=[build_described_token(each) for each in in_order if not wanted or each.principal in wanted]
+    )
+
+
+def build_described_user(user: User) -> pb.DescribedUser:
+    """How the user may log in. Never a salt, a key or a hash."""
+    mechanisms = [*sorted(user.scram), *(["PLAIN"] if user.password is not None else [])]
+    iterations = min((each.iterations for each in user.scram.values()), default=0)
+    return pb.DescribedUser(name=user.name, mechanisms=mechanisms, iterations=iterations)
+
+
+def build_described_token(token: ApiToken) -> pb.DescribedToken:
+    return pb.DescribedToken(
+        token_id=token.id,
+        name=token.name,
+        principal=token.principal,
+        created_ms=token.made_ms,
+        expires_ms=token.until_ms,
+    )

@@ -1,4 +1,7 @@
-"""What a node that asks who may do what is made of. Made, and imported, only with `authorizer=acl`."""
+"""Composes a node's security: lists, authorizer, authentication, quotas and audit. Imported only with `authorizer=acl`.
+
+A change of any of them is in force as soon as it is durable.
+"""
 
 import asyncio
 import secrets
@@ -8,29 +11,26 @@ from typing import Final
 import structlog
 
 from muster.coordinator.config import Settings
-from muster.coordinator.config.authorization import principals_of
+from muster.coordinator.config.security import principals_of
 from muster.coordinator.config.tls import REPLICATION
+from muster.coordinator.security.access_model import CLUSTER_NAME, Identity, Operation, ResourceType, parse_principal
 from muster.coordinator.security.authorizer import AclAuthorizer
-from muster.coordinator.security.counts import UserCounts
-from muster.coordinator.security.facts import AclKey, QuotaKey, SecretKey, SecurityRecord
-from muster.coordinator.security.identity import Identity, parse_principal
-from muster.coordinator.security.model import CLUSTER_NAME, Operation, ResourceType
-from muster.coordinator.security.quotas import NodeQuotas
-from muster.coordinator.server.driver.wall import WallClock
+from muster.coordinator.security.quota_usage import NodeQuotas, UserCounts
+from muster.coordinator.security.state import AclKey, QuotaKey, SecretKey, SecurityRecord
+from muster.coordinator.server.driver.clock import WallClock
 from muster.coordinator.server.security.accounts import UserAccounts
-from muster.coordinator.server.security.acls import NodeAcls
-from muster.coordinator.server.security.asking import CallRights
-from muster.coordinator.server.security.audit import AuditTrail
-from muster.coordinator.server.security.failures import LoginFailures
-from muster.coordinator.server.security.gate import CallerAuthenticator
-from muster.coordinator.server.security.key_ring import SigningKeyRing
-from muster.coordinator.server.security.listeners import NodeCertificates
-from muster.coordinator.server.security.logins import KafkaLogins
-from muster.coordinator.server.security.quota_book import ConfiguredQuotas
-from muster.coordinator.server.security.scram_users import NodeScramUsers
+from muster.coordinator.server.security.acl_service import NodeAcls, PrincipalTopicRights
+from muster.coordinator.server.security.audit_log import AuditTrail, LoginFailures
+from muster.coordinator.server.security.authentication import (
+    CallerAuthenticator,
+    KafkaLogins,
+    NodeScramUsers,
+    SigningKeyRing,
+)
+from muster.coordinator.server.security.call_rights import CallRights
+from muster.coordinator.server.security.grpc_quotas import ConfiguredQuotas, TopicOwners
+from muster.coordinator.server.security.listener_certificates import NodeCertificates
 from muster.coordinator.server.security.security_store import SecurityStore
-from muster.coordinator.server.security.topic_owners import TopicOwners
-from muster.coordinator.server.security.topic_rights import PrincipalTopicRights
 from muster.storage.broker.broker import Broker
 from muster.storage.errors import StorageError
 from muster.storage.types import Topic

@@ -1,4 +1,9 @@
-"""`__security`: one compacted partition of the node's log with users, tokens, access control lists and quotas."""
+"""`__security`: one compacted partition of the node's log with users, tokens, access control lists and quotas.
+
+`SecurityStore` is the state and its only writer, one change at a time; a change is in force as soon as it is durable.
+It lives on the event loop; `load` may run in a thread before that. A topic that cannot be read keeps the node from
+starting, since nobody could say who may do what. Other backends keep the state elsewhere: see its subclasses.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -7,9 +12,8 @@ from typing import Final, TypeAlias, TypeVar
 import structlog
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.security.facts import SecurityKey, SecurityRecord, SecurityValue
 from muster.coordinator.security.records import UnreadableSecurityRecord, decode_security_record, encode_security_record
-from muster.coordinator.security.state import SecurityState
+from muster.coordinator.security.state import SecurityKey, SecurityRecord, SecurityState, SecurityValue
 from muster.storage.broker.broker import Broker
 from muster.storage.broker.requests import wall_clock_ms
 from muster.storage.errors import DataDirectoryError, StorageError

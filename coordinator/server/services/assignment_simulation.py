@@ -1,4 +1,9 @@
-"""SimulateAssignment: what assignors would decide for a group. Off the loop, few at a time, with a deadline."""
+"""SimulateAssignment: what assignors would decide for a group. Off the loop, few at a time, with a deadline.
+
+The snapshot is the group's own, or one that the caller brings. Only assignors that this node knows by name are tried:
+a path into a module would let a stranger import code here. A plugin that hangs keeps its place among the few, but not
+the node.
+"""
 
 import asyncio
 import threading
@@ -12,15 +17,15 @@ from muster.assignors.data.consumer_protocol import member_from_subscription, pa
 from muster.assignors.data.snapshot_json import compact_json
 from muster.assignors.registry import known, resolve
 from muster.assignors.tools.what_if import Decide, SnapshotChange, what_if
-from muster.coordinator.core.model import core_events, effects
-from muster.coordinator.edge import shape
-from muster.coordinator.edge.elsewhere import later_position
-from muster.coordinator.edge.shape import MalformedGroupRequest
+from muster.coordinator.core.model import effects, events
+from muster.coordinator.edge import request_limits
+from muster.coordinator.edge.committed_offsets import later_position
+from muster.coordinator.edge.request_limits import MalformedGroupRequest
 from muster.coordinator.errors import CoordinatorError, ErrorCode, Overloaded
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.server.driver.drive import EngineDriver
+from muster.coordinator.server.driver.driver import EngineDriver
 from muster.coordinator.server.rpc_dispatch import RpcCall
-from muster.coordinator.server.services import answers
+from muster.coordinator.server.services import group_responses
 
 MAX_AT_ONCE = 4
 MAX_ASSIGNORS = 20
@@ -66,7 +71,7 @@ class AssignmentSimulator:
             snapshot = await self._snapshot(request)
         except CoordinatorError as refusal:
             return pb.SimulateAssignmentResponse(
-                error_code=answers.to_error_code(refusal.code), error_message=refusal.message
+                error_code=group_responses.to_error_code(refusal.code), error_message=refusal.message
             )
         change = SnapshotChange(add=tuple(request.add_members), remove=tuple(request.remove_members))
         tried = [await self._try(snapshot, word, change) for word in request.assignors]
@@ -87,7 +92,7 @@ class AssignmentSimulator:
             counts = self._partitions()
             topics = {t: counts[t] for t in sorted({t for m in members for t in m.topics}) if t in counts}
             wanted = tuple((topic, number) for topic, count in topics.items() for number in range(count))
-            fetch = core_events.OffsetFetch(self._driver.next_id(), group_id, wanted)
+            fetch = events.OffsetFetch(self._driver.next_id(), group_id, wanted)
             reply, spans = await self._driver.ask_and_look(
                 shard, fetch, effects.OffsetFetchReply, partial(self._spans, wanted)
             )
@@ -99,7 +104,7 @@ class AssignmentSimulator:
                 return Snapshot(topics, members, lags=lags, assignor=described.protocol_name)
 
     async def _describe(self, shard: int, group_id: str) -> effects.DescribeReply:
-        question = core_events.DescribeGroup(self._driver.next_id(), group_id)
+        question = events.DescribeGroup(self._driver.next_id(), group_id)
         described = await self._driver.ask(shard, question, effects.DescribeReply)
         if described.code is not ErrorCode.NONE:
             raise CoordinatorError(described.code, described.message)
@@ -179,7 +184,7 @@ async def run_in_daemon_thread(work: Callable[[], Result], done: Callable[[], No
 def check_simulation_request(request: pb.SimulateAssignmentRequest) -> None:
     if bool(request.group_id) == bool(request.snapshot_json):
         raise MalformedGroupRequest("group_id or snapshot_json is needed, and only one of them")
-    shape.check_at_most("assignors", len(request.assignors), MAX_ASSIGNORS)
+    request_limits.check_at_most("assignors", len(request.assignors), MAX_ASSIGNORS)
     if request.auto_offset_reset not in RESETS:
         raise MalformedGroupRequest(
             f"auto_offset_reset is {request.auto_offset_reset!r}; expected one of latest, earliest, none, or nothing"

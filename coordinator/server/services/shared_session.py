@@ -1,11 +1,11 @@
-"""Many members on one stream (SharedSession): each has a session of its own, and none knows of the others.
+"""Many members on one stream (SharedSession): each has a session of its own, and no member knows of the others.
 
-Whatever serves a member's own stream, with all that stands before it, serves each of these: to it a `SharedStreamCall`
-is a call. So a member's rights, limits and end are what they are on a stream of its own, and nothing is decided here.
-The end of the stream is the end of every seat; what goes wrong with one of them is told under its number, and the
-others go on.
+The handler that serves a member's own stream, with all the middleware before it, serves each of these members too; to
+it a `SharedStreamCall` is a call. So a member's rights, limits and end are what they are on a stream of its own, and
+nothing is decided here. The end of the stream is the end of every member on it; an error in one member's session is
+reported under its number, and the others go on.
 
-A client that does not read is not read either, as on any stream: it has so much unwritten and no more.
+A client that does not read is not read either, as on any stream: its unwritten frames and bytes are bounded.
 """
 
 import asyncio
@@ -18,8 +18,8 @@ from uuid import uuid4
 
 import structlog
 
-from muster.coordinator.edge import words
-from muster.coordinator.edge.shape import MalformedGroupRequest
+from muster.coordinator.edge import request_limits
+from muster.coordinator.edge.request_limits import MalformedGroupRequest
 from muster.coordinator.errors import (
     CallDenied,
     NodeShuttingDown,
@@ -29,9 +29,9 @@ from muster.coordinator.errors import (
     TemporarilyUnknown,
 )
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.security.identity import Identity
+from muster.coordinator.security.access_model import Identity
 from muster.coordinator.server.rpc_dispatch import RpcCall
-from muster.coordinator.server.services.session import HELLO_MS, MOST_SILENT
+from muster.coordinator.server.services.member_session import HELLO_MS, MOST_SILENT
 
 Serve = Callable[[AsyncIterator[pb.SessionRequest], RpcCall], Any]
 """Serves one member's stream."""
@@ -317,5 +317,5 @@ def build_member_end(member: int, failure: BaseException | None) -> pb.MemberRes
     reference = uuid4().hex[:12]
     log.error("handler failed", method="SharedSession", reference=reference, exc_info=failure)
     return pb.MemberResponse(
-        member=member, ended=pb.MemberEnded(status=INTERNAL, message=words.describe_failure(reference))
+        member=member, ended=pb.MemberEnded(status=INTERNAL, message=request_limits.describe_failure(reference))
     )

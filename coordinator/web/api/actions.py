@@ -1,7 +1,8 @@
-"""What the API changes. Each act says first, with figures, what it would do: `dry_run` is true unless it is said.
+"""What the API changes: positions, members, settings, and groups as a whole.
 
-Who did it (an address) and why stands in the ledger where that has a place for it, and always in the node's log:
-the handlers that change something tell it, through whichever door they are asked.
+Each action first reports, with figures, what it would do: `dry_run` is true unless the request says otherwise. The
+caller's address and reason stand in the ledger where it has a place for them, and always in the node's log: the
+handlers that change something write it, whichever listener the request came through.
 """
 
 import json
@@ -14,8 +15,8 @@ from typing_extensions import TypedDict
 
 from muster.coordinator.observability.views.formatting import plural
 from muster.coordinator.observability.views.group_answers import Place, SeenGroup, SeenMember
-from muster.coordinator.observability.views.positions import Position, ResetRow, parse_position, target_of
 from muster.coordinator.observability.views.settings import GroupSettingRow, group_setting_rows
+from muster.coordinator.observability.views.topics import Position, ResetRow, parse_position, target_of
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.web.api.endpoint import ApiEndpoint, EndpointRequest
 from muster.coordinator.web.api.node_queries import (
@@ -27,7 +28,7 @@ from muster.coordinator.web.api.node_queries import (
     read_settings,
 )
 from muster.coordinator.web.http.node_port import HttpRefusal
-from muster.coordinator.web.http.rendering import document_response, iterate_in_turns
+from muster.coordinator.web.http.responses import document_response, iterate_in_turns
 
 MOST_NAMED: Final = 10_000
 """Topics, members or settings that one act names."""

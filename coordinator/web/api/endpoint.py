@@ -1,4 +1,7 @@
-"""What an endpoint is: its address, what it takes, what it answers, and who answers it."""
+"""What an endpoint of the API is: its address, its parameters, the type of its answer, and its handler.
+
+Routes, checks of every parameter and the OpenAPI document are made from the endpoints.
+"""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Questions to the node, each with an answer that has been looked at: a refusal of the protocol is `HttpRefusal`."""
+"""Calls of the API to the node; an error code in an answer becomes a refusal with HTTP's status."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -18,13 +18,13 @@ from muster.coordinator.observability.views.group_answers import (
     seen_listing,
     seen_member,
 )
-from muster.coordinator.observability.views.holds import SeenHolds, seen_holds
+from muster.coordinator.observability.views.overrides import SeenHolds, seen_holds
 from muster.coordinator.rpc.v1 import control_service_pb2 as control_pb
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1 import errors_pb2
 from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
 from muster.coordinator.web.http.node_port import HttpCaller, HttpRefusal, NodePort
-from muster.coordinator.web.http.rendering import iterate_in_turns
+from muster.coordinator.web.http.responses import iterate_in_turns
 from muster.storage.rpc.v1 import broker_service_pb2 as log_pb
 
 EARLIEST: Final = -2

@@ -26,8 +26,8 @@ from muster.coordinator.observability.views.topics import (
 )
 from muster.coordinator.web.api.endpoint import LIMIT, OFFSET, ApiEndpoint, EndpointRequest, QueryParameter
 from muster.coordinator.web.api.node_queries import EARLIEST, LATEST, NodeQueries
-from muster.coordinator.web.http.probes import ConditionRow, condition_row
-from muster.coordinator.web.http.rendering import compact_json, document_response, rows_response
+from muster.coordinator.web.http.monitoring import ConditionRow, condition_row
+from muster.coordinator.web.http.responses import compact_json, document_response, rows_response
 
 T = TypeVar("T")
 

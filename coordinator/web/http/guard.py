@@ -1,19 +1,51 @@
-"""What stands before every request: who it was meant for, how large it is, what goes back with each answer."""
+"""The checks before every request: its host, its size and its sender; and the security headers of every answer.
+
+A group's name may have any character, so it is escaped as one segment of a path. Browsers, proxies and `curl` take a
+segment that is `.` or `..` for a folder and leave it out, however it is escaped
+(https://url.spec.whatwg.org/#double-dot-path-segment): a group of such a name gets a `=` in front, which no other
+name has unescaped.
+"""
 
 import ipaddress
 from collections.abc import MutableMapping
 from typing import Any, Final
+from urllib.parse import quote, unquote
 from uuid import uuid4
 
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from muster.coordinator.edge import words
+from muster.coordinator.edge import request_limits
 from muster.coordinator.errors import NotAuthenticated
-from muster.coordinator.web.http.addresses import name_of
-from muster.coordinator.web.http.entry import IDENTITY, HttpAuthenticator
+from muster.coordinator.web.http.identity import IDENTITY, HttpAuthenticator
 from muster.coordinator.web.http.node_port import CURRENT_IDENTITY, HttpRefusal
-from muster.coordinator.web.http.refusals import response_of
+from muster.coordinator.web.http.responses import response_of
+
+# Names as segments of a path
+# ---------------------------
+
+ESCAPED_FOLDERS: Final = {".": "=.", "..": "=.."}
+UNESCAPED_FOLDERS: Final = {segment: name for name, segment in ESCAPED_FOLDERS.items()}
+
+
+def segment_of(name: str) -> str:
+    """
+    >>> segment_of("a/b?<c>"), segment_of(".."), segment_of("=..")
+    ('a%2Fb%3F%3Cc%3E', '=..', '%3D..')
+    """
+    return ESCAPED_FOLDERS.get(name) or quote(name, safe="")
+
+
+def name_of(segment: str) -> str:
+    """
+    >>> name_of("a%2Fb%3F%3Cc%3E"), name_of("=.."), name_of("%3D..")
+    ('a/b?<c>', '..', '=..')
+    """
+    return UNESCAPED_FOLDERS.get(segment) or unquote(segment)
+
+
+# The guard
+# ---------
 
 MOST_HEADERS: Final = 100
 MOST_HEADER_BYTES: Final = 32 << 10
@@ -161,7 +193,7 @@ def internal_error(error: Exception, scope: Scope) -> HttpRefusal:
     """The client learns a reference into the node's log, and nothing of the inside."""
     reference = uuid4().hex[:12]
     log.error("an HTTP request failed", path=scope["path"][:200], reference=reference, exc_info=error)
-    return HttpRefusal(500, "INTERNAL", words.describe_failure(reference))
+    return HttpRefusal(500, "INTERNAL", request_limits.describe_failure(reference))
 
 
 def host_of(text: str) -> str:

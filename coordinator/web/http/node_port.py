@@ -1,4 +1,7 @@
-"""What the HTTP listener knows of the node: a small protocol, so that a test may be the node."""
+"""What the HTTP listener knows of the node: a small protocol, so that a test can stand in for the node.
+
+`HttpRefusal` is the exception by which any part of the listener refuses a request.
+"""
 
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
@@ -8,9 +11,9 @@ from typing import NamedTuple, Protocol
 from google.protobuf.message import Message
 
 from muster.coordinator.observability.history.group_changes import GroupChanges
-from muster.coordinator.observability.history.history import GroupHistory
-from muster.coordinator.runtime.conditions import Condition
-from muster.coordinator.security.identity import UNAUTHENTICATED, Identity
+from muster.coordinator.observability.history.group_history import GroupHistory
+from muster.coordinator.runtime.node_status import Condition
+from muster.coordinator.security.access_model import UNAUTHENTICATED, Identity
 
 
 class HttpRefusal(Exception):

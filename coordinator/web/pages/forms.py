@@ -1,6 +1,6 @@
-"""What an operator may change from the page: told first, with figures, and done only when that is confirmed.
+"""What an operator may change from the page: announced first, with figures, and done only after it is confirmed.
 
-The acts are the API's own; a form needs no script. The token in it is one that a foreign page cannot have.
+The actions are the API's own; a form needs no script. The token in a form is one that a foreign page cannot have.
 """
 
 import json
@@ -24,12 +24,19 @@ from muster.coordinator.web.api.actions import (
     reset_offsets,
 )
 from muster.coordinator.web.api.endpoint import EndpointRequest, Handler, validate_body
-from muster.coordinator.web.api.holding import HoldGroupBody, ResumeGroupBody, hold_group, resume_group
 from muster.coordinator.web.api.node_queries import NodeQueries
-from muster.coordinator.web.api.trying import EndCanaryBody, StartCanaryBody, end_canary, start_canary
-from muster.coordinator.web.http.entry import identity_of
+from muster.coordinator.web.api.overrides import (
+    EndCanaryBody,
+    HoldGroupBody,
+    ResumeGroupBody,
+    StartCanaryBody,
+    end_canary,
+    hold_group,
+    resume_group,
+    start_canary,
+)
+from muster.coordinator.web.http.identity import SessionTokens, identity_of
 from muster.coordinator.web.http.node_port import HttpCaller, HttpRefusal, NodePort
-from muster.coordinator.web.http.tokens import SessionTokens
 from muster.coordinator.web.pages.rendering import PageRenderer
 
 HANDLERS: Final[Mapping[type[Act], Handler]] = {

@@ -12,14 +12,12 @@ from muster.assignors import registry
 from muster.coordinator.core.control.settings_table import SETTINGS
 from muster.coordinator.observability.views.formatting import Names
 from muster.coordinator.observability.views.ledger import is_rebalance
-from muster.coordinator.web.http.addresses import name_of, segment_of
+from muster.coordinator.web.http.guard import name_of, segment_of
 from muster.coordinator.web.http.node_port import HttpRefusal, NodePort
-from muster.coordinator.web.pages.figures import SamplerFigures
 from muster.coordinator.web.pages.forms import ActionPages
-from muster.coordinator.web.pages.group_view import make_group_view
-from muster.coordinator.web.pages.naming import name_members
+from muster.coordinator.web.pages.group_view import SamplerFigures, make_group_view, name_members
 from muster.coordinator.web.pages.page_data import PageQueries, code_refusal
-from muster.coordinator.web.pages.rebalances import rebalance_address, rebalance_view
+from muster.coordinator.web.pages.rebalance_view import rebalance_address, rebalance_view
 from muster.coordinator.web.pages.rendering import PageRenderer
 from muster.coordinator.web.pages.what_if_view import make_plan_view, question
 

@@ -1,33 +1,198 @@
-"""One group, from what the node answered to what its page shows. Pure."""
+"""One group, from what the node answered to what its page shows. Pure.
+
+Members have short names: the client's own name wherever it identifies the member. When a client came back under a
+new member id, the present member has the plain name, and the earlier one a bit of its id in addition. The doctor's
+findings and the sampler's figures become part of the page; of the doctor's rules that compare two looks nothing is
+shown, because a page has only one.
+"""
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isnan
 from typing import Final
 
 from markupsafe import Markup
 
+from muster.coordinator.observability.doctor.model import (
+    DoctorFacts,
+    ExaminedGroup,
+    ExaminedMember,
+    ExaminedPartition,
+    ExaminedPosition,
+    Severity,
+    drained_ids,
+    override_lines,
+)
+from muster.coordinator.observability.doctor.table import examine_group
+from muster.coordinator.observability.history.group_health import HealthStatus
+from muster.coordinator.observability.history.group_history import GroupHistory
 from muster.coordinator.observability.views.controls import balance_words, fence_words, seen_controls
 from muster.coordinator.observability.views.formatting import Names, duration, plural
-from muster.coordinator.observability.views.holds import override_words
-from muster.coordinator.observability.views.ledger import is_rebalance
-from muster.coordinator.observability.views.shadows import ShadowRow, compare_shadows
-from muster.coordinator.observability.views.trials import SeenCanary
+from muster.coordinator.observability.views.group_answers import code_word
+from muster.coordinator.observability.views.ledger import ShadowRow, compare_shadows, is_rebalance
+from muster.coordinator.observability.views.overrides import SeenCanary, override_words
 from muster.coordinator.rpc.v1.coordinator_service_pb2 import DescribedMember
 from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
 from muster.coordinator.web.pages.assignment_map import AssignmentMap, assignment_map, unowned_words
-from muster.coordinator.web.pages.findings import MOST_PARTITIONS, FindingView, find_group_problems
-from muster.coordinator.web.pages.naming import name_members
 from muster.coordinator.web.pages.page_data import GroupPageData, Place
-from muster.coordinator.web.pages.rebalances import (
+from muster.coordinator.web.pages.pictures import draw_chart, time_in_words
+from muster.coordinator.web.pages.rebalance_view import (
     RebalanceView,
+    listed,
     rebalance_duration_ms,
     rebalance_timeline,
     rebalance_view,
 )
-from muster.coordinator.web.pages.sentences import listed
-from muster.coordinator.web.pages.series import draw_chart
-from muster.coordinator.web.pages.timeline import time_in_words
+
+# Names of members
+# ----------------
+
+BARE_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+"""A UUID and nothing else, as members by KIP-848 choose it."""
+KEPT = 4
+
+
+class MemberNames(Names):
+    """`clients`: the client id of each member that has one."""
+
+    def __init__(self, member_ids: Iterable[str], clients: Mapping[str, str], present: Iterable[str] = ()) -> None:
+        ids, here = {*member_ids} - {""}, {*present} - {""}
+        super().__init__(ids | here)
+        own = Names(here)
+        plain = {member: self._plain(member, clients, own) for member in sorted(here)}
+        taken = Counter(plain.values())
+        for member, name in plain.items():
+            self._short[member] = name if taken[name] == 1 else f"{name}-{member[:KEPT]}"
+        past = {member: self._plain(member, clients, self) for member in sorted(ids - here)}
+        taken.update(past.values())
+        for member, name in past.items():
+            self._short[member] = name if taken[name] == 1 else f"{name}-{member[:KEPT]}"
+        self._longest_first = sorted(self._short, key=len, reverse=True)
+
+    @staticmethod
+    def _plain(member: str, clients: Mapping[str, str], names: Names) -> str:
+        return clients.get(member, "") or member[:8] if BARE_ID.fullmatch(member) else names[member]
+
+
+def name_members(
+    entries: Iterable[Rebalance], present: Iterable[str] = (), clients: Mapping[str, str] | None = None
+) -> MemberNames:
+    """Over all members that the entries mention, and those who are `present`."""
+    ids: set[str] = set()
+    known: dict[str, str] = {}
+    for entry in entries:
+        ids.add(entry.culprit)
+        known[entry.culprit] = entry.culprit_client_id
+        known.update((member.member_id, member.client_id) for member in entry.members)
+        ids.update(member.member_id for member in entry.members)
+        ids |= {move.source for move in entry.moves} | {move.target for move in entry.moves}
+        ids.update(member for phase in entry.phases for member in phase.waited_for)
+    return MemberNames(ids, known | dict(clients or {}), present)
+
+
+# Findings of the doctor
+# ----------------------
+
+CLASSES: Final = {Severity.ADVICE: "change", Severity.WARNING: "warn", Severity.ERROR: "bad"}
+MOST_FINDINGS: Final = 10
+MOST_EVIDENCE: Final = 5
+MOST_CHARS: Final = 400
+MOST_PARTITIONS: Final = 2_000
+"""A larger group is for `muster doctor`, which has the time; the page says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class FindingView:
+    word: str
+    kind: str
+    """A class of the style sheet."""
+    what: str
+    why: str
+    todo: str
+    evidence: tuple[str, ...]
+
+
+def find_group_problems(facts: GroupPageData, names: Names, now_ms: int) -> tuple[FindingView, ...]:
+    """Worst first; none of a group that is too large. One look is all there is: rules that compare two find nothing."""
+    if len(facts.positions) > MOST_PARTITIONS:
+        return ()
+    group = make_examined_group(facts)
+    sizes: dict[str, int] = {}
+    for topic, number in facts.positions:
+        sizes[topic] = max(sizes.get(topic, 0), number + 1)
+    found = examine_group(group, DoctorFacts(now_ms, groups=(group,), partitions=sizes))
+    return tuple(
+        FindingView(
+            word=finding.severity.name.lower(),
+            kind=CLASSES[finding.severity],
+            what=shortened(names.in_text(finding.what)),
+            why=finding.why,
+            todo=finding.todo,
+            evidence=tuple(shortened(names.in_text(each)) for each in finding.evidence[:MOST_EVIDENCE]),
+        )
+        for finding in found[:MOST_FINDINGS]
+    )
+
+
+def shortened(text: str) -> str:
+    """
+    >>> len(shortened("x" * 1_000)), shortened("short")
+    (401, 'short')
+    """
+    return text if len(text) <= MOST_CHARS else text[:MOST_CHARS] + "…"
+
+
+def make_examined_group(facts: GroupPageData) -> ExaminedGroup:
+    described = facts.group
+    members = tuple(
+        make_examined_member(member, facts.shares.get(member.member_id, ()), facts) for member in described.members
+    )
+    return ExaminedGroup(
+        id=described.group_id,
+        state=described.group_state,
+        type=facts.kind.lower() or "classic",
+        assignor=described.protocol_data,
+        generation=described.generation_id,
+        leader=described.leader,
+        members=members,
+        waiting_for=tuple(described.waiting_for),
+        waiting_until_ms=described.waiting_until_ms,
+        positions={
+            ExaminedPartition(*place): ExaminedPosition(at.committed, at.log_start, at.log_end, at.committed_at_ms)
+            for place, at in facts.positions.items()
+        },
+        ledger=tuple(facts.history),
+        kept_out=described.planner.kept_out,
+        held=override_lines(facts.holds),
+        drained=drained_ids(members, facts.holds),
+    )
+
+
+def make_examined_member(member: DescribedMember, owned: Sequence[Place], facts: GroupPageData) -> ExaminedMember:
+    return ExaminedMember(
+        id=member.member_id,
+        client_id=member.client_id,
+        host=member.client_host,
+        software=member.client_software,
+        instance_id=member.group_instance_id if member.HasField("group_instance_id") else None,
+        topics=tuple(sorted(facts.wanted.get(member.member_id, ()))),
+        owned=tuple(ExaminedPartition(*place) for place in owned),
+        session_timeout_ms=member.session_timeout_ms if member.HasField("session_timeout_ms") else None,
+        rebalance_timeout_ms=member.rebalance_timeout_ms if member.HasField("rebalance_timeout_ms") else None,
+        heartbeat_interval_ms=member.heartbeat_interval_ms if member.HasField("heartbeat_interval_ms") else None,
+        offers=tuple(member.offered_assignors),
+        refused_commits=member.refused_commits,
+        refused_code=code_word(member.refused_commit_code) if member.refused_commits else "",
+        taken_over=member.taken_over,
+    )
+
+
+# The view
+# --------
 
 MOST_MEMBERS: Final = 100
 FIRST_MEMBERS: Final = 50
@@ -266,3 +431,52 @@ def member_rows(
         for member in members
     ]
     return tuple(sorted(rows, key=lambda row: (-row.lag, row.name) if len(rows) > most else (0, row.name))[:most])
+
+
+# Figures of the sampler
+# ----------------------
+
+
+class SamplerFigures:
+    def __init__(self, history: GroupHistory) -> None:
+        self._history = history
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def lag(self, group: str) -> int | None:
+        return self._history.lag(group)
+
+    def of(self, group: str, *, with_rates: bool = False) -> SampledFigures:
+        """Empty while the sampler has not seen the group."""
+        history = self._history
+        if not history.knows(group):
+            return SampledFigures()
+        times, lags = history.lag_series(group)
+        health, reason = self.health(group)
+        rates = {}
+        if with_rates and (known := history.rates(group)):
+            consumed = known.consumed.tolist()
+            rates = {place: rate for place, rate in zip(known.places, consumed, strict=True) if not isnan(rate)}
+        return SampledFigures(
+            times.tolist(), lags.tolist(), history.trend(group), history.eta_s(group), rates, health, reason
+        )
+
+    def health(self, group: str) -> tuple[str, str]:
+        """The word, and why when it is not well; both empty while nothing is known."""
+        if self._history.seen_ms(group) is None:
+            return "", ""
+        found = self._history.last_health(group)
+        return found.status.name, found.reason if found.status > HealthStatus.OK else ""
+
+    def produced(self) -> dict[str, float]:
+        """Records a second written to each topic, as far as some group's sample says."""
+        found: dict[tuple[str, int], float] = {}
+        for group in self._history.groups:
+            if known := self._history.rates(group):
+                rates = zip(known.places, known.produced.tolist(), strict=True)
+                found |= {place: rate for place, rate in rates if not isnan(rate)}
+        topics: dict[str, float] = {}
+        for (topic, _), rate in found.items():
+            topics[topic] = topics.get(topic, 0.0) + rate
+        return topics

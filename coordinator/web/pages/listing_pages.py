@@ -13,10 +13,8 @@ from starlette.routing import Route
 from muster.coordinator.observability.views.formatting import size
 from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
 from muster.coordinator.web.http.node_port import HttpRefusal, NodePort
-from muster.coordinator.web.pages.cells import PartitionCell, draw_strips
-from muster.coordinator.web.pages.figures import SamplerFigures
 from muster.coordinator.web.pages.group_pages import page_address, parse_number
-from muster.coordinator.web.pages.group_view import BUSY
+from muster.coordinator.web.pages.group_view import BUSY, SamplerFigures, name_members
 from muster.coordinator.web.pages.listing_view import (
     PAGE,
     SORTS,
@@ -26,11 +24,10 @@ from muster.coordinator.web.pages.listing_view import (
     select_groups,
     topic_rows,
 )
-from muster.coordinator.web.pages.naming import name_members
 from muster.coordinator.web.pages.page_data import PageQueries
-from muster.coordinator.web.pages.rebalances import rebalance_duration_ms, rebalance_view
+from muster.coordinator.web.pages.pictures import PartitionCell, draw_strips
+from muster.coordinator.web.pages.rebalance_view import CAUSES, cause_name, rebalance_duration_ms, rebalance_view
 from muster.coordinator.web.pages.rendering import PageRenderer
-from muster.coordinator.web.pages.sentences import CAUSES, cause_name
 
 SHOWN_ENTRIES: Final = 100
 OF_EACH_GROUP: Final = 20

@@ -16,13 +16,12 @@ from muster.coordinator.web.pages.group_view import (
     HEALTH_CLASSES,
     SampledFigures,
     eta_words,
+    name_members,
     trend_class,
     trend_words,
 )
-from muster.coordinator.web.pages.naming import name_members
-from muster.coordinator.web.pages.rebalances import rebalance_address
-from muster.coordinator.web.pages.sentences import sentence
-from muster.coordinator.web.pages.series import draw_sparkline
+from muster.coordinator.web.pages.pictures import draw_sparkline
+from muster.coordinator.web.pages.rebalance_view import rebalance_address, sentence
 
 PAGE: Final = 100
 SORTS: Final = ("trouble", "name", "lag", "rebalance")

@@ -1,4 +1,4 @@
-"""What a page asks the node before it is made: a few calls for each group, in slices, so that nobody waits for it."""
+"""What a page fetches from the node before it is rendered: a few calls for each group, in slices."""
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -9,9 +9,8 @@ from google.protobuf.message import Message
 
 from muster.assignors.data.consumer_protocol import parse_assignment
 from muster.client.members.subscription import parse_topics
-from muster.coordinator.observability.views.holds import SeenHolds, seen_holds
 from muster.coordinator.observability.views.ledger import is_rebalance
-from muster.coordinator.observability.views.trials import SeenCanary, seen_canary
+from muster.coordinator.observability.views.overrides import SeenCanary, SeenHolds, seen_canary, seen_holds
 from muster.coordinator.rpc.v1 import cluster_service_pb2 as cluster_pb
 from muster.coordinator.rpc.v1 import control_service_pb2 as control_pb
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as group_pb

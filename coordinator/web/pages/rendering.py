@@ -1,6 +1,12 @@
-"""Templates to HTML. Autoescape is on and an unknown name is an error; what takes long is made in a thread."""
+"""Templates to HTML, and what pages load besides: our style and script and three libraries, all from the wheel.
+
+Autoescape is on and an unknown name is an error; a page that takes long is rendered in a thread. Assets are read
+once, when the listener starts; their address has the content's hash, so that browsers keep them for good.
+"""
 
 import asyncio
+import hashlib
+import mimetypes
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -9,12 +15,50 @@ from typing import Any, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import escape
+from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from muster.coordinator.observability.views.formatting import harmless, spans
-from muster.coordinator.web.http.addresses import segment_of
-from muster.coordinator.web.http.node_port import NodePort
-from muster.coordinator.web.pages.assets import PageAssets
+from muster.coordinator.web.http.guard import segment_of
+from muster.coordinator.web.http.node_port import HttpRefusal, NodePort
+
+# Assets
+# ------
+
+FOLDER: Final = Path(__file__).parent.parent / "assets"
+SERVED: Final = (".css", ".js", ".svg")
+FOR_GOOD: Final = "public, max-age=31536000, immutable"
+"""The address has the content's hash: another content has another address."""
+
+
+class PageAssets:
+    """Read once, when the listener starts."""
+
+    def __init__(self) -> None:
+        files = [each for each in sorted(FOLDER.rglob("*")) if each.suffix in SERVED]
+        self._content = {each.relative_to(FOLDER).as_posix(): each.read_bytes() for each in files}
+        self._hash = {name: hashlib.sha256(content).hexdigest()[:12] for name, content in self._content.items()}
+
+    def address(self, name: str) -> str:
+        """Where the page finds it. KeyError for a name that is not there."""
+        return f"/assets/{name}?v={self._hash[name]}"
+
+    def routes(self) -> list[Route]:
+        return [Route("/assets/{name:path}", self._answer)]
+
+    async def _answer(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        content = self._content.get(name)
+        if content is None:
+            raise HttpRefusal(404, "NOT_FOUND", f"there is no asset {name[:100]!r}")
+        known = request.query_params.get("v") == self._hash[name]
+        kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
+        return Response(content, 200, {"cache-control": FOR_GOOD if known else "no-cache"}, kind)
+
+
+# Templates
+# ---------
 
 TEMPLATES: Final = Path(__file__).parent.parent / "templates"
 HTML: Final = "text/html; charset=utf-8"

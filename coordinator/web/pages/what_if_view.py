@@ -10,8 +10,8 @@ from markupsafe import Markup
 
 from muster.coordinator.observability.views.formatting import Names, plural, spans
 from muster.coordinator.rpc.v1.coordinator_service_pb2 import SimulatedAssignment
-from muster.coordinator.web.pages.cells import draw_bar
-from muster.coordinator.web.pages.rebalances import MoveLine
+from muster.coordinator.web.pages.pictures import draw_bar
+from muster.coordinator.web.pages.rebalance_view import MoveLine
 
 MOST_MEMBERS: Final = 60
 MOST_LINES: Final = 100

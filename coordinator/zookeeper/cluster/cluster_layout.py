@@ -1,7 +1,7 @@
-"""Where a cluster's facts lie in ZooKeeper, and as what: Kafka's layout, with what is Muster's own below `muster`.
+"""Paths and contents of a cluster's znodes: Kafka's layout, with Muster's own facts below `muster`.
 
-Pure. Tools of that era read all of it: they skip keys that they do not know. What such a tool wrote lacks ours, which
-then have defaults: no eligible leader replicas, directories unknown (and unknown is not compared).
+Pure. Tools of that era read all of it: they skip keys that they do not know. What such a tool wrote lacks Muster's
+keys, which then have defaults: no eligible leader replicas, and unknown directories (which are not compared).
 """
 
 import base64
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from muster.coordinator.replication.protocol.facts import (
+from muster.coordinator.replication.protocol.cluster_metadata import (
     NO_EPOCH,
     ClusterNode,
     ClusterTopic,

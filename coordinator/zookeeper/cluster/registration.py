@@ -1,6 +1,10 @@
-"""A cluster node's place in `/brokers/ids` (CL-Z2, CL-Z3): taken at the start, kept right from then on.
+"""A cluster node's entry in `/brokers/ids` (CL-Z2, CL-Z3): taken at the start, and kept right from then on.
 
-The node epoch is the transaction that made the registration: one that is made anew has a higher one.
+The node epoch is the transaction that created the registration, so a new registration has a higher one.
+
+Each node also writes down the length of its session before it may lead. `zookeeper.session.timeout.ms` should be the
+same everywhere, but is not while an operator changes it node by node. A leader goes by its own session, so a node that
+takes over waits for the longest session of any node.
 """
 
 import asyncio
@@ -9,12 +13,49 @@ from typing import Any
 
 import structlog
 
-from muster.coordinator.replication.protocol.facts import NO_EPOCH, ClusterNode, NodeEndpoint
+from muster.coordinator.replication.protocol.cluster_metadata import NO_EPOCH, ClusterNode, NodeEndpoint
 from muster.coordinator.zookeeper import layout as paths
 from muster.coordinator.zookeeper.cluster import cluster_layout
+from muster.coordinator.zookeeper.cluster.cluster_layout import SessionLength
+from muster.coordinator.zookeeper.consumer_group import gather_bounded
 from muster.coordinator.zookeeper.errors import BadVersion, MalformedZnode, NodeExists, NoNode, ZooKeeperError
-from muster.coordinator.zookeeper.registry import NodeIdTaken
+from muster.coordinator.zookeeper.node_registry import NodeIdTaken
 from muster.coordinator.zookeeper.session import SessionState, WatchEvent, Znode, ZooKeeperSession
+
+# Session lengths
+# ---------------
+
+
+async def record_session_length(session: ZooKeeperSession, node_id: int, own: SessionLength) -> int:
+    """Write this node's down, before it registers; the longest of all, in ms. Raises ZooKeeper's weather, and
+    MalformedZnode.
+
+    With the same directory (which is locked) the node's former life is over, and so is what it led by. With another
+    one that life may go on, cut off somewhere: the longer of both counts. That of a node that was removed counts on.
+    """
+    path = f"{cluster_layout.SESSIONS}/{node_id}"
+    found = await session.get(path)
+    if found is not None:
+        before = cluster_layout.read_session_length(path, found.data)
+        if before.directory != own.directory or not own.directory:
+            own = own._replace(session_ms=max(own.session_ms, before.session_ms))
+    if found is None or found.data != own.to_json():
+        await session.write(path, own.to_json())
+    await session.sync(cluster_layout.SESSIONS)
+
+    async def length(name: str) -> int:
+        each = await session.get(f"{cluster_layout.SESSIONS}/{name}")
+        return (
+            0
+            if each is None
+            else cluster_layout.read_session_length(f"{cluster_layout.SESSIONS}/{name}", each.data).session_ms
+        )
+
+    return max(own.session_ms, *await gather_bounded(await session.children(cluster_layout.SESSIONS) or (), length))
+
+
+# Registration
+# ------------
 
 RETRY_S = 0.1
 ROOTS = (

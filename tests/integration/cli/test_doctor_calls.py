@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from muster.cli.gather import gather_facts
+from muster.cli.node_polling import gather_facts
 from muster.client.aio import AsyncAdmin
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
-from muster.coordinator.server.node.app import CoordinatorNode
+from muster.coordinator.server.node.node import CoordinatorNode
 from tests.support.grpc_node import commit, connected, create_topic, serving
 from tests.unit.storage.logs import T0, batch
 

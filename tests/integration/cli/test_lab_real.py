@@ -3,7 +3,7 @@
 import pytest
 
 from muster.workshop.lab import real_comparison
-from muster.workshop.lab.compare import Workload
+from muster.workshop.lab.comparison import Workload
 from muster.workshop.lab.generations import BY_NAME
 
 pytestmark = pytest.mark.integration

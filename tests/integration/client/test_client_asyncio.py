@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from muster.client import RebalanceEvent, TopicPartition, aio
-from muster.client.loop import shared_loop
+from muster.client.twins import shared_loop
 from tests.support.client_stories import PATIENCE_S, fill
 from tests.support.node import NodeProcess, running_node
 from tests.support.pace import pace

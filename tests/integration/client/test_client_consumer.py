@@ -6,7 +6,7 @@ import pytest
 
 from muster.client import Admin, Consumer, Producer, TopicPartition
 from muster.client.errors import CommitFailed, IllegalState, NoOffset, OffsetOutOfRange, UnknownTopic
-from muster.client.records.partitioner import choose_partition
+from muster.client.records.accumulator import choose_partition
 from muster.coordinator.core.model.types import Cause
 from tests.support.client_stories import Told, member, poll_until, read
 from tests.support.node import NodeProcess, running_node

@@ -7,7 +7,7 @@ import pytest
 
 from muster.client import Admin, Consumer, Producer, aio
 from muster.client.errors import UnknownTopic
-from muster.client.loop import shared_loop
+from muster.client.twins import shared_loop
 from tests.support.client_stories import PATIENCE_S, fill, member, poll_until, read
 from tests.support.node import NodeProcess
 

@@ -4,7 +4,7 @@ import grpc
 import pytest
 
 from muster.client import Admin, Consumer
-from muster.client.calls.software import NAME, user_agent
+from muster.client.calls.transport import NAME, user_agent
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
 from tests.support.client_stories import poll_until

@@ -10,7 +10,7 @@ import pytest
 
 from muster.client import Admin, Consumer, Worker, aio
 from muster.client.errors import FencedInstance, IllegalState, Unreachable, WrongPort
-from muster.client.loop import shared_loop
+from muster.client.twins import shared_loop
 from tests.support.client_stories import member, poll_until
 from tests.support.node import NodeProcess, running_node
 

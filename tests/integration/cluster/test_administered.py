@@ -9,15 +9,17 @@ from pathlib import Path
 import pytest
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.io.admin.cluster_admin import ClusterAdmin
-from muster.coordinator.replication.io.admin.planning import TopicPlanner
-from muster.coordinator.replication.io.admin.showing import ImageWaits
-from muster.coordinator.replication.io.admin.topics import ClusterTopics
-from muster.coordinator.replication.protocol.facts import NO_NODE_ID, TopicPartition
-from muster.coordinator.replication.protocol.image import ClusterNodeStatus, PartitionView
+from muster.coordinator.replication.io.admin.cluster_admin import ClusterAdmin, ImageWaits
+from muster.coordinator.replication.io.admin.topic_admin import ClusterTopics, TopicPlanner
+from muster.coordinator.replication.protocol.cluster_metadata import (
+    NO_NODE_ID,
+    ClusterNodeStatus,
+    PartitionView,
+    TopicPartition,
+)
 from muster.coordinator.zookeeper import layout as paths
 from muster.coordinator.zookeeper.cluster import cluster_layout
-from muster.storage.broker.topic_requests import MorePartitions, NewTopic
+from muster.storage.broker.requests import MorePartitions, NewTopic
 from muster.storage.errors import StorageError
 from muster.storage.types import Topic
 from tests.integration.cluster.test_joining import JoiningNode

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.edge.clock import wall_ms
+from muster.coordinator.edge.cluster_view import wall_ms
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.io.admin.topic_adoption import ADOPTING
-from muster.coordinator.replication.protocol.facts import LEDGER, OFFSETS, TopicPartition
+from muster.coordinator.replication.protocol.cluster_metadata import LEDGER, OFFSETS, TopicPartition
 from muster.coordinator.zookeeper.errors import ForeignTopics
 from muster.storage.broker.broker import Broker
-from muster.storage.broker.reads import FetchLimits
+from muster.storage.broker.fetches import FetchLimits
 from muster.storage.config import LogSettings
 from muster.storage.errors import StorageError
 from muster.storage.records.batch import decode_records

@@ -5,12 +5,11 @@ from pathlib import Path
 
 from muster.coordinator.config import Address
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.io.asks_ends import LogEndsClient
-from muster.coordinator.replication.io.ends import EARLIEST, LATEST
-from muster.coordinator.replication.io.wire.about_ends import MOST_LOGS
-from muster.coordinator.replication.io.wire.link import LinkCaller, NodeLink
-from muster.coordinator.replication.io.wire.words import LogEndsQuery
-from muster.coordinator.replication.protocol.facts import ClusterTopic, ReplicaAssignment, TopicPartition
+from muster.coordinator.replication.io.remote_log_ends import EARLIEST, LATEST, LogEndsClient
+from muster.coordinator.replication.io.wire.node_api import LogEndsQuery
+from muster.coordinator.replication.io.wire.node_codec import MOST_LOGS
+from muster.coordinator.replication.io.wire.node_links import LinkCaller, NodeLink
+from muster.coordinator.replication.protocol.cluster_metadata import ClusterTopic, ReplicaAssignment, TopicPartition
 from tests.support.sides import CLUSTER, Sides
 
 ID, OTHER_ID = b"i" * 16, b"o" * 16

@@ -18,7 +18,7 @@ from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.rpc.v1 import externalscaler_service_pb2 as keda
 from muster.coordinator.rpc.v1.externalscaler_service_pb2_grpc import ExternalScalerStub
 from muster.coordinator.rpc.v1.ledger_pb2 import RebalanceOutcome
-from muster.coordinator.zookeeper.ensemble import LocalEnsemble
+from muster.coordinator.zookeeper.local_ensemble import LocalEnsemble
 from tests.support.cluster_nodes import ClusterNodes, running_cluster
 from tests.support.kafka.client import KafkaClient
 

@@ -17,8 +17,8 @@ from muster.client import Admin, Consumer, Producer, Worker
 from muster.client.errors import ClientError
 from muster.client.types import GroupMetadata
 from muster.coordinator.rpc.v1.ledger_pb2 import RebalanceCause
-from muster.coordinator.runtime.router import partition_for
-from muster.coordinator.zookeeper.ensemble import LocalEnsemble
+from muster.coordinator.runtime.shards import partition_for
+from muster.coordinator.zookeeper.local_ensemble import LocalEnsemble
 from tests.support.cluster_nodes import SHARDS, ClusterNodes, running_cluster
 from tests.support.pace import Patience
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from muster.coordinator.config import Address, load_settings
-from muster.coordinator.edge.told import ClientAddresses
-from muster.coordinator.replication.protocol.facts import ELECTIONS, LEDGER, OFFSETS
-from muster.coordinator.server.cluster_backend.joined import ClusterBackend
-from muster.coordinator.zookeeper.registry import NodeIdTaken
+from muster.coordinator.edge.cluster_view import ClientAddresses
+from muster.coordinator.replication.protocol.cluster_metadata import ELECTIONS, LEDGER, OFFSETS
+from muster.coordinator.server.cluster_backend.cluster_backend import ClusterBackend
+from muster.coordinator.zookeeper.node_registry import NodeIdTaken
 from muster.storage.broker.broker import Broker
 from tests.integration.conftest import Run
 

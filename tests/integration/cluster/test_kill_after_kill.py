@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.protocol.facts import ClusterTopic, ReplicaAssignment, TopicPartition
+from muster.coordinator.replication.protocol.cluster_metadata import ClusterTopic, ReplicaAssignment, TopicPartition
 from muster.storage.logs.log import Log
 from muster.storage.records.batch import decode_records
 from tests.support.sides import Sides

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.protocol.facts import NO_NODE_ID
+from muster.coordinator.replication.protocol.cluster_metadata import NO_NODE_ID
 from tests.integration.cluster.test_records_on_the_wire import Asker
 from tests.support.cluster_nodes import ClusterNodes, running_cluster
 from tests.support.kafka.rights import one

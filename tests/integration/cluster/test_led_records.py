@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.edge.clock import wall_ms
-from muster.coordinator.replication.protocol.facts import ClusterTopic, ReplicaAssignment, TopicPartition
-from muster.storage.broker.reads import FetchLimits
+from muster.coordinator.edge.cluster_view import wall_ms
+from muster.coordinator.replication.protocol.cluster_metadata import ClusterTopic, ReplicaAssignment, TopicPartition
+from muster.storage.broker.fetches import FetchLimits
 from muster.storage.errors import NotEnoughReplicas, NotLeaderOrFollower, RequestTimedOut, StorageError
 from muster.storage.logs.log import Log
 from muster.storage.records.batch import decode_records

@@ -8,7 +8,7 @@ import pytest
 
 from muster.client import Admin, Consumer, Producer, RecordMetadata
 from muster.client.errors import Refused, TopicExists
-from muster.coordinator.zookeeper.ensemble import LocalEnsemble
+from muster.coordinator.zookeeper.local_ensemble import LocalEnsemble
 from tests.support.cluster_nodes import ClusterNodes, running_cluster
 from tests.support.pace import Patience
 

@@ -8,8 +8,7 @@ import pytest
 from muster.client import Admin, Consumer, Producer
 from muster.client.config import ClientConfig, load
 from muster.spark.fetch import read_ranges
-from muster.spark.planning import OffsetRange
-from muster.spark.settings import FetchSettings
+from muster.spark.planning import FetchSettings, OffsetRange
 from tests.support.cluster_nodes import ClusterNodes, running_cluster
 from tests.support.pace import Patience
 

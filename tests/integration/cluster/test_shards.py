@@ -7,11 +7,11 @@ from typing import TypeVar
 import pytest
 
 from muster.assignors.data.consumer_protocol import Subscription, encode_subscription
-from muster.coordinator.core.model import core_events, effects
+from muster.coordinator.core.model import effects, events
 from muster.coordinator.core.model.types import CommittedOffset, Protocol, Takeover
-from muster.coordinator.edge.clock import monotonic_ms
+from muster.coordinator.edge.cluster_view import monotonic_ms
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.io.shards.asking import LeaseQuestions
+from muster.coordinator.replication.io.shards.lease_release import LeaseQuestions
 from tests.support.shard_sides import SESSION_MS, SHARD, ShardNode, ShardSides, play
 
 pytestmark = pytest.mark.integration
@@ -25,12 +25,12 @@ AWAY = (
 Wanted = TypeVar("Wanted", bound=effects.Reply)
 
 
-async def ask(node: ShardNode, event: core_events.Request, wanted: type[Wanted]) -> Wanted:
+async def ask(node: ShardNode, event: events.Request, wanted: type[Wanted]) -> Wanted:
     return await node.driver.ask(0, event, wanted)
 
 
-def commit(node: ShardNode, offset: int, member: str = "", generation: int = -1) -> core_events.OffsetCommit:
-    return core_events.OffsetCommit(
+def commit(node: ShardNode, offset: int, member: str = "", generation: int = -1) -> events.OffsetCommit:
+    return events.OffsetCommit(
         node.driver.next_id(), "g", member, None, generation, {("t", 0): CommittedOffset(offset)}
     )
 
@@ -40,7 +40,7 @@ async def committed(node: ShardNode, offset: int) -> ErrorCode:
 
 
 async def fetched(node: ShardNode) -> tuple[ErrorCode, int | None]:
-    reply = await ask(node, core_events.OffsetFetch(node.driver.next_id(), "g", None), effects.OffsetFetchReply)
+    reply = await ask(node, events.OffsetFetch(node.driver.next_id(), "g", None), effects.OffsetFetchReply)
     stored = dict(reply.offsets or {}).get(("t", 0))
     return reply.code, None if stored is None else stored.offset
 
@@ -122,7 +122,7 @@ class Member:
         offered = (Protocol("range", encode_subscription(Subscription(1, ("t",)))),)
         reply = await ask(
             node,
-            core_events.JoinGroup(
+            events.JoinGroup(
                 *(node.driver.next_id(), "g", self.id, None, self.name, "/h", 30_000, 30_000, "consumer", offered),
                 self.name,
             ),
@@ -138,13 +138,13 @@ class Member:
 
     async def sync(self, node: ShardNode) -> bytes:
         plan = tuple((member, member.encode()) for member in self.leads)
-        event = core_events.SyncGroup(node.driver.next_id(), "g", self.id, None, self.generation, None, None, plan)
+        event = events.SyncGroup(node.driver.next_id(), "g", self.id, None, self.generation, None, None, plan)
         reply = await ask(node, event, effects.SyncReply)
         assert reply.code is NONE
         return reply.assignment
 
     async def beat(self, node: ShardNode) -> ErrorCode:
-        event = core_events.Heartbeat(node.driver.next_id(), "g", self.id, None, self.generation)
+        event = events.Heartbeat(node.driver.next_id(), "g", self.id, None, self.generation)
         return (await ask(node, event, effects.HeartbeatReply)).code
 
     async def commit(self, node: ShardNode, offset: int) -> ErrorCode:
@@ -176,7 +176,7 @@ async def until_beaten(sides: ShardSides, node: ShardNode, member: Member) -> Er
 async def until_noted(sides: ShardSides, node: ShardNode) -> tuple[Takeover, ...]:
     """CL-G9: what `explain` tells of the takeover, once it is there."""
     while True:
-        event = core_events.ExplainGroup(node.driver.next_id(), "g")
+        event = events.ExplainGroup(node.driver.next_id(), "g")
         reply = await ask(node, event, effects.ExplainReply)
         if reply.takeovers:
             return reply.takeovers
@@ -199,7 +199,7 @@ def test_members_are_undisturbed_by_the_end_of_their_coordinator(tmp_path: Path)
         for member in members:
             assert await until_beaten(sides, new, member) is NONE
             assert await member.commit(new, 8) is NONE
-        reply = await ask(new, core_events.DescribeGroup(new.driver.next_id(), "g"), effects.DescribeReply)
+        reply = await ask(new, events.DescribeGroup(new.driver.next_id(), "g"), effects.DescribeReply)
         assert reply.generation == members[0].generation
         ((moved, *_),) = [await until_noted(sides, new)]
         assert (moved.moved_from, moved.moved_to, moved.cause) == (old.node.id, new.node.id, f"node {old.node.id} died")
@@ -218,7 +218,7 @@ def test_a_member_of_the_consumer_protocol_keeps_its_epoch_and_its_partitions(tm
         await until_fetched(sides, old)
         joined = await ask(
             old,
-            core_events.ConsumerHeartbeat(old.driver.next_id(), "g", "m", 0, None, None, 30_000, ("t",), owned={}),
+            events.ConsumerHeartbeat(old.driver.next_id(), "g", "m", 0, None, None, 30_000, ("t",), owned={}),
             effects.ConsumerHeartbeatReply,
         )
         assert joined.code is NONE
@@ -227,7 +227,7 @@ def test_a_member_of_the_consumer_protocol_keeps_its_epoch_and_its_partitions(tm
         await sides.kill(old.node)
         new = await sides.coordinator()
         while True:
-            event = core_events.ConsumerHeartbeat(new.driver.next_id(), "g", "m", joined.member_epoch, owned=share)
+            event = events.ConsumerHeartbeat(new.driver.next_id(), "g", "m", joined.member_epoch, owned=share)
             reply = await ask(new, event, effects.ConsumerHeartbeatReply)
             if reply.code not in AWAY:
                 break

@@ -7,17 +7,16 @@ from pathlib import Path
 import pytest
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.io import secured_mending
-from muster.coordinator.replication.io.following import BEFORE_ALL
-from muster.coordinator.replication.io.leading import PLACE
-from muster.coordinator.replication.io.logs import verify_log
-from muster.coordinator.security.facts import AclKey, SecurityRecord
-from muster.coordinator.security.filters import AclFilter
-from muster.coordinator.security.model import PatternType, ResourceType
-from muster.coordinator.security.scram import SCRAM_NUMBERS
-from muster.coordinator.server.cluster_backend import shared_store
+from muster.coordinator.replication.io import copy_repair
+from muster.coordinator.replication.io.replica_logs import verify_log
+from muster.coordinator.replication.io.security_log import BEFORE_ALL, PLACE
+from muster.coordinator.security.access_model import PatternType, ResourceType
+from muster.coordinator.security.acl_entries import AclFilter
+from muster.coordinator.security.passwords import SCRAM_NUMBERS
+from muster.coordinator.security.state import AclKey, SecurityRecord
+from muster.coordinator.server.cluster_backend import shared_security
 from muster.coordinator.server.cluster_backend.pending_changes import pending_store, read_pending
-from muster.coordinator.server.cluster_backend.shared_store import BEGUN
+from muster.coordinator.server.cluster_backend.shared_security import BEGUN
 from muster.coordinator.server.security.accounts import SaltedCredential, UserAccounts
 from muster.coordinator.server.security.security_store import SecurityStore, SecurityUnavailable
 from muster.storage.broker.broker import Broker
@@ -101,7 +100,7 @@ def test_what_was_taken_from_somebody_stays_so_when_the_leader_dies(tmp_path: Pa
 def test_while_nobody_leads_rights_stand_and_changes_are_refused_for_now(
     tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_store, "DEADLINE_S", 0.5)
+    monkeypatch.setattr(shared_security, "DEADLINE_S", 0.5)
 
     async def story() -> None:
         async with SecuredSides(tmp_path, 4) as nodes:
@@ -170,7 +169,7 @@ def broken(path: Path) -> None:
 def test_a_copy_with_a_flipped_bit_is_used_by_nobody_and_made_anew(
     tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch, while_it_runs: bool
 ) -> None:
-    monkeypatch.setattr(secured_mending, "SECURITY_AFTER_MS", 0)
+    monkeypatch.setattr(copy_repair, "SECURITY_AFTER_MS", 0)
 
     async def story() -> None:
         async with SecuredSides(tmp_path, 4) as nodes:

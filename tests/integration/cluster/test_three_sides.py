@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.protocol.facts import (
+from muster.coordinator.replication.protocol.cluster_metadata import (
     LEDGER,
     OFFSETS,
     ClusterTopic,

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.io.ledger import PLACE
-from muster.coordinator.replication.protocol.facts import ClusterTopic, ReplicaAssignment
+from muster.coordinator.replication.io.election_ledger import PLACE
+from muster.coordinator.replication.protocol.cluster_metadata import ClusterTopic, ReplicaAssignment
 from tests.integration.cluster.test_shards import fetched, stable, until_fetched, until_noted
 from tests.support.shard_sides import DIARY, GROUPS, SHARD, ShardSides
 

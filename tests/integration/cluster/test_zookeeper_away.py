@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.zookeeper.ensemble import LocalEnsemble
+from muster.coordinator.zookeeper.local_ensemble import LocalEnsemble
 from tests.support.cluster_nodes import SESSION_MS, ClusterNodes, running_cluster
 from tests.support.numbered_records import Numbered
 from tests.support.zookeeper.servers import numbers

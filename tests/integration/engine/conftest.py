@@ -8,9 +8,8 @@ from typing import NamedTuple
 
 import pytest
 
-from muster.coordinator.zookeeper.server import free_port
-from muster.workshop.bench.broker import KAFKA
-from muster.workshop.bench.maven import JarsUnavailable, find_jars
+from muster.coordinator.zookeeper.local_ensemble import free_port
+from muster.workshop.bench.kafka_peer import KAFKA, JarsUnavailable, find_jars
 from tests.interop.kafka_broker import kafka_broker
 
 

@@ -18,12 +18,12 @@ from confluent_kafka.admin import (
 )
 from confluent_kafka.admin import ResourceType as Resource
 
-from muster.cli.acls import acl_commands, client_acl_commands
+from muster.cli.engine import acl_commands, client_acl_commands
 from muster.coordinator.config import Settings, load_settings
 from muster.coordinator.kafka_backend.backend_settings import proxy_address_of
 from muster.coordinator.kafka_backend.proxy.proxy_principal import excess_rights
-from muster.coordinator.kafka_backend.upstream.upstream import Upstream
-from muster.coordinator.security.model import Operation, ResourceType
+from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
+from muster.coordinator.security.access_model import Operation, ResourceType
 from tests.interop.kafka_broker import kafka_with_acls
 from tests.support.certificates import client, write
 from tests.support.engine.secured import PATIENCE_S, Member, SecuredNode, allow, until

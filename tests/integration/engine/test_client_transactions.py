@@ -6,9 +6,9 @@ import pytest
 from confluent_kafka import Producer
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.kafka_backend.reading import log_batches_of
-from muster.coordinator.kafka_backend.upstream import records
-from muster.coordinator.kafka_backend.upstream.upstream import Upstream
+from muster.coordinator.kafka_backend.state_log_io import log_batches_of
+from muster.coordinator.kafka_backend.upstream import record_requests
+from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
 from tests.support.engine.over_kafka import OverKafka
 
 PATIENCE_S = 30
@@ -17,7 +17,7 @@ WAIT_MS = 500
 
 async def position(node: OverKafka) -> tuple[bytes, bytes]:
     """Key and value of the only position in the log."""
-    async for batches in records.read_log(node.upstream, node.topic, 0, 0, 2, deadline_s=10):
+    async for batches in record_requests.read_log(node.upstream, node.topic, 0, 0, 2, deadline_s=10):
         for batch in batches:
             for record in batch.records():
                 if (record.key or b"")[:1] == b"\0":
@@ -43,7 +43,7 @@ async def marked(upstream: Upstream, topic: str) -> None:
     place, offset = (topic, 0), 0
     async with asyncio.timeout(PATIENCE_S):
         while True:
-            told = await records.fetch(upstream, upstream.leader(*place), {place: offset}, max_wait_ms=WAIT_MS)
+            told = await record_requests.fetch(upstream, upstream.leader(*place), {place: offset}, max_wait_ms=WAIT_MS)
             for batch in log_batches_of(told[place].batches):
                 if batch.marker is not None:
                     return

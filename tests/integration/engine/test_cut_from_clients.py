@@ -9,7 +9,7 @@ import pytest
 
 from muster.cli.main import main
 from muster.client import Admin
-from muster.coordinator.zookeeper.server import free_port
+from muster.coordinator.zookeeper.local_ensemble import free_port
 from tests.integration.engine.test_nodes_over_kafka import NODE
 from tests.support.engine.served import make_topics, over
 from tests.support.node import NodeProcess

@@ -10,13 +10,13 @@ from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from muster.coordinator.config import parse_address
-from muster.coordinator.kafka_backend.adopt import MoveBlocked, adopt_group, release_group
 from muster.coordinator.kafka_backend.foreign_member_guard import ForeignMemberGuard, foreign_members_sentence
-from muster.coordinator.kafka_backend.upstream import groups
-from muster.coordinator.kafka_backend.upstream.groups import UpstreamOffset
-from muster.coordinator.kafka_backend.upstream.reach import UpstreamAddress
-from muster.coordinator.kafka_backend.upstream.records import TopicPartition
-from muster.coordinator.kafka_backend.upstream.upstream import Upstream
+from muster.coordinator.kafka_backend.offset_migration import MoveBlocked, adopt_group, release_group
+from muster.coordinator.kafka_backend.upstream import group_requests
+from muster.coordinator.kafka_backend.upstream.group_requests import UpstreamOffset
+from muster.coordinator.kafka_backend.upstream.protocol import UpstreamAddress
+from muster.coordinator.kafka_backend.upstream.record_requests import TopicPartition
+from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
 
 PATIENCE_S = 60
 
@@ -114,7 +114,7 @@ def test_m1_m3_a_group_is_adopted_and_given_back_as_it_was(kafka: str, protocol:
         with pytest.raises(MoveBlocked, match=f"{group} has members upstream: {group}-client at /127.0.0.1; stop them"):
             await adopt_group(upstream, group, here, {topic: 3})
         reader.close()
-        kept = await groups.fetch_offsets(upstream, group)
+        kept = await group_requests.fetch_offsets(upstream, group)
         note = kept[topic, 0].metadata  # which librdkafka sends with a byte of its own behind it
         assert note.rstrip("\0") == "note"
         assert kept == {(topic, 0): UpstreamOffset(7, 0, note), (topic, 2): UpstreamOffset(9, -1, "")}
@@ -138,8 +138,8 @@ def test_m1_m3_a_group_is_adopted_and_given_back_as_it_was(kafka: str, protocol:
         here.names = []
         await release_group(upstream, group, here)
         assert here.kept == {}
-        assert await groups.fetch_offsets(upstream, group) == worked_on
-        assert await groups.describe_group(upstream, "nobody-knows-it") == groups.NOBODY_THERE
+        assert await group_requests.fetch_offsets(upstream, group) == worked_on
+        assert await group_requests.describe_group(upstream, "nobody-knows-it") == group_requests.NOBODY_THERE
         upstream.close()
 
     asyncio.run(story())

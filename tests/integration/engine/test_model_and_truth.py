@@ -12,15 +12,13 @@ import pytest
 
 from muster.coordinator.config import parse_address
 from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.kafka_backend.shard_ownership.facts import BatchResult, ProducerEpoch
-from muster.coordinator.kafka_backend.upstream import producers, records, topics
-from muster.coordinator.kafka_backend.upstream.errors import UpstreamError
-from muster.coordinator.kafka_backend.upstream.reach import UpstreamAddress
-from muster.coordinator.kafka_backend.upstream.upstream import Upstream
+from muster.coordinator.kafka_backend.shard_ownership.shard_log import BatchResult, ProducerEpoch
+from muster.coordinator.kafka_backend.upstream import record_requests, topic_requests
+from muster.coordinator.kafka_backend.upstream.protocol import UpstreamAddress, UpstreamError
+from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
 from muster.storage.records.batch import BatchView, encode_batch
-from muster.workshop.bench.broker import KAFKA
-from muster.workshop.bench.line import KEYS, LoadConnection
-from muster.workshop.bench.maven import JarsUnavailable, find_jars
+from muster.workshop.bench.kafka_load import KEYS, LoadConnection
+from muster.workshop.bench.kafka_peer import KAFKA, JarsUnavailable, find_jars
 from tests.fakes.kafka_partition import Partition, TransactionCoordinator
 from tests.interop.kafka_broker import kafka_broker
 
@@ -86,7 +84,7 @@ class Truth:
         self.upstream, self.address, self.topic, self.ahead_ms = upstream, address, topic, ahead_ms
 
     async def init(self, transactional_id: str) -> ProducerEpoch:
-        given = await tried(lambda: producers.init_producer(self.upstream, f"{self.topic}-{transactional_id}"))
+        given = await tried(lambda: record_requests.init_producer(self.upstream, f"{self.topic}-{transactional_id}"))
         return ProducerEpoch(given.producer_id, given.epoch)
 
     async def append(
@@ -101,9 +99,9 @@ class Truth:
         )
         name = None if txn is None else f"{self.topic}-{txn}"
 
-        async def once() -> records.ProduceResult:
+        async def once() -> record_requests.ProduceResult:
             broker = self.upstream.leader(self.topic, 0)
-            told = await records.produce(self.upstream, broker, {(self.topic, 0): batch}, 5_000, name)
+            told = await record_requests.produce(self.upstream, broker, {(self.topic, 0): batch}, 5_000, name)
             return told[self.topic, 0]
 
         written = await tried(once)
@@ -113,7 +111,7 @@ class Truth:
         name = f"{self.topic}-{transactional_id}"
 
         async def once() -> Any:
-            code = await producers.add_partition_to_transaction(self.upstream, name, producer, (self.topic, 0))
+            code = await record_requests.add_partition_to_transaction(self.upstream, name, producer, (self.topic, 0))
             return BatchResult(code)
 
         return int((await tried(once)).code)
@@ -141,7 +139,7 @@ class Truth:
 
     async def forgets(self, producer: ProducerEpoch) -> None:
         for _ in range(TRIES):
-            known = await topics.list_producers(self.upstream, self.topic, 0)
+            known = await topic_requests.list_producers(self.upstream, self.topic, 0)
             if all(writer.producer_id != producer.id for writer in known):
                 return
             await asyncio.sleep(0.1)
@@ -150,7 +148,7 @@ class Truth:
     async def log(self) -> list[tuple[Any, ...]]:
         leader, offset, lines = self.upstream.leader(self.topic, 0), 0, list[tuple[Any, ...]]()
         while True:
-            told = (await records.fetch(self.upstream, leader, {(self.topic, 0): offset}))[self.topic, 0]
+            told = (await record_requests.fetch(self.upstream, leader, {(self.topic, 0): offset}))[self.topic, 0]
             lines += [line(batch) for batch in told.batches if batch.base_offset >= offset]
             offset = max([offset, *(batch.next_offset for batch in told.batches)])
             if offset >= told.high_watermark:
@@ -281,7 +279,7 @@ async def truth(address: str, topic: str, ahead_ms: int) -> AsyncIterator[Truth]
         for _ in range(TRIES):
             try:
                 await upstream.refresh([])
-                await topics.create_topic(upstream, topic, 1, 1, {})
+                await topic_requests.create_topic(upstream, topic, 1, 1, {})
                 view = await upstream.refresh([topic])
                 if topic in view.topics and view.topics[topic].parts and upstream.leader(topic, 0) >= 0:
                     break

@@ -15,9 +15,9 @@ from muster.client import Admin, Consumer, Worker
 from muster.client.errors import ClientError
 from muster.client.types import GroupMetadata, TopicPartition
 from muster.coordinator.config import parse_address
-from muster.coordinator.kafka_backend.upstream import records as records_of
-from muster.coordinator.kafka_backend.upstream.reach import UpstreamAddress
-from muster.coordinator.kafka_backend.upstream.upstream import Upstream
+from muster.coordinator.kafka_backend.upstream import record_requests as records_of
+from muster.coordinator.kafka_backend.upstream.protocol import UpstreamAddress
+from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
 from muster.coordinator.rpc.v1 import fence_service_pb2 as fence_pb
 from muster.coordinator.rpc.v1.fence_service_pb2_grpc import FencingStub
 from muster.storage.records.batch import encode_written

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.kafka_backend.starting import UnusableUpstream
+from muster.coordinator.kafka_backend.state_topic import UnusableUpstream
 from tests.support.engine.of_many import CONFLICT, OfMany
 from tests.support.engine.processes import GROUPS, LONG_MS, three
 

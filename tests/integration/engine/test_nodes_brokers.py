@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.workshop.bench.trio import NODES, KafkaTrio, start_trio
+from muster.workshop.bench.cluster_servers import NODES, KafkaTrio, start_trio
 from tests.interop.kafka_broker import until_open
 from tests.support.engine.processes import LONG_MS, three
 

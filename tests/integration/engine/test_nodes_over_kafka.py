@@ -12,7 +12,7 @@ import pytest
 from muster.cli.main import main
 from muster.client import Admin, Worker
 from muster.client.types import GroupMetadata, TopicPartition
-from muster.coordinator.runtime.router import partition_for
+from muster.coordinator.runtime.shards import partition_for
 from tests.support.engine.served import SHARDS, make_topics, over
 from tests.support.node import NodeProcess
 from tests.support.pace import Patience

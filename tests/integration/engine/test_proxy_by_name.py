@@ -14,7 +14,7 @@ from kafka import KafkaConsumer, KafkaProducer
 from muster.cli.security import certificate_authority
 from muster.client import Admin
 from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.zookeeper.server import free_port
+from muster.coordinator.zookeeper.local_ensemble import free_port
 from tests.support import certificates
 from tests.support.engine.hellos import Hellos, hellos
 from tests.support.engine.named_client import can_have_names, named_client

@@ -13,7 +13,7 @@ from kio.serial.errors import OutOfBoundValue
 
 from muster.coordinator.config import Address
 from muster.coordinator.kafka_backend.proxy.allowed_apis import TABLE
-from muster.coordinator.zookeeper.server import free_port
+from muster.coordinator.zookeeper.local_ensemble import free_port
 from tests.interop.kafka_broker import kafka_broker
 from tests.support.engine.every_request import OTHER, TOPIC, read, requests, written
 from tests.support.engine.proxied import Proxied

@@ -11,8 +11,8 @@ from confluent_kafka.admin import AdminClient
 
 from muster.client import Admin
 from muster.client.errors import ClientError
-from muster.coordinator.security.filters import AclFilter
-from muster.coordinator.security.model import Acl, Operation, ResourceType
+from muster.coordinator.security.access_model import Acl, Operation, ResourceType
+from muster.coordinator.security.acl_entries import AclFilter
 from tests.integration.engine.conftest import PASSWORD, RealKafka
 from tests.support.engine.secured import BY_NAME, Member, SecuredNode, allow, login, make_scram_users, until
 from tests.support.engine.served import make_topics

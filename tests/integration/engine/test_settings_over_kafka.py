@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from muster.client import Admin
 from muster.coordinator.config import parse_address
-from muster.coordinator.runtime.router import partition_for
+from muster.coordinator.runtime.shards import partition_for
 from tests.integration.engine.conftest import RealKafka
 from tests.support.engine.door import DoorNode
 from tests.support.engine.secured import until

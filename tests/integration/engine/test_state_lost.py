@@ -24,10 +24,10 @@ from muster.client import Admin
 from muster.client.errors import ClientError
 from muster.client.types import TopicPartition
 from muster.coordinator.config import parse_address
-from muster.coordinator.kafka_backend.marks import TopicMarks
 from muster.coordinator.kafka_backend.shard_ownership.topic_presence import UpstreamTopic
-from muster.coordinator.kafka_backend.upstream.reach import UpstreamAddress
-from muster.coordinator.kafka_backend.upstream.upstream import Upstream
+from muster.coordinator.kafka_backend.state_topic import TopicMarks
+from muster.coordinator.kafka_backend.upstream.protocol import UpstreamAddress
+from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
 from tests.support.engine.served import SHARDS, make_topics, over
 from tests.support.node import MUSTER, NodeProcess
 from tests.support.pace import pace, until

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.kafka_backend.upstream import producers, records
+from muster.coordinator.kafka_backend.upstream import record_requests
 from muster.storage.records.batch import encode_written
 from tests.support.engine.over_kafka import OverKafka
 
@@ -100,10 +100,10 @@ def test_a_shard_is_shown_with_its_owners_and_who_is_void(kafka: str) -> None:
             async with OverKafka(kafka, "shown", 1, instance="two") as other:
                 await other.all_served()
                 # As if nobody had fenced him: what he writes is in the log, behind another's owner record.
-                stranger = await producers.init_producer(node.upstream, "shown.stranger")
+                stranger = await record_requests.init_producer(node.upstream, "shown.stranger")
                 batch = encode_written([(b"k", b"v", 0)], 0, producer=(stranger.producer_id, stranger.epoch, 0))
                 leader = node.upstream.leader(node.topic, 0)
-                told = await records.produce(node.upstream, leader, {(node.topic, 0): batch}, 5_000)
+                told = await record_requests.produce(node.upstream, leader, {(node.topic, 0): batch}, 5_000)
                 assert told[node.topic, 0].code == 0
                 assert first.epoch < other.served[0].owner.producer.epoch
 
@@ -131,9 +131,11 @@ def test_what_a_stranger_wrote_behind_an_owner_is_passed_over_and_written_again_
             await node.all_served()
             await node.commit("g", 5)
             key = await the_only_key_of_a_position(node)
-            stranger = await producers.init_producer(node.upstream, "mends.stranger")
+            stranger = await record_requests.init_producer(node.upstream, "mends.stranger")
             batch = encode_written([(key, None, 0)], 0, producer=(stranger.producer_id, stranger.epoch, 0))
-            await records.produce(node.upstream, node.upstream.leader(node.topic, 0), {(node.topic, 0): batch}, 5_000)
+            await record_requests.produce(
+                node.upstream, node.upstream.leader(node.topic, 0), {(node.topic, 0): batch}, 5_000
+            )
         async with OverKafka(kafka, "mends", 1, instance="two") as node:
             await node.all_served()
             assert (node.served[0].voids, node.served[0].repaired) == (1, 1)
@@ -148,7 +150,7 @@ def test_what_a_stranger_wrote_behind_an_owner_is_passed_over_and_written_again_
 async def the_only_key_of_a_position(node: OverKafka) -> bytes:
     found = [
         record.key
-        async for some in records.read_log(node.upstream, node.topic, 0, 0, 2, deadline_s=10)
+        async for some in record_requests.read_log(node.upstream, node.topic, 0, 0, 2, deadline_s=10)
         for batch in some
         for record in batch.records()
         if record.key is not None and record.key[:1] == b"\0"

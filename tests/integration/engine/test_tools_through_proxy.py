@@ -12,8 +12,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from muster.workshop.bench.broker import KAFKA
-from muster.workshop.bench.maven import JarsUnavailable, find_jars
+from muster.workshop.bench.kafka_peer import KAFKA, JarsUnavailable, find_jars
 from tests.interop.peers import HERE
 from tests.support.engine.late_writes import UNSTABLE, LateWrites
 from tests.support.engine.proxy_nodes import ProxyNodes, proxy_nodes

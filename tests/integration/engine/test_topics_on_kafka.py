@@ -8,11 +8,10 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from muster.coordinator.config import parse_address
-from muster.coordinator.core.model.core_events import TopicsChanged
-from muster.coordinator.kafka_backend.upstream.ends import UpstreamLogEnds, partitions_of
-from muster.coordinator.kafka_backend.upstream.engine_topics import UpstreamTopics
-from muster.coordinator.kafka_backend.upstream.reach import UpstreamAddress
-from muster.coordinator.kafka_backend.upstream.upstream import Upstream
+from muster.coordinator.core.model.events import TopicsChanged
+from muster.coordinator.kafka_backend.upstream.protocol import UpstreamAddress
+from muster.coordinator.kafka_backend.upstream.topic_watch import UpstreamLogEnds, UpstreamTopics, partitions_of
+from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
 from muster.coordinator.server.driver.clock import NodeClock
 
 PATIENCE_S = 60

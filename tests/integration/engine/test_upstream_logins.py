@@ -6,9 +6,8 @@ import pytest
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
 from muster.coordinator.config import parse_address
-from muster.coordinator.kafka_backend.upstream.errors import UpstreamError
-from muster.coordinator.kafka_backend.upstream.reach import UpstreamAddress, UpstreamCredentials
-from muster.coordinator.kafka_backend.upstream.upstream import Upstream
+from muster.coordinator.kafka_backend.upstream.protocol import UpstreamAddress, UpstreamCredentials, UpstreamError
+from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
 from tests.integration.engine.conftest import PASSWORD, RealKafka
 
 ITERATIONS = 4096

@@ -5,11 +5,10 @@ import asyncio
 from confluent_kafka import Producer
 
 from muster.coordinator.config import parse_address
-from muster.coordinator.kafka_backend.upstream import producers, records
-from muster.coordinator.kafka_backend.upstream.errors import Unreached
-from muster.coordinator.kafka_backend.upstream.lines import pause_s
-from muster.coordinator.kafka_backend.upstream.reach import UpstreamAddress
-from muster.coordinator.kafka_backend.upstream.upstream import Upstream
+from muster.coordinator.kafka_backend.upstream import record_requests
+from muster.coordinator.kafka_backend.upstream.connection import pause_s
+from muster.coordinator.kafka_backend.upstream.protocol import Unreached, UpstreamAddress
+from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
 from muster.storage.records.batch import encode_batch
 
 TOPIC = "muster.state"
@@ -40,7 +39,7 @@ def test_three_brokers_by_their_leaders() -> None:
         upstream = Upstream(UpstreamAddress(servers[:1], connect_s=10, answer_s=10))
         leaders = await led(upstream)
         assert len(upstream.view.brokers) == 3
-        given = await producers.init_producer(upstream, "muster.shard-0")
+        given = await record_requests.init_producer(upstream, "muster.shard-0")
         assert given.code == 0
         for broker, parts in leaders.items():
             batches = {
@@ -52,19 +51,19 @@ def test_three_brokers_by_their_leaders() -> None:
                 )
                 for part in parts
             }
-            told = await records.produce(upstream, broker, batches, 5_000)
+            told = await record_requests.produce(upstream, broker, batches, 5_000)
             assert {(place, each.code, each.offset) for place, each in told.items()} == {
                 ((TOPIC, part), 0, 0) for part in parts
             }
         for part in range(PARTITIONS):
             read = [
                 record
-                async for some in records.read_log(upstream, TOPIC, part, 0, 1, deadline_s=10)
+                async for some in record_requests.read_log(upstream, TOPIC, part, 0, 1, deadline_s=10)
                 for batch in some
                 for record in batch.records()
             ]
             assert [record.key for record in read] == [b"k%d" % part]
-            ends = await records.list_offsets(upstream, upstream.leader(TOPIC, part), [(TOPIC, part)])
+            ends = await record_requests.list_offsets(upstream, upstream.leader(TOPIC, part), [(TOPIC, part)])
             assert ends[TOPIC, part].offset == 1
         upstream.close()
 

@@ -13,10 +13,10 @@ import pytest
 from muster.cli.security import certificate_authority
 from muster.coordinator.config import load_settings
 from muster.coordinator.kafka_backend.backend_settings import upstream_address_of
-from muster.coordinator.kafka_backend.upstream.errors import UpstreamError
-from muster.coordinator.kafka_backend.upstream.upstream import Upstream
-from muster.coordinator.security.model import Operation, ResourceType
-from muster.coordinator.zookeeper.server import free_port
+from muster.coordinator.kafka_backend.upstream.protocol import UpstreamError
+from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
+from muster.coordinator.security.access_model import Operation, ResourceType
+from muster.coordinator.zookeeper.local_ensemble import free_port
 from tests.interop.kafka_broker import kafka_broker
 from tests.support.certificates import authority, client, server, stranger, write
 from tests.support.engine.secured import Member, SecuredNode, allow, until

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from muster.coordinator.kafka.apis import APIS
-from muster.coordinator.kafka.codec.schema_init import all_messages
-from muster.coordinator.server.node.app import CoordinatorNode
+from muster.coordinator.kafka.codec.messages import all_messages
+from muster.coordinator.kafka.protocol import APIS
+from muster.coordinator.server.node.node import CoordinatorNode
 from tests.support.grpc_node import settings as node_settings
 from tests.support.kafka.client import frame
 from tests.support.kafka.messages import random_message

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.cli.common.errors import Exit
+from muster.cli.common.commands import Exit
 from muster.cli.main import main
 from muster.client import Admin, Worker
 from muster.coordinator.rpc.v1.ledger_pb2 import RebalanceCause

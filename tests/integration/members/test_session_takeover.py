@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.server.node.app import CoordinatorNode
+from muster.coordinator.server.node.node import CoordinatorNode
 from tests.integration.conftest import Run
 from tests.support.grpc_node import serving
 from tests.support.takeover import takeover

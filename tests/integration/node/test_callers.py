@@ -9,11 +9,10 @@ import grpc
 import pytest
 
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.security.facts import SecurityRecord
-from muster.coordinator.security.state import SecurityState
+from muster.coordinator.security.state import SecurityRecord, SecurityState
 from muster.coordinator.server.grpc.adapter import GrpcMethods
 from muster.coordinator.server.rpc_dispatch import MethodKind, RpcCall, ServiceMethod
-from muster.coordinator.server.security.gate import CallerAuthenticator
+from muster.coordinator.server.security.authentication import CallerAuthenticator
 from tests.integration.conftest import Run
 from tests.support.logins import api_token, bearer
 

@@ -16,13 +16,12 @@ from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from muster.coordinator.edge.shape import MalformedGroupRequest
+from muster.coordinator.edge.request_limits import MalformedGroupRequest
 from muster.coordinator.errors import Overloaded
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1 import coordinator_service_pb2_grpc as pb_grpc
-from muster.coordinator.server.grpc.adapter import GrpcMethods
+from muster.coordinator.server.grpc.adapter import DETAILS_KEY, GrpcMethods
 from muster.coordinator.server.grpc.listener import AddressTaken, GrpcListener, TransportLimits, find_bind_error
-from muster.coordinator.server.grpc.status import DETAILS_KEY
 from muster.coordinator.server.rpc_dispatch import MethodKind, RpcCall, ServiceMethod
 
 pytestmark = pytest.mark.integration

@@ -15,9 +15,9 @@ from muster.coordinator.errors import ErrorCode
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1 import ledger_pb2
 from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
-from muster.coordinator.runtime.router import partition_for
+from muster.coordinator.runtime.shards import partition_for
 from muster.coordinator.server.grpc.listener import AddressTaken
-from muster.coordinator.server.node.app import CoordinatorNode
+from muster.coordinator.server.node.node import CoordinatorNode
 from muster.storage.errors import DataDirectoryError
 from muster.storage.rpc.v1 import broker_service_pb2 as storage_pb
 from muster.storage.rpc.v1.broker_service_pb2_grpc import BrokerStub

@@ -13,11 +13,10 @@ from structlog.testing import capture_logs
 
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
-from muster.coordinator.runtime.conditions import GROUPS, LOG
-from muster.coordinator.runtime.loader import GROUPS_TOPIC
-from muster.coordinator.runtime.router import partition_for
-from muster.coordinator.runtime.slot import ShardStatus
-from muster.coordinator.server.node.app import CoordinatorNode
+from muster.coordinator.runtime.node_status import GROUPS, LOG
+from muster.coordinator.runtime.replay import GROUPS_TOPIC
+from muster.coordinator.runtime.shards import ShardStatus, partition_for
+from muster.coordinator.server.node.node import CoordinatorNode
 from muster.storage.errors import LogFenced
 from muster.storage.records.batch import encode_batch
 from tests.support.grpc_node import connected, serving

@@ -9,8 +9,8 @@ from structlog.testing import capture_logs
 
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
-from muster.coordinator.server.lines import log_start
-from muster.coordinator.web.api.api_init import ALL_READING_ENDPOINTS
+from muster.coordinator.server.node_events import log_start
+from muster.coordinator.web.api.routes import ALL_READING_ENDPOINTS
 from muster.storage.rpc.v1 import broker_service_pb2 as log_pb
 from muster.storage.rpc.v1.broker_service_pb2_grpc import BrokerStub
 from tests.integration.conftest import Run

@@ -13,7 +13,7 @@ from muster.cli.main import main
 from muster.client.aio import AsyncAdmin, AsyncConsumer, AsyncProducer
 from muster.client.errors import Refused, TopicExists, TransportRefused
 from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.server.node.app import CoordinatorNode
+from muster.coordinator.server.node.node import CoordinatorNode
 from tests.integration.conftest import Run
 from tests.support.grpc_node import serving
 from tests.support.kafka.client import KafkaClient

@@ -14,11 +14,11 @@ import pytest
 
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
-from muster.coordinator.security.facts import AclKey, SecurityRecord
-from muster.coordinator.security.model import Acl, Operation, PatternType, Permission, ResourceType
-from muster.coordinator.server.node.app import CoordinatorNode
+from muster.coordinator.security.access_model import Acl, Operation, PatternType, Permission, ResourceType
+from muster.coordinator.security.state import AclKey, SecurityRecord
+from muster.coordinator.server.node.node import CoordinatorNode
 from muster.coordinator.server.security.node_security import NodeSecurity
-from muster.coordinator.web.api.api_init import ALL_ACTION_ENDPOINTS, ALL_READING_ENDPOINTS
+from muster.coordinator.web.api.routes import ALL_ACTION_ENDPOINTS, ALL_READING_ENDPOINTS
 from muster.storage.rpc.v1 import broker_service_pb2 as log_pb
 from muster.storage.rpc.v1.broker_service_pb2_grpc import BrokerStub
 from tests.integration.conftest import Run

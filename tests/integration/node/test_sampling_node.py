@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from muster.coordinator.server.node.app import CoordinatorNode
+from muster.coordinator.server.node.node import CoordinatorNode
 from tests.support.grpc_node import serving
 
 
@@ -29,6 +29,6 @@ def test_a_node_with_the_scaler_samples_until_it_stops(tmp_path: Path) -> None:
 
 
 def test_the_scaler_is_imported_only_where_it_is_wanted() -> None:
-    look = "import muster.coordinator.server.node.app, sys; print([name for name in sys.modules if 'scaler' in name])"
+    look = "import muster.coordinator.server.node.node, sys; print([name for name in sys.modules if 'scaler' in name])"
     told = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
     assert told.stdout.strip() == "[]"

@@ -8,7 +8,7 @@ from urllib.parse import quote, urlencode
 import httpx
 import pytest
 
-from muster.workshop.bench.pages import LARGE, StandInNode, make_app
+from muster.workshop.bench.web_costs import LARGE, StandInNode, make_app
 from tests.support.chromium import EVIL_CLIENT, EVIL_GROUP, EVIL_TOPIC, SETTINGS, Seeded, Watched, listening, wait_until
 from tests.support.node import running_node
 from tests.support.pace import pace

@@ -14,9 +14,9 @@ import pytest
 from scramp import ScramClient
 
 from muster.coordinator.config import load_settings
-from muster.coordinator.security import plain
+from muster.coordinator.security import passwords
 from muster.coordinator.security.state import SecurityState
-from muster.coordinator.server.security.logins import KafkaLogins
+from muster.coordinator.server.security.authentication import KafkaLogins
 from tests.support.kafka.client import KafkaClient
 from tests.support.kafka.listener import HeldHandlers, client, listening
 from tests.support.logins import user
@@ -85,7 +85,7 @@ def timed(attempt: Try, others: tuple[str, str], tries: int = TRIES) -> float:
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("attempt", [by_plain, by_scram])
 def test_an_unknown_name_takes_as_long_as_a_wrong_password(attempt: Try, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plain, "SCRYPT_N", 1 << 8)  # Less of what both do shows better what one does alone.
+    monkeypatch.setattr(passwords, "SCRYPT_N", 1 << 8)  # Less of what both do shows better what one does alone.
     assert abs(timed(attempt, ("alice", "nobody")) - 0.5) < MARGIN
 
 

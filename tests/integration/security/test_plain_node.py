@@ -12,21 +12,21 @@ pytestmark = pytest.mark.integration
 STARTED = """
 import asyncio, sys
 from muster.coordinator.config import load_settings
-from muster.coordinator.server.node.app import CoordinatorNode
+from muster.coordinator.server.node.node import CoordinatorNode
 
 async def run():
     given = {"log.dirs": sys.argv[1], "listeners": "127.0.0.1:0", "kafka.listeners": "127.0.0.1:0"}
-    node = CoordinatorNode(load_settings(None, given | {"http.listeners": "127.0.0.1:0",
-    "offsets.topic.num.partitions": "1"})) await node.start()
+    given |= {"http.listeners": "127.0.0.1:0", "offsets.topic.num.partitions": "1"}
+    node = CoordinatorNode(load_settings(None, given))
+    await node.start()
     await node.stop()
 
 asyncio.run(run())
 ours = "muster.coordinator."
-heavy = ("cryptography", "jwt", "scramp", ours + "server.security.", ours + "edge.transport.handshakes")
-heavy += (ours + "edge.paced",)
-heavy += (ours + "kafka.rights", ours + "kafka.acls.handlers", ours + "security.acl.authorizer")
-heavy += (ours + "cluster", ours + "replication", ours + "server.clustered", ours + "kafka.clustered")
-heavy += (ours + "runtime.led", ours + "engine", ours + "ownership", ours + "server.engined")
+heavy = ("cryptography", "jwt", "scramp", ours + "server.security.", ours + "edge.tls_flow_control")
+heavy += (ours + "kafka.authorization", ours + "kafka.handlers.acls", ours + "security.authorizer")
+heavy += (ours + "replication", ours + "server.cluster_backend", ours + "kafka.handlers.cluster_backend")
+heavy += (ours + "runtime.leased", ours + "kafka_backend", ours + "server.kafka_backend")
 print(sorted(name for name in sys.modules if name.startswith(heavy)))
 """
 

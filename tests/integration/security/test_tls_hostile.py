@@ -16,8 +16,8 @@ import uvloop
 from structlog.testing import capture_logs
 
 from muster.coordinator.config import load_settings
-from muster.coordinator.edge import handshakes
-from muster.coordinator.server.node.app import CoordinatorNode
+from muster.coordinator.edge import tls_flow_control
+from muster.coordinator.server.node.node import CoordinatorNode
 from tests.support.certificates import authority, client, secure, write
 
 pytestmark = pytest.mark.integration
@@ -187,7 +187,7 @@ def test_who_says_nothing_to_grpc_is_cut_off_in_time_as_well(run: Run, protocol:
 
 def test_who_is_quick_gets_in_whoever_is_slow(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """A flood of connections that never finish holds no place against somebody who does."""
-    monkeypatch.setattr(handshakes, "MOST", 20)
+    monkeypatch.setattr(tls_flow_control, "MOST", 20)
 
     async def story(node: CoordinatorNode, path: Path) -> None:
         port = ports(node)[0]

@@ -13,12 +13,17 @@ import pytest
 
 from muster.cli.main import main
 from muster.client import Admin, Consumer, Producer
-from muster.spark.pipelines.analysis import analyse
-from muster.spark.pipelines.analytics import rebalance_rows
-from muster.spark.pipelines.backtest import Backtest, are_same_rows, read_arrow_table, run_here, run_on_spark
-from muster.spark.pipelines.candidates import BacktestCandidate, parse_candidates
-from muster.spark.pipelines.keeping import keep, read_kept
-from muster.spark.pipelines.synthetic import SCENARIOS, SyntheticPlan
+from muster.spark.pipelines.analytics import analyse, keep, read_kept, rebalance_rows
+from muster.spark.pipelines.backtest import (
+    Backtest,
+    BacktestCandidate,
+    are_same_rows,
+    parse_candidates,
+    read_arrow_table,
+    run_here,
+    run_on_spark,
+)
+from muster.spark.pipelines.traces import SCENARIOS, SyntheticPlan
 from tests.support.node import NodeProcess, running_node
 
 pytestmark = pytest.mark.integration

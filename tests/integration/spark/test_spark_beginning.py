@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from muster.client import Admin, Consumer
-from muster.spark.admission import default_limit
-from muster.spark.offsets import parse_offset
 from muster.spark.options import check_read_options
 from muster.spark.stream_driver import StreamDriver
+from muster.spark.stream_offsets import default_limit, parse_offset
 from tests.support.node import NodeProcess, running_node
 from tests.support.topics import eventually, fill, make_topics
 

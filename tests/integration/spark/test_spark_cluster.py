@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.spark.cluster import processes
+from muster.spark.session import processes
 from tests.support.pace import Patience
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 OWNER = """
 import sys
 from pathlib import Path
-from muster.spark.cluster import running_cluster
+from muster.spark.session import running_cluster
 
 with running_cluster(Path(sys.argv[1]), workers=1):
     print("up", flush=True)

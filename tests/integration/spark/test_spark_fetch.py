@@ -9,11 +9,9 @@ import pytest
 from muster.client import Admin, Producer
 from muster.client.config import ClientConfig, load
 from muster.client.errors import Unreachable
-from muster.spark.errors import DataLoss
 from muster.spark.fetch import SlotFetch, read_ranges
-from muster.spark.planning import OffsetRange
-from muster.spark.schema import COLUMNS
-from muster.spark.settings import FetchSettings
+from muster.spark.planning import FetchSettings, OffsetRange
+from muster.spark.read_options import COLUMNS, DataLoss
 from tests.support.node import NodeProcess, running_node
 from tests.support.topics import make_topics
 

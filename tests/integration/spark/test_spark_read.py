@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from muster.client import Admin, Producer
-from muster.spark.errors import OptionError
 from muster.spark.offset_commits import commit_batch, pin_batch
+from muster.spark.read_options import OptionError
 from tests.support.node import NodeProcess, running_node
 from tests.support.spark.reading import Reading
 from tests.support.topics import make_topics

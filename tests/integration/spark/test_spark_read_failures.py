@@ -92,7 +92,7 @@ def test_a_driver_that_is_killed_goes_on_from_its_checkpoint(spark: Any, node: N
     """The whole application, by SIGKILL. The file sink keeps what finished batches wrote, once."""
     make_topics(node.address, driver=3)
     more(node, "driver", 700)
-    script = tmp_path / "driver.py"
+    script = tmp_path / "member_driver.py"
     script.write_text(DRIVER)
     with Admin({"bootstrap.servers": node.address}) as admin:
 

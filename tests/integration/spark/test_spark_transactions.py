@@ -12,7 +12,7 @@ import pytest
 
 from muster.storage.broker.broker import Broker
 from muster.storage.config import LogSettings
-from muster.storage.logs.control import encode_marker
+from muster.storage.logs.producer_state import encode_marker
 from muster.storage.records.batch import encode_batch
 from tests.support.node import NodeProcess
 from tests.support.spark.reading import Reading

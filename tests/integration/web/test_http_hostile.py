@@ -158,7 +158,7 @@ def test_one_who_does_not_read_an_answer_costs_a_bounded_buffer(tmp_path: Path) 
     made: list[int] = []
 
     async def story() -> None:
-        from muster.coordinator.web.http import rendering
+        from muster.coordinator.web.http import responses
 
         async def endless(items: Any, row: Any) -> Any:
             for number in range(1_000_000):
@@ -166,7 +166,7 @@ def test_one_who_does_not_read_an_answer_costs_a_bounded_buffer(tmp_path: Path) 
                 yield b"x" * 10_000
                 await asyncio.sleep(0)
 
-        with mock.patch.object(rendering, "encode_rows", endless):
+        with mock.patch.object(responses, "encode_rows", endless):
             async with serving(tmp_path, http_listeners="127.0.0.1:0") as node:
                 assert node.http_bound is not None
                 reader, writer = await asyncio.open_connection("127.0.0.1", node.http_bound.port, limit=1_000)
@@ -203,7 +203,7 @@ def test_a_reader_that_stands_still_loses_its_place(tmp_path: Path) -> None:
     """Its connection would count among those at once for as long as it likes."""
 
     async def story() -> None:
-        from muster.coordinator.web.http import rendering
+        from muster.coordinator.web.http import responses
 
         ended = asyncio.Event()
 
@@ -215,7 +215,7 @@ def test_a_reader_that_stands_still_loses_its_place(tmp_path: Path) -> None:
             finally:
                 ended.set()
 
-        with mock.patch.object(rendering, "encode_rows", endless), mock.patch.object(listener, "UNREAD_S", 0.2):
+        with mock.patch.object(responses, "encode_rows", endless), mock.patch.object(listener, "UNREAD_S", 0.2):
             async with serving(tmp_path, http_listeners="127.0.0.1:0") as node:
                 assert node.http_bound is not None
                 reader, writer = await asyncio.open_connection("127.0.0.1", node.http_bound.port, limit=1_000)

@@ -9,11 +9,10 @@ import httpx
 import pytest
 from structlog.testing import capture_logs
 
-from muster.coordinator.config import SettingsError, http, load_settings
+from muster.coordinator.config import SettingsError, listeners, load_settings
 from muster.coordinator.server.grpc.listener import AddressTaken
 from muster.coordinator.server.listeners.http_listener import NodeHttpListener
-from muster.coordinator.server.node.app import CoordinatorNode
-from muster.coordinator.server.node.observed_by import make_http_listener
+from muster.coordinator.server.node.node import CoordinatorNode, make_http_listener
 from tests.support.grpc_node import serving
 from tests.support.grpc_node import settings as settings_of
 from tests.support.node import running_node
@@ -87,7 +86,7 @@ def test_a_node_without_it_imports_nothing_of_it(tmp_path: Path) -> None:
         "    async with serving(pathlib.Path(sys.argv[1])): pass\n"
         "asyncio.run(run())\n"
         "web = ('starlette', 'uvicorn', 'jinja2', 'prometheus_client')\n"
-        "ours = tuple('muster.coordinator.' + n for n in 'web metrics observe scaler tracing doctor'.split())\n"
+        "ours = tuple('muster.coordinator.' + n for n in 'web observability'.split())\n"
         "print([name for name in sys.modules if name in web or name.startswith(ours)])"
     )
     done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True)
@@ -106,7 +105,7 @@ def test_the_default_gives_way_where_its_port_is_taken(tmp_path: Path, monkeypat
         async with serving(tmp_path / "a", http_listeners="127.0.0.1:0") as first:
             assert first.http_bound is not None
             taken = f"127.0.0.1:{first.http_bound.port}"
-            monkeypatch.setattr(http.HttpSettings, "http_by_default", True)
+            monkeypatch.setattr(listeners.HttpSettings, "http_by_default", True)
             second = CoordinatorNode(settings_of(tmp_path / "b", http_listeners=taken))
             with capture_logs() as lines:
                 await second.start()
@@ -125,7 +124,7 @@ def test_the_default_port_that_was_asked_for_and_is_taken_is_an_error(tmp_path: 
     for nothing."""
     shipped = Path(__file__).parents[3] / "deploy/coordinator.properties"
     assert load_settings(shipped, {}).http_by_default
-    asked = load_settings(shipped, {"http.listeners": http.DEFAULT_HTTP_ADDRESS, "log.dirs": str(tmp_path)})
+    asked = load_settings(shipped, {"http.listeners": listeners.DEFAULT_HTTP_ADDRESS, "log.dirs": str(tmp_path)})
     assert not asked.http_by_default
 
     async def run() -> None:
@@ -145,7 +144,7 @@ def test_a_scaler_is_served_where_the_default_gave_way(tmp_path: Path, monkeypat
         async with serving(tmp_path / "a", http_listeners="127.0.0.1:0") as first:
             assert first.http_bound is not None
             taken = f"127.0.0.1:{first.http_bound.port}"
-            monkeypatch.setattr(http.HttpSettings, "http_by_default", True)
+            monkeypatch.setattr(listeners.HttpSettings, "http_by_default", True)
             second = CoordinatorNode(settings_of(tmp_path / "b", http_listeners=taken, scaler_enable=True))
             await second.start()
             assert (second.measuring, second.history is not None) == (None, True)
@@ -155,7 +154,7 @@ def test_a_scaler_is_served_where_the_default_gave_way(tmp_path: Path, monkeypat
 
 
 def test_a_node_without_the_extra_has_no_listener_unless_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "missing_web_packages", lambda: ("starlette",))
+    monkeypatch.setattr(listeners, "missing_web_packages", lambda: ("starlette",))
     assert load_settings(None, {}).http_address is None
     assert not load_settings(None, {}).observes
     with capture_logs() as lines:

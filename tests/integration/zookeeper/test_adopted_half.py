@@ -8,7 +8,7 @@ from muster.coordinator.replication.io.admin import topic_adoption
 from muster.coordinator.replication.io.admin.topic_adoption import adopt_topics
 from muster.coordinator.zookeeper import layout as paths
 from muster.coordinator.zookeeper.cluster import cluster_layout
-from muster.coordinator.zookeeper.cluster.writing import MultiStep
+from muster.coordinator.zookeeper.cluster.cluster_writes import MultiStep
 from muster.coordinator.zookeeper.errors import ConnectionLost
 from muster.coordinator.zookeeper.session import ZooKeeperSession
 from tests.fakes.memory_files import MemoryFiles

@@ -5,33 +5,38 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.replication.protocol.controller import effects, events
-from muster.coordinator.replication.protocol.controller.effects import AdminMarker
-from muster.coordinator.replication.protocol.controller.events import ClusterVersion, WriteFailure
-from muster.coordinator.replication.protocol.facts import (
+from muster.coordinator.replication.protocol.cluster_metadata import (
     NO_EPOCH,
     ClusterNode,
     ClusterTopic,
+    ImageVersion,
     NodeEndpoint,
     PartitionState,
     ReplicaAssignment,
     TopicPartition,
 )
-from muster.coordinator.replication.protocol.image import ImageVersion
+from muster.coordinator.replication.protocol.controller import events_and_effects
+from muster.coordinator.replication.protocol.controller.events_and_effects import (
+    AdminMarker,
+    ClusterVersion,
+    WriteFailure,
+)
 from muster.coordinator.zookeeper import layout as paths
 from muster.coordinator.zookeeper.cluster import cluster_layout
-from muster.coordinator.zookeeper.cluster.admin import (
+from muster.coordinator.zookeeper.cluster.cluster_layout import SessionLength
+from muster.coordinator.zookeeper.cluster.cluster_watches import (
     CONFIG_CHANGE_RETENTION_MS,
     AdminRequestWatch,
+    ClusterTopicsWatch,
     ConfigChangeWatch,
+    NodeWatch,
+    read_states,
+    read_stored_version,
     take_producer_ids,
 )
-from muster.coordinator.zookeeper.cluster.cluster_layout import SessionLength
-from muster.coordinator.zookeeper.cluster.reading import ClusterTopicsWatch, NodeWatch, read_states, read_stored_version
-from muster.coordinator.zookeeper.cluster.registration import ClusterRegistration, MixedNodeKinds
-from muster.coordinator.zookeeper.cluster.sessions import record_session_length
-from muster.coordinator.zookeeper.cluster.writing import DecisionWriter
-from muster.coordinator.zookeeper.registry import NodeIdTaken
+from muster.coordinator.zookeeper.cluster.cluster_writes import DecisionWriter
+from muster.coordinator.zookeeper.cluster.registration import ClusterRegistration, MixedNodeKinds, record_session_length
+from muster.coordinator.zookeeper.node_registry import NodeIdTaken
 from muster.coordinator.zookeeper.session import ZooKeeperSession
 from tests.integration.conftest import Run
 from tests.integration.zookeeper.test_zookeeper_session import expire, session
@@ -73,8 +78,10 @@ def writer(zk: ZooKeeperSession) -> DecisionWriter:
     return DecisionWriter(zk, draw_id=lambda: bytes(16), configs_of=lambda name: {"cleanup.policy": "compact"})
 
 
-def write(sequence: int, at: int, *operations: effects.WriteOperation, epoch_version: int = 0) -> effects.WriteMulti:
-    return effects.WriteMulti(4, epoch_version, sequence, at, operations)
+def write(
+    sequence: int, at: int, *operations: events_and_effects.WriteOperation, epoch_version: int = 0
+) -> events_and_effects.WriteMulti:
+    return events_and_effects.WriteMulti(4, epoch_version, sequence, at, operations)
 
 
 def test_a_node_takes_over_from_its_own_former_life_and_from_nobody_else(zookeeper: str, run: Run) -> None:
@@ -173,12 +180,14 @@ def test_states_are_written_byte_for_byte_and_read_back(zookeeper: str, run: Run
         async with session(zookeeper) as zk:
             await reign(zk)
             desk = writer(zk)
-            made = effects.CreateInternalTopic("t", (ReplicaAssignment((1, 2, 3)), ReplicaAssignment((2, 3, 1))))
-            assert await desk.write(write(1, NO_EPOCH, made)) == events.MultiWritten(1)
-            done = await desk.write(
-                write(2, 0, *(effects.PutPartitionState(each, STATE, NO_EPOCH) for each in (T0, T1)))
+            made = events_and_effects.CreateInternalTopic(
+                "t", (ReplicaAssignment((1, 2, 3)), ReplicaAssignment((2, 3, 1)))
             )
-            assert done == events.MultiWritten(2)
+            assert await desk.write(write(1, NO_EPOCH, made)) == events_and_effects.MultiWritten(1)
+            done = await desk.write(
+                write(2, 0, *(events_and_effects.PutPartitionState(each, STATE, NO_EPOCH) for each in (T0, T1)))
+            )
+            assert done == events_and_effects.MultiWritten(2)
             found = await zk.get("/brokers/topics/t/partitions/1/state")
             assert found is not None
             assert found.data == (
@@ -191,7 +200,7 @@ def test_states_are_written_byte_for_byte_and_read_back(zookeeper: str, run: Run
             assert await read_stored_version(zk, unheard) == ClusterVersion(ImageVersion(4, 2), 1)
             topics = ClusterTopicsWatch(zk, lambda: None, unheard)
             seen = await topics.read()
-            assert seen == events.TopicsRead(
+            assert seen == events_and_effects.TopicsRead(
                 (ClusterTopic("t", bytes(16), made.partitions, {"cleanup.policy": "compact"}, 0),), complete=True
             )
             states, broken = await read_states(zk, seen.topics, unheard)
@@ -200,8 +209,11 @@ def test_states_are_written_byte_for_byte_and_read_back(zookeeper: str, run: Run
             # A topic is deleted with all that is below it, its settings and its marker.
             await zk.create(paths.topic_deletion_path("t"))
             await zk.create("/brokers/topics/t/partitions/0/left/behind")
-            drops = (*(effects.DeletePartitionState(each, 0) for each in (T0, T1)), effects.DeleteTopicZnode("t", 0))
-            assert await desk.write(write(3, 1, *drops)) == events.MultiWritten(3)
+            drops = (
+                *(events_and_effects.DeletePartitionState(each, 0) for each in (T0, T1)),
+                events_and_effects.DeleteTopicZnode("t", 0),
+            )
+            assert await desk.write(write(3, 1, *drops)) == events_and_effects.MultiWritten(3)
             for path in ("/brokers/topics/t", "/config/topics/t", "/admin/delete_topics/t"):
                 assert not await zk.exists(path)
 
@@ -213,17 +225,23 @@ def test_what_a_write_failed_on_is_told(zookeeper: str, run: Run) -> None:
         async with session(zookeeper) as zk:
             await reign(zk)
             desk = writer(zk)
-            await desk.write(write(1, NO_EPOCH, effects.CreateInternalTopic("t", (ReplicaAssignment((1,)),))))
-            put = effects.PutPartitionState(T0, STATE, NO_EPOCH)
-            assert await desk.write(write(2, 0, put, epoch_version=1)) == events.WriteFailed(2, WriteFailure.EPOCH)
+            await desk.write(
+                write(1, NO_EPOCH, events_and_effects.CreateInternalTopic("t", (ReplicaAssignment((1,)),)))
+            )
+            put = events_and_effects.PutPartitionState(T0, STATE, NO_EPOCH)
+            assert await desk.write(write(2, 0, put, epoch_version=1)) == events_and_effects.WriteFailed(
+                2, WriteFailure.EPOCH
+            )
             assert not await zk.exists("/brokers/topics/t/partitions")  # nothing is left of it
-            assert await desk.write(write(2, 7, put)) == events.WriteFailed(2, WriteFailure.VERSION)
-            assert await desk.write(write(2, 0, put)) == events.MultiWritten(2)
-            assert await desk.write(write(3, 1, put._replace(at=4))) == events.WriteFailed(3, WriteFailure.VERSION)
-            gone = effects.PutPartitionState(TopicPartition("gone", 0), STATE, NO_EPOCH)
-            assert await desk.write(write(3, 1, gone)) == events.WriteFailed(3, WriteFailure.VERSION)
+            assert await desk.write(write(2, 7, put)) == events_and_effects.WriteFailed(2, WriteFailure.VERSION)
+            assert await desk.write(write(2, 0, put)) == events_and_effects.MultiWritten(2)
+            assert await desk.write(write(3, 1, put._replace(at=4))) == events_and_effects.WriteFailed(
+                3, WriteFailure.VERSION
+            )
+            gone = events_and_effects.PutPartitionState(TopicPartition("gone", 0), STATE, NO_EPOCH)
+            assert await desk.write(write(3, 1, gone)) == events_and_effects.WriteFailed(3, WriteFailure.VERSION)
             assert await read_stored_version(zk, unheard) == ClusterVersion(ImageVersion(4, 2), 1)
-        assert await desk.write(write(3, 1)) == events.WriteFailed(3, WriteFailure.LOST)
+        assert await desk.write(write(3, 1)) == events_and_effects.WriteFailed(3, WriteFailure.LOST)
 
     run(story)
 
@@ -236,7 +254,11 @@ def test_what_cannot_be_read_is_named_and_left_out(zookeeper: str, run: Run) -> 
             await reign(zk)
             warned: list[str] = []
             await writer(zk).write(
-                write(1, NO_EPOCH, effects.CreateInternalTopic("t", (ReplicaAssignment((1,)), ReplicaAssignment((1,)))))
+                write(
+                    1,
+                    NO_EPOCH,
+                    events_and_effects.CreateInternalTopic("t", (ReplicaAssignment((1,)), ReplicaAssignment((1,)))),
+                )
             )
             await zk.create("/brokers/topics/bad", b"?")
             await zk.create("/brokers/topics/t/partitions/1/state", b"[]")
@@ -267,21 +289,27 @@ def test_what_operators_ask_for_is_told_once_and_removed(zookeeper: str, run: Ru
             await zk.create(cluster_layout.REASSIGN_PARTITIONS, cluster_layout.reassignment_json({T1: (4, 5)}))
             await zk.create(paths.topic_deletion_path("t"))
             await fired.wait()
-            delete = events.TopicDeletionsRead(("t",))
-            preferred = events.ElectLeadersRequested(None, (T0,))
-            assert await markers.read() == [preferred, events.ReassignmentRequested(None, {T1: (4, 5)}), delete]
+            delete = events_and_effects.TopicDeletionsRead(("t",))
+            preferred = events_and_effects.ElectLeadersRequested(None, (T0,))
+            assert await markers.read() == [
+                preferred,
+                events_and_effects.ReassignmentRequested(None, {T1: (4, 5)}),
+                delete,
+            ]
             assert await markers.read() == [delete]
-            await markers.remove(effects.RemoveMarker(AdminMarker.DELETE, "t"))
-            await markers.remove(effects.RemoveMarker(AdminMarker.REASSIGN))
+            await markers.remove(events_and_effects.RemoveMarker(AdminMarker.DELETE, "t"))
+            await markers.remove(events_and_effects.RemoveMarker(AdminMarker.REASSIGN))
             await zk.put(paths.PREFERRED_REPLICA_ELECTION, cluster_layout.preferred_json([T1]))
-            await markers.remove(effects.RemoveMarker(AdminMarker.PREFERRED))  # of the first: another is there by now
-            assert await markers.read() == [events.ElectLeadersRequested(None, (T1,))]
+            await markers.remove(
+                events_and_effects.RemoveMarker(AdminMarker.PREFERRED)
+            )  # of the first: another is there by now
+            assert await markers.read() == [events_and_effects.ElectLeadersRequested(None, (T1,))]
             again = {T0: (5, 6)}
             await zk.create(cluster_layout.REASSIGN_PARTITIONS, cluster_layout.reassignment_json(again))
             # The removal is asked for again, for its answer was lost: this one has the same version as the one before.
-            await markers.remove(effects.RemoveMarker(AdminMarker.REASSIGN))
-            assert await markers.read() == [events.ReassignmentRequested(None, again)]
-            await markers.remove(effects.RemoveMarker(AdminMarker.REASSIGN))
+            await markers.remove(events_and_effects.RemoveMarker(AdminMarker.REASSIGN))
+            assert await markers.read() == [events_and_effects.ReassignmentRequested(None, again)]
+            await markers.remove(events_and_effects.RemoveMarker(AdminMarker.REASSIGN))
             await zk.create(cluster_layout.REASSIGN_PARTITIONS, b"?")
             assert await markers.read() == []
             assert not await zk.exists(cluster_layout.REASSIGN_PARTITIONS)

@@ -6,17 +6,19 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.io.seat import CandidateContext, ControllerCandidate
-from muster.coordinator.replication.io.wire.words import NodeName
-from muster.coordinator.replication.protocol.controller.settings import ControllerSettings
-from muster.coordinator.replication.protocol.facts import (
+from muster.coordinator.replication.io.controller_candidate import CandidateContext, ControllerCandidate
+from muster.coordinator.replication.io.wire.node_api import NodeName
+from muster.coordinator.replication.protocol.cluster_metadata import (
     NO_EPOCH,
     NO_NODE_ID,
+    NO_VERSION,
+    ClusterImage,
     ClusterNode,
+    ClusterState,
     NodeEndpoint,
     TopicPartition,
 )
-from muster.coordinator.replication.protocol.image import NO_VERSION, ClusterImage, ClusterState
+from muster.coordinator.replication.protocol.controller.controller_state import ControllerSettings
 from muster.coordinator.zookeeper import layout
 from muster.coordinator.zookeeper.cluster.registration import ClusterRegistration
 from muster.coordinator.zookeeper.errors import ConnectionLost

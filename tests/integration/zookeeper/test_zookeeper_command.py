@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from muster.coordinator.java_runtime import JavaNotFound, find_java
-from muster.coordinator.zookeeper.ensemble import find_ensemble, open_or_create_ensemble
 from muster.coordinator.zookeeper.errors import ZooKeeperError
+from muster.coordinator.zookeeper.local_ensemble import find_ensemble, open_or_create_ensemble
 
 MUSTER = str(Path(sys.executable).with_name("muster"))
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 
 from muster.coordinator.zookeeper.election import ElectedTerm, ElectionCandidate
-from muster.coordinator.zookeeper.ensemble import LocalEnsemble
 from muster.coordinator.zookeeper.errors import BadVersion
+from muster.coordinator.zookeeper.local_ensemble import LocalEnsemble
 from muster.coordinator.zookeeper.session import SessionState, ZooKeeperSession
 from tests.integration.conftest import Run
 from tests.integration.zookeeper.test_zookeeper_session import expire, session

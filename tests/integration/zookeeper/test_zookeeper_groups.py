@@ -18,8 +18,8 @@ from muster.client.errors import GroupNotEmpty, GroupNotFound, Refused
 from muster.client.types import TopicPartition
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
-from muster.coordinator.server.node.app import CoordinatorNode
-from muster.coordinator.zookeeper.ensemble import LocalEnsemble
+from muster.coordinator.server.node.node import CoordinatorNode
+from muster.coordinator.zookeeper.local_ensemble import LocalEnsemble
 from muster.coordinator.zookeeper.session import SessionState
 from tests.integration.conftest import Run
 from tests.integration.zookeeper.test_zookeeper_registry import is_there, node_at, plain, until

@@ -13,10 +13,10 @@ import pytest
 from kazoo.client import KazooClient
 
 from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.server.node.app import CoordinatorNode
-from muster.coordinator.zookeeper.ensemble import LocalEnsemble
+from muster.coordinator.server.node.node import CoordinatorNode
 from muster.coordinator.zookeeper.errors import ZooKeeperUnreachable
-from muster.coordinator.zookeeper.registry import ClusterMismatch, ClusterNodesRegistered, NodeIdTaken
+from muster.coordinator.zookeeper.local_ensemble import LocalEnsemble
+from muster.coordinator.zookeeper.node_registry import ClusterMismatch, ClusterNodesRegistered, NodeIdTaken
 from muster.storage.errors import DataDirectoryError
 from tests.integration.conftest import Run
 from tests.integration.zookeeper.test_zookeeper_session import expire

@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 import pytest
 from kazoo.client import KazooClient
 
-from muster.coordinator.zookeeper.ensemble import LocalEnsemble
 from muster.coordinator.zookeeper.errors import (
     BadVersion,
     NodeExists,
@@ -16,6 +15,7 @@ from muster.coordinator.zookeeper.errors import (
     ZooKeeperRequestTooLarge,
     ZooKeeperUnreachable,
 )
+from muster.coordinator.zookeeper.local_ensemble import LocalEnsemble
 from muster.coordinator.zookeeper.session import (
     FRAME_BYTES,
     MAX_REQUEST_BYTES,

@@ -9,7 +9,7 @@ from kazoo.client import KazooClient
 
 from muster.client import Consumer, aio
 from muster.client.errors import CommitFailed, ConsumerRebalanceFailed, ZookeeperAway
-from muster.client.membership.zookeeper_joining import ZookeeperJoining
+from muster.client.membership.zookeeper_membership import ZookeeperJoining
 from muster.coordinator.core.model.types import Cause
 from tests.integration.conftest import Run
 from tests.support.client_stories import Told, poll_until

@@ -6,7 +6,7 @@ import pytest
 
 from muster.client import Consumer
 from muster.client.errors import ZookeeperAway
-from muster.coordinator.zookeeper.ensemble import LocalEnsemble
+from muster.coordinator.zookeeper.local_ensemble import LocalEnsemble
 from tests.support.client_stories import Told, poll_until, read
 from tests.support.zookeeper.consumers import create, era_node, era_properties, fill, wait_for
 

@@ -17,10 +17,10 @@ from muster.assignors import api, registry
 from muster.assignors.api import Member, Snapshot
 from muster.assignors.builtin.sticky import racks_that_count
 from muster.assignors.compliance import settled
-from muster.assignors.data.claims import rightful_owners
+from muster.assignors.data.values import rightful_owners
+from muster.assignors.plan_codec import decode_snapshot, encode_snapshot
 from muster.assignors.run import run
-from muster.assignors.snapshot_binary import decode_snapshot, encode_snapshot
-from muster.assignors.tools.moves import owner_of
+from muster.assignors.tools.what_if import owner_of
 
 BUILT_IN = list(registry.BUILT_IN)
 STICKY = ["sticky", "cooperative-sticky", "uniform"]

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from muster.assignors import registry
 from muster.assignors.api import Member, Snapshot
-from muster.assignors.builtin import fair_columns
+from muster.assignors.builtin import vectorized
 from muster.assignors.compliance import settled
 from muster.assignors.run import run
-from muster.assignors.tools.moves import owner_of
+from muster.assignors.tools.what_if import owner_of
 
 quick = settings(max_examples=50, deadline=None)
 WORDS = ["uniform", "lag-sticky"]
@@ -115,7 +115,7 @@ def test_it_hands_over_in_two_rounds(word, snapshot):
 @pytest.mark.parametrize("pick", ["five random", "half", "one differs"])
 @pytest.mark.parametrize("event", ["one leaves", "one joins"])
 def test_the_short_cut_for_large_groups_is_as_good_as_the_full_network(pick, event, monkeypatch):
-    from muster.workshop.bench import suite as bench
+    from muster.workshop.bench import assignors as bench
 
     sticky = registry.resolve("sticky")
     snapshot = bench.apply_event(bench.make_group((24, 20, 30), pick), sticky, event)
@@ -130,7 +130,7 @@ def test_the_short_cut_for_large_groups_is_as_good_as_the_full_network(pick, eve
         return sum(load * load for load in loads.values()), moved
 
     full = cost()
-    monkeypatch.setattr(fair_columns, "_SMALL", 0)
+    monkeypatch.setattr(vectorized, "_SMALL", 0)
     assert cost() == full
     monkeypatch.setattr("muster.assignors.api.FAST_FROM", 10**9)
     assert cost() == full

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.assignors import columns as wire_columns
+from muster.assignors import leader_codec as wire_columns
 from muster.assignors import registry
 from muster.assignors.api import Assignment, Snapshot
-from muster.assignors.blobs import LeaderTopics, SubscribedMember, assign_bytes, write_shares
 from muster.assignors.data.consumer_protocol import (
     Subscription,
     encode_assignment,
@@ -21,6 +20,7 @@ from muster.assignors.data.consumer_protocol import (
     member_from_subscription,
     parse_assignment,
 )
+from muster.assignors.leader_codec import LeaderTopics, SubscribedMember, assign_bytes, write_shares
 from muster.assignors.run import run
 
 TOPICS = {"a": 3, "bb": 2, "c": 0, "ccc": 9, "naïve": 1}

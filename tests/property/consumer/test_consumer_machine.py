@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from muster.coordinator.core.consumer.group import AWAY, ConsumerGroup, ConsumerGroupState, cells
 from muster.coordinator.core.model.types import Outcome
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.runtime.codec_init import decode_group, encode
+from muster.coordinator.runtime.kafka_records import decode_group, encode
 from muster.coordinator.runtime.ports import KeyValue
 from muster.coordinator.runtime.record_fields import SkippedRecord
 from tests.support.stories.script import Stage, hard_state

@@ -14,25 +14,28 @@ from muster.assignors.data.consumer_protocol import Subscription, encode_assignm
 from muster.coordinator.core.central.group import CentralGroup
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.consumer.group import ConsumerGroup
-from muster.coordinator.core.groups.observed_group import ObservedGroup
-from muster.coordinator.core.kinds.conversions import CONVERSIONS
-from muster.coordinator.core.kinds.kinds import KINDS
-from muster.coordinator.core.model import control_events as control
-from muster.coordinator.core.model import core_events
+from muster.coordinator.core.groups.group import ObservedGroup
+from muster.coordinator.core.kinds.registry import CONVERSIONS, KINDS
+from muster.coordinator.core.model import events
 from muster.coordinator.core.model import events as central
-from muster.coordinator.core.model import trial_events as trial
-from muster.coordinator.core.model.core_events import Event
-from muster.coordinator.core.model.effects import Effects
-from muster.coordinator.core.model.fences_events import ClaimFence
-from muster.coordinator.core.model.observed_events import GroupObserved, GroupUnseen, ObservedMember
-from muster.coordinator.core.model.refusals import REPLY_TYPES
-from muster.coordinator.core.model.txn_events import TxnOffsetCommit, TxnWriteOver
+from muster.coordinator.core.model import events as control
+from muster.coordinator.core.model import events as trial
+from muster.coordinator.core.model.effects import REPLY_TYPES, Effects
+from muster.coordinator.core.model.events import (
+    ClaimFence,
+    Event,
+    GroupObserved,
+    GroupUnseen,
+    ObservedMember,
+    TxnOffsetCommit,
+    TxnWriteOver,
+)
+from muster.coordinator.core.model.records import By, Orphans
 from muster.coordinator.core.model.types import CommittedOffset, Limits, MemberIdentity, Protocol
-from muster.coordinator.core.model.values import By, Orphans
 from muster.coordinator.core.shard import Shard
 
-TOPICS = core_events.TopicsChanged({"t": 4, "u": 1}, ids={"t": b"t" * 16, "u": b"u" * 16})
-GROWN = core_events.TopicsChanged({"t": 6, "u": 1}, ids={"t": b"t" * 16, "u": b"u" * 16})
+TOPICS = events.TopicsChanged({"t": 4, "u": 1}, ids={"t": b"t" * 16, "u": b"u" * 16})
+GROWN = events.TopicsChanged({"t": 6, "u": 1}, ids={"t": b"t" * 16, "u": b"u" * 16})
 LIMITS = Limits(initial_rebalance_delay_ms=0, consumer_assignment_interval_ms=0, offsets_retention_ms=60_000)
 KNOWN_KINDS = {ClassicGroup, ConsumerGroup, CentralGroup}
 
@@ -52,7 +55,7 @@ groups = st.sampled_from([*["g"] * 9, ""])
 who = (requests, st.just("g"), members)
 streams = st.integers(0, 60)
 beats = st.builds(
-    core_events.ConsumerHeartbeat,
+    events.ConsumerHeartbeat,
     requests,
     groups,
     members,
@@ -68,8 +71,8 @@ shares = members.map(lambda member: ((member, encode_assignment({"t": [0]})),))
 leavers = st.builds(MemberIdentity, members, instances).map(lambda leaver: (leaver,))
 
 REQUESTS: Mapping[type, st.SearchStrategy[Any]] = {
-    core_events.JoinGroup: st.builds(
-        core_events.JoinGroup,
+    events.JoinGroup: st.builds(
+        events.JoinGroup,
         requests,
         groups,
         members,
@@ -84,7 +87,7 @@ REQUESTS: Mapping[type, st.SearchStrategy[Any]] = {
         require_known_member_id=st.booleans(),
         remote_assignor=st.sampled_from(["", "", "", "range", "nonsense"]),
     ),
-    core_events.ConsumerHeartbeat: beats,
+    events.ConsumerHeartbeat: beats,
     central.RegisterConsumer: st.builds(
         central.RegisterConsumer,
         *who,
@@ -102,33 +105,29 @@ REQUESTS: Mapping[type, st.SearchStrategy[Any]] = {
     central.FetcherStopped: st.builds(central.FetcherStopped, *who, streams, st.integers(0, 3)),
     central.FetcherStarted: st.builds(central.FetcherStarted, *who, streams, st.integers(0, 3)),
     central.Deregister: st.builds(central.Deregister, *who, streams),
-    core_events.SyncGroup: st.builds(
-        core_events.SyncGroup, requests, groups, members, instances, numbers, st.none(), st.just("range"), shares
+    events.SyncGroup: st.builds(
+        events.SyncGroup, requests, groups, members, instances, numbers, st.none(), st.just("range"), shares
     ),
-    core_events.Heartbeat: st.builds(core_events.Heartbeat, requests, groups, members, instances, numbers),
-    core_events.Listen: st.builds(core_events.Listen, requests, groups, members, instances, numbers, st.booleans()),
-    core_events.Hello: st.builds(core_events.Hello, requests, groups, members),
-    core_events.SessionHeartbeat: st.builds(core_events.SessionHeartbeat, requests, beats, st.sampled_from([None, 1])),
-    core_events.LeaveGroup: st.one_of(
-        st.builds(core_events.LeaveGroup, requests, groups, leavers, st.sampled_from(["", "op"])),
-        st.builds(core_events.LeaveGroup, requests, groups, st.just(()), st.just("op"), st.just(True)),
+    events.Heartbeat: st.builds(events.Heartbeat, requests, groups, members, instances, numbers),
+    events.Listen: st.builds(events.Listen, requests, groups, members, instances, numbers, st.booleans()),
+    events.Hello: st.builds(events.Hello, requests, groups, members),
+    events.SessionHeartbeat: st.builds(events.SessionHeartbeat, requests, beats, st.sampled_from([None, 1])),
+    events.LeaveGroup: st.one_of(
+        st.builds(events.LeaveGroup, requests, groups, leavers, st.sampled_from(["", "op"])),
+        st.builds(events.LeaveGroup, requests, groups, st.just(()), st.just("op"), st.just(True)),
     ),
-    core_events.OffsetCommit: st.builds(
-        core_events.OffsetCommit, requests, groups, members, instances, numbers, offsets
-    ),
+    events.OffsetCommit: st.builds(events.OffsetCommit, requests, groups, members, instances, numbers, offsets),
     TxnOffsetCommit: st.builds(TxnOffsetCommit, requests, groups, members, instances, numbers, offsets),
     TxnWriteOver: st.builds(TxnWriteOver, requests, groups, requests),
-    core_events.OffsetFetch: st.builds(
-        core_events.OffsetFetch, requests, groups, st.none(), st.booleans(), members, numbers
-    ),
-    core_events.OffsetDelete: st.builds(core_events.OffsetDelete, requests, groups, st.just((("t", 0), ("x", 1)))),
-    core_events.DescribeGroup: st.builds(core_events.DescribeGroup, requests, groups),
-    core_events.DescribeConsumerGroup: st.builds(core_events.DescribeConsumerGroup, requests, groups),
-    core_events.ListGroups: st.builds(core_events.ListGroups, requests),
-    core_events.ExplainGroup: st.builds(core_events.ExplainGroup, requests, groups),
-    core_events.DeleteGroup: st.builds(core_events.DeleteGroup, requests, groups, st.booleans()),
-    core_events.DescribeSettings: st.builds(core_events.DescribeSettings, requests, groups),
-    core_events.ListSettings: st.builds(core_events.ListSettings, requests),
+    events.OffsetFetch: st.builds(events.OffsetFetch, requests, groups, st.none(), st.booleans(), members, numbers),
+    events.OffsetDelete: st.builds(events.OffsetDelete, requests, groups, st.just((("t", 0), ("x", 1)))),
+    events.DescribeGroup: st.builds(events.DescribeGroup, requests, groups),
+    events.DescribeConsumerGroup: st.builds(events.DescribeConsumerGroup, requests, groups),
+    events.ListGroups: st.builds(events.ListGroups, requests),
+    events.ExplainGroup: st.builds(events.ExplainGroup, requests, groups),
+    events.DeleteGroup: st.builds(events.DeleteGroup, requests, groups, st.booleans()),
+    events.DescribeSettings: st.builds(events.DescribeSettings, requests, groups),
+    events.ListSettings: st.builds(events.ListSettings, requests),
     ClaimFence: st.builds(
         ClaimFence,
         *who,
@@ -139,8 +138,8 @@ REQUESTS: Mapping[type, st.SearchStrategy[Any]] = {
         st.integers(-1, 2),
         st.integers(100, 101),
     ),
-    core_events.AlterSettings: st.builds(
-        core_events.AlterSettings,
+    events.AlterSettings: st.builds(
+        events.AlterSettings,
         requests,
         groups,
         st.sampled_from([{"assignor.options": {"max_partitions": 1}}, {}, {"x": 1}]),
@@ -199,18 +198,18 @@ the_node = st.one_of(
     st.builds(central.StreamClosed, st.just("g"), members, streams),
     st.builds(GroupObserved, st.just("g"), seen.map(tuple), partitions=st.just({"t": 4})),
     st.builds(GroupUnseen, st.just("g")),
-    st.builds(core_events.StreamLost, st.just("g"), members, st.just(1_000)),
-    st.builds(core_events.Forget, st.just("g"), st.integers(1, 60)),
-    st.builds(core_events.Planned, st.just("g"), st.integers(0, 5), st.sampled_from([None, {"a": {"t": (0,)}}])),
-    st.builds(core_events.RegexResolved, st.just("g"), st.just("t.*"), st.just(("t",)), st.integers(0, 3)),
-    st.builds(core_events.StoodStill, st.sampled_from([0, 2_000]), st.just(3_000)),
+    st.builds(events.StreamLost, st.just("g"), members, st.just(1_000)),
+    st.builds(events.Forget, st.just("g"), st.integers(1, 60)),
+    st.builds(events.Planned, st.just("g"), st.integers(0, 5), st.sampled_from([None, {"a": {"t": (0,)}}])),
+    st.builds(events.RegexResolved, st.just("g"), st.just("t.*"), st.just(("t",)), st.integers(0, 3)),
+    st.builds(events.StoodStill, st.sampled_from([0, 2_000]), st.just(3_000)),
     st.sampled_from([TOPICS, GROWN]),
     st.integers(1, 20_000).map(lambda after_ms: Wait(after_ms)),
 )
 said = st.one_of(*REQUESTS.values(), the_node, the_node, the_node)
 turning = st.one_of(
-    *(REQUESTS[kind] for kind in (core_events.JoinGroup, core_events.ConsumerHeartbeat, central.RegisterConsumer)),
-    st.builds(core_events.DeleteGroup, requests, st.just("g"), st.booleans()),
+    *(REQUESTS[kind] for kind in (events.JoinGroup, events.ConsumerHeartbeat, central.RegisterConsumer)),
+    st.builds(events.DeleteGroup, requests, st.just("g"), st.booleans()),
     st.just(GroupUnseen("g")),
     st.integers(1, 20_000).map(lambda after_ms: Wait(after_ms)),
 )
@@ -236,7 +235,7 @@ class Life:
         self.waiting: set[int] = set()
         self.kinds: set[type] = set()
         self.say(TOPICS)
-        self.say(core_events.Loaded())
+        self.say(events.Loaded())
 
     def tell(self, told: Any) -> None:
         if isinstance(told, Wait):
@@ -245,9 +244,9 @@ class Life:
         if type(told) in REPLY_TYPES:
             self.asked += 1
             told = replace(told, request_id=self.asked)
-            if isinstance(told, core_events.JoinGroup):
+            if isinstance(told, events.JoinGroup):
                 told = replace(told, fresh_id=str(self.asked))  # the edge never draws one twice
-            if isinstance(told, core_events.SessionHeartbeat):
+            if isinstance(told, events.SessionHeartbeat):
                 told = replace(told, heartbeat=replace(told.heartbeat, request_id=self.asked))
             self.waiting.add(self.asked)
         self.say(told)
@@ -259,7 +258,7 @@ class Life:
             if due[0] > until_ms:
                 break
             self.now_ms = max(self.now_ms, due[0])
-            self.say(core_events.TimerFired(due[1], due[0]))
+            self.say(events.TimerFired(due[1], due[0]))
         self.now_ms = until_ms
 
     def say(self, told: Event) -> None:
@@ -269,7 +268,7 @@ class Life:
         for request, _ in out.replies:
             assert request in self.waiting, f"{told}: {request} was answered twice, or never asked"
             self.waiting.discard(request)
-        if isinstance(told, core_events.Forget):
+        if isinstance(told, events.Forget):
             self.waiting.discard(told.request_id)
         if was_refused(told, out):
             event(f"{type(told).__name__} refused by {type(self.shard.state.groups.get('g')).__name__}")
@@ -317,19 +316,19 @@ def test_every_kind_answers_every_call_lawfully(life: list[Any]) -> None:
     told = Life()
     for each in life:
         told.tell(each)
-    told.say(core_events.Unload())
+    told.say(events.Unload())
     assert not told.shard.state.deadlines
     assert not told.waiting, "somebody waits for ever"
 
 
 def opening(kind: type) -> list[Any]:
     """What makes a group of this kind that nobody is in any more."""
-    join = core_events.JoinGroup(
+    join = events.JoinGroup(
         0, "g", "", None, "c", "h", 10_000, 20_000, "consumer", (Protocol("range", b""),), "a", "", False
     )
-    beat = core_events.ConsumerHeartbeat(0, "g", "a", 0, None, None, 10_000, ("t",), owned={})
+    beat = events.ConsumerHeartbeat(0, "g", "a", 0, None, None, 10_000, ("t",), owned={})
     register = central.RegisterConsumer(0, "g", "a", "c", "h", 10_000, ("t",), "", "range")
-    leave = core_events.LeaveGroup(0, "g", (), "op", True)
+    leave = events.LeaveGroup(0, "g", (), "op", True)
     return {
         ClassicGroup: [join, leave, Wait(1)],
         ConsumerGroup: [beat, leave],

@@ -9,11 +9,13 @@ from muster.coordinator.core.model.ledger import (
     MAX_ALSO,
     MAX_WAITED_FOR,
     OngoingRebalance,
+    PlanBefore,
     RebalanceSettling,
     RebalanceTrigger,
+    WithheldPartition,
+    diff_plans,
     last_few,
 )
-from muster.coordinator.core.model.moves import PlanBefore, WithheldPartition, diff_plans
 from muster.coordinator.core.model.plan import Plan
 from muster.coordinator.core.model.types import Cause
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.coordinator.core.groups.pending import PendingPositions
+from muster.coordinator.core.groups.state import PendingPositions
 from muster.coordinator.core.model.types import StoredOffset
 
 PRODUCERS, GROUPS = st.integers(1, 3), st.sampled_from(["g", "h"])

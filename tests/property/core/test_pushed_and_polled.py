@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.coordinator.core.model.core_records import Record
+from muster.coordinator.core.model.records import Record
 from tests.support.stories.script import Stage
 
 TOLD = "REBALANCE_IN_PROGRESS"

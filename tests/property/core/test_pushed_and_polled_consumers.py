@@ -3,8 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.coordinator.core.model.consumer_records import CurrentStored
-from muster.coordinator.core.model.core_records import RebalanceSettled, Record
+from muster.coordinator.core.model.records import CurrentStored, RebalanceSettled, Record
 from tests.support.stories.script import Stage
 
 Change = tuple[str, str]

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from muster.assignors.data.consumer_protocol import Subscription, encode_assignment, encode_subscription
-from muster.coordinator.core.model import core_events
-from muster.coordinator.core.model.core_records import Record
+from muster.coordinator.core.model import events
 from muster.coordinator.core.model.effects import Effects, JoinReply, OffsetCommitReply, Reply
+from muster.coordinator.core.model.records import Record
 from muster.coordinator.core.model.types import CommittedOffset, GroupState, Limits, MemberIdentity, Protocol, TimerKey
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.errors import ErrorCode
@@ -46,7 +46,7 @@ class ShardMachine(RuleBasedStateMachine):
         )
         self.now_ms = 1_000
         self.timers: dict[TimerKey, int] = {}
-        self.open: dict[int, core_events.Request] = {}
+        self.open: dict[int, events.Request] = {}
         self.forgotten: set[int] = set()
         self.callers: dict[str, list[Caller]] = {"g": [("ghost", None, 1)], "h": [("ghost", None, 1)]}
         self.generations: dict[str, int] = {}
@@ -54,7 +54,7 @@ class ShardMachine(RuleBasedStateMachine):
         self.records: list[Record] = []
         self.mirror = Shard(self.limits, 0)
         self.shard = Shard(self.limits, 0)
-        self.step(core_events.Loaded())
+        self.step(events.Loaded())
         self.everyone_is_served("g", ["i1", None, None][: size + 1], [[0], [1], [2, 3]])
 
     # -- members
@@ -102,18 +102,18 @@ class ShardMachine(RuleBasedStateMachine):
     @rule(group=GROUPS, index=INDEX)
     def heartbeat(self, group: str, index: int) -> None:
         member_id, instance, generation = self.caller(group, index)
-        self.ask(core_events.Heartbeat(self.request(), group, member_id, instance, generation))
+        self.ask(events.Heartbeat(self.request(), group, member_id, instance, generation))
 
     @rule(group=GROUPS, indexes=st.lists(INDEX, min_size=1, max_size=3), operator=st.sampled_from(["", "", "ops"]))
     def leave(self, group: str, indexes: list[int], operator: str) -> None:
         callers = [self.caller(group, index) for index in indexes]
         who = tuple(MemberIdentity(member_id, instance) for member_id, instance, _ in callers)
-        self.ask(core_events.LeaveGroup(self.request(), group, who, operator))
+        self.ask(events.LeaveGroup(self.request(), group, who, operator))
 
     @rule(group=GROUPS, really=SELDOM)
     def operator_clears_the_group(self, group: str, really: bool) -> None:
         if really:
-            self.ask(core_events.LeaveGroup(self.request(), group, (), "ops", everyone=True))
+            self.ask(events.LeaveGroup(self.request(), group, (), "ops", everyone=True))
 
     @precondition(lambda self: self.open)
     @rule(data=st.data())
@@ -121,7 +121,7 @@ class ShardMachine(RuleBasedStateMachine):
         request_id = data.draw(st.sampled_from(sorted(self.open)))
         group = self.open.pop(request_id).group_id
         self.forgotten.add(request_id)
-        self.step(core_events.Forget(group, request_id))
+        self.step(events.Forget(group, request_id))
 
     # -- offsets and groups
 
@@ -138,7 +138,7 @@ class ShardMachine(RuleBasedStateMachine):
                 and live.state is not GroupState.COMPLETING_REBALANCE
             )
         )
-        request = core_events.OffsetCommit(
+        request = events.OffsetCommit(
             self.request(), group, member_id, instance, generation, {(topic, 0): CommittedOffset(self.next_id)}
         )
         reply = self.ask(request)
@@ -150,18 +150,18 @@ class ShardMachine(RuleBasedStateMachine):
     @rule(group=GROUPS)
     def simple_commit(self, group: str) -> None:
         positions = {("v", 1): CommittedOffset(self.next_id)}
-        self.ask(core_events.OffsetCommit(self.request(), group, "", None, -1, positions))
+        self.ask(events.OffsetCommit(self.request(), group, "", None, -1, positions))
 
     @rule(group=GROUPS)
     def delete(self, group: str) -> None:
-        self.ask(core_events.DeleteGroup(self.request(), group))
+        self.ask(events.DeleteGroup(self.request(), group))
 
     @rule(group=GROUPS)
     def look(self, group: str) -> None:
-        self.ask(core_events.DescribeGroup(self.request(), group))
-        self.ask(core_events.ExplainGroup(self.request(), group))
-        self.ask(core_events.OffsetFetch(self.request(), group, None))
-        self.ask(core_events.OffsetDelete(self.request(), group, (("v", 1),)))
+        self.ask(events.DescribeGroup(self.request(), group))
+        self.ask(events.ExplainGroup(self.request(), group))
+        self.ask(events.OffsetFetch(self.request(), group, None))
+        self.ask(events.OffsetDelete(self.request(), group, (("v", 1),)))
 
     # -- time and failure
 
@@ -174,7 +174,7 @@ class ShardMachine(RuleBasedStateMachine):
             at_ms, key = due[0]
             del self.timers[key]
             self.now_ms = at_ms
-            self.step(core_events.TimerFired(key, at_ms))
+            self.step(events.TimerFired(key, at_ms))
         self.now_ms = until_ms
 
     @rule(really=SELDOM)
@@ -190,7 +190,7 @@ class ShardMachine(RuleBasedStateMachine):
     def move_away_and_back(self, really: bool) -> None:
         if not really:
             return
-        self.step(core_events.Unload())
+        self.step(events.Unload())
         assert not self.open, "a parked request was not answered"
         assert not self.timers
         self.reload()
@@ -223,7 +223,7 @@ class ShardMachine(RuleBasedStateMachine):
     ) -> None:
         member_id, instance, _ = who
         blob = encode_subscription(Subscription(version=1, topics=topics))
-        request = core_events.JoinGroup(
+        request = events.JoinGroup(
             request_id=self.request(),
             group_id=group,
             member_id=member_id,
@@ -247,15 +247,15 @@ class ShardMachine(RuleBasedStateMachine):
         plan = tuple(
             (member, encode_assignment({"t": sorted(share)})) for member, share in zip(members, shares, strict=False)
         )
-        self.ask(core_events.SyncGroup(self.request(), group, member_id, instance, generation, None, None, plan))
+        self.ask(events.SyncGroup(self.request(), group, member_id, instance, generation, None, None, plan))
 
-    def ask(self, request: core_events.Request) -> Reply | None:
+    def ask(self, request: events.Request) -> Reply | None:
         """The reply, or None when the request is parked."""
         self.open[request.request_id] = request
         replies = dict(self.step(request).replies)
         return replies.get(request.request_id)
 
-    def step(self, event: core_events.Event) -> Effects:
+    def step(self, event: events.Event) -> Effects:
         effects = self.shard.step(event, self.now_ms)
         self.records += effects.records
         for record in effects.records:
@@ -277,7 +277,7 @@ class ShardMachine(RuleBasedStateMachine):
         assert request_id in self.open, f"request {request_id} was answered twice"
         assert reply.code is ErrorCode.NONE or reply.message, "a refusal says why"
         request = self.open.pop(request_id)
-        if isinstance(request, core_events.JoinGroup) and isinstance(reply, JoinReply) and reply.member_id:
+        if isinstance(request, events.JoinGroup) and isinstance(reply, JoinReply) and reply.member_id:
             who = (reply.member_id, request.group_instance_id, reply.generation)
             self.callers[request.group_id].append(who)
 
@@ -299,7 +299,7 @@ class ShardMachine(RuleBasedStateMachine):
         for record in self.records:
             self.mirror.apply(record)
         self.generations = {}
-        self.step(core_events.Loaded())
+        self.step(events.Loaded())
 
 
 TestShardMachine = ShardMachine.TestCase

@@ -3,19 +3,20 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.coordinator.core.model import core_events
-from muster.coordinator.core.model.core_records import OffsetDeleted, OffsetsStored
-from muster.coordinator.core.model.txn_events import TxnEnded, TxnOffsetCommit, TxnOffsetsWritten, TxnWriteOver
-from muster.coordinator.core.model.txn_replies import TxnOffsetCommitReply
+from muster.coordinator.core.model import events
+from muster.coordinator.core.model.effects import TxnOffsetCommitReply
+from muster.coordinator.core.model.events import TxnEnded, TxnOffsetCommit, TxnOffsetsWritten, TxnWriteOver
+from muster.coordinator.core.model.records import OffsetDeleted, OffsetsStored
 from muster.coordinator.core.model.types import CommittedOffset, Limits
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.kafka_backend.shard_ownership.facts import (
+from muster.coordinator.kafka_backend.shard_ownership.shard_log import (
+    LogBatch,
     OwnerRecord,
     ProducerEpoch,
     ShardRecordRead,
+    ShardReplay,
     encode_owner_record,
 )
-from muster.coordinator.kafka_backend.shard_ownership.voids import LogBatch, ShardReplay
 
 OWNER = ProducerEpoch(7, 0)
 GROUP = st.sampled_from(["g", "g", "h"])
@@ -41,7 +42,7 @@ class Both:
 
     def __init__(self) -> None:
         self.shard, self.replay = Shard(Limits(), 0), ShardReplay()
-        self.shard.step(core_events.Loaded(), 0)
+        self.shard.step(events.Loaded(), 0)
         self.end, self.number = 0, 0
         self.log_says: dict[bytes, int] = {}
         self.unheard: list[TxnEnded] = []
@@ -70,7 +71,7 @@ class Both:
                 self.log_says[record.key] = int(record.value)
         return counts
 
-    def asked(self, event: core_events.Request) -> None:
+    def asked(self, event: events.Request) -> None:
         pairs: list[tuple[bytes, bytes | None]] = []
         for record in self.shard.step(event, 0).records:
             if isinstance(record, OffsetsStored):
@@ -83,13 +84,13 @@ class Both:
     def plain(self, group: str, part: int) -> None:
         self.number += 1
         offsets = {("t", part): CommittedOffset(self.number)}
-        self.asked(core_events.OffsetCommit(self.number, group, "", None, -1, offsets))
+        self.asked(events.OffsetCommit(self.number, group, "", None, -1, offsets))
 
     def delete(self, group: str, part: int) -> None:
-        self.asked(core_events.OffsetDelete(self.number, group, (("t", part),)))
+        self.asked(events.OffsetDelete(self.number, group, (("t", part),)))
 
     def drop(self, group: str, part: int) -> None:
-        self.asked(core_events.DeleteGroup(self.number, group))
+        self.asked(events.DeleteGroup(self.number, group))
 
     def txn(self, group: str, part: int, client: int) -> None:
         self.number += 1

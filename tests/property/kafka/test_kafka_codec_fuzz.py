@@ -6,7 +6,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from muster.coordinator.kafka.codec.codec import MalformedFrame, decode_frame, encode
-from muster.coordinator.kafka.codec.schema_init import all_messages
+from muster.coordinator.kafka.codec.messages import all_messages
 from tests.support.kafka.messages import random_message
 
 CASES = [(name, version) for name, message in all_messages().items() for version in message.versions]

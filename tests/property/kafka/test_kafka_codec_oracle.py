@@ -13,7 +13,7 @@ from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
 from muster.coordinator.kafka.codec.codec import decode_frame, encode
-from muster.coordinator.kafka.codec.schema_init import all_messages
+from muster.coordinator.kafka.codec.messages import all_messages
 from muster.coordinator.server.rpc_dispatch import snake_case
 from tests.support.kafka.messages import random_message
 

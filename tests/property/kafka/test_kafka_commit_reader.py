@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.coordinator.core.model.core_events import OffsetCommit
 from muster.coordinator.core.model.effects import OffsetCommitReply
+from muster.coordinator.core.model.events import OffsetCommit
 from muster.coordinator.core.model.types import CommittedOffset
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import MalformedFrame, decode, encode, struct

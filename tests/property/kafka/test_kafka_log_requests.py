@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from muster.coordinator.kafka.apis import APIS
 from muster.coordinator.kafka.codec.codec import decode_frame, encode
-from muster.coordinator.kafka.codec.schema_init import all_messages
+from muster.coordinator.kafka.codec.messages import all_messages
 from muster.coordinator.kafka.dispatch import HangUp
+from muster.coordinator.kafka.protocol import APIS
 from muster.storage.records.batch import encode_batch
 from tests.support.kafka.door import Door, play
 from tests.support.kafka.messages import random_message

@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from muster.coordinator.kafka.codec.codec import MalformedFrame, decode, encode, struct
-from muster.coordinator.kafka.handlers.records import make_produce_response
+from muster.coordinator.kafka.handlers.produce_and_fetch import make_produce_response
 from muster.coordinator.kafka.handlers.single_batch_produce import ProduceReader, SingleBatch
 from muster.storage.types import Appended
 

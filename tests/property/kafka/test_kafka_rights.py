@@ -6,10 +6,17 @@ from typing import Any
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from muster.coordinator.kafka.apis import APIS
+from muster.coordinator.kafka.protocol import APIS
+from muster.coordinator.security.access_model import (
+    CLUSTER_NAME,
+    SUPPORTED_OPERATIONS,
+    Acl,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
 from muster.coordinator.security.authorizer import AclAuthorizer
-from muster.coordinator.security.model import CLUSTER_NAME, Acl, Operation, PatternType, Permission, ResourceType
-from muster.coordinator.security.supported import SUPPORTED_OPERATIONS
 from tests.support.kafka.asked import HUNG_UP, Asked
 from tests.support.kafka.memory_node import MemoryNode
 from tests.support.kafka.rights import (

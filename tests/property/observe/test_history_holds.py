@@ -5,8 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.coordinator.observability.history.group_health import HealthStatus
-from muster.coordinator.observability.history.history import LONGEST_ETA_S, GroupHistory, Sample
-from muster.coordinator.observability.history.rings import MINUTE_POINTS, RECENT_POINTS, FigureSeries
+from muster.coordinator.observability.history.group_history import (
+    LONGEST_ETA_S,
+    MINUTE_POINTS,
+    RECENT_POINTS,
+    FigureSeries,
+    GroupHistory,
+    Sample,
+)
 
 SAMPLE_MS = 10_000
 steps = st.lists(st.tuples(st.integers(1, 60_000), st.integers(0, 500), st.integers(0, 500)), min_size=2, max_size=30)

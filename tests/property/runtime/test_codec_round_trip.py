@@ -5,8 +5,16 @@ from collections.abc import Callable
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from muster.coordinator.core.model import consumer_records as consumer
-from muster.coordinator.core.model.core_records import (
+from muster.coordinator.core.model import records as consumer
+from muster.coordinator.core.model.records import (
+    CanaryBaseline,
+    CanaryForgotten,
+    CanaryGuardRule,
+    CanaryState,
+    CanaryStored,
+    CanaryTally,
+    CentralDeleted,
+    CentralStored,
     DelayForgotten,
     DelayStored,
     GroupDeleted,
@@ -27,18 +35,9 @@ from muster.coordinator.core.model.core_records import (
     TakeoverForgotten,
     TakeoverNoted,
 )
-from muster.coordinator.core.model.records import CentralDeleted, CentralStored
-from muster.coordinator.core.model.trial_records import (
-    CanaryBaseline,
-    CanaryForgotten,
-    CanaryGuardRule,
-    CanaryState,
-    CanaryStored,
-    CanaryTally,
-)
 from muster.coordinator.core.model.types import Protocol, RebalanceEntry, Score, Settlement, StoredOffset
-from muster.coordinator.runtime.codec_init import decode_group, encode
-from muster.coordinator.runtime.ledger import decode_ledger
+from muster.coordinator.runtime.kafka_records import decode_group, encode
+from muster.coordinator.runtime.own_records import decode_ledger
 from muster.coordinator.runtime.ports import KeyValue
 from muster.coordinator.runtime.record_fields import MalformedRecord, SkippedRecord
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 
-from muster.coordinator.core.model import core_events
-from muster.coordinator.core.model.core_records import Record
+from muster.coordinator.core.model import events
 from muster.coordinator.core.model.effects import ClaimFenceReply, ConsumerHeartbeatReply, Reply
-from muster.coordinator.core.model.fences_events import NO_PRODUCER, ClaimFence
+from muster.coordinator.core.model.events import NO_PRODUCER, ClaimFence
+from muster.coordinator.core.model.records import Record
 from muster.coordinator.core.model.types import Limits
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.errors import ErrorCode
@@ -24,7 +24,7 @@ from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, open_broker, read_all
 
 TOPIC = b"t" * 16
-CATALOG = core_events.TopicsChanged({"t": 1}, ids={"t": TOPIC})
+CATALOG = events.TopicsChanged({"t": 1}, ids={"t": TOPIC})
 LIMITS = Limits(consumer_assignment_interval_ms=0, offsets_retention_ms=10**12)
 LOGS = (("out", 0), ("out", 1))
 DAY_MS = 86_400_000
@@ -87,12 +87,12 @@ class Life:
         self.shard.step(CATALOG, self.now_ms)
         for record in self.records:
             self.shard.apply(record)
-        self.shard.step(core_events.Loaded(), self.now_ms)
+        self.shard.step(events.Loaded(), self.now_ms)
         self.commit = GroupCommit(self.broker, lambda: self.now_ms, workers=1)
         self.fences = Fences(self.broker, self.commit, lambda: self.now_ms)
         self.broker.keep_fences(lambda fence: fence in self.shard.state.fence_ids)
 
-    def ask(self, request: core_events.Request) -> Reply:
+    def ask(self, request: events.Request) -> Reply:
         effects = self.shard.step(request, self.now_ms)
         self.records += effects.records
         return dict(effects.replies)[request.request_id]
@@ -106,7 +106,7 @@ class Life:
     def beat(self, member: str, epoch: int, owned: dict[bytes, frozenset[int]] | None) -> None:
         timeout_ms, topics = (60_000, ("t",)) if epoch == 0 else (-1, None)
         reply = self.ask(
-            core_events.ConsumerHeartbeat(
+            events.ConsumerHeartbeat(
                 self.next_id(), "g", member, epoch, rebalance_timeout_ms=timeout_ms, topic_names=topics, owned=owned
             )
         )

@@ -9,15 +9,14 @@ from dataclasses import dataclass, field
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from muster.coordinator.core.model.core_events import Forget, JoinGroup, Request
-from muster.coordinator.core.model.effects import OffsetCommitReply, OffsetFetchReply, Reply
-from muster.coordinator.core.model.refusals import REPLY_TYPES
+from muster.coordinator.core.model.effects import REPLY_TYPES, OffsetCommitReply, OffsetFetchReply, Reply
+from muster.coordinator.core.model.events import Forget, JoinGroup, Request
 from muster.coordinator.core.model.types import Limits
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.runtime.flushing import FlushJob
-from muster.coordinator.runtime.led_engine import LeasedEngine
+from muster.coordinator.runtime.leased import LeasedEngine
 from muster.coordinator.runtime.ports import LogFailed
-from muster.coordinator.runtime.slot import CALM_MS, ShardStatus
+from muster.coordinator.runtime.shards import CALM_MS, ShardStatus
+from muster.coordinator.runtime.stepper import FlushJob
 from tests.fakes.memory_group_log import MemoryGroupLog
 from tests.fakes.tiny_shard import JOIN_WAIT_MS, TinyShard, break_it, commit, fetch, heartbeat, join
 

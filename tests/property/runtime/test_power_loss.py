@@ -7,15 +7,15 @@ from random import Random
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from muster.coordinator.core.model.core_events import Request
 from muster.coordinator.core.model.effects import OffsetCommitReply, OffsetFetchReply, Reply
+from muster.coordinator.core.model.events import Request
 from muster.coordinator.core.model.types import Limits
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime.engine import Engine
-from muster.coordinator.runtime.flushing import FlushJob
 from muster.coordinator.runtime.group_log import BrokerGroupLog
 from muster.coordinator.runtime.ports import LogFailed
-from muster.coordinator.runtime.slot import CALM_MS
+from muster.coordinator.runtime.shards import CALM_MS
+from muster.coordinator.runtime.stepper import FlushJob
 from muster.storage.broker.broker import Broker
 from tests.fakes.memory_files import MemoryFiles
 from tests.fakes.tiny_shard import TinyShard, commit, fetch

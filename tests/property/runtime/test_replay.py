@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from muster.coordinator.core.model.core_events import (
+from muster.coordinator.core.model.effects import JoinReply
+from muster.coordinator.core.model.events import (
     DeleteGroup,
     JoinGroup,
     LeaveGroup,
@@ -14,11 +15,10 @@ from muster.coordinator.core.model.core_events import (
     SyncGroup,
     TopicsChanged,
 )
-from muster.coordinator.core.model.effects import JoinReply
 from muster.coordinator.core.model.types import CommittedOffset, Limits, MemberIdentity, Protocol
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.runtime.engine import Engine
-from muster.coordinator.runtime.loader import replay_shard
+from muster.coordinator.runtime.replay import replay_shard
 from tests.fakes.memory_group_log import MemoryGroupLog
 
 GROUPS = ("g", "h")

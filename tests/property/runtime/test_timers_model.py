@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.coordinator.runtime.timers import SPARE_ENTRIES, TimerQueue
+from muster.coordinator.runtime.deadlines import SPARE_ENTRIES, TimerQueue
 
 KEYS = st.sampled_from(["a", "b", "c", "d", "e"])
 TIMES = st.integers(0, 60)

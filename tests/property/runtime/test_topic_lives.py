@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from muster.coordinator.core.model.core_events import OffsetCommit, OffsetFetch, TopicsChanged, Unload
 from muster.coordinator.core.model.effects import OffsetCommitReply, OffsetFetchReply
+from muster.coordinator.core.model.events import OffsetCommit, OffsetFetch, TopicsChanged, Unload
 from muster.coordinator.core.model.types import CommittedOffset, Limits
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.ports import LogFailed
-from muster.coordinator.runtime.slot import LONGEST_PAUSE_MS, ShardStatus
+from muster.coordinator.runtime.shards import LONGEST_PAUSE_MS, ShardStatus
 from tests.fakes.memory_group_log import MemoryGroupLog
 
 NOTES = st.sampled_from(["", "note"])

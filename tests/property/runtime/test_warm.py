@@ -5,10 +5,10 @@ from contextlib import nullcontext
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from muster.coordinator.core.model.core_events import Loaded, TopicsChanged
+from muster.coordinator.core.model.events import Loaded, TopicsChanged
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.runtime.loader import replay_shard
-from muster.coordinator.runtime.warm import WarmShard
+from muster.coordinator.runtime.leased import WarmShard
+from muster.coordinator.runtime.replay import replay_shard
 from tests.property.runtime.test_replay import COMMANDS, LIMITS, Cluster
 from tests.sim.checkers.replay import hard_shard
 from tests.support.warm_logs import FollowedLog

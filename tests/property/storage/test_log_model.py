@@ -8,8 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from muster.storage.broker.broker import Broker
 from muster.storage.errors import OffsetOutsideLog
-from muster.storage.logs.retention import retention_policies
-from muster.storage.logs.upkeep import apply_retention
+from muster.storage.logs.retention import apply_retention, retention_policies
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, open_broker, read_all
 

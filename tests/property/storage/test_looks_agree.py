@@ -3,10 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.storage.records.batch import HEADER_SIZE, encode_batch, seal_batch, view_at
-from muster.storage.records.body import NewRecord
-from muster.storage.records.look import check_each_record
-from muster.storage.records.together import check_records_together
+from muster.storage.records.batch import HEADER_SIZE, NewRecord, encode_batch, seal_batch, view_at
+from muster.storage.records.validation import check_each_record, check_records_together
 
 T0 = 1_700_000_000_000
 

@@ -7,12 +7,11 @@ from typing import Any
 from muster.client.members import actions as act
 from muster.client.members import central_events as ce
 from muster.client.members import events as ev
-from muster.client.members.central_machine import CentralMemberMachine
-from muster.client.members.report import RequestedSubscription
-from muster.client.members.states import MembershipState
-from muster.client.members.types import MemberSettings
+from muster.client.members.central_member import CentralMemberMachine
+from muster.client.members.consumer_member import RequestedSubscription
+from muster.client.members.member_types import MemberSettings, MembershipState
 from muster.coordinator.core.model import events as central
-from muster.coordinator.core.model.orders import NOTHING_COMMITTED, StartFetcher
+from muster.coordinator.core.model.effects import NOTHING_COMMITTED, StartFetcher
 from muster.coordinator.core.model.types import CommittedOffset
 from tests.sim.central.node import LATENCY_MS, CentralNode, Connection, NodeEnd
 from tests.sim.clock import Clock

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 from muster.coordinator.core.model import events as central
-from muster.coordinator.core.model.core_events import Forget, TopicsChanged
 from muster.coordinator.core.model.effects import CentralReply, Reply
+from muster.coordinator.core.model.events import Forget, TopicsChanged
 from muster.coordinator.core.model.types import Limits
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.errors import ErrorCode
@@ -198,7 +198,7 @@ class CentralNode:
 
 
 class NodeEnd:
-    """The node's end of one stream, as `muster.coordinator.server.services.central_session` keeps it."""
+    """The node's end of one stream, as `muster.coordinator.server.services.central_groups` keeps it."""
 
     def __init__(self, node: CentralNode, line: Connection) -> None:
         self.node = node

@@ -8,8 +8,8 @@ import sys
 from collections import Counter
 from dataclasses import dataclass, field
 
-from muster.client.members.central_machine import CentralMemberMachine
-from muster.client.members.types import MemberSettings
+from muster.client.members.central_member import CentralMemberMachine
+from muster.client.members.member_types import MemberSettings
 from muster.coordinator.core.central.group import CentralState
 from muster.coordinator.core.model.types import Limits
 from muster.coordinator.core.shard import Shard

@@ -1,7 +1,7 @@
 """6. Each request is answered once, or its connection failed."""
 
-from muster.coordinator.core.model.core_events import Event, Request
 from muster.coordinator.core.model.effects import Effects, Reply
+from muster.coordinator.core.model.events import Event, Request
 from muster.coordinator.core.shard import Shard
 from tests.sim.watch import Checker
 from tests.sim.world import World

@@ -1,6 +1,6 @@
 """12. A shard falls for its own log only, and is back soon after that is: groups on it and on others are served."""
 
-from muster.coordinator.runtime.slot import LONGEST_PAUSE_MS, ShardStatus
+from muster.coordinator.runtime.shards import LONGEST_PAUSE_MS, ShardStatus
 from tests.sim.watch import Checker
 from tests.sim.world import World
 

@@ -4,10 +4,10 @@ before; and where an operator wants nobody to lose anything, nothing is judged.
 A rebalance that something else joined in moves what that needs, and does not count.
 """
 
-from muster.coordinator.core.control.overrides import standing
-from muster.coordinator.core.model.core_events import Event
-from muster.coordinator.core.model.core_records import RebalanceDecided
+from muster.coordinator.core.control.overrides import overrides
 from muster.coordinator.core.model.effects import Effects
+from muster.coordinator.core.model.events import Event
+from muster.coordinator.core.model.records import RebalanceDecided
 from muster.coordinator.core.model.types import Cause, Outcome, RebalanceEntry
 from muster.coordinator.core.shard import Shard
 from tests.sim.members.balancing import COOLDOWN_MS
@@ -27,7 +27,7 @@ class BalanceIsCalm(Checker):
     def before_step(self, shard: int, core: Shard, event: Event) -> None:
         state = core.state
         self.resting = frozenset(
-            group_id for group_id in state.holds if standing.are_members_protected(state, group_id)
+            group_id for group_id in state.holds if overrides.are_members_protected(state, group_id)
         )
 
     def replayed(self, shard: int, core: Shard) -> None:

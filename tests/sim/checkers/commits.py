@@ -7,10 +7,9 @@ from collections.abc import Callable
 
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.consumer.group import ConsumerGroup
-from muster.coordinator.core.model.consumer_records import CurrentStored
-from muster.coordinator.core.model.core_events import Event, OffsetCommit, Request, TimerFired
-from muster.coordinator.core.model.core_records import OffsetDeleted, OffsetsStored
 from muster.coordinator.core.model.effects import Effects, OffsetCommitReply, Reply
+from muster.coordinator.core.model.events import Event, OffsetCommit, Request, TimerFired
+from muster.coordinator.core.model.records import CurrentStored, OffsetDeleted, OffsetsStored
 from muster.coordinator.core.model.types import GroupState
 from muster.coordinator.core.shard import Shard
 from tests.sim.watch import Checker

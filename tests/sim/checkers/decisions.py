@@ -7,11 +7,11 @@ moves lead from the plan before to the plan after. The plan of a delayed group f
 from muster.assignors.api import Assignment, Assignor, Snapshot
 from muster.assignors.run import run
 from muster.client.members import events as ev
-from muster.client.members.member import replay_decision
-from muster.coordinator.core.model.core_events import Event
-from muster.coordinator.core.model.core_records import GroupStored, RebalanceDecided
+from muster.client.members.delayed_rebalance import replay_decision
 from muster.coordinator.core.model.effects import Effects
+from muster.coordinator.core.model.events import Event
 from muster.coordinator.core.model.plan import Plan, PlanRequest, assignment_of, compute_plan
+from muster.coordinator.core.model.records import GroupStored, RebalanceDecided
 from muster.coordinator.core.model.types import Cause, Outcome, PartitionMove, RebalanceEntry
 from muster.coordinator.core.shard import Shard
 from tests.sim.members.client import Process

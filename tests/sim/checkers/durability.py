@@ -8,8 +8,8 @@ disk: a log that lies about a flush is caught here.
 
 from collections.abc import Sequence
 
-from muster.coordinator.core.model.core_events import Event, Request
 from muster.coordinator.core.model.effects import Effects, Reply
+from muster.coordinator.core.model.events import Event, Request
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime.ports import KeyValue

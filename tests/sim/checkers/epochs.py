@@ -8,19 +8,20 @@ whose records one was damaged may skip epochs, and its count begins with a targe
 from dataclasses import dataclass, field
 
 from muster.coordinator.core.consumer.group import FIRST_EPOCH, ConsumerGroup, cells
-from muster.coordinator.core.model.consumer_records import (
+from muster.coordinator.core.model.effects import Effects
+from muster.coordinator.core.model.events import Event
+from muster.coordinator.core.model.records import (
     ConsumerMemberDeleted,
     ConsumerMemberStored,
     GroupEpochDeleted,
     GroupEpochStored,
+    RebalanceDecided,
+    Record,
     Shares,
     TargetDeleted,
     TargetEpochStored,
     TargetStored,
 )
-from muster.coordinator.core.model.core_events import Event
-from muster.coordinator.core.model.core_records import RebalanceDecided, Record
-from muster.coordinator.core.model.effects import Effects
 from muster.coordinator.core.model.types import Outcome, RebalanceEntry
 from muster.coordinator.core.shard import Shard
 from tests.sim.checkers.decisions import Owners, moved

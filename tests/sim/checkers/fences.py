@@ -7,11 +7,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from muster.client.members.types import TopicPartition
-from muster.coordinator.core.model.core_events import Event, Request
+from muster.client.members.member_types import TopicPartition
 from muster.coordinator.core.model.effects import ClaimFenceReply, Effects, Reply
-from muster.coordinator.core.model.fences_events import ClaimFence
-from muster.coordinator.core.model.fences_records import FenceForgotten
+from muster.coordinator.core.model.events import ClaimFence, Event, Request
+from muster.coordinator.core.model.records import FenceForgotten
 from muster.coordinator.core.requests.fence_claims import LAST_EPOCH
 from muster.coordinator.core.shard import Shard
 from tests.sim.watch import Checker

@@ -10,10 +10,9 @@ believes in never falls, whether it was fenced meanwhile or not.
 from collections.abc import Iterator
 
 from muster.client.members import events as ev
-from muster.coordinator.core.model.consumer_records import GroupEpochDeleted
-from muster.coordinator.core.model.core_events import Event
-from muster.coordinator.core.model.core_records import GroupDeleted
 from muster.coordinator.core.model.effects import Effects
+from muster.coordinator.core.model.events import Event
+from muster.coordinator.core.model.records import GroupDeleted, GroupEpochDeleted
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.errors import ErrorCode
 from tests.sim.members.client import Process

@@ -2,12 +2,12 @@
 partitions could go, and at a deploy from which everybody is back, whatever crash was in between.
 """
 
-from muster.coordinator.core.control.overrides import standing
-from muster.coordinator.core.control.overrides.ground import OverrideContext, override_context
+from muster.coordinator.core.control.overrides import overrides
+from muster.coordinator.core.control.overrides.override_commands import OverrideContext, override_context
 from muster.coordinator.core.groups.state import Step
-from muster.coordinator.core.model.core_events import Event
-from muster.coordinator.core.model.correction import drained_members
 from muster.coordinator.core.model.effects import Effects
+from muster.coordinator.core.model.events import Event
+from muster.coordinator.core.model.plan_correction import drained_members
 from muster.coordinator.core.shard import Shard
 from tests.sim.checkers.replay import group_of
 from tests.sim.watch import Checker
@@ -18,7 +18,7 @@ class WhatIsHeldGoesOn(Checker):
         changed = {group_of(record) for record in effects.records}
         for group_id in sorted(changed & core.state.holds.keys()):
             group = core.state.logged(group_id)
-            if group is None or not group.members or standing.override_look_timer(group_id) in core.state.deadlines:
+            if group is None or not group.members or overrides.override_look_timer(group_id) in core.state.deadlines:
                 continue
             found = override_context(group_id, "", Step(core.state, self.world.node_ms))
             if found.at_rest and not found.plans_itself and not self.harmed(group_id):

@@ -13,25 +13,23 @@ from dataclasses import dataclass, replace
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.consumer.group import ConsumerGroup
 from muster.coordinator.core.consumer.group import cells as of_ids
-from muster.coordinator.core.control.overrides import standing
+from muster.coordinator.core.control.overrides import overrides
 from muster.coordinator.core.groups.group import GroupData
 from muster.coordinator.core.groups.state import Step
-from muster.coordinator.core.kinds.kinds import KINDS
-from muster.coordinator.core.model.control_events import HoldGroup, ResumeGroup
-from muster.coordinator.core.model.core_events import Event, TimerFired
-from muster.coordinator.core.model.core_records import RebalanceDecided
-from muster.coordinator.core.model.correction import (
+from muster.coordinator.core.kinds.registry import KINDS
+from muster.coordinator.core.model.effects import Effects
+from muster.coordinator.core.model.events import Event, HoldGroup, ResumeGroup, TimerFired
+from muster.coordinator.core.model.plan import assignment_of
+from muster.coordinator.core.model.plan_correction import (
     GroupSituation,
     TopicPartition,
     drained_members,
     partition_owner_map,
     partition_set,
 )
-from muster.coordinator.core.model.effects import Effects
-from muster.coordinator.core.model.plan import assignment_of
+from muster.coordinator.core.model.records import By, HoldsStored, Orphans, RebalanceDecided
 from muster.coordinator.core.model.rights import TopicRights
 from muster.coordinator.core.model.types import GroupState, Outcome, RebalanceEntry
-from muster.coordinator.core.model.values import By, HoldsStored, Orphans
 from muster.coordinator.core.shard import Shard
 from tests.sim.checkers.replay import group_of
 from tests.sim.watch import Checker
@@ -92,7 +90,7 @@ class WhatIsHeldStays(Checker):
             if isinstance(record, RebalanceDecided) and record.entry.outcome is Outcome.COMPLETED
         }
         by_word = isinstance(event, HoldGroup | ResumeGroup) or (
-            isinstance(event, TimerFired) and event.key[0] in standing.TIMERS
+            isinstance(event, TimerFired) and event.key[0] in overrides.TIMERS
         )
         for group_id in sorted(changed & {*self.was, *core.state.holds}):
             before = self.known.get(group_id)

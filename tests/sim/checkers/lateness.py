@@ -1,6 +1,7 @@
 """11. Who sent in time is not expired: nobody is taken out while something he said waits to be heard."""
 
-from muster.coordinator.core.model.core_events import (
+from muster.coordinator.core.model.effects import Effects, Reply
+from muster.coordinator.core.model.events import (
     ConsumerHeartbeat,
     Event,
     Heartbeat,
@@ -10,7 +11,6 @@ from muster.coordinator.core.model.core_events import (
     SyncGroup,
     TimerFired,
 )
-from muster.coordinator.core.model.effects import Effects, Reply
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.errors import ErrorCode
 from tests.sim.watch import Checker

@@ -3,9 +3,9 @@
 Nothing that members do is told as an operator's.
 """
 
-from muster.coordinator.core.model.core_events import DeleteGroup, Event, OffsetCommit, OffsetDelete
-from muster.coordinator.core.model.core_records import RebalanceDecided
 from muster.coordinator.core.model.effects import DeleteReply, Effects
+from muster.coordinator.core.model.events import DeleteGroup, Event, OffsetCommit, OffsetDelete
+from muster.coordinator.core.model.records import RebalanceDecided
 from muster.coordinator.core.model.types import Outcome, RebalanceEntry
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.errors import ErrorCode

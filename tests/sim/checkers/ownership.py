@@ -20,16 +20,6 @@ from collections.abc import Mapping, Sequence
 from muster.client.members import actions as act
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.consumer.group import AWAY, ConsumerGroup, cells
-from muster.coordinator.core.model.consumer_records import CurrentStored, GroupEpochDeleted
-from muster.coordinator.core.model.core_events import (
-    ConsumerHeartbeat,
-    Event,
-    Listen,
-    Request,
-    SessionHeartbeat,
-    SyncGroup,
-)
-from muster.coordinator.core.model.core_records import GroupDeleted
 from muster.coordinator.core.model.effects import (
     ConsumerHeartbeatReply,
     Effects,
@@ -38,7 +28,9 @@ from muster.coordinator.core.model.effects import (
     Reply,
     SyncReply,
 )
+from muster.coordinator.core.model.events import ConsumerHeartbeat, Event, Listen, Request, SessionHeartbeat, SyncGroup
 from muster.coordinator.core.model.plan import assignment_of
+from muster.coordinator.core.model.records import CurrentStored, GroupDeleted, GroupEpochDeleted
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.errors import ErrorCode
 from tests.sim.members.client import Process

@@ -6,10 +6,9 @@ takes, whatever its kind and state. Groups without members are asked most, for t
 
 from collections.abc import Iterator
 
-from muster.coordinator.core.model import core_events
-from muster.coordinator.core.model.core_events import Event, Request
+from muster.coordinator.core.model import events
 from muster.coordinator.core.model.effects import Effects
-from muster.coordinator.core.model.events import RegisterConsumer
+from muster.coordinator.core.model.events import Event, RegisterConsumer, Request
 from muster.coordinator.core.model.types import CommittedOffset, Protocol
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.errors import ErrorCode
@@ -70,17 +69,15 @@ def refusable(group_id: str) -> Iterator[Request]:
     """What no group takes, whatever its kind and state."""
     protocols = (Protocol("range", b""),)
 
-    def join(
-        session_ms: int = 10_000, kind: str = "consumer", word: str = "", member: str = ""
-    ) -> core_events.JoinGroup:
+    def join(session_ms: int = 10_000, kind: str = "consumer", word: str = "", member: str = "") -> events.JoinGroup:
         offer = protocols if kind else ()
-        return core_events.JoinGroup(
+        return events.JoinGroup(
             NOBODY, group_id, member, None, "c", "h", session_ms, -1, kind, offer, "f", "", False, remote_assignor=word
         )
 
-    def beat(epoch: int = 0, **said: object) -> core_events.ConsumerHeartbeat:
+    def beat(epoch: int = 0, **said: object) -> events.ConsumerHeartbeat:
         full: dict[str, object] = {"rebalance_timeout_ms": 10_000, "topic_names": ("t0",), "owned": {}, **said}
-        return core_events.ConsumerHeartbeat(NOBODY, group_id, "stranger", epoch, **full)  # type: ignore[arg-type]
+        return events.ConsumerHeartbeat(NOBODY, group_id, "stranger", epoch, **full)  # type: ignore[arg-type]
 
     def register(word: str = "range", session_ms: int = 10_000, generation: int = -1) -> RegisterConsumer:
         return RegisterConsumer(NOBODY, group_id, "stranger", "c", "h", session_ms, ("t0",), "", word, generation)
@@ -96,6 +93,6 @@ def refusable(group_id: str) -> Iterator[Request]:
     yield register(word="nonsense")
     yield register(session_ms=1)
     yield register(generation=1_000_000)
-    yield core_events.SyncGroup(NOBODY, group_id, "stranger", None, 1, None, None, ())
-    yield core_events.Heartbeat(NOBODY, group_id, "stranger", "instance", 1)
-    yield core_events.OffsetCommit(NOBODY, group_id, "stranger", None, 1_000_000, {("t0", 0): CommittedOffset(1)})
+    yield events.SyncGroup(NOBODY, group_id, "stranger", None, 1, None, None, ())
+    yield events.Heartbeat(NOBODY, group_id, "stranger", "instance", 1)
+    yield events.OffsetCommit(NOBODY, group_id, "stranger", None, 1_000_000, {("t0", 0): CommittedOffset(1)})

@@ -6,8 +6,9 @@ the mirror anew from the whole log.
 
 from collections.abc import Iterator, Sequence
 
-from muster.coordinator.core.model.core_events import Event
-from muster.coordinator.core.model.core_records import (
+from muster.coordinator.core.model.effects import Effects
+from muster.coordinator.core.model.events import Event
+from muster.coordinator.core.model.records import (
     NumbersPassed,
     OwnRecord,
     Record,
@@ -16,11 +17,10 @@ from muster.coordinator.core.model.core_records import (
     TakeoverForgotten,
     TakeoverNoted,
 )
-from muster.coordinator.core.model.effects import Effects
 from muster.coordinator.core.model.types import GroupState
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.runtime.codec_init import decode_group
-from muster.coordinator.runtime.ledger import decode_ledger
+from muster.coordinator.runtime.kafka_records import decode_group
+from muster.coordinator.runtime.own_records import decode_ledger
 from muster.coordinator.runtime.ports import KeyValue
 from muster.coordinator.runtime.record_fields import MalformedRecord, SkippedRecord
 from tests.sim.watch import Checker

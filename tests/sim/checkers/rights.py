@@ -11,7 +11,8 @@ from collections.abc import Iterable
 
 from muster.assignors.data.consumer_protocol import parse_assignment
 from muster.coordinator.core.consumer.group import ConsumerMemberState
-from muster.coordinator.core.model.core_events import (
+from muster.coordinator.core.model.effects import ConsumerHeartbeatReply, Effects, PushReply, SyncReply
+from muster.coordinator.core.model.events import (
     ConsumerHeartbeat,
     Event,
     Heartbeat,
@@ -19,7 +20,6 @@ from muster.coordinator.core.model.core_events import (
     SessionHeartbeat,
     SyncGroup,
 )
-from muster.coordinator.core.model.effects import ConsumerHeartbeatReply, Effects, PushReply, SyncReply
 from muster.coordinator.core.model.rights import RightsAnew, TopicRights
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.errors import ErrorCode

@@ -10,8 +10,9 @@ not do so for want of it. Commits of classic members are signs of life.
 
 from collections.abc import Sequence
 
-from muster.coordinator.core.consumer.checks import is_leaving
-from muster.coordinator.core.model.core_events import (
+from muster.coordinator.core.consumer.members import is_leaving
+from muster.coordinator.core.model.effects import Effects, Reply
+from muster.coordinator.core.model.events import (
     AlterSettings,
     ConsumerHeartbeat,
     DescribeConsumerGroup,
@@ -26,12 +27,11 @@ from muster.coordinator.core.model.core_events import (
     StreamLost,
     TimerFired,
 )
-from muster.coordinator.core.model.effects import Effects, Reply
-from muster.coordinator.core.settings.consumer import SESSION_TIMEOUT
+from muster.coordinator.core.settings.setting import SESSION_TIMEOUT
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime.ports import KeyValue
-from muster.coordinator.runtime.slot import ShardStatus
+from muster.coordinator.runtime.shards import ShardStatus
 from tests.sim.checkers.lateness import OUT, standing
 from tests.sim.checkers.replay import group_of
 from tests.sim.node.crashing_log import NO_ROOM

@@ -8,15 +8,29 @@ from the log has to be one of those from the last acknowledged one on.
 from dataclasses import dataclass, field
 from typing import Any
 
-from muster.coordinator.core.model.control_events import DescribeHolds, HoldGroup, ResumeGroup
-from muster.coordinator.core.model.core_events import AlterSettings, DescribeSettings, Event, Request
-from muster.coordinator.core.model.core_records import SettingsStored, SettingsUnset
 from muster.coordinator.core.model.effects import Effects, Reply, SettingsReply
-from muster.coordinator.core.model.trial_events import DescribeCanary, EndCanary, StartCanary
-from muster.coordinator.core.model.trial_records import CanaryForgotten, CanaryStored
-from muster.coordinator.core.model.values import HoldsEnded, HoldsStored
+from muster.coordinator.core.model.events import (
+    AlterSettings,
+    DescribeCanary,
+    DescribeHolds,
+    DescribeSettings,
+    EndCanary,
+    Event,
+    HoldGroup,
+    Request,
+    ResumeGroup,
+    StartCanary,
+)
+from muster.coordinator.core.model.records import (
+    CanaryForgotten,
+    CanaryStored,
+    HoldsEnded,
+    HoldsStored,
+    SettingsStored,
+    SettingsUnset,
+)
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.runtime.slot import ShardStatus
+from muster.coordinator.runtime.shards import ShardStatus
 from tests.sim.watch import Checker
 from tests.sim.world import World
 

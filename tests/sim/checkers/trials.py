@@ -6,14 +6,12 @@ does nothing but what is told beside an entry that is there.
 """
 
 from muster.assignors.api import JsonValue
-from muster.coordinator.core.model.core_events import Event
-from muster.coordinator.core.model.core_records import RebalanceShadowed
 from muster.coordinator.core.model.effects import Effects
-from muster.coordinator.core.model.scoring import ShadowRequest
-from muster.coordinator.core.model.trial_events import Shadowed, StartCanary
-from muster.coordinator.core.model.trial_records import CanaryForgotten, CanaryState, CanaryStored
+from muster.coordinator.core.model.events import Event, Shadowed, StartCanary
+from muster.coordinator.core.model.records import CanaryForgotten, CanaryState, CanaryStored, RebalanceShadowed
+from muster.coordinator.core.model.shadow_scoring import ShadowRequest
 from muster.coordinator.core.model.types import Outcome
-from muster.coordinator.core.settings.who import chosen_assignor
+from muster.coordinator.core.settings.assignor_choice import chosen_assignor
 from muster.coordinator.core.shard import Shard
 from tests.sim.watch import Checker
 from tests.sim.world import World

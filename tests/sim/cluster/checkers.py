@@ -3,8 +3,7 @@
 from collections import Counter, deque
 from itertools import chain, pairwise
 
-from muster.coordinator.replication.protocol.controller.nodes import UNCLEAN_LIFE, directory_token
-from muster.coordinator.replication.protocol.facts import (
+from muster.coordinator.replication.protocol.cluster_metadata import (
     NO_EPOCH,
     OFFSETS,
     ClusterTopic,
@@ -12,6 +11,7 @@ from muster.coordinator.replication.protocol.facts import (
     TopicPartition,
     halves_of,
 )
+from muster.coordinator.replication.protocol.controller.controller_state import UNCLEAN_LIFE, directory_token
 from tests.sim.cluster.clients import Promises
 from tests.sim.cluster.disk import HASTY
 from tests.sim.cluster.elections import Costs, Elections, copied

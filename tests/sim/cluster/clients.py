@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.protocol.facts import NO_NODE_ID, TopicPartition
+from muster.coordinator.replication.protocol.cluster_metadata import NO_NODE_ID, TopicPartition
 from tests.sim.cluster.logs import Entry, LogModel
 from tests.sim.cluster.network import Broken, Host, Network
 from tests.sim.cluster.node import SimNode

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple
 
-from muster.coordinator.replication.protocol.facts import TopicPartition
-from muster.coordinator.replication.protocol.ports import LogBroken, Records
-from muster.coordinator.replication.protocol.roles import ROOM_TO_LEAD, ROOM_TO_WRITE
+from muster.coordinator.replication.protocol.cluster_metadata import TopicPartition
+from muster.coordinator.replication.protocol.node_replicas import ROOM_TO_LEAD, ROOM_TO_WRITE
+from muster.coordinator.replication.protocol.replica_fetch import LogBroken, Records
 from tests.sim.cluster.logs import Entry, LogModel
 
 HASTY = "hasty"

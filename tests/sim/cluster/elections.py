@@ -1,7 +1,13 @@
 """What must hold of elections: each is written whole, none is left over, and what an unclean one cost is counted."""
 
+from muster.coordinator.replication.protocol.cluster_metadata import (
+    LEDGER,
+    NO_NODE_ID,
+    OFFSETS,
+    PartitionState,
+    TopicPartition,
+)
 from muster.coordinator.replication.protocol.controller.controller import Controller
-from muster.coordinator.replication.protocol.facts import LEDGER, NO_NODE_ID, OFFSETS, PartitionState, TopicPartition
 from tests.sim.cluster.clients import Promises
 from tests.sim.cluster.disk import Given
 from tests.sim.cluster.logs import LogModel

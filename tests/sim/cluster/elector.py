@@ -4,9 +4,9 @@ each."""
 from typing import Any, NamedTuple
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.io.admin import elections
-from muster.coordinator.replication.protocol.controller.effects import AdminMarker
-from muster.coordinator.replication.protocol.facts import NO_NODE_ID, TopicPartition
+from muster.coordinator.replication.io.admin import cluster_admin
+from muster.coordinator.replication.protocol.cluster_metadata import NO_NODE_ID, TopicPartition
+from muster.coordinator.replication.protocol.controller.events_and_effects import AdminMarker
 from tests.sim.cluster.node import SimNode
 from tests.sim.cluster.operators import Asked, Operator
 from tests.sim.cluster.watching import DRAINED, state_path
@@ -39,7 +39,7 @@ class Elector(Operator):
         chosen = [rng.choice(leaderless)] if forced else [unit for unit, _ in views if self._world.chance(0.5)]
         left = []
         for unit in chosen:
-            code = elections.unclean_refusal(node.image, unit) if forced else self._preferred(node, unit)
+            code = cluster_admin.unclean_refusal(node.image, unit) if forced else self._preferred(node, unit)
             if code is None:
                 left.append(unit)
             else:
@@ -49,12 +49,12 @@ class Elector(Operator):
             marker, units = AdminMarker.UNCLEAN if forced else AdminMarker.PREFERRED, tuple(left)
 
             def came(unit: TopicPartition) -> ErrorCode | None:
-                return elections.election_outcome(node.image, unit, self._drained(), unclean=forced)
+                return cluster_admin.election_outcome(node.image, unit, self._drained(), unclean=forced)
 
             self._leave(Asked(node, node.life, until_ms, marker, units, units, came))
 
     def _preferred(self, node: SimNode, unit: TopicPartition) -> ErrorCode | None:
-        return elections.preferred_refusal(node.image, unit, self._drained())
+        return cluster_admin.preferred_refusal(node.image, unit, self._drained())
 
     def _drained(self) -> frozenset[int]:
         return frozenset(map(int, self._ensemble.committed.children(DRAINED)))

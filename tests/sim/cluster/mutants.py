@@ -10,16 +10,15 @@ from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
-from muster.coordinator.replication.protocol.controller import events, reassign, units
-from muster.coordinator.replication.protocol.controller.moves import LeaderMoves
-from muster.coordinator.replication.protocol.controller.nodes import NodeRegistry
-from muster.coordinator.replication.protocol.controller.reign import ControllerTerm
-from muster.coordinator.replication.protocol.controller.writes import WriteDraft
-from muster.coordinator.replication.protocol.copying import LeaderFetcher
-from muster.coordinator.replication.protocol.facts import NO_NODE_ID, ReplicaAssignment
+from muster.coordinator.replication.protocol.cluster_metadata import NO_NODE_ID, ReplicaAssignment
+from muster.coordinator.replication.protocol.controller import events_and_effects, partition_state_machine
+from muster.coordinator.replication.protocol.controller.controller_state import NodeRegistry
+from muster.coordinator.replication.protocol.controller.controller_term import ControllerTerm, WriteDraft
+from muster.coordinator.replication.protocol.controller.leader_handover import LeaderMoves
+from muster.coordinator.replication.protocol.follower import LeaderFetcher
+from muster.coordinator.replication.protocol.hosted_copies import CopyRemoval
 from muster.coordinator.replication.protocol.leader import Leader
-from muster.coordinator.replication.protocol.shelf import CopyRemoval
-from muster.coordinator.runtime.led_answers import LeasedAnswers
+from muster.coordinator.runtime.leased import LeasedAnswers
 from tests.sim.cluster import node as simulated
 from tests.sim.cluster.seat import Seat
 
@@ -42,7 +41,7 @@ def acks_before_the_flush(honest: Any) -> Any:
 def tells_before_it_is_written(honest: Any) -> Any:
     def write(self: Seat, order: Any) -> None:
         honest(self, order)
-        self._node.later(0, lambda: self.tell(events.MultiWritten(order.sequence)))
+        self._node.later(0, lambda: self.tell(events_and_effects.MultiWritten(order.sequence)))
 
     return write
 
@@ -130,8 +129,10 @@ def finishes_at_once(honest: Any) -> Any:
 
     def finished(state: Any, assignment: Any, now: Any) -> Any:
         target = tuple(each for each in assignment.replicas if each not in assignment.removing)
-        decision = reassign.restrict_state(state, now._replace(minimum=1), target, "reassigned")
-        return None if decision is None else reassign.ReassignmentStep(ReplicaAssignment(target), decision)
+        decision = partition_state_machine.restrict_state(state, now._replace(minimum=1), target, "reassigned")
+        return (
+            None if decision is None else partition_state_machine.ReassignmentStep(ReplicaAssignment(target), decision)
+        )
 
     return finished
 
@@ -149,6 +150,6 @@ MUTANTS: Mapping[str, Mutant] = {
     "what was asked for is not taken away": instead(ControllerTerm, "remove", leaves_what_was_asked),
     "one half of a shard elected": instead(WriteDraft, "put", elects_one_half),
     "handover never ends": instead(LeaderMoves, "applied", never_ends_a_step),
-    "elected anew again and again": instead(units, "decide_unit", elects_again_and_again),
-    "moved before the others have it": instead(reassign, "finish_reassignment", finishes_at_once),
+    "elected anew again and again": instead(partition_state_machine, "decide_unit", elects_again_and_again),
+    "moved before the others have it": instead(partition_state_machine, "finish_reassignment", finishes_at_once),
 }

@@ -7,14 +7,21 @@ producers and answers readers. It decides nothing; `coordinator.replication.io` 
 from collections.abc import Callable
 from typing import Any
 
-from muster.coordinator.replication.protocol.controller import effects, events
-from muster.coordinator.replication.protocol.controller.nodes import is_power_loss_settled
-from muster.coordinator.replication.protocol.controller.settings import ControllerSettings
-from muster.coordinator.replication.protocol.copying import TruncatedRecords
-from muster.coordinator.replication.protocol.facts import NO_EPOCH, ClusterNode, NodeEndpoint, TopicPartition
-from muster.coordinator.replication.protocol.image import ClusterImage
+from muster.coordinator.replication.protocol.cluster_metadata import (
+    NO_EPOCH,
+    ClusterImage,
+    ClusterNode,
+    NodeEndpoint,
+    TopicPartition,
+)
+from muster.coordinator.replication.protocol.controller import events_and_effects
+from muster.coordinator.replication.protocol.controller.controller_state import (
+    ControllerSettings,
+    is_power_loss_settled,
+)
+from muster.coordinator.replication.protocol.follower import TruncatedRecords
 from muster.coordinator.replication.protocol.lease import lease_of
-from muster.coordinator.replication.protocol.replicas import NodeReplicas, ReplicaSettings
+from muster.coordinator.replication.protocol.node_replicas import NodeReplicas, ReplicaSettings
 from tests.sim.cluster.disk import Disk
 from tests.sim.cluster.groups.coordinator import Answered, SimGroups
 from tests.sim.cluster.network import Host, Network, Refused
@@ -59,7 +66,7 @@ class SimNode:
         self.frozen = False
         self.acted: Callable[[SimNode], None] = lambda node: None
         """Hears that it is about to do something: else it is as it was."""
-        self.notes: list[effects.ElectionNote] = []
+        self.notes: list[events_and_effects.ElectionNote] = []
         self.rate = 1.0 + world.rng.uniform(-0.01, 0.01)
         self._backlog: list[Callable[[], None]] = []
         self.image = ClusterImage()
@@ -177,23 +184,23 @@ class SimNode:
             self.disk.unclean = False
             self.world.census["losses of power reckoned with"] += 1
 
-    def noted(self, note: effects.ElectionNote) -> None:
+    def noted(self, note: events_and_effects.ElectionNote) -> None:
         self.notes.append(note)
 
-    def answer(self, answer: effects.Respond) -> None:
+    def answer(self, answer: events_and_effects.Respond) -> None:
         self.door.answer(answer)
 
-    def probe(self, probe: effects.ProbeNode) -> None:
+    def probe(self, probe: events_and_effects.ProbeNode) -> None:
         """Three tries within 300 ms, or it is not refused."""
         refused: list[int] = []
 
         def tried(outcome: Any) -> None:
             if not isinstance(outcome, Refused):
-                self.seat.tell(events.ConnectionsRefused(probe.node, probe.node_epoch, ()))
+                self.seat.tell(events_and_effects.ConnectionsRefused(probe.node, probe.node_epoch, ()))
                 return
             refused.append(self.now())
             if len(refused) == 3:
-                self.seat.tell(events.ConnectionsRefused(probe.node, probe.node_epoch, tuple(refused)))
+                self.seat.tell(events_and_effects.ConnectionsRefused(probe.node, probe.node_epoch, tuple(refused)))
             else:
                 self.later(80, attempt)
 

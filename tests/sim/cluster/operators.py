@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.protocol.controller.effects import AdminMarker
-from muster.coordinator.replication.protocol.facts import LEDGER, TopicPartition
-from muster.coordinator.replication.protocol.image import PartitionView
+from muster.coordinator.replication.protocol.cluster_metadata import LEDGER, PartitionView, TopicPartition
+from muster.coordinator.replication.protocol.controller.events_and_effects import AdminMarker
 from tests.sim.cluster.node import SimNode
 from tests.sim.cluster.watching import ASKED, RETRY_MS
 from tests.sim.cluster.zookeeper import Client, Create, Ensemble, NodeExists

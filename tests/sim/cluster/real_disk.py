@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from muster.coordinator.replication.io.logs import StoredLog, StoredLogs
-from muster.coordinator.replication.protocol.facts import TopicPartition
-from muster.coordinator.replication.protocol.ports import LogBroken, Records
-from muster.coordinator.replication.protocol.roles import ROOM_TO_LEAD, ROOM_TO_WRITE
+from muster.coordinator.replication.io.replica_logs import StoredLog, StoredLogs
+from muster.coordinator.replication.protocol.cluster_metadata import TopicPartition
+from muster.coordinator.replication.protocol.node_replicas import ROOM_TO_LEAD, ROOM_TO_WRITE
+from muster.coordinator.replication.protocol.replica_fetch import LogBroken, Records
 from muster.storage.broker.broker import Broker
 from muster.storage.config import LogSettings
 from muster.storage.logs import replica

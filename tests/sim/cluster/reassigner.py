@@ -1,10 +1,10 @@
 """An operator who has partitions kept by other nodes (CL-A8), as `replication.admin.cluster_admin` asks for it."""
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.io.admin import reassignments
-from muster.coordinator.replication.io.admin.reassignments import WantedReplicas
-from muster.coordinator.replication.protocol.controller.effects import AdminMarker
-from muster.coordinator.replication.protocol.facts import TopicPartition
+from muster.coordinator.replication.io.admin import cluster_admin
+from muster.coordinator.replication.io.admin.cluster_admin import WantedReplicas
+from muster.coordinator.replication.protocol.cluster_metadata import TopicPartition
+from muster.coordinator.replication.protocol.controller.events_and_effects import AdminMarker
 from tests.sim.cluster.operators import Asked, Operator
 from tests.sim.cluster.watching import TOPICS
 
@@ -21,9 +21,9 @@ class Reassigner(Operator):
         wanted: dict[TopicPartition, WantedReplicas] = {}
         for unit, view in self._world.rng.sample(views, min(len(views), self._world.between(1, 2))):
             target = None if (view.adding or view.removing) and self._world.chance(0.5) else self._target()
-            code = reassignments.reassignment_refusal(node.image, view, target)
+            code = cluster_admin.reassignment_refusal(node.image, view, target)
             if code is None:
-                wanted[unit] = reassignments.wanted_replicas(view, target)
+                wanted[unit] = cluster_admin.wanted_replicas(view, target)
             else:
                 self._answered(code)
         if wanted:
@@ -31,7 +31,7 @@ class Reassigner(Operator):
             body = {unit: None if wish.cancels else wish.replicas for unit, wish in wanted.items()}
 
             def came(unit: TopicPartition) -> ErrorCode | None:
-                return reassignments.reassignment_outcome(node.image, node.image.partition(unit), wanted[unit])
+                return cluster_admin.reassignment_outcome(node.image, node.image.partition(unit), wanted[unit])
 
             self._leave(Asked(node, node.life, until_ms, AdminMarker.REASSIGN, body, tuple(wanted), came))
 

@@ -5,9 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
-from muster.coordinator.replication.protocol.controller.nodes import UNCLEAN_LIFE
-from muster.coordinator.replication.protocol.controller.settings import ControllerSettings
-from muster.coordinator.replication.protocol.facts import (
+from muster.coordinator.replication.protocol.cluster_metadata import (
     LEDGER,
     OFFSETS,
     ClusterTopic,
@@ -15,7 +13,8 @@ from muster.coordinator.replication.protocol.facts import (
     ReplicaAssignment,
     TopicPartition,
 )
-from muster.coordinator.replication.protocol.roles import ROOM_TO_LEAD
+from muster.coordinator.replication.protocol.controller.controller_state import UNCLEAN_LIFE, ControllerSettings
+from muster.coordinator.replication.protocol.node_replicas import ROOM_TO_LEAD
 from tests.sim.cluster.checkers import Checkers
 from tests.sim.cluster.clients import Producer, Promises, Reader
 from tests.sim.cluster.disk import HASTY, PLENTY, Disk

@@ -6,13 +6,18 @@ What `coordinator.replication.io` does with kazoo, in callbacks. Znodes hold fac
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from muster.coordinator.replication.protocol.controller import effects, events
+from muster.coordinator.replication.protocol.cluster_metadata import (
+    NO_EPOCH,
+    NO_VERSION,
+    ClusterImage,
+    ClusterNode,
+    ClusterTopic,
+    ImageVersion,
+)
+from muster.coordinator.replication.protocol.controller import events_and_effects
 from muster.coordinator.replication.protocol.controller.controller import Controller
-from muster.coordinator.replication.protocol.controller.effects import ControllerEffect
-from muster.coordinator.replication.protocol.controller.events import ControllerEvent
-from muster.coordinator.replication.protocol.controller.settings import ControllerSettings
-from muster.coordinator.replication.protocol.facts import NO_EPOCH, ClusterNode, ClusterTopic
-from muster.coordinator.replication.protocol.image import NO_VERSION, ClusterImage, ImageVersion
+from muster.coordinator.replication.protocol.controller.controller_state import ControllerSettings
+from muster.coordinator.replication.protocol.controller.events_and_effects import ControllerEffect, ControllerEvent
 from tests.sim.cluster.watching import (
     CONTROLLER,
     DELETED,
@@ -55,11 +60,11 @@ class Performer(Protocol):
 
     def registered(self, epoch: int) -> None: ...
 
-    def answer(self, answer: effects.Respond) -> None: ...
+    def answer(self, answer: events_and_effects.Respond) -> None: ...
 
-    def noted(self, note: effects.ElectionNote) -> None: ...
+    def noted(self, note: events_and_effects.ElectionNote) -> None: ...
 
-    def probe(self, probe: effects.ProbeNode) -> None: ...
+    def probe(self, probe: events_and_effects.ProbeNode) -> None: ...
 
     def trace(self, line: str) -> None: ...
 
@@ -202,7 +207,7 @@ class Seat:
             image = self._node.image
             version = as_version(found)
             known = image if image.known != NO_VERSION else None
-            self.step(events.ControllerElected(self._node.id, epoch, epoch_version, version, known))
+            self.step(events_and_effects.ControllerElected(self._node.id, epoch, epoch_version, version, known))
             self._watching.begin(reign=True)
 
         def synced(outcome: Any) -> None:
@@ -242,7 +247,7 @@ class Seat:
 
     def _resign(self) -> None:
         if self.machine is not None:
-            self.step(events.ControllerResigned())
+            self.step(events_and_effects.ControllerResigned())
             self._node.trace(f"n{self._node.id} is controller no more")
         self.machine = None
         self._reigning = False
@@ -270,49 +275,49 @@ class Seat:
 
     def _do(self, effect: ControllerEffect) -> None:
         match effect:
-            case effects.WriteMulti():
+            case events_and_effects.WriteMulti():
                 self._write(effect)
-            case effects.ReadClusterVersion():
+            case events_and_effects.ReadClusterVersion():
                 self._read_version(self.reign)
-            case effects.ReadPartitionStates():
+            case events_and_effects.ReadPartitionStates():
                 self._watching.read_states(self.reign)
-            case effects.Respond():
+            case events_and_effects.Respond():
                 self._node.answer(effect)
-            case effects.ElectionNote():
+            case events_and_effects.ElectionNote():
                 self._node.noted(effect)
-            case effects.ProbeNode():
+            case events_and_effects.ProbeNode():
                 self._node.probe(effect)
-            case effects.WakeControllerAt(at_ms):
+            case events_and_effects.WakeControllerAt(at_ms):
                 self._wake += 1
                 wake, reign = self._wake, self.reign
                 self._node.later(max(0, at_ms - self._node.now()), lambda: self._tick(wake, reign))
-            case effects.WarnOperator(text):
+            case events_and_effects.WarnOperator(text):
                 self._node.trace(f"n{self._node.id} warns: {text}")
-            case effects.RemoveMarker():
+            case events_and_effects.RemoveMarker():
                 self._watching.remove(effect)
-            case effects.ResignController():
+            case events_and_effects.ResignController():
                 self._node.later(0, self._resign)
 
     def _tick(self, wake: int, reign: int) -> None:
         if wake == self._wake and reign == self.reign and self.machine is not None:
-            self.step(events.ControllerTick())
+            self.step(events_and_effects.ControllerTick())
 
-    def _write(self, write: effects.WriteMulti) -> None:
+    def _write(self, write: events_and_effects.WriteMulti) -> None:
         reign, sent_ms = self.reign, self._node.now()
         operations: list[Operation] = [Check(EPOCH, write.epoch_version)]
         for each in write.operations:
             match each:
-                case effects.PutPartitionState(place, state, at):
+                case events_and_effects.PutPartitionState(place, state, at):
                     path = state_path(place)
                     operations.append(Create(path, state) if at == NO_EPOCH else Put(path, state, at))
-                case effects.DeletePartitionState(place, at):
+                case events_and_effects.DeletePartitionState(place, at):
                     operations.append(Delete(state_path(place), at))
-                case effects.PutTopicZnode(topic):
+                case events_and_effects.PutTopicZnode(topic):
                     operations.append(Put(f"{TOPICS}/{topic.name}", topic, topic.version))
-                case effects.CreateInternalTopic(name, partitions):
+                case events_and_effects.CreateInternalTopic(name, partitions):
                     topic = ClusterTopic(name, self._node.draw_id(), partitions)
                     operations.append(Create(f"{TOPICS}/{name}", topic))
-                case effects.DeleteTopicZnode(name, at):
+                case events_and_effects.DeleteTopicZnode(name, at):
                     operations += self._below(name, operations)
                     operations += [Delete(f"{TOPICS}/{name}", at), Delete(f"{DELETED}/{name}")]
         known = ImageVersion(write.epoch, write.sequence)
@@ -326,14 +331,18 @@ class Seat:
                 return
             if not isinstance(outcome, Exception):
                 self._proved_ms = max(self._proved_ms, sent_ms)
-                self.step(events.MultiWritten(write.sequence))
+                self.step(events_and_effects.MultiWritten(write.sequence))
                 return
-            failure = events.WriteFailure.LOST
+            failure = events_and_effects.WriteFailure.LOST
             if isinstance(outcome, BadVersion):
-                failure = events.WriteFailure.EPOCH if str(outcome) == EPOCH else events.WriteFailure.VERSION
+                failure = (
+                    events_and_effects.WriteFailure.EPOCH
+                    if str(outcome) == EPOCH
+                    else events_and_effects.WriteFailure.VERSION
+                )
             elif isinstance(outcome, NodeExists | NoNode):
-                failure = events.WriteFailure.VERSION
-            self.step(events.WriteFailed(write.sequence, failure))
+                failure = events_and_effects.WriteFailure.VERSION
+            self.step(events_and_effects.WriteFailed(write.sequence, failure))
 
         self._zookeeper.multi(operations, written)
 
@@ -350,7 +359,7 @@ class Seat:
             if isinstance(found, Exception):
                 self._node.later(RETRY_MS, lambda: self._read_version(reign))
             else:
-                self.step(events.VersionRead(as_version(found)))
+                self.step(events_and_effects.VersionRead(as_version(found)))
 
         def synced(outcome: Any) -> None:
             if isinstance(outcome, Exception):

@@ -3,10 +3,14 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from muster.coordinator.replication.protocol.controller import effects, events
-from muster.coordinator.replication.protocol.controller.effects import AdminMarker
-from muster.coordinator.replication.protocol.controller.events import ClusterVersion
-from muster.coordinator.replication.protocol.facts import ClusterNode, ClusterTopic, PartitionState, TopicPartition
+from muster.coordinator.replication.protocol.cluster_metadata import (
+    ClusterNode,
+    ClusterTopic,
+    PartitionState,
+    TopicPartition,
+)
+from muster.coordinator.replication.protocol.controller import events_and_effects
+from muster.coordinator.replication.protocol.controller.events_and_effects import AdminMarker, ClusterVersion
 from tests.sim.cluster.zookeeper import BadVersion, Client, Delete, NoNode, Znode
 
 if TYPE_CHECKING:
@@ -28,11 +32,15 @@ def state_path(place: TopicPartition) -> str:
     return f"{TOPICS}/{place.topic}/partitions/{place.partition}/state"
 
 
-def what_is_asked(marker: AdminMarker, data: Any) -> events.ControllerEvent:
+def what_is_asked(marker: AdminMarker, data: Any) -> events_and_effects.ControllerEvent:
     if marker is AdminMarker.REASSIGN:
-        return events.ReassignmentRequested(None, data)
-    election = events.ElectionType.UNCLEAN if marker is AdminMarker.UNCLEAN else events.ElectionType.PREFERRED
-    return events.ElectLeadersRequested(None, data, election)
+        return events_and_effects.ReassignmentRequested(None, data)
+    election = (
+        events_and_effects.ElectionType.UNCLEAN
+        if marker is AdminMarker.UNCLEAN
+        else events_and_effects.ElectionType.PREFERRED
+    )
+    return events_and_effects.ElectLeadersRequested(None, data, election)
 
 
 class Watching:
@@ -73,7 +81,7 @@ class Watching:
             self._taken[marker] = found
             self._seat.step(what_is_asked(marker, found.data))
 
-    def remove(self, wanted: effects.RemoveMarker) -> None:
+    def remove(self, wanted: events_and_effects.RemoveMarker) -> None:
         """It was taken in. Asked again until ZooKeeper has answered."""
         if wanted.marker is AdminMarker.DELETE:
             self._zookeeper.multi([Delete(f"{DELETED}/{wanted.name}")], lambda _: None)
@@ -105,7 +113,7 @@ class Watching:
                 return
             left = set(names)
             if not left:
-                self._seen(events.NodesRead({}))
+                self._seen(events_and_effects.NodesRead({}))
             for name in names:
                 self._zookeeper.get(f"{IDS}/{name}", lambda znode, name=name: read(name, znode, left))
 
@@ -117,17 +125,19 @@ class Watching:
                 found[int(name)] = with_epoch(znode)
             left.discard(name)
             if not left:
-                self._seen(events.NodesRead(found))
+                self._seen(events_and_effects.NodesRead(found))
 
         self._zookeeper.children(IDS, listed, self._watch_nodes)
 
-    def _seen(self, event: events.ControllerEvent) -> None:
+    def _seen(self, event: events_and_effects.ControllerEvent) -> None:
         if self._seat.machine is not None:
             self._seat.step(event)
 
     def _watch_topics(self, _: str = "") -> None:
         if self._seat.machine is not None:
-            self._read_topics(self._watch_topics, lambda topics: self._seen(events.TopicsRead(topics, complete=True)))
+            self._read_topics(
+                self._watch_topics, lambda topics: self._seen(events_and_effects.TopicsRead(topics, complete=True))
+            )
 
     def _read_topics(
         self, watch: Callable[[str], None] | None, then: Callable[[tuple[ClusterTopic, ...]], None]
@@ -173,7 +183,7 @@ class Watching:
             if isinstance(names, Exception):
                 self._seat.again(self._watch_drained)
             elif self._seat.machine is not None:
-                self._seat.step(events.DrainedNodesRead(frozenset(map(int, names))))
+                self._seat.step(events_and_effects.DrainedNodesRead(frozenset(map(int, names))))
 
         self._zookeeper.children(DRAINED, listed, self._watch_drained)
 
@@ -185,7 +195,7 @@ class Watching:
             if isinstance(names, Exception):
                 self._seat.again(self._watch_deleted)
             elif self._seat.machine is not None:
-                self._seat.step(events.TopicDeletionsRead(tuple(names)))
+                self._seat.step(events_and_effects.TopicDeletionsRead(tuple(names)))
 
         self._zookeeper.children(DELETED, listed, self._watch_deleted)
 
@@ -208,7 +218,7 @@ class Watching:
         def topics_read(topics: tuple[ClusterTopic, ...]) -> None:
             if reign != self._seat.reign or self._seat.machine is None:
                 return
-            self._seat.step(events.TopicsRead(topics, complete=True))
+            self._seat.step(events_and_effects.TopicsRead(topics, complete=True))
             left = {TopicPartition(each.name, p) for each in topics for p in range(len(each.partitions))}
             if not left:
                 done()
@@ -231,7 +241,7 @@ class Watching:
 
         def done() -> None:
             if reign == self._seat.reign and self._seat.machine is not None:
-                self._seat.step(events.StatesRead(states, version[0]))
+                self._seat.step(events_and_effects.StatesRead(states, version[0]))
 
         self._zookeeper.sync(
             lambda outcome: again() if isinstance(outcome, Exception) else self._zookeeper.get(VERSION, version_read)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from muster.coordinator.kafka_backend.shard_ownership.voids import ShardReplay
+from muster.coordinator.kafka_backend.shard_ownership.shard_log import ShardReplay
 from tests.sim.engine.node import Node, Store
 
 

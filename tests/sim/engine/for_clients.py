@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
-from muster.coordinator.core.groups.pending import PendingPositions
-from muster.coordinator.kafka_backend.shard_ownership import effects as fx
-from muster.coordinator.kafka_backend.shard_ownership import events as ev
-from muster.coordinator.kafka_backend.shard_ownership.facts import TransactionalClient
+from muster.coordinator.core.groups.state import PendingPositions
+from muster.coordinator.kafka_backend.shard_ownership import events_and_effects as ev
+from muster.coordinator.kafka_backend.shard_ownership import events_and_effects as fx
 from muster.coordinator.kafka_backend.shard_ownership.node_shards import NodeShards
+from muster.coordinator.kafka_backend.shard_ownership.shard_log import TransactionalClient
 
 GROUP = "g"
 POLL_MS = 100

@@ -6,14 +6,22 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from muster.client.members.states import MembershipState
-from muster.coordinator.kafka_backend import node_subscriber
+from muster.client.members.member_types import MembershipState
+from muster.coordinator.kafka_backend import nodes_group
 from muster.coordinator.kafka_backend.shard_ownership.append_queues import AppendQueue
-from muster.coordinator.kafka_backend.shard_ownership.client_writes import ClientWrite, ClientWrites
-from muster.coordinator.kafka_backend.shard_ownership.facts import OwnerRecord, ShardRecord, encode_owner_record
-from muster.coordinator.kafka_backend.shard_ownership.following import OpenTransactions
-from muster.coordinator.kafka_backend.shard_ownership.taking import ShardAcquisition
-from muster.coordinator.kafka_backend.shard_ownership.voids import LogBatch, ShardReplay
+from muster.coordinator.kafka_backend.shard_ownership.client_transactions import (
+    ClientWrite,
+    ClientWrites,
+    OpenTransactions,
+)
+from muster.coordinator.kafka_backend.shard_ownership.shard_acquisition import ShardAcquisition
+from muster.coordinator.kafka_backend.shard_ownership.shard_log import (
+    LogBatch,
+    OwnerRecord,
+    ShardRecord,
+    ShardReplay,
+    encode_owner_record,
+)
 from tests.sim.engine import node
 from tests.sim.engine.for_clients import ForClients
 from tests.sim.engine.world import World
@@ -199,5 +207,5 @@ MUTANTS: Mapping[str, Mutant] = {
     "a client is answered before what was decided is in the log": instead(ForClients, "_txn_outcome", answers_at_once),
     "sequence from 1": instead(AppendQueue, "__init__", begins_at_one),
     "the owner record itself is refreshed": instead(ShardAcquisition, "_keep", writes_its_owner_record_again),
-    "a node that came back does not join again": instead(node_subscriber, "joins_again_ms", does_not_join_again),
+    "a node that came back does not join again": instead(nodes_group, "joins_again_ms", does_not_join_again),
 }

@@ -5,16 +5,15 @@ from typing import Any
 
 from muster.client.members import actions as act
 from muster.client.members import events as mev
-from muster.client.members.machine import ClassicMemberMachine
-from muster.client.members.types import GroupMember, LeavePolicy, MemberSettings
-from muster.coordinator.core.groups.pending import PendingPositions
+from muster.client.members.classic_member import ClassicMemberMachine
+from muster.client.members.member_types import GroupMember, LeavePolicy, MemberSettings
+from muster.coordinator.core.groups.state import PendingPositions
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.kafka_backend.node_subscriber import NodeSubscriber
-from muster.coordinator.kafka_backend.nodes_group import LEASED
-from muster.coordinator.kafka_backend.shard_ownership import effects as fx
-from muster.coordinator.kafka_backend.shard_ownership import events as ev
+from muster.coordinator.kafka_backend.nodes_group import LEASED, NodeSubscriber
+from muster.coordinator.kafka_backend.shard_ownership import events_and_effects as ev
+from muster.coordinator.kafka_backend.shard_ownership import events_and_effects as fx
 from muster.coordinator.kafka_backend.shard_ownership.append_queues import AppendLimits
-from muster.coordinator.kafka_backend.shard_ownership.ground import OwnershipSettings
+from muster.coordinator.kafka_backend.shard_ownership.lease import OwnershipSettings
 from muster.coordinator.kafka_backend.shard_ownership.node_shards import NodeShards
 from muster.coordinator.kafka_backend.shard_ownership.shard_assignment import (
     PROTOCOL,

@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from muster.client.members.types import RequestKind
+from muster.client.members.member_types import RequestKind
 from tests.sim.engine.checkers import Violation
 from tests.sim.engine.mutants import MUTANTS
 from tests.sim.engine.world import SESSION_MS, World, run_seed

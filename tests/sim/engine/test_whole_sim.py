@@ -4,8 +4,8 @@ from unittest.mock import patch
 
 import pytest
 
-from muster.coordinator.kafka_backend.owning import ShardOwner
-from muster.coordinator.kafka_backend.transactions_writing import ClientTransactions
+from muster.coordinator.kafka_backend.shard_owner import ShardOwner
+from muster.coordinator.kafka_backend.transaction_log import ClientTransactions
 from tests.sim.engine.whole import run_whole_seed
 
 

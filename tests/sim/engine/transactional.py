@@ -4,7 +4,7 @@ KB-E5)."""
 from collections.abc import Callable
 from typing import Any, Final
 
-from muster.coordinator.kafka_backend.shard_ownership.facts import ProducerEpoch, TransactionalClient
+from muster.coordinator.kafka_backend.shard_ownership.shard_log import ProducerEpoch, TransactionalClient
 
 FIRST_ID: Final = 1_000
 KEYS: Final = 3

@@ -6,12 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 from muster.coordinator.config import Address
 from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.kafka_backend.shard_ownership import effects as fx
-from muster.coordinator.kafka_backend.shard_ownership.facts import ProducerEpoch, ShardBatch
-from muster.coordinator.kafka_backend.shard_ownership.voids import LogBatch
-from muster.coordinator.kafka_backend.upstream.errors import Unreached
-from muster.coordinator.kafka_backend.upstream.upstream import GROUP
-from muster.coordinator.kafka_backend.upstream.view import NO_LEADER, PartitionMetadata, TopicMetadata, UpstreamMetadata
+from muster.coordinator.kafka_backend.shard_ownership import events_and_effects as fx
+from muster.coordinator.kafka_backend.shard_ownership.shard_log import LogBatch, ProducerEpoch, ShardBatch
+from muster.coordinator.kafka_backend.upstream.protocol import Unreached
+from muster.coordinator.kafka_backend.upstream.upstream_client import (
+    GROUP,
+    NO_LEADER,
+    PartitionMetadata,
+    TopicMetadata,
+    UpstreamMetadata,
+)
 from muster.storage.records.batch import encode_batch, read_batches
 from tests.fakes.kafka_group import Joined, State, Synced
 

@@ -7,25 +7,23 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from muster.coordinator.core.model.core_events import Planned
+from muster.coordinator.core.model.events import Planned
 from muster.coordinator.core.model.plan import PlanRequest, compute_plan
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.edge.cluster import OFFSETS_TOPIC
+from muster.coordinator.edge.cluster_view import OFFSETS_TOPIC
 from muster.coordinator.kafka_backend.nodes_group import NodesGroup
-from muster.coordinator.kafka_backend.owning import ShardOwner
-from muster.coordinator.kafka_backend.positions import decode_offset
+from muster.coordinator.kafka_backend.shard_owner import ShardOwner
 from muster.coordinator.kafka_backend.shard_ownership.append_queues import AppendLimits
-from muster.coordinator.kafka_backend.shard_ownership.effects import AcquisitionReport
-from muster.coordinator.kafka_backend.shard_ownership.ground import OwnershipSettings
+from muster.coordinator.kafka_backend.shard_ownership.events_and_effects import AcquisitionReport
+from muster.coordinator.kafka_backend.shard_ownership.lease import OwnershipSettings, Stage
 from muster.coordinator.kafka_backend.shard_ownership.node_shards import NodeShards
-from muster.coordinator.kafka_backend.shard_ownership.stages import Stage
-from muster.coordinator.kafka_backend.shard_ownership.voids import LogBatch, ShardReplay
+from muster.coordinator.kafka_backend.shard_ownership.shard_log import LogBatch, ShardReplay
 from muster.coordinator.kafka_backend.state_log import StateLog
-from muster.coordinator.replication.protocol.image import PartitionView
-from muster.coordinator.runtime.led_engine import LeasedEngine
-from muster.coordinator.runtime.loader import replay_shard
-from muster.coordinator.runtime.router import partition_for
-from muster.coordinator.runtime.slot import ShardStatus
+from muster.coordinator.kafka_backend.transaction_log import decode_offset
+from muster.coordinator.replication.protocol.cluster_metadata import PartitionView
+from muster.coordinator.runtime.leased import LeasedEngine
+from muster.coordinator.runtime.replay import replay_shard
+from muster.coordinator.runtime.shards import ShardStatus, partition_for
 from tests.sim.checkers.replay import hard_shard
 from tests.sim.cluster.groups.checkers import Stale
 from tests.sim.cluster.groups.coordinator import LIMITS, SHARDS, TOPICS, Answered

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
-from muster.coordinator.core.model.txn_events import TxnOffsetCommit
+from muster.coordinator.core.model.events import TxnOffsetCommit
 from muster.coordinator.core.model.types import CommittedOffset
-from muster.coordinator.kafka_backend.committing import TransactionCommitResult, TransactionCommits
-from muster.coordinator.kafka_backend.shard_ownership.facts import TransactionalClient
-from muster.coordinator.runtime.router import partition_for
+from muster.coordinator.kafka_backend.shard_ownership.shard_log import TransactionalClient
+from muster.coordinator.kafka_backend.transaction_requests import TransactionCommitResult, TransactionCommits
+from muster.coordinator.runtime.shards import partition_for
 from tests.sim.cluster.groups.coordinator import SHARDS
 from tests.sim.engine.transactional import Transactional
 

@@ -8,9 +8,9 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from muster.coordinator.kafka_backend.shard_ownership import effects as fx
-from muster.coordinator.kafka_backend.shard_ownership.facts import BatchResult
-from muster.coordinator.kafka_backend.shard_ownership.stages import Stage
+from muster.coordinator.kafka_backend.shard_ownership import events_and_effects as fx
+from muster.coordinator.kafka_backend.shard_ownership.lease import Stage
+from muster.coordinator.kafka_backend.shard_ownership.shard_log import BatchResult
 from tests.fakes.kafka_group import Group
 from tests.fakes.kafka_partition import Partition, TransactionCoordinator
 from tests.sim.engine.checkers import Check, Violation

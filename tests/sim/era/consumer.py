@@ -6,10 +6,9 @@ from collections.abc import Callable
 from muster.client.members import actions as act
 from muster.client.members import events as ev
 from muster.client.members import zookeeper_events as zk
-from muster.client.members.zookeeper_machine import ZookeeperMemberMachine
-from muster.client.members.zookeeper_types import GroupRegistration, ZookeeperMemberSettings, ZookeeperSession
-from muster.workshop.lab.ensemble import EnsembleModel, ModelSession
-from muster.workshop.lab.era_registry import IDS, ModelConsumerRegistry, owner_path
+from muster.client.members.zookeeper_assignment import GroupRegistration, ZookeeperMemberSettings, ZookeeperSession
+from muster.client.members.zookeeper_member import ZookeeperMemberMachine
+from muster.workshop.lab.zookeeper_worker import IDS, EnsembleModel, ModelConsumerRegistry, ModelSession, owner_path
 from tests.sim.world import World
 
 OFFSETS = "/offsets"

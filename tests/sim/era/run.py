@@ -4,11 +4,9 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from muster.client.members.zookeeper_machine import ZookeeperMemberMachine
-from muster.client.members.zookeeper_states import ZookeeperState
-from muster.client.members.zookeeper_types import GroupRegistration, ZookeeperMemberSettings
-from muster.workshop.lab.ensemble import EnsembleModel
-from muster.workshop.lab.era_registry import BROKERS, IDS, TOPICS, owner_path
+from muster.client.members.zookeeper_assignment import GroupRegistration, ZookeeperMemberSettings
+from muster.client.members.zookeeper_member import ZookeeperMemberMachine, ZookeeperState
+from muster.workshop.lab.zookeeper_worker import BROKERS, IDS, TOPICS, EnsembleModel, owner_path
 from tests.sim.era.consumer import EraConsumer
 from tests.sim.world import START_MS, Violated, World
 

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 from muster.client.members import actions as act
 from muster.client.members import events as ev
-from muster.client.members.types import NO_GENERATION, TopicPartition
-from muster.coordinator.core.model.core_events import OffsetCommit, OffsetFetch
+from muster.client.members.member_types import NO_GENERATION, TopicPartition
 from muster.coordinator.core.model.effects import OffsetCommitReply, OffsetFetchReply
+from muster.coordinator.core.model.events import OffsetCommit, OffsetFetch
 from muster.coordinator.core.model.types import CommittedOffset
 from tests.sim.faults import CALM
 from tests.sim.members.fences import FencedWriter

@@ -1,8 +1,8 @@
 """An operator who has groups balanced, and the load that there is: one partition of a topic is hot, and it wanders."""
 
 from muster.assignors.api import JsonValue
-from muster.coordinator.core.model.core_events import AlterSettings, LoadMeasured
 from muster.coordinator.core.model.effects import MeasureLoad
+from muster.coordinator.core.model.events import AlterSettings, LoadMeasured
 from tests.sim.network import Network
 from tests.sim.world import World
 

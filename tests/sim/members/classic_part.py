@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 from muster.client.members import actions as act
 from muster.client.members import events as ev
-from muster.client.members.machine import ClassicMemberMachine
-from muster.client.members.member import DelayedLeader
+from muster.client.members.classic_member import ClassicMemberMachine
+from muster.client.members.delayed_rebalance import DelayedLeader
+from muster.client.members.member_types import GroupMember, MemberSettings
 from muster.client.members.subscription import Subscriber
-from muster.client.members.types import GroupMember, MemberSettings
-from muster.coordinator.core.model import core_events, effects
+from muster.coordinator.core.model import effects, events
 from muster.coordinator.core.model.types import MemberIdentity, Protocol
 from tests.sim.faults import JOIN_GRACE_MS, REQUEST_TIMEOUT_MS
 from tests.sim.members.part import Question
@@ -62,9 +62,9 @@ class ClassicPart:
             case _:
                 raise AssertionError(f"a classic member does not ask for {action}")
 
-    def farewell(self, action: Any) -> core_events.LeaveGroup:
+    def farewell(self, action: Any) -> events.LeaveGroup:
         who = MemberIdentity(action.member_id, self.settings.group_instance_id, action.reason)
-        return core_events.LeaveGroup(0, self.settings.group_id, (who,))
+        return events.LeaveGroup(0, self.settings.group_id, (who,))
 
     def pushed(self, reply: effects.PushReply, generation: int) -> ev.HeartbeatPushed:
         return ev.HeartbeatPushed(reply.code, reply.message, generation)
@@ -74,9 +74,9 @@ class ClassicPart:
         """A join may take the whole rebalance timeout, and a little more."""
         return self.settings.rebalance_timeout_ms + JOIN_GRACE_MS
 
-    def _join(self, action: act.SendJoin) -> core_events.JoinGroup:
+    def _join(self, action: act.SendJoin) -> events.JoinGroup:
         settings = self.settings
-        return core_events.JoinGroup(
+        return events.JoinGroup(
             request_id=0,
             group_id=settings.group_id,
             member_id=action.member_id,
@@ -92,8 +92,8 @@ class ClassicPart:
             remote_assignor=settings.remote_assignor,
         )
 
-    def _sync(self, action: act.SendSync) -> core_events.SyncGroup:
-        return core_events.SyncGroup(
+    def _sync(self, action: act.SendSync) -> events.SyncGroup:
+        return events.SyncGroup(
             request_id=0,
             group_id=self.settings.group_id,
             member_id=action.member_id,
@@ -107,9 +107,9 @@ class ClassicPart:
             scheduled_delay_ms=action.scheduled_delay_ms,
         )
 
-    def _heartbeat(self, action: act.SendHeartbeat) -> core_events.Heartbeat:
+    def _heartbeat(self, action: act.SendHeartbeat) -> events.Heartbeat:
         instance_id = self.settings.group_instance_id
-        return core_events.Heartbeat(0, self.settings.group_id, action.member_id, instance_id, action.generation)
+        return events.Heartbeat(0, self.settings.group_id, action.member_id, instance_id, action.generation)
 
 
 def partitions_of(names: tuple[str, ...], topics: dict[str, int]) -> set[tuple[str, int]]:

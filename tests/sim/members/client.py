@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from muster.client.members import actions as act
 from muster.client.members import events as ev
-from muster.client.members.machine import MembershipState
-from muster.client.members.types import LeavePolicy, MemberSettings
-from muster.coordinator.core.model import core_events
+from muster.client.members.classic_member import MembershipState
+from muster.client.members.member_types import LeavePolicy, MemberSettings
+from muster.coordinator.core.model import events
 from tests.sim.clock import Clock
 from tests.sim.faults import REQUEST_TIMEOUT_MS
 from tests.sim.members.application import Application
@@ -238,7 +238,7 @@ class Process:
 
     # Calls
 
-    def ask(self, request: core_events.Request, on_answer: Callable[[Answer], None]) -> None:
+    def ask(self, request: events.Request, on_answer: Callable[[Answer], None]) -> None:
         """A call that the member's machine does not know of."""
         self._others = [call for call in self._others if not call.over]
         hear = self._hear(on_answer)

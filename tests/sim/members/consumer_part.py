@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 from muster.client.members import actions as act
 from muster.client.members import events as ev
-from muster.client.members.consumer_machine import ConsumerMemberMachine, RequestedSubscription
+from muster.client.members.consumer_member import ConsumerMemberMachine, RequestedSubscription
+from muster.client.members.member_types import MemberSettings, Partitions
 from muster.client.members.subscription import group_by_topic
-from muster.client.members.types import MemberSettings, Partitions
-from muster.coordinator.core.model import core_events, effects
-from muster.coordinator.core.model.consumer_records import Shares, TopicId
+from muster.coordinator.core.model import effects, events
+from muster.coordinator.core.model.records import Shares, TopicId
 from tests.sim.faults import REQUEST_TIMEOUT_MS
 from tests.sim.members.classic_part import partitions_of
 from tests.sim.members.part import Question
@@ -47,8 +47,8 @@ class ConsumerPart:
         timeout_ms = min(REQUEST_TIMEOUT_MS, self.settings.session_timeout_ms)
         return Question(self.heartbeat(action), timeout_ms, self.answered)
 
-    def heartbeat(self, action: act.SendConsumerHeartbeat) -> core_events.ConsumerHeartbeat:
-        return core_events.ConsumerHeartbeat(
+    def heartbeat(self, action: act.SendConsumerHeartbeat) -> events.ConsumerHeartbeat:
+        return events.ConsumerHeartbeat(
             request_id=0,
             group_id=self.settings.group_id,
             member_id=action.member_id,
@@ -63,9 +63,9 @@ class ConsumerPart:
             client_host="host",
         )
 
-    def farewell(self, action: Any) -> core_events.ConsumerHeartbeat:
+    def farewell(self, action: Any) -> events.ConsumerHeartbeat:
         instance_id = self.settings.group_instance_id
-        return core_events.ConsumerHeartbeat(0, self.settings.group_id, action.member_id, action.epoch, instance_id)
+        return events.ConsumerHeartbeat(0, self.settings.group_id, action.member_id, action.epoch, instance_id)
 
     def answered(self, token: int, reply: effects.ConsumerHeartbeatReply) -> ev.ConsumerHeartbeatAnswered:
         assignment = None if reply.assignment is None else self._by_name(reply)

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Protocol as Shape
 
 from muster.assignors.api import JsonValue
-from muster.coordinator.core.model.control_events import (
+from muster.coordinator.core.model.events import (
+    AlterSettings,
     AskDeploy,
     AskDrain,
     AskFreeze,
@@ -16,8 +17,7 @@ from muster.coordinator.core.model.control_events import (
     OverrideRequest,
     ResumeGroup,
 )
-from muster.coordinator.core.model.core_events import AlterSettings
-from muster.coordinator.core.model.values import By, Orphans
+from muster.coordinator.core.model.records import By, Orphans
 from tests.sim.network import Answer, Network
 from tests.sim.node.node import Node
 

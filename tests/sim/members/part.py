@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from muster.client.members import actions as act
-from muster.client.members.states import MembershipState
-from muster.coordinator.core.model import core_events, effects
+from muster.client.members.member_types import MembershipState
+from muster.coordinator.core.model import effects, events
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,6 @@ class Part(Protocol):
 
     def question(self, action: Any) -> Question: ...
 
-    def farewell(self, action: Any) -> core_events.Request: ...
+    def farewell(self, action: Any) -> events.Request: ...
 
     def pushed(self, reply: effects.PushReply, generation: int) -> Any: ...

@@ -9,7 +9,7 @@ from muster.assignors.registry import resolve
 from muster.assignors.run import run
 from muster.client.members import actions as act
 from muster.client.members import events as ev
-from muster.client.members.member import DelayedLeader
+from muster.client.members.delayed_rebalance import DelayedLeader
 from muster.coordinator.core.model.types import DELAYED
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any, Protocol
 
-from muster.coordinator.core.model.core_events import ConsumerHeartbeat, Heartbeat, JoinGroup, SessionHeartbeat
+from muster.coordinator.core.model.events import ConsumerHeartbeat, Heartbeat, JoinGroup, SessionHeartbeat
 from muster.coordinator.core.model.rights import RightsAnew, TopicNames, TopicRights
 from tests.sim.world import World
 

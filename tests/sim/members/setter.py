@@ -1,11 +1,11 @@
 """An operator who sets and unsets things for groups, at random: with members, and one that never has any."""
 
 from muster.assignors.api import JsonValue
-from muster.coordinator.core.model.core_events import AlterSettings, DescribeSettings
 from muster.coordinator.core.model.effects import SettingsReply
+from muster.coordinator.core.model.events import AlterSettings, DescribeSettings
 from muster.coordinator.core.model.types import Limits
-from muster.coordinator.core.settings.assignor import ASSIGNOR_OPTIONS
-from muster.coordinator.core.settings.consumer import ASSIGNMENT_INTERVAL, HEARTBEAT_INTERVAL, SESSION_TIMEOUT
+from muster.coordinator.core.settings.assignor_choice import ASSIGNOR_OPTIONS
+from muster.coordinator.core.settings.setting import ASSIGNMENT_INTERVAL, HEARTBEAT_INTERVAL, SESSION_TIMEOUT
 from tests.sim.network import Answer, Network
 
 TIMEOUT_MS = 5_000

@@ -1,7 +1,7 @@
 """An operator who sets and unsets which assignor plans for a group, and what the planner is told."""
 
 from muster.assignors.api import JsonValue
-from muster.coordinator.core.model.core_events import AlterSettings
+from muster.coordinator.core.model.events import AlterSettings
 from muster.coordinator.errors import ErrorCode
 from tests.sim.network import Answer, Network
 

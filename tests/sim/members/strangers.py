@@ -3,7 +3,7 @@
 from typing import Protocol as Shape
 
 from muster.assignors.data.consumer_protocol import Subscription, encode_subscription
-from muster.coordinator.core.model.core_events import ConsumerHeartbeat, JoinGroup
+from muster.coordinator.core.model.events import ConsumerHeartbeat, JoinGroup
 from muster.coordinator.core.model.types import Protocol
 from tests.sim.network import Answer, Network
 from tests.sim.node.crashing_log import GROUP_BYTES

@@ -1,8 +1,7 @@
 """An operator who tries other assignors: beside the group's own (shadows), and in its place (canaries)."""
 
 from muster.assignors.api import JsonValue
-from muster.coordinator.core.model.core_events import AlterSettings
-from muster.coordinator.core.model.trial_events import EndCanary, LagMeasured, StartCanary
+from muster.coordinator.core.model.events import AlterSettings, EndCanary, LagMeasured, StartCanary
 from tests.sim.network import Answer, Network
 from tests.sim.node.node import Node
 

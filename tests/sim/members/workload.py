@@ -6,12 +6,12 @@ from functools import partial
 
 from muster.assignors.api import Assignor
 from muster.assignors.registry import resolve
-from muster.client.members.consumer_machine import ConsumerMemberMachine, RequestedSubscription
-from muster.client.members.machine import ClassicMemberMachine
-from muster.client.members.member import DelayedLeader, DelayedSubscriber
+from muster.client.members.classic_member import ClassicMemberMachine
+from muster.client.members.consumer_member import ConsumerMemberMachine, RequestedSubscription
+from muster.client.members.delayed_rebalance import DelayedLeader, DelayedSubscriber
+from muster.client.members.member_types import LeavePolicy, MemberSettings
 from muster.client.members.subscription import Subscriber
-from muster.client.members.types import LeavePolicy, MemberSettings
-from muster.coordinator.core.model.core_events import (
+from muster.coordinator.core.model.events import (
     DeleteGroup,
     DescribeConsumerGroup,
     DescribeGroup,

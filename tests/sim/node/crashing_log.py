@@ -3,20 +3,28 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from muster.coordinator.runtime.consumer import (
+from muster.coordinator.runtime.kafka_records import (
     CONSUMER_KINDS,
     CURRENT,
     GROUP_EPOCH,
+    GROUP_KEY,
     MEMBER,
+    OFFSET_KEY_WRITTEN,
     REGEX,
     TARGET,
     TARGET_EPOCH,
 )
-from muster.coordinator.runtime.fences import FENCE_KEY
-from muster.coordinator.runtime.own import BALANCE_KEY, CANARY_KEY, DELAY_KEY, HOLDS_KEY, PROBE_KEY, SETTINGS_KEY
+from muster.coordinator.runtime.own_records import (
+    BALANCE_KEY,
+    CANARY_KEY,
+    DELAY_KEY,
+    FENCE_KEY,
+    HOLDS_KEY,
+    PROBE_KEY,
+    SETTINGS_KEY,
+)
 from muster.coordinator.runtime.ports import Entry, KeyValue, LogDamage, LogFailed
 from muster.coordinator.runtime.record_fields import INT16, FieldReader
-from muster.coordinator.runtime.records import GROUP_KEY, OFFSET_KEY_WRITTEN
 from tests.sim.faults import CALM, Faults
 from tests.sim.node.room import Room
 from tests.sim.watch import Watch

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from muster.coordinator.core.model.core_events import ConsumerHeartbeat, OffsetCommit
+from muster.coordinator.core.model.events import ConsumerHeartbeat, OffsetCommit
 
 FEW = 20
 """Topics that are named."""

@@ -9,7 +9,7 @@ from tests.sim.world import World
 
 PACE_MS = 50
 STALL_MS = 250
-"""As `coordinator.server.driver.pulse` has them: a stall is known to within the one, and is none below the other."""
+"""As `coordinator.server.driver.clock` has them: a stall is known to within the one, and is none below the other."""
 
 Action = Callable[[], None]
 

@@ -4,18 +4,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
-from muster.coordinator.core.model.core_events import Event, Forget, Heartbeat, JoinGroup, Loaded, TopicsChanged, Unload
-from muster.coordinator.core.model.core_records import Record
 from muster.coordinator.core.model.effects import Effects, GroupChanged, HeartbeatReply, Reply
+from muster.coordinator.core.model.events import Event, Forget, Heartbeat, JoinGroup, Loaded, TopicsChanged, Unload
+from muster.coordinator.core.model.records import Record
 from muster.coordinator.core.model.rights import Rights, RightsAnew
 from muster.coordinator.core.model.types import Limits, RequestId, TimerKey
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.runtime.answers import ReleasedAnswers
 from muster.coordinator.runtime.engine import Engine
-from muster.coordinator.runtime.flushing import FlushJob
 from muster.coordinator.runtime.ports import LogFailed
-from muster.coordinator.runtime.router import partition_for
-from muster.coordinator.runtime.slot import ShardCore, ShardStatus
+from muster.coordinator.runtime.shards import ShardCore, ShardStatus, partition_for
+from muster.coordinator.runtime.stepper import FlushJob
 from tests.sim.members.rulings import Rulings
 from tests.sim.network import Call, Network
 from tests.sim.node.crashing_log import CrashingLog

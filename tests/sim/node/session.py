@@ -1,12 +1,15 @@
-"""The node's end of session streams, as `coordinator.server.services.session` keeps them: one a member at most."""
+"""The node's end of session streams, as `coordinator.server.services.member_session` keeps them: one a member at
+most.
+"""
 
 from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from muster.client.members.types import MemberSettings
+from muster.client.members.member_types import MemberSettings
 from muster.coordinator.core.model import effects
-from muster.coordinator.core.model.core_events import (
+from muster.coordinator.core.model.effects import Reply
+from muster.coordinator.core.model.events import (
     ConsumerHeartbeat,
     Heartbeat,
     Hello,
@@ -14,7 +17,6 @@ from muster.coordinator.core.model.core_events import (
     SessionHeartbeat,
     StreamLost,
 )
-from muster.coordinator.core.model.effects import Reply
 from muster.coordinator.errors import ErrorCode
 from tests.sim.members.session import Down, Drain, Up
 from tests.sim.members.stream import Stream

@@ -3,12 +3,11 @@
 from typing import TYPE_CHECKING, assert_never
 
 from muster.assignors.api import AssignorError
-from muster.coordinator.core.consumer.regex import match_topics
-from muster.coordinator.core.model.core_events import Planned, RegexResolved
+from muster.coordinator.core.consumer.target import match_topics
 from muster.coordinator.core.model.effects import ResolveRegex
+from muster.coordinator.core.model.events import Planned, RegexResolved, Shadowed
 from muster.coordinator.core.model.plan import Plan, PlanRequest, compute_plan, plan_inline
-from muster.coordinator.core.model.scoring import ShadowRequest, all_failed, score_candidates
-from muster.coordinator.core.model.trial_events import Shadowed
+from muster.coordinator.core.model.shadow_scoring import ShadowRequest, all_failed, score_candidates
 from muster.coordinator.runtime.answers import LoadMeasurementWork, ShardWork
 from tests.sim.members.balancing import Meter
 

@@ -6,9 +6,9 @@ it has the shard. Until it is fenced it does not know of a second process, and w
 
 from typing import Final
 
-from muster.coordinator.kafka_backend.owning import ShardOwner
-from muster.coordinator.kafka_backend.shard_ownership import events as ev
-from muster.coordinator.kafka_backend.shard_ownership.ground import OwnershipSettings
+from muster.coordinator.kafka_backend.shard_owner import ShardOwner
+from muster.coordinator.kafka_backend.shard_ownership import events_and_effects as ev
+from muster.coordinator.kafka_backend.shard_ownership.lease import OwnershipSettings
 from muster.coordinator.kafka_backend.shard_ownership.shard_assignment import AssignedNode, ShardAssignment
 
 FOR_EVER: Final = 1 << 60

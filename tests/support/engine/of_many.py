@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 from muster.coordinator.kafka_backend.nodes_group import NodesGroup
-from muster.coordinator.kafka_backend.shard_ownership.ground import OwnershipSettings
+from muster.coordinator.kafka_backend.shard_ownership.lease import OwnershipSettings
 from tests.support.engine.over_kafka import OverKafka
 
 CONFLICT = 5

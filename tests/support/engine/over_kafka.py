@@ -11,22 +11,21 @@ from itertools import count
 from typing import Any, Self
 
 from muster.coordinator.config import parse_address
-from muster.coordinator.core.model.core_events import OffsetCommit, OffsetFetch
 from muster.coordinator.core.model.effects import OffsetCommitReply, OffsetFetchReply
+from muster.coordinator.core.model.events import OffsetCommit, OffsetFetch
 from muster.coordinator.core.model.types import CommittedOffset, Limits
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.kafka_backend.owning import ShardOwner
+from muster.coordinator.kafka_backend.shard_owner import ShardOwner
 from muster.coordinator.kafka_backend.shard_ownership.append_queues import AppendLimits
-from muster.coordinator.kafka_backend.shard_ownership.effects import AcquisitionReport
-from muster.coordinator.kafka_backend.shard_ownership.ground import OwnershipSettings
-from muster.coordinator.kafka_backend.starting import StateTopicSpec, prepare_state_topic
+from muster.coordinator.kafka_backend.shard_ownership.events_and_effects import AcquisitionReport
+from muster.coordinator.kafka_backend.shard_ownership.lease import OwnershipSettings
 from muster.coordinator.kafka_backend.state_log import StateLog
-from muster.coordinator.kafka_backend.upstream.reach import UpstreamAddress
-from muster.coordinator.kafka_backend.upstream.upstream import Upstream
-from muster.coordinator.runtime.led_engine import LeasedEngine
-from muster.coordinator.runtime.loads import LoadJob
-from muster.coordinator.runtime.router import partition_for
-from muster.coordinator.runtime.slot import ShardStatus
+from muster.coordinator.kafka_backend.state_topic import StateTopicSpec, prepare_state_topic
+from muster.coordinator.kafka_backend.upstream.protocol import UpstreamAddress
+from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
+from muster.coordinator.runtime.leased import LeasedEngine
+from muster.coordinator.runtime.shards import ShardStatus, partition_for
+from muster.coordinator.runtime.stepper import LoadJob
 from muster.coordinator.server.driver.clock import NodeClock
 from tests.support.engine.alone import Alone
 

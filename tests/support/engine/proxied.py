@@ -5,10 +5,9 @@ from contextlib import ExitStack, suppress
 from typing import Any, Self
 
 from muster.coordinator.config import Address, Settings, load_settings
-from muster.coordinator.edge.cluster import ClusterView
-from muster.coordinator.kafka_backend.upstream.errors import UpstreamError
-from muster.coordinator.kafka_backend.upstream.reach import UpstreamAddress
-from muster.coordinator.kafka_backend.upstream.upstream import Upstream
+from muster.coordinator.edge.cluster_view import ClusterView
+from muster.coordinator.kafka_backend.upstream.protocol import UpstreamAddress, UpstreamError
+from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
 from muster.coordinator.server.listeners.proxy_listener import NodeProxyListener
 from tests.interop.kafka_broker import free_port
 from tests.support.kafka.client import KafkaClient

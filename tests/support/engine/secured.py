@@ -13,7 +13,7 @@ from confluent_kafka.admin import (
 )
 
 from muster.client import Admin
-from muster.coordinator.security.model import CLUSTER_NAME, Acl, Operation, PatternType, Permission, ResourceType
+from muster.coordinator.security.access_model import CLUSTER_NAME, Acl, Operation, PatternType, Permission, ResourceType
 from tests.support.certificates import client, secure, write
 from tests.support.engine.proxied import free_ports
 from tests.support.engine.served import over

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Mapping
 
 from muster.coordinator.config import parse_address
-from muster.coordinator.kafka_backend.upstream.reach import UpstreamAddress
-from muster.coordinator.kafka_backend.upstream.topics import create_topic
-from muster.coordinator.kafka_backend.upstream.upstream import Upstream
+from muster.coordinator.kafka_backend.upstream.protocol import UpstreamAddress
+from muster.coordinator.kafka_backend.upstream.topic_requests import create_topic
+from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
 
 SHARDS = 4
 

@@ -3,8 +3,8 @@
 import asyncio
 from typing import Any, Self
 
-from muster.coordinator.kafka.apis import APIS
 from muster.coordinator.kafka.codec.codec import decode, decode_frame, encode, is_flexible, struct
+from muster.coordinator.kafka.protocol import APIS
 from muster.coordinator.kafka_backend.proxy.allowed_apis import TABLE
 from tests.support.pace import pace
 

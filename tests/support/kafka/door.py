@@ -6,13 +6,12 @@ from functools import partial
 from itertools import count
 from typing import Any
 
-from muster.coordinator.core.model import core_events
+from muster.coordinator.core.model import events
 from muster.coordinator.core.model.rights import Rights
 from muster.coordinator.core.model.types import Limits
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.edge.cluster import ClusterView
+from muster.coordinator.edge.cluster_view import ClusterView
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.kafka.apis import APIS
 from muster.coordinator.kafka.codec.codec import decode_frame, decoder_of, encode, struct
 from muster.coordinator.kafka.dispatch import (
     ClientPeer,
@@ -22,12 +21,12 @@ from muster.coordinator.kafka.dispatch import (
     find_handler,
     snake_case,
 )
-from muster.coordinator.kafka.handlers.config_handlers import ConfigHandlers
+from muster.coordinator.kafka.handlers.configs import ConfigHandlers, GroupConfigs
 from muster.coordinator.kafka.handlers.group_requests import GroupRequests, PendingGroupReply
-from muster.coordinator.kafka.handlers.groups_configs import GroupConfigs
-from muster.coordinator.kafka.handlers.log_handlers import LogHandlers
+from muster.coordinator.kafka.handlers.handlers import LogHandlers
 from muster.coordinator.kafka.handlers.metadata import AdvertisedEndpoint
-from muster.coordinator.runtime.refusals import refusal_of, refusal_while_loading
+from muster.coordinator.kafka.protocol import APIS
+from muster.coordinator.runtime.answers import refusal_of, refusal_while_loading
 from muster.storage.broker.broker import Broker
 from muster.storage.broker.requests import LogRequests
 from muster.storage.config import LogSettings
@@ -53,21 +52,21 @@ class OneShard:
     def next_id(self) -> int:
         return next(self._ids)
 
-    async def ask(self, shard: int, event: core_events.Request, wanted: type[Any]) -> Any:
+    async def ask(self, shard: int, event: events.Request, wanted: type[Any]) -> Any:
         (reply,) = await self.ask_all([(shard, event)], wanted)
         return reply
 
-    async def ask_all(self, questions: Sequence[tuple[int, core_events.Request]], wanted: type[Any]) -> list[Any]:
+    async def ask_all(self, questions: Sequence[tuple[int, events.Request]], wanted: type[Any]) -> list[Any]:
         if self.loading:
             return [refusal_while_loading(type(event)) for _, event in questions]
         if self.failed:
             return [refusal_of(type(event), ErrorCode.NOT_COORDINATOR, self.failed) for _, event in questions]
         return [self.shard.step(event, T0).replies[0][1] for _, event in questions]
 
-    def begin(self, shard: int, event: core_events.Request, waiter: PendingGroupReply[Any]) -> None:
+    def begin(self, shard: int, event: events.Request, waiter: PendingGroupReply[Any]) -> None:
         raise NotImplementedError("the log's handlers and those of settings begin nothing that waits")
 
-    def forget(self, shard: int, event: core_events.Request) -> None:
+    def forget(self, shard: int, event: events.Request) -> None:
         raise NotImplementedError("nothing waits")
 
     def beat(self, shard: int, group_id: str, member_id: str, generation: int, rights: Rights) -> bool:

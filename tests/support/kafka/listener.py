@@ -6,13 +6,12 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
-from muster.coordinator.kafka.apis import APIS
 from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.kafka.connections.asking import SaslConnection
 from muster.coordinator.kafka.connections.listener import ConnectionListener, ListenerLimits
-from muster.coordinator.kafka.connections.login import LoginService
-from muster.coordinator.kafka.connections.places import ConnectionLimits
+from muster.coordinator.kafka.connections.request_slots import ConnectionLimits
+from muster.coordinator.kafka.connections.sasl_login import LoginService, SaslConnection
 from muster.coordinator.kafka.dispatch import Dispatcher, KafkaCall, snake_case
+from muster.coordinator.kafka.protocol import APIS
 from tests.support.kafka.client import KafkaClient
 
 CONNECTION = ConnectionLimits(

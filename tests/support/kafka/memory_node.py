@@ -6,32 +6,27 @@ from functools import partial
 from typing import Self
 
 from muster.coordinator.config import Settings, load_settings
-from muster.coordinator.core.model.core_events import TopicsChanged
+from muster.coordinator.core.model.events import TopicsChanged
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.edge.cluster import ClusterView
-from muster.coordinator.kafka.authorization.catalog import NodeTopics
+from muster.coordinator.edge.cluster_view import ClusterView
 from muster.coordinator.kafka.authorization.guard import HandlerGuard
-from muster.coordinator.kafka.connections.limiting import RequestQuotas
+from muster.coordinator.kafka.authorization.judge import NodeTopics
+from muster.coordinator.kafka.connections.quota_enforcement import RequestQuotas
 from muster.coordinator.kafka.dispatch import Dispatcher
-from muster.coordinator.kafka.handlers.config_handlers import ConfigHandlers
-from muster.coordinator.kafka.handlers.disabled import DisabledAclHandlers
+from muster.coordinator.kafka.handlers.configs import ConfigHandlers, GroupConfigs
 from muster.coordinator.kafka.handlers.group_requests import GroupRequests
-from muster.coordinator.kafka.handlers.groups_configs import GroupConfigs
-from muster.coordinator.kafka.handlers.groups_handlers import GroupHandlers
-from muster.coordinator.kafka.handlers.handlers import QuotaHandlers
-from muster.coordinator.kafka.handlers.log_handlers import LogHandlers
+from muster.coordinator.kafka.handlers.handlers import GroupHandlers, LogHandlers
 from muster.coordinator.kafka.handlers.metadata import AdvertisedEndpoint
-from muster.coordinator.kafka.handlers.scram_users import ScramHandlers
+from muster.coordinator.kafka.handlers.quotas_and_users import DisabledAclHandlers, QuotaHandlers, ScramHandlers
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.group_log import BrokerGroupLog
 from muster.coordinator.runtime.limits import limits_of
 from muster.coordinator.security.authorizer import Authorizer
-from muster.coordinator.security.counts import UserCounts
-from muster.coordinator.security.quotas import NodeQuotas
-from muster.coordinator.server.backend.secured_by import member_exists
+from muster.coordinator.security.quota_usage import NodeQuotas, UserCounts
+from muster.coordinator.server.backend.node_services import member_exists
 from muster.coordinator.server.driver.clock import NodeClock
-from muster.coordinator.server.driver.drive import EngineDriver
-from muster.coordinator.server.node.app import partition_counts, topic_ids
+from muster.coordinator.server.driver.driver import EngineDriver
+from muster.coordinator.server.node.node import partition_counts, topic_ids
 from muster.storage.broker.broker import Broker
 from muster.storage.broker.requests import LogRequests
 from tests.fakes.memory_files import MemoryFiles

@@ -4,7 +4,7 @@ import random
 from typing import Any
 
 from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.kafka.codec.notation import STRUCT, FieldSchema, MessageSchema
+from muster.coordinator.kafka.codec.messages import STRUCT, FieldSchema, MessageSchema
 
 WORDS = ["", "a", "group-1", "ünïcödé ☃", "x" * 130, "y" * 20_000]
 INTS = {"int8": 7, "int16": 15, "int32": 31, "int64": 63}

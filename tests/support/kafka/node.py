@@ -8,7 +8,7 @@ from typing import Any
 from muster.assignors.data.consumer_protocol import Subscription, encode_assignment, encode_subscription
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.server.node.app import CoordinatorNode
+from muster.coordinator.server.node.node import CoordinatorNode
 from tests.support.grpc_node import serving
 from tests.support.kafka.client import KafkaClient
 

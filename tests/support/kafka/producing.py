@@ -1,7 +1,7 @@
 """A producer as a process of its own, by a client that nobody here wrote.
 
-Run as `python producing.py LIBRARY ADDRESS TOPIC PARTITIONS`. It sends each line of its standard input, the number that
-it says to that partition in turn, with acks=all, and says on standard output, one JSON list a line, what was
+Run as `python state_log_io.py LIBRARY ADDRESS TOPIC PARTITIONS`. It sends each line of its standard input, the number
+that it says to that partition in turn, with acks=all, and says on standard output, one JSON list a line, what was
 acknowledged: the number, the partition, the offset. It ends with its input, once all is acknowledged or has failed.
 """
 

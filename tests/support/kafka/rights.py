@@ -6,9 +6,16 @@ from typing import Any, Final
 from muster.assignors.data.consumer_protocol import Subscription, encode_subscription
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka.codec.messages import MessageStruct
+from muster.coordinator.security.access_model import (
+    CLUSTER_NAME,
+    Acl,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+    parse_principal,
+)
 from muster.coordinator.security.authorizer import AclAuthorizer
-from muster.coordinator.security.identity import parse_principal
-from muster.coordinator.security.model import CLUSTER_NAME, Acl, Operation, PatternType, Permission, ResourceType
 from muster.storage.records.batch import encode_batch
 from tests.support.kafka.asked import Asked
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
-from muster.coordinator.kafka.apis import APIS
 from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.security.model import Acl, Operation, PatternType, Permission
+from muster.coordinator.kafka.protocol import APIS
+from muster.coordinator.security.access_model import Acl, Operation, PatternType, Permission
 from muster.coordinator.security.rights import API_RIGHTS, RequiredRight
 from tests.support.kafka.asked import Asked
 from tests.support.kafka.rights import CLUSTER, FIELDS, acl, codes

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from muster.coordinator.core.model import core_events
+from muster.coordinator.core.model import events
 from muster.coordinator.core.model.effects import Effects, MeasureLoad
 from muster.coordinator.core.model.plan import PlanRequest, compute_plan
 from tests.support.stories.story import pairs
@@ -42,7 +42,7 @@ class BalanceStage:
     def __init__(self) -> None:
         self.flows: dict[str, dict[str, Flow]] = {}
         self.measures: list[MeasureLoad] = []
-        self.brought: list[core_events.Event] = []
+        self.brought: list[events.Event] = []
         """Answers to what the last step asked for."""
 
     def do_flow(self, words: list[str], lines: list[str]) -> Iterator[str]:
@@ -70,7 +70,7 @@ class BalanceStage:
         """measured GROUP refused=WHY: the answer to the last measurement that was asked for."""
         asked = next(each for each in reversed(self.measures) if each.group_id == words[0])
         why = pairs(words[1:])["refused"]
-        event = core_events.LoadMeasured(words[0], asked.serial, at_ms=self.now_ms, last=True, refused=why)
+        event = events.LoadMeasured(words[0], asked.serial, at_ms=self.now_ms, last=True, refused=why)
         yield from self.obeyed(self.step(event)) or ["quiet"]
 
     def do_loads(self, words: list[str], _lines: list[str]) -> Iterator[str]:
@@ -89,7 +89,7 @@ class BalanceStage:
             if flows := self.flows.get(asked.group_id):
                 self.brought.append(self.sample(asked, flows))
         self.brought += [
-            core_events.Planned(asked.group_id, asked.epoch, compute_plan(asked))
+            events.Planned(asked.group_id, asked.epoch, compute_plan(asked))
             for asked in effects.plans
             if self.of_balance(asked) and not self.slow
         ]
@@ -98,11 +98,11 @@ class BalanceStage:
         balancing = self.shard.state.balancing.get(asked.group_id)
         return balancing is not None and bool(balancing.asked == asked.epoch)
 
-    def sample(self, asked: MeasureLoad, flows: dict[str, Flow]) -> core_events.LoadMeasured:
+    def sample(self, asked: MeasureLoad, flows: dict[str, Flow]) -> events.LoadMeasured:
         rows = []
         for topic, count in asked.topics.items():
             flow = flows[topic]
             flow.until(self.now_ms)
             ends, committed = (flow.ends + [0.0] * count)[:count], (flow.committed + [0.0] * count)[:count]
             rows.append((topic, 0, tuple(int(end) for end in ends), tuple(int(at) for at in committed)))
-        return core_events.LoadMeasured(asked.group_id, asked.serial, tuple(rows), self.now_ms, last=True)
+        return events.LoadMeasured(asked.group_id, asked.serial, tuple(rows), self.now_ms, last=True)

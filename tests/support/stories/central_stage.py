@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from muster.coordinator.core.model import events as central
-from muster.coordinator.core.model.effects import CentralReply
-from muster.coordinator.core.model.orders import (
+from muster.coordinator.core.model.effects import (
     NOTHING_COMMITTED,
+    CentralReply,
     Order,
     Ping,
     RebalanceFailed,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from muster.assignors.data.consumer_protocol import encode_assignment
-from muster.coordinator.core.model import core_events
+from muster.coordinator.core.model import events
 from muster.coordinator.core.model.types import MemberIdentity
 from tests.support.stories.story import milliseconds, pairs, protocols_from, repeated, topic_map
 
@@ -74,7 +74,7 @@ class ClassicStage:
         once = {word: options.pop(word, "") for word in ("id", "reason")}
         prefix = client.instance or name
         self.drawn[prefix] += 1
-        event = core_events.JoinGroup(
+        event = events.JoinGroup(
             request_id=self.request("join", client),
             group_id=group,
             member_id=once["id"] or client.member_id,
@@ -100,7 +100,7 @@ class ClassicStage:
         options = pairs(rest)
         client = self.client(group, name)
         plan = dict(line.split(":", 1) for line in lines)
-        event = core_events.SyncGroup(
+        event = events.SyncGroup(
             request_id=self.request("sync", client),
             group_id=group,
             member_id=options.get("id", client.member_id),
@@ -123,7 +123,7 @@ class ClassicStage:
         options = pairs(rest)
         client = self.client(group, name)
         yield from self.asked(
-            core_events.Heartbeat(
+            events.Heartbeat(
                 self.request("heartbeat", client),
                 group,
                 options.get("id", client.member_id),
@@ -145,7 +145,7 @@ class ClassicStage:
         generation = self.side(group, name).epoch if consumer else client.generation
         member_id = name if consumer else client.member_id
         yield from self.asked(
-            core_events.Listen(
+            events.Listen(
                 request,
                 group,
                 options.get("id", member_id),
@@ -161,14 +161,14 @@ class ClassicStage:
         client = self.client(group, name)
         member_id = name if group in self.shard.consumer_groups else client.member_id
         request = self.request("hello", client)
-        yield from self.asked(core_events.Hello(request, group, pairs(rest).get("id", member_id)))
+        yield from self.asked(events.Hello(request, group, pairs(rest).get("id", member_id)))
 
     def do_stream_lost(self: Any, words: list[str], _lines: list[str]) -> Iterator[str]:
         """stream-lost GROUP NAME grace=TIME: the client's session stream breaks."""
         group, name, *rest = words
         yield from self.do_forget([group, name], [])
         grace_ms = milliseconds(pairs(rest)["grace"])
-        yield from self.step(core_events.StreamLost(group, self.client(group, name).member_id, grace_ms))
+        yield from self.step(events.StreamLost(group, self.client(group, name).member_id, grace_ms))
 
     def do_leave(self: Any, words: list[str], _lines: list[str]) -> Iterator[str]:
         """leave GROUP NAME... [reason=..] [by=OPERATOR]; NAME@INSTANCE names the instance too, @INSTANCE only that."""
@@ -179,7 +179,7 @@ class ClassicStage:
             name, _, instance = word.partition("@")
             member_id = self.client(group, name).member_id or name if name else ""
             leavers.append(MemberIdentity(member_id, instance or None, options.get("reason", "")))
-        event = core_events.LeaveGroup(
+        event = events.LeaveGroup(
             self.request("leave", self.client(group, "*")),
             group,
             tuple(leavers),
@@ -196,7 +196,7 @@ class ClassicStage:
             request for request, (_, who) in self.requests.items() if who is client and request not in self.answered
         )
         del self.requests[parked]  # whatever is said to it now, nobody hears
-        yield from self.step(core_events.Forget(group, parked)) or ["ok"]
+        yield from self.step(events.Forget(group, parked)) or ["ok"]
 
 
 def instance_from(options: dict[str, str], client: Client) -> str | None:

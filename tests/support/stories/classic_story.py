@@ -6,10 +6,9 @@ from muster.assignors.api import RebalanceProtocol
 from muster.assignors.data.consumer_protocol import encode_assignment, parse_subscription
 from muster.client.members import actions as act
 from muster.client.members import events as ev
-from muster.client.members.machine import ClassicMemberMachine
-from muster.client.members.states import MembershipState
+from muster.client.members.classic_member import ClassicMemberMachine
+from muster.client.members.member_types import MemberSettings, MembershipState
 from muster.client.members.subscription import Subscriber
-from muster.client.members.types import MemberSettings
 from muster.coordinator.errors import ErrorCode
 from tests.support.stories.member_story import MemberStory
 

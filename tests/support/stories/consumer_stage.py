@@ -8,28 +8,29 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from muster.coordinator.core.consumer.group import ConsumerMemberState
-from muster.coordinator.core.consumer.regex import match_topics
-from muster.coordinator.core.model import core_events
-from muster.coordinator.core.model.consumer_records import (
+from muster.coordinator.core.consumer.target import match_topics
+from muster.coordinator.core.model import events
+from muster.coordinator.core.model.effects import ConsumerHeartbeatReply, Effects, ResolveRegex
+from muster.coordinator.core.model.plan import Plan, PlanRequest, plan_inline
+from muster.coordinator.core.model.records import (
+    CanaryForgotten,
     ConsumerMemberDeleted,
     ConsumerMemberStored,
     CurrentDeleted,
     CurrentStored,
     GroupEpochDeleted,
     GroupEpochStored,
+    HoldsEnded,
+    Record,
     RegexDeleted,
+    SettingsUnset,
     Shares,
     TargetDeleted,
     TargetEpochDeleted,
     TargetEpochStored,
     TargetStored,
 )
-from muster.coordinator.core.model.core_records import Record, SettingsUnset
-from muster.coordinator.core.model.effects import ConsumerHeartbeatReply, Effects, ResolveRegex
-from muster.coordinator.core.model.plan import Plan, PlanRequest, plan_inline
-from muster.coordinator.core.model.scoring import ShadowRequest
-from muster.coordinator.core.model.trial_records import CanaryForgotten
-from muster.coordinator.core.model.values import HoldsEnded
+from muster.coordinator.core.model.shadow_scoring import ShadowRequest
 from tests.support.stories.story import pairs, topic_map
 
 NOTHING_SAID = "none"
@@ -152,7 +153,7 @@ class ConsumerStage:
         """planned GROUP EPOCH [error text]; then NAME: PARTITION... : what was put off has come."""
         group, epoch, *error = words
         plan = None if error else plan_from(lines)
-        yield from self.step(core_events.Planned(group, int(epoch), plan, " ".join(error))) or ["nothing"]
+        yield from self.step(events.Planned(group, int(epoch), plan, " ".join(error))) or ["nothing"]
 
     def do_resolved(self: Any, words: list[str], _lines: list[str]) -> Iterator[str]:
         """resolved GROUP REGEX [first | error text]: the topics that match have been found; `first` as for `answer`."""
@@ -160,11 +161,11 @@ class ConsumerStage:
         asked = self.asked_regexes[regex][0 if error == ["first"] else -1]
         error = [] if error == ["first"] else error
         topics = () if error else match_topics(asked)
-        event = core_events.RegexResolved(group, regex, topics, asked.version, " ".join(error))
+        event = events.RegexResolved(group, regex, topics, asked.version, " ".join(error))
         yield from self.obeyed(self.step(event)) or ["nothing"]
 
     def do_describe_consumer(self: Any, words: list[str], _lines: list[str]) -> Iterator[str]:
-        event = core_events.DescribeConsumerGroup(self.request("describe", self.client(words[0], "*")), words[0])
+        event = events.DescribeConsumerGroup(self.request("describe", self.client(words[0], "*")), words[0])
         yield from self.asked(event)
 
     def do_ride(self: Any, words: list[str], _lines: list[str]) -> Iterator[str]:
@@ -176,16 +177,16 @@ class ConsumerStage:
         request = self.request("ride", self.client(group, name))
         self.beats[request] = (group, name)
         listening = None if heard else self.listens.get((group, name))
-        yield from self.asked(core_events.SessionHeartbeat(request, event, listening))
+        yield from self.asked(events.SessionHeartbeat(request, event, listening))
 
     def consumer_heartbeat(self: Any, group: str, name: str, said: dict[str, str]) -> list[str]:
         return list(self.asked(self.heartbeat_of(group, name, said)))
 
-    def heartbeat_of(self: Any, group: str, name: str, said: dict[str, str]) -> core_events.ConsumerHeartbeat:
+    def heartbeat_of(self: Any, group: str, name: str, said: dict[str, str]) -> events.ConsumerHeartbeat:
         client, side = self.client(group, name), self.side(group, name)
         client.instance = said.get("instance", client.instance)
         names, owned = said.get("topics", NOTHING_SAID), said.get("owned", NOTHING_SAID)
-        event = core_events.ConsumerHeartbeat(
+        event = events.ConsumerHeartbeat(
             request_id=self.request("beat", client),
             group_id=group,
             member_id=said.get("id", name),

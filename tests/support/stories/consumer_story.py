@@ -2,9 +2,8 @@
 
 from muster.client.members import actions as act
 from muster.client.members import events as ev
-from muster.client.members.consumer_machine import ConsumerMemberMachine, RequestedSubscription
-from muster.client.members.states import MembershipState
-from muster.client.members.types import MemberSettings, Partitions
+from muster.client.members.consumer_member import ConsumerMemberMachine, RequestedSubscription
+from muster.client.members.member_types import MemberSettings, MembershipState, Partitions
 from muster.coordinator.errors import ErrorCode
 from tests.support.stories.member_story import MemberStory, t
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from muster.coordinator.core.model import core_events
-from muster.coordinator.core.model.control_events import (
+from muster.coordinator.core.model import events
+from muster.coordinator.core.model.events import (
     AskDeploy,
     AskDrain,
     AskFreeze,
@@ -19,7 +19,7 @@ from muster.coordinator.core.model.control_events import (
     Undrain,
     Unpin,
 )
-from muster.coordinator.core.model.values import By, Orphans
+from muster.coordinator.core.model.records import By, Orphans
 from tests.support.stories.story import milliseconds, pairs
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class ControlStage:
 
         def client(self, group: str, name: str) -> Client: ...
         def request(self, kind: str, client: Client) -> int: ...
-        def asked(self, event: core_events.Request) -> list[str]: ...
+        def asked(self, event: events.Request) -> list[str]: ...
 
     def do_freeze(self, words: list[str], _lines: list[str]) -> Iterator[str]:
         """freeze GROUP [orphans=keep|give]"""

@@ -2,7 +2,7 @@
 
 from muster.assignors.data.consumer_protocol import Subscription, encode_subscription, parse_assignment
 from muster.client.members import events as ev
-from muster.client.members.types import GroupMember
+from muster.client.members.member_types import GroupMember
 
 RESOURCES = ("r", "s", "t", "u")
 

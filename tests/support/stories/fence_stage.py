@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
-from muster.coordinator.core.model.fences_events import NO_PRODUCER, ClaimFence
-from muster.coordinator.core.model.fences_records import FenceStored
+from muster.coordinator.core.model.events import NO_PRODUCER, ClaimFence
+from muster.coordinator.core.model.records import FenceStored
 from tests.support.stories.story import pairs, topic_partition
 
 

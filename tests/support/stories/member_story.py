@@ -4,7 +4,7 @@ from typing import Any, TypeVar
 
 from muster.client.members import actions as act
 from muster.client.members import events as ev
-from muster.client.members.types import Partitions
+from muster.client.members.member_types import Partitions
 
 A = TypeVar("A")
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from muster.coordinator.core.model.observed_events import GroupObserved, GroupUnseen, ObservedMember
+from muster.coordinator.core.model.events import GroupObserved, GroupUnseen, ObservedMember
 from tests.support.stories.story import milliseconds, pairs, topic_partition
 
 AROUND = ("brokers", "ended", "gone")

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from muster.coordinator.core.model import core_events
+from muster.coordinator.core.model import events
 from muster.coordinator.core.model.types import CommittedOffset
 from tests.support.stories.classic_stage import instance_from
 from tests.support.stories.story import milliseconds, pairs, repeated, topic_partition
@@ -31,7 +31,7 @@ class OffsetStage:
             where, _, what = word.partition("=")
             offset, _, metadata = what.partition(":")
             offsets[topic_partition(where)] = CommittedOffset(int(offset), -1, repeated(metadata))
-        event = core_events.OffsetCommit(
+        event = events.OffsetCommit(
             self.request("commit", client),
             group,
             "" if simple else options.get("id", client.member_id),
@@ -51,9 +51,7 @@ class OffsetStage:
         stable = rest[:1] == ["stable"]
         rest = rest[stable:]
         wanted = None if rest == ["all"] else tuple(topic_partition(word) for word in rest)
-        yield from self.asked(
-            core_events.OffsetFetch(self.request("fetch", self.client(group, "*")), group, wanted, stable)
-        )
+        yield from self.asked(events.OffsetFetch(self.request("fetch", self.client(group, "*")), group, wanted, stable))
 
     def do_delete_offsets(self, words: list[str], _lines: list[str]) -> Iterator[str]:
         """delete-offsets GROUP [by=WHO] topic-partition ..."""
@@ -61,4 +59,4 @@ class OffsetStage:
         options = pairs([word for word in rest if "=" in word])
         wanted = tuple(topic_partition(word) for word in rest if "=" not in word)
         request = self.request("delete-offsets", self.client(group, "*"))
-        yield from self.asked(core_events.OffsetDelete(request, group, wanted, options.get("by", "")))
+        yield from self.asked(events.OffsetDelete(request, group, wanted, options.get("by", "")))

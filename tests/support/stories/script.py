@@ -12,13 +12,18 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from muster.coordinator.core.model import core_events
-from muster.coordinator.core.model.core_records import Record
-from muster.coordinator.core.model.effects import CentralReply, ConsumerHeartbeatReply, Effects, PushReply
+from muster.coordinator.core.model import events
+from muster.coordinator.core.model.effects import (
+    CentralReply,
+    ConsumerHeartbeatReply,
+    Effects,
+    PushReply,
+    TxnOffsetCommitReply,
+)
+from muster.coordinator.core.model.events import HeldBack
 from muster.coordinator.core.model.plan import Plan, PlanRequest, compute_plan
-from muster.coordinator.core.model.scoring import ShadowRequest
-from muster.coordinator.core.model.streams import HeldBack
-from muster.coordinator.core.model.txn_replies import TxnOffsetCommitReply
+from muster.coordinator.core.model.records import Record
+from muster.coordinator.core.model.shadow_scoring import ShadowRequest
 from muster.coordinator.core.model.types import Limits, TimerKey
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.errors import ErrorCode
@@ -68,7 +73,7 @@ class Stage(
     next_request: int = 0
     slow: bool = False
     """Every plan is put off."""
-    chores: list[core_events.Event] = field(default_factory=list)
+    chores: list[events.Event] = field(default_factory=list)
     chores_wait: bool = False
     """What is left of something long waits for the story's word."""
     asked_plans: dict[str, list[PlanRequest]] = field(default_factory=dict)
@@ -83,7 +88,7 @@ class Stage(
         TxnStage.__init__(self)
         self.shard = Shard(self.limits, 0)
         self.shard.state.planner = self.plan
-        self.step(core_events.Loaded())
+        self.step(events.Loaded())
 
     def run(self, command: list[str]) -> list[str]:
         words = shlex.split(command[0])
@@ -103,7 +108,7 @@ class Stage(
         deleted = tuple(options.pop("deleted", "").split(",")) if "deleted" in options else ()
         self.born_again(options)
         counts = {topic: int(count) for topic, count in options.items()}
-        changed = core_events.TopicsChanged(counts, deleted, self.topic_ids(list(counts)))
+        changed = events.TopicsChanged(counts, deleted, self.topic_ids(list(counts)))
         yield from self.obeyed(self.step(changed)) or ["ok"]
 
     def born_again(self, options: dict[str, str]) -> None:
@@ -118,7 +123,7 @@ class Stage(
             at_ms, key = due[0]
             del self.timers[key]
             self.now_ms = at_ms
-            lines = self.obeyed(self.step(core_events.TimerFired(key, at_ms)))
+            lines = self.obeyed(self.step(events.TimerFired(key, at_ms)))
             if lines or key[0] not in ("retention", "balance"):
                 yield f"{at_ms}ms timer {' '.join(key)}"
                 quiet = False
@@ -133,7 +138,7 @@ class Stage(
         self.now_ms += stalled_ms
         moved_ms = deadline_shift_ms(stalled_ms)
         self.timers = {key: at_ms + moved_ms for key, at_ms in self.timers.items()}
-        yield from self.obeyed(self.step(core_events.StoodStill(stalled_ms, moved_ms))) or ["ok"]
+        yield from self.obeyed(self.step(events.StoodStill(stalled_ms, moved_ms))) or ["ok"]
         assert self.timers == self.shard.state.deadlines
 
     def do_held(self, words: list[str], _lines: list[str]) -> Iterator[str]:
@@ -159,8 +164,8 @@ class Stage(
             options = pairs(words)
             self.born_again(options)
             counts = {topic: int(count) for topic, count in options.items()}
-            yield from self.step(core_events.TopicsChanged(counts, ids=self.topic_ids(list(counts))))
-        yield from self.step(core_events.Loaded(damaged, topics=frozenset(self.shard.committed_to()))) or ["ok"]
+            yield from self.step(events.TopicsChanged(counts, ids=self.topic_ids(list(counts))))
+        yield from self.step(events.Loaded(damaged, topics=frozenset(self.shard.committed_to()))) or ["ok"]
 
     def do_clock(self, words: list[str], _lines: list[str]) -> Iterator[str]:
         """clock back=1h: the process dies, and comes back with the wall clock set back."""
@@ -168,7 +173,7 @@ class Stage(
         yield from self.do_reload([], [])
 
     def do_unload(self, _words: list[str], _lines: list[str]) -> Iterator[str]:
-        yield from self.obeyed(self.step(core_events.Unload())) or ["ok"]
+        yield from self.obeyed(self.step(events.Unload())) or ["ok"]
 
     def do_timers(self, _words: list[str], _lines: list[str]) -> Iterator[str]:
         """What groups wait for, soonest first."""
@@ -195,30 +200,28 @@ class Stage(
         asked = self.asked_plans[group][0 if "first" in rest else -1]
         made = None if "error" in options else compute_plan(asked)
         epoch = int(options.get("epoch", asked.epoch))
-        yield from self.obeyed(self.step(core_events.Planned(group, epoch, made, options.get("error", "")))) or [
-            "quiet"
-        ]
+        yield from self.obeyed(self.step(events.Planned(group, epoch, made, options.get("error", "")))) or ["quiet"]
 
     # -- views
 
     def do_describe(self, words: list[str], _lines: list[str]) -> Iterator[str]:
-        yield from self.asked(core_events.DescribeGroup(self.request("describe", self.client(words[0], "*")), words[0]))
+        yield from self.asked(events.DescribeGroup(self.request("describe", self.client(words[0], "*")), words[0]))
 
     def do_list(self, words: list[str], _lines: list[str]) -> Iterator[str]:
         options = pairs(words)
         states = tuple(options["states"].split(",")) if "states" in options else ()
         types = tuple(options["types"].split(",")) if "types" in options else ()
-        yield from self.asked(core_events.ListGroups(self.request("list", self.client("", "*")), states, types))
+        yield from self.asked(events.ListGroups(self.request("list", self.client("", "*")), states, types))
 
     def do_delete(self, words: list[str], _lines: list[str]) -> Iterator[str]:
         """delete GROUP [elsewhere]: with the word, the edge deletes what ZooKeeper holds."""
         request = self.request("delete", self.client(words[0], "*"))
         by = next((word.removeprefix("by=") for word in words if word.startswith("by=")), "")
-        yield from self.asked(core_events.DeleteGroup(request, words[0], "elsewhere" in words, by))
+        yield from self.asked(events.DeleteGroup(request, words[0], "elsewhere" in words, by))
 
     def do_explain(self, words: list[str], _lines: list[str]) -> Iterator[str]:
         options = pairs(words[1:])
-        event = core_events.ExplainGroup(
+        event = events.ExplainGroup(
             self.request("explain", self.client(words[0], "*")),
             words[0],
             int(options.get("limit", 0)),
@@ -227,15 +230,13 @@ class Stage(
         yield from self.asked(event)
 
     def do_settings(self, words: list[str], _lines: list[str]) -> Iterator[str]:
-        yield from self.asked(
-            core_events.DescribeSettings(self.request("settings", self.client(words[0], "*")), words[0])
-        )
+        yield from self.asked(events.DescribeSettings(self.request("settings", self.client(words[0], "*")), words[0]))
 
     def do_set(self, words: list[str], lines: list[str]) -> Iterator[str]:
         """set GROUP [version=N] [dry], and below it a line for each setting: NAME VALUE, as JSON; NAME unset."""
         options = pairs([word for word in words[1:] if word != "dry"])
         wanted = dict(line.split(" ", 1) for line in lines)
-        event = core_events.AlterSettings(
+        event = events.AlterSettings(
             self.request("set", self.client(words[0], "*")),
             words[0],
             {name: json.loads(text) for name, text in wanted.items() if text != "unset"},
@@ -256,7 +257,7 @@ class Stage(
         self.requests[self.next_request] = (kind, client)
         return self.next_request
 
-    def asked(self, event: core_events.Request) -> list[str]:
+    def asked(self, event: events.Request) -> list[str]:
         lines = self.step(event)
         if event.request_id not in self.answered:
             lines.append(NO_REPLY)
@@ -271,13 +272,13 @@ class Stage(
         """One slice of what is left."""
         yield from self.one_step(self.chores.pop(0)) or ["quiet"]
 
-    def step(self, event: core_events.Event) -> list[str]:
+    def step(self, event: events.Event) -> list[str]:
         lines = self.one_step(event)
         while self.brought or (self.chores and not self.chores_wait):
             lines += self.one_step((self.brought or self.chores).pop(0))
         return lines
 
-    def one_step(self, event: core_events.Event) -> list[str]:
+    def one_step(self, event: events.Event) -> list[str]:
         effects = self.shard.step(event, self.now_ms)
         self.chores += effects.chores
         self.records += effects.records

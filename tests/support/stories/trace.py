@@ -4,58 +4,63 @@ import json
 from collections.abc import Iterable, Iterator
 
 from muster.coordinator.core.consumer.group import ConsumerMemberState
-from muster.coordinator.core.control.trials.guards import guard_text
-from muster.coordinator.core.model import consumer_records as consumer
-from muster.coordinator.core.model import core_records, effects
+from muster.coordinator.core.control.trials.canary import guard_text
+from muster.coordinator.core.model import effects, records
 from muster.coordinator.core.model import records as central
-from muster.coordinator.core.model import trial_records as trial
-from muster.coordinator.core.model import values as holds
-from muster.coordinator.core.model.balance_records import NEVER_MS, BalanceForgotten, BalanceRecord, BalanceStored
-from muster.coordinator.core.model.fences_records import FenceForgotten, FenceStored
+from muster.coordinator.core.model import records as consumer
+from muster.coordinator.core.model import records as holds
+from muster.coordinator.core.model import records as trial
+from muster.coordinator.core.model.effects import CanaryReply, TxnOffsetCommitReply
 from muster.coordinator.core.model.plan import assignment_of
-from muster.coordinator.core.model.replies import CanaryReply
-from muster.coordinator.core.model.txn_replies import TxnOffsetCommitReply
+from muster.coordinator.core.model.records import (
+    NEVER_MS,
+    BalanceForgotten,
+    BalanceRecord,
+    BalanceStored,
+    FenceForgotten,
+    FenceStored,
+)
 from muster.coordinator.core.model.types import Cause, Limits, RebalanceEntry, Score, Stall, StoredOffset
 from muster.coordinator.errors import ErrorCode
 
 
-def describe_records(decided: Iterable[core_records.Record]) -> Iterator[str]:
+def describe_records(decided: Iterable[records.Record]) -> Iterator[str]:
     for record in decided:
-        if isinstance(record, core_records.OffsetsStored):
+        if isinstance(record, records.OffsetsStored):
             yield from (describe_offset(*tp, value) for tp, value in record.offsets.items())
-        elif isinstance(record, core_records.RebalanceShadowed):
+        elif isinstance(record, records.RebalanceShadowed):
             yield from (f"ledger #{record.number} shadow {describe_score(score)}" for score in record.scores)
         else:
             yield describe_record(record)
 
 
-def describe_record(record: core_records.Record) -> str:
+def describe_record(record: records.Record) -> str:
     match record:
-        case core_records.GroupStored():
+        case records.GroupStored():
             shares = "".join(f" {member.member_id}={share(member.assignment)}" for member in record.members)
             leader = f" leader={record.leader}" if record.leader else ""
             return f"append GroupStored {record.group_id} generation={record.generation}{leader}{shares or ' empty'}"
-        case core_records.GroupDeleted():
+        case records.GroupDeleted():
             return f"append GroupDeleted {record.group_id or '(no name)'}"
-        case core_records.OffsetStored():
+        case records.OffsetStored():
             return describe_offset(record.topic, record.partition, record.value)
-        case core_records.OffsetDeleted():
+        case records.OffsetDeleted():
             return f"append OffsetDeleted {record.topic}-{record.partition}"
-        case core_records.RebalanceDecided():
+        case records.RebalanceDecided():
             return f"ledger {describe_entry(record.entry)}"
-        case core_records.RebalanceSettled():
+        case records.RebalanceSettled():
             settled = record.settlement
             return f"ledger #{settled.number} settled: {settled.unowned_partition_ms} partition-ms unowned"
-        case core_records.RebalanceForgotten() | core_records.ShadowsForgotten():
-            shadows = " shadows" if isinstance(record, core_records.ShadowsForgotten) else ""
+        case records.RebalanceForgotten() | records.ShadowsForgotten():
+            shadows = " shadows" if isinstance(record, records.ShadowsForgotten) else ""
             return f"ledger #{record.number}{shadows} forgotten"
-        case core_records.DelayStored() | core_records.DelayForgotten():
+        case records.DelayStored() | records.DelayForgotten():
             return describe_delay(record)
-        case core_records.StallNoted() | core_records.StallForgotten():
+        case records.StallNoted() | records.StallForgotten():
             return describe_noted(record)
         case trial.CanaryStored() | trial.CanaryForgotten() | holds.HoldsStored() | holds.HoldsEnded():
             return f"append {describe_control(record)}"
-        case core_records.SettingsStored() | core_records.SettingsUnset():
+        case records.SettingsStored() | records.SettingsUnset():
             return describe_settings(record)
         case BalanceStored() | BalanceForgotten() | FenceStored() | FenceForgotten():
             return describe_balance(record) if isinstance(record, BalanceRecord) else describe_fence(record)
@@ -68,8 +73,8 @@ def describe_record(record: core_records.Record) -> str:
             return f"append {type(record).__name__} {describe_consumer_record(record)}"
 
 
-def describe_delay(record: core_records.DelayStored | core_records.DelayForgotten) -> str:
-    if isinstance(record, core_records.DelayForgotten):
+def describe_delay(record: records.DelayStored | records.DelayForgotten) -> str:
+    if isinstance(record, records.DelayForgotten):
         return "ledger what the leader knew is forgotten"
     until = "no delay" if record.until_ms is None else f"delay until {record.until_ms}ms"
     return f"ledger leader knows {record.leader_state}, {until}"
@@ -86,8 +91,8 @@ def describe_score(score: Score) -> str:
     )
 
 
-def describe_noted(record: core_records.StallNoted | core_records.StallForgotten) -> str:
-    if isinstance(record, core_records.StallForgotten):
+def describe_noted(record: records.StallNoted | records.StallForgotten) -> str:
+    if isinstance(record, records.StallForgotten):
         return f"ledger stall #{record.number} forgotten"
     return f"ledger stall #{record.stall.number}: {describe_stall(record.stall)}"
 
@@ -140,8 +145,8 @@ def describe_canary(record: trial.CanaryRecord) -> str:
     return f"Canary {record.group_id} {record.state.value} {record.assignor}{options}{until}{seen}{why}"
 
 
-def describe_settings(record: core_records.SettingsStored | core_records.SettingsUnset) -> str:
-    if isinstance(record, core_records.SettingsUnset):
+def describe_settings(record: records.SettingsStored | records.SettingsUnset) -> str:
+    if isinstance(record, records.SettingsUnset):
         return f"append SettingsUnset {record.group_id}"
     suspended = f" suspended: {record.suspended}" if record.suspended else ""
     return f"append SettingsStored {record.group_id} version={record.version} {json.dumps(record.values)}{suspended}"

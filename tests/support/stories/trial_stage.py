@@ -4,17 +4,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from muster.coordinator.core.control.trials.guards import DEFAULT_LAG_FLOOR
-from muster.coordinator.core.model import core_events
-from muster.coordinator.core.model import trial_events as trial
-from muster.coordinator.core.model.scoring import ShadowRequest, all_failed, score_candidates
+from muster.coordinator.core.control.trials.canary import DEFAULT_LAG_FLOOR
+from muster.coordinator.core.model import events
+from muster.coordinator.core.model import events as trial
+from muster.coordinator.core.model.shadow_scoring import ShadowRequest, all_failed, score_candidates
 from tests.support.stories.story import milliseconds, pairs
 
 
 class TrialStage:
     """Mixed into `Stage`, which gives it the shard, the clock and the clients."""
 
-    step: Callable[[core_events.Event], list[str]]
+    step: Callable[[events.Event], list[str]]
     obeyed: Callable[[list[str]], list[str]]
 
     def __init__(self) -> None:

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from muster.coordinator.core.model.core_records import OffsetsStored
-from muster.coordinator.core.model.txn_events import TxnEnded, TxnOffsetCommit, TxnOffsetsWritten, TxnWriteOver
-from muster.coordinator.core.model.txn_replies import TxnOffsetCommitReply
+from muster.coordinator.core.model.effects import TxnOffsetCommitReply
+from muster.coordinator.core.model.events import TxnEnded, TxnOffsetCommit, TxnOffsetsWritten, TxnWriteOver
+from muster.coordinator.core.model.records import OffsetsStored
 from muster.coordinator.core.model.types import CommittedOffset, RequestId, StoredOffset
 from tests.support.stories.classic_stage import instance_from
 from tests.support.stories.story import pairs, repeated, topic_partition

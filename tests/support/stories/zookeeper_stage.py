@@ -18,8 +18,7 @@ from collections.abc import Iterator
 from muster.client.members import actions as act
 from muster.client.members import events as ev
 from muster.client.members import zookeeper_events as zk
-from muster.client.members.zookeeper_machine import ZookeeperMemberMachine
-from muster.client.members.zookeeper_types import (
+from muster.client.members.zookeeper_assignment import (
     BLACK_LIST,
     WHITE_LIST,
     ConsumerGroupView,
@@ -27,6 +26,7 @@ from muster.client.members.zookeeper_types import (
     ZookeeperMemberSettings,
     ZookeeperSession,
 )
+from muster.client.members.zookeeper_member import ZookeeperMemberMachine
 from muster.coordinator.errors import ErrorCode
 from tests.support.stories.story import milliseconds, pairs, topic_partition
 

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from muster.coordinator.java_runtime import JavaNotFound, find_java
-from muster.coordinator.zookeeper.ensemble import LocalEnsemble, open_or_create_ensemble
-from muster.coordinator.zookeeper.server import ServerTuning
+from muster.coordinator.zookeeper.local_ensemble import LocalEnsemble, ServerTuning, open_or_create_ensemble
 
 TICK_MS = 200
 """Sessions may be as short as two of these."""

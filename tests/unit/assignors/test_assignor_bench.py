@@ -4,8 +4,8 @@ from itertools import count
 
 import pytest
 
-from muster.workshop.bench import grid, isolation
-from muster.workshop.bench import suite as bench
+from muster.workshop.bench import assignors
+from muster.workshop.bench import assignors as bench
 
 
 def ticking():
@@ -53,19 +53,21 @@ def test_every_cell_of_the_grid_is_a_group():
 
     from muster.assignors.registry import resolve
 
-    for topology, subscriptions, racks in product(grid.TOPOLOGIES, grid.SUBSCRIPTIONS, grid.RACKS):
-        snapshot = grid.grid_group(topology, subscriptions, racks)
-        assert len(snapshot.members) == grid.MEMBERS
+    for topology, subscriptions, racks in product(assignors.TOPOLOGIES, assignors.SUBSCRIPTIONS, assignors.RACKS):
+        snapshot = assignors.grid_group(topology, subscriptions, racks)
+        assert len(snapshot.members) == assignors.MEMBERS
         assert (snapshot.racks is None) == (racks == "none")
-        assert grid.grid_event(snapshot, resolve("range"), "full") is snapshot
-    added = grid.grid_event(grid.grid_group("equal", "disjoint", "none"), resolve("range"), "partitions added")
-    assert set(added.topics.values()) == {grid.PARTITIONS + 2}
+        assert assignors.grid_event(snapshot, resolve("range"), "full") is snapshot
+    added = assignors.grid_event(
+        assignors.grid_group("equal", "disjoint", "none"), resolve("range"), "partitions added"
+    )
+    assert set(added.topics.values()) == {assignors.PARTITIONS + 2}
 
 
 def test_a_plugin_s_process_is_measured_against_the_same_logic_here(monkeypatch):
-    monkeypatch.setattr(isolation, "SMALL_TURNS", 2)
-    monkeypatch.setattr(isolation, "LARGE_TURNS", 1)
-    monkeypatch.setattr(isolation, "LARGE_PLAN", [("4,000", (10, 4, 1000))])
+    monkeypatch.setattr(assignors, "SMALL_TURNS", 2)
+    monkeypatch.setattr(assignors, "LARGE_TURNS", 1)
+    monkeypatch.setattr(assignors, "LARGE_PLAN", [("4,000", (10, 4, 1000))])
     rows = list(bench.measure(ticking(), only="isolation: plain"))
     assert [row["case"] for row in rows] == [
         f"isolation: plain, {size} partitions" for size in ("100", "1,000", "4,000")
@@ -74,6 +76,6 @@ def test_a_plugin_s_process_is_measured_against_the_same_logic_here(monkeypatch)
         assert list(row) == ["bench", "case", "value", "unit", "peer", "peer_value", "ratio", "goal", "ok"]
         assert (row["value"], row["peer_value"], row["ok"]) == (1.0, 1.0, True)
     assert [row["goal"] for row in rows] == [1.5] * 3
-    assert isolation.isolation_row("", 0.001, 0.0029)["ok"]
-    assert not isolation.isolation_row("", 0.001, 0.0031)["ok"]
-    assert not isolation.isolation_row("", 1.0, 1.6)["ok"]
+    assert assignors.isolation_row("", 0.001, 0.0029)["ok"]
+    assert not assignors.isolation_row("", 0.001, 0.0031)["ok"]
+    assert not assignors.isolation_row("", 1.0, 1.6)["ok"]

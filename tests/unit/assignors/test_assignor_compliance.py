@@ -6,7 +6,7 @@ from muster.assignors import compliance, registry
 from muster.assignors.api import RebalanceProtocol
 from muster.assignors.builtin.range import RangeAssignor
 from muster.assignors.compliance import AssignorCompliance, examine
-from muster.assignors.tools.scaffold import scaffold
+from muster.assignors.tools.catalog import scaffold
 from tests.support import plugins
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from muster.assignors.api import AssignorError, Member, Snapshot
-from muster.assignors.snapshot_binary import decode_snapshot, encode_snapshot
+from muster.assignors.plan_codec import decode_snapshot, encode_snapshot
 from muster.assignors.tools.problem import snapshot_of, solve
 
 GROUP = Snapshot(

@@ -1,7 +1,6 @@
 """The fairest loads, and flows at least cost, on networks small enough to check by hand."""
 
-from muster.assignors.builtin.flow import UNLIMITED, Network
-from muster.assignors.builtin.levels import CarryingTask, LoadLevel, find_fairest_levels
+from muster.assignors.builtin.exact_balance import UNLIMITED, CarryingTask, LoadLevel, Network, find_fairest_levels
 
 
 def levels(supplies, takers, sizes):

@@ -3,7 +3,7 @@
 import pytest
 
 from muster.assignors.api import Member, Snapshot
-from muster.assignors.builtin.roundrobin_legacy import RoundRobinLegacyAssignor, partition_hash
+from muster.assignors.builtin.roundrobin import RoundRobinLegacyAssignor, partition_hash
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,7 @@ from dataclasses import replace
 import pytest
 
 from muster.assignors.api import AssignorError, Member, Snapshot
-from muster.assignors.tools.moves import list_moves
-from muster.assignors.tools.what_if import ForecastBounds, SnapshotChange, compare, forecast_table, what_if
+from muster.assignors.tools.what_if import ForecastBounds, SnapshotChange, compare, forecast_table, list_moves, what_if
 
 GROUP = Snapshot(
     {"t": 4},

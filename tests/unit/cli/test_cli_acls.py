@@ -6,9 +6,9 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from muster.cli.common.errors import CommandError
-from muster.cli.security.flags import entry_options, make_entries, make_filters, resource_options
-from muster.coordinator.security.model import Acl, Operation, PatternType, Permission, ResourceType
+from muster.cli.common.commands import CommandError
+from muster.cli.security.acls import entry_options, make_entries, make_filters, resource_options
+from muster.coordinator.security.access_model import Acl, Operation, PatternType, Permission, ResourceType
 
 
 def given(*arguments: str) -> dict[str, Any]:

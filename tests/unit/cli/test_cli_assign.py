@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.cli.common.errors import Exit
+from muster.cli.common.commands import Exit
 from muster.cli.main import main
 
 GOOD = '{"assignor":"range","topics":{"t":3},"members":[{"id":"a","topics":["t"]},{"id":"b","topics":["t"]}]}'

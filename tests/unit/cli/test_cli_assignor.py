@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from muster.cli.common.errors import CommandError, Unhealthy
+from muster.cli.common.commands import CommandError, Unhealthy
 from muster.cli.main import cli
 
 SNAPSHOT = {

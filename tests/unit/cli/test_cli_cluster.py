@@ -8,14 +8,13 @@ from collections.abc import Iterator
 import grpc
 import pytest
 
-from muster.cli.common.errors import Exit
+from muster.cli.common.commands import Exit
 from muster.cli.main import main
-from muster.cli.nodes.explain import fetch_elections
+from muster.cli.nodes.cluster import fetch_elections
 from muster.client.errors import Refused
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.io.records import ElectionRecord, ElectionReport, LossRecord
-from muster.coordinator.replication.protocol.facts import NodeEndpoint, TopicPartition
-from muster.coordinator.replication.protocol.image import NodeView
+from muster.coordinator.replication.io.election_ledger import ElectionRecord, ElectionReport, LossRecord
+from muster.coordinator.replication.protocol.cluster_metadata import NodeEndpoint, NodeView, TopicPartition
 from muster.coordinator.rpc.v1 import cluster_service_pb2 as pb
 from muster.coordinator.server.cluster_backend.cluster_service import CLUSTER_SERVICE
 from muster.coordinator.server.grpc.adapter import GrpcMethods

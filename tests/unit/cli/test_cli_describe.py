@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from muster.cli.groups.describe import print_planner
+from muster.cli.groups.description import print_planner
 from muster.client.described import GroupDescription, GroupHolds
 from muster.coordinator.observability.views.groups import planner_words, state_row
 

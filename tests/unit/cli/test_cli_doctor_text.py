@@ -3,7 +3,7 @@
 import pytest
 
 from muster.cli.doctor import MOST_OF_A_RULE, print_findings, summary
-from muster.coordinator.observability.doctor.facts import DoctorFacts, ExaminedGroup, ExaminedMember
+from muster.coordinator.observability.doctor.model import DoctorFacts, ExaminedGroup, ExaminedMember
 from muster.coordinator.observability.doctor.table import examine_facts
 
 

@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from muster.cli.common.errors import Exit
+from muster.cli.common.commands import Exit
+from muster.cli.engine import find_troubles, node_rows, shard_rows, status_document
 from muster.cli.main import main
-from muster.cli.status import find_troubles, node_rows, shard_rows, status_document
+from muster.coordinator.kafka_backend.inspection import BackendSurvey, SurveyedShard, assignment_of
 from muster.coordinator.kafka_backend.shard_ownership.shard_assignment import (
     AssignedNode,
     ShardAssignment,
     encode_assignment,
 )
-from muster.coordinator.kafka_backend.survey import BackendSurvey, SurveyedShard, assignment_of
-from muster.coordinator.kafka_backend.upstream.groups import UpstreamMember
+from muster.coordinator.kafka_backend.upstream.group_requests import UpstreamMember
 
 OVER = ["--engine", "kafka://b1:9092"]
 

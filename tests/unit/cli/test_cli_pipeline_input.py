@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.cli.common.errors import Exit
+from muster.cli.common.commands import Exit
 from muster.cli.main import main
 
 

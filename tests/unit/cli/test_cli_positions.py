@@ -4,7 +4,7 @@ from datetime import datetime
 
 import pytest
 
-from muster.coordinator.observability.views.positions import Position, parse_position
+from muster.coordinator.observability.views.topics import Position, parse_position
 
 NOW_MS = 1_750_000_000_000
 

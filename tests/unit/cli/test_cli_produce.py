@@ -2,7 +2,7 @@
 
 import pytest
 
-from muster.cli.common.errors import CommandError, Exit
+from muster.cli.common.commands import CommandError, Exit
 from muster.cli.records.produce import ANY, MAX_NAMED, LineDelivery
 from muster.client.errors import BufferFull, MessageTooLarge, Unreachable
 

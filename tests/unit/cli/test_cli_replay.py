@@ -9,10 +9,10 @@ import pytest
 from muster.assignors.api import Member, Snapshot
 from muster.assignors.registry import resolve
 from muster.assignors.run import run
-from muster.cli.common.errors import Exit
+from muster.cli.common.commands import Exit
 from muster.cli.main import main
 from muster.client.members.actions import MakePlan
-from muster.client.members.member import DelayedLeader
+from muster.client.members.delayed_rebalance import DelayedLeader
 from muster.coordinator.core.model.types import DELAYED
 from tests.support.stories.delayed import shares, worker
 

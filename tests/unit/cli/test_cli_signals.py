@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from muster.cli.common.signals import STOP_SIGNALS, interrupt_on_signals, raise_if_interrupted, stop_on_signal
+from muster.cli.common.commands import STOP_SIGNALS, interrupt_on_signals, raise_if_interrupted, stop_on_signal
 
 
 @pytest.fixture(autouse=True)

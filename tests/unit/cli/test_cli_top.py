@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 from rich.cells import cell_len
 
-from muster.cli.board import SORTS, TopScreen
-from muster.cli.keys import named
-from muster.cli.picture import GroupLine, GroupsPicture, LagTrail
-from muster.coordinator.observability.doctor.facts import (
+from muster.cli.node_polling import GroupLine, GroupsPicture, LagTrail
+from muster.cli.top import named
+from muster.cli.top_screen import SORTS, TopScreen
+from muster.coordinator.observability.doctor.model import (
     ExaminedGroup,
     ExaminedMember,
     ExaminedPartition,

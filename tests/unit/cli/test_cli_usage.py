@@ -11,9 +11,8 @@ import click
 import pytest
 
 from muster.cli.common import options
-from muster.cli.common.errors import CommandError, Exit, Unhealthy, exit_code_of, run_command
-from muster.cli.common.lazy import LazyGroup
-from muster.cli.common.reach import require_listening_node
+from muster.cli.common.commands import CommandError, Exit, LazyGroup, Unhealthy, exit_code_of, run_command
+from muster.cli.common.options import require_listening_node
 from muster.cli.main import cli, main
 from muster.client import errors as client
 from muster.client.aio.admin import AdminConfig

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.cli.common.errors import CommandError
+from muster.cli.common.commands import CommandError
 from muster.cli.demo.processes import DemoProcesses
 
 

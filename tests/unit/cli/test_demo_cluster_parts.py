@@ -8,10 +8,16 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from muster.cli.demo import show
-from muster.cli.demo.checks import OwnershipSpan, ReportedReads, find_double_owners, longest_gap_s, ownership_spans
-from muster.cli.demo.proof import REPORT_STRUCT
-from muster.cli.demo.show import ClusterProof, DemoStanding, StandingBefore
+from muster.cli.demo import cluster_demo
+from muster.cli.demo.cluster_demo import ClusterProof, DemoStanding, StandingBefore
+from muster.cli.demo.delivery_proof import (
+    REPORT_STRUCT,
+    OwnershipSpan,
+    ReportedReads,
+    find_double_owners,
+    longest_gap_s,
+    ownership_spans,
+)
 from muster.cli.main import main
 from muster.coordinator.rpc.v1 import cluster_service_pb2 as pb
 from muster.coordinator.rpc.v1.ledger_pb2 import CoordinatorMove
@@ -49,7 +55,7 @@ def test_each_promise_that_is_broken_is_seen(broken: dict[str, object]) -> None:
 
 def printed(proved: ClusterProof) -> str:
     out = Console(file=io.StringIO(), width=100)
-    show.show_cluster_proof(out, proved)
+    cluster_demo.show_cluster_proof(out, proved)
     assert isinstance(out.file, io.StringIO)
     return out.file.getvalue()
 
@@ -107,12 +113,12 @@ def test_who_leads_and_owns_what_is_shown() -> None:
         partitions=[pb.ClusterPartitionState(topic="lines", partition=number, leader_id=2) for number in range(3)],
     )
     out = Console(file=io.StringIO(), width=100)
-    show.show_standing(out, "Now", DemoStanding(cluster, "h:2", 4, {"w": "id"}, {"w": [0, 1], "v": []}))
+    cluster_demo.show_standing(out, "Now", DemoStanding(cluster, "h:2", 4, {"w": "id"}, {"w": [0, 1], "v": []}))
     election = pb.Election(topic="__consumer_offsets", partition=3, from_node_id=1, to_node_id=2, cause="node 1 died")
     move = CoordinatorMove(
         from_node=1, to_node=2, cause="node 1 died", last_heard_ms=1, elected_ms=100, serving_ms=401, members=3
     )
-    show.show_takeover(out, [move], [election])
+    cluster_demo.show_takeover(out, [move], [election])
     assert isinstance(out.file, io.StringIO)
     text = out.file.getvalue()
     assert "coordinates the group, controller" in text

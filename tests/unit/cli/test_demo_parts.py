@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from muster.cli.common.errors import CommandError
-from muster.cli.demo.filling import route_lines
-from muster.cli.demo.proof import REPORT, REPORT_STRUCT, DeliveryProof, ProducedLines, checksum
-from muster.cli.demo.report import show_ownership, show_proof
-from muster.cli.records.lines import MAX_LINE_BYTES, LineSource, SourceLine, choose_source, standard_library_files
-from muster.client.records.partitioner import choose_partition
+from muster.cli.common.commands import CommandError
+from muster.cli.demo.delivery_proof import REPORT, REPORT_STRUCT, DeliveryProof, ProducedLines, checksum
+from muster.cli.demo.group_demo import route_lines, show_ownership, show_proof
+from muster.cli.records.produce import MAX_LINE_BYTES, LineSource, SourceLine, choose_source, standard_library_files
+from muster.client.records.accumulator import choose_partition
 from muster.coordinator.rpc.v1 import ledger_pb2 as pb
 
 

@@ -6,8 +6,8 @@ from typing import ClassVar
 from pyspark.status import SparkJobInfo, SparkStageInfo
 
 from muster.cli.demo.spark_demo import WordCountProof, count_words_locally, describe_batch_line, word_count_verdict
-from muster.cli.demo.spark_driver import TaskTracker
-from muster.cli.records.lines import SourceLine
+from muster.cli.demo.workers import TaskTracker
+from muster.cli.records.produce import SourceLine
 
 EXPECTED = Counter({b"the": 4, b"end": 1})
 

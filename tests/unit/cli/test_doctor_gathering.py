@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from muster.cli.gather import gather_facts
+from muster.cli.node_polling import gather_facts
 from muster.client.described import GroupDescription, GroupListing, NodeStatus
 from muster.client.errors import GroupNotFound
-from muster.coordinator.observability.doctor.facts import DoctorFacts
+from muster.coordinator.observability.doctor.model import DoctorFacts
 
 
 class Operator:

@@ -10,13 +10,11 @@ from muster.client.calls.group_calls import GroupCalls
 from muster.client.calls.transport import Transport
 from muster.client.config import ConsumerConfig, load
 from muster.client.members import events as ev
-from muster.client.members.report import RequestedSubscription
-from muster.client.members.states import MembershipState
-from muster.client.membership.central_driver import CentralDriver
-from muster.client.membership.driver import build_member_settings
-from muster.client.membership.joining import CentralJoining
-from muster.client.membership.seam import Interest
-from muster.client.membership.store import CentralStore
+from muster.client.members.consumer_member import RequestedSubscription
+from muster.client.members.member_types import MembershipState
+from muster.client.membership.central_membership import CentralDriver, CentralJoining, CentralStore
+from muster.client.membership.member_driver import build_member_settings
+from muster.client.membership.ports import Interest
 from muster.client.types import OffsetAndMetadata, TopicPartition
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from tests.support.pace import pace

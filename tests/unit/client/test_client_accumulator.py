@@ -2,7 +2,7 @@
 
 import pytest
 
-from muster.client.aio.producing_shared import encode_bytes, measure_record
+from muster.client.aio.producer import encode_bytes, measure_record
 from muster.client.config import ProducerConfig, load
 from muster.client.errors import BufferFull
 from muster.client.records.accumulator import Accumulator

@@ -9,8 +9,8 @@ from muster.client.calls.group_calls import GroupCalls
 from muster.client.calls.transport import Transport
 from muster.client.config import ConsumerConfig, load
 from muster.client.errors import CommitFailed, Refused, refusal
-from muster.client.records.commits import STALE_MEMBER_EPOCH, ConsumerCommits
 from muster.client.records.fetcher import ConsumerFetcher
+from muster.client.records.positions import STALE_MEMBER_EPOCH, ConsumerCommits
 from muster.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 OFFSETS = {TopicPartition("t", 0): OffsetAndMetadata(7)}

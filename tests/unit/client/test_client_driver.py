@@ -8,8 +8,8 @@ from muster.client.calls.group_calls import GroupCalls
 from muster.client.calls.transport import Transport
 from muster.client.config import ConsumerConfig, load
 from muster.client.members import events as ev
-from muster.client.members.consumer_machine import RequestedSubscription
-from muster.client.membership.driver import ConsumerParticipation, MemberDriver
+from muster.client.members.consumer_member import RequestedSubscription
+from muster.client.membership.member_driver import ConsumerParticipation, MemberDriver
 
 
 def test_a_call_that_is_given_up_before_it_began_leaves_nothing_behind() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from muster.client.records.partitioner import choose_partition, murmur2
+from muster.client.records.accumulator import choose_partition, murmur2
 
 SIGNED = [
     (b"21", -973932308),

@@ -12,7 +12,7 @@ from muster.assignors.data.consumer_protocol import Subscription, encode_subscri
 from muster.assignors.registry import resolve
 from muster.client.members import actions as act
 from muster.client.members import events as ev
-from muster.client.members.types import GroupMember
+from muster.client.members.member_types import GroupMember
 from muster.client.membership.leader_planner import LeaderPlanner, shared_isolation
 from muster.client.types import TopicPartition
 from tests.support import plugins

@@ -16,28 +16,27 @@ from muster.client import aio
 from muster.client.calls.transport import channel_options
 from muster.client.config import ClientConfig
 from muster.client.errors import BY_CODE, IllegalState, Refused, WrongProcess, refusal
-from muster.client.loop import shared_loop
-from muster.client.members.types import LeavePolicy
-from muster.client.membership.classic_calls import read_cause
-from muster.client.membership.listener import RebalanceListener
-from muster.client.membership.seam import Callback, parse_leave_policy
+from muster.client.members.member_types import LeavePolicy
+from muster.client.membership.member_calls import read_cause
+from muster.client.membership.ports import Callback, RebalanceListener, parse_leave_policy
+from muster.client.twins import shared_loop
 from muster.client.types import RebalanceEvent, TopicPartition
 from muster.coordinator.core.model.types import Cause
 from muster.coordinator.errors import ErrorCode, error_code_of
 
 DOCUMENTED = [
     "muster.client",
-    "muster.client.calls.catalog",
+    "muster.client.calls.topic_calls",
     "muster.client.records.partition_state",
     "muster.client.sync.consumer",
     "muster.client.errors",
-    "muster.client.membership.listener",
-    "muster.client.records.partitioner",
-    "muster.client.aio.producing_shared",
+    "muster.client.membership.ports",
+    "muster.client.records.accumulator",
+    "muster.client.aio.producer",
     "muster.client.types",
-    "muster.client.members.backoff",
-    "muster.client.members.cooperative",
-    "muster.client.members.eager",
+    "muster.client.members.coordinator_link",
+    "muster.client.members.subscription",
+    "muster.client.members.subscription",
     "muster.client.members.subscription",
     "muster.coordinator.observability.views.formatting",
 ]

@@ -98,7 +98,7 @@ def test_a_client_that_does_neither_shows_nothing_and_imports_nothing() -> None:
     asyncio.run(story())
     script = (
         "import sys, muster.client.aio.admin as a; a.AsyncAdmin();"
-        "sys.exit(any('client.trust' in name for name in sys.modules))"
+        "sys.exit(any('client.credentials' in name for name in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False, timeout=60).returncode == 0
 

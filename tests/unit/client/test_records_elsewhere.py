@@ -11,10 +11,14 @@ from muster.client.calls.leaders import ONE_NODE
 from muster.client.calls.transport import Transport
 from muster.client.config import ConsumerConfig, ProducerConfig, load
 from muster.client.errors import ClientError, ConfigError
-from muster.client.records import reading as room
+from muster.client.records import kafka_records as room
 from muster.client.records.fetcher import ConsumerFetcher
-from muster.client.records.reading import KafkaPoll
-from muster.client.records.settings import consumer_properties, load_confluent_kafka, producer_properties
+from muster.client.records.kafka_records import (
+    KafkaPoll,
+    consumer_properties,
+    load_confluent_kafka,
+    producer_properties,
+)
 from muster.client.types import TopicPartition
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
 

@@ -12,9 +12,8 @@ from muster.client.calls.methods import SHARED_SESSION, ClientMethod
 from muster.client.calls.transport import Transport
 from muster.client.config import ConsumerConfig, load
 from muster.client.errors import Unreachable
-from muster.client.membership.driver import build_member_settings
-from muster.client.membership.session import SessionStream
-from muster.client.membership.streams import StreamPlace, build_rpc_error, shared_streams
+from muster.client.membership.member_driver import build_member_settings
+from muster.client.membership.session_stream import SessionStream, StreamPlace, build_rpc_error, shared_streams
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 
 NODE, OTHER = "node:1", "other:1"

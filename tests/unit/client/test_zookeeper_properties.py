@@ -8,9 +8,9 @@ import pytest
 from muster.client import Consumer
 from muster.client.config import ConsumerConfig, WorkerConfig, load
 from muster.client.errors import ConfigError, IllegalState
-from muster.client.members.zookeeper_types import ZookeeperMemberSettings, build_registration, check_retry_time
-from muster.client.membership.zookeeper_joining import build_zookeeper_settings
-from muster.client.records.subscribed import TopicSubscription
+from muster.client.members.zookeeper_assignment import ZookeeperMemberSettings, build_registration, check_retry_time
+from muster.client.membership.zookeeper_membership import build_zookeeper_settings
+from muster.client.records.positions import TopicSubscription
 
 ERA = {"group.protocol": "zookeeper", "group.id": "g", "zookeeper.connect": "zk1:2181,zk2/kafka"}
 

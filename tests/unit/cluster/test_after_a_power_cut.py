@@ -4,16 +4,18 @@ from collections.abc import Mapping
 
 import pytest
 
-from muster.coordinator.replication.protocol.controller.nodes import is_power_loss_settled
-from muster.coordinator.replication.protocol.controller.settings import ControllerSettings
-from muster.coordinator.replication.protocol.facts import ClusterNode
-from muster.coordinator.replication.protocol.image import (
+from muster.coordinator.replication.protocol.cluster_metadata import (
     ClusterImage,
+    ClusterNode,
     ClusterNodeStatus,
     ClusterState,
     NodeView,
     PartitionView,
     TopicView,
+)
+from muster.coordinator.replication.protocol.controller.controller_state import (
+    ControllerSettings,
+    is_power_loss_settled,
 )
 
 ME = ClusterNode(2, 57, "disk", unclean=True)

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from muster.coordinator.replication.protocol.cluster_metadata import ClusterNode, TopicPartition
 from muster.coordinator.replication.protocol.controller import elections
-from muster.coordinator.replication.protocol.controller import events as ev
+from muster.coordinator.replication.protocol.controller import events_and_effects as ev
 from muster.coordinator.replication.protocol.controller.controller import Controller
+from muster.coordinator.replication.protocol.controller.controller_state import NodeRegistry, RegistrationChanges
+from muster.coordinator.replication.protocol.controller.controller_term import AdmitNode, ConfirmNode, ReviewMark
 from muster.coordinator.replication.protocol.controller.elections import ReplicaStanding
-from muster.coordinator.replication.protocol.controller.nodes import NodeRegistry, RegistrationChanges
-from muster.coordinator.replication.protocol.controller.reign import AdmitNode, ConfirmNode, ReviewMark
-from muster.coordinator.replication.protocol.facts import ClusterNode, TopicPartition
 from tests.support.controller_walk import Lost, walk
 from tests.support.reigning import Store
 

@@ -3,12 +3,10 @@
 import pytest
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.protocol.controller import effects as ef
-from muster.coordinator.replication.protocol.controller import events as ev
-from muster.coordinator.replication.protocol.controller.nodes import NodeRegistry
-from muster.coordinator.replication.protocol.controller.settings import ControllerSettings
-from muster.coordinator.replication.protocol.facts import NO_NODE_ID
-from muster.coordinator.replication.protocol.image import ClusterNodeStatus
+from muster.coordinator.replication.protocol.cluster_metadata import NO_NODE_ID, ClusterNodeStatus
+from muster.coordinator.replication.protocol.controller import events_and_effects as ef
+from muster.coordinator.replication.protocol.controller import events_and_effects as ev
+from muster.coordinator.replication.protocol.controller.controller_state import ControllerSettings, NodeRegistry
 from tests.support.reigning import Reigning, node, nodes, place, topic
 
 

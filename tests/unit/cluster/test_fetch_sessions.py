@@ -6,9 +6,9 @@ import pytest
 
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.protocol import fetch_sessions
-from muster.coordinator.replication.protocol.facts import TopicPartition
+from muster.coordinator.replication.protocol.cluster_metadata import TopicPartition
 from muster.coordinator.replication.protocol.fetch_sessions import COMING_FOR_MS, COMING_MS, GATHER_MS, NO_HURRY_MS
-from muster.coordinator.replication.protocol.messages import (
+from muster.coordinator.replication.protocol.replica_fetch import (
     LAST_EPOCH,
     NO_SUCH_SESSION,
     WRONG_SESSION_EPOCH,

@@ -3,7 +3,7 @@
 import pytest
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.protocol.facts import NO_EPOCH, TopicPartition
+from muster.coordinator.replication.protocol.cluster_metadata import NO_EPOCH, TopicPartition
 from muster.coordinator.replication.protocol.follower import (
     APPEND,
     VOID,

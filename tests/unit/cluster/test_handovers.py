@@ -4,11 +4,17 @@ CL-C10)."""
 import pytest
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.protocol.controller import effects as ef
-from muster.coordinator.replication.protocol.controller import events as ev
-from muster.coordinator.replication.protocol.controller.settings import ControllerSettings
-from muster.coordinator.replication.protocol.facts import NO_NODE_ID, OFFSETS, TopicPartition
-from muster.coordinator.replication.protocol.image import ClusterImage, ClusterNodeStatus, ImageVersion
+from muster.coordinator.replication.protocol.cluster_metadata import (
+    NO_NODE_ID,
+    OFFSETS,
+    ClusterImage,
+    ClusterNodeStatus,
+    ImageVersion,
+    TopicPartition,
+)
+from muster.coordinator.replication.protocol.controller import events_and_effects as ef
+from muster.coordinator.replication.protocol.controller import events_and_effects as ev
+from muster.coordinator.replication.protocol.controller.controller_state import ControllerSettings
 from tests.support.reigning import SMALL, Reigning, node, nodes, place, topic
 
 

@@ -3,8 +3,7 @@
 import pytest
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.protocol.facts import TopicPartition
-from muster.coordinator.replication.protocol.image import (
+from muster.coordinator.replication.protocol.cluster_metadata import (
     ClusterImage,
     ClusterNodeStatus,
     ClusterState,
@@ -13,6 +12,7 @@ from muster.coordinator.replication.protocol.image import (
     NodeView,
     PartitionChange,
     PartitionView,
+    TopicPartition,
     TopicView,
 )
 

@@ -3,8 +3,8 @@
 import pytest
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.protocol.facts import NO_EPOCH, PartitionState
-from muster.coordinator.replication.protocol.in_sync import IsrAnswer, IsrProposal
+from muster.coordinator.replication.protocol.cluster_metadata import NO_EPOCH, PartitionState
+from muster.coordinator.replication.protocol.leader import IsrAnswer, IsrProposal
 from tests.support.led import EPOCH, LAG_MS, SHARD, UNIT, Cluster
 
 

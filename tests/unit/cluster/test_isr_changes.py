@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.protocol.controller import asks
-from muster.coordinator.replication.protocol.controller import effects as ef
-from muster.coordinator.replication.protocol.controller import events as ev
+from muster.coordinator.replication.protocol.controller import events_and_effects as ef
+from muster.coordinator.replication.protocol.controller import events_and_effects as ev
+from muster.coordinator.replication.protocol.controller import node_requests
 from tests.support.reigning import Reigning, node, nodes, place, topic
 
 
@@ -168,7 +168,7 @@ def test_nobody_is_told_of_a_state_before_it_is_written_c1(story: Reigning) -> N
 
 
 def test_too_many_that_wait_are_refused(story: Reigning, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asks, "MAX_WAITING", 1)
+    monkeypatch.setattr(node_requests, "MAX_WAITING", 1)
     story.hold = True
     first = story.ask(1, "t-0", (1, 2, 3))
     assert story.answers[story.ask(1, "t-1", (1, 2, 3))].error is ErrorCode.REQUEST_TIMED_OUT

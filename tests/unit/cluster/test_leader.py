@@ -3,7 +3,7 @@
 import pytest
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.protocol.facts import NO_EPOCH
+from muster.coordinator.replication.protocol.cluster_metadata import NO_EPOCH
 from muster.coordinator.replication.protocol.leader import ALL, FetchDivergence, FetchRefusal
 from muster.coordinator.replication.protocol.lease import Peer
 from tests.support.led import EPOCH, LAG_MS, SHARD, Cluster

@@ -1,7 +1,7 @@
 """The lease: what a leader rests on, what a new one waits for, what becomes of timers meanwhile (CL-G4 to CL-G6)."""
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.protocol.in_sync import IsrAnswer
+from muster.coordinator.replication.protocol.leader import IsrAnswer
 from muster.coordinator.replication.protocol.lease import (
     FOREVER,
     HOLD,

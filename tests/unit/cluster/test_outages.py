@@ -4,10 +4,9 @@ from collections.abc import Iterable
 
 import pytest
 
-from muster.coordinator.replication.protocol.facts import NO_NODE_ID
-from muster.coordinator.replication.protocol.image import PartitionView, TopicView
-from muster.coordinator.replication.protocol.outages import LOOK_AGAIN_MS
-from muster.coordinator.replication.protocol.roles import ROOM_TO_LEAD, ROOM_TO_WRITE
+from muster.coordinator.replication.protocol.cluster_metadata import NO_NODE_ID, PartitionView, TopicView
+from muster.coordinator.replication.protocol.hosted_copies import LOOK_AGAIN_MS
+from muster.coordinator.replication.protocol.node_replicas import ROOM_TO_LEAD, ROOM_TO_WRITE
 from tests.unit.cluster.test_replicas import HERE, ID, OTHER_ID, PLACE, THERE, Pair, copy_once, node, orders, two
 
 

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from muster.coordinator.errors import CoordinatorError, ErrorCode
-from muster.coordinator.replication.protocol.placement import NodeRack, check_assignment, place_replicas
+from muster.coordinator.replication.protocol.replica_placement import NodeRack, check_assignment, place_replicas
 
 FIVE = [NodeRack(each) for each in range(5)]
 

@@ -1,9 +1,14 @@
 """What the controller makes of registrations that it sees, and of who shut down for the one before it (CL-C3, CL-C7,
 CL-A7)."""
 
-from muster.coordinator.replication.protocol.controller.nodes import NodeRegistry
-from muster.coordinator.replication.protocol.facts import ClusterNode
-from muster.coordinator.replication.protocol.image import ClusterImage, ClusterNodeStatus, ClusterState, NodeView
+from muster.coordinator.replication.protocol.cluster_metadata import (
+    ClusterImage,
+    ClusterNode,
+    ClusterNodeStatus,
+    ClusterState,
+    NodeView,
+)
+from muster.coordinator.replication.protocol.controller.controller_state import NodeRegistry
 
 
 def node(number: int, epoch: int) -> ClusterNode:

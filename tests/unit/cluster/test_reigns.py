@@ -3,12 +3,18 @@
 import pytest
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.protocol.controller import effects as ef
-from muster.coordinator.replication.protocol.controller import events as ev
+from muster.coordinator.replication.protocol.cluster_metadata import (
+    NO_VERSION,
+    OFFSETS,
+    ClusterImage,
+    ClusterNodeStatus,
+    ImageVersion,
+    PartitionState,
+)
+from muster.coordinator.replication.protocol.controller import events_and_effects as ef
+from muster.coordinator.replication.protocol.controller import events_and_effects as ev
 from muster.coordinator.replication.protocol.controller import metadata_publisher
-from muster.coordinator.replication.protocol.controller.units import MAX_REVIEWS
-from muster.coordinator.replication.protocol.facts import OFFSETS, PartitionState
-from muster.coordinator.replication.protocol.image import NO_VERSION, ClusterImage, ClusterNodeStatus, ImageVersion
+from muster.coordinator.replication.protocol.controller.partition_state_machine import MAX_REVIEWS
 from tests.support.reigning import Reigning, as_read, node, nodes, place, topic
 
 

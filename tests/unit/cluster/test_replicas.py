@@ -3,18 +3,19 @@
 from collections.abc import Iterable
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.protocol.copying import TruncatedRecords
-from muster.coordinator.replication.protocol.facts import NO_EPOCH, TopicPartition
-from muster.coordinator.replication.protocol.image import (
+from muster.coordinator.replication.protocol.cluster_metadata import (
+    NO_EPOCH,
     ClusterImage,
     ClusterNodeStatus,
     ClusterState,
     NodeView,
     PartitionView,
+    TopicPartition,
     TopicView,
 )
-from muster.coordinator.replication.protocol.messages import NO_SUCH_SESSION, FetchAnswer, FetchRequest
-from muster.coordinator.replication.protocol.replicas import NodeReplicas, ReplicaSettings
+from muster.coordinator.replication.protocol.follower import TruncatedRecords
+from muster.coordinator.replication.protocol.node_replicas import NodeReplicas, ReplicaSettings
+from muster.coordinator.replication.protocol.replica_fetch import NO_SUCH_SESSION, FetchAnswer, FetchRequest
 from tests.sim.cluster.disk import Disk, SimLog
 
 PLACE = TopicPartition("orders", 0)

@@ -3,11 +3,18 @@
 import pytest
 
 from muster.coordinator.replication.io.admin.node_configs import LEADER_RATE, apply_config_changes
-from muster.coordinator.replication.protocol.controller.settings import ControllerSettings
-from muster.coordinator.replication.protocol.facts import MIN_ISR, TopicPartition
-from muster.coordinator.replication.protocol.image import ClusterImage, ClusterState, NodeView, PartitionView, TopicView
-from muster.coordinator.replication.protocol.replicas import NodeReplicas, ReplicaSettings
-from muster.coordinator.server.cluster_backend.described import ClusterStanding
+from muster.coordinator.replication.protocol.cluster_metadata import (
+    MIN_ISR,
+    ClusterImage,
+    ClusterState,
+    NodeView,
+    PartitionView,
+    TopicPartition,
+    TopicView,
+)
+from muster.coordinator.replication.protocol.controller.controller_state import ControllerSettings
+from muster.coordinator.replication.protocol.node_replicas import NodeReplicas, ReplicaSettings
+from muster.coordinator.server.cluster_backend.cluster_description import ClusterStanding
 from muster.storage.config import LogSettings
 from muster.storage.errors import InvalidConfig
 from tests.sim.cluster.disk import Disk

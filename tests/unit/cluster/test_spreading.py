@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.coordinator.errors import CoordinatorError, ErrorCode
-from muster.coordinator.replication.protocol.facts import TopicPartition
-from muster.coordinator.replication.protocol.placement import NodeRack
-from muster.coordinator.replication.protocol.spreading import spread_replicas
+from muster.coordinator.replication.protocol.cluster_metadata import TopicPartition
+from muster.coordinator.replication.protocol.replica_placement import NodeRack, spread_replicas
 
 ONE_TO_THREE = [NodeRack(1), NodeRack(2), NodeRack(3)]
 

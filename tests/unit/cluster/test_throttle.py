@@ -3,11 +3,12 @@
 import pytest
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.protocol.image import PartitionView, TopicView
-from muster.coordinator.replication.protocol.messages import FetchAnswer, FetchRequest
-from muster.coordinator.replication.protocol.throttle import (
+from muster.coordinator.replication.protocol.cluster_metadata import PartitionView, TopicView
+from muster.coordinator.replication.protocol.replica_fetch import (
     FOLLOWER_THROTTLED_REPLICAS,
     LEADER_THROTTLED_REPLICAS,
+    FetchAnswer,
+    FetchRequest,
     ThrottleBucket,
     is_throttled_replica,
 )

@@ -3,12 +3,19 @@
 import pytest
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.protocol.controller import effects as ef
-from muster.coordinator.replication.protocol.controller import events as ev
+from muster.coordinator.replication.protocol.cluster_metadata import (
+    ELECTIONS,
+    LEDGER,
+    OFFSETS,
+    ClusterImage,
+    ClusterTopic,
+    ReplicaAssignment,
+    TopicView,
+)
+from muster.coordinator.replication.protocol.controller import events_and_effects as ef
+from muster.coordinator.replication.protocol.controller import events_and_effects as ev
 from muster.coordinator.replication.protocol.controller import metadata_publisher
-from muster.coordinator.replication.protocol.controller.settings import ControllerSettings
-from muster.coordinator.replication.protocol.facts import ELECTIONS, LEDGER, OFFSETS, ClusterTopic, ReplicaAssignment
-from muster.coordinator.replication.protocol.image import ClusterImage, TopicView
+from muster.coordinator.replication.protocol.controller.controller_state import ControllerSettings
 from tests.support.reigning import Reigning, node, nodes, place, topic
 
 

@@ -3,16 +3,16 @@ who took that for a lost answer would send the same for ever."""
 
 import pytest
 
-from muster.coordinator.replication.protocol.controller import effects as ef
-from muster.coordinator.replication.protocol.controller import events as ev
-from muster.coordinator.replication.protocol.controller import writes
-from muster.coordinator.replication.protocol.controller.writes import state_size, topic_size
-from muster.coordinator.replication.protocol.facts import (
+from muster.coordinator.replication.protocol.cluster_metadata import (
     ClusterTopic,
     PartitionState,
     ReplicaAssignment,
     TopicPartition,
 )
+from muster.coordinator.replication.protocol.controller import controller_term
+from muster.coordinator.replication.protocol.controller import events_and_effects as ef
+from muster.coordinator.replication.protocol.controller import events_and_effects as ev
+from muster.coordinator.replication.protocol.controller.controller_term import state_size, topic_size
 from muster.coordinator.zookeeper import layout as paths
 from muster.coordinator.zookeeper.cluster import cluster_layout
 from tests.support.reigning import Reigning, nodes, topic
@@ -35,7 +35,7 @@ def encoded(write: ef.WriteMulti) -> int:
 
 
 def test_topics_with_many_partitions_take_a_write_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writes, "MAX_WRITE_BYTES", 2_500)
+    monkeypatch.setattr(controller_term, "MAX_WRITE_BYTES", 2_500)
     names = [f"t{number}" for number in range(6)]
     story = Reigning().begin(*(topic(name, *[(1, 2, 3)] * PARTITIONS) for name in names), on=nodes(1, 2, 3, 4))
     assert len(cluster_layout.topic_json(story.topics["t0"])) > 400
@@ -52,14 +52,14 @@ def test_topics_with_many_partitions_take_a_write_each(monkeypatch: pytest.Monke
 
 
 def test_a_topic_that_is_larger_than_all_that_fits_is_written_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writes, "MAX_WRITE_BYTES", 100)
+    monkeypatch.setattr(controller_term, "MAX_WRITE_BYTES", 100)
     story = Reigning().begin(topic("t", *[(1, 2)] * PARTITIONS), on=nodes(1, 2, 3))
     story.say(ev.ReassignmentRequested(900, {TopicPartition("t", number): (3, 2) for number in range(3)}))
     assert [story.topics["t"].partitions[number].adding for number in range(3)] == [(3,)] * 3
 
 
 def test_many_states_with_long_names_take_more_writes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writes, "MAX_WRITE_BYTES", 10_000)
+    monkeypatch.setattr(controller_term, "MAX_WRITE_BYTES", 10_000)
     story = Reigning().begin(topic("n" * 249, *[(1, 2, 3)] * PARTITIONS), on=nodes(1, 2, 3))
     assert len(story.states) == PARTITIONS
     assert len(story.writes) > 2

@@ -2,7 +2,7 @@
 
 import pytest
 
-from muster.coordinator.core.model.consumer_records import (
+from muster.coordinator.core.model.records import (
     ClassicSide,
     ConsumerMemberDeleted,
     ConsumerMemberStored,
@@ -19,7 +19,7 @@ from muster.coordinator.core.model.consumer_records import (
     TargetStored,
 )
 from muster.coordinator.core.model.types import Protocol
-from muster.coordinator.runtime.codec_init import decode_group, encode
+from muster.coordinator.runtime.kafka_records import decode_group, encode
 from muster.coordinator.runtime.ports import KeyValue
 from muster.coordinator.runtime.record_fields import MalformedRecord
 

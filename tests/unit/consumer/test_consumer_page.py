@@ -12,9 +12,9 @@ PAGE = (ROOT / "docs" / "protocol" / "consumer.md").read_text(encoding="utf-8")
 
 
 def test_the_page_tells_every_state() -> None:
-    assert re.findall(r"^\| (\w+) \| ", PAGE.partition("| group | means |")[2].partition("\n\n")[0], re.MULTILINE) == [
-        state.value for state in ConsumerGroupState
-    ]
+    assert re.findall(
+        r"^\| (\w+) \| ", PAGE.partition("| group state | means |")[2].partition("\n\n")[0], re.MULTILINE
+    ) == [state.value for state in ConsumerGroupState]
 
 
 def test_every_code_of_the_page_is_one() -> None:

@@ -9,14 +9,12 @@ import pytest
 
 from muster.assignors.api import Member, RebalanceProtocol, Snapshot
 from muster.assignors.plugin_pool import Isolation, IsolationLimits
-from muster.coordinator.core.model.candidates import candidate_of
-from muster.coordinator.core.model.core_events import Planned, RegexResolved
 from muster.coordinator.core.model.effects import ResolveRegex
+from muster.coordinator.core.model.events import Planned, RegexResolved, Shadowed
 from muster.coordinator.core.model.plan import PlanRequest
-from muster.coordinator.core.model.scoring import ShadowRequest
-from muster.coordinator.core.model.trial_events import Shadowed
+from muster.coordinator.core.model.shadow_scoring import ShadowRequest, candidate_of
 from muster.coordinator.core.model.types import Cause, Limits, MemberPlan, Outcome, RebalanceEntry
-from muster.coordinator.server.driver.workers import AssignorWorkers
+from muster.coordinator.server.driver.driver import AssignorWorkers
 from tests.support.pace import Patience, pace
 
 SNAPSHOT = Snapshot({"t": 2}, [Member("a", ("t",))])

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from muster.assignors.api import JsonValue, Member, Snapshot
-from muster.coordinator.core.model.correction import GroupSituation, correct_with_overrides
 from muster.coordinator.core.model.plan import Plan
-from muster.coordinator.core.model.values import By, Drain, Freeze, HoldsStored, MemberIdentifiers, Pin
+from muster.coordinator.core.model.plan_correction import GroupSituation, correct_with_overrides
+from muster.coordinator.core.model.records import By, Drain, Freeze, HoldsStored, MemberIdentifiers, Pin
 
 PLAN: Plan = {"a": {"t": (0,)}, "b": {"t": (1, 2, 3, 4)}}
 HEAVY = {"t": [900, 200, 200, 200, 200]}

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from muster.coordinator.core.control.trials import guards
+from muster.coordinator.core.control.trials import canary as guards
 from muster.coordinator.core.model.ledger import GroupLedger
-from muster.coordinator.core.model.trial_records import CanaryBaseline, CanaryState, CanaryStored, CanaryTally
+from muster.coordinator.core.model.records import CanaryBaseline, CanaryState, CanaryStored, CanaryTally
 from muster.coordinator.core.model.types import Cause, Outcome, PartitionMove, RebalanceEntry, Settlement
 
 MINUTE = 60_000

@@ -6,7 +6,7 @@ import pytest
 
 from muster.assignors import registry
 from muster.assignors.api import Assignor
-from muster.coordinator.core.model.core_events import (
+from muster.coordinator.core.model.events import (
     AlterSettings,
     ConsumerHeartbeat,
     LoadMeasured,
@@ -15,9 +15,9 @@ from muster.coordinator.core.model.core_events import (
 )
 from muster.coordinator.core.model.plan import Plan, PlanRequest, compute_plan
 from muster.coordinator.core.model.types import Limits
-from muster.coordinator.core.settings.rules import OWN_OPTIONS
+from muster.coordinator.core.settings.shapes import OWN_OPTIONS
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.server.monitoring.loads import LoadMeter
+from muster.coordinator.server.monitoring.load_meter import LoadMeter
 from tests.support.plugins import Deals
 from tests.unit.server.test_load_meter import Shards, pieces
 

@@ -5,8 +5,14 @@ from dataclasses import replace
 import pytest
 
 from muster.assignors.api import Member, Snapshot
-from muster.coordinator.core.model.candidates import AssignorCandidate, candidate_of, split_candidates
-from muster.coordinator.core.model.scoring import ShadowRequest, balance, score_candidates
+from muster.coordinator.core.model.shadow_scoring import (
+    AssignorCandidate,
+    ShadowRequest,
+    balance,
+    candidate_of,
+    score_candidates,
+    split_candidates,
+)
 from muster.coordinator.core.model.types import Cause, Limits, MemberPlan, Outcome, PartitionMove, RebalanceEntry
 
 A_AND_B = [Member("a", ("t",), owned={"t": [0, 1, 2, 3]}), Member("b", ("t",))]

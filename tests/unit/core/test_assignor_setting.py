@@ -3,8 +3,8 @@
 import pytest
 
 from muster.assignors.data.consumer_protocol import Subscription, encode_subscription, parse_assignment
-from muster.coordinator.core.model.core_events import AlterSettings, JoinGroup, SyncGroup, TimerFired, TopicsChanged
 from muster.coordinator.core.model.effects import JoinReply, SyncReply
+from muster.coordinator.core.model.events import AlterSettings, JoinGroup, SyncGroup, TimerFired, TopicsChanged
 from muster.coordinator.core.model.types import Limits, Protocol
 from muster.coordinator.core.shard import Shard
 

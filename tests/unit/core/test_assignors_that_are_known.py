@@ -7,10 +7,16 @@ import pytest
 from muster.assignors import registry
 from muster.assignors.api import JsonValue
 from muster.assignors.data.consumer_protocol import Subscription, encode_subscription
-from muster.coordinator.core.model.core_events import AlterSettings, ConsumerHeartbeat, Event, JoinGroup, TopicsChanged
 from muster.coordinator.core.model.effects import Reply
-from muster.coordinator.core.model.events import RegisterConsumer
-from muster.coordinator.core.model.trial_events import StartCanary
+from muster.coordinator.core.model.events import (
+    AlterSettings,
+    ConsumerHeartbeat,
+    Event,
+    JoinGroup,
+    RegisterConsumer,
+    StartCanary,
+    TopicsChanged,
+)
 from muster.coordinator.core.model.types import Limits, Protocol
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.errors import ErrorCode

@@ -7,7 +7,7 @@ import pytest
 
 from muster.assignors.data import consumer_protocol
 from muster.assignors.data.consumer_protocol import Subscription, encode_assignment, encode_subscription
-from muster.coordinator.core.model import core_events, plan
+from muster.coordinator.core.model import events, plan
 from muster.coordinator.core.model.types import Limits, Protocol
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.errors import ErrorCode
@@ -31,15 +31,15 @@ def rebalanced(shard: Shard, round_: int) -> None:
     for number, member_id in enumerate(known):
         protocols = (Protocol("range", said(number, round_)),)
         told = (number, "g", member_id, None, "c", "h", 600_000, 600_000, "consumer", protocols)
-        shard.step(core_events.JoinGroup(*told, fresh_id=f"f{number}", require_known_member_id=False), 10 + round_)
+        shard.step(events.JoinGroup(*told, fresh_id=f"f{number}", require_known_member_id=False), 10 + round_)
     while ("join", "g") in shard.state.deadlines:
         at_ms = shard.state.deadlines["join", "g"]
-        shard.step(core_events.TimerFired(("join", "g"), at_ms), at_ms)
+        shard.step(events.TimerFired(("join", "g"), at_ms), at_ms)
     group = shard.groups["g"]
     plan_of = tuple((member_id, share(number, round_)) for number, member_id in enumerate(group.members))
     for number, member_id in enumerate(group.members):
         given = plan_of if member_id == group.leader else ()
-        sync = core_events.SyncGroup(100 + number, "g", member_id, None, group.generation, None, None, given)
+        sync = events.SyncGroup(100 + number, "g", member_id, None, group.generation, None, None, given)
         answers = shard.step(sync, 20_000 + round_).replies
     assert [reply.code for _, reply in answers] == [ErrorCode.NONE]
 
@@ -58,7 +58,7 @@ def test_a_long_blob_is_read_once_in_all_rounds_it_is_part_of(monkeypatch: pytes
     for name in ("parse_subscription", "parse_assignment"):
         monkeypatch.setattr(plan, name, counted(getattr(plan, name)))
     shard = Shard(Limits(initial_rebalance_delay_ms=1_000), 0)
-    shard.step(core_events.TopicsChanged(dict.fromkeys(TOPICS, PARTITIONS)), 0)
+    shard.step(events.TopicsChanged(dict.fromkeys(TOPICS, PARTITIONS)), 0)
     for round_ in range(3):
         rebalanced(shard, round_)
     long = {blob: times for blob, times in reads.items() if len(blob) > plan.REMEMBERED_BYTES}

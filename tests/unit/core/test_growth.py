@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from muster.assignors.data.consumer_protocol import Subscription, encode_assignment, encode_subscription
-from muster.coordinator.core.model import core_events
-from muster.coordinator.core.model.core_records import RebalanceDecided
-from muster.coordinator.core.model.observed_events import GroupObserved, GroupUnseen, ObservedMember
+from muster.coordinator.core.model import events
+from muster.coordinator.core.model.events import GroupObserved, GroupUnseen, ObservedMember
+from muster.coordinator.core.model.records import RebalanceDecided
 from muster.coordinator.core.model.types import Limits, MemberIdentity, Protocol
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.errors import ErrorCode
@@ -19,10 +19,8 @@ RANGE = (Protocol("range", encode_subscription(Subscription(version=1, topics=("
 LIMITS = Limits(initial_rebalance_delay_ms=3_000)
 
 
-def join(
-    number: int, group: str = "g", *, instance: str | None = None, protocols: Any = RANGE
-) -> core_events.JoinGroup:
-    return core_events.JoinGroup(
+def join(number: int, group: str = "g", *, instance: str | None = None, protocols: Any = RANGE) -> events.JoinGroup:
+    return events.JoinGroup(
         *(number, group, "", instance, "c", "h", 10_000, 60_000, "consumer", protocols),
         fresh_id=f"f{number}",
         require_known_member_id=False,
@@ -37,22 +35,20 @@ def sizes(shard: Shard) -> dict[str, int]:
 
 REFUSED: dict[str, Callable[[int, str], Any]] = {
     "join without protocols": lambda n, g: join(n, g, protocols=()),
-    "join as somebody": lambda n, g: core_events.JoinGroup(
-        n, g, "m", None, "c", "h", 10_000, 1, "consumer", RANGE, "f"
-    ),
-    "sync": lambda n, g: core_events.SyncGroup(n, g, "m", None, 1, None, None, ()),
-    "heartbeat": lambda n, g: core_events.Heartbeat(n, g, "m", None, 1),
-    "leave": lambda n, g: core_events.LeaveGroup(n, g, (MemberIdentity("m"),)),
-    "commit": lambda n, g: core_events.OffsetCommit(n, g, "m", None, 1, {}),
-    "fetch": lambda n, g: core_events.OffsetFetch(n, g, None),
-    "delete": lambda n, g: core_events.DeleteGroup(n, g),
-    "delete offsets": lambda n, g: core_events.OffsetDelete(n, g, (("t", 0),)),
-    "describe": lambda n, g: core_events.DescribeGroup(n, g),
-    "explain": lambda n, g: core_events.ExplainGroup(n, g, 1, 0),
-    "listen": lambda n, g: core_events.Listen(n, g, "m", None, 1),
-    "consumer heartbeat": lambda n, g: core_events.ConsumerHeartbeat(n, g, "m", 5),
-    "consumer describe": lambda n, g: core_events.DescribeConsumerGroup(n, g),
-    "forget": lambda n, g: core_events.Forget(g, n),
+    "join as somebody": lambda n, g: events.JoinGroup(n, g, "m", None, "c", "h", 10_000, 1, "consumer", RANGE, "f"),
+    "sync": lambda n, g: events.SyncGroup(n, g, "m", None, 1, None, None, ()),
+    "heartbeat": lambda n, g: events.Heartbeat(n, g, "m", None, 1),
+    "leave": lambda n, g: events.LeaveGroup(n, g, (MemberIdentity("m"),)),
+    "commit": lambda n, g: events.OffsetCommit(n, g, "m", None, 1, {}),
+    "fetch": lambda n, g: events.OffsetFetch(n, g, None),
+    "delete": lambda n, g: events.DeleteGroup(n, g),
+    "delete offsets": lambda n, g: events.OffsetDelete(n, g, (("t", 0),)),
+    "describe": lambda n, g: events.DescribeGroup(n, g),
+    "explain": lambda n, g: events.ExplainGroup(n, g, 1, 0),
+    "listen": lambda n, g: events.Listen(n, g, "m", None, 1),
+    "consumer heartbeat": lambda n, g: events.ConsumerHeartbeat(n, g, "m", 5),
+    "consumer describe": lambda n, g: events.DescribeConsumerGroup(n, g),
+    "forget": lambda n, g: events.Forget(g, n),
 }
 
 
@@ -78,10 +74,10 @@ def gone_from_zookeeper(group: str = "console-1") -> Shard:
 
 def test_what_is_told_of_a_group_that_has_gone_from_zookeeper_can_be_deleted() -> None:
     shard = gone_from_zookeeper()
-    effects = shard.step(core_events.DeleteGroup(1, "console-1"), 30)
+    effects = shard.step(events.DeleteGroup(1, "console-1"), 30)
     assert effects.replies[0][1].code is ErrorCode.NONE
     assert not shard.ledgers
-    assert shard.step(core_events.DeleteGroup(2, "console-1"), 30).replies[0][1].code is ErrorCode.GROUP_ID_NOT_FOUND
+    assert shard.step(events.DeleteGroup(2, "console-1"), 30).replies[0][1].code is ErrorCode.GROUP_ID_NOT_FOUND
     again = Shard(LIMITS, 0)
     for record in [*ledger_records(gone_from_zookeeper()), *effects.records]:
         again.apply(record)
@@ -102,7 +98,7 @@ def test_it_goes_by_itself_when_positions_would() -> None:
 
 def fire_retention(shard: Shard, now_ms: int) -> None:
     shard.state.deadlines["retention",] = now_ms
-    chores = shard.step(core_events.TimerFired(("retention",), now_ms), now_ms).chores
+    chores = shard.step(events.TimerFired(("retention",), now_ms), now_ms).chores
     while chores:
         chores += shard.step(chores.pop(0), now_ms).chores
 
@@ -128,12 +124,12 @@ def lines_of(work: Callable[[], object]) -> int:
 def stable(members: int, *, static: bool = False) -> Shard:
     """A group of so many members with a plan; the members' ids are c-f0, c-f1 and so on, or i0-f0."""
     shard = Shard(LIMITS, 0)
-    shard.step(core_events.TopicsChanged({"t": members}, ids={"t": b"t" * 16}), 0)
+    shard.step(events.TopicsChanged({"t": members}, ids={"t": b"t" * 16}), 0)
     for number in range(members):
         shard.step(join(number, instance=f"i{number}" if static else None), 10)
     while ("join", "g") in shard.state.deadlines:
         now_ms = shard.state.deadlines["join", "g"]
-        shard.step(core_events.TimerFired(("join", "g"), now_ms), now_ms)
+        shard.step(events.TimerFired(("join", "g"), now_ms), now_ms)
     return shard
 
 
@@ -143,12 +139,12 @@ def test_one_of_many_that_wait_is_forgotten_without_a_look_at_the_others(how: st
         shard = stable(members)
         ids, generation = list(shard.groups["g"].members), shard.groups["g"].generation
         for number, member_id in enumerate(ids[1:], 10_000):
-            event: Any = core_events.SyncGroup(number, "g", member_id, None, generation, None, None, ())
+            event: Any = events.SyncGroup(number, "g", member_id, None, generation, None, None, ())
             if how == "listen":
-                event = core_events.Listen(number, "g", member_id, None, generation)
+                event = events.Listen(number, "g", member_id, None, generation)
             assert not shard.step(event, 20).replies, "it waits"
         assert len(ids) > members - 2
-        return lines_of(lambda: shard.step(core_events.Forget("g", 10_000 + len(ids) - 2), 30))
+        return lines_of(lambda: shard.step(events.Forget("g", 10_000 + len(ids) - 2), 30))
 
     few, many = cost(20), cost(200)
     assert many < few + 20
@@ -160,7 +156,7 @@ def test_the_replacement_of_a_static_member_does_not_read_what_all_others_said()
         group = shard.groups["g"]
         plan = tuple((one, encode_assignment({"t": [number]})) for number, one in enumerate(group.members))
         leader = group.members[group.leader or ""]
-        shard.step(core_events.SyncGroup(1_000, "g", leader.id, leader.group_instance_id, 1, None, None, plan), 20)
+        shard.step(events.SyncGroup(1_000, "g", leader.id, leader.group_instance_id, 1, None, None, plan), 20)
         shard.step(join(2_000, instance="i0"), 30)
         return lines_of(lambda: shard.step(join(2_001, instance="i1"), 30)) // members
 

@@ -1,7 +1,7 @@
 """What is told of operators is bounded: positions in an entry, entries of a group, deleted groups of a shard."""
 
-from muster.coordinator.core.model import core_events
-from muster.coordinator.core.model.bounds import entry_bytes, shorten_entry
+from muster.coordinator.core.model import events
+from muster.coordinator.core.model.plan import entry_bytes, shorten_entry
 from muster.coordinator.core.model.types import CommittedOffset, Limits, Outcome, RebalanceEntry
 from muster.coordinator.core.requests.audit_entries import MAX_ENTRIES, MAX_FAREWELLS, MAX_POSITIONS, TOGETHER_MS
 from muster.coordinator.core.shard import Shard
@@ -9,9 +9,9 @@ from muster.coordinator.core.shard import Shard
 LIMITS = Limits()
 
 
-def commit(number: int, group: str, partitions: int, at: int = 7) -> core_events.OffsetCommit:
+def commit(number: int, group: str, partitions: int, at: int = 7) -> events.OffsetCommit:
     offsets = {("t", partition): CommittedOffset(at) for partition in range(partitions)}
-    return core_events.OffsetCommit(number, group, "", None, -1, offsets, operator="ann", by_tool=True)
+    return events.OffsetCommit(number, group, "", None, -1, offsets, operator="ann", by_tool=True)
 
 
 def entries(shard: Shard, group: str) -> list[RebalanceEntry]:
@@ -32,7 +32,7 @@ def test_slices_of_one_request_are_one_entry() -> None:
     shard.step(commit(1, "g", 600), 10)
     for number, first in enumerate(range(0, 600, 200)):
         places = tuple(("t", partition) for partition in range(first, first + 200))
-        shard.step(core_events.OffsetDelete(2 + number, "g", places, "ann"), 11)
+        shard.step(events.OffsetDelete(2 + number, "g", places, "ann"), 11)
     (entry,) = entries(shard, "g")
     assert len(entry.positions) == MAX_POSITIONS
     assert {change.after for change in entry.positions} == {None}, "what the first slice set, it deleted"
@@ -59,7 +59,7 @@ def test_of_too_many_deleted_groups_the_oldest_is_forgotten() -> None:
     shard = Shard(LIMITS, 0)
     for number in range(MAX_FAREWELLS + 5):
         shard.step(commit(2 * number, f"g{number}", 1), 10)
-        shard.step(core_events.DeleteGroup(2 * number + 1, f"g{number}", operator="bob"), 20)
+        shard.step(events.DeleteGroup(2 * number + 1, f"g{number}", operator="bob"), 20)
     assert len(shard.state.farewells) == len(shard.ledgers) == MAX_FAREWELLS
     assert "g4" not in shard.ledgers
     (last,) = entries(shard, "g5")
@@ -70,7 +70,7 @@ def test_a_group_that_is_deleted_again_and_again_is_told_of_once() -> None:
     shard = Shard(LIMITS, 0)
     for number in range(50):
         shard.step(commit(2 * number, "g", 1), 10)
-        shard.step(core_events.DeleteGroup(2 * number + 1, "g", operator="bob"), 20)
+        shard.step(events.DeleteGroup(2 * number + 1, "g", operator="bob"), 20)
     (entry,) = entries(shard, "g")
     assert entry.number == 100, "of each life the change of its position, and its end"
     assert shard.state.farewells == {"g": 100}

@@ -3,15 +3,15 @@
 from dataclasses import replace
 
 from muster.assignors.data.consumer_protocol import Subscription, encode_subscription
-from muster.coordinator.core.model.core_events import (
+from muster.coordinator.core.model.effects import JoinReply
+from muster.coordinator.core.model.events import (
     AlterSettings,
     ConsumerHeartbeat,
+    RegisterConsumer,
     SyncGroup,
     TimerFired,
     TopicsChanged,
 )
-from muster.coordinator.core.model.effects import JoinReply
-from muster.coordinator.core.model.events import RegisterConsumer
 from muster.coordinator.core.model.plan import PlanRequest
 from muster.coordinator.core.model.types import Limits, Protocol
 from muster.coordinator.core.shard import Shard

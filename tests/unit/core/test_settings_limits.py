@@ -3,8 +3,8 @@
 from itertools import count
 
 from muster.assignors.api import JsonValue
-from muster.coordinator.core.model.core_events import AlterSettings, OffsetCommit
 from muster.coordinator.core.model.effects import SettingsReply
+from muster.coordinator.core.model.events import AlterSettings, OffsetCommit
 from muster.coordinator.core.model.types import CommittedOffset, Limits
 from muster.coordinator.core.requests.settings import MAX_BARE_GROUPS
 from muster.coordinator.core.shard import Shard

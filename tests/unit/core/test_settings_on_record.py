@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.assignors.api import JsonValue
-from muster.coordinator.core.model.core_events import AlterSettings
-from muster.coordinator.core.model.core_records import SettingsStored
+from muster.coordinator.core.model.events import AlterSettings
+from muster.coordinator.core.model.records import SettingsStored
 from muster.coordinator.core.model.types import Limits
 from muster.coordinator.core.settings.setting import MAX_DEPTH, is_recordable
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.runtime.own import encode_own
-from muster.coordinator.runtime.records import decode_group
+from muster.coordinator.runtime.kafka_records import decode_group
+from muster.coordinator.runtime.own_records import encode_own
 
 
 def nested(depth: int) -> JsonValue:

@@ -9,8 +9,8 @@ import pytest
 
 from muster.coordinator.core.control.settings_table import SETTINGS
 from muster.coordinator.core.groups.state import ShardState
-from muster.coordinator.core.kinds.kinds import FACTS
-from muster.coordinator.core.model.core_records import SettingsStored
+from muster.coordinator.core.kinds.registry import FACTS
+from muster.coordinator.core.model.records import SettingsStored
 from muster.coordinator.core.model.types import Limits
 from muster.coordinator.core.settings.setting import GroupScope, Setting
 from muster.coordinator.core.settings.shapes import (

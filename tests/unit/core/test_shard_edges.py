@@ -4,9 +4,10 @@ import pytest
 
 from muster.assignors.data.consumer_protocol import Subscription, encode_subscription
 from muster.coordinator.core.groups.state import Step
-from muster.coordinator.core.handlers import HANDLERS
-from muster.coordinator.core.model.core_events import DescribeGroup, Heartbeat, JoinGroup, Loaded, TimerFired
-from muster.coordinator.core.model.core_records import (
+from muster.coordinator.core.model.effects import DescribeReply, HeartbeatReply
+from muster.coordinator.core.model.events import DescribeGroup, Heartbeat, JoinGroup, Loaded, TimerFired
+from muster.coordinator.core.model.plan import assignment_of
+from muster.coordinator.core.model.records import (
     GroupDeleted,
     GroupStored,
     MemberRecord,
@@ -16,11 +17,9 @@ from muster.coordinator.core.model.core_records import (
     RebalanceForgotten,
     Record,
 )
-from muster.coordinator.core.model.effects import DescribeReply, HeartbeatReply
-from muster.coordinator.core.model.plan import assignment_of
 from muster.coordinator.core.model.types import GroupState, Limits, Protocol, StoredOffset
 from muster.coordinator.core.requests import session_streams
-from muster.coordinator.core.shard import Shard
+from muster.coordinator.core.shard import HANDLERS, Shard
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 SUBSCRIPTION = encode_subscription(Subscription(version=1, topics=("t",)))

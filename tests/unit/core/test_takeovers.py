@@ -1,12 +1,12 @@
 """CL-G9: a shard's diary of its coordinators."""
 
-from muster.coordinator.core.model.core_events import CutFound, TookOver
-from muster.coordinator.core.model.core_records import TakeoverForgotten, TakeoverNoted
+from muster.coordinator.core.model.events import CutFound, TookOver
+from muster.coordinator.core.model.records import TakeoverForgotten, TakeoverNoted
 from muster.coordinator.core.model.types import Limits, Takeover
-from muster.coordinator.core.requests.takeovers import KEPT_TAKEOVERS
+from muster.coordinator.core.requests.shard_diary import KEPT_TAKEOVERS
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.runtime.codec_init import encode
-from muster.coordinator.runtime.ledger import decode_ledger
+from muster.coordinator.runtime.kafka_records import encode
+from muster.coordinator.runtime.own_records import decode_ledger
 from muster.coordinator.runtime.ports import KeyValue
 
 

@@ -7,9 +7,8 @@ from unittest.mock import patch
 
 import pytest
 
-from muster.coordinator.core.groups.pending import PendingPositions
-from muster.coordinator.core.groups.state import Step
-from muster.coordinator.core.requests import commits
+from muster.coordinator.core.groups.state import PendingPositions, Step
+from muster.coordinator.core.requests import committed_offsets
 from tests.support.stories.script import Stage
 from tests.support.stories.story import read_story
 
@@ -64,7 +63,7 @@ def marker_is_ignored(honest: Any) -> Any:
 def counts_at_once(honest: Any) -> Any:
     def written(event: Any, step: Step) -> None:
         honest(event, step)
-        commits.take_transaction_end(commits.TxnEnded(event.producer_id, event.epoch, True), step)
+        committed_offsets.take_transaction_end(committed_offsets.TxnEnded(event.producer_id, event.epoch, True), step)
 
     return written
 
@@ -111,16 +110,16 @@ MUTANTS: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
         "overtaken",
         earlier_transaction_takes_the_later_along,
     ),
-    "an abort counts": (commits, "take_transaction_end", abort_counts),
-    "the reader of the log is not heard": (commits, "take_transaction_end", reader_is_not_heard),
+    "an abort counts": (committed_offsets, "take_transaction_end", abort_counts),
+    "the reader of the log is not heard": (committed_offsets, "take_transaction_end", reader_is_not_heard),
     "a marker ends the next transaction, too": (PendingPositions, "ended", marker_takes_the_next_one_along),
-    "a marker is ignored": (commits, "take_transaction_end", marker_is_ignored),
-    "it counts before its marker": (commits, "take_written", counts_at_once),
+    "a marker is ignored": (committed_offsets, "take_transaction_end", marker_is_ignored),
+    "it counts before its marker": (committed_offsets, "take_written", counts_at_once),
     "what is being written is stable": (PendingPositions, "unstable", what_is_written_is_stable),
     "what waits is stable": (PendingPositions, "unstable", what_waits_is_stable),
-    "a refused write stays unstable": (commits, "finish_write", never_over),
+    "a refused write stays unstable": (committed_offsets, "finish_write", never_over),
     "what the log has is written once more": (Step, "learn", written_twice),
-    "whoever asks may": (commits, "check_may_commit", nobody_is_asked),
+    "whoever asks may": (committed_offsets, "check_may_commit", nobody_is_asked),
     "tombstones and retention do not know what waits": (PendingPositions, "of_group", forgets_what_waits),
 }
 
@@ -132,12 +131,12 @@ def test_the_stories_are_true() -> None:
 
 @pytest.fixture
 def mutant(request: pytest.FixtureRequest) -> Iterator[None]:
-    from muster.coordinator.core import handlers
+    from muster.coordinator.core import shard
 
     owner, name, make = MUTANTS[request.param]
     broken = make(getattr(owner, name))
-    events = {each: broken for each, handler in handlers.HANDLERS.items() if handler is getattr(owner, name, None)}
-    with patch.object(owner, name, broken), patch.dict(handlers.HANDLERS, events):
+    events = {each: broken for each, handler in shard.HANDLERS.items() if handler is getattr(owner, name, None)}
+    with patch.object(owner, name, broken), patch.dict(shard.HANDLERS, events):
         yield
 
 

@@ -1,8 +1,8 @@
 """What counts as a static member's own where it missed a round, and who else may hold it."""
 
 from muster.assignors.api import Member
-from muster.coordinator.core.classic import unheard
-from muster.coordinator.core.model.moves import WithheldPartition
+from muster.coordinator.core.classic import group as unheard
+from muster.coordinator.core.model.ledger import WithheldPartition
 from muster.coordinator.core.model.types import GroupState
 from tests.support.stories.script import Stage
 

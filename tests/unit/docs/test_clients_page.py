@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import muster
-from muster.client.records.subscribed import describe_missing_topics
+from muster.client.records.positions import describe_missing_topics
 
 PAGE = (Path(__file__).parents[3] / "docs" / "clients.md").read_text()
 NAMED = set(re.findall(r"`(Consumer|Producer|Message)\.(\w+)", PAGE))

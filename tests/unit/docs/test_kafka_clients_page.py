@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from muster.coordinator.config import known_settings
-from muster.coordinator.kafka.apis import APIS, CLUSTER_APIS, Api
+from muster.coordinator.kafka.protocol import APIS, CLUSTER_APIS, Api
 
 PAGE = Path(__file__).parents[3] / "docs" / "kafka-clients.md"
 TABLE = re.compile(r"<!-- apis -->\n(.*?)<!-- end of apis -->", re.DOTALL)

@@ -8,8 +8,8 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 PAGE = " ".join((ROOT / "docs" / "operations.md").read_text().split())
-ROOMS = "server", "replication", "kafka", "web", "zookeeper", "runtime", "tracing", "metrics", "scaler"
-MEMBERS = "consumer.py"
+ROOMS = "server", "replication", "kafka", "web", "zookeeper", "runtime", "observability"
+MEMBERS = "consumer_group.py"
 """Of the room that knows ZooKeeper: it runs where a consumer runs, and speaks there."""
 WORTH_A_LOOK = "warning", "error", "critical", "exception"
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from muster.cli.lab import choose_generations, join_row
+from muster.cli.workshop import choose_generations, join_row
 from muster.coordinator.config import known_settings
 from muster.coordinator.core.central.group import CentralState
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1 import ledger_pb2
-from muster.workshop.lab.joins import measure_joins
+from muster.workshop.lab.comparison import measure_joins
 
 ROOT = Path(__file__).parents[3]
 PAGES = ROOT / "docs" / "protocol"

@@ -16,7 +16,7 @@ from muster.assignors import registry
 from muster.client import Admin, Consumer, aio, config, errors
 from muster.coordinator.config import known_settings
 from muster.coordinator.core.model.types import RebalanceEntry
-from muster.storage.topic_config import TopicSettings
+from muster.storage.config import TopicSettings
 from tests.support.pages import PAGES as ALL_PAGES
 from tests.support.pages import examples as shown_examples
 from tests.support.pages import needs_node, reference

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from muster.coordinator.observability.doctor.clients import DEFECTS, Defect
-from muster.coordinator.observability.doctor.finding import DoctorRule
+from muster.coordinator.observability.doctor.client_rules import DEFECTS, Defect
+from muster.coordinator.observability.doctor.model import DoctorRule
 from muster.coordinator.observability.doctor.table import RULES
 
 WHOLE = (Path(__file__).resolve().parents[3] / "docs" / "observe.md").read_text(encoding="utf-8")

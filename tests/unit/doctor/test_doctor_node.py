@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.observability.doctor.clients import DEFECTS, numbers
-from muster.coordinator.observability.doctor.facts import ExaminedNode, NodeTrouble
+from muster.coordinator.observability.doctor.client_rules import DEFECTS, numbers
+from muster.coordinator.observability.doctor.model import ExaminedNode, NodeTrouble
 from tests.support.doctor import NOW, found, group, member, only
 
 

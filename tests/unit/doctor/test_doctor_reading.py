@@ -4,11 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from muster.coordinator.observability.doctor.facts import ExaminedGroup, ExaminedPosition
-from muster.coordinator.observability.doctor.finding import Severity
-from muster.coordinator.observability.doctor.holding import drained_ids, override_lines
+from muster.coordinator.observability.doctor.model import (
+    ExaminedGroup,
+    ExaminedPosition,
+    Severity,
+    drained_ids,
+    override_lines,
+)
 from muster.coordinator.observability.doctor.table import has_problem
-from muster.coordinator.observability.views.holds import SeenDrain, SeenHolds
+from muster.coordinator.observability.views.overrides import SeenDrain, SeenHolds
 from tests.support.doctor import at, entry, found, group, member, only, tp
 
 

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from muster.coordinator.observability.doctor.facts import DoctorFacts, ExaminedNode
-from muster.coordinator.observability.doctor.finding import Severity
+from muster.coordinator.observability.doctor.model import DoctorFacts, ExaminedNode, Severity
 from muster.coordinator.observability.doctor.table import RULES, examine_facts, examine_group
 from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
 from tests.support.doctor import MINUTE, NOW, at, entry, found, group, member, only, tp

@@ -12,11 +12,10 @@ from muster.coordinator.kafka_backend.foreign_member_guard import (
     ForeignMembers,
     foreign_members_sentence,
 )
-from muster.coordinator.kafka_backend.upstream import groups
-from muster.coordinator.kafka_backend.upstream.errors import UpstreamRefused
-from muster.coordinator.kafka_backend.upstream.groups import UpstreamMember, UpstreamOffset
-from muster.coordinator.kafka_backend.upstream.reach import UpstreamAddress
-from muster.coordinator.kafka_backend.upstream.upstream import Upstream
+from muster.coordinator.kafka_backend.upstream import group_requests
+from muster.coordinator.kafka_backend.upstream.group_requests import UpstreamMember, UpstreamOffset
+from muster.coordinator.kafka_backend.upstream.protocol import UpstreamAddress, UpstreamRefused
+from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
 from tests.fakes.upstream_broker import HANG_UP, UpstreamBroker, metadata
 
 
@@ -136,13 +135,13 @@ def coordinated(broker: UpstreamBroker) -> None:
 
 
 def test_a_coordinator_that_moves_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(groups, "PAUSE_S", 0)
+    monkeypatch.setattr(group_requests, "PAUSE_S", 0)
 
     async def story(upstream: Upstream, broker: UpstreamBroker) -> None:
         coordinated(broker)
         codes = [16, 14, 0]
         broker.answers["DescribeGroups"] = lambda request: described(request, {"g": 1}, codes.pop(0))
-        assert [each.client_id for each in (await groups.describe_group(upstream, "g")).members] == ["c0"]
+        assert [each.client_id for each in (await group_requests.describe_group(upstream, "g")).members] == ["c0"]
         assert len(broker.of("FindCoordinator")) == 3
 
     run(story)
@@ -158,14 +157,14 @@ def test_positions_that_hang_in_a_transaction_are_not_taken_for_committed() -> N
         told = struct("OffsetFetchResponse.groups")(group_id="g", topics=[topic], error_code=0)
         broker.answers["OffsetFetch"] = lambda request: struct("OffsetFetchResponse")(groups=[told])
         with pytest.raises(UpstreamRefused, match="what g has committed of t-0: the upstream says"):
-            await groups.fetch_offsets(upstream, "g")
+            await group_requests.fetch_offsets(upstream, "g")
         assert broker.of("OffsetFetch")[0].require_stable
 
     run(story)
 
 
 def test_a_large_commit_goes_in_portions_and_refusals_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(groups, "POSITIONS_AT_ONCE", 2)
+    monkeypatch.setattr(group_requests, "POSITIONS_AT_ONCE", 2)
 
     async def story(upstream: Upstream, broker: UpstreamBroker) -> None:
         coordinated(broker)
@@ -188,7 +187,7 @@ def test_a_large_commit_goes_in_portions_and_refusals_are_told(monkeypatch: pyte
 
         broker.answers["OffsetCommit"] = taken
         kept = {("t", number): UpstreamOffset(number) for number in range(5)}
-        assert await groups.commit_offsets(upstream, "g", kept) == {("t", 2): 3}
+        assert await group_requests.commit_offsets(upstream, "g", kept) == {("t", 2): 3}
         sizes = [sum(len(topic.partitions) for topic in each.topics) for each in broker.of("OffsetCommit")]
         assert sizes == [2, 2, 1]
         assert {(each.generation_id_or_member_epoch, each.member_id) for each in broker.of("OffsetCommit")} == {

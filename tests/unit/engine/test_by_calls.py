@@ -12,13 +12,11 @@ import pytest
 from muster.coordinator.config import Address
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import encode, struct
-from muster.coordinator.kafka_backend import producing
-from muster.coordinator.kafka_backend.shard_ownership import events as ev
-from muster.coordinator.kafka_backend.upstream.errors import Unreached, Unspoken, UpstreamError
-from muster.coordinator.kafka_backend.upstream.line import UpstreamConnection
-from muster.coordinator.kafka_backend.upstream.lines import ASK, WRITE
-from muster.coordinator.kafka_backend.upstream.reach import UpstreamAddress
-from muster.coordinator.kafka_backend.upstream.upstream import Upstream
+from muster.coordinator.kafka_backend import state_log_io
+from muster.coordinator.kafka_backend.shard_ownership import events_and_effects as ev
+from muster.coordinator.kafka_backend.upstream.connection import ASK, WRITE, UpstreamConnection
+from muster.coordinator.kafka_backend.upstream.protocol import Unreached, Unspoken, UpstreamAddress, UpstreamError
+from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
 from tests.fakes.state_topic import StateTopic
 from tests.fakes.upstream_broker import HANG_UP, SILENCE, UpstreamBroker, metadata
 from tests.support.engine.over_kafka import OverKafka
@@ -140,7 +138,7 @@ def test_what_is_acknowledged_costs_as_much_whatever_the_node_has() -> None:
 
         def counted(frame: Any, event: str, argument: Any) -> None:
             nonlocal calls
-            calls += event == "call" and "/ownership/" in frame.f_code.co_filename
+            calls += event == "call" and "/shard_ownership/" in frame.f_code.co_filename
 
         [answer] = await decided(node, held, "g")
         sys.setprofile(counted)
@@ -173,7 +171,7 @@ def test_a_mistake_in_what_is_heard_is_told_and_the_line_stands(monkeypatch: pyt
         def mistaken(*_: Any) -> None:
             raise RuntimeError("a mistake")
 
-        monkeypatch.setattr(producing.ev, "BatchesProduced", mistaken)
+        monkeypatch.setattr(state_log_io.ev, "BatchesProduced", mistaken)
         answer = asyncio.ensure_future(node.commit("g", 1))
         while not node.bugs:
             await node.changes(0.01)

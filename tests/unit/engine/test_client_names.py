@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.coordinator.kafka_backend.proxy.login_names import RelayedExchange, name_in_token
-from muster.coordinator.security.conversation import LoginFailed, SaslChallenge, SaslSuccess
+from muster.coordinator.kafka_backend.proxy.client_login import RelayedExchange, name_in_token
+from muster.coordinator.security.login import LoginFailed, SaslChallenge, SaslSuccess
 
 FIRST = b"n,,n=alice,r=abc"
 SERVER_FIRST = b"r=abcdef,s=c2FsdA==,i=4096"

@@ -4,8 +4,8 @@ import asyncio
 
 from muster.coordinator.core.model.types import StoredOffset
 from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.kafka_backend.shard_ownership import events as ev
-from muster.coordinator.kafka_backend.shard_ownership.facts import ProducerEpoch, TransactionalClient
+from muster.coordinator.kafka_backend.shard_ownership import events_and_effects as ev
+from muster.coordinator.kafka_backend.shard_ownership.shard_log import ProducerEpoch, TransactionalClient
 from tests.fakes.state_topic import StateTopic
 from tests.fakes.upstream_broker import UpstreamBroker
 from tests.support.engine.over_kafka import OverKafka

@@ -5,11 +5,11 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.kafka_backend.mirror import LEFT_ALONE_MS, GroupAway, OffsetMirror
-from muster.coordinator.kafka_backend.upstream.groups import UpstreamOffset
-from muster.coordinator.kafka_backend.upstream.reach import UpstreamAddress
-from muster.coordinator.kafka_backend.upstream.records import TopicPartition
-from muster.coordinator.kafka_backend.upstream.upstream import Upstream
+from muster.coordinator.kafka_backend.offset_migration import LEFT_ALONE_MS, GroupAway, OffsetMirror
+from muster.coordinator.kafka_backend.upstream.group_requests import UpstreamOffset
+from muster.coordinator.kafka_backend.upstream.protocol import UpstreamAddress
+from muster.coordinator.kafka_backend.upstream.record_requests import TopicPartition
+from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
 from tests.fakes.upstream_broker import HANG_UP, UpstreamBroker, metadata
 
 INTERVAL_MS = 5_000

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from muster.client.members.states import MembershipState
-from muster.coordinator.edge.cluster import GRPC, KAFKA, NodeAddress, coordinates_shard
+from muster.client.members.member_types import MembershipState
+from muster.coordinator.edge.cluster_view import GRPC, KAFKA, NodeAddress, coordinates_shard
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka_backend import nodes_group
-from muster.coordinator.kafka_backend.shard_ownership import events as ev
+from muster.coordinator.kafka_backend.shard_ownership import events_and_effects as ev
 from muster.coordinator.kafka_backend.shard_ownership import shard_assignment
 from muster.coordinator.kafka_backend.shard_ownership.lease import lease_ms_of
-from muster.coordinator.kafka_backend.starting import UnusableUpstream
-from muster.coordinator.runtime.slot import ShardStatus
+from muster.coordinator.kafka_backend.state_topic import UnusableUpstream
+from muster.coordinator.runtime.shards import ShardStatus
 from muster.coordinator.server.driver.clock import NodeClock
 from tests.fakes.group_desk import GroupDesk
 from tests.fakes.state_topic import StateTopic

@@ -1,8 +1,8 @@
 """What an operator hears of clients' transactions that do not end."""
 
-from muster.coordinator.core.groups.pending import PendingPositions
+from muster.coordinator.core.groups.state import PendingPositions
 from muster.coordinator.core.model.types import StoredOffset
-from muster.coordinator.kafka_backend.hanging import (
+from muster.coordinator.kafka_backend.transaction_requests import (
     HANGS_MS,
     OPEN,
     PendingTransaction,
@@ -10,7 +10,7 @@ from muster.coordinator.kafka_backend.hanging import (
     pending_transactions,
     report_open_transactions,
 )
-from muster.coordinator.runtime.conditions import Conditions
+from muster.coordinator.runtime.node_status import Conditions
 
 
 def stored(at_ms: int) -> StoredOffset:

@@ -9,14 +9,13 @@ import pytest
 
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka_backend import state_log
-from muster.coordinator.kafka_backend.reading import log_batches_of
-from muster.coordinator.kafka_backend.shard_ownership.facts import ProducerEpoch, ShardBatch, ShardRecordRead
-from muster.coordinator.kafka_backend.starting import StateTopicSpec, UnusableUpstream, prepare_state_topic
-from muster.coordinator.kafka_backend.state_log import StateLog
-from muster.coordinator.kafka_backend.upstream.reach import UpstreamAddress
-from muster.coordinator.kafka_backend.upstream.upstream import Upstream
-from muster.coordinator.kafka_backend.writing import fit_turn, wire_of
-from muster.coordinator.runtime.led_engine import COMMIT_TIMEOUT_MS
+from muster.coordinator.kafka_backend.shard_ownership.shard_log import ProducerEpoch, ShardBatch, ShardRecordRead
+from muster.coordinator.kafka_backend.state_log import StateLog, fit_turn, wire_of
+from muster.coordinator.kafka_backend.state_log_io import log_batches_of
+from muster.coordinator.kafka_backend.state_topic import StateTopicSpec, UnusableUpstream, prepare_state_topic
+from muster.coordinator.kafka_backend.upstream.protocol import UpstreamAddress
+from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
+from muster.coordinator.runtime.leased import COMMIT_TIMEOUT_MS
 from muster.coordinator.runtime.ports import KeyValue, LogFailed
 from muster.coordinator.server.driver.clock import NodeClock
 from muster.storage.records.batch import encode_batch, read_batches

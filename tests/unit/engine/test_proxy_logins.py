@@ -9,9 +9,9 @@ import pytest
 
 from muster.coordinator.config import Settings
 from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.kafka.connections import login
-from muster.coordinator.security.facts import AclKey, SecurityRecord
-from muster.coordinator.security.model import Acl, Operation, PatternType, Permission, ResourceType
+from muster.coordinator.kafka.connections import sasl_login
+from muster.coordinator.security.access_model import Acl, Operation, PatternType, Permission, ResourceType
+from muster.coordinator.security.state import AclKey, SecurityRecord
 from muster.coordinator.server.security.node_security import NodeSecurity
 from muster.coordinator.server.security.security_store import SecurityStore
 from muster.storage.broker.broker import Broker
@@ -231,7 +231,7 @@ def test_a_broker_that_hangs_up_in_the_middle_and_a_client_that_does() -> None:
 
 @pytest.mark.parametrize(("name", "code"), [("alice", 0), ("admin", FAILED)])
 def test_who_logs_in_again_has_to_be_the_same(name: str, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(login, "LEAST_BETWEEN_S", 0.0)
+    monkeypatch.setattr(sasl_login, "LEAST_BETWEEN_S", 0.0)
 
     async def story(proxied: Proxied, asks: Asks) -> None:
         async with proxied.client() as client:

@@ -6,10 +6,13 @@ from typing import Any
 import pytest
 
 from muster.coordinator.config import SettingsError, load_settings
-from muster.coordinator.kafka_backend.proxy.names import OWN_NAME, UnknownServerName, broker_of_name
-from muster.coordinator.kafka_backend.proxy.places import BrokerHosts
-from muster.coordinator.server.security.contexts import CurrentTlsContext
-from muster.coordinator.server.security.material import covers_host
+from muster.coordinator.kafka_backend.proxy.broker_addresses import (
+    OWN_NAME,
+    BrokerHosts,
+    UnknownServerName,
+    broker_of_name,
+)
+from muster.coordinator.server.security.listener_certificates import CurrentTlsContext, covers_host
 from tests.support import certificates
 
 OVER = {"engine": "kafka://b1:9092", "kafka.listeners": "SSL://127.0.0.1:9093"}

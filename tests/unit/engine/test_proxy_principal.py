@@ -12,7 +12,8 @@ import pytest
 
 from muster.cli.security import certificate_authority
 from muster.coordinator.config import load_settings
-from muster.coordinator.kafka.authorized import (
+from muster.coordinator.kafka.codec.codec import struct
+from muster.coordinator.kafka.protocol import (
     ALTER,
     CREATE,
     DELETE,
@@ -22,17 +23,16 @@ from muster.coordinator.kafka.authorized import (
     WRITE,
     operation_bits,
 )
-from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka_backend.backend_settings import proxy_address_of
 from muster.coordinator.kafka_backend.proxy.allowed_apis import TOKENS
-from muster.coordinator.kafka_backend.proxy.beginnings import START
+from muster.coordinator.kafka_backend.proxy.client_connection import START
 from muster.coordinator.kafka_backend.proxy.proxy_principal import ProxyPrincipalCheck
-from muster.coordinator.kafka_backend.starting import UnusableUpstream
-from muster.coordinator.kafka_backend.upstream.engine_topics import UpstreamTopics
-from muster.coordinator.kafka_backend.upstream.reach import UpstreamAddress, UpstreamCredentials
-from muster.coordinator.kafka_backend.upstream.upstream import Upstream
-from muster.coordinator.runtime.conditions import Conditions
-from muster.coordinator.server.kafka_backend.oddities import UpstreamDiagnostics
+from muster.coordinator.kafka_backend.state_topic import UnusableUpstream
+from muster.coordinator.kafka_backend.upstream.protocol import UpstreamAddress, UpstreamCredentials
+from muster.coordinator.kafka_backend.upstream.topic_watch import UpstreamTopics
+from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
+from muster.coordinator.runtime.node_status import Conditions
+from muster.coordinator.server.kafka_backend.upstream_diagnostics import UpstreamDiagnostics
 from tests.fakes.upstream_broker import UpstreamBroker, metadata
 from tests.support.certificates import authority, client, server, stranger, write
 from tests.support.complaints import complaint

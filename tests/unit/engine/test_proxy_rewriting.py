@@ -5,14 +5,13 @@ from typing import Any
 import pytest
 
 from muster.coordinator.config import Address
-from muster.coordinator.edge.cluster import NodeAddress
+from muster.coordinator.edge.cluster_view import NodeAddress
 from muster.coordinator.kafka.codec.codec import MalformedFrame, decode_frame, encode, struct
 from muster.coordinator.kafka_backend.proxy import response_rewriting
 from muster.coordinator.kafka_backend.proxy.allowed_apis import GROUPS_HERE, TABLE, RequestRoute, offered_versions
-from muster.coordinator.kafka_backend.proxy.beginnings import LONGEST, acks_of, group_of
-from muster.coordinator.kafka_backend.proxy.ours import groups_by_name
-from muster.coordinator.kafka_backend.proxy.passage import change_of, edit_of
-from muster.coordinator.kafka_backend.proxy.places import BrokerHosts, BrokerPorts, ProxyAddresses
+from muster.coordinator.kafka_backend.proxy.broker_addresses import BrokerHosts, BrokerPorts, ProxyAddresses
+from muster.coordinator.kafka_backend.proxy.client_connection import LONGEST, acks_of, change_of, edit_of, group_of
+from muster.coordinator.kafka_backend.proxy.request_splitting import groups_by_name
 from muster.coordinator.kafka_backend.proxy.response_rewriting import Edit
 from tests.support.kafka.client import KEYS, frame
 
@@ -240,7 +239,7 @@ def test_an_upstream_that_does_not_know_the_version_has_the_client_ask_again_in_
 def test_every_api_that_names_a_group_is_looked_at() -> None:
     ways = {api.name: way for api, way in TABLE.values()}
     passing = {name for name, way in ways.items() if way in (RequestRoute.PASS, RequestRoute.LOGIN)}
-    from muster.coordinator.kafka.codec.schema_init import all_messages
+    from muster.coordinator.kafka.codec.messages import all_messages
 
     for name in passing & {each.removesuffix("Request") for each in all_messages() if each.endswith("Request")}:
         message = all_messages()[f"{name}Request"]

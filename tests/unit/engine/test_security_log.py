@@ -6,16 +6,16 @@ from typing import Any, cast
 
 import pytest
 
-from muster.coordinator.kafka_backend import log as security_log
-from muster.coordinator.kafka_backend import secured_starting
-from muster.coordinator.kafka_backend.starting import UnusableUpstream
-from muster.coordinator.kafka_backend.upstream.reach import UpstreamAddress
-from muster.coordinator.kafka_backend.upstream.upstream import Upstream
-from muster.coordinator.security.facts import AclKey, SecurityRecord
-from muster.coordinator.security.model import Acl, Operation, PatternType, Permission, ResourceType
+from muster.coordinator.kafka_backend import security_topic
+from muster.coordinator.kafka_backend import security_topic as security_log
+from muster.coordinator.kafka_backend.state_topic import UnusableUpstream
+from muster.coordinator.kafka_backend.upstream.protocol import UpstreamAddress
+from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
+from muster.coordinator.security.access_model import Acl, Operation, PatternType, Permission, ResourceType
 from muster.coordinator.security.records import encode_security_record
-from muster.coordinator.server.kafka_backend import rights_store
-from muster.coordinator.server.kafka_backend.rights_store import BEGUN, UpstreamSecurityStore
+from muster.coordinator.security.state import AclKey, SecurityRecord
+from muster.coordinator.server.kafka_backend import security_store
+from muster.coordinator.server.kafka_backend.security_store import BEGUN, UpstreamSecurityStore
 from muster.coordinator.server.security.security_store import (
     ConcurrentSecurityChange,
     SecurityDamaged,
@@ -52,7 +52,7 @@ class Nodes:
         )
 
     async def prepare(self, *, new: bool) -> None:
-        await secured_starting.prepare_security_topic(
+        await security_topic.prepare_security_topic(
             self.ups[0],
             TOPIC,
             replication=3,
@@ -346,9 +346,9 @@ def test_another_topic_of_the_name_stops_a_node(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_who_cannot_read_any_more_says_so_and_then_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rights_store, "TOLD_S", 0.2)
-    monkeypatch.setattr(rights_store, "STALE_S", 0.4)
-    monkeypatch.setattr(rights_store, "DEADLINE_S", 0.5)
+    monkeypatch.setattr(security_store, "TOLD_S", 0.2)
+    monkeypatch.setattr(security_store, "STALE_S", 0.4)
+    monkeypatch.setattr(security_store, "DEADLINE_S", 0.5)
 
     async def story(nodes: Nodes) -> None:
         await nodes.know()

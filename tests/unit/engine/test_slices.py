@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from muster.coordinator.core.model.types import StoredOffset
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.kafka_backend import reading, writing
-from muster.coordinator.kafka_backend import transactions_writing as transactions
-from muster.coordinator.kafka_backend.owning import ShardOwner
-from muster.coordinator.kafka_backend.shard_ownership import events as ev
+from muster.coordinator.kafka_backend import state_log, state_log_io
+from muster.coordinator.kafka_backend import transaction_log as transactions
+from muster.coordinator.kafka_backend.shard_owner import ShardOwner
+from muster.coordinator.kafka_backend.shard_ownership import events_and_effects as ev
 from muster.coordinator.kafka_backend.shard_ownership.append_queues import RECORD_BYTES, AppendLimits, AppendQueues
-from muster.coordinator.kafka_backend.shard_ownership.facts import (
+from muster.coordinator.kafka_backend.shard_ownership.shard_log import (
     MeasuredRecords,
     NewRecord,
     ProducerEpoch,
@@ -78,7 +78,7 @@ def over(broker: UpstreamBroker, instance: str = "one") -> OverKafka:
 
 def test_a_shard_is_read_a_slice_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of one answer there may be a million records: they used to be looked at in one step of the loop."""
-    monkeypatch.setattr(reading, "AT_ONCE", 4)
+    monkeypatch.setattr(state_log_io, "AT_ONCE", 4)
     looked_at: list[int] = []
     step = ShardOwner.step
 
@@ -107,13 +107,13 @@ def test_a_shard_is_read_a_slice_at_a_time(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_large_batch_is_made_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     made: dict[int, bool] = {}
-    make = writing.wire_of
+    make = state_log.wire_of
 
     def watched(batch: ShardBatch, timestamp_ms: int) -> bytes:
         made[len(batch.records)] = threading.current_thread() is threading.main_thread()
         return make(batch, timestamp_ms)
 
-    monkeypatch.setattr(writing, "wire_of", watched)
+    monkeypatch.setattr(state_log, "wire_of", watched)
 
     async def story() -> None:
         async with UpstreamBroker() as broker:
@@ -141,7 +141,7 @@ def test_e2_many_positions_of_a_client_s_transaction_are_made_in_threads(monkeyp
         return made
 
     monkeypatch.setattr(transactions, "entries", watched("records", transactions.entries))
-    monkeypatch.setattr(writing, "wire_of", watched("batch", writing.wire_of))
+    monkeypatch.setattr(state_log, "wire_of", watched("batch", state_log.wire_of))
 
     async def story() -> None:
         async with UpstreamBroker() as broker:

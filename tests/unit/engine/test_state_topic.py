@@ -9,14 +9,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.kafka_backend import starting
-from muster.coordinator.kafka_backend.marks import id_text
+from muster.coordinator.kafka_backend import state_topic
 from muster.coordinator.kafka_backend.shard_ownership.topic_presence import UpstreamTopic
-from muster.coordinator.kafka_backend.starting import StateTopicSpec, UnusableUpstream, prepare_state_topic
-from muster.coordinator.kafka_backend.upstream.errors import UpstreamError
-from muster.coordinator.kafka_backend.upstream.reach import UpstreamAddress
-from muster.coordinator.kafka_backend.upstream.upstream import Upstream
-from muster.coordinator.kafka_backend.watching import StateTopicWatch as Looks
+from muster.coordinator.kafka_backend.state_topic import StateTopicSpec, UnusableUpstream, id_text, prepare_state_topic
+from muster.coordinator.kafka_backend.state_topic import StateTopicWatch as Looks
+from muster.coordinator.kafka_backend.upstream.protocol import UpstreamAddress, UpstreamError
+from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
 from tests.fakes.state_topic import StateTopic
 from tests.fakes.upstream_broker import UpstreamBroker
 from tests.support.kafka.memory_node import until
@@ -82,7 +80,7 @@ def test_an_upstream_that_cannot_be_asked_has_no_topic_before() -> None:
 def test_while_transactional_ids_have_no_coordinator_a_topic_that_is_there_is_taken(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(starting, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(state_topic, "PATIENCE_S", 0.0)
     codes: list[int] = []
 
     def away(topic: StateTopic, broker: UpstreamBroker) -> None:
@@ -94,7 +92,7 @@ def test_while_transactional_ids_have_no_coordinator_a_topic_that_is_there_is_ta
 
     started(away)
     assert codes
-    monkeypatch.setattr(starting, "FIRST_S", 0.0)
+    monkeypatch.setattr(state_topic, "FIRST_S", 0.0)
     with pytest.raises(UpstreamError, match="COORDINATOR_NOT_AVAILABLE"):
         started(away, exists=False)
 

@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.core.model.core_events import TopicsChanged
+from muster.coordinator.core.model.events import TopicsChanged
 from muster.coordinator.kafka_backend.shard_ownership.topic_presence import ASK_AGAIN_MS
-from muster.coordinator.kafka_backend.upstream import catalog
-from muster.coordinator.kafka_backend.upstream.engine_topics import UpstreamTopics
-from muster.coordinator.kafka_backend.upstream.errors import Unreached
-from muster.coordinator.kafka_backend.upstream.reach import UpstreamAddress
-from muster.coordinator.kafka_backend.upstream.upstream import Upstream
+from muster.coordinator.kafka_backend.upstream import topic_requests
+from muster.coordinator.kafka_backend.upstream.protocol import Unreached, UpstreamAddress
+from muster.coordinator.kafka_backend.upstream.topic_watch import UpstreamTopics
+from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
 from tests.fakes.upstream_broker import HANG_UP, UpstreamBroker
 from tests.fakes.upstream_catalog import Told, UpstreamCatalog
 
@@ -261,8 +260,8 @@ def test_an_upstream_that_does_not_answer_is_told_of_once_and_asked_again() -> N
 
 def test_the_same_answer_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
-    decode = catalog.decode
-    monkeypatch.setattr(catalog, "decode", lambda name, *rest: (read.append(name), decode(name, *rest))[1])
+    decode = topic_requests.decode
+    monkeypatch.setattr(topic_requests, "decode", lambda name, *rest: (read.append(name), decode(name, *rest))[1])
 
     async def story(scene: Scene) -> None:
         before = len(read)
@@ -281,11 +280,11 @@ def test_a_large_answer_is_read_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> 
         threads.append(work)
         return await to_thread(work, *rest)
 
-    monkeypatch.setattr(catalog, "LARGE_BYTES", 100)
+    monkeypatch.setattr(topic_requests, "LARGE_BYTES", 100)
     monkeypatch.setattr(asyncio, "to_thread", seen)
 
     async def story(scene: Scene) -> None:
-        assert threads == [catalog.decode_catalog]
+        assert threads == [topic_requests.decode_catalog]
         assert scene.topics.partitions()["orders"] == 4
 
     run(story)

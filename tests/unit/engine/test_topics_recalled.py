@@ -4,14 +4,13 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
 
-from muster.coordinator.core.model.core_events import OffsetCommit, TopicsChanged
+from muster.coordinator.core.model.events import OffsetCommit, TopicsChanged
 from muster.coordinator.core.model.types import CommittedOffset, Limits
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.kafka_backend.upstream.engine_topics import UpstreamTopics
-from muster.coordinator.kafka_backend.upstream.reach import UpstreamAddress
-from muster.coordinator.kafka_backend.upstream.upstream import Upstream
-from muster.coordinator.runtime.led_engine import LeasedEngine
-from muster.coordinator.runtime.led_stepper import CatalogBeyondOrphans
+from muster.coordinator.kafka_backend.upstream.protocol import UpstreamAddress
+from muster.coordinator.kafka_backend.upstream.topic_watch import UpstreamTopics
+from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
+from muster.coordinator.runtime.leased import CatalogBeyondOrphans, LeasedEngine
 from tests.fakes.memory_group_log import MemoryGroupLog
 from tests.fakes.upstream_broker import UpstreamBroker
 from tests.fakes.upstream_catalog import Told, UpstreamCatalog

@@ -7,16 +7,15 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.core.model.txn_events import TxnOffsetCommit, TxnWriteOver
-from muster.coordinator.core.model.txn_replies import TxnOffsetCommitReply, TxnWriteOverReply
+from muster.coordinator.core.model.effects import TxnOffsetCommitReply, TxnWriteOverReply
+from muster.coordinator.core.model.events import TxnOffsetCommit, TxnWriteOver
 from muster.coordinator.core.model.types import StoredOffset
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import decode_frame, struct
 from muster.coordinator.kafka.dispatch import ClientPeer, EncodedAnswer, KafkaCall
-from muster.coordinator.kafka_backend.committing import TransactionCommits
-from muster.coordinator.kafka_backend.handlers import TransactionHandlers
-from muster.coordinator.kafka_backend.transactions_writing import ClientWriteResult
-from muster.coordinator.kafka_backend.upstream.errors import Unreached
+from muster.coordinator.kafka_backend.transaction_log import ClientWriteResult
+from muster.coordinator.kafka_backend.transaction_requests import TransactionCommits, TransactionHandlers
+from muster.coordinator.kafka_backend.upstream.protocol import Unreached
 from tests.support.kafka.memory_node import until
 
 PATH = "TxnOffsetCommitRequest.topics"

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.coordinator.core.model.types import StoredOffset
-from muster.coordinator.kafka_backend.positions import decode_offset, entries, pending_events, split_keys
-from muster.coordinator.kafka_backend.shard_ownership.effects import TransactionPending
-from muster.coordinator.kafka_backend.shard_ownership.facts import ShardRecordRead
+from muster.coordinator.kafka_backend.shard_ownership.events_and_effects import TransactionPending
+from muster.coordinator.kafka_backend.shard_ownership.shard_log import ShardRecordRead
+from muster.coordinator.kafka_backend.transaction_log import decode_offset, entries, pending_events, split_keys
 
 PLACES = st.tuples(st.sampled_from(["t", "topic-2", "ü"]), st.integers(0, 2**31 - 1))
 VALUES = st.builds(

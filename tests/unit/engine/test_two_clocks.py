@@ -3,12 +3,12 @@
 import asyncio
 from typing import Any
 
-from muster.coordinator.kafka_backend.owning import ShardOwner
-from muster.coordinator.kafka_backend.shard_ownership.events import ShardsAssigned, Synced
-from muster.coordinator.kafka_backend.shard_ownership.ground import OwnershipSettings
+from muster.coordinator.kafka_backend.shard_owner import ShardOwner
+from muster.coordinator.kafka_backend.shard_ownership.events_and_effects import ShardsAssigned, Synced
+from muster.coordinator.kafka_backend.shard_ownership.lease import OwnershipSettings
 from muster.coordinator.kafka_backend.shard_ownership.shard_assignment import AssignedNode, ShardAssignment
 from muster.coordinator.kafka_backend.state_log import StateLog
-from muster.coordinator.runtime.slot import ShardStatus
+from muster.coordinator.runtime.shards import ShardStatus
 
 SESSION_MS, SLEPT_MS = 10_000, 3_600_000
 

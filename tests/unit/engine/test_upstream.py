@@ -8,16 +8,24 @@ import pytest
 
 from muster.coordinator.config import Address
 from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.kafka_backend.dumping import dump_shard_log
-from muster.coordinator.kafka_backend.upstream import producers, records, topics
-from muster.coordinator.kafka_backend.upstream import upstream as asking
-from muster.coordinator.kafka_backend.upstream.errors import Unreached, UpstreamRefused, describe_code
-from muster.coordinator.kafka_backend.upstream.lines import FIRST_PAUSE_S, ConnectionPool
-from muster.coordinator.kafka_backend.upstream.membership import UpstreamMembership
-from muster.coordinator.kafka_backend.upstream.reach import UpstreamAddress
-from muster.coordinator.kafka_backend.upstream.speaking import SUPPORTED_APIS
-from muster.coordinator.kafka_backend.upstream.upstream import TRANSACTION, Upstream
-from muster.coordinator.kafka_backend.upstream.view import UpstreamMetadata, merge_metadata
+from muster.coordinator.kafka_backend.inspection import dump_shard_log
+from muster.coordinator.kafka_backend.upstream import record_requests, topic_requests
+from muster.coordinator.kafka_backend.upstream import upstream_client as asking
+from muster.coordinator.kafka_backend.upstream.connection import FIRST_PAUSE_S, ConnectionPool
+from muster.coordinator.kafka_backend.upstream.group_requests import UpstreamMembership
+from muster.coordinator.kafka_backend.upstream.protocol import (
+    SUPPORTED_APIS,
+    Unreached,
+    UpstreamAddress,
+    UpstreamRefused,
+    describe_code,
+)
+from muster.coordinator.kafka_backend.upstream.upstream_client import (
+    TRANSACTION,
+    Upstream,
+    UpstreamMetadata,
+    merge_metadata,
+)
 from muster.storage.records.batch import encode_batch, read_batches
 from tests.fakes.upstream_broker import HANG_UP, UpstreamBroker, metadata
 
@@ -160,7 +168,7 @@ def test_batches_of_several_partitions_go_in_one_request_and_each_has_its_answer
     async def story(upstream: Upstream, one: UpstreamBroker, two: UpstreamBroker) -> None:
         two.answers["Produce"] = answer
         sent = {(STATE, 0): batch(0, "a"), (STATE, 1): batch(0, "b"), (STATE, 2): batch(0, "c")}
-        told = await records.produce(upstream, upstream.leader(STATE, 0), sent, 1_000)
+        told = await record_requests.produce(upstream, upstream.leader(STATE, 0), sent, 1_000)
         assert told[STATE, 0][:3] == (0, 41, "")
         assert told[STATE, 1][:3] == (47, -1, "fenced")
         assert told[STATE, 2].code == 7, "of which nothing was said"
@@ -202,7 +210,7 @@ def test_a_load_goes_on_portion_by_portion_and_follows_the_leader() -> None:
         one.answers["Fetch"], two.answers["Fetch"] = of_one, lambda request: next(more)
         read = [
             (each.base_offset, each.next_offset)
-            async for some in records.read_log(upstream, STATE, 0, 0, 6, deadline_s=5)
+            async for some in record_requests.read_log(upstream, STATE, 0, 0, 6, deadline_s=5)
             for each in some
         ]
         assert read == [(1, 3), (3, 4), (4, 5), (5, 6)]
@@ -217,7 +225,7 @@ def test_a_load_that_gets_nothing_gives_up_and_says_why() -> None:
     async def story(upstream: Upstream, one: UpstreamBroker, two: UpstreamBroker) -> None:
         one.answers["Fetch"] = lambda request: fetched(0)
         with pytest.raises(Unreached, match=r"muster\.state-0 cannot be read from offset 0 to 20: it ends at 9"):
-            async for _ in records.read_log(upstream, STATE, 0, 0, 20, deadline_s=0.05):
+            async for _ in record_requests.read_log(upstream, STATE, 0, 0, 20, deadline_s=0.05):
                 pass
 
     run(story, {0: (1, 1)})
@@ -230,7 +238,7 @@ def test_records_whose_checksum_is_wrong_are_not_taken() -> None:
     async def story(upstream: Upstream, one: UpstreamBroker, two: UpstreamBroker) -> None:
         one.answers["Fetch"] = lambda request: fetched(0, bytes(broken))
         with pytest.raises(Unreached, match=r"muster.state-0: The batch .* carries checksum"):
-            await records.fetch(upstream, 1, {(STATE, 0): 0})
+            await record_requests.fetch(upstream, 1, {(STATE, 0): 0})
 
     run(story, {0: (1, 1)})
 
@@ -243,8 +251,8 @@ def test_where_logs_end_is_asked_of_their_leader() -> None:
 
     async def story(upstream: Upstream, one: UpstreamBroker, two: UpstreamBroker) -> None:
         one.answers["ListOffsets"] = answer
-        told = await records.list_offsets(upstream, 1, [(STATE, 0), (STATE, 1)])
-        assert (told[STATE, 0], told[STATE, 1].code) == (records.ProduceResult(0, 7), 6)
+        told = await record_requests.list_offsets(upstream, 1, [(STATE, 0), (STATE, 1)])
+        assert (told[STATE, 0], told[STATE, 1].code) == (record_requests.ProduceResult(0, 7), 6)
 
     run(story, {0: (1, 1), 1: (1, 1)})
 
@@ -260,9 +268,9 @@ def test_where_a_log_begins_or_ends_that_an_answer_leaves_out_is_not_known() -> 
 
     async def story(upstream: Upstream, one: UpstreamBroker, two: UpstreamBroker) -> None:
         one.answers["ListOffsets"] = lambda request: said_of_offsets(0, 5)
-        told = await records.list_offsets(upstream, 1, [(STATE, 0), (STATE, 1)])
+        told = await record_requests.list_offsets(upstream, 1, [(STATE, 0), (STATE, 1)])
         assert {place: each.code for place, each in told.items()} == {(STATE, 0): 7, (STATE, 1): 7}
-        for ask in (records.log_start, records.log_span):
+        for ask in (record_requests.log_start, record_requests.log_span):
             with pytest.raises(UpstreamRefused, match=r"muster.state-0 begins.*REQUEST_TIMED_OUT"):
                 await ask(upstream, STATE, 0)
 
@@ -298,8 +306,8 @@ def test_a_coordinator_is_looked_for_once_and_anew_when_it_is_another_or_gone() 
             each.answers["FindCoordinator"] = lambda request: coordinator(2, two.address)
         two.answers["InitProducerId"] = lambda request: next(left)
 
-        async def init() -> producers.InitializedProducer:
-            return await producers.init_producer(upstream, "muster.shard-0")
+        async def init() -> record_requests.InitializedProducer:
+            return await record_requests.init_producer(upstream, "muster.shard-0")
 
         def looked() -> int:
             return len(one.of("FindCoordinator")) + len(two.of("FindCoordinator"))
@@ -323,7 +331,7 @@ def test_a_coordinator_that_is_not_there_is_a_refusal_by_its_code() -> None:
         with pytest.raises(
             UpstreamRefused, match=r"coordinator of muster.shard-3: .* COORDINATOR_NOT_AVAILABLE \(15\)"
         ):
-            await producers.init_producer(upstream, "muster.shard-3")
+            await record_requests.init_producer(upstream, "muster.shard-3")
 
     run(story, {})
 
@@ -337,7 +345,7 @@ def test_coordinators_of_any_number_of_groups_are_not_kept_in_mind(monkeypatch: 
             each.answers["FindCoordinator"] = lambda request: coordinator(1, one.address)
         one.answers["InitProducerId"] = lambda request: struct("InitProducerIdResponse")(producer_id=7)
         for number in range(10):
-            await producers.init_producer(upstream, f"id-{number}")
+            await record_requests.init_producer(upstream, f"id-{number}")
         assert [key for _, key in upstream._coordinators] == ["id-7", "id-8", "id-9"]
 
     run(story, {})
@@ -354,11 +362,11 @@ def test_a_partition_is_put_into_a_clients_transaction() -> None:
     async def story(upstream: Upstream, one: UpstreamBroker, two: UpstreamBroker) -> None:
         one.answers["FindCoordinator"] = two.answers["FindCoordinator"] = lambda request: coordinator(1, one.address)
         one.answers["AddPartitionsToTxn"] = answer
-        assert await producers.add_partition_to_transaction(upstream, "app", (9, 2), (STATE, 3)) == 51
+        assert await record_requests.add_partition_to_transaction(upstream, "app", (9, 2), (STATE, 3)) == 51
         (request,) = one.of("AddPartitionsToTxn")
         assert (request.transactional_id, request.producer_id, request.producer_epoch) == ("app", 9, 2)
         two.answers["AddPartitionsToTxn"] = lambda request: struct("AddPartitionsToTxnResponse")()
-        assert await producers.add_partition_to_transaction(upstream, "app", (9, 2), (STATE, 3), 2) == 15, (
+        assert await record_requests.add_partition_to_transaction(upstream, "app", (9, 2), (STATE, 3), 2) == 15, (
             "of broker 2, as asked"
         )
         assert len(one.of("AddPartitionsToTxn")) == 1
@@ -429,15 +437,15 @@ def test_a_topic_is_made_by_the_controller_and_its_settings_are_read() -> None:
         one.answers["CreateTopics"] = lambda request: struct("CreateTopicsResponse")(topics=[made(error_code=36)])
         one.answers["DescribeConfigs"] = lambda request: struct("DescribeConfigsResponse")(results=[result])
         two.answers["DescribeConfigs"] = one.answers["DescribeConfigs"]
-        await topics.create_topic(upstream, STATE, 50, 3, {"cleanup.policy": "compact"})
-        assert await topics.topic_configs(upstream, STATE, ["cleanup.policy"]) == {"cleanup.policy": "compact"}
+        await topic_requests.create_topic(upstream, STATE, 50, 3, {"cleanup.policy": "compact"})
+        assert await topic_requests.topic_configs(upstream, STATE, ["cleanup.policy"]) == {"cleanup.policy": "compact"}
         one.answers["CreateTopics"] = lambda request: struct("CreateTopicsResponse")(
             topics=[made(error_code=38, error_message="only 1 broker")]
         )
         with pytest.raises(
             UpstreamRefused, match=r"making the topic muster.state: .*REPLICATION_FACTOR \(38\) \(only 1 broker\)"
         ):
-            await topics.create_topic(upstream, STATE, 50, 3, {})
+            await topic_requests.create_topic(upstream, STATE, 50, 3, {})
 
     run(story, {0: (1, 1)})
 
@@ -456,7 +464,7 @@ def test_what_an_upstream_lacks_is_named() -> None:
 
 def test_codes_have_names_and_versions_are_within_the_schema() -> None:
     assert describe_code(90) == "PRODUCER_FENCED (90)"
-    from muster.coordinator.kafka.codec.schema_init import all_messages
+    from muster.coordinator.kafka.codec.messages import all_messages
 
     for name, api in SUPPORTED_APIS.items():
         assert {api.first, api.last} <= set(all_messages()[f"{name}Request"].versions), name

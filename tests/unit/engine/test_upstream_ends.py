@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.kafka_backend.upstream import ends as module
-from muster.coordinator.kafka_backend.upstream.ends import (
+from muster.coordinator.kafka_backend.upstream import topic_watch as module
+from muster.coordinator.kafka_backend.upstream.protocol import UpstreamAddress
+from muster.coordinator.kafka_backend.upstream.topic_watch import (
     FRESH_MS,
     SILENT_MS,
     STARTS_MS,
     UpstreamLogEnds,
+    UpstreamTopics,
     partitions_of,
 )
-from muster.coordinator.kafka_backend.upstream.engine_topics import UpstreamTopics
-from muster.coordinator.kafka_backend.upstream.reach import UpstreamAddress
-from muster.coordinator.kafka_backend.upstream.upstream import Upstream
+from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
 from muster.coordinator.runtime.ports import LastKnownExtent, LogFailed, LogNotReady
 from tests.fakes.upstream_broker import HANG_UP, SILENCE, UpstreamBroker
 from tests.fakes.upstream_catalog import Told, UpstreamCatalog

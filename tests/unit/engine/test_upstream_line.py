@@ -10,16 +10,21 @@ from scramp import ScramMechanism
 
 from muster.coordinator.config import Address
 from muster.coordinator.kafka.codec.codec import encode, struct
-from muster.coordinator.kafka_backend.upstream import line as line_module
-from muster.coordinator.kafka_backend.upstream.errors import Unreached, UpstreamError
-from muster.coordinator.kafka_backend.upstream.greeting import open_connection
-from muster.coordinator.kafka_backend.upstream.line import (
+from muster.coordinator.kafka_backend.upstream import connection as line_module
+from muster.coordinator.kafka_backend.upstream.connection import (
     MOST_ANSWER_BYTES,
     MOST_GREETING_BYTES,
     MOST_UNDER_WAY,
     UpstreamConnection,
+    open_connection,
 )
-from muster.coordinator.kafka_backend.upstream.reach import UpstreamAddress, UpstreamCredentials, UpstreamTlsFiles
+from muster.coordinator.kafka_backend.upstream.protocol import (
+    Unreached,
+    UpstreamAddress,
+    UpstreamCredentials,
+    UpstreamError,
+    UpstreamTlsFiles,
+)
 from tests.fakes.upstream_broker import HANG_UP, SILENCE, UpstreamBroker
 from tests.support import certificates
 from tests.support.kafka.memory_node import until

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.core.model import core_events, effects
+from muster.coordinator.core.model import effects, events
 from muster.coordinator.core.model.rights import Rights
 from muster.coordinator.errors import ErrorCode, NodeShuttingDown, Overloaded
 from muster.coordinator.kafka.codec.codec import decode_frame, struct
 from muster.coordinator.kafka.dispatch import ClientPeer, DeferredAnswer, KafkaCall
 from muster.coordinator.kafka.handlers.group_requests import MAX_GROUPS_PER_TURN, GroupRequests, PendingGroupReply
-from muster.coordinator.kafka.handlers.groups_handlers import GroupHandlers
+from muster.coordinator.kafka.handlers.handlers import GroupHandlers
 from muster.coordinator.kafka.handlers.metadata import AdvertisedEndpoint
 from muster.coordinator.kafka.handlers.offset_commit_reader import make_commit
 from muster.storage.errors import UnknownTopicOrPartition
@@ -29,16 +29,16 @@ class FullDriver:
     def next_id(self) -> int:
         return 1
 
-    async def ask(self, shard: int, event: core_events.Request, wanted: type[Any]) -> Any:
+    async def ask(self, shard: int, event: events.Request, wanted: type[Any]) -> Any:
         raise self.why
 
-    async def ask_all(self, questions: Sequence[tuple[int, core_events.Request]], wanted: type[Any]) -> list[Any]:
+    async def ask_all(self, questions: Sequence[tuple[int, events.Request]], wanted: type[Any]) -> list[Any]:
         raise self.why
 
-    def begin(self, shard: int, event: core_events.Request, waiter: PendingGroupReply[Any]) -> None:
+    def begin(self, shard: int, event: events.Request, waiter: PendingGroupReply[Any]) -> None:
         raise self.why
 
-    def forget(self, shard: int, event: core_events.Request) -> None:
+    def forget(self, shard: int, event: events.Request) -> None:
         raise AssertionError("nothing was taken, so there is nothing to forget")
 
     def beat(self, shard: int, group_id: str, member_id: str, generation: int, rights: Rights) -> bool:
@@ -48,7 +48,7 @@ class FullDriver:
 class ClosingDriver(FullDriver):
     """Takes the request, and is closed before it is answered."""
 
-    def begin(self, shard: int, event: core_events.Request, waiter: PendingGroupReply[Any]) -> None:
+    def begin(self, shard: int, event: events.Request, waiter: PendingGroupReply[Any]) -> None:
         waiter.set_exception(self.why)
 
 
@@ -117,7 +117,7 @@ class CountingDriver(FullDriver):
         super().__init__(NodeShuttingDown())
         self.asked: list[int] = []
 
-    async def ask_all(self, questions: Sequence[tuple[int, core_events.Request]], wanted: type[Any]) -> list[Any]:
+    async def ask_all(self, questions: Sequence[tuple[int, events.Request]], wanted: type[Any]) -> list[Any]:
         self.asked.append(len(questions))
         raise self.why
 
@@ -157,20 +157,18 @@ class PatientDriver(FullDriver):
     def __init__(self) -> None:
         super().__init__(NodeShuttingDown())
         self.waiting: list[PendingGroupReply[Any]] = []
-        self.forgotten: list[core_events.Request] = []
+        self.forgotten: list[events.Request] = []
 
-    def begin(self, shard: int, event: core_events.Request, waiter: PendingGroupReply[Any]) -> None:
+    def begin(self, shard: int, event: events.Request, waiter: PendingGroupReply[Any]) -> None:
         self.waiting.append(waiter)
 
-    def forget(self, shard: int, event: core_events.Request) -> None:
+    def forget(self, shard: int, event: events.Request) -> None:
         self.forgotten.append(event)
 
 
 def asked(driver: PatientDriver) -> DeferredAnswer:
     groups = GroupRequests(driver, 4)
-    later = groups.begin(
-        "g", lambda: core_events.Heartbeat(1, "g", "m", None, 1), effects.HeartbeatReply, lambda r: r.code
-    )
+    later = groups.begin("g", lambda: events.Heartbeat(1, "g", "m", None, 1), effects.HeartbeatReply, lambda r: r.code)
     assert isinstance(later, DeferredAnswer)
     return later
 

@@ -2,11 +2,18 @@
 
 import pytest
 
-from muster.coordinator.kafka.codec.codec import MalformedFrame, Unencodable, decode, decode_frame, encode, struct
-from muster.coordinator.kafka.codec.decoding import MAX_ELEMENTS, MAX_TAGS
-from muster.coordinator.kafka.codec.encoding import encode_uvarint
-from muster.coordinator.kafka.codec.notation import parse_messages
-from muster.coordinator.kafka.codec.schema_init import all_messages
+from muster.coordinator.kafka.codec.codec import (
+    MAX_ELEMENTS,
+    MAX_TAGS,
+    MalformedFrame,
+    Unencodable,
+    decode,
+    decode_frame,
+    encode,
+    encode_uvarint,
+    struct,
+)
+from muster.coordinator.kafka.codec.messages import all_messages, parse_messages
 
 BEAT = struct("HeartbeatRequest")(group_id="group", generation_id=7, member_id="member", group_instance_id="i")
 

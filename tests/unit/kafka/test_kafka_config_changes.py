@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from muster.coordinator.core.control.settings_table import SETTINGS
-from muster.storage.broker.in_turns import TURN
+from muster.storage.broker.requests import TURN
 from tests.fakes.memory_files import MemoryFiles
 from tests.support.kafka.door import NODE_ID, Door, made, play
 from tests.support.turns import turns_of_others

@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 import structlog.testing
 
-from muster.coordinator.kafka.apis import APIS
-from muster.coordinator.kafka.codec.codec import decode_frame, struct
-from muster.coordinator.kafka.codec.encoding import encode_uvarint
+from muster.coordinator.kafka.codec.codec import decode_frame, encode_uvarint, struct
 from muster.coordinator.kafka.connections import listener as listener_module
-from muster.coordinator.kafka.connections.keepalive import KEEPALIVE
+from muster.coordinator.kafka.connections.request_slots import KEEPALIVE
 from muster.coordinator.kafka.dispatch import KafkaCall, snake_case
+from muster.coordinator.kafka.protocol import APIS
 from tests.support.kafka.client import KafkaClient, frame
 from tests.support.kafka.listener import CONNECTION, LIMITS, HeldHandlers, client, listening
 from tests.support.kafka.memory_node import until

@@ -8,8 +8,12 @@ import pytest
 
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import decode_frame, struct
-from muster.coordinator.kafka.connections.connection import MAX_BYTES_PER_TURN, ServerConnection
-from muster.coordinator.kafka.connections.foresight import INSPECTED_BYTES, early_refusal
+from muster.coordinator.kafka.connections.connection import (
+    INSPECTED_BYTES,
+    MAX_BYTES_PER_TURN,
+    ServerConnection,
+    early_refusal,
+)
 from muster.coordinator.kafka.connections.frames import FrameBuffer
 from tests.fuzz.targets import Wire
 from tests.fuzz.test_full_lists import LIMITS, peak_below

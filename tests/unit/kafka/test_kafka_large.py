@@ -6,8 +6,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.kafka.codec.codec import decoder_of, struct
-from muster.coordinator.kafka.codec.decoding import MessageReader
+from muster.coordinator.kafka.codec.codec import MessageReader, decoder_of, struct
 from tests.support.kafka.client import frame
 from tests.support.kafka.listener import HeldHandlers, client, listening
 from tests.support.kafka.memory_node import until

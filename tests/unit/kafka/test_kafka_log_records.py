@@ -9,7 +9,7 @@ import pytest
 
 from muster.coordinator.kafka.dispatch import HangUp
 from muster.storage.errors import RequestTimedOut
-from muster.storage.logs.control import encode_marker
+from muster.storage.logs.producer_state import encode_marker
 from muster.storage.records.batch import HEADER, HEADER_SIZE, decode_records, encode_batch, read_batches, seal_batch
 from tests.fakes.memory_files import MemoryFiles
 from tests.support.kafka.door import Door, made, play

@@ -14,14 +14,13 @@ import pytest
 from scramp import ScramClient
 
 from muster.coordinator.config import load_settings
-from muster.coordinator.kafka.apis import APIS
-from muster.coordinator.kafka.connections import login as login_module
+from muster.coordinator.kafka.connections import sasl_login as login_module
 from muster.coordinator.kafka.connections.listener import LONGEST_WAIT_S, AdmissionRate, ConnectionListener
-from muster.coordinator.security.facts import SecurityRecord, UserKey
-from muster.coordinator.security.limits import MOST_BYTES_BEFORE_LOGIN, MOST_REQUESTS_BEFORE_LOGIN
-from muster.coordinator.security.state import SecurityState
-from muster.coordinator.server.security import hashing
-from muster.coordinator.server.security.logins import KafkaLogins
+from muster.coordinator.kafka.protocol import APIS
+from muster.coordinator.security.login import MOST_BYTES_BEFORE_LOGIN, MOST_REQUESTS_BEFORE_LOGIN
+from muster.coordinator.security.state import SecurityRecord, SecurityState, UserKey
+from muster.coordinator.server.security import authentication
+from muster.coordinator.server.security.authentication import KafkaLogins
 from tests.support.kafka.client import KafkaClient
 from tests.support.kafka.listener import LIMITS, HeldHandlers, client, listening
 from tests.support.kafka.memory_node import until
@@ -357,7 +356,7 @@ def test_a_login_that_was_begun_before_its_user_was_deleted_comes_to_nothing() -
 
 
 def test_more_logins_than_can_be_hashed_are_sent_away_without_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hashing, "MOST_WAITING_TO_HASH", 0)
+    monkeypatch.setattr(authentication, "MOST_WAITING_TO_HASH", 0)
 
     async def story(house: House) -> None:
         async with house.client() as connection:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.core.model import core_events, effects
+from muster.coordinator.core.model import effects, events
 from muster.coordinator.core.model.types import CommittedOffset
-from muster.coordinator.edge.positions import LOOKUPS_IN_A_SLICE
+from muster.coordinator.edge.committed_offsets import LOOKUPS_IN_A_SLICE
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import decode_frame, encode, struct
 from muster.coordinator.kafka.dispatch import ClientPeer, EncodedAnswer, KafkaCall
@@ -17,7 +17,7 @@ from muster.coordinator.kafka.handlers import committed_offsets
 from muster.coordinator.kafka.handlers.committed_offsets import CommittedOffsetHandlers, make_commit_response
 from muster.coordinator.kafka.handlers.group_requests import GroupRequests, PendingGroupReply
 from muster.coordinator.kafka.handlers.offset_commit_reader import CommitReader, OffsetCommitRequest
-from muster.storage.broker.in_turns import AT_ONCE
+from muster.storage.broker.requests import AT_ONCE
 from tests.support.kafka.door import OneShard
 from tests.support.turns import turns_of_others
 from tests.unit.storage.logs import T0
@@ -33,18 +33,18 @@ class Slices(OneShard):
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked: list[core_events.Request] = []
+        self.asked: list[events.Request] = []
 
-    async def ask(self, shard: int, event: core_events.Request, wanted: type[Any]) -> Any:
+    async def ask(self, shard: int, event: events.Request, wanted: type[Any]) -> Any:
         self.asked.append(event)
         return await super().ask(shard, event, wanted)
 
-    def begin(self, shard: int, event: core_events.Request, waiter: PendingGroupReply[Any]) -> None:
+    def begin(self, shard: int, event: events.Request, waiter: PendingGroupReply[Any]) -> None:
         self.asked.append(event)
         ((_, reply),) = self.shard.step(event, T0).replies
         asyncio.get_running_loop().call_soon(lambda: None if waiter.done() else waiter.set_result(reply))
 
-    def forget(self, shard: int, event: core_events.Request) -> None:
+    def forget(self, shard: int, event: events.Request) -> None:
         self.asked.remove(event)
 
 
@@ -52,7 +52,7 @@ def play(story: Callable[[Slices, CommittedOffsetHandlers, KafkaCall], Awaitable
     async def run() -> None:
         driver = Slices()
         positions = {(TOPIC, number): CommittedOffset(number, -1, "") for number in range(MANY)}
-        driver.shard.step(core_events.OffsetCommit(driver.next_id(), GROUP, "", None, -1, positions, None), T0)
+        driver.shard.step(events.OffsetCommit(driver.next_id(), GROUP, "", None, -1, positions, None), T0)
         handlers = CommittedOffsetHandlers(GroupRequests(driver, 1), lambda: {TOPIC: MANY}, lambda *_: (0, 0))
         peer = ClientPeer("127.0.0.1", asyncio.get_running_loop().create_future())
         await story(driver, handlers, KafkaCall(version, "tests", peer))
@@ -75,7 +75,7 @@ def test_a_look_at_very_many_positions_is_answered_beside_the_others() -> None:
                 answers.append(decoded("OffsetFetch", 5, await handlers.offset_fetch(asked, call)))
 
             assert await turns_of_others(look()) > 10
-        steps = [each.partitions for each in driver.asked if isinstance(each, core_events.OffsetFetch)]
+        steps = [each.partitions for each in driver.asked if isinstance(each, events.OffsetFetch)]
         assert [len(named) for named in steps if named is not None] == [LOOKUPS_IN_A_SLICE] * (
             MANY // LOOKUPS_IN_A_SLICE
         )
@@ -98,10 +98,10 @@ def test_very_many_positions_are_deleted_a_slice_at_a_time() -> None:
         (topic,) = decoded("OffsetDelete", 0, answer).topics
         gone, unknown = ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert [one.error_code for one in topic.partitions] == [gone] * MANY + [unknown]
-        slices = [event.partitions for event in driver.asked if isinstance(event, core_events.OffsetDelete)]
+        slices = [event.partitions for event in driver.asked if isinstance(event, events.OffsetDelete)]
         assert {len(each) for each in slices} == {AT_ONCE}
         assert [place for each in slices for place in each] == [(TOPIC, number) for number in range(MANY)]
-        (_, left), *_ = driver.shard.step(core_events.OffsetFetch(driver.next_id(), GROUP, None), T0).replies
+        (_, left), *_ = driver.shard.step(events.OffsetFetch(driver.next_id(), GROUP, None), T0).replies
         assert isinstance(left, effects.OffsetFetchReply)
         assert not left.offsets
 
@@ -149,7 +149,7 @@ def test_a_large_commit_is_one_decision_and_all_else_of_it_is_made_in_threads(th
     async def story(driver: Slices, handlers: CommittedOffsetHandlers, call: KafkaCall) -> None:
         answer = await answered(handlers.offset_commit_now(commit, call))
         (event,) = driver.asked
-        assert isinstance(event, core_events.OffsetCommit)
+        assert isinstance(event, events.OffsetCommit)
         assert event.offsets is commit.made
         codes = [(row.partition_index, row.error_code) for topic in answer.topics for row in topic.partitions]
         assert codes == [(number, ErrorCode.NONE) for number in range(MANY)]

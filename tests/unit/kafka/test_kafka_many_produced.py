@@ -10,10 +10,9 @@ import pytest
 
 from muster.coordinator.kafka.codec.codec import decode_frame, decoder_of, encode, struct
 from muster.coordinator.kafka.dispatch import ClientPeer, EncodedAnswer, HangUp, KafkaCall
-from muster.coordinator.kafka.handlers.records import RecordHandlers
+from muster.coordinator.kafka.handlers.produce_and_fetch import RecordHandlers
 from muster.coordinator.kafka.handlers.single_batch_produce import FEW, ProduceReader
-from muster.storage.broker.in_turns import AT_ONCE
-from muster.storage.broker.requests import LogRequests
+from muster.storage.broker.requests import AT_ONCE, LogRequests
 from muster.storage.errors import UnknownTopicOrPartition
 from tests.fakes.memory_files import MemoryFiles
 from tests.support.kafka.listener import CONNECTION, LIMITS, HeldHandlers, client, listening
@@ -58,7 +57,7 @@ def test_others_have_their_turn_while_it_is_taken_in_and_a_thread_makes_the_answ
         threads.append(threading.current_thread())
         return encode(name, version, message)
 
-    monkeypatch.setattr("muster.coordinator.kafka.handlers.records.encode", noting)
+    monkeypatch.setattr("muster.coordinator.kafka.handlers.produce_and_fetch.encode", noting)
 
     async def story() -> None:
         log = requests(MANY)

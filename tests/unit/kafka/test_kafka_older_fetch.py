@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from muster.storage.records.batch import decode_records
-from muster.storage.records.legacy import read_message
+from muster.storage.records.batch import decode_records, read_message
 from tests.support.kafka.door import Door, made, play
 from tests.unit.storage.logs import T0, batch
 

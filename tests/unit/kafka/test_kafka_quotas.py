@@ -7,14 +7,18 @@ from typing import Any, cast
 
 import pytest
 
-from muster.coordinator.kafka.apis import APIS
 from muster.coordinator.kafka.codec.codec import decode_frame, encode, struct
-from muster.coordinator.kafka.connections import charges
-from muster.coordinator.kafka.connections.charges import ConnectionCharges, set_throttle_time, throttle_time_position
-from muster.coordinator.kafka.connections.limiting import RequestQuotas
+from muster.coordinator.kafka.connections import quota_enforcement
 from muster.coordinator.kafka.connections.listener import ConnectionListener
+from muster.coordinator.kafka.connections.quota_enforcement import (
+    ConnectionCharges,
+    RequestQuotas,
+    set_throttle_time,
+    throttle_time_position,
+)
 from muster.coordinator.kafka.dispatch import EncodedAnswer, ThreadedAnswer
-from muster.coordinator.security.quotas import NodeQuotas
+from muster.coordinator.kafka.protocol import APIS
+from muster.coordinator.security.quota_usage import NodeQuotas
 from tests.support.kafka.asked import KEYS, Asked
 from tests.support.kafka.client import KafkaClient
 from tests.support.kafka.listener import HeldHandlers, client, listening
@@ -220,7 +224,7 @@ def test_a_client_that_goes_while_it_is_held_is_noticed() -> None:
             assert listener.connections == 1
             async with asyncio.timeout(20):
                 while listener.connections:
-                    scene.hours.pass_by(charges.EOF_CHECK_S)
+                    scene.hours.pass_by(quota_enforcement.EOF_CHECK_S)
                     await asyncio.sleep(0)
 
     run(story())

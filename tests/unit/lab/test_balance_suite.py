@@ -5,13 +5,24 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from muster.coordinator.core.control.balance.judging import does_member_fall_behind
-from muster.coordinator.core.control.balance.loads import UNKNOWN, PartitionLoads
-from muster.coordinator.core.settings.rules import BalanceRules
-from muster.workshop.lab.plays import TraceScore, play_trace
-from muster.workshop.lab.policies import Kcl3, MusterBalance
-from muster.workshop.lab.suite import POLICIES, PolicyScore, judge_goals
-from muster.workshop.lab.traces import HEADROOM, MEMBERS, PARTITIONS, SAMPLE_S, TOTAL, WRITTEN, make_trace
+from muster.coordinator.core.control.balance.loads import UNKNOWN, PartitionLoads, does_member_fall_behind
+from muster.coordinator.core.settings.shapes import BalanceRules
+from muster.workshop.lab.balance_suite import (
+    HEADROOM,
+    MEMBERS,
+    PARTITIONS,
+    POLICIES,
+    SAMPLE_S,
+    TOTAL,
+    WRITTEN,
+    Kcl3,
+    MusterBalance,
+    PolicyScore,
+    TraceScore,
+    judge_goals,
+    make_trace,
+    play_trace,
+)
 
 RULES = BalanceRules()
 

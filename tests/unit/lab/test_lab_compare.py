@@ -6,11 +6,16 @@ from pathlib import Path
 import pytest
 
 from muster.cli.common.output import plain_table
-from muster.cli.lab import COMPARISON_COLUMNS, comparison_rows
-from muster.workshop.lab.account import RunAccount
-from muster.workshop.lab.chart import ChartUnavailable, draw_comparison
-from muster.workshop.lab.compare import ComparisonResult, Workload, compare_generations
+from muster.cli.workshop import COMPARISON_COLUMNS, comparison_rows
+from muster.workshop.lab.comparison import (
+    ChartUnavailable,
+    ComparisonResult,
+    Workload,
+    compare_generations,
+    draw_comparison,
+)
 from muster.workshop.lab.generations import BY_NAME, GENERATIONS
+from muster.workshop.lab.simulated_worker import RunAccount
 
 SMALL = Workload(members=3, partitions=9, joining=1)
 PAGE = Path(__file__).parents[3] / "docs" / "protocol" / "compare.md"

@@ -7,12 +7,10 @@ import pytest
 from muster.client.members import actions as act
 from muster.client.members import central_events as ce
 from muster.client.members import events as ev
-from muster.client.members.central_machine import CentralMemberMachine
-from muster.client.members.central_states import MEANINGS, MOVES
-from muster.client.members.report import RequestedSubscription
-from muster.client.members.states import MembershipState
-from muster.client.members.types import LeavePolicy, MemberSettings
-from muster.coordinator.core.model.orders import Ping, RebalanceFailed, StartFetcher, StopFetcher
+from muster.client.members.central_member import MEANINGS, MOVES, CentralMemberMachine
+from muster.client.members.consumer_member import RequestedSubscription
+from muster.client.members.member_types import LeavePolicy, MemberSettings, MembershipState
+from muster.coordinator.core.model.effects import Ping, RebalanceFailed, StartFetcher, StopFetcher
 from muster.coordinator.core.model.types import Cause
 from muster.coordinator.errors import ErrorCode
 

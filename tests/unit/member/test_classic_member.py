@@ -6,9 +6,8 @@ from muster.assignors.api import RebalanceProtocol
 from muster.assignors.data.consumer_protocol import encode_assignment, parse_subscription
 from muster.client.members import actions as act
 from muster.client.members import events as ev
-from muster.client.members.states import MembershipState
+from muster.client.members.member_types import GroupMember, MembershipState
 from muster.client.members.subscription import Subscriber
-from muster.client.members.types import GroupMember
 from muster.coordinator.core.model.types import Cause
 from muster.coordinator.errors import ErrorCode
 from tests.support.stories.classic_story import COOPERATIVE, RANGE, STICKY, Story, claims

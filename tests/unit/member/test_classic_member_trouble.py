@@ -4,8 +4,7 @@ import pytest
 
 from muster.client.members import actions as act
 from muster.client.members import events as ev
-from muster.client.members.states import MOVES, MembershipState
-from muster.client.members.types import LeavePolicy
+from muster.client.members.member_types import MOVES, LeavePolicy, MembershipState
 from muster.coordinator.core.model.types import Cause
 from muster.coordinator.errors import ErrorCode
 from tests.support.stories.classic_story import COOPERATIVE, RANGE, Named, Story, claims

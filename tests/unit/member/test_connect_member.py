@@ -8,11 +8,11 @@ from muster.assignors.api import RebalanceProtocol, Snapshot
 from muster.assignors.data.consumer_protocol import parse_subscription
 from muster.client.members import actions as act
 from muster.client.members import events as ev
-from muster.client.members.leader import DelayedLeaderState
-from muster.client.members.machine import ClassicMemberMachine
-from muster.client.members.member import (
+from muster.client.members.classic_member import ClassicMemberMachine
+from muster.client.members.delayed_rebalance import (
     DELAYED,
     DelayedLeader,
+    DelayedLeaderState,
     DelayedSubscriber,
     encode_share,
     read_delay,
@@ -20,8 +20,7 @@ from muster.client.members.member import (
     replay_decision,
     write_state,
 )
-from muster.client.members.states import MembershipState
-from muster.client.members.types import GroupMember, MemberSettings
+from muster.client.members.member_types import GroupMember, MemberSettings, MembershipState
 from tests.support.stories.delayed import RESOURCES, shares, worker
 
 DELAY_MS = 300_000

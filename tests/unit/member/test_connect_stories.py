@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.client.members.leader import DelayedLeaderState, DelayedRound, plan_round
+from muster.client.members.delayed_rebalance import DelayedLeaderState, DelayedRound, plan_round
 from tests.support.stories.story import Block, pairs, read_story, write_story
 
 STORIES = sorted((Path(__file__).parent / "connect").glob("*.txt"))

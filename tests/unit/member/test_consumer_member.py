@@ -6,10 +6,8 @@ import pytest
 
 from muster.client.members import actions as act
 from muster.client.members import events as ev
-from muster.client.members.consumer_machine import RequestedSubscription
-from muster.client.members.consumer_states import MOVES
-from muster.client.members.states import MembershipState
-from muster.client.members.types import LeavePolicy
+from muster.client.members.consumer_member import MOVES, RequestedSubscription
+from muster.client.members.member_types import LeavePolicy, MembershipState
 from muster.coordinator.errors import ErrorCode
 from tests.support.stories.consumer_story import FIVE_SECONDS, Story, answer
 from tests.support.stories.member_story import t

@@ -4,8 +4,8 @@ import pytest
 
 from muster.client.members import actions as act
 from muster.client.members import events as ev
-from muster.client.members.report import RequestedSubscription
-from muster.client.members.states import MembershipState
+from muster.client.members.consumer_member import RequestedSubscription
+from muster.client.members.member_types import MembershipState
 from muster.coordinator.core.model.types import Cause
 from muster.coordinator.errors import ErrorCode
 from tests.support.stories.consumer_story import FIVE_SECONDS, Story, answer

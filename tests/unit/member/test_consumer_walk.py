@@ -5,9 +5,8 @@ from hypothesis import strategies as st
 
 from muster.client.members import actions as act
 from muster.client.members import events as ev
-from muster.client.members.consumer_machine import ConsumerMemberMachine, RequestedSubscription
-from muster.client.members.states import MembershipState
-from muster.client.members.types import LeavePolicy, MemberSettings
+from muster.client.members.consumer_member import ConsumerMemberMachine, RequestedSubscription
+from muster.client.members.member_types import LeavePolicy, MemberSettings, MembershipState
 from muster.coordinator.errors import ErrorCode
 
 CODES = [

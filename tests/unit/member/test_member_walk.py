@@ -12,10 +12,9 @@ from muster.assignors.data.consumer_protocol import (
 )
 from muster.client.members import actions as act
 from muster.client.members import events as ev
-from muster.client.members.machine import ClassicMemberMachine
-from muster.client.members.states import MembershipState
+from muster.client.members.classic_member import ClassicMemberMachine
+from muster.client.members.member_types import GroupMember, LeavePolicy, MemberSettings, MembershipState
 from muster.client.members.subscription import Subscriber
-from muster.client.members.types import GroupMember, LeavePolicy, MemberSettings
 from muster.coordinator.errors import ErrorCode
 
 CODES = [

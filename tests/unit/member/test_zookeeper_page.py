@@ -5,15 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from muster.cli.lab import choose_generations, join_row
-from muster.client.config import ConsumerConfig
-from muster.client.group_protocols import ZOOKEEPER_ONLY, to_dotted
-from muster.client.members.zookeeper_states import MOVES, ZookeeperState
-from muster.workshop.lab.joins import measure_joins
+from muster.cli.workshop import choose_generations, join_row
+from muster.client.config import ZOOKEEPER_ONLY, ConsumerConfig, to_dotted
+from muster.client.members.zookeeper_member import MOVES, ZookeeperState
+from muster.workshop.lab.comparison import measure_joins
 
 PAGES = Path(__file__).parents[3] / "docs" / "protocol"
 PAGE = (PAGES / "zookeeper.md").read_text(encoding="utf-8")
-BEGIN, END = "<!-- moves: from muster.client.members.zookeeper_states.MOVES -->\n", "<!-- end of moves -->"
+BEGIN, END = "<!-- moves: from muster.client.members.zookeeper_member.MOVES -->\n", "<!-- end of moves -->"
 
 
 def moves_table() -> str:

@@ -8,14 +8,13 @@ from hypothesis import strategies as st
 from muster.client.members import actions as act
 from muster.client.members import events as ev
 from muster.client.members import zookeeper_events as zk
-from muster.client.members.zookeeper_machine import ZookeeperMemberMachine
-from muster.client.members.zookeeper_states import MOVES, ZookeeperState
-from muster.client.members.zookeeper_types import (
+from muster.client.members.zookeeper_assignment import (
     ConsumerGroupView,
     GroupRegistration,
     ZookeeperMemberSettings,
     ZookeeperSession,
 )
+from muster.client.members.zookeeper_member import MOVES, ZookeeperMemberMachine, ZookeeperState
 from muster.coordinator.errors import ErrorCode
 
 ONE = GroupRegistration({"t": 1})

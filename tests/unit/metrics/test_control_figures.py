@@ -2,22 +2,14 @@
 
 import pytest
 
-from muster.coordinator.core.control.balance.evaluating import group_likeness
-from muster.coordinator.core.control.balance.judging import PaidRounds
-from muster.coordinator.core.control.balance.loads import PartitionLoads
-from muster.coordinator.core.control.balance.ongoing import OngoingBalance
-from muster.coordinator.core.control.balance.problem import problem_of
-from muster.coordinator.core.control.trials.setting import SHADOW_ASSIGNORS
+from muster.coordinator.core.control.balance.evaluation import OngoingBalance, group_likeness
+from muster.coordinator.core.control.balance.loads import PaidRounds, PartitionLoads, problem_of
+from muster.coordinator.core.control.trials.shadow_assignors import SHADOW_ASSIGNORS
 from muster.coordinator.core.groups.state import Step
-from muster.coordinator.core.kinds.kinds import KINDS
-from muster.coordinator.core.model.core_records import (
-    RebalanceDecided,
-    RebalanceShadowed,
-    SettingsStored,
-    SettingsUnset,
-)
+from muster.coordinator.core.kinds.registry import KINDS
+from muster.coordinator.core.model.records import RebalanceDecided, RebalanceShadowed, SettingsStored, SettingsUnset
 from muster.coordinator.core.model.types import MemberPlan, Score
-from muster.coordinator.core.settings.rules import BalanceRules
+from muster.coordinator.core.settings.shapes import BalanceRules
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.observability.metrics.scrape import SeriesGranularity

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.coordinator.observability.metrics.ends import APART_MS, MOST, TopicEndHistory
+from muster.coordinator.observability.metrics.series import APART_MS, MOST, TopicEndHistory
 
 
 def growing(rows: list[tuple[int, int]]) -> TopicEndHistory:

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.observability.metrics.instruments import BOUNDS, Instruments, RequestMeter, Timing
-from muster.coordinator.runtime.metrics import FENCING, MAX_FENCED, Metrics
+from muster.coordinator.runtime.node_status import FENCING, MAX_FENCED, Metrics
 
 
 @given(st.lists(st.floats(0, 1_000)))

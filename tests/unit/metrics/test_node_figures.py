@@ -5,16 +5,14 @@ from dataclasses import replace
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from muster.coordinator.observability.metrics.cluster import ClusterFigures
-from muster.coordinator.observability.metrics.engine import KafkaBackendFigures
-from muster.coordinator.observability.metrics.instruments import Instruments
+from muster.coordinator.observability.metrics.instruments import ClusterFigures, Instruments, KafkaBackendFigures
 from muster.coordinator.observability.metrics.node_metrics import (
     NodeFigures,
     encode_family,
     negotiate_format,
     node_families,
 )
-from muster.coordinator.observability.metrics.rebalances import RebalanceTotals
+from muster.coordinator.observability.metrics.series import RebalanceTotals
 from muster.coordinator.observability.metrics.table import FAMILIES, OF_CLUSTER, OF_ENGINE, Level
 
 

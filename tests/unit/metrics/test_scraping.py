@@ -7,17 +7,16 @@ import pytest
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from muster.coordinator.core.model.core_events import Loaded
-from muster.coordinator.core.model.core_records import GroupDeleted
+from muster.coordinator.core.model.events import Loaded
+from muster.coordinator.core.model.records import GroupDeleted
 from muster.coordinator.core.model.types import Cause, Outcome, PartitionMove, RebalanceEntry, RebalancePhase
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.observability.history.history import PartitionRates
-from muster.coordinator.observability.metrics.cluster import ClusterFigures, LedPartitionFigures
-from muster.coordinator.observability.metrics.instruments import Instruments
-from muster.coordinator.observability.metrics.rebalances import RebalanceTotals
+from muster.coordinator.observability.history.group_history import PartitionRates
+from muster.coordinator.observability.metrics.exposition import ExpositionFormat
+from muster.coordinator.observability.metrics.instruments import ClusterFigures, Instruments, LedPartitionFigures
 from muster.coordinator.observability.metrics.scrape import ScrapeCounts, ScrapePage, Scraper, SeriesGranularity
+from muster.coordinator.observability.metrics.series import RebalanceTotals
 from muster.coordinator.observability.metrics.table import Level
-from muster.coordinator.observability.metrics.writing import ExpositionFormat
 from tests.support.sight import NumbersOnly, commit, shard_with, store_group
 
 Found = dict[tuple[str, frozenset[tuple[str, str]]], float]

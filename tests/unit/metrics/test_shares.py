@@ -5,11 +5,11 @@ from muster.coordinator.core.central.group import CentralGroup
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.classic.members import ClassicMember
 from muster.coordinator.core.consumer.group import ConsumerGroup
-from muster.coordinator.core.groups.observed_group import ObservedGroup
-from muster.coordinator.core.model.observed_events import GroupObserved
+from muster.coordinator.core.groups.group import ObservedGroup
+from muster.coordinator.core.model.events import GroupObserved
 from muster.coordinator.core.model.types import Limits
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.observability.metrics.ownership import OwnerCache
+from muster.coordinator.observability.metrics.series import OwnerCache
 
 T = bytes(15) + b"t"
 STATE = Shard(Limits(), 0).state

@@ -5,7 +5,7 @@ from math import isnan
 import pytest
 
 from muster.coordinator.observability.history.group_health import HealthStatus
-from muster.coordinator.observability.history.history import MAX_TROUBLED, GroupHistory, Sample
+from muster.coordinator.observability.history.group_history import MAX_TROUBLED, GroupHistory, Sample
 
 SAMPLE_MS = 10_000
 PLACE = ("orders", 0)

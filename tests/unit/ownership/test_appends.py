@@ -10,8 +10,8 @@ from muster.coordinator.kafka_backend.shard_ownership.append_queues import (
     AppendsBroken,
     BatchAcknowledged,
 )
-from muster.coordinator.kafka_backend.shard_ownership.effects import FindLeaders, Produce
-from muster.coordinator.kafka_backend.shard_ownership.facts import BatchResult, ProducerEpoch
+from muster.coordinator.kafka_backend.shard_ownership.events_and_effects import FindLeaders, Produce
+from muster.coordinator.kafka_backend.shard_ownership.shard_log import BatchResult, ProducerEpoch
 
 PRODUCER = ProducerEpoch(7, 0)
 

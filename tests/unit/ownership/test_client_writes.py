@@ -3,10 +3,9 @@ over a model of Kafka."""
 
 import pytest
 
-from muster.coordinator.kafka_backend.shard_ownership import effects as fx
-from muster.coordinator.kafka_backend.shard_ownership.client_writes import MOST_TRIES
-from muster.coordinator.kafka_backend.shard_ownership.facts import ProducerEpoch, TransactionalClient
-from muster.coordinator.kafka_backend.shard_ownership.following import UNKNOWN_TRANSACTION
+from muster.coordinator.kafka_backend.shard_ownership import events_and_effects as fx
+from muster.coordinator.kafka_backend.shard_ownership.client_transactions import MOST_TRIES, UNKNOWN_TRANSACTION
+from muster.coordinator.kafka_backend.shard_ownership.shard_log import ProducerEpoch, TransactionalClient
 from tests.support.client_transactions import (
     APP,
     adds,

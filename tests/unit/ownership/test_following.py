@@ -2,10 +2,10 @@
 
 import pytest
 
-from muster.coordinator.kafka_backend.shard_ownership import effects as fx
-from muster.coordinator.kafka_backend.shard_ownership import events as ev
-from muster.coordinator.kafka_backend.shard_ownership.facts import ProducerEpoch, TransactionalClient
-from muster.coordinator.kafka_backend.shard_ownership.following import OUTCOME_IN_DOUBT, UNKNOWN_TRANSACTION
+from muster.coordinator.kafka_backend.shard_ownership import events_and_effects as ev
+from muster.coordinator.kafka_backend.shard_ownership import events_and_effects as fx
+from muster.coordinator.kafka_backend.shard_ownership.client_transactions import OUTCOME_IN_DOUBT, UNKNOWN_TRANSACTION
+from muster.coordinator.kafka_backend.shard_ownership.shard_log import ProducerEpoch, TransactionalClient
 from tests.support.client_transactions import (
     APP,
     adds,

@@ -2,16 +2,17 @@
 
 import pytest
 
-from muster.coordinator.kafka_backend.shard_ownership import effects as fx
-from muster.coordinator.kafka_backend.shard_ownership import events as ev
-from muster.coordinator.kafka_backend.shard_ownership.facts import ProducerEpoch, ShardRecordRead
-from muster.coordinator.kafka_backend.shard_ownership.losses import (
+from muster.coordinator.kafka_backend.shard_ownership import events_and_effects as ev
+from muster.coordinator.kafka_backend.shard_ownership import events_and_effects as fx
+from muster.coordinator.kafka_backend.shard_ownership.lease import Stage
+from muster.coordinator.kafka_backend.shard_ownership.shard_log import (
     AcceptedLoss,
     LogLosses,
+    ProducerEpoch,
+    ShardRecordRead,
     decode_accepted_loss,
     encode_accepted_loss,
 )
-from muster.coordinator.kafka_backend.shard_ownership.stages import Stage
 from tests.support.owning import Kafka, OwningNode
 
 NOBODY = ProducerEpoch(-1, -1)

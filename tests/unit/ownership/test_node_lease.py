@@ -1,7 +1,7 @@
 """KB-F7: until when a node may answer."""
 
-from muster.coordinator.kafka_backend.shard_ownership.facts import NEVER
 from muster.coordinator.kafka_backend.shard_ownership.lease import Lease, lease_ms_of
+from muster.coordinator.kafka_backend.shard_ownership.shard_log import NEVER
 
 SESSION = 10_000
 

@@ -2,18 +2,18 @@
 
 import pytest
 
-from muster.coordinator.kafka_backend.shard_ownership import effects as fx
-from muster.coordinator.kafka_backend.shard_ownership import events as ev
+from muster.coordinator.kafka_backend.shard_ownership import events_and_effects as ev
+from muster.coordinator.kafka_backend.shard_ownership import events_and_effects as fx
 from muster.coordinator.kafka_backend.shard_ownership.append_queues import AppendLimits
-from muster.coordinator.kafka_backend.shard_ownership.facts import (
+from muster.coordinator.kafka_backend.shard_ownership.lease import Stage
+from muster.coordinator.kafka_backend.shard_ownership.shard_assignment import AssignedNode, ShardAssignment
+from muster.coordinator.kafka_backend.shard_ownership.shard_log import (
     KEPT_KEY,
     BatchResult,
     ProducerEpoch,
     TransactionalClient,
     decode_owner_record,
 )
-from muster.coordinator.kafka_backend.shard_ownership.shard_assignment import AssignedNode, ShardAssignment
-from muster.coordinator.kafka_backend.shard_ownership.stages import Stage
 from tests.support.owning import SESSION, Kafka, OwningNode
 
 

@@ -4,15 +4,17 @@ from collections.abc import Sequence
 
 import pytest
 
-from muster.coordinator.kafka_backend.shard_ownership.facts import (
+from muster.coordinator.kafka_backend.shard_ownership.shard_log import (
     KEPT_KEY,
+    LogBatch,
     OwnerRecord,
     ProducerEpoch,
+    RepairPass,
     ShardRecordRead,
+    ShardReplay,
     decode_owner_record,
     encode_owner_record,
 )
-from muster.coordinator.kafka_backend.shard_ownership.voids import LogBatch, RepairPass, ShardReplay
 
 OLD, NEW, OTHER = ProducerEpoch(7, 0), ProducerEpoch(7, 1), ProducerEpoch(9, 0)
 CLIENT = ProducerEpoch(50, 0)

@@ -6,14 +6,15 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.coordinator.kafka_backend.shard_ownership.facts import (
+from muster.coordinator.kafka_backend.shard_ownership.shard_log import (
+    LogBatch,
     OwnerRecord,
     ProducerEpoch,
     ShardRecord,
     ShardRecordRead,
+    ShardReplay,
     encode_owner_record,
 )
-from muster.coordinator.kafka_backend.shard_ownership.voids import LogBatch, ShardReplay
 
 ME, STRANGER = ProducerEpoch(7, 1), ProducerEpoch(8, 0)
 KEYS = st.sampled_from([b"a", b"b", b"c"])

@@ -12,14 +12,21 @@ import pytest
 
 from muster.assignors.api import Assignor, AssignorError, Plan, RebalanceProtocol, Snapshot
 from muster.spark.assignor_deadline import run_in_time
-from muster.spark.pipelines.backtest import Backtest, BacktestRow, are_same_rows, run_here
-from muster.spark.pipelines.candidates import BacktestCandidate, parse_candidates
-from muster.spark.pipelines.ranking import rank_candidates
-from muster.spark.pipelines.replaying import HandoverModel, replay, work_off
-from muster.spark.pipelines.scoring import ReplayScore
-from muster.spark.pipelines.synthetic import LOADS, SCENARIOS
-from muster.spark.pipelines.synthetic import SyntheticPlan as Made
-from muster.spark.pipelines.trace import GroupTrace, TraceMember, TraceStep, write_lines
+from muster.spark.pipelines.backtest import (
+    Backtest,
+    BacktestCandidate,
+    BacktestRow,
+    HandoverModel,
+    ReplayScore,
+    are_same_rows,
+    parse_candidates,
+    rank_candidates,
+    replay,
+    run_here,
+    work_off,
+)
+from muster.spark.pipelines.traces import LOADS, SCENARIOS, GroupTrace, TraceMember, TraceStep, write_lines
+from muster.spark.pipelines.traces import SyntheticPlan as Made
 
 MODEL = HandoverModel(round_ms=1_000)
 
@@ -177,7 +184,7 @@ def test_an_assignor_that_hangs_is_given_up_once_and_the_others_go_on(monkeypatc
         asked.append(assignor.name)
         return run_in_time(assignor, *given)
 
-    monkeypatch.setattr("muster.spark.pipelines.replaying.run_in_time", counted)
+    monkeypatch.setattr("muster.spark.pipelines.backtest.run_in_time", counted)
     hanging = BacktestCandidate("hanging", "tests.support.plugins:Hangs")
     plan = Made(scenario="steady", load="even", members=2, topics=1, partitions=2, minutes=20)
     test = Backtest((plan,), (hanging, *parse_candidates("range")), tuple(range(5)), deadline_ms=20)
@@ -214,8 +221,8 @@ PROGRAM = """
 import json
 from muster.spark.assignor_deadline import run_in_time
 from muster.spark.pipelines.backtest import Backtest, row_digits, run_here
-from muster.spark.pipelines.candidates import parse_candidates
-from muster.spark.pipelines.synthetic import SCENARIOS, SyntheticPlan
+from muster.spark.pipelines.backtest import parse_candidates
+from muster.spark.pipelines.traces import SCENARIOS, SyntheticPlan
 plans = tuple(SyntheticPlan(scenario=name, load="bursty", members=3, partitions=6, minutes=30) for name in SCENARIOS)
 test = Backtest(plans, tuple(parse_candidates("range,roundrobin,cooperative-sticky,lag,lag-sticky")), (0, 1))
 print(json.dumps([row_digits(row) for row in run_here(test)]))

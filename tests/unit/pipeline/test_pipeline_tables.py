@@ -8,7 +8,7 @@ import pytest
 
 from muster.assignors.api import Member, Snapshot
 from muster.client.types import OffsetAndTimestamp, TopicPartition
-from muster.coordinator.core.model.core_records import (
+from muster.coordinator.core.model.records import (
     GroupStored,
     OffsetDeleted,
     OffsetStored,
@@ -27,19 +27,25 @@ from muster.coordinator.core.model.types import (
     Settlement,
     StoredOffset,
 )
-from muster.coordinator.runtime.codec_init import encode
+from muster.coordinator.runtime.kafka_records import encode
 from muster.spark.pipelines.decoding import ledger_columns, offsets_columns
-from muster.spark.pipelines.log_ends import LATER, NOW, RETAINED, PastLogEnd, build_table, choose_moments, find_log_ends
-from muster.spark.pipelines.page import ReportPage
-from muster.spark.pipelines.positions import note_position
 from muster.spark.pipelines.recorded import (
+    LATER,
+    NOW,
+    RETAINED,
+    PastLogEnd,
     RecordedEntry,
     RecordedLags,
     RecordedPosition,
+    build_table,
     build_trace,
+    choose_moments,
     find_lag_moments,
+    find_log_ends,
+    note_position,
     read_entries,
 )
+from muster.spark.pipelines.reports import ReportPage
 
 ENTRY = RebalanceEntry(
     number=3,

@@ -5,8 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from muster.spark.pipelines.synthetic import SyntheticPlan
-from muster.spark.pipelines.trace import GroupTrace, parse_trace, read_trace, write_lines, write_trace
+from muster.spark.pipelines.traces import GroupTrace, SyntheticPlan, parse_trace, read_trace, write_lines, write_trace
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.replication.protocol.facts import TopicPartition
+from muster.coordinator.replication.protocol.cluster_metadata import TopicPartition
 from muster.storage.errors import (
     NotLeaderOrFollower,
     OffsetNotAvailable,

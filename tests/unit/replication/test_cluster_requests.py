@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from muster.coordinator.replication.protocol.facts import TopicPartition
+from muster.coordinator.replication.protocol.cluster_metadata import TopicPartition
 from muster.storage.errors import (
     InvalidRequiredAcks,
     InvalidTopicName,

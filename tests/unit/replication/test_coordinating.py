@@ -6,13 +6,11 @@ from types import SimpleNamespace
 from typing import Any
 
 from muster.coordinator.replication.io.shards.shard_coordination import ShardCoordination
-from muster.coordinator.replication.io.wire.link import LinkCaller
-from muster.coordinator.replication.io.wire.links import LinkSettings
-from muster.coordinator.replication.protocol.facts import TopicPartition
-from muster.coordinator.replication.protocol.image import ClusterImage
+from muster.coordinator.replication.io.wire.node_links import LinkCaller, LinkSettings
+from muster.coordinator.replication.protocol.cluster_metadata import ClusterImage, TopicPartition
 from muster.coordinator.replication.protocol.leader import Leader
 from muster.coordinator.replication.protocol.lease import SilencePromise
-from muster.coordinator.runtime.slot import ShardStatus
+from muster.coordinator.runtime.shards import ShardStatus
 from tests.support.led import EPOCH, SHARD, Cluster
 from tests.support.sides import unheard
 

@@ -8,9 +8,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.io.ledger import MAX_WAITING, PLACE, DatedElection, ElectionLedger
-from muster.coordinator.replication.io.records import (
+from muster.coordinator.replication.io.election_ledger import (
+    MAX_WAITING,
     MOST_CAUSE,
+    PLACE,
+    DatedElection,
+    ElectionLedger,
     ElectionRecord,
     election_cost,
     election_record,
@@ -18,18 +21,20 @@ from muster.coordinator.replication.io.records import (
     parse_election_record,
     report_elections,
 )
-from muster.coordinator.replication.io.shards.cuts import LOOKS_AFTER, ShardLosses
-from muster.coordinator.replication.io.wire.words import ElectionEntry
-from muster.coordinator.replication.protocol.controller.effects import ElectionKind, ElectionNote
-from muster.coordinator.replication.protocol.copying import TruncatedRecords
-from muster.coordinator.replication.protocol.facts import (
+from muster.coordinator.replication.io.shards.takeover_records import LOOKS_AFTER, ShardLosses
+from muster.coordinator.replication.io.wire.node_api import ElectionEntry
+from muster.coordinator.replication.protocol.cluster_metadata import (
     LEDGER,
     OFFSETS,
+    ClusterImage,
     ClusterTopic,
+    PartitionView,
     ReplicaAssignment,
     TopicPartition,
+    TopicView,
 )
-from muster.coordinator.replication.protocol.image import ClusterImage, PartitionView, TopicView
+from muster.coordinator.replication.protocol.controller.events_and_effects import ElectionKind, ElectionNote
+from muster.coordinator.replication.protocol.follower import TruncatedRecords
 from muster.storage.errors import OffsetOutsideLog
 from tests.support.sides import Sides, unheard
 

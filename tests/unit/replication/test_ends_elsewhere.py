@@ -7,10 +7,17 @@ from typing import Any, cast
 
 import pytest
 
-from muster.coordinator.replication.io import ends
-from muster.coordinator.replication.io.ends import EARLIEST, LATEST, LogEndCache, LogSpan, PartitionKey, RemoteLogEnds
+from muster.coordinator.replication.io import remote_log_ends
+from muster.coordinator.replication.io.remote_log_ends import (
+    EARLIEST,
+    LATEST,
+    LogEndCache,
+    LogSpan,
+    PartitionKey,
+    RemoteLogEnds,
+)
 from muster.coordinator.replication.io.replicated_broker import ReplicatedBroker
-from muster.coordinator.replication.protocol.facts import NO_NODE_ID
+from muster.coordinator.replication.protocol.cluster_metadata import NO_NODE_ID
 from muster.storage.errors import NotKnownYet, UnknownTopicOrPartition
 from tests.fakes.memory_files import MemoryFiles
 from tests.support.cluster_image import ALL, ME, ThreeNodes, led
@@ -45,8 +52,8 @@ def test_ends_are_asked_for_again_and_again_and_starts_now_and_then() -> None:
     book = LogEndCache()
     book.look(THERE, 0)
     told(book, THERE, LogSpan(3, 70), 0)
-    assert book.due(leader_of, ends.PERIOD_MS) == {8: ([THERE], [])}
-    assert book.due(leader_of, ends.STARTS_EVERY_MS) == {8: ([THERE], [THERE])}
+    assert book.due(leader_of, remote_log_ends.PERIOD_MS) == {8: ([THERE], [])}
+    assert book.due(leader_of, remote_log_ends.STARTS_EVERY_MS) == {8: ([THERE], [THERE])}
     book.look(ALSO, 0)
     assert book.due(leader_of, 1, everything=False) == {9: ([ALSO], [ALSO])}, "only what is not known is asked sooner"
 
@@ -55,12 +62,14 @@ def test_an_old_answer_is_none_and_what_nobody_asks_about_is_forgotten() -> None
     book = LogEndCache()
     book.look(THERE, 0)
     told(book, THERE, LogSpan(3, 70), 0)
-    assert book.look(THERE, ends.STALE_MS - 1) == LogSpan(3, 70)
-    assert book.look(THERE, ends.STALE_MS) is None
-    assert book.due(leader_of, ends.STALE_MS + ends.FORGET_MS - 1)
-    assert not book.due(leader_of, ends.STALE_MS + ends.FORGET_MS)
+    assert book.look(THERE, remote_log_ends.STALE_MS - 1) == LogSpan(3, 70)
+    assert book.look(THERE, remote_log_ends.STALE_MS) is None
+    assert book.due(leader_of, remote_log_ends.STALE_MS + remote_log_ends.FORGET_MS - 1)
+    assert not book.due(leader_of, remote_log_ends.STALE_MS + remote_log_ends.FORGET_MS)
     assert not book
-    told(book, THERE, LogSpan(3, 70), ends.STALE_MS + ends.FORGET_MS)  # An answer that comes after that.
+    told(
+        book, THERE, LogSpan(3, 70), remote_log_ends.STALE_MS + remote_log_ends.FORGET_MS
+    )  # An answer that comes after that.
     assert not book
 
 
@@ -69,9 +78,9 @@ def test_so_many_are_kept_and_very_many_are_asked_for_less_often() -> None:
     for number in range(5):
         book.look(("t", number), 0)
     assert len(book) == 3
-    assert book.period_ms == ends.PERIOD_MS
+    assert book.period_ms == remote_log_ends.PERIOD_MS
     many = LogEndCache()
-    for number in range(3 * ends.A_SECOND):
+    for number in range(3 * remote_log_ends.A_SECOND):
         many.look(("t", number), 0)
     assert many.period_ms == 3_000
 
@@ -172,7 +181,7 @@ def test_what_is_forgotten_is_not_untried_for_good() -> None:
     book = LogEndCache()
     book.look(THERE, 0)
     assert book.wanted() == [THERE]
-    assert not book.due(leader_of, ends.FORGET_MS)
+    assert not book.due(leader_of, remote_log_ends.FORGET_MS)
     assert not book.untried
     book.tried([THERE])
     assert not book.untried
@@ -183,20 +192,20 @@ def test_what_is_forgotten_is_not_untried_for_good() -> None:
 
 def test_of_many_partitions_so_many_are_in_one_question() -> None:
     async def story(elsewhere: RemoteLogEnds, leaders: Leaders) -> None:
-        places = [("t", number) for number in range(ends.AT_ONCE + 1)]
+        places = [("t", number) for number in range(remote_log_ends.AT_ONCE + 1)]
         leaders.spans = dict.fromkeys(places, LogSpan(0, 1))
         elsewhere.spans(places)
         await elsewhere.known()
         assert set(elsewhere.spans(places)) == {LogSpan(0, 1)}
         assert leaders.asked[:4] == [
-            (8, timestamp, count) for timestamp in (EARLIEST, LATEST) for count in (ends.AT_ONCE, 1)
+            (8, timestamp, count) for timestamp in (EARLIEST, LATEST) for count in (remote_log_ends.AT_ONCE, 1)
         ]
 
     play(story, lambda place: 8)
 
 
 def test_many_partitions_are_looked_through_in_slices_and_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ends, "LOOKED_AT_ONCE", 10)
+    monkeypatch.setattr(remote_log_ends, "LOOKED_AT_ONCE", 10)
 
     async def story() -> None:
         elsewhere = RemoteLogEnds(lambda place: 8, Leaders(), lambda: 0, lambda why: None)
@@ -221,7 +230,7 @@ def test_what_is_forgotten_while_a_round_is_made_is_asked_of_nobody() -> None:
     book = LogEndCache()
     book.look(THERE, 0)
     places = book.places()
-    assert book.due(leader_of, ends.FORGET_MS, among=places) == {}
+    assert book.due(leader_of, remote_log_ends.FORGET_MS, among=places) == {}
     assert book.due(leader_of, 0, among=places) == {}
 
 

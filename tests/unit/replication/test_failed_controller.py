@@ -8,13 +8,21 @@ from typing import Any, cast
 from structlog.testing import capture_logs
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.io.seat import CandidateContext, ControllerCandidate
-from muster.coordinator.replication.io.wire.words import NodeName
-from muster.coordinator.replication.protocol.controller.effects import WarnOperator
-from muster.coordinator.replication.protocol.controller.events import ControllerTick, ImagePolled, TopicsRead
-from muster.coordinator.replication.protocol.controller.settings import ControllerSettings
-from muster.coordinator.replication.protocol.facts import ClusterTopic, ReplicaAssignment
-from muster.coordinator.replication.protocol.image import ClusterImage, ImageVersion
+from muster.coordinator.replication.io.controller_candidate import CandidateContext, ControllerCandidate
+from muster.coordinator.replication.io.wire.node_api import NodeName
+from muster.coordinator.replication.protocol.cluster_metadata import (
+    ClusterImage,
+    ClusterTopic,
+    ImageVersion,
+    ReplicaAssignment,
+)
+from muster.coordinator.replication.protocol.controller.controller_state import ControllerSettings
+from muster.coordinator.replication.protocol.controller.events_and_effects import (
+    ControllerTick,
+    ImagePolled,
+    TopicsRead,
+    WarnOperator,
+)
 
 
 class Elected:

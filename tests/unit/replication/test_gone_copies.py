@@ -7,11 +7,19 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from muster.coordinator.replication.io.logs import StoredLogs
-from muster.coordinator.replication.io.mending import AFTER_MS, CopyRepair
-from muster.coordinator.replication.protocol.facts import LEDGER, OFFSETS, SECURITY, TopicPartition
-from muster.coordinator.replication.protocol.image import ClusterImage, ClusterState, PartitionView, TopicView
-from muster.coordinator.replication.protocol.ports import LogBroken
+from muster.coordinator.replication.io.copy_repair import AFTER_MS, CopyRepair
+from muster.coordinator.replication.io.replica_logs import StoredLogs
+from muster.coordinator.replication.protocol.cluster_metadata import (
+    LEDGER,
+    OFFSETS,
+    SECURITY,
+    ClusterImage,
+    ClusterState,
+    PartitionView,
+    TopicPartition,
+    TopicView,
+)
+from muster.coordinator.replication.protocol.replica_fetch import LogBroken
 from muster.storage.broker.broker import Broker
 from muster.storage.files import remove_tree
 from tests.fakes.memory_files import MemoryFiles

@@ -4,10 +4,16 @@ import asyncio
 
 import pytest
 
-from muster.coordinator.replication.io.shards.group_log import shard_unit
-from muster.coordinator.replication.io.shards.last_word import ShutdownRelease
-from muster.coordinator.replication.protocol.facts import NO_NODE_ID, TopicPartition
-from muster.coordinator.replication.protocol.image import ClusterImage, ClusterState, PartitionView, TopicView
+from muster.coordinator.replication.io.shards.lease_release import ShutdownRelease
+from muster.coordinator.replication.io.shards.replicated_shards import shard_unit
+from muster.coordinator.replication.protocol.cluster_metadata import (
+    NO_NODE_ID,
+    ClusterImage,
+    ClusterState,
+    PartitionView,
+    TopicPartition,
+    TopicView,
+)
 
 SHARDS = TopicPartition("__consumer_offsets", 0).topic
 

@@ -3,7 +3,7 @@
 import pytest
 
 from muster.coordinator.replication.io.replicated_broker import MOST_PARTITIONS, ReplicatedBroker
-from muster.coordinator.replication.protocol.facts import TopicPartition
+from muster.coordinator.replication.protocol.cluster_metadata import TopicPartition
 from muster.storage.broker.broker import Broker
 from muster.storage.errors import (
     InvalidPartitions,

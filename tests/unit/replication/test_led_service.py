@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
-from muster.storage.service.broker import BrokerService
+from muster.storage.service.broker_service import BrokerService
 from tests.support.led_side import HERE, THERE, LedSide, partition, topic
 from tests.support.pace import pace
 from tests.unit.storage.logs import batch

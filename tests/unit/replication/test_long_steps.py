@@ -8,59 +8,59 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.replication.io.steps import AT_ONCE, ControllerSteps
-from muster.coordinator.replication.protocol.controller import effects, events
-from muster.coordinator.replication.protocol.controller.effects import WarnOperator
-from muster.coordinator.replication.protocol.facts import (
-    ClusterTopic,
-    PartitionState,
-    ReplicaAssignment,
-    TopicPartition,
-)
-from muster.coordinator.replication.protocol.image import (
+from muster.coordinator.replication.io.controller_candidate import AT_ONCE, ControllerSteps
+from muster.coordinator.replication.protocol.cluster_metadata import (
     ClusterImage,
     ClusterState,
+    ClusterTopic,
     ImageVersion,
+    PartitionState,
     PartitionView,
+    ReplicaAssignment,
+    TopicPartition,
     TopicView,
 )
+from muster.coordinator.replication.protocol.controller import events_and_effects
+from muster.coordinator.replication.protocol.controller.events_and_effects import WarnOperator
 
-READY = events.ClusterVersion()
-POLL = events.ImagePolled(1, 2, 20, ImageVersion())
-
-
-def topics(partitions: int) -> events.TopicsRead:
-    return events.TopicsRead((ClusterTopic("orders", b"o" * 16, (ReplicaAssignment((1,)),) * partitions),), True)
+READY = events_and_effects.ClusterVersion()
+POLL = events_and_effects.ImagePolled(1, 2, 20, ImageVersion())
 
 
-def states(partitions: int) -> events.StatesRead:
-    return events.StatesRead(
+def topics(partitions: int) -> events_and_effects.TopicsRead:
+    return events_and_effects.TopicsRead(
+        (ClusterTopic("orders", b"o" * 16, (ReplicaAssignment((1,)),) * partitions),), True
+    )
+
+
+def states(partitions: int) -> events_and_effects.StatesRead:
+    return events_and_effects.StatesRead(
         {TopicPartition("orders", each): PartitionState(1, 0, (1,)) for each in range(partitions)}, READY
     )
 
 
-def elected(partitions: int) -> events.ControllerElected:
+def elected(partitions: int) -> events_and_effects.ControllerElected:
     image = ClusterImage()
     views = dict.fromkeys(range(partitions), PartitionView(1, 0, 0, (1,), (), (1,)))
     image.apply(ClusterState(epoch=1, sequence=1, full=True, topics=(TopicView(b"o" * 16, "orders", {}, views),)))
-    return events.ControllerElected(1, 1, 1, READY, image)
+    return events_and_effects.ControllerElected(1, 1, 1, READY, image)
 
 
 class Machine:
     """Says what it heard, and where it was asked; waits at the gate where that is not the loop."""
 
     def __init__(self) -> None:
-        self.heard: list[events.ControllerEvent] = []
-        self.beside: list[events.ControllerEvent] = []
+        self.heard: list[events_and_effects.ControllerEvent] = []
+        self.beside: list[events_and_effects.ControllerEvent] = []
         self.gate = Gate()
         self._loop = get_ident()
 
-    def step(self, event: events.ControllerEvent, now_ms: int) -> list[effects.ControllerEffect]:
+    def step(self, event: events_and_effects.ControllerEvent, now_ms: int) -> list[events_and_effects.ControllerEffect]:
         if get_ident() != self._loop:
             assert self.gate.wait(60)
             self.beside.append(event)
         self.heard.append(event)
-        if isinstance(event, events.ControllerResigned):
+        if isinstance(event, events_and_effects.ControllerResigned):
             raise ValueError("a mistake")
         return [WarnOperator(type(event).__name__)]
 
@@ -72,7 +72,7 @@ class Reign:
         self.tasks: list[asyncio.Task[None]] = []
         self.steps = ControllerSteps(self.machine, lambda: 7, self._perform, self._spawn)
 
-    def _perform(self, wanted: Sequence[effects.ControllerEffect]) -> None:
+    def _perform(self, wanted: Sequence[events_and_effects.ControllerEffect]) -> None:
         self.said += [each.text for each in wanted if isinstance(each, WarnOperator)]
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
@@ -85,16 +85,16 @@ class Reign:
 
 @pytest.mark.parametrize("first", [topics(AT_ONCE + 1), states(AT_ONCE + 1), elected(AT_ONCE + 1)])
 def test_what_tells_of_much_is_taken_beside_the_loop_and_what_comes_meanwhile_waits(
-    first: events.ControllerEvent,
+    first: events_and_effects.ControllerEvent,
 ) -> None:
     async def story() -> None:
         reign = Reign()
-        for event in (first, POLL, events.NodesRead({}), POLL):
+        for event in (first, POLL, events_and_effects.NodesRead({}), POLL):
             reign.steps.take(event)
         assert reign.said == []
         await reign.done()
-        assert reign.machine.heard == [first, POLL, events.NodesRead({}), POLL]
-        assert reign.machine.beside == [first, events.NodesRead({})]
+        assert reign.machine.heard == [first, POLL, events_and_effects.NodesRead({}), POLL]
+        assert reign.machine.beside == [first, events_and_effects.NodesRead({})]
         assert reign.said == [type(first).__name__, "ImagePolled", "NodesRead", "ImagePolled"]
         assert not reign.steps.busy
 
@@ -102,10 +102,10 @@ def test_what_tells_of_much_is_taken_beside_the_loop_and_what_comes_meanwhile_wa
 
 
 @pytest.mark.parametrize("first", [topics(AT_ONCE), states(AT_ONCE), elected(AT_ONCE)])
-def test_of_a_small_cluster_every_step_is_taken_at_once(first: events.ControllerEvent) -> None:
+def test_of_a_small_cluster_every_step_is_taken_at_once(first: events_and_effects.ControllerEvent) -> None:
     async def story() -> None:
         reign = Reign()
-        for event in (first, events.NodesRead({}), events.ControllerTick()):
+        for event in (first, events_and_effects.NodesRead({}), events_and_effects.ControllerTick()):
             reign.steps.take(event)
         assert reign.said == [type(first).__name__, "NodesRead", "ControllerTick"]
         assert reign.tasks == []
@@ -118,8 +118,8 @@ def test_of_a_large_one_what_looks_at_one_write_is_taken_at_once() -> None:
         reign = Reign()
         reign.steps.take(topics(AT_ONCE + 1))
         await reign.done()
-        reign.steps.take(events.MultiWritten(3))
-        reign.steps.take(events.ControllerTick())
+        reign.steps.take(events_and_effects.MultiWritten(3))
+        reign.steps.take(events_and_effects.ControllerTick())
         assert reign.said == ["TopicsRead", "MultiWritten"]
         await reign.done()
         assert reign.said == ["TopicsRead", "MultiWritten", "ControllerTick"]
@@ -130,7 +130,7 @@ def test_of_a_large_one_what_looks_at_one_write_is_taken_at_once() -> None:
 def test_a_mistake_beside_the_loop_is_heard_of_and_nothing_follows_it() -> None:
     async def story() -> None:
         reign = Reign()
-        for event in (topics(AT_ONCE + 1), events.ControllerResigned(), POLL):
+        for event in (topics(AT_ONCE + 1), events_and_effects.ControllerResigned(), POLL):
             reign.steps.take(event)
         with pytest.raises(ValueError, match="a mistake"):
             await reign.done()

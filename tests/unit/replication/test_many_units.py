@@ -5,18 +5,17 @@ import asyncio
 from muster.coordinator.config import Address
 from muster.coordinator.config.cluster import ClusterSettings
 from muster.coordinator.replication.io import replica_manager as sides
-from muster.coordinator.replication.io.around import ControllerSide, NoControllerDesk
+from muster.coordinator.replication.io.inbound_requests import ControllerSide, NoControllerDesk
 from muster.coordinator.replication.io.replica_manager import ReplicaManager
-from muster.coordinator.replication.io.wire.door import NodeListener
-from muster.coordinator.replication.io.wire.link import LinkCaller
-from muster.coordinator.replication.io.wire.links import LinkSettings
-from muster.coordinator.replication.protocol.facts import TopicPartition
-from muster.coordinator.replication.protocol.image import (
+from muster.coordinator.replication.io.wire.node_links import LinkCaller, LinkSettings
+from muster.coordinator.replication.io.wire.node_listener import NodeListener
+from muster.coordinator.replication.protocol.cluster_metadata import (
     ClusterNodeStatus,
     ClusterState,
     ImageChanges,
     NodeView,
     PartitionView,
+    TopicPartition,
     TopicView,
 )
 from muster.storage.broker.broker import Broker

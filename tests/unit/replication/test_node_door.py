@@ -7,22 +7,28 @@ from typing import Any
 import pytest
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.io.wire.apis import VERSION_OF
-from muster.coordinator.replication.io.wire.link import NodeLink
-from muster.coordinator.replication.io.wire.reaching import LinkBroken
-from muster.coordinator.replication.io.wire.words import ElectionEntry, EpochEnd, EpochQuery, NodeName
-from muster.coordinator.replication.protocol.controller.effects import AlterPartitionResult, IsrResult, ShutdownResult
-from muster.coordinator.replication.protocol.controller.events import IsrItem, IsrMember, OfflineReplica
-from muster.coordinator.replication.protocol.facts import NodeEndpoint, PartitionState, TopicPartition
-from muster.coordinator.replication.protocol.image import (
+from muster.coordinator.replication.io.wire.node_api import VERSION_OF, ElectionEntry, EpochEnd, EpochQuery, NodeName
+from muster.coordinator.replication.io.wire.node_links import LinkBroken, NodeLink
+from muster.coordinator.replication.protocol.cluster_metadata import (
     ClusterNodeStatus,
     ClusterState,
     ImageVersion,
+    NodeEndpoint,
     NodeView,
+    PartitionState,
     PartitionView,
+    TopicPartition,
     TopicView,
 )
-from muster.coordinator.replication.protocol.messages import (
+from muster.coordinator.replication.protocol.controller.events_and_effects import (
+    AlterPartitionResult,
+    IsrItem,
+    IsrMember,
+    IsrResult,
+    OfflineReplica,
+    ShutdownResult,
+)
+from muster.coordinator.replication.protocol.replica_fetch import (
     WRONG_SESSION_EPOCH,
     FetchAnswer,
     FetchedPartition,

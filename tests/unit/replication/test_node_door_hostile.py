@@ -10,17 +10,15 @@ from structlog.testing import capture_logs
 
 from muster.coordinator.config import Address
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.kafka.codec.codec import decode, decode_frame, encode, is_flexible, struct
-from muster.coordinator.kafka.codec.encoding import encode_uvarint
-from muster.coordinator.replication.io.wire import door as module
-from muster.coordinator.replication.io.wire.apis import KEY_OF, client_id_of
-from muster.coordinator.replication.io.wire.door import LIMITS, NodeListener
-from muster.coordinator.replication.io.wire.reaching import LinkBroken
-from muster.coordinator.replication.io.wire.translate import fetch_request
-from muster.coordinator.replication.io.wire.translate_controller import shutdown_request, state_request
-from muster.coordinator.replication.protocol.image import ImageVersion
-from muster.coordinator.replication.protocol.messages import FetchAnswer
-from muster.coordinator.security.identity import Identity
+from muster.coordinator.kafka.codec.codec import decode, decode_frame, encode, encode_uvarint, is_flexible, struct
+from muster.coordinator.replication.io.wire import node_listener as module
+from muster.coordinator.replication.io.wire.node_api import KEY_OF, client_id_of
+from muster.coordinator.replication.io.wire.node_codec import fetch_request, shutdown_request, state_request
+from muster.coordinator.replication.io.wire.node_links import LinkBroken
+from muster.coordinator.replication.io.wire.node_listener import LIMITS, NodeListener
+from muster.coordinator.replication.protocol.cluster_metadata import ImageVersion
+from muster.coordinator.replication.protocol.replica_fetch import FetchAnswer
+from muster.coordinator.security.access_model import Identity
 from tests.support.replication import CLUSTER, PATIENCE_S, HeldDesk, fetch_of, linked, serving, whole
 
 ELSEWHERE = "x" * 22

@@ -6,16 +6,21 @@ from typing import Any
 
 from muster.coordinator.kafka.codec.codec import decode_frame, encode
 from muster.coordinator.kafka.dispatch import ClientPeer, KafkaCall
-from muster.coordinator.replication.io.wire.door import NodeHandlers
-from muster.coordinator.replication.io.wire.translate import fetch_request, parse_fetch_response
-from muster.coordinator.replication.io.wire.words import PeerFetch
-from muster.coordinator.replication.protocol.copying import LeaderFetcher, ReplicaCopy
-from muster.coordinator.replication.protocol.facts import TopicPartition
-from muster.coordinator.replication.protocol.follower import Follower
-from muster.coordinator.replication.protocol.image import ClusterImage, ClusterState, NodeView, PartitionView, TopicView
+from muster.coordinator.replication.io.wire.node_api import PeerFetch
+from muster.coordinator.replication.io.wire.node_codec import fetch_request, parse_fetch_response
+from muster.coordinator.replication.io.wire.node_listener import NodeHandlers
+from muster.coordinator.replication.protocol.cluster_metadata import (
+    ClusterImage,
+    ClusterState,
+    NodeView,
+    PartitionView,
+    TopicPartition,
+    TopicView,
+)
+from muster.coordinator.replication.protocol.follower import Follower, LeaderFetcher, ReplicaCopy
 from muster.coordinator.replication.protocol.lease import FetchSource
-from muster.coordinator.replication.protocol.messages import FetchAnswer
-from muster.coordinator.replication.protocol.replicas import NodeReplicas, ReplicaSettings
+from muster.coordinator.replication.protocol.node_replicas import NodeReplicas, ReplicaSettings
+from muster.coordinator.replication.protocol.replica_fetch import FetchAnswer
 from tests.sim.cluster.disk import Disk
 from tests.support.replication import CLUSTER, NAMES, TOPIC, HeldDesk
 

@@ -11,14 +11,15 @@ import pytest
 from muster.coordinator.config import Address
 from muster.coordinator.kafka.codec.codec import encode, struct
 from muster.coordinator.kafka.codec.emitter import Buffer
-from muster.coordinator.replication.io.wire import link as module
-from muster.coordinator.replication.io.wire.apis import NODE_APIS
-from muster.coordinator.replication.io.wire.link import LinkCaller, NodeLink
-from muster.coordinator.replication.io.wire.reaching import (
+from muster.coordinator.replication.io.wire import node_links as module
+from muster.coordinator.replication.io.wire.node_api import NODE_APIS
+from muster.coordinator.replication.io.wire.node_links import (
     LinkBroken,
+    LinkCaller,
     LinkError,
     LinkRefused,
     LinkSilent,
+    NodeLink,
     probe_refusals,
 )
 from tests.support.replication import CLUSTER, PATIENCE_S, HeldDesk, fetch_of, linked, serving, whole
@@ -96,7 +97,7 @@ def test_a_machine_that_refuses_is_told_from_one_that_is_silent() -> None:
 
 def test_a_door_that_is_bound_and_not_served_yet_is_silent_and_does_not_refuse() -> None:
     """A node that loads is not dead."""
-    from muster.coordinator.replication.io.wire.door import NodeListener
+    from muster.coordinator.replication.io.wire.node_listener import NodeListener
 
     async def story() -> None:
         door = NodeListener(Address("127.0.0.1", 0))

@@ -16,9 +16,9 @@ from muster.cli.security.certificate_authority import (
 )
 from muster.coordinator.config import load_settings
 from muster.coordinator.config.tls import BadCertificate
-from muster.coordinator.replication.io.wire.door import NodeListener
-from muster.coordinator.replication.io.wire.reaching import LinkBroken, LinkError
-from muster.coordinator.server.security.listeners import ListenerCertificates, NodeCertificates
+from muster.coordinator.replication.io.wire.node_links import LinkBroken, LinkError
+from muster.coordinator.replication.io.wire.node_listener import NodeListener
+from muster.coordinator.server.security.listener_certificates import ListenerCertificates, NodeCertificates
 from tests.support import certificates as made
 from tests.support.replication import PATIENCE_S, HeldDesk, fetch_of, linked, serving, whole
 

@@ -6,11 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.replication.io.logs import StoredLog, StoredLogs
-from muster.coordinator.replication.protocol.facts import SECURITY, TopicPartition
-from muster.coordinator.replication.protocol.image import ClusterImage, ClusterState, PartitionView, TopicView
-from muster.coordinator.replication.protocol.ports import LogBroken
-from muster.coordinator.server.cluster_backend.view import ClusterImageView
+from muster.coordinator.replication.io.replica_logs import StoredLog, StoredLogs
+from muster.coordinator.replication.protocol.cluster_metadata import (
+    SECURITY,
+    ClusterImage,
+    ClusterState,
+    PartitionView,
+    TopicPartition,
+    TopicView,
+)
+from muster.coordinator.replication.protocol.replica_fetch import LogBroken
+from muster.coordinator.server.cluster_backend.group_service import ClusterImageView
 from muster.storage.broker.broker import Broker
 from muster.storage.errors import UnknownTopicOrPartition
 from tests.unit.storage.logs import T0, batch

@@ -3,8 +3,8 @@
 import asyncio
 from typing import Any
 
-from muster.coordinator.replication.io.admin.rates import ReplicationRates
-from muster.coordinator.replication.protocol.throttle import NO_LIMIT
+from muster.coordinator.replication.io.admin.node_configs import ReplicationRates
+from muster.coordinator.replication.protocol.replica_fetch import NO_LIMIT
 from muster.coordinator.zookeeper.errors import ConnectionLost
 from muster.coordinator.zookeeper.session import SessionState, WatchEvent, Znode
 from tests.fakes.one_page_zookeeper import on_virtual_time

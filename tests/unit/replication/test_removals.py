@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import pytest
 
-from muster.coordinator.replication.io.watching import ControllerWatch
-from muster.coordinator.replication.protocol.controller import effects, events
-from muster.coordinator.replication.protocol.controller.effects import AdminMarker
+from muster.coordinator.replication.io.controller_candidate import ControllerWatch
+from muster.coordinator.replication.protocol.controller import events_and_effects
+from muster.coordinator.replication.protocol.controller.events_and_effects import AdminMarker
 from muster.coordinator.zookeeper.errors import ConnectionLost
 
 
@@ -16,14 +16,14 @@ class Markers:
     """The first removal's answer is lost."""
 
     def __init__(self) -> None:
-        self.removed: list[effects.RemoveMarker] = []
+        self.removed: list[events_and_effects.RemoveMarker] = []
 
-    async def remove(self, wanted: effects.RemoveMarker) -> None:
+    async def remove(self, wanted: events_and_effects.RemoveMarker) -> None:
         self.removed.append(wanted)
         if len(self.removed) == 1:
             raise ConnectionLost("cut")
 
-    async def read(self) -> list[events.ControllerEvent]:
+    async def read(self) -> list[events_and_effects.ControllerEvent]:
         return []
 
 
@@ -35,16 +35,19 @@ async def none_of_them() -> set[Any]:
     return set()
 
 
-async def no_topics() -> events.TopicsRead:
-    return events.TopicsRead((), False)
+async def no_topics() -> events_and_effects.TopicsRead:
+    return events_and_effects.TopicsRead((), False)
 
 
 @pytest.mark.parametrize(
     ("wanted", "times"),
-    [(effects.RemoveMarker(AdminMarker.REASSIGN), 2), (effects.RemoveMarker(AdminMarker.DELETE, "t"), 1)],
+    [
+        (events_and_effects.RemoveMarker(AdminMarker.REASSIGN), 2),
+        (events_and_effects.RemoveMarker(AdminMarker.DELETE, "t"), 1),
+    ],
 )
 def test_a_removal_whose_answer_is_lost_is_asked_for_again_where_nothing_else_would(
-    wanted: effects.RemoveMarker, times: int
+    wanted: events_and_effects.RemoveMarker, times: int
 ) -> None:
     """Topics to delete are read anew each time, and the controller asks again for those that are still there; what it
     read before says nothing of one of that name that was marked since."""

@@ -7,11 +7,10 @@ from typing import Any, cast
 import pytest
 
 from muster.coordinator.config import Address
-from muster.coordinator.replication.io import seat as seats
-from muster.coordinator.replication.io.seat import CandidateContext, ControllerCandidate
-from muster.coordinator.replication.protocol.controller.settings import ControllerSettings
-from muster.coordinator.replication.protocol.facts import ClusterNode, NodeEndpoint
-from muster.coordinator.replication.protocol.image import ClusterImage
+from muster.coordinator.replication.io import controller_candidate as seats
+from muster.coordinator.replication.io.controller_candidate import CandidateContext, ControllerCandidate
+from muster.coordinator.replication.protocol.cluster_metadata import ClusterImage, ClusterNode, NodeEndpoint
+from muster.coordinator.replication.protocol.controller.controller_state import ControllerSettings
 from muster.coordinator.zookeeper import layout as paths
 from muster.coordinator.zookeeper.cluster import cluster_layout
 from muster.coordinator.zookeeper.session import Znode

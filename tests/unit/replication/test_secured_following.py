@@ -7,21 +7,26 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.io import following as module
-from muster.coordinator.replication.io.following import ANEW_AFTER_S, SecurityFollower
-from muster.coordinator.replication.io.wire.reaching import LinkError
-from muster.coordinator.replication.io.wire.words import (
+from muster.coordinator.replication.io import security_log as module
+from muster.coordinator.replication.io.security_log import ANEW_AFTER_S, SecurityFollower
+from muster.coordinator.replication.io.wire.node_api import (
     SecurityChange,
     SecurityQuery,
     SecurityRecords,
     SecurityUpdate,
     SecurityUpdateResult,
 )
-from muster.coordinator.replication.protocol.facts import NO_EPOCH, SECURITY
-from muster.coordinator.replication.protocol.image import ClusterImage, ClusterState, PartitionView, TopicView
-from muster.coordinator.security.facts import SecretKey, SecurityRecord
+from muster.coordinator.replication.io.wire.node_links import LinkError
+from muster.coordinator.replication.protocol.cluster_metadata import (
+    NO_EPOCH,
+    SECURITY,
+    ClusterImage,
+    ClusterState,
+    PartitionView,
+    TopicView,
+)
 from muster.coordinator.security.records import UnreadableSecurityRecord, encode_security_record
-from muster.coordinator.security.state import SecurityState, diff_states
+from muster.coordinator.security.state import SecretKey, SecurityRecord, SecurityState, diff_states
 from muster.storage.records.batch import encode_batch
 
 ME = 1

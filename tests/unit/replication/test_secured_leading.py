@@ -9,12 +9,12 @@ from typing import Any, cast
 import pytest
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.io import leading as module
-from muster.coordinator.replication.io.leading import PLACE, SecurityLeader
-from muster.coordinator.replication.io.wire.words import SecurityChange, SecurityUpdate, SecurityUpdateResult
-from muster.coordinator.replication.protocol.facts import TopicPartition
-from muster.coordinator.security.facts import SecretKey, SecurityRecord
+from muster.coordinator.replication.io import security_log as module
+from muster.coordinator.replication.io.security_log import PLACE, SecurityLeader
+from muster.coordinator.replication.io.wire.node_api import SecurityChange, SecurityUpdate, SecurityUpdateResult
+from muster.coordinator.replication.protocol.cluster_metadata import TopicPartition
 from muster.coordinator.security.records import encode_security_record
+from muster.coordinator.security.state import SecretKey, SecurityRecord
 from muster.storage.records.batch import decode_records
 
 

@@ -2,9 +2,14 @@
 
 import asyncio
 
-from muster.coordinator.replication.io.shards.cuts import LOOKS_AFTER, ShardLosses
-from muster.coordinator.replication.protocol.facts import OFFSETS, TopicPartition
-from muster.coordinator.replication.protocol.image import ClusterImage, PartitionView, TopicView
+from muster.coordinator.replication.io.shards.takeover_records import LOOKS_AFTER, ShardLosses
+from muster.coordinator.replication.protocol.cluster_metadata import (
+    OFFSETS,
+    ClusterImage,
+    PartitionView,
+    TopicPartition,
+    TopicView,
+)
 
 SHARD, EPOCH = 3, 8
 

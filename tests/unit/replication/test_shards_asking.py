@@ -1,19 +1,22 @@
 """CL-G5: what an answer of a former leader says, and to which epoch."""
 
-from muster.coordinator.core.model.core_events import TookOver
+from muster.coordinator.core.model.events import TookOver
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.io.shards.asking import released_units
-from muster.coordinator.replication.io.shards.takeovers import ShardTakeovers
-from muster.coordinator.replication.io.wire.words import EpochEnd
-from muster.coordinator.replication.protocol.coordinator_term import CoordinatorTerm
-from muster.coordinator.replication.protocol.facts import NO_EPOCH, NO_NODE_ID, OFFSETS, TopicPartition
-from muster.coordinator.replication.protocol.image import (
+from muster.coordinator.replication.io.shards.lease_release import released_units
+from muster.coordinator.replication.io.shards.takeover_records import ShardTakeovers
+from muster.coordinator.replication.io.wire.node_api import EpochEnd
+from muster.coordinator.replication.protocol.cluster_metadata import (
+    NO_EPOCH,
+    NO_NODE_ID,
+    OFFSETS,
     ClusterImage,
     ClusterNodeStatus,
     NodeView,
     PartitionChange,
     PartitionView,
+    TopicPartition,
 )
+from muster.coordinator.replication.protocol.coordinator_term import CoordinatorTerm
 from muster.coordinator.replication.protocol.lease import FetchSource, SilencePromise
 from tests.support.led import SHARD, Cluster
 

@@ -7,29 +7,29 @@ from typing import Any
 import pytest
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.io.altering import AlterPartitionClient
-from muster.coordinator.replication.io.around import NoControllerDesk
 from muster.coordinator.replication.io.background_tasks import SupervisedTasks
 from muster.coordinator.replication.io.commit_waits import CommitWaits, LocalWaits, LogStartWaits
-from muster.coordinator.replication.io.fetch_desk import ControllerDesk, NodeDesk
-from muster.coordinator.replication.io.flushing import FlushRound, ReplicaFlusher
-from muster.coordinator.replication.io.polling import ImagePolling
-from muster.coordinator.replication.io.wire.reaching import LinkBroken
-from muster.coordinator.replication.io.wire.words import EpochEnd, EpochQuery, PeerFetch
-from muster.coordinator.replication.protocol.controller.effects import AlterPartitionResult, IsrResult
-from muster.coordinator.replication.protocol.facts import NO_EPOCH, PartitionState, TopicPartition
-from muster.coordinator.replication.protocol.image import (
+from muster.coordinator.replication.io.inbound_requests import ControllerDesk, NoControllerDesk, NodeDesk
+from muster.coordinator.replication.io.outbound_requests import AlterPartitionClient, ImagePolling
+from muster.coordinator.replication.io.replica_logs import FlushRound, ReplicaFlusher
+from muster.coordinator.replication.io.wire.node_api import EpochEnd, EpochQuery, PeerFetch
+from muster.coordinator.replication.io.wire.node_links import LinkBroken
+from muster.coordinator.replication.protocol.cluster_metadata import (
+    NO_EPOCH,
     ClusterImage,
     ClusterNodeStatus,
     ClusterState,
     ImageChanges,
     NodeView,
+    PartitionState,
     PartitionView,
+    TopicPartition,
     TopicView,
 )
-from muster.coordinator.replication.protocol.in_sync import IsrProposal
-from muster.coordinator.replication.protocol.messages import FetchAnswer, FetchRequest
-from muster.coordinator.replication.protocol.replicas import NodeReplicas, ReplicaSettings
+from muster.coordinator.replication.protocol.controller.events_and_effects import AlterPartitionResult, IsrResult
+from muster.coordinator.replication.protocol.leader import IsrProposal
+from muster.coordinator.replication.protocol.node_replicas import NodeReplicas, ReplicaSettings
+from muster.coordinator.replication.protocol.replica_fetch import FetchAnswer, FetchRequest
 from tests.sim.cluster.disk import Disk
 from tests.support.replication import ORDERS, TOPIC, whole
 from tests.support.sides import unheard

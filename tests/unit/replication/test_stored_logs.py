@@ -4,10 +4,15 @@ import errno
 
 import pytest
 
-from muster.coordinator.replication.io.logs import StoredLog, StoredLogs
-from muster.coordinator.replication.protocol.facts import TopicPartition
-from muster.coordinator.replication.protocol.image import ClusterImage, ClusterState, PartitionView, TopicView
-from muster.coordinator.replication.protocol.ports import DamagedBatches, LogBroken
+from muster.coordinator.replication.io.replica_logs import StoredLog, StoredLogs
+from muster.coordinator.replication.protocol.cluster_metadata import (
+    ClusterImage,
+    ClusterState,
+    PartitionView,
+    TopicPartition,
+    TopicView,
+)
+from muster.coordinator.replication.protocol.replica_fetch import DamagedBatches, LogBroken
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, open_broker
 

@@ -6,10 +6,9 @@ import asyncio
 import pytest
 
 from muster.coordinator.core.model.types import Limits
-from muster.coordinator.replication.io.logs import StoredLog
-from muster.coordinator.replication.io.shards.tail import StoredShardTail
-from muster.coordinator.replication.io.shards.warming import MAX_BEGINNINGS, WarmShards
-from muster.coordinator.replication.protocol.facts import OFFSETS, TopicPartition
+from muster.coordinator.replication.io.replica_logs import StoredLog
+from muster.coordinator.replication.io.shards.replicated_shards import MAX_BEGINNINGS, StoredShardTail, WarmShards
+from muster.coordinator.replication.protocol.cluster_metadata import OFFSETS, TopicPartition
 from muster.coordinator.runtime.group_log import records_from
 from muster.coordinator.runtime.ports import KeyValue, LogDamage, LogFailed
 from muster.storage.records.batch import encode_batch, lost_records, read_batches

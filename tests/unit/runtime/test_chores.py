@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from muster.coordinator.core.model.core_events import (
+from muster.coordinator.core.model.effects import OffsetFetchReply
+from muster.coordinator.core.model.events import (
     DeleteGroup,
     ExpireOffsets,
     Loaded,
@@ -11,13 +12,12 @@ from muster.coordinator.core.model.core_events import (
     TopicsChanged,
     Unload,
 )
-from muster.coordinator.core.model.core_records import OffsetsStored
-from muster.coordinator.core.model.effects import OffsetFetchReply
+from muster.coordinator.core.model.records import OffsetsStored
 from muster.coordinator.core.model.types import CommittedOffset, Limits, StoredOffset
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.runtime.codec_init import encode
 from muster.coordinator.runtime.engine import Engine
+from muster.coordinator.runtime.kafka_records import encode
 from tests.fakes.memory_group_log import MemoryGroupLog
 
 SLICE, POSITIONS, SHARDS = 10, 95, 3

@@ -4,22 +4,27 @@ from dataclasses import replace
 
 import pytest
 
-from muster.coordinator.core.model.balance_records import BalanceForgotten, BalanceStored
-from muster.coordinator.core.model.core_records import (
+from muster.coordinator.core.model.records import (
+    BalanceForgotten,
+    BalanceStored,
+    CanaryForgotten,
+    FenceForgotten,
+    FenceStored,
     GroupDeleted,
     GroupStored,
+    HoldsEnded,
+    HoldsStored,
     MemberRecord,
     OffsetDeleted,
     OffsetStored,
+    Pin,
     Record,
     SettingsStored,
     SettingsUnset,
+    Until,
 )
-from muster.coordinator.core.model.fences_records import FenceForgotten, FenceStored
-from muster.coordinator.core.model.trial_records import CanaryForgotten
 from muster.coordinator.core.model.types import StoredOffset
-from muster.coordinator.core.model.values import HoldsEnded, HoldsStored, Pin, Until
-from muster.coordinator.runtime.codec_init import decode_group, encode
+from muster.coordinator.runtime.kafka_records import decode_group, encode
 from muster.coordinator.runtime.ports import KeyValue
 from muster.coordinator.runtime.record_fields import MAX_STRING_BYTES, MalformedRecord, SkippedRecord
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from muster.coordinator.runtime.conditions import GROUPS, MAX_CONDITIONS, MORE, Condition, Conditions
+from muster.coordinator.runtime.node_status import GROUPS, MAX_CONDITIONS, MORE, Condition, Conditions
 
 
 class Told:

@@ -2,17 +2,16 @@
 
 import pytest
 
-from muster.coordinator.core.model.core_events import OffsetCommit, OffsetFetch, Request, TopicsChanged, Unload
-from muster.coordinator.core.model.core_records import GroupDeleted, OffsetDeleted, OffsetsStored, Record
+from muster.coordinator.core.model.events import OffsetCommit, OffsetFetch, Request, TopicsChanged, Unload
+from muster.coordinator.core.model.records import GroupDeleted, OffsetDeleted, OffsetsStored, Record
 from muster.coordinator.core.model.rights import Rights
 from muster.coordinator.core.model.types import CommittedOffset, Limits, StoredOffset
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.runtime import drafts, group_log
-from muster.coordinator.runtime.codec_init import encode
-from muster.coordinator.runtime.drafts import AppendDraft, split_into_portions
+from muster.coordinator.runtime import group_log, shards
 from muster.coordinator.runtime.engine import WRITTEN_SLICES, Engine
-from muster.coordinator.runtime.slot import ShardStatus
+from muster.coordinator.runtime.kafka_records import encode
+from muster.coordinator.runtime.shards import AppendDraft, ShardStatus, split_into_portions
 from muster.storage.records.batch import encode_turn
 from tests.fakes.memory_group_log import MemoryGroupLog
 
@@ -59,7 +58,7 @@ def encoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         sizes.append(len(found.groups))
         return found
 
-    monkeypatch.setattr(drafts, "encode", counting)
+    monkeypatch.setattr(shards, "encode", counting)
     return sizes
 
 

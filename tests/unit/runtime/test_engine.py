@@ -8,14 +8,13 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from muster.coordinator.core.model import core_events
-from muster.coordinator.core.model.core_events import Forget, Heartbeat, StoodStill, TimerFired
-from muster.coordinator.core.model.effects import HeartbeatReply, JoinReply, OffsetCommitReply
-from muster.coordinator.core.model.refusals import REPLY_TYPES
+from muster.coordinator.core.model import events
+from muster.coordinator.core.model.effects import REPLY_TYPES, HeartbeatReply, JoinReply, OffsetCommitReply
+from muster.coordinator.core.model.events import Forget, Heartbeat, StoodStill, TimerFired
 from muster.coordinator.core.model.types import Cause, CommittedOffset
 from muster.coordinator.runtime import deadlines
-from muster.coordinator.runtime.flushing import SLOW_FLUSH_MS
-from muster.coordinator.runtime.slot import not_served_sentence
+from muster.coordinator.runtime.shards import not_served_sentence
+from muster.coordinator.runtime.stepper import SLOW_FLUSH_MS
 from tests.fakes.tiny_shard import JOIN_WAIT_MS, SESSION_MS, break_it, commit, fetch, heartbeat, join
 from tests.support.engine_bench import GONE, NONE, Bench, codes
 
@@ -263,7 +262,7 @@ def test_what_a_replay_leaves_is_flushed_from_then_on_and_not_since_the_last_tur
     bench = Bench()
     bench.turn(0, commit(1, 10))
     bench.flush()
-    bench.turn(1, core_events.Unload())
+    bench.turn(1, events.Unload())
     bench.engine.load_shard(0, 3_600_000)
     job = bench.job()
     bench.turn(3_600_000, heartbeat(2))
@@ -326,7 +325,7 @@ def test_a_forgotten_request_is_never_answered() -> None:
     assert bench.flush() == []
     (told,) = bench.turn(2, break_it(3))
     why = "a bug broke it: RuntimeError('the tiny shard breaks here')"
-    assert told == (3, REPLY_TYPES[core_events.DeleteGroup](GONE, not_served_sentence(0, why)))
+    assert told == (3, REPLY_TYPES[events.DeleteGroup](GONE, not_served_sentence(0, why)))
 
 
 def test_a_heartbeat_costs_the_same_however_many_shards_and_members_there_are() -> None:

@@ -4,14 +4,11 @@ from typing import get_args
 
 import pytest
 
-from muster.coordinator.core.model import core_events, effects
-from muster.coordinator.core.model.control_events import ControlRequest
-from muster.coordinator.core.model.events import CentralRequest
-from muster.coordinator.core.model.refusals import REPLY_TYPES
-from muster.coordinator.core.model.replies import CanaryReply
-from muster.coordinator.core.model.trial_events import CanaryRequest
+from muster.coordinator.core.model import effects, events
+from muster.coordinator.core.model.effects import REPLY_TYPES, CanaryReply
+from muster.coordinator.core.model.events import CanaryRequest, CentralRequest, ControlRequest
 from muster.coordinator.runtime.ports import LogFailed
-from muster.coordinator.runtime.slot import CALM_MS, FIRST_PAUSE_MS, LONGEST_PAUSE_MS, ShardStatus
+from muster.coordinator.runtime.shards import CALM_MS, FIRST_PAUSE_MS, LONGEST_PAUSE_MS, ShardStatus
 from muster.coordinator.runtime.stepper import SCRIPT_LIMIT
 from tests.fakes.tiny_shard import JOIN_WAIT_MS, TinyShard, break_it, commit, fetch, join
 from tests.support.engine_bench import GONE, NONE, Bench, codes, example
@@ -115,7 +112,7 @@ def test_a_record_that_cannot_be_encoded_drops_the_shard_and_is_reported() -> No
 
 
 @pytest.mark.parametrize("kind", REPLY_TYPES)
-def test_a_failed_shard_refuses_with_the_right_reply(kind: type[core_events.Request]) -> None:
+def test_a_failed_shard_refuses_with_the_right_reply(kind: type[events.Request]) -> None:
     bench = Bench()
     bench.turn(0, break_it(9))
     bench.told()
@@ -174,12 +171,12 @@ def test_a_record_that_cannot_be_applied_fails_the_shard_and_is_reported(monkeyp
     assert bench.bugs == ["shard 0 replay -> KeyError('no such thing')"]
 
 
-SETTINGS = {core_events.DescribeSettings, core_events.AlterSettings}
+SETTINGS = {events.DescribeSettings, events.AlterSettings}
 
 
 def test_every_request_has_a_reply_type() -> None:
-    assert set(REPLY_TYPES) == set(get_args(core_events.Request))
-    pushed = {core_events.Listen, core_events.SessionHeartbeat}
+    assert set(REPLY_TYPES) == set(get_args(events.Request))
+    pushed = {events.Listen, events.SessionHeartbeat}
     assert {REPLY_TYPES[request] for request in pushed} == {effects.PushReply}
     told = set(get_args(CentralRequest))
     assert {REPLY_TYPES[request] for request in told} == {effects.CentralReply}

@@ -2,23 +2,23 @@
 
 import pytest
 
-from muster.coordinator.core.model import core_events
-from muster.coordinator.core.model.core_events import Heartbeat, Loaded, TopicsChanged, Unload
-from muster.coordinator.core.model.core_records import OffsetsStored
-from muster.coordinator.core.model.refusals import REPLY_TYPES
+from muster.coordinator.core.model import events
+from muster.coordinator.core.model.effects import REPLY_TYPES
+from muster.coordinator.core.model.events import Heartbeat, Loaded, TopicsChanged, Unload
+from muster.coordinator.core.model.records import OffsetsStored
 from muster.coordinator.core.model.types import Limits, StoredOffset
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.runtime.codec_init import encode
 from muster.coordinator.runtime.engine import Engine
+from muster.coordinator.runtime.kafka_records import encode
 from muster.coordinator.runtime.ports import LogFailed
-from muster.coordinator.runtime.slot import ShardStatus
+from muster.coordinator.runtime.shards import ShardStatus
 from tests.fakes.memory_group_log import MemoryGroupLog
 from tests.fakes.tiny_shard import TinyShard, break_it, commit, heartbeat, join
 from tests.support.engine_bench import GONE, NONE, Bench, codes, example
 
 
 @pytest.mark.parametrize("kind", REPLY_TYPES)
-def test_before_the_load_everything_but_a_heartbeat_is_told_to_wait(kind: type[core_events.Request]) -> None:
+def test_before_the_load_everything_but_a_heartbeat_is_told_to_wait(kind: type[events.Request]) -> None:
     bench = Bench(loaded=False)
     assert bench.engine.submit(0, example(kind))
     ((request_id, reply),) = bench.told()

@@ -3,18 +3,18 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from muster.coordinator.core.model.core_events import ConsumerHeartbeat, OffsetCommit, Request, TopicsChanged
-from muster.coordinator.core.model.core_records import LossMended
+from muster.coordinator.core.model.events import ConsumerHeartbeat, OffsetCommit, Request, TopicsChanged
+from muster.coordinator.core.model.records import LossMended
 from muster.coordinator.core.model.types import Cause, CommittedOffset, Limits
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.runtime.codec_init import decode_group, encode
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.group_log import BrokerGroupLog
-from muster.coordinator.runtime.slot import ShardStatus
+from muster.coordinator.runtime.kafka_records import decode_group, encode
+from muster.coordinator.runtime.shards import ShardStatus
 from muster.storage.broker.broker import Broker
 from muster.storage.files import RealFiles
 from muster.storage.records.scan import walk_headers
-from muster.storage.tools.recover import recover_dir
+from muster.storage.tools.repair import recover_dir
 
 TOPIC_ID = b"t" * 16
 PATIENT = Limits()

@@ -11,7 +11,7 @@ from muster.coordinator.runtime import group_log
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.group_log import BrokerGroupLog, PartitionCountConflict
 from muster.coordinator.runtime.ports import KeyValue, LogDamage, LogFailed
-from muster.coordinator.runtime.slot import ShardStatus
+from muster.coordinator.runtime.shards import ShardStatus
 from muster.storage.broker.broker import Broker
 from muster.storage.errors import StorageError
 from tests.fakes.tiny_shard import TinyShard, commit

@@ -3,14 +3,13 @@
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 
-from muster.coordinator.core.model.core_records import DelayStored, OffsetStored, RebalanceDecided, Record
+from muster.coordinator.core.model.records import DelayStored, OffsetStored, RebalanceDecided, Record
 from muster.coordinator.core.model.types import Limits, StoredOffset
-from muster.coordinator.runtime.codec_init import encode
-from muster.coordinator.runtime.led_engine import LeasedEngine
-from muster.coordinator.runtime.ledger import ledger_key
+from muster.coordinator.runtime.kafka_records import encode
+from muster.coordinator.runtime.leased import SLICE, LeasedEngine, WarmShard
+from muster.coordinator.runtime.own_records import ledger_key
 from muster.coordinator.runtime.ports import Entry, KeyValue, LogDamage, LogFailed
-from muster.coordinator.runtime.slot import ShardStatus
-from muster.coordinator.runtime.warm import SLICE, WarmShard
+from muster.coordinator.runtime.shards import ShardStatus
 from tests.fakes.tiny_shard import TinyShard, entry
 from tests.support.led_bench import HeldAuthority
 from tests.support.warm_logs import FollowedLog

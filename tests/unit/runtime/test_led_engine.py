@@ -4,13 +4,12 @@ from collections.abc import Callable
 
 import pytest
 
-from muster.coordinator.core.model import core_events, effects
-from muster.coordinator.core.model.core_events import Loaded, TimerFired
-from muster.coordinator.core.model.observed_events import GroupObserved
+from muster.coordinator.core.model import effects, events
+from muster.coordinator.core.model.events import GroupObserved, Loaded, TimerFired
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime.deadlines import Deadlines
-from muster.coordinator.runtime.led_engine import LeasedEngine
-from muster.coordinator.runtime.slot import ShardStatus
+from muster.coordinator.runtime.leased import LeasedEngine
+from muster.coordinator.runtime.shards import ShardStatus
 from tests.fakes.tiny_shard import SESSION_MS, commit, fetch, heartbeat, join
 from tests.support.engine_bench import GONE, NONE, codes
 from tests.support.led_bench import TIMEOUT_MS, LedBench
@@ -338,7 +337,7 @@ class KeepsPromises(LeasedEngine):
     """CL-G1: what was promised is told though the shard was lost."""
 
     def leave(self, shard: int, why: str, now_ms: int) -> None:
-        self._stepper.step(self._slots[shard], core_events.Unload(), now_ms)
+        self._stepper.step(self._slots[shard], events.Unload(), now_ms)
 
 
 class Rings(LeasedEngine):

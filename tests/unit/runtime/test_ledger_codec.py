@@ -5,14 +5,16 @@ from dataclasses import replace
 
 import pytest
 
-from muster.coordinator.core.model.core_records import (
+from muster.coordinator.core.model.records import (
+    CentralDeleted,
+    CentralOwner,
+    CentralStored,
     DelayForgotten,
     DelayStored,
     RebalanceDecided,
     RebalanceForgotten,
     RebalanceSettled,
 )
-from muster.coordinator.core.model.records import CentralDeleted, CentralOwner, CentralStored
 from muster.coordinator.core.model.types import (
     Cause,
     MemberPlan,
@@ -22,8 +24,8 @@ from muster.coordinator.core.model.types import (
     RebalancePhase,
     Settlement,
 )
-from muster.coordinator.runtime.codec_init import decode_group, encode
-from muster.coordinator.runtime.ledger import decode_ledger
+from muster.coordinator.runtime.kafka_records import decode_group, encode
+from muster.coordinator.runtime.own_records import decode_ledger
 from muster.coordinator.runtime.ports import KeyValue
 from muster.coordinator.runtime.record_fields import MalformedRecord, SkippedRecord
 

@@ -2,12 +2,15 @@
 
 from collections.abc import Iterator
 
-from muster.coordinator.core.model.consumer_records import ConsumerMemberDeleted, TargetEpochDeleted
-from muster.coordinator.core.model.core_events import AlterSettings
-from muster.coordinator.core.model.core_records import (
+from muster.coordinator.core.model.events import AlterSettings
+from muster.coordinator.core.model.records import (
+    CanaryForgotten,
+    CentralStored,
+    ConsumerMemberDeleted,
     DelayForgotten,
     DelayStored,
     GroupDeleted,
+    HoldsEnded,
     NumbersPassed,
     OffsetDeleted,
     OffsetsStored,
@@ -16,17 +19,15 @@ from muster.coordinator.core.model.core_records import (
     RebalanceForgotten,
     Record,
     SettingsUnset,
+    TargetEpochDeleted,
 )
-from muster.coordinator.core.model.records import CentralStored
-from muster.coordinator.core.model.trial_records import CanaryForgotten
 from muster.coordinator.core.model.types import Limits, StoredOffset
-from muster.coordinator.core.model.values import HoldsEnded
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.runtime.codec_init import decode_group, encode
 from muster.coordinator.runtime.engine import Engine
-from muster.coordinator.runtime.ledger import decode_ledger, ledger_key
-from muster.coordinator.runtime.loader import MAX_COMPLAINTS, replay_shard
+from muster.coordinator.runtime.kafka_records import decode_group, encode
+from muster.coordinator.runtime.own_records import decode_ledger, ledger_key
 from muster.coordinator.runtime.ports import KeyValue, LogDamage, LogFailed
+from muster.coordinator.runtime.replay import MAX_COMPLAINTS, replay_shard
 from tests.fakes.memory_group_log import MemoryGroupLog
 from tests.fakes.tiny_shard import TinyShard, entry
 

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 
-from muster.coordinator.core.model.core_events import Loaded, TopicsChanged, Unload
+from muster.coordinator.core.model.events import Loaded, TopicsChanged, Unload
 from muster.coordinator.core.model.types import Limits
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime.engine import Engine
-from muster.coordinator.runtime.loader import SLICE
-from muster.coordinator.runtime.loads import LoadJob
 from muster.coordinator.runtime.ports import KeyValue, LogFailed
-from muster.coordinator.runtime.slot import ShardStatus
+from muster.coordinator.runtime.replay import SLICE
+from muster.coordinator.runtime.shards import ShardStatus
+from muster.coordinator.runtime.stepper import LoadJob
 from tests.fakes.memory_group_log import MemoryGroupLog
 from tests.fakes.tiny_shard import TinyShard, commit, join
 

@@ -1,11 +1,11 @@
 """Whose commits are refused, and how many in a row."""
 
-from muster.coordinator.core.model.core_events import Heartbeat, OffsetCommit, Request
 from muster.coordinator.core.model.effects import OffsetCommitReply
+from muster.coordinator.core.model.events import Heartbeat, OffsetCommit, Request
 from muster.coordinator.core.model.types import CommittedOffset, Limits
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime.engine import Engine
-from muster.coordinator.runtime.metrics import MAX_REFUSED_COMMITTERS, Metrics, RefusedCommits
+from muster.coordinator.runtime.node_status import MAX_REFUSED_COMMITTERS, Metrics, RefusedCommits
 from tests.fakes.memory_group_log import MemoryGroupLog
 
 TAKEN = OffsetCommitReply(partitions={("t", 0): ErrorCode.NONE})

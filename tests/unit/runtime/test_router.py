@@ -2,7 +2,7 @@
 
 import pytest
 
-from muster.coordinator.runtime.router import java_hash, partition_for
+from muster.coordinator.runtime.shards import java_hash, partition_for
 
 VECTORS = [
     ("", 0, 0, 0),

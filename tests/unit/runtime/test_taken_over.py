@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 from muster.assignors.data.consumer_protocol import Subscription, encode_subscription
-from muster.coordinator.core.model.core_events import ConsumerHeartbeat, JoinGroup, Request, SyncGroup
 from muster.coordinator.core.model.effects import JoinReply, Reply
+from muster.coordinator.core.model.events import ConsumerHeartbeat, JoinGroup, Request, SyncGroup
 from muster.coordinator.core.model.types import Cause, Limits, Protocol
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime.engine import Engine
-from muster.coordinator.runtime.metrics import MAX_TAKEN_OVER, TAKEOVER_WINDOW_MS, Metrics
+from muster.coordinator.runtime.node_status import MAX_TAKEN_OVER, TAKEOVER_WINDOW_MS, Metrics
 from tests.fakes.memory_group_log import MemoryGroupLog
 
 TOOK = "member pod-1-x (app at h) took over group.instance.id "

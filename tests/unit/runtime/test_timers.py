@@ -1,6 +1,6 @@
 """Deadlines fire once, in order, and cost nothing to push back."""
 
-from muster.coordinator.runtime.timers import SPARE_ENTRIES, RetryPauses, TimerQueue
+from muster.coordinator.runtime.deadlines import SPARE_ENTRIES, RetryPauses, TimerQueue
 
 
 class Alarms:

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from muster.coordinator.errors import CoordinatorError, ErrorCode
-from muster.coordinator.security import scram
-from muster.coordinator.security.api_tokens import hash_token
-from muster.coordinator.security.facts import ApiToken, SecurityRecord, TokenKey
-from muster.coordinator.security.limits import MOST_ALTERATIONS, MOST_TOKENS
+from muster.coordinator.security import passwords
+from muster.coordinator.security.login import MOST_ALTERATIONS, MOST_TOKENS, hash_token
+from muster.coordinator.security.state import ApiToken, SecurityRecord, TokenKey
 from muster.coordinator.server.security import accounts as accounts_module
 from muster.coordinator.server.security.accounts import SaltedCredential, UserAccounts
 from muster.coordinator.server.security.security_store import SecurityStore
@@ -83,7 +82,7 @@ def test_scram_credentials_as_kafka_s_controller_takes_them(store: SecurityStore
             "size": 93, "salt": 93, "gone": 91, "half": 91,
         }  # fmt: skip
         assert set(store.state.users) == {"good"}
-        assert store.state.users["good"].scram["SCRAM-SHA-256"] == scram.make_scram_credential(
+        assert store.state.users["good"].scram["SCRAM-SHA-256"] == passwords.make_scram_credential(
             "SCRAM-SHA-256", b"k" * 32, b"saltsalt", 4096
         )
         await accounts.alter_scram([], [("good", 1)])

@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.edge.audit import OperatorAction
-from muster.coordinator.security.identity import Identity, Principal
-from muster.coordinator.security.model import Operation, ResourceType
-from muster.coordinator.server.security.audit import MOST_KINDS, MOST_REFUSALS, AuditFile, AuditLog, Line
+from muster.coordinator.edge.listener_base import OperatorAction
+from muster.coordinator.security.access_model import Identity, Operation, Principal, ResourceType
+from muster.coordinator.server.security.audit_log import MOST_KINDS, MOST_REFUSALS, AuditFile, AuditLog, Line
 from muster.storage.errors import StorageError
 
 BOB = Identity(Principal("User", "bob"), "10.0.0.7", "TOKEN", token_id="t1")

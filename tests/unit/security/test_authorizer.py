@@ -1,8 +1,16 @@
 """Decisions as Kafka's StandardAuthorizer makes them."""
 
+from muster.coordinator.security.access_model import (
+    Acl,
+    Identity,
+    Operation,
+    PatternType,
+    Permission,
+    Principal,
+    ResourceType,
+    parse_principal,
+)
 from muster.coordinator.security.authorizer import AclAuthorizer
-from muster.coordinator.security.identity import Identity, Principal, parse_principal
-from muster.coordinator.security.model import Acl, Operation, PatternType, Permission, ResourceType
 
 ALICE = Identity(Principal("User", "alice"), "10.0.0.1")
 READ, WRITE, DESCRIBE, ALL = Operation.READ, Operation.WRITE, Operation.DESCRIBE, Operation.ALL

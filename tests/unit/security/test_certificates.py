@@ -16,13 +16,18 @@ from cryptography.x509.oid import NameOID
 from muster.cli.security import certificate_authority
 from muster.coordinator.config import load_settings
 from muster.coordinator.config.tls import BadCertificate, CertificateSettings
-from muster.coordinator.runtime.conditions import Conditions
+from muster.coordinator.runtime.node_status import Conditions
 from muster.coordinator.security.distinguished_names import MalformedName, format_rfc2253
-from muster.coordinator.server.security.certificates import CertificatePrincipals, UnmappedCertificate, subject_of
-from muster.coordinator.server.security.contexts import make_listener_context
-from muster.coordinator.server.security.listeners import NodeCertificates
-from muster.coordinator.server.security.material import load_material
-from muster.coordinator.server.security.suites import TLS13, openssl_suites
+from muster.coordinator.server.security.listener_certificates import (
+    TLS13,
+    CertificatePrincipals,
+    NodeCertificates,
+    UnmappedCertificate,
+    load_material,
+    make_listener_context,
+    openssl_suites,
+    subject_of,
+)
 from tests.support.certificates import authority, client, secure, server, write
 
 

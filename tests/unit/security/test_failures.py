@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from muster.coordinator.security.limits import MOST_ADDRESSES_COUNTED
-from muster.coordinator.server.security.audit import AuditLog
-from muster.coordinator.server.security.failures import OTHERS, LoginFailures
+from muster.coordinator.security.login import MOST_ADDRESSES_COUNTED
+from muster.coordinator.server.security.audit_log import OTHERS, AuditLog, LoginFailures
 
 
 def test_failures_are_counted_by_address_and_told() -> None:

@@ -17,16 +17,22 @@ from muster.coordinator.rpc.v1 import (
     quota_service_pb2,
     security_service_pb2,
 )
+from muster.coordinator.security.access_model import (
+    CLUSTER_NAME,
+    Acl,
+    Identity,
+    PatternType,
+    Permission,
+    Principal,
+    ResourceType,
+)
 from muster.coordinator.security.authorizer import AclAuthorizer
-from muster.coordinator.security.identity import Identity, Principal
-from muster.coordinator.security.model import CLUSTER_NAME, Acl, PatternType, Permission, ResourceType
 from muster.coordinator.security.rights import REFUSALS, RPC_RIGHTS, RequiredRight, WithoutRight
-from muster.coordinator.server.backend.services import SERVICES
+from muster.coordinator.server.backend.node_services import SERVICES
 from muster.coordinator.server.rpc_dispatch import MethodKind, ServiceMethod, kind_of
-from muster.coordinator.server.security.asking import CallRights
-from muster.coordinator.server.security.audit import AuditLog, Line
-from muster.coordinator.server.security.guarding import guard_method, guard_table
-from muster.coordinator.server.security.paths import is_path, names_at
+from muster.coordinator.server.security.audit_log import AuditLog, Line
+from muster.coordinator.server.security.call_guard import guard_method, guard_table, is_path, names_at
+from muster.coordinator.server.security.call_rights import CallRights
 
 BOB: Final = Identity(Principal("User", "bob"), "10.0.0.7", "TOKEN")
 NAME: Final = "payments.eu"

@@ -13,13 +13,20 @@ from muster.coordinator.errors import CallDenied, NotAuthenticated
 from muster.coordinator.rpc.v1 import control_service_pb2 as control_pb
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1 import ledger_pb2
+from muster.coordinator.security.access_model import (
+    Acl,
+    Identity,
+    Operation,
+    PatternType,
+    Permission,
+    Principal,
+    ResourceType,
+)
 from muster.coordinator.security.authorizer import AclAuthorizer
-from muster.coordinator.security.identity import Identity, Principal
-from muster.coordinator.security.model import Acl, Operation, PatternType, Permission, ResourceType
 from muster.coordinator.server.rpc_dispatch import FastPathHandler, MethodKind, ServiceMethod, fast_path_of
-from muster.coordinator.server.security.asking import CallRights
-from muster.coordinator.server.security.audit import AuditLog, Line
-from muster.coordinator.server.security.guarding import guard_method
+from muster.coordinator.server.security.audit_log import AuditLog, Line
+from muster.coordinator.server.security.call_guard import guard_method
+from muster.coordinator.server.security.call_rights import CallRights
 from muster.coordinator.server.services.shared_session import SharedSessionHandler
 from muster.storage.rpc.v1 import broker_service_pb2 as log_pb
 from muster.storage.rpc.v1 import staging_service_pb2 as staging_pb

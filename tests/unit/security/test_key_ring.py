@@ -12,9 +12,9 @@ import pytest
 
 from muster.coordinator.config import Settings, SettingsError, load_settings
 from muster.coordinator.errors import Overloaded
-from muster.coordinator.security.signed_tokens import TokenRefused, UnknownSigningKey
-from muster.coordinator.server.security import hashing, key_ring
-from muster.coordinator.server.security.key_ring import SigningKeyRing, SigningKeysUnreadable
+from muster.coordinator.security.oauth_bearer import TokenRefused, UnknownSigningKey
+from muster.coordinator.server.security import authentication
+from muster.coordinator.server.security.authentication import SigningKeyRing, SigningKeysUnreadable
 from tests.support.certificates import authority, server
 from tests.support.kafka.memory_node import until
 from tests.support.signed import AUDIENCE, jwk, jwks, signed
@@ -98,7 +98,7 @@ def test_a_file_that_is_broken_leaves_the_keys_as_they_are(file: Path) -> None:
 
 
 def test_a_file_that_changes_is_read_without_being_asked_for(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(key_ring, "LOOK_S", 0.001)
+    monkeypatch.setattr(authentication, "LOOK_S", 0.001)
 
     async def story(ring: SigningKeyRing) -> None:
         put(file, jwks(jwk("EC", "new", 1)))
@@ -116,7 +116,7 @@ def test_a_node_does_not_start_without_a_file_of_keys(tmp_path: Path) -> None:
 
 
 def test_a_flood_of_tokens_is_sent_away_rather_than_kept(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hashing, "MOST_WAITING_TO_HASH", 3)
+    monkeypatch.setattr(authentication, "MOST_WAITING_TO_HASH", 3)
 
     async def story(ring: SigningKeyRing) -> None:
         results = await asyncio.gather(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from muster.coordinator.config.mapping_rules import map_subject, parse_mapping_rules
+from muster.coordinator.config.tls import map_subject, parse_mapping_rules
 
 SEVERAL = (
     "RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/L, RULE:^CN=(.*?),OU=(.*?),O=(.*?),L=(.*?),ST=(.*?),C=(.*?)$/$1@$2/L, "

@@ -4,8 +4,17 @@ import asyncio
 from pathlib import Path
 
 from muster.coordinator.config import load_settings
-from muster.coordinator.security.identity import UNAUTHENTICATED, Identity, parse_principal
-from muster.coordinator.security.model import CLUSTER_NAME, Acl, Operation, PatternType, Permission, ResourceType
+from muster.coordinator.security.access_model import (
+    CLUSTER_NAME,
+    UNAUTHENTICATED,
+    Acl,
+    Identity,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+    parse_principal,
+)
 from muster.coordinator.server.security.node_security import NodeSecurity
 from muster.storage.broker.broker import Broker
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from muster.coordinator.config import Settings, load_settings
-from muster.coordinator.server.lines import changed_settings
+from muster.coordinator.server.node_events import changed_settings
 from tests.support.complaints import complaint
 
 SECURE = {"ssl.keystore.location": "/etc/muster/node.pem"}

@@ -9,12 +9,11 @@ import pytest
 
 from muster.coordinator.errors import Overloaded
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.security.counts import UserCounts
-from muster.coordinator.security.identity import Identity, parse_principal
-from muster.coordinator.security.quotas import NodeQuotas
+from muster.coordinator.security.access_model import Identity, parse_principal
+from muster.coordinator.security.quota_usage import NodeQuotas, UserCounts
 from muster.coordinator.server.rpc_dispatch import FastPathHandler, MethodKind, ServiceMethod, fast_path_of
-from muster.coordinator.server.security import paying
-from muster.coordinator.server.security.paying import GrpcQuotas
+from muster.coordinator.server.security import grpc_quotas
+from muster.coordinator.server.security.grpc_quotas import GrpcQuotas
 from muster.storage.rpc.v1 import broker_service_pb2 as log
 
 PRODUCE = log.ProduceRequest(topic_data=[log.ProduceTopic(name="t" * 3_000)])
@@ -90,7 +89,7 @@ def test_a_member_that_calls_again_while_it_is_held_stands_still_once() -> None:
         scene = Scene({"producer_byte_rate": 100})
         told_ms = (await scene.ask("Produce", PRODUCE)).throttle_time_ms
         scene.waits = asyncio.Event()
-        calls = [asyncio.create_task(scene.ask("Heartbeat", BEAT)) for _ in range(paying.MOST_HELD)]
+        calls = [asyncio.create_task(scene.ask("Heartbeat", BEAT)) for _ in range(grpc_quotas.MOST_HELD)]
         await asyncio.sleep(0)
         assert scene.held == [("g", "m", pytest.approx(told_ms, abs=10))]
         with pytest.raises(Overloaded, match="32 calls of alice wait already for its quota"):

@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.coordinator.security.conversation import LoginFailed, LoginWork, SaslChallenge, SaslSuccess
-from muster.coordinator.security.facts import PasswordHash
-from muster.coordinator.security.oauth_bearer import OauthBearerServer, parse_bearer_message
-from muster.coordinator.security.plain import PlainServer, make_password_hash, plain_stand_in, scrypt_password
-from muster.coordinator.security.signed_tokens import TokenRefused, TokenSubject
+from muster.coordinator.security.login import LoginFailed, LoginWork, SaslChallenge, SaslSuccess
+from muster.coordinator.security.oauth_bearer import OauthBearerServer, TokenRefused, TokenSubject, parse_bearer_message
+from muster.coordinator.security.passwords import PlainServer, make_password_hash, plain_stand_in, scrypt_password
+from muster.coordinator.security.state import PasswordHash
 
 KEPT = make_password_hash("correct horse", b"s" * 16)
 

@@ -9,9 +9,8 @@ import pytest
 
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.rpc.v1 import quota_service_pb2 as pb
-from muster.coordinator.server.security import quota_book
-from muster.coordinator.server.security.quota_book import Alteration, ConfiguredQuotas
-from muster.coordinator.server.security.quotas import QuotaService
+from muster.coordinator.server.security import grpc_quotas
+from muster.coordinator.server.security.grpc_quotas import Alteration, ConfiguredQuotas, QuotaService
 from muster.coordinator.server.security.security_store import SecurityStore
 from muster.storage.broker.broker import Broker
 from muster.storage.errors import StorageError
@@ -39,8 +38,8 @@ def test_there_is_an_end_to_how_many_have_quotas_and_nobody_counts_them_for_each
     store: SecurityStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """100,000 entities in one request held the node's loop up for 95 s."""
-    monkeypatch.setattr(quota_book, "MOST_ENTITIES", 3)
-    monkeypatch.setattr(quota_book, "AT_ONCE", 2)
+    monkeypatch.setattr(grpc_quotas, "MOST_ENTITIES", 3)
+    monkeypatch.setattr(grpc_quotas, "AT_ONCE", 2)
     store.state.quotas = NeverCounted()
 
     async def story() -> None:
@@ -71,7 +70,7 @@ def test_many_names_of_one_entity_are_counted_once() -> None:
             Name.compared += 1
             return str.__eq__(self, other)
 
-    assert quota_book.apply_quota_ops((("user", "a"),), {}, [(Name(number), None) for number in range(500)]) == {}
+    assert grpc_quotas.apply_quota_ops((("user", "a"),), {}, [(Name(number), None) for number in range(500)]) == {}
     assert Name.compared < 5_000
 
 

@@ -4,12 +4,18 @@ import doctest
 
 import pytest
 
-from muster.coordinator.security import checks
-from muster.coordinator.security import quotas as whole
-from muster.coordinator.security.checks import ANY, DEFAULT, EXACT, InvalidQuota, check_entity, check_value
-from muster.coordinator.security.quotas import NodeQuotas
-from muster.coordinator.security.rates import TokenBucket, WindowedRate
-from muster.coordinator.security.table import QuotaTable
+from muster.coordinator.security import quota_rules
+from muster.coordinator.security import quota_usage as whole
+from muster.coordinator.security.quota_rules import (
+    ANY,
+    DEFAULT,
+    EXACT,
+    InvalidQuota,
+    QuotaTable,
+    check_entity,
+    check_value,
+)
+from muster.coordinator.security.quota_usage import NodeQuotas, TokenBucket, WindowedRate
 
 KEY = "producer_byte_rate"
 ORDER = [
@@ -140,7 +146,7 @@ def test_entities_that_are_none(parts: list[tuple[str, str | None]], told: str) 
         ((("user", "u"),), "producer_byte_rate", float("inf"), "is inf"),
     ],
 )
-def test_figures_that_are_none(entity: checks.QuotaEntity, name: str, value: float, told: str) -> None:
+def test_figures_that_are_none(entity: quota_rules.QuotaEntity, name: str, value: float, told: str) -> None:
     with pytest.raises(InvalidQuota, match=told):
         check_value(entity, name, value)
 
@@ -166,7 +172,7 @@ SET = {
     ],
 )
 def test_a_filter_finds_what_has_its_types(wanted: list[tuple[str, int, str | None]], strict: bool, found: int) -> None:
-    assert len(checks.filter_quotas(SET, wanted, strict=strict)) == found
+    assert len(quota_rules.filter_quotas(SET, wanted, strict=strict)) == found
 
 
 @pytest.mark.parametrize(
@@ -182,11 +188,11 @@ def test_a_filter_finds_what_has_its_types(wanted: list[tuple[str, int, str | No
 )
 def test_filters_that_are_none(wanted: list[tuple[str, int, str | None]], told: str) -> None:
     with pytest.raises(InvalidQuota, match=told):
-        checks.filter_quotas(SET, wanted, strict=False)
+        quota_rules.filter_quotas(SET, wanted, strict=False)
 
 
 def test_examples() -> None:
-    assert doctest.testmod(checks).failed == 0
+    assert doctest.testmod(quota_rules).failed == 0
 
 
 def test_of_a_long_client_id_no_more_is_kept_than_can_have_a_quota() -> None:

@@ -8,7 +8,7 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
 from docs.tools.rights import kafka_rights, rpc_rights
-from muster.coordinator.kafka.apis import APIS
+from muster.coordinator.kafka.protocol import APIS
 from muster.coordinator.security.rights import API_RIGHTS, REFUSALS, RPC_RIGHTS, SECURITY, RequiredRight
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scramp import ScramClient
 
-from muster.coordinator.security.conversation import LoginFailed, SaslChallenge, SaslSuccess
-from muster.coordinator.security.facts import ScramCredential
-from muster.coordinator.security.scram import (
+from muster.coordinator.security.login import LoginFailed, SaslChallenge, SaslSuccess
+from muster.coordinator.security.passwords import (
     SCRAM_HASHES,
     SCRAM_KEY_BYTES,
     ScramServer,
@@ -19,6 +18,7 @@ from muster.coordinator.security.scram import (
     salt_password,
     scram_stand_in,
 )
+from muster.coordinator.security.state import ScramCredential
 
 SALT = format_salt(1 << 129)
 KEPT = {

@@ -6,13 +6,13 @@ from typing import Final
 
 import pytest
 
-from muster.cli.nodes.settings import setting_rows
+from muster.cli.nodes.node import setting_rows
 from muster.client.config import ConfigError, ConsumerConfig, load
 from muster.coordinator.config import Settings, SettingsError, load_settings
 from muster.coordinator.kafka.handlers.configs import describe_settings
-from muster.coordinator.server.lines import changed_settings
-from muster.storage.references import BadReference, resolve_references
-from muster.storage.service.broker import _entries
+from muster.coordinator.server.node_events import changed_settings
+from muster.storage.service.broker_service import _entries
+from muster.storage.settings_text import BadReference, resolve_references
 
 SECRETS: Final = ("hunter2-key-password", "User:hunter2-root", "/var/log/hunter2/audit", "hunter2-of-one-listener")
 

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.security.facts import (
+from muster.coordinator.security.access_model import Acl, Operation, PatternType, Permission, ResourceType
+from muster.coordinator.security.records import UnreadableSecurityRecord, decode_security_record, encode_security_record
+from muster.coordinator.security.state import (
     AclKey,
     ApiToken,
     PasswordHash,
@@ -22,14 +24,12 @@ from muster.coordinator.security.facts import (
     User,
     UserKey,
 )
-from muster.coordinator.security.model import Acl, Operation, PatternType, Permission, ResourceType
-from muster.coordinator.security.records import UnreadableSecurityRecord, decode_security_record, encode_security_record
 from muster.coordinator.server.security.security_store import PLACE, SECURITY_TOPIC, SecurityDamaged, SecurityStore
 from muster.storage.broker.broker import Broker
 from muster.storage.errors import InvalidTopicName, StorageError, UnknownTopicOrPartition
 from muster.storage.logs.log import Log
 from muster.storage.records.batch import encode_turn
-from muster.storage.tools.recover import recover_dir
+from muster.storage.tools.repair import recover_dir
 
 READS = Acl(ResourceType.TOPIC, PatternType.PREFIXED, "or ders", "User:CN=é,O=x", "*", Operation.READ, Permission.ALLOW)
 ALICE = User("alice", {"SCRAM-SHA-256": ScramCredential(b"salt", 4096, b"s", b"v")}, PasswordHash(b"x", b"y", 2, 8, 1))

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jwt.algorithms import RSAAlgorithm
 
-from muster.coordinator.security.signed_tokens import (
+from muster.coordinator.security.oauth_bearer import (
     SigningKeySet,
     TokenRefused,
     TokenRequirements,

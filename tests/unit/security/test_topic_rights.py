@@ -7,10 +7,18 @@ from typing import Final
 import pytest
 
 from muster.coordinator.core.model.rights import RightsAnew
+from muster.coordinator.security.access_model import (
+    Acl,
+    Identity,
+    Operation,
+    PatternType,
+    Permission,
+    Principal,
+    ResourceType,
+    parse_principal,
+)
 from muster.coordinator.security.authorizer import AclAuthorizer
-from muster.coordinator.security.identity import Identity, Principal, parse_principal
-from muster.coordinator.security.model import Acl, Operation, PatternType, Permission, ResourceType
-from muster.coordinator.server.security.topic_rights import PrincipalTopicRights
+from muster.coordinator.server.security.acl_service import PrincipalTopicRights
 
 BOB: Final = Identity(Principal("User", "bob"), "10.0.0.7")
 EVE: Final = Identity(Principal("User", "eve"), "10.0.0.9")
@@ -101,7 +109,7 @@ def test_what_was_told_counts_for_its_moment_and_for_this_one_only() -> None:
 
 def test_who_is_forgotten_is_met_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a change would not be told of them, though they go on."""
-    monkeypatch.setattr("muster.coordinator.server.security.topic_rights.MOST_KEPT", 1)
+    monkeypatch.setattr("muster.coordinator.server.security.acl_service.MOST_KEPT", 1)
     rights = PrincipalTopicRights(lambda who: False)
     bob = replace(BOB)
     rights.of(bob)

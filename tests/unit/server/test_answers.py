@@ -17,7 +17,7 @@ from muster.coordinator.core.model.types import (
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.observability.views.ledger import entry_document
 from muster.coordinator.rpc.v1 import errors_pb2, ledger_pb2
-from muster.coordinator.server.services import answers
+from muster.coordinator.server.services import group_responses
 
 ENTRY = RebalanceEntry(
     number=4,
@@ -46,25 +46,25 @@ ENTRY = RebalanceEntry(
 
 @pytest.mark.parametrize("code", list(ErrorCode))
 def test_every_code_has_its_number_and_name_on_the_wire(code: ErrorCode) -> None:
-    assert errors_pb2.ErrorCode.Name(answers.to_error_code(code)) == f"ERROR_CODE_{code.name}"
+    assert errors_pb2.ErrorCode.Name(group_responses.to_error_code(code)) == f"ERROR_CODE_{code.name}"
 
 
 @pytest.mark.parametrize("code", [code for code in ErrorCode if code is not ErrorCode.NONE])
 def test_every_refusal_comes_with_a_sentence(code: ErrorCode) -> None:
-    response = answers.build_heartbeat_response(effects.HeartbeatReply(code))
+    response = group_responses.build_heartbeat_response(effects.HeartbeatReply(code))
     assert (response.error_code, response.error_message) == (code, code.meaning)
     assert response.error_message
 
 
 def test_a_good_heartbeat_is_an_empty_message() -> None:
-    assert answers.build_heartbeat_response(effects.HeartbeatReply()).ByteSize() == 0
+    assert group_responses.build_heartbeat_response(effects.HeartbeatReply()).ByteSize() == 0
 
 
 def test_an_absent_protocol_stays_absent() -> None:
-    refused = answers.build_join_response(effects.JoinReply(ErrorCode.MEMBER_ID_REQUIRED, member_id="a-1"))
+    refused = group_responses.build_join_response(effects.JoinReply(ErrorCode.MEMBER_ID_REQUIRED, member_id="a-1"))
     assert not refused.HasField("protocol_name")
     assert (refused.generation_id, refused.member_id) == (-1, "a-1")
-    assert answers.build_join_response(effects.JoinReply(protocol_name="")).HasField("protocol_name")
+    assert group_responses.build_join_response(effects.JoinReply(protocol_name="")).HasField("protocol_name")
 
 
 def test_the_leader_learns_the_members_and_everyone_the_cause() -> None:
@@ -76,7 +76,7 @@ def test_the_leader_learns_the_members_and_everyone_the_cause() -> None:
         cause=Cause.MEMBER_JOINED,
         rebalance_number=2,
     )
-    response = answers.build_join_response(reply)
+    response = group_responses.build_join_response(reply)
     assert [(m.member_id, m.HasField("group_instance_id"), m.metadata) for m in response.members] == [
         ("a", False, b"1"),
         ("b", True, b"2"),
@@ -85,7 +85,7 @@ def test_the_leader_learns_the_members_and_everyone_the_cause() -> None:
 
 
 def test_commit_codes_stand_per_partition_and_at_the_top_only_when_shared() -> None:
-    mixed = answers.build_commit_response(
+    mixed = group_responses.build_commit_response(
         {("t", 0): ErrorCode.NONE, ("u", 9): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}, effects.OffsetCommitReply()
     )
     assert mixed.error_code == ErrorCode.NONE
@@ -96,17 +96,17 @@ def test_commit_codes_stand_per_partition_and_at_the_top_only_when_shared() -> N
     assert mixed.topics[1].partitions[0].error_message == "u-9: this node has no such topic or partition"
 
     refused = effects.OffsetCommitReply(ErrorCode.ILLEGAL_GENERATION, "generation 3 is not 4")
-    same = answers.build_commit_response({("t", 0): refused.code, ("t", 1): refused.code}, refused)
+    same = group_responses.build_commit_response({("t", 0): refused.code, ("t", 1): refused.code}, refused)
     assert (same.error_code, same.error_message) == (ErrorCode.ILLEGAL_GENERATION, "generation 3 is not 4")
 
 
 def test_a_refusal_of_an_empty_commit_is_still_told() -> None:
     refused = effects.OffsetCommitReply(ErrorCode.NOT_COORDINATOR)
-    assert answers.build_commit_response({}, refused).error_code == ErrorCode.NOT_COORDINATOR
+    assert group_responses.build_commit_response({}, refused).error_code == ErrorCode.NOT_COORDINATOR
 
 
 def test_what_was_never_committed_is_minus_one() -> None:
-    response = answers.build_offset_fetch_response(
+    response = group_responses.build_offset_fetch_response(
         effects.OffsetFetchReply(
             offsets={("t", 0): StoredOffset(12, 2, "x", 99), ("t", 1): None},
             refused={("t", 2): ErrorCode.UNSTABLE_OFFSET_COMMIT},
@@ -123,7 +123,9 @@ def test_what_was_never_committed_is_minus_one() -> None:
 
 @pytest.mark.parametrize("wanted", [True, False])
 def test_a_rebalance_is_told_whole_with_its_snapshot_on_request(wanted: bool) -> None:
-    response = answers.build_explanation("g", effects.ExplainReply(entries=(ENTRY,)), with_snapshots=wanted, room=1000)
+    response = group_responses.build_explanation(
+        "g", effects.ExplainReply(entries=(ENTRY,)), with_snapshots=wanted, room=1000
+    )
     (told,) = response.rebalances
     assert told.cause == ledger_pb2.REBALANCE_CAUSE_SESSION_EXPIRED
     assert told.outcome == ledger_pb2.REBALANCE_OUTCOME_COMPLETED
@@ -141,7 +143,7 @@ def test_a_rebalance_is_told_whole_with_its_snapshot_on_request(wanted: bool) ->
 
 
 def test_a_member_s_times_are_numbers_for_programs_and_left_out_where_nobody_knows_them() -> None:
-    told = answers.build_rebalance("g", ENTRY, with_snapshot=False)
+    told = group_responses.build_rebalance("g", ENTRY, with_snapshot=False)
     (member,) = entry_document(told)["members"]
     assert member["joined_at_ms"] == 1_300
     assert "synced_at_ms" not in member
@@ -149,24 +151,28 @@ def test_a_member_s_times_are_numbers_for_programs_and_left_out_where_nobody_kno
 
 def test_snapshots_that_do_not_fit_are_left_out_and_counted() -> None:
     entries = tuple(replace(ENTRY, number=number, snapshot_json="é" * 30) for number in (3, 2, 1))
-    told = answers.build_explanation("g", effects.ExplainReply(entries=entries), with_snapshots=True, room=130)
+    told = group_responses.build_explanation("g", effects.ExplainReply(entries=entries), with_snapshots=True, room=130)
     assert [bool(entry.snapshot_json) for entry in told.rebalances] == [True, True, False]
     assert (told.error_code, told.error_message.split(";")[0]) == (0, "1 snapshots did not fit into one answer")
-    without = answers.build_explanation("g", effects.ExplainReply(entries=entries), with_snapshots=False, room=0)
+    without = group_responses.build_explanation(
+        "g", effects.ExplainReply(entries=entries), with_snapshots=False, room=0
+    )
     assert without.error_message == ""
 
 
 def test_a_watcher_hears_of_state_rebalance_and_what_it_missed() -> None:
     notice = effects.GroupChanged("g", "Stable", 7, ENTRY)
-    told = answers.build_watch_response(notice, skipped=3)
+    told = group_responses.build_watch_response(notice, skipped=3)
     assert (told.group_state, told.generation_id, told.rebalance.number, told.skipped_rebalances) == ("Stable", 7, 4, 3)
-    assert not answers.build_watch_response(effects.GroupChanged("g", "Empty", 7), skipped=0).HasField("rebalance")
+    assert not group_responses.build_watch_response(effects.GroupChanged("g", "Empty", 7), skipped=0).HasField(
+        "rebalance"
+    )
 
 
 def test_log_offsets_stand_beside_the_committed_ones_of_the_same_moment() -> None:
     stored = StoredOffset(5, -1, "", 0)
     reply = effects.OffsetFetchReply(offsets={("t", 0): stored, ("t", 1): None, ("gone", 0): None})
-    answer = answers.build_offset_fetch_response(reply, {("t", 0): (2, 9), ("t", 1): (0, 4)})
+    answer = group_responses.build_offset_fetch_response(reply, {("t", 0): (2, 9), ("t", 1): (0, 4)})
     rows = {(topic.name, row.partition_index): row for topic in answer.topics for row in topic.partitions}
     assert (rows["t", 0].committed_offset, rows["t", 0].log_start_offset, rows["t", 0].log_end_offset) == (5, 2, 9)
     assert rows["t", 1].log_end_offset == 4

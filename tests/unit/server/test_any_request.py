@@ -9,24 +9,18 @@ from google.protobuf.message import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.coordinator.core.model import core_events, effects
+from muster.coordinator.core.model import effects, events
 from muster.coordinator.core.model.types import Limits, RequestId
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.edge.shape import MAX_NAME_CHARS, MalformedGroupRequest
+from muster.coordinator.edge.request_limits import MAX_NAME_CHARS, MalformedGroupRequest
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.rpc.v1 import control_service_pb2 as control_pb
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.runtime.engine import Engine
-from muster.coordinator.server.services import (
-    answers,
-    answers_consumer,
-    messages_control,
-    translate,
-    translate_consumer,
-)
+from muster.coordinator.server.services import group_control, group_requests, group_responses
 from tests.fakes.memory_group_log import MemoryGroupLog
 
-Translate = Callable[[Any, RequestId], core_events.Request]
+Translate = Callable[[Any, RequestId], events.Request]
 
 # Small pools, so that requests meet the same groups, members and topics; and what is at the edge of the allowed.
 WORDS = ["", "g", "c", "c-1", "c-2", "consumer", "range", "t", "é😀", "x" * MAX_NAME_CHARS, "x" * (MAX_NAME_CHARS + 1)]
@@ -63,54 +57,54 @@ def value_of(field: FieldDescriptor) -> st.SearchStrategy[Any]:
     return st.lists(single, max_size=3) if field.is_repeated else single
 
 
-def join(request: pb.JoinGroupRequest, request_id: RequestId) -> core_events.Request:
-    return translate.parse_join_group(request, request_id, fresh_id=str(1 + request_id % 2), client_host="h")
+def join(request: pb.JoinGroupRequest, request_id: RequestId) -> events.Request:
+    return group_requests.parse_join_group(request, request_id, fresh_id=str(1 + request_id % 2), client_host="h")
 
 
-def remove(request: pb.RemoveMembersRequest, request_id: RequestId) -> core_events.Request:
-    return translate.parse_remove_members(request, request_id, client_host="h")
+def remove(request: pb.RemoveMembersRequest, request_id: RequestId) -> events.Request:
+    return group_requests.parse_remove_members(request, request_id, client_host="h")
 
 
-def consumer(request: pb.ConsumerGroupHeartbeatRequest, request_id: RequestId) -> core_events.Request:
-    return translate_consumer.parse_consumer_heartbeat(request, request_id, client_host="h")
+def consumer(request: pb.ConsumerGroupHeartbeatRequest, request_id: RequestId) -> events.Request:
+    return group_requests.parse_consumer_heartbeat(request, request_id, client_host="h")
 
 
-def alter(request: pb.AlterGroupSettingsRequest, request_id: RequestId) -> core_events.Request:
-    return translate.parse_alter_settings(request, request_id, client_host="h")
+def alter(request: pb.AlterGroupSettingsRequest, request_id: RequestId) -> events.Request:
+    return group_requests.parse_alter_settings(request, request_id, client_host="h")
 
 
 REQUESTS: dict[type[Message], Translate] = {
     pb.JoinGroupRequest: join,
-    pb.SyncGroupRequest: translate.parse_sync_group,
-    pb.HeartbeatRequest: translate.parse_heartbeat,
-    pb.LeaveGroupRequest: translate.parse_leave_group,
+    pb.SyncGroupRequest: group_requests.parse_sync_group,
+    pb.HeartbeatRequest: group_requests.parse_heartbeat,
+    pb.LeaveGroupRequest: group_requests.parse_leave_group,
     pb.RemoveMembersRequest: remove,
-    pb.OffsetCommitRequest: partial(translate.parse_offset_commit, client_host="h"),
-    pb.OffsetFetchRequest: translate.parse_offset_fetch,
-    pb.OffsetDeleteRequest: partial(translate.parse_offset_delete, client_host="h"),
-    pb.ListGroupsRequest: translate.parse_list_groups,
-    pb.ExplainGroupRequest: translate.parse_explain_group,
+    pb.OffsetCommitRequest: partial(group_requests.parse_offset_commit, client_host="h"),
+    pb.OffsetFetchRequest: group_requests.parse_offset_fetch,
+    pb.OffsetDeleteRequest: partial(group_requests.parse_offset_delete, client_host="h"),
+    pb.ListGroupsRequest: group_requests.parse_list_groups,
+    pb.ExplainGroupRequest: group_requests.parse_explain_group,
     pb.ConsumerGroupHeartbeatRequest: consumer,
     pb.AlterGroupSettingsRequest: alter,
-    control_pb.HoldGroupRequest: lambda request, at: messages_control.parse_hold_group(request, at, client_host="h"),
-    control_pb.ResumeGroupRequest: lambda request, at: messages_control.parse_resume_group(
-        request, at, client_host="h"
-    ),
+    control_pb.HoldGroupRequest: lambda request, at: group_control.parse_hold_group(request, at, client_host="h"),
+    control_pb.ResumeGroupRequest: lambda request, at: group_control.parse_resume_group(request, at, client_host="h"),
 }
 
 SAID: dict[type[Any], Callable[[Any], Message]] = {
-    effects.JoinReply: answers.build_join_response,
-    effects.SyncReply: answers.build_sync_response,
-    effects.HeartbeatReply: answers.build_heartbeat_response,
-    effects.LeaveReply: answers.build_leave_response,
-    effects.OffsetCommitReply: lambda reply: answers.build_commit_response(dict(reply.partitions), reply),
-    effects.OffsetFetchReply: answers.build_offset_fetch_response,
-    effects.OffsetDeleteReply: answers.build_offset_delete_response,
-    effects.ListReply: lambda reply: pb.ListGroupsResponse(groups=map(answers.build_listed_group, reply.groups)),
-    effects.ConsumerHeartbeatReply: answers_consumer.build_consumer_heartbeat_response,
-    effects.SettingsReply: answers.build_altered_settings,
-    effects.HoldsReply: messages_control.build_hold_response,
-    effects.ExplainReply: lambda reply: answers.build_explanation("g", reply, with_snapshots=True, room=100),
+    effects.JoinReply: group_responses.build_join_response,
+    effects.SyncReply: group_responses.build_sync_response,
+    effects.HeartbeatReply: group_responses.build_heartbeat_response,
+    effects.LeaveReply: group_responses.build_leave_response,
+    effects.OffsetCommitReply: lambda reply: group_responses.build_commit_response(dict(reply.partitions), reply),
+    effects.OffsetFetchReply: group_responses.build_offset_fetch_response,
+    effects.OffsetDeleteReply: group_responses.build_offset_delete_response,
+    effects.ListReply: lambda reply: pb.ListGroupsResponse(
+        groups=map(group_responses.build_listed_group, reply.groups)
+    ),
+    effects.ConsumerHeartbeatReply: group_responses.build_consumer_heartbeat_response,
+    effects.SettingsReply: group_responses.build_altered_settings,
+    effects.HoldsReply: group_control.build_hold_response,
+    effects.ExplainReply: lambda reply: group_responses.build_explanation("g", reply, with_snapshots=True, room=100),
 }
 
 
@@ -162,7 +156,7 @@ def test_no_message_breaks_a_shard(story: list[tuple[Message, int]]) -> None:
     engine = Engine(
         log, 1, Limits(initial_rebalance_delay_ms=0), Shard, on_bug=lambda event, error: bugs.append((event, error))
     )
-    engine.submit_all(core_events.TopicsChanged({"t": 3}, ids={"t": b"t" * 16}))
+    engine.submit_all(events.TopicsChanged({"t": 3}, ids={"t": b"t" * 16}))
     engine.load(0)
     now_ms, open_requests = 0, set()
     for request_id, (request, pause_ms) in enumerate(story):

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from muster.coordinator.errors import Overloaded
-from muster.coordinator.server.grpc import burden as module
-from muster.coordinator.server.grpc.burden import ConnectionLoad, ConnectionLoadLimits
+from muster.coordinator.server.grpc import load_limits as module
+from muster.coordinator.server.grpc.load_limits import ConnectionLoad, ConnectionLoadLimits
 
 MOST = 1_000
 

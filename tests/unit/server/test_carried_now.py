@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from muster.coordinator.observability.history.history import GroupHistory, Sample
-from muster.coordinator.server.backend import beside
-from muster.coordinator.server.backend.beside import loads_now
+from muster.coordinator.observability.history.group_history import GroupHistory, Sample
+from muster.coordinator.server.backend import assignor_inputs
+from muster.coordinator.server.backend.assignor_inputs import loads_now
 
 SAMPLE_MS = 10_000
 PLACES = [("orders", 2), ("orders", 0), ("bills", 0)]
@@ -24,7 +24,7 @@ def looked_twice() -> GroupHistory:
 @pytest.mark.parametrize("at_once", [500, 2])
 def test_each_partition_has_its_pace_and_what_waits(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of many partitions in a thread; of one that nobody looked at, nothing."""
-    monkeypatch.setattr(beside, "PARTITIONS_IN_ONE_TURN", at_once)
+    monkeypatch.setattr(assignor_inputs, "PARTITIONS_IN_ONE_TURN", at_once)
     seen = asyncio.run(loads_now(looked_twice(), lambda: 2 * SAMPLE_MS, "g"))
     assert seen == {"orders": ([5.0, 0.0, 10.0], [0, 0, 60]), "bills": ([0.0], [0])}
 

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from muster.coordinator.server.grpc.cutting import OPEN_FILES, cut_connection
+from muster.coordinator.server.grpc.load_limits import OPEN_FILES, cut_connection
 
 
 @pytest.mark.skipif(not OPEN_FILES.is_dir(), reason="open files are listed by Linux only")

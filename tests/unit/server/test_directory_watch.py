@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from muster.coordinator.server.backend.endings import DirectoryWatch
+from muster.coordinator.server.backend.upkeep import DirectoryWatch
 
 
 def made(directory: Path) -> Path:

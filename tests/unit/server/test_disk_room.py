@@ -5,10 +5,9 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from muster.coordinator.runtime.conditions import Conditions
-from muster.coordinator.server.backend.disk_room import TRIED_BELOW, TRIED_BYTES, DiskRoom, WriteProbe, allocate_bytes
-from muster.coordinator.server.log_troubles import PASSING_MS
-from muster.coordinator.server.troubles import update_write_condition
+from muster.coordinator.runtime.node_status import Conditions
+from muster.coordinator.server.backend.upkeep import TRIED_BELOW, TRIED_BYTES, DiskRoom, WriteProbe, allocate_bytes
+from muster.coordinator.server.node_events import PASSING_MS, update_write_condition
 
 DATA = Path("/data")
 GIB = 1 << 30

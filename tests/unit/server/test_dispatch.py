@@ -8,13 +8,13 @@ from typing import Any, cast
 
 import pytest
 
-from muster.coordinator.edge.audit import report_actions
+from muster.coordinator.edge.listener_base import report_actions
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.server.grpc.adapter import serve_metered_unary, serve_unary
 from muster.coordinator.server.rpc_dispatch import FastPathHandler, MethodKind, fast_path_of, methods_of, snake_case
-from muster.coordinator.server.services.groups import GroupCoordinator
+from muster.coordinator.server.services.group_coordinator import GroupCoordinator
 from muster.storage.rpc.v1 import broker_service_pb2 as storage_pb
-from muster.storage.service.broker import BrokerService
+from muster.storage.service.broker_service import BrokerService
 
 GROUPS = pb.DESCRIPTOR.services_by_name["GroupCoordinator"]
 BROKER = storage_pb.DESCRIPTOR.services_by_name["Broker"]

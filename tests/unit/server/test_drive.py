@@ -11,15 +11,14 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.core.model import core_events, effects
+from muster.coordinator.core.model import effects, events
 from muster.coordinator.core.model.types import CommittedOffset, Limits, Protocol
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.errors import ErrorCode, NodeShuttingDown, Overloaded
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.ports import Entry, KeyValue, LogFailed
-from muster.coordinator.server.driver.clock import NodeClock
-from muster.coordinator.server.driver.drive import EngineDriver
-from muster.coordinator.server.driver.pulse import STALL_MS
+from muster.coordinator.server.driver.clock import STALL_MS, NodeClock
+from muster.coordinator.server.driver.driver import EngineDriver
 from tests.support.pace import pace
 
 PATIENCE_S = 20
@@ -101,9 +100,9 @@ class Bench:
         self.stalls.append(stalled_ms)
         self.stalled.set()
 
-    def join(self, member_id: str = "", **more: Any) -> core_events.JoinGroup:
+    def join(self, member_id: str = "", **more: Any) -> events.JoinGroup:
         given = {"session_timeout_ms": 30_000, "rebalance_timeout_ms": 60_000, "require_known_member_id": False}
-        return core_events.JoinGroup(
+        return events.JoinGroup(
             request_id=self.driver.next_id(),
             group_id="g",
             member_id=member_id,
@@ -116,11 +115,11 @@ class Bench:
             **(given | more),
         )
 
-    def commit(self, offset: int) -> core_events.OffsetCommit:
-        return core_events.OffsetCommit(self.driver.next_id(), "s", "", None, -1, {("t", 0): CommittedOffset(offset)})
+    def commit(self, offset: int) -> events.OffsetCommit:
+        return events.OffsetCommit(self.driver.next_id(), "s", "", None, -1, {("t", 0): CommittedOffset(offset)})
 
-    def heartbeat(self) -> core_events.Heartbeat:
-        return core_events.Heartbeat(self.driver.next_id(), "nobody", "m", None, 1)
+    def heartbeat(self) -> events.Heartbeat:
+        return events.Heartbeat(self.driver.next_id(), "nobody", "m", None, 1)
 
     async def parked(self) -> asyncio.Task[effects.JoinReply]:
         """A member that waits alone in a join: a leader is there, and its group is stable."""
@@ -131,7 +130,7 @@ class Bench:
         return task
 
     async def state(self) -> str:
-        event = core_events.DescribeGroup(self.driver.next_id(), "g")
+        event = events.DescribeGroup(self.driver.next_id(), "g")
         return (await self.driver.ask(0, event, effects.DescribeReply)).state
 
     async def state_is(self, wanted: str) -> None:
@@ -225,7 +224,7 @@ async def stable_member(bench: Bench, session_timeout_ms: int) -> str:
     """The id of the only member of "g", which is stable."""
     joined = await bench.driver.ask(0, bench.join(session_timeout_ms=session_timeout_ms), effects.JoinReply)
     shares = ((joined.member_id, b""),)
-    sync = core_events.SyncGroup(bench.driver.next_id(), "g", joined.member_id, None, 1, None, None, shares)
+    sync = events.SyncGroup(bench.driver.next_id(), "g", joined.member_id, None, 1, None, None, shares)
     assert (await bench.driver.ask(0, sync, effects.SyncReply)).code is ErrorCode.NONE
     return joined.member_id
 
@@ -237,10 +236,10 @@ def test_who_is_heard_of_after_a_stall_was_never_away() -> None:
         member_id = await stable_member(bench, 10_000)
         bench.clock.jumped_ms += 15_000
         assert await bench.state() == "Stable"
-        beat = core_events.Heartbeat(driver.next_id(), "g", member_id, None, 1)
+        beat = events.Heartbeat(driver.next_id(), "g", member_id, None, 1)
         assert (await driver.ask(0, beat, effects.HeartbeatReply)).code is ErrorCode.NONE
         assert max(bench.stalls) > 14_000
-        told = await driver.ask(0, core_events.ExplainGroup(driver.next_id(), "g"), effects.ExplainReply)
+        told = await driver.ask(0, events.ExplainGroup(driver.next_id(), "g"), effects.ExplainReply)
         assert max(stall.stalled_ms for stall in told.stalls) == max(bench.stalls)
 
     run(story)
@@ -286,7 +285,7 @@ def test_a_turn_that_comes_late_hears_before_it_expires_and_expires_who_is_silen
         driver = bench.start()
         member_id = await stable_member(bench, STALL_MS - 10)
         bench.clock.jumped_ms += STALL_MS - 5
-        beat = core_events.Heartbeat(driver.next_id(), "g", member_id, None, 1)
+        beat = events.Heartbeat(driver.next_id(), "g", member_id, None, 1)
         assert (await driver.ask(0, beat, effects.HeartbeatReply)).code is ErrorCode.NONE
         await bench.state_is("Empty")
 
@@ -304,7 +303,7 @@ def test_sessions_of_what_was_loaded_begin_when_the_doors_open() -> None:
         bench.clock.jumped_ms += 60_000
         driver.opened(loaded_ms)
         assert await bench.state() == "Stable"
-        beat = core_events.Heartbeat(driver.next_id(), "g", member_id, None, 1)
+        beat = events.Heartbeat(driver.next_id(), "g", member_id, None, 1)
         assert (await driver.ask(0, beat, effects.HeartbeatReply)).code is ErrorCode.NONE
 
     run(story)
@@ -337,7 +336,7 @@ def test_the_group_hears_that_a_parked_client_has_vanished() -> None:
         await bench.state_is("PreparingRebalance")
         again = await driver.ask(0, bench.join(first.member_id, **long), effects.JoinReply)
         follower = (await second).member_id
-        sync = core_events.SyncGroup(driver.next_id(), "g", follower, None, again.generation, None, None, ())
+        sync = events.SyncGroup(driver.next_id(), "g", follower, None, again.generation, None, None, ())
         core = bench.engine.core(0)
         assert isinstance(core, Shard)
         member = core.groups["g"].members[follower]

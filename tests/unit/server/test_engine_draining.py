@@ -3,12 +3,12 @@
 import asyncio
 from typing import cast
 
-from muster.coordinator.edge.cluster import GRPC
+from muster.coordinator.edge.cluster_view import GRPC
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.kafka_backend.dealt_view import AssignedCluster
+from muster.coordinator.kafka_backend.nodes_group import AssignedCluster
 from muster.coordinator.kafka_backend.shard_ownership.shard_assignment import AssignedNode, ShardAssignment
 from muster.coordinator.rpc.v1 import cluster_service_pb2 as pb
-from muster.coordinator.server.kafka_backend.draining import MOST_PATIENCE_MS, DrainService
+from muster.coordinator.server.kafka_backend.grpc_services import MOST_PATIENCE_MS, DrainService
 from muster.coordinator.server.rpc_dispatch import RpcCall
 
 CALL = cast(RpcCall, None)

@@ -3,10 +3,10 @@
 import asyncio
 
 from muster.coordinator.config import Settings
-from muster.coordinator.edge.told import ClientAddresses
-from muster.coordinator.kafka_backend.starting import UnusableUpstream
+from muster.coordinator.edge.cluster_view import ClientAddresses
+from muster.coordinator.kafka_backend.state_topic import UnusableUpstream
 from muster.coordinator.server.driver.clock import NodeClock
-from muster.coordinator.server.kafka_backend.side import KafkaBackend
+from muster.coordinator.server.kafka_backend.backend import KafkaBackend
 from tests.support.pace import pace
 
 PATIENCE_S = 30.0

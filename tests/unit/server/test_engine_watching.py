@@ -6,11 +6,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from muster.coordinator.config import load_settings
-from muster.coordinator.kafka_backend.shard_ownership import effects as fx
+from muster.coordinator.kafka_backend.shard_ownership import events_and_effects as fx
 from muster.coordinator.kafka_backend.shard_ownership.append_queues import AppendFailure
 from muster.coordinator.kafka_backend.shard_ownership.node_shards import ASSIGNED_ELSEWHERE, MOVED_AWAY, NodeShards
-from muster.coordinator.runtime.conditions import Conditions
-from muster.coordinator.server.kafka_backend.watching import PATIENCE_MS, ShardDiagnostics
+from muster.coordinator.runtime.node_status import Conditions
+from muster.coordinator.server.kafka_backend.upstream_diagnostics import PATIENCE_MS, ShardDiagnostics
 from tests.support.owning import Kafka, OwningNode
 
 

@@ -4,9 +4,9 @@ import asyncio
 import threading
 from collections.abc import Iterator
 
-from muster.coordinator.runtime.flushing import FlushJob
 from muster.coordinator.runtime.ports import KeyValue, LogFailed
-from muster.coordinator.server.driver.flusher import JobThread
+from muster.coordinator.runtime.stepper import FlushJob
+from muster.coordinator.server.driver.driver import JobThread
 
 
 class SickLog:

@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from muster.coordinator.errors import NotAuthenticated
-from muster.coordinator.security.identity import Identity, Principal
-from muster.coordinator.security.limits import MOST_TOKEN_BYTES
+from muster.coordinator.security.access_model import Identity, Principal
+from muster.coordinator.security.login import MOST_TOKEN_BYTES
 from muster.coordinator.security.state import SecurityState
-from muster.coordinator.server.driver.wall import WallClock
-from muster.coordinator.server.security import gate as gate_module
-from muster.coordinator.server.security.gate import CallerAuthenticator, SignedIdentity
+from muster.coordinator.server.driver.clock import WallClock
+from muster.coordinator.server.security import authentication as gate_module
+from muster.coordinator.server.security.authentication import CallerAuthenticator, SignedIdentity
 from tests.support.logins import api_token
 
 FAILED = list[tuple[str, str, str, str]]

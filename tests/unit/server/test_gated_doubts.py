@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from muster.assignors.data.consumer_protocol import Subscription, encode_subscription
-from muster.coordinator.core.model.core_events import (
+from muster.coordinator.core.model.effects import ConsumerHeartbeatReply, HeartbeatReply, JoinReply
+from muster.coordinator.core.model.events import (
     ConsumerHeartbeat,
     Heartbeat,
     JoinGroup,
@@ -14,7 +15,6 @@ from muster.coordinator.core.model.core_events import (
     SyncGroup,
     TopicsChanged,
 )
-from muster.coordinator.core.model.effects import ConsumerHeartbeatReply, HeartbeatReply, JoinReply
 from muster.coordinator.core.model.types import Limits, Protocol
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.server.kafka_backend.gated_engine import GatedEngine

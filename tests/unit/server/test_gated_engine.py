@@ -5,7 +5,16 @@ from itertools import count
 from typing import Any
 
 from muster.assignors.data.consumer_protocol import Subscription, encode_subscription
-from muster.coordinator.core.model.core_events import (
+from muster.coordinator.core.model.effects import (
+    ConsumerHeartbeatReply,
+    HeartbeatReply,
+    JoinReply,
+    OffsetCommitReply,
+    OffsetFetchReply,
+    TxnOffsetCommitReply,
+    TxnWriteOverReply,
+)
+from muster.coordinator.core.model.events import (
     ConsumerHeartbeat,
     Heartbeat,
     JoinGroup,
@@ -14,22 +23,15 @@ from muster.coordinator.core.model.core_events import (
     OffsetFetch,
     Request,
     TopicsChanged,
+    TxnOffsetCommit,
+    TxnWriteOver,
 )
-from muster.coordinator.core.model.effects import (
-    ConsumerHeartbeatReply,
-    HeartbeatReply,
-    JoinReply,
-    OffsetCommitReply,
-    OffsetFetchReply,
-)
-from muster.coordinator.core.model.txn_events import TxnOffsetCommit, TxnWriteOver
-from muster.coordinator.core.model.txn_replies import TxnOffsetCommitReply, TxnWriteOverReply
 from muster.coordinator.core.model.types import CommittedOffset, Limits, Protocol
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka_backend.state_log import StateLog
-from muster.coordinator.runtime.slot import ShardStatus
+from muster.coordinator.runtime.shards import ShardStatus
+from muster.coordinator.server.kafka_backend.backend import limits_of_topic
 from muster.coordinator.server.kafka_backend.gated_engine import GatedEngine
-from muster.coordinator.server.kafka_backend.side import limits_of_topic
 from tests.fakes.memory_group_log import MemoryGroupLog
 
 ids = count(1)

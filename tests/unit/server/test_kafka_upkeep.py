@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from muster.coordinator.config import load_settings
-from muster.coordinator.runtime.conditions import Conditions
-from muster.coordinator.server.kafka_backend import ground
-from muster.coordinator.server.kafka_backend.ground import KafkaUpkeep
+from muster.coordinator.runtime.node_status import Conditions
+from muster.coordinator.server.kafka_backend import kafka_node_backend
+from muster.coordinator.server.kafka_backend.kafka_node_backend import KafkaUpkeep
 from tests.support.kafka.memory_node import until
 
 
 def test_a_mistake_in_one_look_is_not_the_end_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ground, "TICK_S", 0.0)
+    monkeypatch.setattr(kafka_node_backend, "TICK_S", 0.0)
     contained: list[BaseException] = []
-    monkeypatch.setattr(ground, "report_contained", lambda what, error: contained.append(error))
+    monkeypatch.setattr(kafka_node_backend, "report_contained", lambda what, error: contained.append(error))
     looked: list[str] = []
 
     def mistaken(*_: Any) -> None:

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 import pytest
 
 from muster.assignors.api import Member, Snapshot
-from muster.coordinator.core.model import core_events
+from muster.coordinator.core.model import events
 from muster.coordinator.core.model.plan import PlanRequest, compute_plan
 from muster.coordinator.core.model.types import CommittedOffset, Limits
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.runtime.answers import ShardWork
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.ports import LastKnownExtent, LogFailed, LogNotReady
-from muster.coordinator.server.backend.lags import LOOKUPS_PER_TURN, add_lags, compute_lags
+from muster.coordinator.server.backend.assignor_inputs import LOOKUPS_PER_TURN, add_lags, compute_lags
 from tests.fakes.memory_group_log import MemoryGroupLog
 
 
@@ -22,12 +22,12 @@ def asked(count: int) -> tuple[ShardWork, Engine, Shard]:
     engine.load(0)
     core = engine.core(0)
     assert isinstance(core, Shard)
-    core.step(core_events.TopicsChanged({"t": count}, (), {"t": bytes(15) + b"\1"}), 0)
+    core.step(events.TopicsChanged({"t": count}, (), {"t": bytes(15) + b"\1"}), 0)
     return ShardWork(0, 0, PlanRequest("g", 1, "lag", Snapshot({"t": count}, [Member("m", ("t",))]))), engine, core
 
 
 def commit(core: Shard, offset: int) -> None:
-    core.step(core_events.OffsetCommit(1, "g", "", None, -1, {("t", 0): CommittedOffset(offset)}, None), 0)
+    core.step(events.OffsetCommit(1, "g", "", None, -1, {("t", 0): CommittedOffset(offset)}, None), 0)
 
 
 def test_ends_of_many_partitions_are_looked_up_in_a_thread_and_commits_are_those_of_the_turn() -> None:

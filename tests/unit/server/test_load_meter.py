@@ -5,24 +5,23 @@ from collections.abc import Sequence
 
 from structlog.testing import capture_logs
 
-from muster.coordinator.core.control.balance.evaluating import AT_ONCE_PARTITIONS, Stage, proceed_from
-from muster.coordinator.core.control.balance.ongoing import OngoingBalance
+from muster.coordinator.core.control.balance.evaluation import AT_ONCE_PARTITIONS, OngoingBalance, Stage, proceed_from
 from muster.coordinator.core.groups.state import Step
-from muster.coordinator.core.model.balance_events import BalanceGoesOn
-from muster.coordinator.core.model.core_events import (
+from muster.coordinator.core.model.effects import MeasureLoad
+from muster.coordinator.core.model.events import (
     AlterSettings,
+    BalanceGoesOn,
     ConsumerHeartbeat,
     Event,
     LoadMeasured,
     TimerFired,
     TopicsChanged,
 )
-from muster.coordinator.core.model.effects import MeasureLoad
 from muster.coordinator.core.model.types import Limits
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.observability.history import history
-from muster.coordinator.runtime.slot import ShardStatus
-from muster.coordinator.server.monitoring.loads import LoadMeter
+from muster.coordinator.observability.history import group_history
+from muster.coordinator.runtime.shards import ShardStatus
+from muster.coordinator.server.monitoring.load_meter import LoadMeter
 
 SIZES = {"small": 40_000, "large": 45_000, "largest": 70_000}
 LIMITS = Limits(consumer_assignment_interval_ms=0, consumer_session_timeout_ms=10**9, ledger_max_snapshot_bytes=1_000)
@@ -70,7 +69,7 @@ def pieces(meter: LoadMeter, measure: MeasureLoad) -> list[LoadMeasured]:
 
 
 def test_the_largest_groups_are_refused_first_and_the_log_is_told_when_that_changes() -> None:
-    assert sum(SIZES.values()) > history.MAX_PARTITIONS > SIZES["small"] + SIZES["large"]
+    assert sum(SIZES.values()) > group_history.MAX_PARTITIONS > SIZES["small"] + SIZES["large"]
     shard = shard_of(SIZES)
     looked: list[int] = []
 

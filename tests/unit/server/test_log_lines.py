@@ -10,10 +10,10 @@ from structlog.testing import capture_logs
 from muster.coordinator.config import Address, load_settings
 from muster.coordinator.core.model.effects import GroupChanged
 from muster.coordinator.core.model.types import Cause, Outcome, PartitionMove, RebalanceEntry, RebalancePhase
-from muster.coordinator.edge.audit import ACTIONS, OperatorAction, report_actions
-from muster.coordinator.security.identity import UNAUTHENTICATED
-from muster.coordinator.server import lines
-from muster.coordinator.server.lines import RebalanceLines, changed_settings, log_action, log_listening, log_start
+from muster.coordinator.edge.listener_base import ACTIONS, OperatorAction, report_actions
+from muster.coordinator.security.access_model import UNAUTHENTICATED
+from muster.coordinator.server import node_events
+from muster.coordinator.server.node_events import RebalanceLines, changed_settings, log_action, log_listening, log_start
 
 OPEN, KNOWN = PartitionMove("t", 0, "", "m", -1, ""), PartitionMove("t", 0, "", "m", 13_200, "")
 
@@ -77,7 +77,7 @@ def test_one_that_never_settles_is_told_with_the_next_or_at_the_end() -> None:
 
 
 def test_rebalances_that_wait_to_settle_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "MOST_UNSETTLED", 2)
+    monkeypatch.setattr(node_events, "MOST_UNSETTLED", 2)
     many = RebalanceLines()
     with capture_logs() as logged:
         for group in ("a", "b", "c"):
@@ -172,21 +172,21 @@ def test_lines_are_written_together_a_few_at_a_time() -> None:
     calls: list[tuple[float, Any]] = []
     all_lines = RebalanceLines(lambda delay_s, work: calls.append((delay_s, work)))
     with capture_logs() as logged:
-        for number in range(lines.LINES_PER_TURN + 3):
+        for number in range(node_events.LINES_PER_TURN + 3):
             all_lines.noticed(GroupChanged("billing", "Stable", 1, entry(number, moved=False)))
         assert logged == []
         ((delay_s, write),) = calls
-        assert delay_s == lines.TOGETHER_S
+        assert delay_s == node_events.TOGETHER_S
         write()
-        assert len(logged) == lines.LINES_PER_TURN
+        assert len(logged) == node_events.LINES_PER_TURN
         assert calls[1][0] == 0
         calls[1][1]()
-    assert [line["rebalance"] for line in logged] == list(range(lines.LINES_PER_TURN + 3))
+    assert [line["rebalance"] for line in logged] == list(range(node_events.LINES_PER_TURN + 3))
     assert len(calls) == 2
 
 
 def test_what_waits_to_be_written_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "MOST_UNSETTLED", 2)
+    monkeypatch.setattr(node_events, "MOST_UNSETTLED", 2)
     all_lines = RebalanceLines(lambda delay_s, work: None)
     with capture_logs() as logged:
         for number in range(3):

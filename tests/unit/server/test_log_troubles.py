@@ -2,10 +2,9 @@
 
 import errno
 
-from muster.coordinator.runtime.conditions import LOG, Conditions
-from muster.coordinator.server.log_troubles import PASSING_MS, LogConditions
-from muster.storage.errors import LogFenced, StorageError
-from muster.storage.troubles import StorageTroubles
+from muster.coordinator.runtime.node_status import LOG, Conditions
+from muster.coordinator.server.node_events import PASSING_MS, LogConditions
+from muster.storage.errors import LogFenced, StorageError, StorageTroubles
 
 
 def test_troubles_become_conditions_last_or_pass_and_go_with_their_topic() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from muster.coordinator.server.backend.long_lived import ALL_LOOKED_AT, FROZEN_AT_ONCE, LogFreezer
+from muster.coordinator.server.backend.upkeep import ALL_LOOKED_AT, FROZEN_AT_ONCE, LogFreezer
 
 
 class Circle:

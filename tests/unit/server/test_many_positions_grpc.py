@@ -8,13 +8,13 @@ from typing import Any, cast
 
 import pytest
 
-from muster.coordinator.core.model import core_events
+from muster.coordinator.core.model import events
 from muster.coordinator.core.model.types import Limits
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.server.services import committed, translate
-from muster.coordinator.server.services.groups import GroupCoordinator
-from muster.storage.broker.in_turns import AT_ONCE
+from muster.coordinator.server.services import group_requests, group_responses
+from muster.coordinator.server.services.group_coordinator import GroupCoordinator
+from muster.storage.broker.requests import AT_ONCE
 from tests.support.kafka.door import OneShard
 
 MANY = 4 * AT_ONCE
@@ -26,9 +26,9 @@ class Decided(OneShard):
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked: list[core_events.Request] = []
+        self.asked: list[events.Request] = []
 
-    async def ask(self, shard: int, event: core_events.Request, wanted: type[Any]) -> Any:
+    async def ask(self, shard: int, event: events.Request, wanted: type[Any]) -> Any:
         self.asked.append(event)
         return await super().ask(shard, event, wanted)
 
@@ -68,9 +68,11 @@ def beside(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
 
         return watching
 
-    monkeypatch.setattr(translate, "parse_offset_commit", watched("read", translate.parse_offset_commit))
+    monkeypatch.setattr(group_requests, "parse_offset_commit", watched("read", group_requests.parse_offset_commit))
     monkeypatch.setattr(
-        committed, "build_checked_commit_response", watched("answered", committed.build_checked_commit_response)
+        group_responses,
+        "build_checked_commit_response",
+        watched("answered", group_responses.build_checked_commit_response),
     )
     return done
 
@@ -83,7 +85,7 @@ def test_very_many_are_read_and_answered_beside_the_loop(beside: list[tuple[str,
     assert beside == [("read", True), ("answered", True)]
     codes = [row.error_code for topic in answer.topics for row in topic.partitions]
     assert codes == [ErrorCode.NONE] * there + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * missing
-    sizes = [len(event.offsets) for event in driver.asked if isinstance(event, core_events.OffsetCommit)]
+    sizes = [len(event.offsets) for event in driver.asked if isinstance(event, events.OffsetCommit)]
     assert sizes == ([there] if there else [])
 
 

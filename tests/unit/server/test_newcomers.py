@@ -2,21 +2,15 @@
 
 from itertools import count
 
-from muster.coordinator.core.model.core_events import (
-    DeleteGroup,
-    OffsetCommit,
-    OffsetDelete,
-    OffsetFetch,
-    TopicsChanged,
-)
 from muster.coordinator.core.model.effects import OffsetCommitReply, OffsetFetchReply
+from muster.coordinator.core.model.events import DeleteGroup, OffsetCommit, OffsetDelete, OffsetFetch, TopicsChanged
 from muster.coordinator.core.model.types import CommittedOffset, Limits
-from muster.coordinator.edge.words import name_operator
+from muster.coordinator.edge.request_limits import name_operator
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.kafka_backend.adopt import ADOPTED
-from muster.coordinator.kafka_backend.shard_ownership.facts import ShardRecordRead
+from muster.coordinator.kafka_backend.offset_migration import ADOPTED
+from muster.coordinator.kafka_backend.shard_ownership.shard_log import ShardRecordRead
 from muster.coordinator.kafka_backend.state_log import SETTLED, StateLog
-from muster.coordinator.runtime.led_engine import LeasedEngine
+from muster.coordinator.runtime.leased import LeasedEngine
 from muster.coordinator.server.kafka_backend.gated_engine import AdoptionVerdict, GatedEngine
 from tests.fakes.memory_group_log import MemoryGroupLog
 from tests.support.led_bench import HeldAuthority

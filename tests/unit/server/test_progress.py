@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from muster.coordinator.observability.history.history import GroupHistory, Sample
+from muster.coordinator.observability.history.group_history import GroupHistory, Sample
 from muster.coordinator.observability.views.group_answers import SeenProgress, seen_progress
 from muster.coordinator.observability.views.groups import progress_words
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.server.services.progress import add_progress, build_progress, progress_changed
+from muster.coordinator.server.services.group_coordinator import add_progress, build_progress, progress_changed
 
 PLACE = ("t", 0)
 

@@ -7,8 +7,8 @@ from typing import Any, NoReturn
 
 import pytest
 
-from muster.coordinator.edge import limits
-from muster.coordinator.edge.shape import MalformedGroupRequest
+from muster.coordinator.edge import request_limits
+from muster.coordinator.edge.request_limits import MalformedGroupRequest
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.server.grpc.adapter import GrpcMethods
 from muster.coordinator.server.rpc_dispatch import MethodKind, ServiceMethod
@@ -38,7 +38,7 @@ async def nobody(request: Any, call: Any) -> NoReturn:
 def test_the_bytes_of_a_refused_request_are_not_kept() -> None:
     method = ServiceMethod(NAME, MethodKind.UNARY, pb.OffsetFetchRequest, pb.OffsetFetchResponse, nobody)
     serve = GrpcMethods({NAME: method}, (MalformedGroupRequest,))._handlers[NAME].unary_unary
-    most = limits.max_entries("OffsetFetchRequest.topics.partition_indexes")
+    most = request_limits.max_entries("OffsetFetchRequest.topics.partition_indexes")
     topic = pb.OffsetFetchTopic(name="t", partition_indexes=range(most + 1))
     data = pb.OffsetFetchRequest(group_id="g", topics=[topic]).SerializeToString()
     call = Call()

@@ -4,8 +4,8 @@ import os
 from pathlib import Path
 from types import SimpleNamespace
 
-from muster.coordinator.runtime.metrics import Metrics
-from muster.coordinator.server.backend.resources import ProcessResources, disk_bytes, memory_bytes
+from muster.coordinator.runtime.node_status import Metrics
+from muster.coordinator.server.backend.upkeep import ProcessResources, disk_bytes, memory_bytes
 
 
 def test_a_process_knows_what_it_has(tmp_path: Path) -> None:

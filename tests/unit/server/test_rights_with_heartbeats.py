@@ -6,19 +6,27 @@ from typing import Any, cast
 
 import pytest
 
-from muster.coordinator.core.model import core_events, effects
+from muster.coordinator.core.model import effects, events
 from muster.coordinator.core.model.rights import Rights
-from muster.coordinator.edge.rights import UNRESTRICTED
+from muster.coordinator.edge.listener_base import UNRESTRICTED
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka.dispatch import ClientPeer, DeferredAnswer, KafkaCall
-from muster.coordinator.kafka.handlers.groups_handlers import GroupHandlers
+from muster.coordinator.kafka.handlers.handlers import GroupHandlers
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.security.identity import UNAUTHENTICATED, Identity, Principal
-from muster.coordinator.security.model import Acl, Operation, PatternType, Permission, ResourceType
-from muster.coordinator.server.security.topic_rights import PrincipalTopicRights
-from muster.coordinator.server.services.groups import GroupCoordinator
-from muster.coordinator.server.services.session import ServerSession
-from muster.coordinator.server.services.session_identity import SessionIdentity as Member
+from muster.coordinator.security.access_model import (
+    UNAUTHENTICATED,
+    Acl,
+    Identity,
+    Operation,
+    PatternType,
+    Permission,
+    Principal,
+    ResourceType,
+)
+from muster.coordinator.server.security.acl_service import PrincipalTopicRights
+from muster.coordinator.server.services.group_coordinator import GroupCoordinator
+from muster.coordinator.server.services.member_session import ServerSession
+from muster.coordinator.server.services.member_session import SessionIdentity as Member
 from tests.support.kafka.door import OneShard
 
 OPEN = Acl(ResourceType.TOPIC, PatternType.LITERAL, "open", "User:alice", "*", Operation.READ, Permission.ALLOW)
@@ -53,13 +61,13 @@ class Noting(OneShard):
         self.heard.append(("short", rights))
         return self.well
 
-    async def ask(self, shard: int, event: core_events.Request, wanted: type[Any]) -> Any:
-        if isinstance(event, core_events.Heartbeat):
+    async def ask(self, shard: int, event: events.Request, wanted: type[Any]) -> Any:
+        if isinstance(event, events.Heartbeat):
             self.heard.append(("long", event.rights))
         return effects.HeartbeatReply()
 
-    def begin(self, shard: int, event: core_events.Request, waiter: Any) -> None:
-        assert isinstance(event, core_events.Heartbeat)
+    def begin(self, shard: int, event: events.Request, waiter: Any) -> None:
+        assert isinstance(event, events.Heartbeat)
         self.heard.append(("long", event.rights))
         waiter.set_result(effects.HeartbeatReply())
 

@@ -6,19 +6,18 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.core.model.core_events import DeleteGroup, OffsetCommit, TopicsChanged, Unload
+from muster.coordinator.core.model.events import DeleteGroup, OffsetCommit, TopicsChanged, Unload
 from muster.coordinator.core.model.types import CommittedOffset, Limits
-from muster.coordinator.observability.history import history as bounds
+from muster.coordinator.observability.history import group_history as bounds
 from muster.coordinator.observability.history.group_health import CommitWindows
-from muster.coordinator.observability.history.history import GroupHistory, Place
+from muster.coordinator.observability.history.group_history import GroupHistory, Place
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.ports import LogFailed
-from muster.coordinator.runtime.router import partition_for
-from muster.coordinator.runtime.slot import ShardStatus
-from muster.coordinator.server.driver import breath
-from muster.coordinator.server.monitoring import sampling
-from muster.coordinator.server.monitoring.looking import PARTITIONS_PER_SLICE, PositionReader
-from muster.coordinator.server.monitoring.sampling import GroupSampler
+from muster.coordinator.runtime.shards import ShardStatus, partition_for
+from muster.coordinator.server.driver import clock
+from muster.coordinator.server.monitoring import group_sampling
+from muster.coordinator.server.monitoring.group_sampling import GroupSampler
+from muster.coordinator.server.monitoring.load_meter import PARTITIONS_PER_SLICE, PositionReader
 from tests.fakes.memory_group_log import MemoryGroupLog
 
 SHARDS = 4
@@ -144,7 +143,7 @@ def test_a_shard_that_failed_keeps_its_history_and_one_that_is_unloaded_does_not
 def test_a_large_group_is_looked_at_in_pieces_between_which_others_have_their_turn(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(breath, "SLICE_S", 0.0)
+    monkeypatch.setattr(clock, "SLICE_S", 0.0)
     written(world, range(2_000), 10)
     world.commit("a", dict.fromkeys(range(2_000), 4))
     turns = 0
@@ -198,7 +197,7 @@ def test_a_large_group_is_judged_in_pieces_and_its_table_is_made_once(
 
 
 def test_a_group_that_goes_in_the_middle_of_its_sample(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(breath, "SLICE_S", 0.0)
+    monkeypatch.setattr(clock, "SLICE_S", 0.0)
     written(world, range(2_000), 10)
     world.commit("a", dict.fromkeys(range(2_000), 4))
     turns = 0
@@ -227,7 +226,7 @@ def test_what_there_is_no_room_for_is_refused_largest_first_and_told(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bounds, "MAX_PARTITIONS", 30)
-    monkeypatch.setattr(sampling, "admit_groups", lambda sizes: bounds.admit_groups(sizes, most_partitions=30))
+    monkeypatch.setattr(group_sampling, "admit_groups", lambda sizes: bounds.admit_groups(sizes, most_partitions=30))
     written(world, range(40), 10)
     world.commit("large", dict.fromkeys(range(40), 0))
     world.commit("small", dict.fromkeys(range(20), 0))

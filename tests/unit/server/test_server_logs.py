@@ -8,8 +8,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from muster.coordinator.server.logs import configure_logs
-from muster.coordinator.server.repeats import MOST_LINES
+from muster.coordinator.server.node_log import MOST_LINES, configure_logs
 
 
 @pytest.fixture(autouse=True)

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.core.model import core_events
+from muster.coordinator.core.model import events
 from muster.coordinator.core.model.effects import HelloReply
-from muster.coordinator.edge.shape import MalformedGroupRequest
+from muster.coordinator.edge.request_limits import MalformedGroupRequest
 from muster.coordinator.errors import Overloaded
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.runtime.router import partition_for
-from muster.coordinator.server.services.session import MOVED, ServerSessions, read_to_end
+from muster.coordinator.runtime.shards import partition_for
+from muster.coordinator.server.services.member_session import MOVED, ServerSessions, read_to_end
 
 
 class Caller:
@@ -134,6 +134,6 @@ def test_a_stream_that_breaks_is_no_orderly_end_though_its_requests_end_first(br
         if breaks:
             call.cancel()
         await asyncio.gather(call, return_exceptions=True)
-        assert driver.lost == ([core_events.StreamLost("g", "m", 0)] if breaks else [])
+        assert driver.lost == ([events.StreamLost("g", "m", 0)] if breaks else [])
 
     asyncio.run(story())

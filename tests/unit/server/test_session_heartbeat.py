@@ -5,13 +5,12 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.core.model.core_events import Heartbeat, Listen
 from muster.coordinator.core.model.effects import HeartbeatReply, PushReply
-from muster.coordinator.edge.shape import MalformedGroupRequest
+from muster.coordinator.core.model.events import Heartbeat, Listen
+from muster.coordinator.edge.request_limits import MalformedGroupRequest
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.server.services.session import ServerSession
-from muster.coordinator.server.services.session_identity import SessionIdentity
+from muster.coordinator.server.services.member_session import ServerSession, SessionIdentity
 
 
 class Node:

@@ -7,7 +7,7 @@ from typing import Any
 import grpc
 import pytest
 
-from muster.coordinator.edge.shape import MalformedGroupRequest
+from muster.coordinator.edge.request_limits import MalformedGroupRequest
 from muster.coordinator.errors import (
     CallDenied,
     NodeShuttingDown,

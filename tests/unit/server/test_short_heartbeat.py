@@ -5,9 +5,9 @@ from copy import deepcopy
 
 import pytest
 
-from muster.coordinator.core.classic.assigning import ClassicPlanner
 from muster.coordinator.core.classic.group import ClassicGroup
-from muster.coordinator.core.model import core_events, effects
+from muster.coordinator.core.classic.members import ClassicPlanner
+from muster.coordinator.core.model import effects, events
 from muster.coordinator.core.model.rights import TopicNames, TopicRights
 from muster.coordinator.core.model.types import Limits, Protocol
 from muster.coordinator.core.shard import Shard
@@ -36,8 +36,8 @@ class Memory:
         return iter(())
 
 
-def join(request_id: int, member_id: str = "", instance_id: str | None = None) -> core_events.JoinGroup:
-    return core_events.JoinGroup(
+def join(request_id: int, member_id: str = "", instance_id: str | None = None) -> events.JoinGroup:
+    return events.JoinGroup(
         request_id=request_id,
         group_id="g",
         member_id=member_id,
@@ -59,17 +59,17 @@ def stable(instance_id: str | None = None) -> tuple[Shard, str]:
     joined = shard.step(join(1, instance_id=instance_id), 0)
     deadline_ms = joined.timers["join", "g"]
     assert deadline_ms is not None
-    reply = shard.step(core_events.TimerFired(("join", "g"), deadline_ms), deadline_ms).replies[0][1]
+    reply = shard.step(events.TimerFired(("join", "g"), deadline_ms), deadline_ms).replies[0][1]
     assert isinstance(reply, effects.JoinReply)
     member_id = reply.member_id
-    shard.step(core_events.SyncGroup(2, "g", member_id, instance_id, 1, None, None, ((member_id, b"x"),)), 0)
+    shard.step(events.SyncGroup(2, "g", member_id, instance_id, 1, None, None, ((member_id, b"x"),)), 0)
     return shard, member_id
 
 
 def both(shard: Shard, member_id: str, generation: int = 1) -> tuple[bool, effects.Effects]:
     """The short way on the shard, the long way on a copy of it; where the short one acts the states agree."""
     twin = deepcopy(shard)
-    stepped = twin.step(core_events.Heartbeat(9, "g", member_id, None, generation), BEAT_MS)
+    stepped = twin.step(events.Heartbeat(9, "g", member_id, None, generation), BEAT_MS)
     short = shard.beat("g", member_id, generation, None, BEAT_MS)
     if short:
         renewed = {("session", "g", member_id): BEAT_MS + SESSION_MS}
@@ -155,7 +155,7 @@ def test_the_engine_pushes_the_session_back() -> None:
 
 def test_nothing_that_waits_is_overtaken() -> None:
     made, member_id = engine()
-    made.submit(0, core_events.LeaveGroup(5, "g", (), operator="ops", everyone=True))
+    made.submit(0, events.LeaveGroup(5, "g", (), operator="ops", everyone=True))
     assert not made.beat(0, "g", member_id, 1, BEAT_MS)
 
 
@@ -172,10 +172,10 @@ def test_a_heartbeat_that_is_heard_before_its_session_was_ended_renews_it() -> N
 
 def test_nobody_is_told_that_all_is_well_before_the_log_says_so() -> None:
     made, member_id = engine()
-    made.submit(0, core_events.OffsetCommit(6, "other", "", None, -1, {}))
+    made.submit(0, events.OffsetCommit(6, "other", "", None, -1, {}))
     made.submit(0, join(7))
     made.turn(1_000)
-    made.submit(0, core_events.LeaveGroup(8, "g", (), operator="ops", everyone=True))
+    made.submit(0, events.LeaveGroup(8, "g", (), operator="ops", everyone=True))
     made.turn(1_001)
     assert made.flush_job() is not None
     assert not made.beat(0, "g", member_id, 1, BEAT_MS)
@@ -183,7 +183,7 @@ def test_nobody_is_told_that_all_is_well_before_the_log_says_so() -> None:
 
 def test_a_shard_that_was_unloaded_answers_nothing() -> None:
     made, member_id = engine()
-    made.submit_all(core_events.Unload())
+    made.submit_all(events.Unload())
     made.turn(1_000)
     assert not made.beat(0, "g", member_id, 1, BEAT_MS)
 

@@ -8,7 +8,7 @@ import pytest
 
 from muster.assignors.api import Member, Snapshot
 from muster.assignors.run import run
-from muster.coordinator.edge.shape import MalformedGroupRequest
+from muster.coordinator.edge.request_limits import MalformedGroupRequest
 from muster.coordinator.errors import Overloaded
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.server.services.assignment_simulation import MAX_AT_ONCE, AssignmentSimulator

@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.core.model import core_events
+from muster.coordinator.core.model import events
 from muster.coordinator.core.model.types import CommittedOffset, MemberIdentity, Protocol
-from muster.coordinator.edge import shape
-from muster.coordinator.edge.shape import MalformedGroupRequest
+from muster.coordinator.edge import request_limits
+from muster.coordinator.edge.request_limits import MalformedGroupRequest
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.server.services import central_words, translate
+from muster.coordinator.server.services import central_groups, group_requests
 
 
-def join(**fields: Any) -> core_events.JoinGroup:
-    return translate.parse_join_group(pb.JoinGroupRequest(**fields), 7, fresh_id="f", client_host="10.0.0.1")
+def join(**fields: Any) -> events.JoinGroup:
+    return group_requests.parse_join_group(pb.JoinGroupRequest(**fields), 7, fresh_id="f", client_host="10.0.0.1")
 
 
 def test_a_join_carries_every_field() -> None:
@@ -29,7 +29,7 @@ def test_a_join_carries_every_field() -> None:
         reason="why not",
         client_id="c",
     )
-    assert event == core_events.JoinGroup(
+    assert event == events.JoinGroup(
         7, "g", "m", "i", "c", "10.0.0.1", 10_000, 60_000, "consumer", (Protocol("range", b"\x01"),), "f", "why not"
     )
 
@@ -47,8 +47,8 @@ def test_an_absent_instance_id_means_a_dynamic_member() -> None:
     assert join(group_id="g").group_instance_id is None
 
 
-def committed(request: pb.OffsetCommitRequest) -> core_events.OffsetCommit:
-    return translate.parse_offset_commit(request, 1, client_host="h")
+def committed(request: pb.OffsetCommitRequest) -> events.OffsetCommit:
+    return group_requests.parse_offset_commit(request, 1, client_host="h")
 
 
 def test_who_commits_without_being_a_member_is_named() -> None:
@@ -83,13 +83,15 @@ def test_generation_zero_is_not_the_same_as_none() -> None:
 
 
 def test_all_topics_asks_for_everything_and_no_topics_for_nothing() -> None:
-    assert translate.parse_offset_fetch(pb.OffsetFetchRequest(group_id="g", all_topics=True), 1).partitions is None
-    assert translate.parse_offset_fetch(pb.OffsetFetchRequest(group_id="g"), 1).partitions == ()
+    assert group_requests.parse_offset_fetch(pb.OffsetFetchRequest(group_id="g", all_topics=True), 1).partitions is None
+    assert group_requests.parse_offset_fetch(pb.OffsetFetchRequest(group_id="g"), 1).partitions == ()
 
 
 def test_a_sync_says_whether_the_protocol_is_to_be_checked() -> None:
-    silent = translate.parse_sync_group(pb.SyncGroupRequest(group_id="g"), 1)
-    telling = translate.parse_sync_group(pb.SyncGroupRequest(group_id="g", protocol_type="", protocol_name="range"), 1)
+    silent = group_requests.parse_sync_group(pb.SyncGroupRequest(group_id="g"), 1)
+    telling = group_requests.parse_sync_group(
+        pb.SyncGroupRequest(group_id="g", protocol_type="", protocol_name="range"), 1
+    )
     assert (silent.protocol_type, silent.protocol_name) == (None, None)
     assert (telling.protocol_type, telling.protocol_name) == ("", "range")
 
@@ -97,16 +99,18 @@ def test_a_sync_says_whether_the_protocol_is_to_be_checked() -> None:
 @pytest.mark.parametrize(("said", "meant"), [("r1", "r1"), ("", None)])
 def test_a_registration_says_where_its_member_runs(said: str, meant: str | None) -> None:
     told = pb.RegisterConsumer(group_id="g", member_id="m", assignor="range", topics=["t"], rack_id=said)
-    event = central_words.parse_registration(told, 1, client_host="here", client_software="", stream=0)
+    event = central_groups.parse_registration(told, 1, client_host="here", client_software="", stream=0)
     assert event.rack_id == meant
-    told.rack_id = "r" * (shape.MAX_NAME_CHARS + 1)
+    told.rack_id = "r" * (request_limits.MAX_NAME_CHARS + 1)
     with pytest.raises(MalformedGroupRequest, match="rack_id"):
-        central_words.parse_registration(told, 1, client_host="here", client_software="", stream=0)
+        central_groups.parse_registration(told, 1, client_host="here", client_software="", stream=0)
 
 
 def test_a_removal_of_nobody_in_particular_means_everyone() -> None:
-    everyone = translate.parse_remove_members(pb.RemoveMembersRequest(group_id="g", reason="drill"), 1, client_host="h")
-    someone = translate.parse_remove_members(
+    everyone = group_requests.parse_remove_members(
+        pb.RemoveMembersRequest(group_id="g", reason="drill"), 1, client_host="h"
+    )
+    someone = group_requests.parse_remove_members(
         pb.RemoveMembersRequest(group_id="g", members=[pb.MemberIdentity(group_instance_id="i")]), 1, client_host="h"
     )
     assert (everyone.everyone, everyone.operator) == (True, "operator at h (drill)")
@@ -115,7 +119,7 @@ def test_a_removal_of_nobody_in_particular_means_everyone() -> None:
 
 
 def test_leaving_is_nobodys_order() -> None:
-    event = translate.parse_leave_group(
+    event = group_requests.parse_leave_group(
         pb.LeaveGroupRequest(group_id="g", members=[pb.MemberIdentity(member_id="m")]), 1
     )
     assert (event.operator, event.everyone) == ("", False)
@@ -130,12 +134,12 @@ def protocols(*names: str) -> pb.JoinGroupRequest:
     return pb.JoinGroupRequest(group_id="g", protocols=[pb.JoinGroupProtocol(name=name) for name in names])
 
 
-def joined(request: pb.JoinGroupRequest) -> core_events.JoinGroup:
-    return translate.parse_join_group(request, 1, fresh_id="f", client_host="h")
+def joined(request: pb.JoinGroupRequest) -> events.JoinGroup:
+    return group_requests.parse_join_group(request, 1, fresh_id="f", client_host="h")
 
 
-def asked(request: pb.OffsetFetchRequest) -> core_events.OffsetFetch:
-    return translate.parse_offset_fetch(request, 1)
+def asked(request: pb.OffsetFetchRequest) -> events.OffsetFetch:
+    return group_requests.parse_offset_fetch(request, 1)
 
 
 def topic(name: str, *partitions: int) -> pb.OffsetFetchRequest:
@@ -144,18 +148,18 @@ def topic(name: str, *partitions: int) -> pb.OffsetFetchRequest:
     )
 
 
-def altered(text: str) -> core_events.AlterSettings:
+def altered(text: str) -> events.AlterSettings:
     request = pb.AlterGroupSettingsRequest(group_id="g", set={"assignor.options": text})
-    return translate.parse_alter_settings(request, 1, client_host="h")
+    return group_requests.parse_alter_settings(request, 1, client_host="h")
 
 
-LONG = "x" * (shape.MAX_NAME_CHARS + 1)
+LONG = "x" * (request_limits.MAX_NAME_CHARS + 1)
 
 MALFORMED: list[tuple[Callable[[], object], str]] = [
     (lambda: join(group_id="g", session_timeout_ms=-1), "session_timeout_ms is -1; expected 0 or more"),
     (lambda: join(group_id="g", rebalance_timeout_ms=-2), "rebalance_timeout_ms is -2; expected -1 or more"),
     (lambda: join(group_id="g", group_instance_id=""), "group_instance_id is set but empty; leave it out"),
-    (lambda: join(group_id=LONG), f"group_id has {len(LONG)} characters; at most {shape.MAX_NAME_CHARS}"),
+    (lambda: join(group_id=LONG), f"group_id has {len(LONG)} characters; at most {request_limits.MAX_NAME_CHARS}"),
     (lambda: join(group_id="g", client_id=LONG), "client_id has 4097 characters"),
     (lambda: join(group_id="g", reason=LONG), "reason has 4097 characters"),
     (lambda: joined(protocols("range", "range")), "protocols names 'range' twice"),
@@ -173,21 +177,26 @@ MALFORMED: list[tuple[Callable[[], object], str]] = [
     (lambda: asked(topic("", 1)), "topics.name is empty"),
     (lambda: altered("{"), "assignor.options is not JSON"),
     (lambda: altered("1" * 65_537), "assignor.options has 65537 characters; at most 65536"),
-    (lambda: translate.parse_explain_group(pb.ExplainGroupRequest(limit=-1), 1), "limit is -1; expected 0 or more"),
-    (lambda: translate.parse_group_ids("groups", ["a", "b", "a"]), "groups names 'a' twice"),
-    (lambda: translate.parse_list_groups(pb.ListGroupsRequest(states_filter=[""]), 1), "states_filter is empty"),
     (
-        lambda: translate.parse_sync_group(
+        lambda: group_requests.parse_explain_group(pb.ExplainGroupRequest(limit=-1), 1),
+        "limit is -1; expected 0 or more",
+    ),
+    (lambda: group_requests.parse_group_ids("groups", ["a", "b", "a"]), "groups names 'a' twice"),
+    (lambda: group_requests.parse_list_groups(pb.ListGroupsRequest(states_filter=[""]), 1), "states_filter is empty"),
+    (
+        lambda: group_requests.parse_sync_group(
             pb.SyncGroupRequest(assignments=[pb.SyncGroupAssignment(member_id="m")] * 2), 1
         ),
         "assignments names 'm' twice",
     ),
     (
-        lambda: translate.parse_leave_group(pb.LeaveGroupRequest(members=[pb.MemberIdentity(member_id="m")] * 2), 1),
+        lambda: group_requests.parse_leave_group(
+            pb.LeaveGroupRequest(members=[pb.MemberIdentity(member_id="m")] * 2), 1
+        ),
         "members names m- twice",
     ),
     (
-        lambda: translate.parse_heartbeat(pb.HeartbeatRequest(group_instance_id=""), 1),
+        lambda: group_requests.parse_heartbeat(pb.HeartbeatRequest(group_instance_id=""), 1),
         "group_instance_id is set but empty",
     ),
 ]
@@ -203,5 +212,5 @@ def test_a_broken_shape_is_named(attempt: Callable[[], object], text: str) -> No
 
 def test_what_a_client_sent_is_quoted_in_short() -> None:
     with pytest.raises(MalformedGroupRequest) as refusal:
-        translate.parse_group_ids("groups", ["y" * 4000] * 2)
+        group_requests.parse_group_ids("groups", ["y" * 4000] * 2)
     assert len(str(refusal.value)) < 200

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from muster.coordinator.config import load_settings
-from muster.coordinator.core.model.core_events import TopicsChanged
+from muster.coordinator.core.model.events import TopicsChanged
 from muster.coordinator.server.kafka_backend.upstream_logs import UpstreamLogs
 
 

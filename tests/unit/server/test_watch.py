@@ -8,7 +8,7 @@ import pytest
 from muster.coordinator.core.model.effects import GroupChanged
 from muster.coordinator.core.model.types import Cause, Outcome, RebalanceEntry
 from muster.coordinator.errors import NodeShuttingDown
-from muster.coordinator.server.services.watch import GroupWatcher, GroupWatchers
+from muster.coordinator.server.services.group_coordinator import GroupWatcher, GroupWatchers
 
 ENTRY = RebalanceEntry(0, 0, 0, "consumer", "range", Cause.MEMBER_JOINED, "", "", "", "", "", Outcome.COMPLETED, 0, 0)
 

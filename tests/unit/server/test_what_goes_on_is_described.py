@@ -5,29 +5,30 @@ from typing import Any
 
 import pytest
 
-from muster.cli.groups import describe as command
-from muster.client.aio.describing import read_group
+from muster.cli.groups import description as command
+from muster.client.aio.admin import read_group
 from muster.client.described import GroupDescription, GroupHolds, GroupSettings
-from muster.coordinator.core.model.core_events import (
+from muster.coordinator.core.model.effects import DescribeReply
+from muster.coordinator.core.model.events import (
     AlterSettings,
+    ClaimFence,
     ConsumerHeartbeat,
     DescribeGroup,
     DescribeSettings,
+    EndCanary,
     Event,
     LoadMeasured,
+    StartCanary,
     TimerFired,
     TopicsChanged,
 )
-from muster.coordinator.core.model.core_records import SettingsStored
-from muster.coordinator.core.model.effects import DescribeReply
-from muster.coordinator.core.model.fences_events import ClaimFence
-from muster.coordinator.core.model.trial_events import EndCanary, StartCanary
+from muster.coordinator.core.model.records import SettingsStored
 from muster.coordinator.core.model.types import Limits
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.observability.views.controls import control_lines, seen_controls
 from muster.coordinator.observability.views.groups import state_row
 from muster.coordinator.observability.views.settings import group_setting_rows
-from muster.coordinator.server.services import answers, controls
+from muster.coordinator.server.services import group_control, group_responses
 
 HOUR_MS = 3_600_000
 TOPIC_ID = bytes(15) + b"\1"
@@ -65,7 +66,7 @@ class Group:
     def described(self) -> GroupDescription:
         ((_, reply),) = self.tell(DescribeGroup(2, "g")).replies
         assert isinstance(reply, DescribeReply)
-        told = controls.build_controlled_group("g", reply)
+        told = group_control.build_controlled_group("g", reply)
         assert list(control_lines(seen_controls(told))) == list(control_lines(read_group(told, "here:1").controls))
         return read_group(told, "here:1")
 
@@ -132,11 +133,11 @@ def test_a_suspended_setting_is_said_where_settings_are_shown(capsys: pytest.Cap
     shard = Shard(Limits(), 0)
     shard.state.facts[SettingsStored](shard.state, SettingsStored("g", 3, {"assignor": "lag"}, WHY))
     ((_, reply),) = shard.step(DescribeSettings(1, "g"), 0).replies
-    told = answers.build_described_settings(reply)  # type: ignore[arg-type]
+    told = group_responses.build_described_settings(reply)  # type: ignore[arg-type]
     assert told.suspended == WHY
     rows = group_setting_rows("g", 3, {"assignor": "lag"}, {"balance": "off"}, told.suspended)
     assert [(row["setting"], row["suspended"]) for row in rows] == [("assignor", WHY), ("balance", None)]
-    from muster.cli.groups.settings import warn_of_suspended_settings
+    from muster.cli.groups.control import warn_of_suspended_settings
 
     warn_of_suspended_settings("g", GroupSettings(3, {}, {}, WHY))
     assert f"assignor of group 'g' is suspended until it is set again: {WHY}." in capsys.readouterr().err

@@ -16,8 +16,8 @@ DRIVER = SCHEMA + STREAM + "._driver"
 
 CALLS = ("grpc", "asyncio", "google.protobuf", "muster.client.calls.transport")
 MEMBERS = (
-    "muster.client.members.machine",
-    "muster.client.aio.working",
+    "muster.client.members.classic_member",
+    "muster.client.aio.worker",
     "muster.client.aio",
 )
 

@@ -8,9 +8,9 @@ from importlib.machinery import ModuleSpec
 import pytest
 
 from muster.spark.fetch import share_transport
-from muster.spark.kept import DAEMON, settle_in
 from muster.spark.lookup import NodeLookup
 from muster.spark.options import check_read_options
+from muster.spark.read_options import DAEMON, settle_in
 from muster.spark.source import MusterDataSource
 
 

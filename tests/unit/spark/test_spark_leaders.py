@@ -8,15 +8,14 @@ import pytest
 
 from muster.client.calls import leaders as leading
 from muster.client.config import ClientConfig, load
-from muster.client.loop import shared_loop
+from muster.client.twins import shared_loop
 from muster.client.types import TopicPartition
-from muster.spark.errors import DataLoss
 from muster.spark.fetch import read_ranges
-from muster.spark.planning import OffsetRange
-from muster.spark.rows import EncodedRows
-from muster.spark.settings import FetchSettings
+from muster.spark.options import WriteOptions, check_write_options
+from muster.spark.planning import FetchSettings, OffsetRange
+from muster.spark.read_options import DataLoss
+from muster.spark.row_encoding import EncodedRows
 from muster.spark.write_calls import AppendingOutlet, NotOnOneNode, SinkNode, StagingOutlet, commit_attempts
-from muster.spark.writing_options import WriteOptions, check_write_options
 from muster.storage.records.batch import encode_batch
 from tests.support.scripted.cluster import ScriptedCluster, scripted
 from tests.support.scripted.node import BROKEN

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.spark.limits import must_wait, share_bytes, share_records
 from muster.spark.planning import OffsetRange
+from muster.spark.stream_offsets import must_wait, share_bytes, share_records
 
 BACKLOG = st.lists(st.tuples(st.integers(0, 2**50), st.integers(0, 10_000)), max_size=20).map(
     lambda rows: [OffsetRange("t", number, start, start + size) for number, (start, size) in enumerate(rows)]

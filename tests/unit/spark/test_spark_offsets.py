@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.spark.offsets import (
+from muster.spark.planning import OffsetRange
+from muster.spark.stream_offsets import (
     OffsetError,
     PartitionProgress,
     StreamOffset,
@@ -14,7 +15,6 @@ from muster.spark.offsets import (
     find_positions_ahead,
     parse_offset,
 )
-from muster.spark.planning import OffsetRange
 
 NUMBERS = st.integers(0, 2**62)
 PARTITIONS = st.dictionaries(

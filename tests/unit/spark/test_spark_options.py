@@ -5,13 +5,11 @@ from collections.abc import Callable
 
 import pytest
 
-from muster.spark.errors import OptionError
 from muster.spark.kafka_options import IGNORED_READING, IGNORED_WRITING, STREAM_ONLY, warn_of_ignored
 from muster.spark.kafka_options import REFUSED_READING as REFUSED
 from muster.spark.offset_commits import commit_batch, pin_batch
-from muster.spark.options import KNOWN, GivenOptions, check_read_kinds, check_read_options
-from muster.spark.reading_options import ReadOptions
-from muster.spark.writing_options import check_write_options
+from muster.spark.options import KNOWN, GivenOptions, check_read_kinds, check_read_options, check_write_options
+from muster.spark.read_options import OptionError, ReadOptions
 
 SERVERS = {"bootstrap.servers": "127.0.0.1:9290"}
 LEAST = SERVERS | {"subscribe": "orders"}

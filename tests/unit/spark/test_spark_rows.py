@@ -6,18 +6,18 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import datasource as ds
 
-from muster.spark.aborted import drop_aborted
-from muster.spark.arrow import (
+from muster.spark.batch_reader import PushedFilters, narrow_ranges, push_filters
+from muster.spark.fetch import (
     BatchGatherer,
     build_arrow_schema,
     build_header_array,
     decode_batches,
     decode_records_to_arrow,
+    drop_aborted,
 )
 from muster.spark.planning import OffsetRange
-from muster.spark.pushdown import PushedFilters, narrow_ranges, push_filters
-from muster.spark.schema import SQL_TYPES
-from muster.storage.logs.control import encode_marker
+from muster.spark.read_options import SQL_TYPES
+from muster.storage.logs.producer_state import encode_marker
 from muster.storage.records.batch import decode_records, encode_batch, read_batches
 
 ALL = tuple(SQL_TYPES)

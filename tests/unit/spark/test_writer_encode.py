@@ -6,11 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from muster.client.records.partitioner import choose_partition, murmur2
-from muster.spark.encode import encode_columns, encode_varints, find_value_bounds
-from muster.spark.hash import choose_partitions, hash_keys
-from muster.storage.records.batch import encode_batch
-from muster.storage.records.varint import read_unsigned
+from muster.client.records.accumulator import choose_partition, murmur2
+from muster.spark.row_encoding import choose_partitions, encode_columns, encode_varints, find_value_bounds, hash_keys
+from muster.storage.records.batch import encode_batch, read_unsigned
 
 STAMP_MS = 1_700_000_000_000
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

@@ -8,10 +8,10 @@ import pytest
 from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, StringType, StructField, StructType
 
 from muster.client.errors import ClientError, UnknownTopic
-from muster.client.records.partitioner import choose_partition
-from muster.spark.errors import OptionError
-from muster.spark.rows import RowDistributor, check_columns, split_by_size
-from muster.spark.writing_options import WriteOptions, check_write_options
+from muster.client.records.accumulator import choose_partition
+from muster.spark.options import WriteOptions, check_write_options
+from muster.spark.read_options import OptionError
+from muster.spark.row_encoding import RowDistributor, check_columns, split_by_size
 from muster.storage.records.batch import decode_records
 
 NODE = {"bootstrap.servers": "127.0.0.1:9290"}

@@ -8,12 +8,11 @@ import pytest
 
 from muster.storage.broker.broker import Broker
 from muster.storage.broker.group_commit import GroupCommit
-from muster.storage.broker.in_turns import TURN
-from muster.storage.broker.requests import LogRequests
+from muster.storage.broker.requests import TURN, LogRequests
+from muster.storage.errors import MalformedRequest
 from muster.storage.records.batch import decode_records
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
-from muster.storage.service.broker import BrokerService
-from muster.storage.shape import MalformedRequest
+from muster.storage.service.broker_service import BrokerService
 from tests.fakes.memory_files import MemoryFiles
 from tests.support.turns import turns_of_others
 from tests.unit.storage.logs import T0, batch, open_broker

@@ -8,7 +8,7 @@ from muster.storage.broker.broker import Broker
 from muster.storage.errors import NotLeaderOrFollower
 from muster.storage.logs import replica
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
-from muster.storage.service.broker import BrokerService
+from muster.storage.service.broker_service import BrokerService
 from tests.unit.storage.logs import T0, batch
 from tests.unit.storage.test_broker_service import fetch, play, produce, results, texts
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from muster.storage.broker import reads, requests
+from muster.storage.broker import fetches, requests
 from muster.storage.broker.broker import Broker
 from muster.storage.errors import LogDamaged
 from muster.storage.files import NotAtHand
-from muster.storage.logs.at_hand import WALK_BYTES
-from muster.storage.logs.nearness import MEMORY_TAIL_BYTES
+from muster.storage.logs.log import MEMORY_TAIL_BYTES
+from muster.storage.logs.segment import WALK_BYTES
 from muster.storage.records.batch import read_batches
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
-from muster.storage.service.broker import BrokerService
+from muster.storage.service.broker_service import BrokerService
 from tests.fakes.memory_files import MemoryFiles
 from tests.support.turns import turns_of_others
 from tests.unit.storage.logs import T0, batch, open_broker
@@ -124,7 +124,7 @@ def test_what_a_former_process_wrote_is_looked_at_in_a_thread_and_at_hand_afterw
 
 def test_a_great_deal_is_read_in_a_thread_though_it_lies_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     disk = MemoryFiles()
-    monkeypatch.setattr(reads, "AT_ONCE_BYTES", 2 * WALK_BYTES)
+    monkeypatch.setattr(fetches, "AT_ONCE_BYTES", 2 * WALK_BYTES)
 
     async def story(service: BrokerService, broker: Broker) -> None:
         for number in range(20):
@@ -145,7 +145,7 @@ def test_others_have_their_turn_when_much_has_been_read(
     turn: int, pauses: int, pauses_of_ten: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(requests, "TURN_BYTES", turn)
-    monkeypatch.setattr(reads, "_SMALL_BYTES", 1)
+    monkeypatch.setattr(fetches, "_SMALL_BYTES", 1)
 
     async def story(service: BrokerService, broker: Broker) -> None:
         for partition in range(3):

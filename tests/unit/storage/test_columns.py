@@ -4,8 +4,7 @@ import pytest
 
 from muster.storage.errors import CorruptMessage, StorageError
 from muster.storage.records.batch import BatchView, read_batches
-from muster.storage.records.columns import RecordColumns, to_arrow
-from muster.storage.records.runs import decode_runs
+from muster.storage.records.columns import RecordColumns, decode_runs, to_arrow
 from muster.storage.types import Record
 from tests.vectors.log.golden import files, names
 

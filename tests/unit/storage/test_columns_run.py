@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from muster.storage.errors import CorruptMessage, StorageError
 from muster.storage.records.batch import HEADER_SIZE, encode_batch, read_batches
-from muster.storage.records.runs import decode_runs
+from muster.storage.records.columns import decode_runs
 from muster.storage.types import Record
 from tests.unit.storage.test_columns import MODERN, records_of
 from tests.vectors.log.golden import files

@@ -7,7 +7,7 @@ import pytest
 
 from muster.storage.errors import NotLeaderOrFollower, StorageError, TopicAlreadyExists, UnknownTopicOrPartition
 from muster.storage.logs import replica
-from muster.storage.tools.verify import verify_dir
+from muster.storage.tools.repair import verify_dir
 from muster.storage.topics.catalog import format_id
 from muster.storage.types import Topic
 from tests.fakes.memory_files import MemoryFiles

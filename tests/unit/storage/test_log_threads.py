@@ -12,9 +12,8 @@ from muster.storage.broker.broker import Broker
 from muster.storage.config import LogSettings
 from muster.storage.errors import OffsetOutsideLog
 from muster.storage.logs.log import Log
-from muster.storage.logs.retention import retention_policies
+from muster.storage.logs.retention import apply_retention, retention_policies
 from muster.storage.logs.segment import Segment
-from muster.storage.logs.upkeep import apply_retention
 from muster.storage.records.batch import decode_records, encode_batch
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, open_broker

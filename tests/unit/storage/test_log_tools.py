@@ -9,8 +9,7 @@ from crc32c import crc32c
 from muster.storage.errors import DataDirectoryError
 from muster.storage.records.batch import encode_batch
 from muster.storage.tools.dump import dump_file, is_damaged
-from muster.storage.tools.recover import recover_dir
-from muster.storage.tools.verify import verify_dir
+from muster.storage.tools.repair import recover_dir, verify_dir
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, open_broker, read_all, values
 from tests.vectors.log.golden import files as golden

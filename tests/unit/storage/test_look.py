@@ -17,11 +17,15 @@ from muster.storage.compression import codec_number, compress
 from muster.storage.config import TopicSettings
 from muster.storage.errors import InvalidRecord, InvalidTimestamp, StorageError
 from muster.storage.logs.log import Log
-from muster.storage.records.batch import HEADER, HEADER_SIZE, encode_batch, seal_batch, view_at
-from muster.storage.records.body import NewRecord
-from muster.storage.records.framing import Framings
-from muster.storage.records.look import AT_ONCE_BYTES, check_each_record, needs_thread
-from muster.storage.records.together import MOST_RECORDS, check_records_together
+from muster.storage.records.batch import HEADER, HEADER_SIZE, NewRecord, encode_batch, seal_batch, view_at
+from muster.storage.records.validation import (
+    AT_ONCE_BYTES,
+    MOST_RECORDS,
+    Framings,
+    check_each_record,
+    check_records_together,
+    needs_thread,
+)
 from muster.storage.types import Appended
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, open_broker, read_all, values

@@ -10,7 +10,7 @@ import pytest
 from muster.storage.broker.broker import Broker
 from muster.storage.broker.group_commit import PARTITIONS_PER_TURN, GroupCommit
 from muster.storage.errors import StorageError
-from muster.storage.topics.all_logs import TOLD_AT_ONCE
+from muster.storage.topics.log_directories import TOLD_AT_ONCE
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, open_broker, read_all, values
 from tests.unit.storage.test_crashes import dice

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from muster.storage.broker.broker import Broker
-from muster.storage.checkpoint import read_checkpoint, write_offsets
 from muster.storage.config import LogSettings
 from muster.storage.errors import StorageError
-from muster.storage.files import read_file
-from muster.storage.topics import periodic
+from muster.storage.files import read_checkpoint, read_file, write_offsets
+from muster.storage.topics import maintenance
 from muster.storage.topics.data_dir import CLEANER_POINTS, LOG_STARTS, RECOVERY_POINTS
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, read_all, values
@@ -122,7 +121,7 @@ def test_a_compaction_that_chose_a_log_before_it_went_leaves_no_point_to_the_nex
     assert broker.compact(T0) == ("t", 0)
     filled(broker, "t", 30, key=b"k")
     chosen, go_on = threading.Event(), threading.Event()
-    real = periodic.find_dirty_segments
+    real = maintenance.find_dirty_segments
 
     def slow(*arguments: Any) -> Any:
         part = real(*arguments)
@@ -130,11 +129,11 @@ def test_a_compaction_that_chose_a_log_before_it_went_leaves_no_point_to_the_nex
         assert go_on.wait(30)
         return part
 
-    monkeypatch.setattr(periodic, "find_dirty_segments", slow)
+    monkeypatch.setattr(maintenance, "find_dirty_segments", slow)
     compaction = threading.Thread(target=broker.compact, args=(T0,), daemon=True)
     compaction.start()
     assert chosen.wait(30)
-    monkeypatch.setattr(periodic, "find_dirty_segments", real)
+    monkeypatch.setattr(maintenance, "find_dirty_segments", real)
     broker.delete_topic("t")
     broker.create_topic("t", 1, COMPACT)
     go_on.set()

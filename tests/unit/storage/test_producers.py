@@ -6,7 +6,7 @@ import pytest
 
 from muster.storage import errors
 from muster.storage.broker.broker import Broker
-from muster.storage.logs.control import encode_marker
+from muster.storage.logs.producer_state import encode_marker
 from muster.storage.types import AbortedTransaction
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, open_broker

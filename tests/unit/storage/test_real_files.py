@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from muster.storage import files as disk_files
-from muster.storage import reserve
+from muster.storage import files as reserve
 from muster.storage.files import File, LockHeld, NotAtHand, RealFiles, read_file, remove_tree, replace_file
 
 

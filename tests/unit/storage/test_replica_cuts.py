@@ -9,8 +9,7 @@ import pytest
 
 from muster.storage.errors import LogFenced, StorageError
 from muster.storage.logs import replica
-from muster.storage.logs.retention import retention_policies
-from muster.storage.logs.upkeep import apply_retention
+from muster.storage.logs.retention import apply_retention, retention_policies
 from muster.storage.records.batch import read_batches
 from muster.storage.types import Topic
 from tests.fakes.memory_files import MemoryFiles

@@ -5,8 +5,7 @@ import threading
 from collections.abc import Awaitable, Callable
 
 from muster.storage.broker.broker import Broker
-from muster.storage.broker.requests import LogRequests
-from muster.storage.broker.topic_requests import NewTopic, TopicRequests
+from muster.storage.broker.requests import LogRequests, NewTopic, TopicRequests
 from muster.storage.errors import StorageError, TopicAlreadyExists, UnknownTopicOrPartition
 from muster.storage.types import Topic
 from tests.fakes.memory_files import MemoryFiles

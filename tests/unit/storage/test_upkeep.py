@@ -9,8 +9,7 @@ from muster.storage import errors
 from muster.storage.broker.broker import Broker
 from muster.storage.logs.log import Log
 from muster.storage.logs.replica import append_as_follower, end_offset_for_epoch, start_leading
-from muster.storage.logs.retention import LogFacts, SegmentFacts, retention_policies
-from muster.storage.logs.upkeep import apply_retention, truncate_log
+from muster.storage.logs.retention import LogFacts, SegmentFacts, apply_retention, retention_policies, truncate_log
 from muster.storage.records.batch import read_batches
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, open_broker, read_all, values
@@ -55,7 +54,7 @@ def test_a_bug_in_one_piece_of_work_is_told_and_the_rest_is_done(monkeypatch: py
     disk = MemoryFiles()
     broker = made({"flush.ms": "10"}, disk)
     broker.append("t", 0, batch(b"v"), T0)
-    monkeypatch.setattr("muster.storage.topics.periodic.retention_policies", lambda: (Broken(),))
+    monkeypatch.setattr("muster.storage.topics.maintenance.retention_policies", lambda: (Broken(),))
     broker.tick(T0)
     disk.now_ms = T0 + DAY
     assert broker.tick(T0 + DAY) == ["KeyError('a bug')"]

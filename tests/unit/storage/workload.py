@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from muster.storage.broker.broker import Broker
 from muster.storage.errors import StorageError
-from muster.storage.logs.control import encode_marker
+from muster.storage.logs.producer_state import encode_marker
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, open_broker, read_all
 

@@ -21,7 +21,7 @@ from muster.coordinator.observability.tracing.export import (
     make_spans,
     parse_traceparent,
 )
-from muster.coordinator.observability.tracing.spans import plan_spans
+from muster.coordinator.observability.tracing.rebalance_spans import plan_spans
 from tests.unit.tracing.test_spans import ENTRY
 
 TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

@@ -10,8 +10,13 @@ from muster.coordinator.core.model.types import (
     RebalanceEntry,
     RebalancePhase,
 )
-from muster.coordinator.observability.tracing.causes import RequestTraces
-from muster.coordinator.observability.tracing.spans import MAX_MEMBERS, SpanPlan, is_complete, plan_spans
+from muster.coordinator.observability.tracing.rebalance_spans import (
+    MAX_MEMBERS,
+    RequestTraces,
+    SpanPlan,
+    is_complete,
+    plan_spans,
+)
 
 ENTRY = RebalanceEntry(
     number=3,

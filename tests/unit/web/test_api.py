@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.web.http.rendering import encode_rows
+from muster.coordinator.web.http.responses import encode_rows
 from tests.fakes.asked_node import AskedNode
 from tests.support.web import browse, get
 

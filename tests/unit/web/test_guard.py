@@ -3,8 +3,7 @@
 import httpx
 import pytest
 
-from muster.coordinator.web.http.addresses import name_of, segment_of
-from muster.coordinator.web.http.guard import MOST_HEADER_BYTES, MOST_HEADERS, whole_segments
+from muster.coordinator.web.http.guard import MOST_HEADER_BYTES, MOST_HEADERS, name_of, segment_of, whole_segments
 from tests.fakes.asked_node import AskedNode
 from tests.support.web import browse, get
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.observability.views.holds import hold_lines, seen_holds
+from muster.coordinator.observability.views.overrides import hold_lines, seen_holds
 from muster.coordinator.rpc.v1 import control_service_pb2 as pb
 from tests.fakes.asked_node import AskedNode
 from tests.unit.web.test_acts import act

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from muster.coordinator.security.state import SecurityState
-from muster.coordinator.server.security.gate import CallerAuthenticator
+from muster.coordinator.server.security.authentication import CallerAuthenticator
 from muster.coordinator.web.app import make_app
 from tests.fakes.asked_node import AskedNode
 from tests.support.logins import api_token

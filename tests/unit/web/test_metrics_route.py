@@ -28,6 +28,6 @@ def test_large_and_small_answers_are_compressed_for_whoever_takes_it() -> None:
 
 
 def test_pieces_are_one_gzip_stream() -> None:
-    from muster.coordinator.web.http.metrics_route import compress_pieces
+    from muster.coordinator.web.http.monitoring import compress_pieces
 
     assert gzip.decompress(b"".join(compress_pieces(LARGE))) == b"".join(LARGE)

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.runtime.conditions import GROUPS, LOG
-from muster.coordinator.runtime.slot import ShardStatus
-from muster.coordinator.server.troubles import update_shard_condition, update_starved_condition
-from muster.coordinator.web.http.probes import NOT_WRITABLE
+from muster.coordinator.runtime.node_status import GROUPS, LOG
+from muster.coordinator.runtime.shards import ShardStatus
+from muster.coordinator.server.node_events import update_shard_condition, update_starved_condition
+from muster.coordinator.web.http.monitoring import NOT_WRITABLE
 from tests.fakes.asked_node import AskedNode
 from tests.support.web import get
 

@@ -5,12 +5,11 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from muster.coordinator.core.model import events
-from muster.coordinator.core.model.effects import CentralReply
-from muster.coordinator.core.model.orders import Order, Ping
+from muster.coordinator.core.model.effects import CentralReply, Order, Ping
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.security.identity import UNAUTHENTICATED
-from muster.coordinator.server.services.session import ServerSessions
+from muster.coordinator.security.access_model import UNAUTHENTICATED
+from muster.coordinator.server.services.member_session import ServerSessions
 from muster.coordinator.zookeeper.election import ElectionCandidate
 from muster.coordinator.zookeeper.session import SessionState
 from tests.fakes.one_page_zookeeper import COUNTER, PLACE, SESSION_S, Line, Server, on_virtual_time

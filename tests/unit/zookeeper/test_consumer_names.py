@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from muster.client.members.zookeeper_types import STATIC, GroupRegistration
+from muster.client.members.zookeeper_assignment import STATIC, GroupRegistration
 from muster.coordinator.zookeeper import layout
-from muster.coordinator.zookeeper.consumer import ConsumerIdInUse, RegisteredConsumer
+from muster.coordinator.zookeeper.consumer_group import ConsumerIdInUse, RegisteredConsumer
 from tests.fakes.one_page_zookeeper import SESSION_S, Line, Server, on_virtual_time
 
 READS_T = GroupRegistration({"t": 1}, STATIC)

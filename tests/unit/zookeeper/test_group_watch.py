@@ -7,10 +7,10 @@ from typing import Literal
 
 import pytest
 
-from muster.coordinator.core.model.observed_events import GroupObserved
+from muster.coordinator.core.model.events import GroupObserved
 from muster.coordinator.zookeeper import layout
 from muster.coordinator.zookeeper.errors import ConnectionLost
-from muster.coordinator.zookeeper.group_watch import ClusterSnapshot, GroupWatch
+from muster.coordinator.zookeeper.group_observer import ClusterSnapshot, GroupWatch
 from muster.coordinator.zookeeper.session import WatchEvent, Znode
 
 GROUP = "g"

@@ -5,11 +5,10 @@ from collections.abc import Callable
 
 import pytest
 
-from muster.coordinator.core.model.observed_events import GroupObserved
+from muster.coordinator.core.model.events import GroupObserved
+from muster.coordinator.zookeeper import group_observer as observer_module
 from muster.coordinator.zookeeper import layout
-from muster.coordinator.zookeeper import observer as observer_module
-from muster.coordinator.zookeeper.group_watch import ClusterSnapshot
-from muster.coordinator.zookeeper.observer import GroupObserver
+from muster.coordinator.zookeeper.group_observer import ClusterSnapshot, GroupObserver
 from muster.coordinator.zookeeper.session import SessionState
 
 RESTLESS = "a"

@@ -5,10 +5,10 @@ from typing import Any, cast
 
 import pytest
 
-from muster.coordinator.replication.protocol.facts import ClusterTopic, ReplicaAssignment
+from muster.coordinator.replication.protocol.cluster_metadata import ClusterTopic, ReplicaAssignment
 from muster.coordinator.zookeeper import layout as paths
 from muster.coordinator.zookeeper.cluster import cluster_layout
-from muster.coordinator.zookeeper.cluster.reading import ClusterTopicsWatch
+from muster.coordinator.zookeeper.cluster.cluster_watches import ClusterTopicsWatch
 from muster.coordinator.zookeeper.session import Znode
 
 

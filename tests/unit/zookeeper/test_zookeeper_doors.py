@@ -1,7 +1,7 @@
 """What a node says of its doors."""
 
 from muster.coordinator.config import Address
-from muster.coordinator.server.services.zookeeper import build_registration
+from muster.coordinator.server.services.zookeeper_registration import build_registration
 
 
 def test_kafkas_door_is_where_tools_of_that_era_connect() -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from muster.cli.common.errors import CommandError
+from muster.cli.common.commands import CommandError
 from muster.cli.nodes.zookeeper import zookeeper
 from muster.coordinator.java_runtime import JavaNotFound
-from muster.coordinator.zookeeper import jars, server
+from muster.coordinator.zookeeper import local_ensemble
 from muster.coordinator.zookeeper.errors import ExtraMissing, ZooKeeperError
 from muster.coordinator.zookeeper.session import ZooKeeperSession
 
@@ -37,21 +37,21 @@ def test_a_session_without_kazoo_says_what_to_install(monkeypatch: pytest.Monkey
 
 
 def test_a_server_without_pyspark_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jars, "find_spec", lambda name: None)
+    monkeypatch.setattr(local_ensemble, "find_spec", lambda name: None)
     with pytest.raises(ExtraMissing, match=r"pyspark, whose jars hold the ZooKeeper server, is not installed"):
-        jars.server_class_path(logging=False)
+        local_ensemble.server_class_path(logging=False)
 
 
 def test_a_pyspark_without_the_jars_is_named(tmp_path: Path) -> None:
     with pytest.raises(ZooKeeperError, match=r"has no zookeeper-3\*\.jar; expected the jars of pyspark 4\.2 or later"):
-        jars.find_jar(tmp_path, "zookeeper-3")
+        local_ensemble.find_jar(tmp_path, "zookeeper-3")
 
 
 def test_the_command_says_that_java_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_java() -> None:
         raise JavaNotFound("Java 17 or later is needed and was not found; set JAVA_HOME")
 
-    monkeypatch.setattr(server, "find_java", no_java)
+    monkeypatch.setattr(local_ensemble, "find_java", no_java)
     ran = CliRunner().invoke(zookeeper, ["start", "--data", str(tmp_path / "zk"), "--port", "0"])
     assert isinstance(ran.exception, CommandError)
     assert str(ran.exception) == "Java 17 or later is needed and was not found; set JAVA_HOME"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from muster.coordinator.zookeeper import layout
 from muster.coordinator.zookeeper.errors import MalformedZnode
-from muster.coordinator.zookeeper.group_watch import consumer_host
+from muster.coordinator.zookeeper.group_observer import consumer_host
 from muster.coordinator.zookeeper.layout import BrokerZnode, ConsumerZnode, PartitionStateZnode
 
 ids = st.integers(min_value=-1, max_value=2**31 - 1)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from muster.storage.errors import CorruptMessage, StorageError
-from muster.storage.logs.control import ABORT, COMMIT, read_marker
+from muster.storage.logs.producer_state import ABORT, COMMIT, read_marker
 from muster.storage.records.batch import BatchView, decode_records, encode_batch, read_batches
 from tests.vectors.log.golden import files, names, sidecar, spec
 

@@ -6,8 +6,8 @@ import pytest
 
 from muster.storage.broker.broker import Broker
 from muster.storage.config import LogSettings
+from muster.storage.logs.compaction import BatchVerdict, filter_batch
 from muster.storage.logs.replica import append_as_follower
-from muster.storage.logs.rules import BatchVerdict, filter_batch
 from muster.storage.records.batch import BatchView, read_batches
 from muster.storage.types import Record
 from tests.fakes.memory_files import MemoryFiles

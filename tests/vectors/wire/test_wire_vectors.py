@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from muster.coordinator.kafka.codec.codec import decode_frame, encode, struct
-from muster.coordinator.kafka.codec.notation import STRUCT, FieldSchema
-from muster.coordinator.kafka.codec.schema_init import all_messages
+from muster.coordinator.kafka.codec.messages import STRUCT, FieldSchema, all_messages
 
 VECTORS = [json.loads(line) for line in Path(__file__).with_name("nodes.jsonl").read_text("utf-8").splitlines()]
 

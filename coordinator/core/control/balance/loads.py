@@ -1,16 +1,25 @@
-"""What the partitions of one group carry, as arrays: written and read per second, and what waits, as means.
+"""What the partitions of one group carry, as arrays, and whether a plan makes the heaviest member lighter by enough.
 
-A mean is exponentially weighted by the time between two looks. `PartitionLoads` takes a group in pieces, each of one
-moment, and says what was seen in the last sample alone as well: a mean remembers a burst for longer than the burst
+A mean is exponentially weighted by the time between two samples. `PartitionLoads` takes a group in pieces, each of
+one moment, and also gives what the last sample alone showed: a mean remembers a burst for longer than the burst
 lasted.
+
+The judgement is pure, and the same for a group of a coordinator and for a trace that is replayed
+(`muster pipeline backtest`). A `BalanceProblem` keeps its arrays as long as the group stays the same.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from muster.assignors.api import JsonValue, Snapshot
+from muster.assignors.data.columns import SnapshotColumns
+from muster.coordinator.core.model.plan import Plan
+from muster.coordinator.core.model.types import PartitionMove
+from muster.coordinator.core.settings.shapes import BalanceRules
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -185,3 +194,172 @@ def rate_between(before: Ints, now: Ints, elapsed_ms: Ints) -> Floats:
     out = np.full(len(now), np.nan)
     np.divide((now - before) * 1000.0, elapsed_ms, out=out, where=known)
     return out
+
+
+# Does a plan pay?
+# ----------------
+
+Owners = NDArray[np.int32]
+"""By partition: the number of its member, -1 for nobody."""
+
+Names = tuple[str, ...]
+"""By which options may name a member: its id, and its group.instance.id where it has one."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberBurdens:
+    """What members carry for their capacity, by one plan and one set of loads. In records (`Carried.records`)."""
+
+    heaviest: float
+    mean: float
+    who: int
+    """The number of the heaviest member."""
+
+    @property
+    def ratio(self) -> float:
+        """Heaviest over mean; 1 where nobody carries anything."""
+        return self.heaviest / self.mean if self.mean else 1.0
+
+    @property
+    def most_to_gain(self) -> float:
+        """No plan makes the heaviest member lighter by a larger share than this."""
+        return 1 - self.mean / self.heaviest if self.heaviest else 0.0
+
+
+def member_burdens(owner: Owners, load: Floats, capacity: Floats) -> MemberBurdens:
+    """
+    >>> member_burdens(np.array([0, 0, 1], dtype=np.int32), np.array([3.0, 1.0, 2.0]), np.ones(2))
+    MemberBurdens(heaviest=4.0, mean=3.0, who=0)
+    """
+    owned = owner >= 0
+    carried = np.bincount(owner[owned], weights=load[owned], minlength=len(capacity)) / capacity
+    who = int(np.argmax(carried))
+    return MemberBurdens(float(carried[who]), float(load[owned].sum() / capacity.sum()), who)
+
+
+BEHIND = 0.05
+"""A member that reads so much less than is written for it cannot keep up; below that it is noise."""
+
+
+def does_member_fall_behind(owner: Owners, written: Floats, growth: Floats, members: int) -> bool:
+    """Whether any member read less in the last sample than was written for it. `written`, `growth`: by partition, as
+    `Loads.growth` tells them.
+
+    >>> owner = np.array([0, 0, 1], dtype=np.int32)
+    >>> does_member_fall_behind(owner, np.array([5.0, 5.0, 9.0]), np.array([1.0, -1.0, 2.0]), 2)
+    True
+    """
+    owned = owner >= 0
+    asked = np.bincount(owner[owned], weights=written[owned], minlength=members)
+    left = np.bincount(owner[owned], weights=growth[owned], minlength=members)
+    return bool((left > BEHIND * asked).any())
+
+
+def heaviest_gain(before: MemberBurdens, after: MemberBurdens) -> float:
+    """By which share the heaviest member becomes lighter, whoever it is then."""
+    return 1 - after.heaviest / before.heaviest if before.heaviest else 0.0
+
+
+def is_worth_moving(
+    moves: NDArray[np.bool_],
+    resting: NDArray[np.bool_],
+    before: Sequence[MemberBurdens],
+    after: Sequence[MemberBurdens],
+    rules: BalanceRules,
+) -> bool:
+    """Whether moves may be made, and pay: by each way of looking at the loads the heaviest member becomes lighter by
+    enough. `moves`, `resting`: which partitions the plan would move, and which have moved too recently to move again.
+    """
+    if not moves.any() or (moves & resting).any() or (rules.move_budget and int(moves.sum()) > rules.move_budget):
+        return False
+    return all(heaviest_gain(was, becomes) >= rules.min_gain for was, becomes in zip(before, after, strict=True))
+
+
+def capacities(names: Sequence[Names], options: Mapping[str, JsonValue]) -> Floats:
+    """Of each member, as `member.capacity` of the assignor's options states it; 1 where it says nothing."""
+    stated = options.get("member.capacity")
+    table = {}
+    if isinstance(stated, Mapping):
+        table = {name: float(share) for name, share in stated.items() if isinstance(share, int | float)}
+    return np.array([next((table[name] for name in who if name in table), 1.0) for who in names])
+
+
+@dataclass(slots=True)
+class PaidRounds:
+    """Evaluations in a row that would have paid, in a group that was the same all the while."""
+
+    rounds: int = 0
+    since_ms: int = 0
+    """When the first of them was."""
+    same: object = field(default=None)
+
+    def paid(self, same: object, now_ms: int) -> int:
+        """One more that pays; `same` stands for all that has to be as it was at the one before. Returns how many."""
+        if same != self.same or not self.rounds:
+            self.rounds, self.since_ms, self.same = 0, now_ms, same
+        self.rounds += 1
+        return self.rounds
+
+    def over(self) -> None:
+        """It would not have paid, or could not be told: the count begins anew."""
+        self.rounds = 0
+
+
+# The problem
+# -----------
+
+
+@dataclass(frozen=True, slots=True)
+class BalanceProblem:
+    """A group at rest. `same` stands for all that it was made from; rows are in the order of the snapshot's columns."""
+
+    same: tuple[object, ...]
+    snapshot: Snapshot
+    """Without loads."""
+    columns: SnapshotColumns
+    capacity: Floats
+
+    @property
+    def owner(self) -> Owners:
+        return self.columns.owner
+
+    def loads(self, loads: PartitionLoads, column: Floats) -> Floats:
+        """A column of the group's loads in the order of this problem."""
+        rows = loads.by_topic(column)
+        return np.concatenate([rows[topic] for topic in self.columns.axis.topics] or [np.zeros(0)])
+
+    def mask(self, moved: Iterable[tuple[str, int]]) -> NDArray[np.bool_]:
+        """Which rows are named."""
+        axis = self.columns.axis
+        out = np.zeros(axis.size, dtype=np.bool_)
+        for topic, partition in moved:
+            place = axis.place.get(topic)
+            if place is not None and partition < int(axis.counts[place]):
+                out[int(axis.base[place]) + partition] = True
+        return out
+
+    def owners_by(self, plan: Plan) -> Owners:
+        """Who has what by a plan for this problem."""
+        axis = self.columns.axis
+        out = np.full(axis.size, -1, dtype=np.int32)
+        for number, member in enumerate(self.columns.members):
+            for topic, partitions in plan.get(member, {}).items():
+                out[int(axis.base[axis.place[topic]]) + np.asarray(partitions, dtype=np.int64)] = number
+        return out
+
+    def moves_to(self, after: Owners) -> tuple[PartitionMove, ...]:
+        """What would move; nobody waits for any of it."""
+        axis, members = self.columns.axis, self.columns.members
+        out: list[PartitionMove] = []
+        for row in np.flatnonzero(after != self.owner).tolist():
+            topic = int(axis.topic_of[row])
+            source, target = (members[who] if who >= 0 else "" for who in (int(self.owner[row]), int(after[row])))
+            out.append(PartitionMove(axis.topics[topic], row - int(axis.base[topic]), source, target, -1, "balance"))
+        return tuple(out)
+
+
+def problem_of(snapshot: Snapshot, same: tuple[object, ...], options: Mapping[str, JsonValue]) -> BalanceProblem:
+    columns = snapshot.columns
+    instance = {member.id: member.instance_id for member in snapshot.members}
+    names: list[Names] = [(word, who) if (who := instance[word]) is not None else (word,) for word in columns.members]
+    return BalanceProblem(same, snapshot, columns, capacities(names, options))

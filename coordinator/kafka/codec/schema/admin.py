@@ -1,6 +1,6 @@
-"""Fields of the messages by which operators say who leads and who has copies, and look where logs lie.
+"""Fields of the messages for elections, partition reassignments and log directories.
 
-Facts of Kafka's protocol up to 4.1, in the notation of `notation.py`.
+Facts of Kafka's protocol up to 4.1, in the notation of `kafka/codec/messages.py`.
 """
 
 FIELDS = """

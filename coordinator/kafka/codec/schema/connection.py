@@ -1,7 +1,8 @@
-"""Fields of the headers, and of the messages by which a connection is opened and its client shows who it is.
+"""Fields of the headers, and of the messages that open a connection and authenticate its client.
 
-Facts of Kafka's protocol (kafka.apache.org/protocol), in the notation of `notation.py`. The client id stays a string of
-the old kind in every header (KIP-482), or no server could read the header of a version it does not know.
+Facts of Kafka's protocol (kafka.apache.org/protocol), in the notation of `kafka/codec/messages.py`. The client id
+stays a non-compact string in every header (KIP-482); otherwise a server could not read the header of a version it does
+not know.
 """
 
 FIELDS = """

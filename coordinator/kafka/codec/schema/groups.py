@@ -1,6 +1,6 @@
-"""Fields of the messages about groups: the coordinator, members of both protocols, committed offsets, tools.
+"""Fields of the group messages: coordinator, members of both protocols, committed offsets, tools.
 
-Facts of Kafka's protocol (kafka.apache.org/protocol), in the notation of `notation.py`.
+Facts of Kafka's protocol (kafka.apache.org/protocol), in the notation of `kafka/codec/messages.py`.
 """
 
 FIELDS = """

@@ -1,6 +1,6 @@
-"""Fields of the messages about the log: produce, fetch, offsets of a log, metadata, topics and their settings.
+"""Fields of the log messages: produce, fetch, log offsets, metadata, topics and their settings.
 
-Facts of Kafka's protocol (kafka.apache.org/protocol), in the notation of `notation.py`.
+Facts of Kafka's protocol (kafka.apache.org/protocol), in the notation of `kafka/codec/messages.py`.
 """
 
 FIELDS = """

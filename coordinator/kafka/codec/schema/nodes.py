@@ -1,9 +1,9 @@
 """Fields of the messages that only nodes of a cluster send each other.
 
-Facts of Kafka's protocol up to 3.9, in the notation of `notation.py`. Four are ours: ClusterState is what a node asks
-the controller for, in one message where Kafka's controllers push two (LeaderAndIsr, UpdateMetadata); NoteElections are
-records for the ledger of elections, on their way to its leader; ReadSecurity and WriteSecurity are about users, lists,
-tokens and quotas, which every node reads and writes at their leader.
+Facts of Kafka's protocol up to 3.9, in the notation of `kafka/codec/messages.py`. Four are Muster's own: ClusterState
+is what a node asks the controller for, in one message where Kafka's controllers push two (LeaderAndIsr,
+UpdateMetadata); NoteElections carries records of the election ledger to its leader; ReadSecurity and WriteSecurity
+carry users, access control lists, tokens and quotas, which every node reads and writes at their leader.
 """
 
 FIELDS = """

@@ -1,6 +1,6 @@
 """Fields of the messages about quotas (KIP-546).
 
-Facts of Kafka's protocol (kafka.apache.org/protocol), in the notation of `notation.py`.
+Facts of Kafka's protocol (kafka.apache.org/protocol), in the notation of `kafka/codec/messages.py`.
 """
 
 FIELDS = """

@@ -1,6 +1,6 @@
-"""Fields of the messages about who may do what: access control lists.
+"""Fields of the messages about access control lists.
 
-Facts of Kafka's protocol (kafka.apache.org/protocol), in the notation of `notation.py`.
+Facts of Kafka's protocol (kafka.apache.org/protocol), in the notation of `kafka/codec/messages.py`.
 """
 
 FIELDS = """

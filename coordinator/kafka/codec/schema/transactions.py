@@ -1,7 +1,7 @@
-"""Fields of the messages about transactions, and about who writes to a partition.
+"""Fields of the messages about transactions and the producers of a partition.
 
-Facts of Kafka's protocol (kafka.apache.org/protocol), in the notation of `notation.py`. The versions are those of
-transactions version 1.
+Facts of Kafka's protocol (kafka.apache.org/protocol), in the notation of `kafka/codec/messages.py`. The versions are
+those of transactions version 1.
 """
 
 FIELDS = """

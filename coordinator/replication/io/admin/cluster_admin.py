@@ -1,28 +1,258 @@
-"""What operators ask of a cluster, of any node: elections, reassignments, nodes that are drained (CL-A5, CL-A7,
-CL-A8)."""
+"""What operators ask of a cluster, of any node: elections, reassignments, drained nodes (CL-A1, CL-A5, CL-A7, CL-A8).
+
+A request is checked against the image, left in ZooKeeper for the controller, and answered when this node's image
+shows what has come of it. Refusals are values, one for each partition: Kafka's codes, and REQUEST_TIMED_OUT (7)
+where the request was left and has not taken effect.
+"""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.io.admin import elections, reassignments
 from muster.coordinator.replication.io.admin.node_configs import (
     ConfigChange,
     alter_node_configs,
     read_node_configs,
     zookeeper_silent,
 )
-from muster.coordinator.replication.io.admin.reassignments import Reassignment, WantedReplicas
-from muster.coordinator.replication.io.admin.showing import ImageWaits
-from muster.coordinator.replication.protocol.facts import TopicPartition, unit_of
+from muster.coordinator.replication.protocol.cluster_metadata import (
+    NO_NODE_ID,
+    ClusterImage,
+    ClusterNodeStatus,
+    ImageChanges,
+    PartitionView,
+    TopicPartition,
+    unit_of,
+)
 from muster.coordinator.zookeeper import layout as paths
 from muster.coordinator.zookeeper.cluster import cluster_layout
-from muster.coordinator.zookeeper.cluster.asking import drained_nodes, leave_request, set_drained, within_deadline
+from muster.coordinator.zookeeper.cluster.cluster_writes import (
+    drained_nodes,
+    leave_request,
+    set_drained,
+    within_deadline,
+)
 from muster.coordinator.zookeeper.errors import ZooKeeperError
 from muster.coordinator.zookeeper.session import ZooKeeperSession
-from muster.storage.broker.in_turns import AT_ONCE
+from muster.storage.broker.requests import AT_ONCE
+
+# Elections: what the image says of one (CL-A5)
+# ---------------------------------------------
+
+
+def preferred_refusal(image: ClusterImage, unit: TopicPartition, drained: Collection[int]) -> ErrorCode | None:
+    """Why its first replica is not elected now; None if it can be. drained: nodes that are to lead nothing."""
+    view = image.partition(unit)
+    if view is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if view.leader == view.replicas[0]:
+        return ErrorCode.ELECTION_NOT_NEEDED
+    return None if may_lead(image, view, view.replicas[0], drained) else ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+
+
+def may_lead(image: ClusterImage, view: PartitionView, node_id: int, drained: Collection[int]) -> bool:
+    node = image.nodes.get(node_id)
+    lives = node is not None and node.status is ClusterNodeStatus.LIVE
+    return lives and node_id in view.isr and node_id not in drained
+
+
+def unclean_refusal(image: ClusterImage, unit: TopicPartition) -> ErrorCode | None:
+    """Why nobody is elected whatever it costs; None if somebody can be."""
+    view = image.partition(unit)
+    if view is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if view.leader != NO_NODE_ID:
+        return ErrorCode.ELECTION_NOT_NEEDED
+    return no_live_replica(image, view)
+
+
+def no_live_replica(image: ClusterImage, view: PartitionView) -> ErrorCode | None:
+    live = {node.id for node in image.live()}
+    return None if live.intersection(view.replicas) else ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+
+
+def election_outcome(
+    image: ClusterImage, unit: TopicPartition, drained: Collection[int], *, unclean: bool
+) -> ErrorCode | None:
+    """What has come of one that was asked for; None as long as it may come true yet."""
+    view = image.partition(unit)
+    if view is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if unclean:
+        return ErrorCode.NONE if view.leader != NO_NODE_ID else no_live_replica(image, view)
+    if view.leader == view.replicas[0]:
+        return ErrorCode.NONE
+    return None if may_lead(image, view, view.replicas[0], drained) else ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+
+
+# Reassignments: what the image says of one (CL-A8)
+# -------------------------------------------------
+
+
+class Reassignment(NamedTuple):
+    """One that is under way. replicas: those that come and those that go included."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+
+class WantedReplicas(NamedTuple):
+    """The replicas that are to be; cancels: they are those before the reassignment that is under way."""
+
+    replicas: tuple[int, ...]
+    cancels: bool = False
+
+
+def wanted_replicas(view: PartitionView, target: tuple[int, ...] | None) -> WantedReplicas:
+    """target: None cancels.
+
+    >>> wanted_replicas(PartitionView(1, 0, 0, (1, 2), (), (3, 1, 2), adding=(3,), removing=(2,)), None)
+    WantedReplicas(replicas=(1, 2), cancels=True)
+    """
+    if target is not None:
+        return WantedReplicas(target)
+    return WantedReplicas(tuple(each for each in view.replicas if each not in view.adding), cancels=True)
+
+
+def reassignment_refusal(
+    image: ClusterImage, view: PartitionView | None, target: tuple[int, ...] | None
+) -> ErrorCode | None:
+    """Why it cannot be asked for; None if it can."""
+    if view is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if target is None:
+        return None if view.adding or view.removing else ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+    here = {*(node.id for node in image.live()), *wanted_replicas(view, None).replicas}
+    if not target or len(set(target)) != len(target) or not here.issuperset(target):
+        return ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    return None
+
+
+def reassignment_outcome(image: ClusterImage, view: PartitionView | None, wish: WantedReplicas) -> ErrorCode | None:
+    """What has come of it: it is done when it is written who comes and goes. None as long as it is not.
+
+    One that was over before it could be cancelled hears so; nothing goes back.
+    """
+    if view is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if tuple(each for each in view.replicas if each not in view.removing) == wish.replicas and not (
+        wish.cancels and view.adding
+    ):
+        return ErrorCode.NONE
+    if wish.cancels:
+        return None if view.adding or view.removing else ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+    # One of them may have gone since it was asked for: the controller refuses it then.
+    return reassignment_refusal(image, view, wish.replicas)
+
+
+# Refusals as sentences
+# ---------------------
+
+
+def explain_no_election(image: ClusterImage, place: TopicPartition, code: ErrorCode, *, unclean: bool) -> str:
+    view = image.partition(place)
+    if view is None or code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.REQUEST_TIMED_OUT):
+        return explain_refusal(image, place, code)
+    first, leader = view.replicas[0], view.leader
+    match code:
+        case ErrorCode.ELECTION_NOT_NEEDED if unclean and leader != NO_NODE_ID:
+            return f"{place}: node {leader} leads it; an unclean election is for a partition that nobody leads"
+        case ErrorCode.ELECTION_NOT_NEEDED:
+            return f"{place}: its first replica, node {first}, leads it already"
+        case ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE:
+            return f"{place}: its first replica, node {first}, {explain_ineligible(image, first, view.isr)}"
+        case ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE:
+            return f"{place}: of its replicas {format_nodes(view.replicas)} none is up; bring one of these nodes back"
+    return explain_refusal(image, place, code)
+
+
+def explain_no_reassignment(
+    image: ClusterImage, place: TopicPartition, replicas: Collection[int], code: ErrorCode
+) -> str:
+    if code is ErrorCode.INVALID_REPLICA_ASSIGNMENT:
+        up = format_nodes(sorted(node.id for node in image.live()))
+        return f"{place} to {format_nodes(replicas) or 'nobody'}: expected nodes that are up, each once; up are {up}"
+    return explain_refusal(image, place, code)
+
+
+def explain_refusal(image: ClusterImage, place: TopicPartition, code: ErrorCode) -> str:
+    if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return f"{place}: the cluster has no such partition"
+    if code is not ErrorCode.REQUEST_TIMED_OUT:
+        return f"{place}: {code.meaning}"
+    lives = any(node.id == image.controller for node in image.live())
+    who = f"node {image.controller}, the controller," if lives else "a controller, of which none is known right now,"
+    return (
+        f"{place}: it was left in ZooKeeper for {who} and did not come in time: it was refused there, as that node's "
+        "log says, or comes yet; look before you ask again"
+    )
+
+
+def explain_ineligible(image: ClusterImage, node_id: int, isr: Collection[int]) -> str:
+    node = image.nodes.get(node_id)
+    if node is None or node not in image.live():
+        return "is gone"
+    return "is not in sync" if node_id not in isr else "is drained, or goes down, or cannot use its log of it"
+
+
+def format_nodes(nodes: Collection[int]) -> str:
+    return ",".join(map(str, nodes))
+
+
+# Waiting until the image shows an effect
+# ---------------------------------------
+
+MOST_WAITING: Final = 10_000
+"""Who waits; each is asked anew with each change of the image. The next one is not waited for."""
+
+Shown = Callable[[], bool]
+
+
+class ImageWaits:
+    """learned: takes a listener that hears of each change of the image (`ClusterSide.on_learned`)."""
+
+    def __init__(self, image: ClusterImage, learned: Callable[[Callable[[ImageChanges], None]], None]) -> None:
+        self.image = image
+        self._waiting: dict[asyncio.Future[None], Shown] = {}
+        learned(self._look)
+
+    async def until(self, shown: Shown, deadline_s: float) -> bool:
+        """Whether the image shows it by this moment of the loop's clock."""
+        if shown():
+            return True
+        if len(self._waiting) >= MOST_WAITING:
+            return False
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[future] = shown
+        try:
+            async with asyncio.timeout_at(deadline_s):
+                await future
+        except TimeoutError:
+            return False
+        finally:
+            del self._waiting[future]
+        return True
+
+    def _look(self, changes: ImageChanges) -> None:
+        self.look()
+
+    def look(self) -> None:
+        """Look anew, for something beside the image that those who wait go by has changed."""
+        for future, shown in list(self._waiting.items()):
+            if future.done():
+                continue
+            try:
+                if shown():
+                    future.set_result(None)
+            except Exception as error:  # a mistake of who waits is not to hold up those who listen after it
+                future.set_exception(error)
+
+
+# Requests of operators
+# ---------------------
 
 PATIENCE_MS: Final = 20_000
 """How long is waited where nobody says; clients give up after 30 s."""
@@ -73,14 +303,12 @@ class ClusterAdmin:
         units = dict.fromkeys(map(unit_of, asked))
         known: dict[TopicPartition, ErrorCode] = {}
         async for unit in iterate_in_turns(units):
-            code = (
-                elections.unclean_refusal(image, unit) if unclean else elections.preferred_refusal(image, unit, drained)
-            )
+            code = unclean_refusal(image, unit) if unclean else preferred_refusal(image, unit, drained)
             if code is not None:
                 known[unit] = code
 
         def came(unit: TopicPartition) -> ErrorCode | None:
-            return elections.election_outcome(image, unit, drained, unclean=unclean)
+            return election_outcome(image, unit, drained, unclean=unclean)
 
         path = cluster_layout.UNCLEAN_ELECTION if unclean else paths.PREFERRED_REPLICA_ELECTION
         good = [unit for unit in units if unit not in known]
@@ -99,14 +327,14 @@ class ClusterAdmin:
         async for place, target in iterate_in_turns(wanted.items()):
             unit = unit_of(place)
             view = self._image.partition(unit)
-            code = reassignments.reassignment_refusal(self._image, view, target)
+            code = reassignment_refusal(self._image, view, target)
             if code is not None or view is None:
                 known[unit] = code or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             else:
-                good[unit] = reassignments.wanted_replicas(view, target)
+                good[unit] = wanted_replicas(view, target)
 
         def came(unit: TopicPartition) -> ErrorCode | None:
-            return reassignments.reassignment_outcome(self._image, self._image.partition(unit), good[unit])
+            return reassignment_outcome(self._image, self._image.partition(unit), good[unit])
 
         bodies = (
             cluster_layout.reassignment_json(

@@ -1,4 +1,6 @@
-"""Producer ids that no other node gives (CL-A4): from blocks of ZooKeeper's, the next of which is fetched ahead."""
+"""Producer ids that no other node issues (CL-A4): from blocks of ZooKeeper's, the next of which is fetched in
+advance.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -6,12 +8,12 @@ from typing import Final
 
 import structlog
 
-from muster.coordinator.zookeeper.cluster.admin import ProducerIdsExhausted, take_producer_ids
 from muster.coordinator.zookeeper.cluster.cluster_layout import ProducerIdBlock
+from muster.coordinator.zookeeper.cluster.cluster_watches import ProducerIdsExhausted, take_producer_ids
 from muster.coordinator.zookeeper.errors import ZooKeeperError
 from muster.coordinator.zookeeper.session import ZooKeeperSession
 from muster.storage.errors import StorageError
-from muster.storage.logs.ids import FENCES_FROM, MAX_EPOCH
+from muster.storage.logs.producer_state import FENCES_FROM, MAX_EPOCH
 
 RETRY_S: Final = 0.1
 

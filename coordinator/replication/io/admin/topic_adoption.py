@@ -5,7 +5,7 @@ from typing import Any, Final, NamedTuple
 
 import structlog
 
-from muster.coordinator.replication.protocol.facts import (
+from muster.coordinator.replication.protocol.cluster_metadata import (
     LEDGER,
     NO_EPOCH,
     NO_NODE_ID,
@@ -16,7 +16,7 @@ from muster.coordinator.replication.protocol.facts import (
 )
 from muster.coordinator.zookeeper import layout as paths
 from muster.coordinator.zookeeper.cluster import cluster_layout
-from muster.coordinator.zookeeper.cluster.writing import MultiStep
+from muster.coordinator.zookeeper.cluster.cluster_writes import MultiStep
 from muster.coordinator.zookeeper.errors import ForeignTopics, MalformedZnode, NodeExists
 from muster.coordinator.zookeeper.session import ZooKeeperSession
 from muster.storage.broker.broker import Broker

@@ -1,7 +1,6 @@
-"""A node's shards among those of other nodes: gained, served while the lease holds, and lost
-(docs/design/cluster.md, "Group coordinators").
+"""A node's shards in a cluster: gained, served while the lease holds, and lost (CL-G1 to CL-G9).
 
-The rules are `cluster.term`'s, and the engine's (`runtime.led`). Here they hear of each other.
+The rules are `CoordinatorTerm`'s and the engine's (`runtime.leased`); `ShardCoordination` connects them.
 """
 
 import asyncio
@@ -9,22 +8,25 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Final, Protocol
 
 from muster.coordinator.config import Address
-from muster.coordinator.core.model.core_events import CutFound
-from muster.coordinator.edge.clock import monotonic_ms
+from muster.coordinator.core.model.events import CutFound
+from muster.coordinator.edge.cluster_view import monotonic_ms
 from muster.coordinator.replication.io.background_tasks import SupervisedTasks, TaskFailed
 from muster.coordinator.replication.io.replica_manager import ReplicaManager
-from muster.coordinator.replication.io.shards.asking import LeaseQuestions, LedUnits
-from muster.coordinator.replication.io.shards.cuts import ShardLosses
-from muster.coordinator.replication.io.shards.group_log import shard_unit
-from muster.coordinator.replication.io.shards.takeovers import ShardTakeovers
-from muster.coordinator.replication.io.shards.warming import WarmShards
-from muster.coordinator.replication.io.wire.links import address_in
+from muster.coordinator.replication.io.shards.lease_release import LeaseQuestions, LedUnits
+from muster.coordinator.replication.io.shards.replicated_shards import WarmShards, shard_unit
+from muster.coordinator.replication.io.shards.takeover_records import ShardLosses, ShardTakeovers
+from muster.coordinator.replication.io.wire.node_links import address_in
+from muster.coordinator.replication.protocol.cluster_metadata import (
+    LEDGER,
+    OFFSETS,
+    ImageChanges,
+    TopicPartition,
+    halves_of,
+)
 from muster.coordinator.replication.protocol.coordinator_term import CoordinatorTerm
-from muster.coordinator.replication.protocol.facts import LEDGER, OFFSETS, TopicPartition, halves_of
-from muster.coordinator.replication.protocol.image import ImageChanges
 from muster.coordinator.replication.protocol.lease import HOLD, RUN, LeaseGap, TimerVerdict
-from muster.coordinator.runtime.led_engine import LeasedEngine
-from muster.coordinator.runtime.slot import ShardStatus
+from muster.coordinator.runtime.leased import LeasedEngine
+from muster.coordinator.runtime.shards import ShardStatus
 
 LOOK_S: Final = 0.1
 

@@ -1,37 +1,37 @@
-"""The controller, as a pure machine: an event in, its effects out (CL-C1, CL-Z5 to CL-Z7).
+"""The controller as a pure machine: an event in, its effects out (CL-C1, CL-Z5 to CL-Z7).
 
-One write is in flight at a time. What arrives meanwhile is taken in, and decided with the next; nobody is told of
-anything before it is written. What is to be looked at waits as a set, and each unit is decided by what is known then,
-so that no order of events can leave one behind.
+`Controller.step(event, now_ms)` is all of it. One write is in flight at a time. What arrives meanwhile is taken in
+and decided with the next write; nothing is published before it is written. Units to look at wait as a set, and each
+is decided by what is known then, so that no order of events can leave one behind.
 """
 
 from collections.abc import Callable
 from typing import Any
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.protocol.controller.asks import AlterPartitionQueue
-from muster.coordinator.replication.protocol.controller.beginning import (
+from muster.coordinator.replication.protocol.cluster_metadata import NO_EPOCH, ImageVersion
+from muster.coordinator.replication.protocol.controller.controller_state import ControllerSettings, ControllerState
+from muster.coordinator.replication.protocol.controller.controller_term import (
+    NOT_CONTROLLER,
+    AdmitNode,
+    ConfirmNode,
+    ControllerTerm,
+    PublishTopicSettings,
+    ReviewMark,
+    StartPublishing,
+    WriteDraft,
     adopt_states,
+    apply_written,
     is_image_complete,
     keep_deleted_topics,
     must_withhold_settings,
 )
-from muster.coordinator.replication.protocol.controller.book import ControllerState
-from muster.coordinator.replication.protocol.controller.creation import InternalTopicCreation, TopicDeletion
-from muster.coordinator.replication.protocol.controller.effects import (
+from muster.coordinator.replication.protocol.controller.events_and_effects import (
     AdminResult,
-    ControllerEffect,
-    ProbeNode,
-    ReadClusterVersion,
-    ReadPartitionStates,
-    ResignController,
-    ShutdownResult,
-    WakeControllerAt,
-)
-from muster.coordinator.replication.protocol.controller.events import (
     AlterPartitionRequested,
     ConnectionBroken,
     ConnectionsRefused,
+    ControllerEffect,
     ControllerElected,
     ControllerEvent,
     ControllerResigned,
@@ -41,35 +41,33 @@ from muster.coordinator.replication.protocol.controller.events import (
     ImagePolled,
     MultiWritten,
     NodesRead,
+    ProbeNode,
+    ReadClusterVersion,
+    ReadPartitionStates,
     ReassignmentRequested,
+    ResignController,
     ShutdownRequested,
+    ShutdownResult,
     StatesRead,
     TopicDeletionsRead,
     TopicsRead,
     VersionRead,
+    WakeControllerAt,
     WriteFailed,
     WriteFailure,
 )
-from muster.coordinator.replication.protocol.controller.moves import LeaderMoves
-from muster.coordinator.replication.protocol.controller.outcome import NOT_CONTROLLER, apply_written
-from muster.coordinator.replication.protocol.controller.polls import ImagePolls
-from muster.coordinator.replication.protocol.controller.preferred import PreferredLeaders
-from muster.coordinator.replication.protocol.controller.reassign import ReassignmentQueue
-from muster.coordinator.replication.protocol.controller.reign import (
-    AdmitNode,
-    ConfirmNode,
-    ControllerTerm,
-    PublishTopicSettings,
-    ReviewMark,
-    StartPublishing,
+from muster.coordinator.replication.protocol.controller.leader_handover import (
+    ControlledShutdowns,
+    LeaderMoves,
+    PreferredLeaders,
 )
-from muster.coordinator.replication.protocol.controller.settings import ControllerSettings
-from muster.coordinator.replication.protocol.controller.shutdown import ControlledShutdowns
-from muster.coordinator.replication.protocol.controller.topics import TopicTracking
-from muster.coordinator.replication.protocol.controller.units import ReviewPass
-from muster.coordinator.replication.protocol.controller.writes import WriteDraft
-from muster.coordinator.replication.protocol.facts import NO_EPOCH
-from muster.coordinator.replication.protocol.image import ImageVersion
+from muster.coordinator.replication.protocol.controller.node_requests import AlterPartitionQueue, ImagePolls
+from muster.coordinator.replication.protocol.controller.partition_state_machine import ReassignmentQueue, ReviewPass
+from muster.coordinator.replication.protocol.controller.topic_lifecycle import (
+    InternalTopicCreation,
+    TopicDeletion,
+    TopicTracking,
+)
 
 MAX_DEFERRED = 1_000
 """Requests of operators that wait for the reign to have read all; the next is refused."""

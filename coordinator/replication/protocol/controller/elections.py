@@ -1,14 +1,14 @@
-"""Who leads a unit, who counts as in sync, and who may lead after them: CL-C2 to CL-C5, as functions of one unit.
+"""Which replica leads a unit, which are in sync, and which are eligible (CL-C2 to CL-C5), for one unit.
 
-Nothing here knows of other units, nor of writes: a `PartitionState` and a `ReplicaStanding` go in, the state as it
-should be comes out, or None where it is as it should be.
+No other unit and no write is known here: a `PartitionState` and a `ReplicaStanding` go in; the state as it should be
+comes out, or None where it is as it should be.
 """
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from muster.coordinator.replication.protocol.controller.effects import ElectionKind
-from muster.coordinator.replication.protocol.facts import NO_EPOCH, NO_NODE_ID, PartitionState
+from muster.coordinator.replication.protocol.cluster_metadata import NO_EPOCH, NO_NODE_ID, PartitionState
+from muster.coordinator.replication.protocol.controller.events_and_effects import ElectionKind
 
 NO_NODES: frozenset[int] = frozenset()
 

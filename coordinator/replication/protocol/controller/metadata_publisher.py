@@ -1,16 +1,23 @@
-"""What nodes are told, and who waits to be told (CL-C1, CL-N1, CL-N3).
+"""The image that the controller publishes to all nodes, and the polls that wait for it (CL-C1, CL-N1, CL-N3).
 
-What changed is staged, and told with a sequence once it is written: until then nobody sees it, not in a full answer
-either.
+A change is staged, and published with a sequence once it is written: until then no node sees it, not in a full
+answer either.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.protocol.controller.events import RequestId
-from muster.coordinator.replication.protocol.facts import NO_NODE_ID, TopicPartition
-from muster.coordinator.replication.protocol.image import ClusterState, ImageVersion, NodeView, PartitionView, TopicView
+from muster.coordinator.replication.protocol.cluster_metadata import (
+    NO_NODE_ID,
+    ClusterState,
+    ImageVersion,
+    NodeView,
+    PartitionView,
+    TopicPartition,
+    TopicView,
+)
+from muster.coordinator.replication.protocol.controller.events_and_effects import RequestId
 
 MAX_CHANGES = 10_000
 """CL-N1: who is further behind gets all there is. Of what changes again only the last time counts."""

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.protocol.facts import NO_NODE_ID, PartitionState
-from muster.coordinator.replication.protocol.in_sync import IsrAnswer, IsrProposal
+from muster.coordinator.replication.protocol.cluster_metadata import NO_NODE_ID, PartitionState
+from muster.coordinator.replication.protocol.leader import IsrAnswer, IsrProposal
 
 
 class Registration(NamedTuple):

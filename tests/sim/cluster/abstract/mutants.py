@@ -4,10 +4,16 @@ from typing import Any
 
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.protocol.follower import Follower, FollowerStep
-from muster.coordinator.replication.protocol.in_sync import IsrAnswer, IsrProposal
-from muster.coordinator.replication.protocol.leader import FetchDivergence, FetchRefusal, Leader
+from muster.coordinator.replication.protocol.leader import (
+    FetchDivergence,
+    FetchRefusal,
+    FollowerProgress,
+    IsrAnswer,
+    IsrProposal,
+    Leader,
+    UnitLog,
+)
 from muster.coordinator.replication.protocol.lease import NEVER, Peer, SilencePromise
-from muster.coordinator.replication.protocol.progress import FollowerProgress, UnitLog
 from tests.sim.cluster.abstract.controller import Rules
 from tests.sim.cluster.abstract.node import Machines
 from tests.sim.cluster.logs import LogModel

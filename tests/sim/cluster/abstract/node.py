@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.protocol.facts import NO_NODE_ID, PartitionState, TopicPartition
+from muster.coordinator.replication.protocol.cluster_metadata import NO_NODE_ID, PartitionState, TopicPartition
 from muster.coordinator.replication.protocol.follower import (
     AppendRecords,
     FetchOutcome,
@@ -15,8 +15,15 @@ from muster.coordinator.replication.protocol.follower import (
     StopReplica,
     TruncateLog,
 )
-from muster.coordinator.replication.protocol.in_sync import IsrAnswer, IsrProposal
-from muster.coordinator.replication.protocol.leader import ALL, FetchDivergence, FetchRefusal, Leader, UnitLog
+from muster.coordinator.replication.protocol.leader import (
+    ALL,
+    FetchDivergence,
+    FetchRefusal,
+    IsrAnswer,
+    IsrProposal,
+    Leader,
+    UnitLog,
+)
 from muster.coordinator.replication.protocol.lease import FetchSource, Peer, SilencePromise, lease_of
 from tests.sim.cluster.abstract.controller import Image
 from tests.sim.cluster.logs import Entry, LogModel

@@ -6,7 +6,7 @@ from itertools import accumulate
 from random import Random
 from typing import Any
 
-from muster.coordinator.replication.protocol.facts import NO_NODE_ID
+from muster.coordinator.replication.protocol.cluster_metadata import NO_NODE_ID
 from tests.sim.cluster.abstract.checkers import Check, Violation
 from tests.sim.cluster.abstract.controller import Controller, Registration, Rules
 from tests.sim.cluster.abstract.node import MIN_ISR, SESSION_MS, Machines, Node

@@ -1,6 +1,6 @@
 """What answers about groups have to be (CL-S9, CL-S12)."""
 
-from muster.coordinator.core.model.core_events import OffsetCommit
+from muster.coordinator.core.model.events import OffsetCommit
 from muster.coordinator.errors import ErrorCode
 from tests.sim.cluster.groups.coordinator import Answered
 from tests.sim.world import World

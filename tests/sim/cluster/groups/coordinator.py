@@ -6,25 +6,22 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from muster.coordinator.core.model.core_events import Planned, Request, TopicsChanged
 from muster.coordinator.core.model.effects import Reply
+from muster.coordinator.core.model.events import Planned, Request, TopicsChanged
 from muster.coordinator.core.model.plan import PlanRequest, compute_plan
 from muster.coordinator.core.model.types import Limits
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.io.shards.asking import released_units
+from muster.coordinator.replication.io.shards.lease_release import released_units
+from muster.coordinator.replication.io.shards.replicated_shards import WarmShards
 from muster.coordinator.replication.io.shards.shard_coordination import ShardCoordination
-from muster.coordinator.replication.io.shards.warming import WarmShards
-from muster.coordinator.replication.io.wire.words import EpochEnd, EpochQuery
-from muster.coordinator.replication.protocol.facts import NO_EPOCH, TopicPartition, unit_of
-from muster.coordinator.replication.protocol.image import ImageChanges
-from muster.coordinator.runtime.flushing import FlushJob
-from muster.coordinator.runtime.led_engine import LeasedEngine
-from muster.coordinator.runtime.loader import replay_shard
-from muster.coordinator.runtime.loads import LoadJob
+from muster.coordinator.replication.io.wire.node_api import EpochEnd, EpochQuery
+from muster.coordinator.replication.protocol.cluster_metadata import NO_EPOCH, ImageChanges, TopicPartition, unit_of
+from muster.coordinator.runtime.leased import LeasedEngine, WarmJob
 from muster.coordinator.runtime.ports import LogFailed
-from muster.coordinator.runtime.router import partition_for
-from muster.coordinator.runtime.warm import WarmJob
+from muster.coordinator.runtime.replay import replay_shard
+from muster.coordinator.runtime.shards import partition_for
+from muster.coordinator.runtime.stepper import FlushJob, LoadJob
 from tests.sim.checkers.replay import hard_shard
 from tests.sim.cluster.groups.log import SimGroupLog
 from tests.sim.cluster.network import Refused

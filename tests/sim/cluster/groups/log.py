@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterator, Sequence
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.io.shards.group_log import shard_unit
-from muster.coordinator.replication.protocol.facts import LEDGER, TopicPartition, halves_of
+from muster.coordinator.replication.io.shards.replicated_shards import shard_unit
+from muster.coordinator.replication.protocol.cluster_metadata import LEDGER, TopicPartition, halves_of
 from muster.coordinator.replication.protocol.leader import ALL
-from muster.coordinator.replication.protocol.ports import LogBroken
-from muster.coordinator.replication.protocol.replicas import NodeReplicas
+from muster.coordinator.replication.protocol.node_replicas import NodeReplicas
+from muster.coordinator.replication.protocol.replica_fetch import LogBroken
 from muster.coordinator.runtime.ports import Entry, KeyValue, LogFailed
 from tests.sim.cluster.disk import Disk, NoRoom, SimLog
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from muster.coordinator.core.model.core_events import (
+from muster.coordinator.core.model.events import (
     ConsumerHeartbeat,
     Heartbeat,
     JoinGroup,
@@ -18,8 +18,8 @@ from muster.coordinator.core.model.core_events import (
 )
 from muster.coordinator.core.model.types import CommittedOffset, Protocol
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.protocol.facts import OFFSETS, TopicPartition
-from muster.coordinator.runtime.router import partition_for
+from muster.coordinator.replication.protocol.cluster_metadata import OFFSETS, TopicPartition
+from muster.coordinator.runtime.shards import partition_for
 from tests.sim.cluster.clients import Asker
 from tests.sim.cluster.groups.coordinator import LONG_MS, SHARDS, TOPICS, GroupAsk
 from tests.sim.cluster.network import Network

@@ -4,12 +4,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.protocol.controller import effects, events
-from muster.coordinator.replication.protocol.facts import TopicPartition
+from muster.coordinator.replication.protocol.cluster_metadata import ClusterState, TopicPartition
+from muster.coordinator.replication.protocol.controller import events_and_effects
 from muster.coordinator.replication.protocol.fetch_sessions import LedPartition
-from muster.coordinator.replication.protocol.image import ClusterState
-from muster.coordinator.replication.protocol.messages import FetchRequest
-from muster.coordinator.replication.protocol.ports import LogBroken
+from muster.coordinator.replication.protocol.replica_fetch import FetchRequest, LogBroken
 from tests.sim.cluster.disk import NoRoom, SimLog
 from tests.sim.cluster.groups.coordinator import EpochsAsked, GroupAsk
 from tests.sim.cluster.process.messages import Ask, Consume, Consumed, Poll, Probing, Produce, Produced
@@ -30,7 +28,7 @@ class Door:
         self._requests: dict[int, Callable[[Any], None]] = {}
         self._request = 0
 
-    def answer(self, answer: effects.Respond) -> None:
+    def answer(self, answer: events_and_effects.Respond) -> None:
         reply = self._requests.pop(answer.request, None)
         if reply is not None:
             reply(answer.body)
@@ -48,13 +46,15 @@ class Door:
                 self._node.settle()
             case Poll():
                 number = self._number(reply)
-                polled = events.ImagePolled(
+                polled = events_and_effects.ImagePolled(
                     number, request.node, request.node_epoch, request.image, request.offline, POLL_WAIT_MS
                 )
                 self._for_controller(number, polled, ClusterState(error=ErrorCode.NOT_CONTROLLER))
             case Ask(make):
                 number = self._number(reply)
-                self._for_controller(number, make(number), effects.AlterPartitionResult(ErrorCode.NOT_CONTROLLER))
+                self._for_controller(
+                    number, make(number), events_and_effects.AlterPartitionResult(ErrorCode.NOT_CONTROLLER)
+                )
             case Produce():
                 self._produce(request, reply)
             case Consume():
@@ -73,7 +73,7 @@ class Door:
         self._requests[self._request] = reply
         return self._request
 
-    def _for_controller(self, number: int, event: events.ControllerEvent, otherwise: Any) -> None:
+    def _for_controller(self, number: int, event: events_and_effects.ControllerEvent, otherwise: Any) -> None:
         if not self._node.seat.tell(event):
             self._requests.pop(number)(otherwise)
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from muster.coordinator.replication.protocol.controller import events
-from muster.coordinator.replication.protocol.facts import NO_EPOCH, TopicPartition
+from muster.coordinator.replication.protocol.cluster_metadata import NO_EPOCH, TopicPartition
+from muster.coordinator.replication.protocol.controller import events_and_effects
 
 
 class Produce(NamedTuple):
@@ -38,13 +38,13 @@ class Poll(NamedTuple):
     node: int
     node_epoch: int
     image: Any
-    offline: tuple[events.OfflineReplica, ...]
+    offline: tuple[events_and_effects.OfflineReplica, ...]
 
 
 class Ask(NamedTuple):
     """AlterPartition, or what operators ask of the controller: made into an event once it has a request id."""
 
-    make: Callable[[int], events.ControllerEvent]
+    make: Callable[[int], events_and_effects.ControllerEvent]
 
 
 class Probing(NamedTuple):

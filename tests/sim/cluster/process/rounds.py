@@ -3,12 +3,16 @@
 from typing import TYPE_CHECKING, Any
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.protocol.controller import effects, events
-from muster.coordinator.replication.protocol.facts import NO_EPOCH, TopicPartition
-from muster.coordinator.replication.protocol.image import ClusterNodeStatus, ClusterState, ImageChanges
-from muster.coordinator.replication.protocol.in_sync import IsrAnswer, IsrProposal
-from muster.coordinator.replication.protocol.messages import FetchAnswer, FetchRequest
-from muster.coordinator.replication.protocol.ports import LogBroken
+from muster.coordinator.replication.protocol.cluster_metadata import (
+    NO_EPOCH,
+    ClusterNodeStatus,
+    ClusterState,
+    ImageChanges,
+    TopicPartition,
+)
+from muster.coordinator.replication.protocol.controller import events_and_effects
+from muster.coordinator.replication.protocol.leader import IsrAnswer, IsrProposal
+from muster.coordinator.replication.protocol.replica_fetch import FetchAnswer, FetchRequest, LogBroken
 from tests.sim.cluster.network import Broken, Refused
 from tests.sim.cluster.process.messages import Ask, Poll, Probing
 from tests.sim.cluster.watching import RETRY_MS
@@ -139,7 +143,7 @@ class Rounds:
             return
         self._polling = True
         offline = tuple(
-            events.OfflineReplica(topic_id, place.partition, why)
+            events_and_effects.OfflineReplica(topic_id, place.partition, why)
             for place, (topic_id, why) in sorted(self._node.replicas.offline.items())
         )
         poll = Poll(self._node.id, self._node.epoch, self._node.image.known, offline)
@@ -213,7 +217,7 @@ class Rounds:
 
             attempt()
         elif self._node.seat.machine is not None:
-            self._node.seat.tell(events.ConnectionBroken(node))
+            self._node.seat.tell(events_and_effects.ConnectionBroken(node))
 
     def _alter(self, question: IsrProposal) -> None:
         topic = self._node.image.topics.get(question.unit.topic)
@@ -222,16 +226,16 @@ class Rounds:
             self._node.replicas.altered(question, IsrAnswer(ErrorCode.REQUEST_TIMED_OUT), self._node.now())
             self._node.later(RETRY_MS, self.settle)
             return
-        item = events.IsrItem(
+        item = events_and_effects.IsrItem(
             topic.topic_id,
             question.unit.partition,
             question.leader_epoch,
             question.partition_epoch,
-            tuple(events.IsrMember(*each) for each in question.isr),
+            tuple(events_and_effects.IsrMember(*each) for each in question.isr),
         )
         node_epoch = self._node.epoch
 
-        def altered(outcome: effects.AlterPartitionResult | Broken) -> None:
+        def altered(outcome: events_and_effects.AlterPartitionResult | Broken) -> None:
             answer = IsrAnswer(ErrorCode.REQUEST_TIMED_OUT)
             if not isinstance(outcome, Broken):
                 answer = answer_of(outcome)
@@ -239,11 +243,11 @@ class Rounds:
             self.settle()
             self._node.later(RETRY_MS, self.settle)
 
-        make = lambda number: events.AlterPartitionRequested(number, self._node.id, node_epoch, (item,))  # noqa: E731
+        make = lambda number: events_and_effects.AlterPartitionRequested(number, self._node.id, node_epoch, (item,))  # noqa: E731
         self._node.ask(f"n{controller}", Ask(make), altered, by="alter")
 
 
-def answer_of(outcome: effects.AlterPartitionResult) -> IsrAnswer:
+def answer_of(outcome: events_and_effects.AlterPartitionResult) -> IsrAnswer:
     if outcome.error != ErrorCode.NONE:
         return IsrAnswer(outcome.error)
     result = outcome.results[0]

@@ -13,7 +13,7 @@ import pytest
 
 from muster.assignors.api import Assignment, Assignor, AssignorError, Member, RebalanceProtocol, Snapshot
 from muster.assignors.plugin_pool import Isolation, IsolationLimits
-from muster.assignors.process import PluginOverran
+from muster.assignors.plugin_process import PluginOverran
 from muster.assignors.registry import resolve
 from muster.assignors.run import run
 from tests.support import plugins
@@ -206,8 +206,7 @@ def test_a_list_of_members_stands_for_its_table_as_long_as_nobody_changes_it() -
     from dataclasses import replace
 
     from muster.assignors.api import Member, Snapshot
-    from muster.assignors.data.columns import table_of
-    from muster.assignors.data.member_table import MemberList
+    from muster.assignors.data.columns import MemberList, table_of
 
     plain = Snapshot({"t": 4, "u": 2}, [Member("b", ("t",), {"t": [0, 1]}, 3), Member("a", ("t", "u"))])
     listed = MemberList(table_of(plain))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.assignors.api import Assignment, AssignorError, Member, Snapshot
-from muster.assignors.plans import OWNERS, ROWS, pack_plan, pack_question, unpack_plan, unpack_question
+from muster.assignors.plan_codec import OWNERS, ROWS, pack_plan, pack_question, unpack_plan, unpack_question
 from muster.assignors.run import checked
 from tests.support.plugins import Deals
 

@@ -8,10 +8,10 @@ import pytest
 
 from muster.client.aio import AsyncAdmin, AsyncConsumer
 from muster.client.calls import leaders as leading
-from muster.client.calls.log_calls import list_offsets
+from muster.client.calls.topic_calls import list_offsets
 from muster.client.errors import GroupNotFound, Refused, UnknownTopic
-from muster.client.membership import driver
-from muster.client.membership.driver import build_member_settings
+from muster.client.membership import member_driver
+from muster.client.membership.member_driver import build_member_settings
 from muster.client.types import TopicPartition
 from tests.support.scripted.cluster import ScriptedCluster
 from tests.support.scripted.groups import NO_COORDINATOR
@@ -103,7 +103,7 @@ def test_a_stream_that_breaks_has_the_coordinator_looked_for_at_once(monkeypatch
     """CL-K3: heartbeats are a minute apart here; a member that waited for the next one would long have no session."""
     told = build_member_settings
     monkeypatch.setattr(
-        driver, "build_member_settings", lambda config: replace(told(config), heartbeat_interval_ms=60_000)
+        member_driver, "build_member_settings", lambda config: replace(told(config), heartbeat_interval_ms=60_000)
     )
 
     async def story(cluster: ScriptedCluster) -> None:

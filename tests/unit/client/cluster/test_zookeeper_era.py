@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from muster.client.membership.leaders import TopicLeaderSearch, TopicsLedApart
+from muster.client.membership.zookeeper_membership import TopicLeaderSearch, TopicsLedApart
 from muster.coordinator.zookeeper.layout import BrokerZnode
 
 ENDPOINTS = ("GRPC://n{0}:9290", "PLAINTEXT://n{0}:9092")

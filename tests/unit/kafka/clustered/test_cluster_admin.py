@@ -7,17 +7,17 @@ from typing import Any, ClassVar
 
 import pytest
 
-from muster.coordinator.edge.audit import OperatorAction
+from muster.coordinator.edge.listener_base import OperatorAction
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.kafka.apis import APIS, CLUSTER_APIS
-from muster.coordinator.kafka.authorization.catalog import NodeTopics
 from muster.coordinator.kafka.authorization.guard import HandlerGuard
+from muster.coordinator.kafka.authorization.judge import NodeTopics
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka.dispatch import Dispatcher
-from muster.coordinator.kafka.handlers.admin import PartitionAdminHandlers
-from muster.coordinator.replication.io.admin.reassignments import Reassignment
-from muster.coordinator.replication.protocol.facts import TopicPartition
-from muster.coordinator.security.model import Operation, ResourceType
+from muster.coordinator.kafka.handlers.cluster_backend import PartitionAdminHandlers
+from muster.coordinator.kafka.protocol import APIS, CLUSTER_APIS
+from muster.coordinator.replication.io.admin.cluster_admin import Reassignment
+from muster.coordinator.replication.protocol.cluster_metadata import TopicPartition
+from muster.coordinator.security.access_model import Operation, ResourceType
 from tests.support.cluster_image import ThreeNodes
 from tests.support.kafka.asked import Asked
 from tests.support.kafka.rights import ALICE, ROOT, acl, authorizer, codes

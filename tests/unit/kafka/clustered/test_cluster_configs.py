@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from muster.coordinator.config import load_settings
-from muster.coordinator.kafka.handlers.clustered_configs import RATES, ClusterConfigHandlers
+from muster.coordinator.kafka.handlers.cluster_backend import RATES, ClusterConfigHandlers
+from muster.coordinator.kafka.handlers.configs import GroupConfigs
 from muster.coordinator.kafka.handlers.group_requests import GroupRequests
-from muster.coordinator.kafka.handlers.groups_configs import GroupConfigs
 from muster.coordinator.replication.io.admin.node_configs import apply_config_changes
 from muster.storage.errors import RequestTimedOut
 from tests.support.cluster_image import ThreeNodes

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.replication.io.admin.planning import PlannedTopics, TopicPlanner
-from muster.coordinator.replication.protocol.facts import ClusterTopic, ReplicaAssignment
-from muster.storage.broker.topic_requests import MorePartitions, NewTopic, TopicRequests
+from muster.coordinator.replication.io.admin.topic_admin import PlannedTopics, TopicPlanner
+from muster.coordinator.replication.protocol.cluster_metadata import ClusterTopic, ReplicaAssignment
+from muster.storage.broker.requests import MorePartitions, NewTopic, TopicRequests
 from muster.storage.types import Topic as Made
 from tests.support.cluster_image import ThreeNodes, led, topic_id
 from tests.support.kafka.door import Door, made, play

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.edge.limits import max_entries
-from muster.coordinator.kafka.authorization import cluster
+from muster.coordinator.edge.request_limits import max_entries
+from muster.coordinator.kafka.authorization import admin
 from muster.coordinator.kafka.codec import codec
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka.handlers.acls import AclHandlers
+from muster.coordinator.security.access_model import CLUSTER_NAME, Acl, Operation, PatternType, Permission, ResourceType
 from muster.coordinator.security.authorizer import AclAuthorizer
-from muster.coordinator.security.facts import AclKey, SecurityRecord
-from muster.coordinator.security.model import CLUSTER_NAME, Acl, Operation, PatternType, Permission, ResourceType
-from muster.coordinator.server.security import acls as lists_of_node
-from muster.coordinator.server.security.acls import NodeAcls
+from muster.coordinator.security.state import AclKey, SecurityRecord
+from muster.coordinator.server.security import acl_service as lists_of_node
+from muster.coordinator.server.security.acl_service import NodeAcls
 from muster.coordinator.server.security.security_store import SecurityStore
 from muster.storage.broker.broker import Broker
 from tests.support.kafka.asked import Asked
@@ -254,7 +254,7 @@ def test_who_may_not_is_refused_many_entries_in_a_thread(monkeypatch: pytest.Mon
         written_by.append(threading.get_ident())
         return codec.encode(*given)
 
-    monkeypatch.setattr(cluster, "encode", encode)
+    monkeypatch.setattr(admin, "encode", encode)
 
     async def story(root: Asked, alice: Asked, store: SecurityStore) -> None:
         assert await created(alice, *[row()] * 300) == [(31, "Cluster authorization failed.")] * 300

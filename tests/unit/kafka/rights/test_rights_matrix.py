@@ -5,8 +5,8 @@ from itertools import count
 
 import pytest
 
-from muster.coordinator.kafka.authorization.table import JUDGES
-from muster.coordinator.security.model import CLUSTER_NAME, Operation
+from muster.coordinator.kafka.authorization.guard import JUDGES
+from muster.coordinator.security.access_model import CLUSTER_NAME, Operation
 from muster.coordinator.security.rights import ANY_TOPIC, API_RIGHTS, REFUSALS, SAME, RequiredRight, WithoutRight
 from tests.support.kafka.asked import Asked
 from tests.support.kafka.memory_node import MemoryNode

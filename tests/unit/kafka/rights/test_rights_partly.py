@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.kafka.authorization.catalog import NodeTopics
 from muster.coordinator.kafka.authorization.guard import HandlerGuard
-from muster.coordinator.kafka.authorization.judging import AccessCheck
+from muster.coordinator.kafka.authorization.judge import AccessCheck, NodeTopics
 from muster.coordinator.kafka.codec.codec import encode, struct
 from muster.coordinator.kafka.dispatch import KafkaCall
 from muster.coordinator.kafka.handlers.offset_commit_reader import CommitReader
+from muster.coordinator.security.access_model import Operation, PatternType, Permission
 from muster.coordinator.security.authorizer import AclAuthorizer
-from muster.coordinator.security.model import Operation, PatternType, Permission
 from muster.coordinator.security.rights import API_RIGHTS
 from muster.storage.records.batch import encode_batch
 from tests.support.kafka.asked import HUNG_UP, Asked

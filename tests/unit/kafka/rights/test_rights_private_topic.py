@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.kafka.apis import APIS
+from muster.coordinator.kafka.protocol import APIS
 from muster.coordinator.server.security.security_store import SECURITY_TOPIC, SecurityStore
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
 from muster.storage.rpc.v1 import staging_service_pb2 as staged
-from muster.storage.service.broker import BrokerService
+from muster.storage.service.broker_service import BrokerService
 from muster.storage.service.staging_service import StagingService
 from muster.storage.staging.staging import Staging
 from tests.support.kafka.asked import HUNG_UP, Asked

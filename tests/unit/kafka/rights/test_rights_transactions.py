@@ -8,7 +8,7 @@ import pytest
 from muster.coordinator.kafka.authorization.guard import HandlerGuard
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka.dispatch import ClientPeer, KafkaCall
-from muster.coordinator.security.model import Acl, Operation
+from muster.coordinator.security.access_model import Acl, Operation
 from muster.coordinator.security.rights import TRANSACTIONAL_ID
 from tests.support.kafka.asked import Asked
 from tests.support.kafka.rights import ALICE, GROUP, TOPIC, acl, authorizer, codes, partitions

@@ -8,21 +8,26 @@ from typing import cast
 import pytest
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.io.admin import elections, reassignments
-from muster.coordinator.replication.io.admin.cluster_admin import ClusterAdmin, deadline_after
-from muster.coordinator.replication.io.admin.showing import ImageWaits
-from muster.coordinator.replication.io.admin.wording import explain_no_election, explain_no_reassignment
-from muster.coordinator.replication.protocol.facts import NO_NODE_ID, TopicPartition
-from muster.coordinator.replication.protocol.image import (
+from muster.coordinator.replication.io.admin import cluster_admin
+from muster.coordinator.replication.io.admin.cluster_admin import (
+    ClusterAdmin,
+    ImageWaits,
+    deadline_after,
+    explain_no_election,
+    explain_no_reassignment,
+)
+from muster.coordinator.replication.protocol.cluster_metadata import (
+    NO_NODE_ID,
     ClusterImage,
     ClusterNodeStatus,
     ImageChanges,
     NodeView,
     PartitionView,
+    TopicPartition,
     TopicView,
 )
 from muster.coordinator.zookeeper.session import ZooKeeperSession
-from muster.storage.broker.in_turns import AT_ONCE
+from muster.storage.broker.requests import AT_ONCE
 
 UNIT = TopicPartition("t", 0)
 THREE = (1, 2, 3)
@@ -63,8 +68,8 @@ def led_by(leader: int, isr: tuple[int, ...] = THREE) -> PartitionView:
 def test_whether_the_preferred_leader_can_be_elected(
     known: ClusterImage, drained: tuple[int, ...], code: ErrorCode | None
 ) -> None:
-    assert elections.preferred_refusal(known, UNIT, drained) is code
-    came = elections.election_outcome(known, UNIT, drained, unclean=False)
+    assert cluster_admin.preferred_refusal(known, UNIT, drained) is code
+    came = cluster_admin.election_outcome(known, UNIT, drained, unclean=False)
     assert came is (ErrorCode.NONE if code is ErrorCode.ELECTION_NOT_NEEDED else code)
 
 
@@ -78,14 +83,14 @@ def test_whether_the_preferred_leader_can_be_elected(
     ],
 )
 def test_whether_somebody_can_be_elected_whatever_it_costs(known: ClusterImage, code: ErrorCode | None) -> None:
-    assert elections.unclean_refusal(known, UNIT) is code
+    assert cluster_admin.unclean_refusal(known, UNIT) is code
 
 
 def test_an_unclean_election_is_done_when_somebody_leads() -> None:
-    assert elections.election_outcome(image(led_by(NO_NODE_ID)), UNIT, (), unclean=True) is None
-    assert elections.election_outcome(image(led_by(3)), UNIT, (), unclean=True) is ErrorCode.NONE
+    assert cluster_admin.election_outcome(image(led_by(NO_NODE_ID)), UNIT, (), unclean=True) is None
+    assert cluster_admin.election_outcome(image(led_by(3)), UNIT, (), unclean=True) is ErrorCode.NONE
     gone = image(led_by(NO_NODE_ID), gone=THREE)
-    assert elections.election_outcome(gone, UNIT, (), unclean=True) is ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+    assert cluster_admin.election_outcome(gone, UNIT, (), unclean=True) is ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
 
 
 def moving(replicas: tuple[int, ...], adding: tuple[int, ...] = (), removing: tuple[int, ...] = ()) -> PartitionView:
@@ -108,29 +113,29 @@ def moving(replicas: tuple[int, ...], adding: tuple[int, ...] = (), removing: tu
 def test_what_speaks_against_a_reassignment(
     view: PartitionView | None, target: tuple[int, ...] | None, code: ErrorCode | None
 ) -> None:
-    assert reassignments.reassignment_refusal(image(view), view, target) is code
+    assert cluster_admin.reassignment_refusal(image(view), view, target) is code
 
 
 def test_a_reassignment_is_done_when_it_is_written_who_comes_and_goes() -> None:
     before = moving((1, 2))
-    wish = reassignments.wanted_replicas(before, (2, 3))
-    assert reassignments.reassignment_outcome(image(before), before, wish) is None
+    wish = cluster_admin.wanted_replicas(before, (2, 3))
+    assert cluster_admin.reassignment_outcome(image(before), before, wish) is None
     assert (
-        reassignments.reassignment_outcome(image(None, gone=(3,)), before, wish) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        cluster_admin.reassignment_outcome(image(None, gone=(3,)), before, wish) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
     )
-    assert reassignments.reassignment_outcome(image(None), moving((2, 3, 1), (3,), (1,)), wish) is ErrorCode.NONE
-    assert reassignments.reassignment_outcome(image(None), moving((2, 3)), wish) is ErrorCode.NONE
-    assert reassignments.reassignment_outcome(image(None), None, wish) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert cluster_admin.reassignment_outcome(image(None), moving((2, 3, 1), (3,), (1,)), wish) is ErrorCode.NONE
+    assert cluster_admin.reassignment_outcome(image(None), moving((2, 3)), wish) is ErrorCode.NONE
+    assert cluster_admin.reassignment_outcome(image(None), None, wish) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_a_cancelled_one_goes_back_and_one_that_was_over_before_does_not() -> None:
     before = moving((2, 3, 1), (3,), (1,))
-    wish = reassignments.wanted_replicas(before, None)
-    assert reassignments.reassignment_outcome(image(None), before, wish) is None
-    assert reassignments.reassignment_outcome(image(None), moving((2, 1, 3), removing=(3,)), wish) is ErrorCode.NONE
-    assert reassignments.reassignment_outcome(image(None), moving((2, 1)), wish) is ErrorCode.NONE
+    wish = cluster_admin.wanted_replicas(before, None)
+    assert cluster_admin.reassignment_outcome(image(None), before, wish) is None
+    assert cluster_admin.reassignment_outcome(image(None), moving((2, 1, 3), removing=(3,)), wish) is ErrorCode.NONE
+    assert cluster_admin.reassignment_outcome(image(None), moving((2, 1)), wish) is ErrorCode.NONE
     assert (
-        reassignments.reassignment_outcome(image(None), moving((2, 3)), wish) is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+        cluster_admin.reassignment_outcome(image(None), moving((2, 3)), wish) is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
     )
 
 

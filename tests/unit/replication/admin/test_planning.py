@@ -5,16 +5,17 @@ from collections.abc import Mapping
 
 import pytest
 
-from muster.coordinator.replication.io.admin.planning import PlannedTopics, TopicPlanner, configs_size
-from muster.coordinator.replication.protocol.facts import ClusterTopic, ReplicaAssignment
-from muster.coordinator.replication.protocol.image import (
+from muster.coordinator.replication.io.admin.topic_admin import PlannedTopics, TopicPlanner, configs_size
+from muster.coordinator.replication.protocol.cluster_metadata import (
     ClusterImage,
     ClusterNodeStatus,
+    ClusterTopic,
     NodeView,
     PartitionView,
+    ReplicaAssignment,
     TopicView,
 )
-from muster.storage.broker.topic_requests import MorePartitions, NewTopic
+from muster.storage.broker.requests import MorePartitions, NewTopic
 from muster.storage.config import LogSettings
 from muster.storage.errors import InvalidConfig, InvalidPartitions, StorageError
 

@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from muster.coordinator.replication.io.admin.producer_ids import NoProducerIdsYet, ProducerIdBlocks
-from muster.coordinator.zookeeper.cluster.admin import ProducerIdsExhausted
 from muster.coordinator.zookeeper.cluster.cluster_layout import ProducerIdBlock
+from muster.coordinator.zookeeper.cluster.cluster_watches import ProducerIdsExhausted
 from muster.coordinator.zookeeper.errors import ConnectionLost
-from muster.storage.logs.ids import FENCES_FROM, MAX_EPOCH
+from muster.storage.logs.producer_state import FENCES_FROM, MAX_EPOCH
 
 SIZE = 10
 

@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
-from muster.coordinator.replication.io.admin import showing
-from muster.coordinator.replication.io.admin.showing import ImageWaits
-from muster.coordinator.replication.protocol.image import ClusterImage, ImageChanges
+from muster.coordinator.replication.io.admin import cluster_admin
+from muster.coordinator.replication.io.admin.cluster_admin import ImageWaits
+from muster.coordinator.replication.protocol.cluster_metadata import ClusterImage, ImageChanges
 
 SOON_S = 30.0
 
@@ -61,7 +61,7 @@ def test_a_mistake_of_one_who_waits_is_his_alone() -> None:
 
 def test_so_many_wait_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story() -> None:
-        monkeypatch.setattr(showing, "MOST_WAITING", 1)
+        monkeypatch.setattr(cluster_admin, "MOST_WAITING", 1)
         shows = ImageWaits(ClusterImage(), lambda listener: None)
         first = waiting(lambda: False, shows)
         await asyncio.sleep(0)

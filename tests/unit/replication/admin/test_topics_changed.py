@@ -6,12 +6,16 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.replication.io.admin import topics as module
-from muster.coordinator.replication.io.admin.planning import TopicPlanner
-from muster.coordinator.replication.io.admin.showing import ImageWaits
-from muster.coordinator.replication.io.admin.topics import ClusterTopics
-from muster.coordinator.replication.protocol.image import ClusterImage, ImageChanges, PartitionView, TopicView
-from muster.coordinator.zookeeper.cluster.changing import StoredConfigs
+from muster.coordinator.replication.io.admin import topic_admin as module
+from muster.coordinator.replication.io.admin.cluster_admin import ImageWaits
+from muster.coordinator.replication.io.admin.topic_admin import ClusterTopics, TopicPlanner
+from muster.coordinator.replication.protocol.cluster_metadata import (
+    ClusterImage,
+    ImageChanges,
+    PartitionView,
+    TopicView,
+)
+from muster.coordinator.zookeeper.cluster.cluster_writes import StoredConfigs
 from muster.storage.config import LogSettings
 from muster.storage.errors import RequestTimedOut, StorageError
 from muster.storage.types import Topic
@@ -61,8 +65,8 @@ class Cluster:
 
 def change(monkeypatch: pytest.MonkeyPatch, cluster: Cluster, during: Callable[[], None] = lambda: None) -> Any:
     async def story() -> Any:
-        monkeypatch.setattr(module.changing, "fetch_configs", cluster.read_configs)
-        monkeypatch.setattr(module.changing, "put_configs", cluster.put_configs)
+        monkeypatch.setattr(module.cluster_writes, "fetch_configs", cluster.read_configs)
+        monkeypatch.setattr(module.cluster_writes, "put_configs", cluster.put_configs)
         asyncio.get_running_loop().call_later(0.01, during)
 
         def more() -> dict[str, str | None]:
@@ -102,7 +106,7 @@ def test_who_loses_a_race_begins_with_what_the_other_wrote(monkeypatch: pytest.M
 def test_who_waits_for_the_image_when_the_node_stops_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story() -> None:
         cluster = Cluster(StoredConfigs(TWO, 2), StoredConfigs(TWO, 2), ONE)
-        monkeypatch.setattr(module.changing, "fetch_configs", cluster.read_configs)
+        monkeypatch.setattr(module.cluster_writes, "fetch_configs", cluster.read_configs)
         cluster.topics._timeout_ms = 60_000
         waiting = asyncio.ensure_future(cluster.topics.change([("t", {})]))
         for _ in range(10):

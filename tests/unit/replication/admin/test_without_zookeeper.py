@@ -7,14 +7,17 @@ import pytest
 
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.io.admin import cluster_admin
-from muster.coordinator.replication.io.admin.cluster_admin import ClusterAdmin
-from muster.coordinator.replication.io.admin.planning import TopicPlanner
-from muster.coordinator.replication.io.admin.showing import ImageWaits
-from muster.coordinator.replication.io.admin.topics import ClusterTopics
-from muster.coordinator.replication.protocol.facts import TopicPartition
-from muster.coordinator.replication.protocol.image import ClusterImage, NodeView, PartitionView, TopicView
+from muster.coordinator.replication.io.admin.cluster_admin import ClusterAdmin, ImageWaits
+from muster.coordinator.replication.io.admin.topic_admin import ClusterTopics, TopicPlanner
+from muster.coordinator.replication.protocol.cluster_metadata import (
+    ClusterImage,
+    NodeView,
+    PartitionView,
+    TopicPartition,
+    TopicView,
+)
 from muster.coordinator.zookeeper.session import ZooKeeperSession
-from muster.storage.broker.topic_requests import NewTopic
+from muster.storage.broker.requests import NewTopic
 from muster.storage.config import LogSettings
 from muster.storage.errors import RequestTimedOut
 

@@ -8,11 +8,11 @@ from typing import Any, cast
 import grpc
 import pytest
 
-from muster.coordinator.core.model.core_events import DescribeSettings
-from muster.coordinator.edge.cluster import ClusterView, NodeAddress
+from muster.coordinator.core.model.events import DescribeSettings
+from muster.coordinator.edge.cluster_view import ClusterView, NodeAddress
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.rpc.v1.coordinator_service_pb2 import DescribeGroupSettingsResponse
-from muster.coordinator.server.cluster_backend.asking import PeerChannels, PeerGroupClient, settings_reply
+from muster.coordinator.server.cluster_backend.peer_listeners import PeerChannels, PeerGroupClient, settings_reply
 
 ME, OTHER = 1, 2
 

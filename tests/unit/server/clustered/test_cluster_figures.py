@@ -4,13 +4,12 @@ from typing import Any, cast
 
 import pytest
 
-from muster.coordinator.observability.metrics.cluster import ClusterFigures, LedPartitionFigures
-from muster.coordinator.replication.io.ledger import ElectionCounts
-from muster.coordinator.replication.protocol.facts import TopicPartition
-from muster.coordinator.replication.protocol.image import ImageChanges, PartitionChange
-from muster.coordinator.replication.protocol.replicas import NodeReplicas
-from muster.coordinator.server.cluster_backend import described
-from muster.coordinator.server.cluster_backend.figures import ClusterMetricsSource
+from muster.coordinator.observability.metrics.instruments import ClusterFigures, LedPartitionFigures
+from muster.coordinator.replication.io.election_ledger import ElectionCounts
+from muster.coordinator.replication.protocol.cluster_metadata import ImageChanges, PartitionChange, TopicPartition
+from muster.coordinator.replication.protocol.node_replicas import NodeReplicas
+from muster.coordinator.server.cluster_backend import cluster_description
+from muster.coordinator.server.cluster_backend.cluster_description import ClusterMetricsSource
 from tests.support.operated import Given, view
 
 ORDERS = TopicPartition("orders", 0)
@@ -65,12 +64,12 @@ def test_nothing_is_made_for_partitions_that_are_whole(monkeypatch: pytest.Monke
     """It is counted on the loop, with each look at the metrics after a change: of 10,000 partitions that took 40 ms."""
     given, looked = Given(), []
     given.hears({"orders": {number: view(1, (1, 2, 3)) for number in range(4, 1_000)}})
-    made = described.describe_partition
+    made = cluster_description.describe_partition
 
-    def seen(topic: str, number: int, *more: Any) -> described.ImagePartition:
+    def seen(topic: str, number: int, *more: Any) -> cluster_description.ImagePartition:
         looked.append(number)
         return made(topic, number, *more)
 
-    monkeypatch.setattr(described, "describe_partition", seen)
+    monkeypatch.setattr(cluster_description, "describe_partition", seen)
     assert figures_of(given, controller=True).figures().under_replicated == 1
     assert looked == [0, 3]

@@ -12,9 +12,9 @@ from muster.coordinator.core.model.effects import GroupChanged
 from muster.coordinator.errors import NodeShuttingDown, TemporarilyUnknown
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
 from muster.coordinator.runtime.ports import LogNotReady
-from muster.coordinator.server.cluster_backend.groups import ClusterGroupCoordinator
+from muster.coordinator.server.cluster_backend.group_service import ClusterGroupCoordinator
 from muster.coordinator.server.cluster_backend.metadata_service import ClusterBrokerService
-from muster.coordinator.server.services.watch import GroupWatchers
+from muster.coordinator.server.services.group_coordinator import GroupWatchers
 from muster.storage.broker.requests import LogRequests
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
 from tests.fakes.memory_files import MemoryFiles

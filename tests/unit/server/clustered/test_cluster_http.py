@@ -6,13 +6,12 @@ from typing import Any, cast
 import pytest
 
 from muster.coordinator.core.model.types import Limits
-from muster.coordinator.edge.cluster import ClusterView
+from muster.coordinator.edge.cluster_view import ClusterView
 from muster.coordinator.observability.history.group_changes import GroupChanges
-from muster.coordinator.observability.history.history import GroupHistory
-from muster.coordinator.runtime.conditions import Conditions
+from muster.coordinator.observability.history.group_history import GroupHistory
 from muster.coordinator.runtime.engine import Engine
-from muster.coordinator.runtime.router import partition_for
-from muster.coordinator.runtime.slot import ShardStatus
+from muster.coordinator.runtime.node_status import Conditions
+from muster.coordinator.runtime.shards import ShardStatus, partition_for
 from muster.coordinator.server.listeners.http_listener import NodeAccess
 from muster.coordinator.web.http.node_port import CoordinatingNode
 from tests.fakes.memory_group_log import MemoryGroupLog

@@ -6,11 +6,11 @@ from typing import Any, cast
 
 import pytest
 
-from muster.coordinator.edge.cluster import FORWARDED_HEADER
+from muster.coordinator.edge.cluster_view import FORWARDED_HEADER
 from muster.coordinator.errors import TemporarilyUnknown
 from muster.coordinator.observability.scaler.trigger_metadata import BadMetadata
 from muster.coordinator.rpc.v1 import externalscaler_service_pb2 as pb
-from muster.coordinator.server.monitoring.scaler import ClusterScaler
+from muster.coordinator.server.monitoring.scaled_groups import ClusterScaler
 from tests.support.cluster_image import ME, ThreeNodes, led
 
 

@@ -8,12 +8,11 @@ from typing import Any, cast
 import pytest
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.io.records import ElectionRecord, ElectionReport, LossRecord
-from muster.coordinator.replication.protocol.facts import TopicPartition
-from muster.coordinator.replication.protocol.image import ClusterImage
+from muster.coordinator.replication.io.election_ledger import ElectionRecord, ElectionReport, LossRecord
+from muster.coordinator.replication.protocol.cluster_metadata import ClusterImage, TopicPartition
 from muster.coordinator.rpc.v1 import cluster_service_pb2 as pb
 from muster.coordinator.server.cluster_backend import cluster_service
-from muster.coordinator.server.cluster_backend.described import ClusterStanding
+from muster.coordinator.server.cluster_backend.cluster_description import ClusterStanding
 from muster.coordinator.server.rpc_dispatch import RpcCall
 from muster.storage.errors import LogDamaged
 from tests.support.operated import Given, view

@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from muster.coordinator.replication.protocol.image import (
+from muster.coordinator.replication.protocol.cluster_metadata import (
     ClusterImage,
     ClusterNodeStatus,
     ClusterState,
     ImageChanges,
     NodeView,
 )
-from muster.coordinator.server.cluster_backend.touch import SessionLengths
+from muster.coordinator.server.cluster_backend.cluster_description import SessionLengths
 
 
 def test_the_log_says_which_node_has_what_once_for_each_difference() -> None:

@@ -6,11 +6,17 @@ from typing import Any, cast
 
 import pytest
 
-from muster.coordinator.replication.protocol.facts import OFFSETS, ClusterTopic, ReplicaAssignment
-from muster.coordinator.replication.protocol.image import ClusterImage, ImageChanges, TopicView
+from muster.coordinator.replication.protocol.cluster_metadata import (
+    OFFSETS,
+    ClusterImage,
+    ClusterTopic,
+    ImageChanges,
+    ReplicaAssignment,
+    TopicView,
+)
 from muster.coordinator.runtime.group_log import PartitionCountConflict
-from muster.coordinator.server.cluster_backend import shard_count
-from muster.coordinator.server.cluster_backend.shard_count import ShardCount
+from muster.coordinator.server.cluster_backend import cluster_settings
+from muster.coordinator.server.cluster_backend.cluster_settings import ShardCount
 from muster.coordinator.zookeeper.cluster import cluster_layout
 from muster.coordinator.zookeeper.errors import ConnectionLost
 
@@ -36,7 +42,7 @@ class Session:
 def test_what_zookeeper_does_not_say_at_once_is_asked_until_it_does(
     setting: int, made_before: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shard_count, "RETRY_S", 0)
+    monkeypatch.setattr(cluster_settings, "RETRY_S", 0)
 
     async def story() -> None:
         failures: list[BaseException] = []

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.io.wire.reaching import LinkBroken
-from muster.coordinator.replication.io.wire.words import SecurityChange, SecurityUpdateResult
-from muster.coordinator.security.facts import SecretKey, SecurityRecord
+from muster.coordinator.replication.io.wire.node_api import SecurityChange, SecurityUpdateResult
+from muster.coordinator.replication.io.wire.node_links import LinkBroken
 from muster.coordinator.security.records import decode_security_record
-from muster.coordinator.server.cluster_backend import shared_store
-from muster.coordinator.server.cluster_backend.shared_store import BEGUN, SharedSecurityStore
+from muster.coordinator.security.state import SecretKey, SecurityRecord
+from muster.coordinator.server.cluster_backend import shared_security
+from muster.coordinator.server.cluster_backend.shared_security import BEGUN, SharedSecurityStore
 from muster.coordinator.server.security.security_store import (
     ConcurrentSecurityChange,
     SecurityUnavailable,
@@ -84,7 +84,7 @@ def play(tmp_path: Path, leader: Leader, story: Callable[[SharedSecurityStore], 
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_store, "RETRY_S", 0)
+    monkeypatch.setattr(shared_security, "RETRY_S", 0)
 
 
 def test_it_is_told_as_done_once_it_is_in_force_on_this_node(tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_an_answer_that_was_lost_is_no_second_write(tmp_path: Path) -> None:
 def test_what_is_not_done_in_time_says_whether_it_may_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: Answer, kind: type[SecurityUnavailable], code: int
 ) -> None:
-    monkeypatch.setattr(shared_store, "DEADLINE_S", 0.02)
+    monkeypatch.setattr(shared_security, "DEADLINE_S", 0.02)
 
     async def story(store: SharedSecurityStore) -> None:
         leader.answers = [answer] * 100_000
@@ -209,7 +209,7 @@ def test_the_first_change_that_is_somebody_s_says_that_there_was_one(tmp_path: P
     from tests.support.secured_sides import acl
 
     async def story(store: SharedSecurityStore) -> None:
-        from muster.coordinator.security.facts import AclKey
+        from muster.coordinator.security.state import AclKey
 
         await store.write(MINE)
         await store.write([SecurityRecord(AclKey(acl("a")), acl("a"))])
@@ -228,8 +228,8 @@ def test_what_waited_and_cannot_be_taken_away_is_not_passed_over(
     def stays(directory: Path) -> None:
         raise OSError(errno.EROFS, "Read-only file system")
 
-    monkeypatch.setattr(shared_store, "read_pending", lambda directory: MINE)
-    monkeypatch.setattr(shared_store, "remove_pending", stays)
+    monkeypatch.setattr(shared_security, "read_pending", lambda directory: MINE)
+    monkeypatch.setattr(shared_security, "remove_pending", stays)
 
     async def story(store: SharedSecurityStore) -> None:
         raise AssertionError("it is not begun")

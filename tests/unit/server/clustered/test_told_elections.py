@@ -6,10 +6,10 @@ from collections.abc import Sequence
 import pytest
 from structlog.testing import capture_logs
 
-from muster.coordinator.replication.protocol.controller.effects import ElectionKind, ElectionNote
-from muster.coordinator.replication.protocol.facts import NO_NODE_ID, TopicPartition
-from muster.coordinator.server.cluster_backend import noting as noting_of
-from muster.coordinator.server.cluster_backend.noting import MAX_HELD, ElectionNotices, log_elections
+from muster.coordinator.replication.protocol.cluster_metadata import NO_NODE_ID, TopicPartition
+from muster.coordinator.replication.protocol.controller.events_and_effects import ElectionKind, ElectionNote
+from muster.coordinator.server.cluster_backend import cluster_backend as noting_of
+from muster.coordinator.server.cluster_backend.cluster_backend import MAX_HELD, ElectionNotices, log_elections
 
 
 def note(number: int, *, after: int = 1, clean: ElectionKind = ElectionKind.ISR, took_ms: int = 5) -> ElectionNote:

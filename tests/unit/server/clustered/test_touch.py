@@ -2,7 +2,7 @@
 
 from typing import Any, cast
 
-from muster.coordinator.server.cluster_backend.touch import ControllerContact
+from muster.coordinator.server.cluster_backend.cluster_description import ControllerContact
 from muster.coordinator.zookeeper.session import SessionState, ZooKeeperSession
 
 

@@ -5,8 +5,7 @@ import json
 import re
 from pathlib import Path
 
-from muster.coordinator.web.pages.assets import FOLDER
-from muster.coordinator.web.pages.rendering import TEMPLATES
+from muster.coordinator.web.pages.rendering import FOLDER, TEMPLATES
 
 MOST_BYTES = 150_000
 VENDOR = FOLDER / "vendor"

@@ -4,7 +4,7 @@ import xml.etree.ElementTree as ElementTree
 
 from muster.coordinator.rpc.v1.ledger_pb2 import PartitionMove, Rebalance
 from muster.coordinator.web.pages.assignment_map import MOST_CELLS, PartitionOwnership, assignment_map
-from muster.coordinator.web.pages.naming import MemberNames
+from muster.coordinator.web.pages.group_view import MemberNames
 
 NOBODY = MemberNames([], {})
 

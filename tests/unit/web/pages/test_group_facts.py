@@ -2,8 +2,7 @@
 
 from muster.coordinator.observability.views.formatting import Names
 from muster.coordinator.rpc.v1.coordinator_service_pb2 import DescribedGroup, OffsetFetchResponse
-from muster.coordinator.web.pages.findings import find_group_problems
-from muster.coordinator.web.pages.group_view import SampledFigures, make_group_view
+from muster.coordinator.web.pages.group_view import SampledFigures, find_group_problems, make_group_view
 from muster.coordinator.web.pages.page_data import GroupPageData, PartitionPosition, positions_of
 
 

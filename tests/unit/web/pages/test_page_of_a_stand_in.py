@@ -16,7 +16,7 @@ from muster.coordinator.rpc.v1.ledger_pb2 import (
 )
 from muster.coordinator.web.app import make_app as whole
 from muster.coordinator.web.http.node_port import NOBODY, HttpCaller, NodeHealth
-from muster.workshop.bench.pages import LARGE, StandInNode, fetch_page, make_app
+from muster.workshop.bench.web_costs import LARGE, StandInNode, fetch_page, make_app
 
 VOID = {"meta", "link", "input", "br", "img"}
 

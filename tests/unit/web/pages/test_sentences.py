@@ -4,8 +4,8 @@ import pytest
 
 from muster.coordinator.rpc.v1 import ledger_pb2
 from muster.coordinator.rpc.v1.ledger_pb2 import MemberPlan, PartitionMove, Rebalance
-from muster.coordinator.web.pages.naming import MemberNames, name_members
-from muster.coordinator.web.pages.sentences import CAUSES, cause_kind, sentence
+from muster.coordinator.web.pages.group_view import MemberNames, name_members
+from muster.coordinator.web.pages.rebalance_view import CAUSES, cause_kind, sentence
 
 COMPLETED = ledger_pb2.REBALANCE_OUTCOME_COMPLETED
 

@@ -5,14 +5,16 @@ import xml.etree.ElementTree as ElementTree
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.coordinator.web.pages.series import draw_chart, draw_sparkline, thin_points
-from muster.coordinator.web.pages.timeline import (
+from muster.coordinator.web.pages.pictures import (
     DAY,
     HOUR,
     MINUTE,
     TimelineMark,
+    draw_chart,
     draw_phases,
+    draw_sparkline,
     draw_timeline,
+    thin_points,
     timeline_window,
 )
 

@@ -1,0 +1,418 @@
+"""`muster assign`, `muster assignor` and `muster simulate`: use, list, make, test and try assignors.
+
+`assign` reads assignment problems, one JSON object per line, and writes one plan per line. It answers and flushes
+each line before it reads the next one, so that a program may hold a conversation. A line that cannot be answered is
+named on standard error by its number and leaves an empty line on standard output, so that answers stay aligned with
+problems.
+
+`assignor` lists, shows, makes and tests assignors; it needs no node. `simulate` forecasts what another assignor,
+another member or other lags would do, for a file, a live group or a recorded rebalance; it changes nothing.
+"""
+
+import json
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from muster.cli.common.commands import CommandError, Exit, Unhealthy, print_error
+from muster.cli.common.options import (
+    NumberRange,
+    client_options,
+    connect_admin,
+    find_plugins_here,
+    key_values,
+    output_option,
+)
+from muster.cli.common.output import Column, notice, print_document, print_rows
+from muster.coordinator.observability.views.formatting import plural
+
+if TYPE_CHECKING:
+    from muster.assignors.api import Assignment, Assignor, Snapshot
+    from muster.assignors.tools.what_if import Forecast, ForecastBounds, SnapshotChange
+    from muster.client import Admin
+
+
+# `muster assign`
+# ---------------
+
+MAX_LINE_BYTES = 256 << 20
+"""A million partitions with racks and claims take about a tenth of this."""
+
+
+@click.command()
+@click.option("--assignor", metavar="NAME", help="Overrules the assignor that a problem names.")
+@click.option(
+    "--deadline",
+    type=NumberRange(0.01, 3600),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Longest time for one problem.",
+)
+@click.argument("file", type=click.File("rb"), default="-")
+def assign(assignor: str | None, deadline: float, file: Iterable[bytes]) -> int:
+    """Solve assignment problems: one JSON object per line in, {member: {topic: [partitions]}} out.
+
+    Reads standard input, or FILE. NAME is a built-in assignor, a Kafka class name, the entry point of a plugin, or
+    package.module:Class, which may lie in the current directory.
+    """
+    from muster.assignors.registry import resolve
+
+    find_plugins_here()
+    chosen = resolve(assignor) if assignor is not None else None
+    worst = Exit.OK
+    for number, line in enumerate(file, start=1):
+        if not line.strip():
+            continue
+        code, answer = answer_line(line, number, chosen, deadline)
+        sys.stdout.write(answer + "\n")
+        sys.stdout.flush()
+        worst = max(worst, code)
+    return worst
+
+
+def answer_line(line: bytes, number: int, assignor: Any, deadline: float) -> tuple[Exit, str]:
+    """The plan as JSON, or an empty answer and a complaint that names the line."""
+    from muster.assignors.api import AssignorError
+    from muster.assignors.registry import UnknownAssignor
+    from muster.assignors.tools.problem import solve
+
+    try:
+        plan = solve(parse_problem(line), assignor, partial(run_in_time, round(1000 * deadline)))
+        return Exit.OK, json.dumps(plan, separators=(",", ":"))
+    except (UnknownAssignor, ValueError) as error:
+        print_error(f"line {number}: {error}")
+        bad_plan = isinstance(error, AssignorError) and not isinstance(error, UnknownAssignor)
+        return (Exit.FAILURE if bad_plan else Exit.USAGE), ""
+
+
+def run_in_time(deadline_ms: int, assignor: "Assignor", snapshot: "Snapshot") -> "Assignment":
+    """Ours in a thread, which a deadline ends soon enough; others in a process, which is killed."""
+    from muster.assignors.plugin_pool import run_in_thread, shared_isolation
+    from muster.assignors.run import is_ours, run
+
+    remedy = "raise --deadline or use another assignor"
+    if is_ours(assignor):
+        late = f"was not done after {{deadline_ms}} ms; {remedy}"
+        return run_in_thread(assignor.name, partial(run, assignor, snapshot), deadline_ms, late)
+    return shared_isolation().run(assignor, snapshot, deadline_ms, remedy=remedy)
+
+
+def parse_problem(line: bytes) -> dict[str, Any]:
+    if len(line) > MAX_LINE_BYTES:
+        raise ValueError(f"{len(line)} bytes, expected at most {MAX_LINE_BYTES}; split the problem")
+    try:
+        text = line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"not UTF-8 (byte {error.start + 1}: {error.reason}); expected JSON in UTF-8") from None
+    try:
+        problem = json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise ValueError(f"not JSON ({error}); expected one problem as a JSON object on one line") from error
+    if not isinstance(problem, dict):
+        raise ValueError(f"a JSON {type(problem).__name__}, expected an object with topics and members")
+    return problem
+
+
+# `muster assignor list` and `show`
+# ---------------------------------
+
+ASSIGNOR_COLUMNS = [
+    Column("NAME", "name", style="cyan"),
+    Column("PROTOCOL", "protocol"),
+    Column("SOURCE", "source"),
+    Column("SUMMARY", "summary"),
+    Column("ALIASES", "aliases", wide=True),
+    Column("PROBLEM", "problem", wide=True),
+]
+
+
+@click.command()
+@output_option
+def list_(style: str) -> None:
+    """List built-in assignors and installed plugins; a plugin that cannot be loaded says why."""
+    from muster.assignors.tools.catalog import list_assignors
+
+    rows = [asdict(entry) for entry in list_assignors()]
+    if style == "table":
+        rows = [row | {"summary": row["problem"] or row["summary"]} for row in rows]
+    print_rows(rows, ASSIGNOR_COLUMNS, style)
+
+
+@click.command()
+@output_option
+@click.argument("name")
+def show_(style: str, name: str) -> None:
+    """Tell what assignor NAME promises. NAME may be a Kafka class name or package.module:Class."""
+    from muster.assignors.tools.catalog import describe_assignor as entry_of
+
+    find_plugins_here()
+    entry = entry_of(name)
+    if style not in ("table", "wide"):
+        print_document(asdict(entry), "yaml" if style == "yaml" else "json")
+        return
+    click.echo(f"{entry.name} ({entry.protocol}, {entry.source})\n\n{entry.description}")
+    if entry.options:
+        click.echo("\nOptions (partition.assignment.options):")
+        for option, meaning in entry.options.items():
+            click.echo(f"  {option}: {meaning}")
+    if entry.aliases:
+        click.echo(f"\nAlso known as: {', '.join(entry.aliases)}")
+
+
+# `muster assignor new` and `test`
+# --------------------------------
+
+
+@click.command()
+@click.argument("name")
+@click.option(
+    "--into",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Where to write it; a new folder called NAME when not given.",
+)
+def new(name: str, into: Path | None) -> None:
+    """Write a package with a working assignor called NAME, its entry point and its test."""
+    from muster.assignors.tools.catalog import scaffold
+
+    try:
+        files = scaffold(name)
+    except ValueError as error:
+        raise CommandError(str(error), code=Exit.USAGE) from error
+    folder = into or Path(name)
+    taken = [str(folder / path) for path in files if (folder / path).exists()]
+    if taken:
+        what = f"{', '.join(taken)} exist already"
+        raise CommandError(what, "expected an empty place", "choose another --into", code=Exit.CONFLICT)
+    for path, text in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text, encoding="utf-8")
+    notice(f"wrote {', '.join(files)} below {folder}; next: pip install -e {folder} && muster assignor test {name}")
+
+
+@click.command()
+@output_option
+@click.option(
+    "--deadline",
+    type=NumberRange(0.01, 3600),
+    default=10.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Longest time for one check on one group.",
+)
+@click.argument("target")
+def test(style: str, target: str, deadline: float) -> int:
+    """Put TARGET (a name, or package.module:Class in this folder) through the suite every assignor must pass.
+
+    It runs in a process of its own, and what it prints is shown. Exit code 1 when a check fails.
+    """
+    from muster.assignors.compliance import examine
+    from muster.assignors.registry import resolve
+
+    find_plugins_here()
+    report = examine(resolve(target), round(1000 * deadline))
+    if style in ("table", "wide"):
+        click.echo(str(report))
+    else:
+        findings = [asdict(finding) for finding in report.findings]
+        document = {"assignor": report.assignor, "passed": report.passed, "findings": findings}
+        print_document(document, "yaml" if style == "yaml" else "json")
+    return Exit.OK if report.passed else Exit.FAILURE
+
+
+# Snapshots to simulate
+# ---------------------
+
+
+def read_snapshot(file: Path) -> "Snapshot":
+    from muster.assignors.api import Snapshot
+    from muster.assignors.tools.problem import snapshot_of
+
+    try:
+        text = file.read_text(encoding="utf-8")
+        raw = json.loads(text)
+        # The ledger's members carry `owned` as an object, the problems of `muster assign` as pairs.
+        return snapshot_of(raw) if is_problem(raw) else Snapshot.from_json(text)
+    except ValueError as error:
+        raise CommandError(
+            f"{file}: {error}", "expected a snapshot or an assignment problem", code=Exit.USAGE
+        ) from error
+
+
+def is_problem(raw: Any) -> bool:
+    members = raw.get("members") if isinstance(raw, dict) else None
+    topics = raw.get("topics") if isinstance(raw, dict) else None
+    listed = isinstance(topics, dict) and any(isinstance(count, list) for count in topics.values())
+    pairs = isinstance(members, list) and any(isinstance(m, dict) and isinstance(m.get("owned"), list) for m in members)
+    return listed or pairs
+
+
+def read_group(admin: "Admin", group: str, entry: int | None, reset: str) -> "Snapshot":
+    """The group as it stands, or what the ledger keeps of its rebalance number `entry`."""
+    from muster.assignors.api import Snapshot
+
+    if entry is None:
+        return admin.live_snapshot(group, reset)
+    recorded = {rebalance.number: rebalance for rebalance in admin.explain(group, include_snapshots=True)}
+    if entry not in recorded:
+        numbers = f"{min(recorded)} to {max(recorded)}" if recorded else "none"
+        raise CommandError(
+            f"group {group!r} has no rebalance {entry}", f"the ledger keeps {numbers}", code=Exit.NOT_FOUND
+        )
+    if not recorded[entry].snapshot_json:
+        what = f"rebalance {entry} of group {group!r} was recorded without a snapshot"
+        raise CommandError(what, code=Exit.NOT_FOUND)
+    return Snapshot.from_json(recorded[entry].snapshot_json)
+
+
+def make_change(asked: dict[str, Any]) -> "SnapshotChange":
+    from muster.assignors.tools.what_if import SnapshotChange
+
+    lags = read_lags(asked["lags"]) if asked["lags"] else None
+    options = {key: parse_value(value) for key, value in asked["options"].items()} or None
+    return SnapshotChange(add=asked["add"], remove=asked["remove"], lags=lags, options=options)
+
+
+def parse_value(value: str) -> Any:
+    """Numbers and booleans as such, everything else as text."""
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value
+
+
+def read_lags(file: Path) -> dict[str, list[int]]:
+    try:
+        return {
+            str(topic): [int(lag) for lag in row] for topic, row in json.loads(file.read_text(encoding="utf-8")).items()
+        }
+    except (ValueError, TypeError, AttributeError) as error:
+        expected = "expected JSON {topic: [lag of partition 0, 1, ...]}"
+        raise CommandError(f"{file}: {error}", expected, code=Exit.USAGE) from error
+
+
+# `muster simulate`
+# -----------------
+
+EXISTING_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+
+COMPARISON = [
+    Column(name, name)
+    for name in ("ASSIGNOR", "MOVES", "PARTITIONS", "WAS", "LAG", "LAG-WAS", "WITHHELD", "UNASSIGNED", "NOTE")
+]
+MEMBERS = [
+    Column("MEMBER", "id", style="cyan"),
+    Column("PARTITIONS", "partitions_after"),
+    Column("WAS", "partitions_before"),
+    Column("LAG", "lag_after"),
+    Column("LAG-WAS", "lag_before"),
+]
+MOVES = [
+    Column("TOPIC", "topic", style="cyan"),
+    Column("PARTITION", "partition"),
+    Column("FROM", "source"),
+    Column("TO", "target"),
+    Column("WHY", "why"),
+]
+
+
+@click.command()
+@client_options
+@output_option
+@click.option("--assignor", metavar="NAME", help="The assignor to try; the group's own when not given.")
+@click.option("--compare", metavar="A,B,C", help="Several assignors, side by side.")
+@click.option("--group", metavar="G", help="A live group; it must be stable.")
+@click.option("--entry", type=click.IntRange(min=1), metavar="N", help="With --group: its recorded rebalance number N.")
+@click.option("--add-member", "add", multiple=True, metavar="ID", help="With one more member; may be repeated.")
+@click.option("--remove-member", "remove", multiple=True, metavar="ID", help="Without this member; may be repeated.")
+@click.option("--lags", type=EXISTING_FILE, metavar="FILE", help="Other lags: JSON {topic: [lag by partition]}.")
+@click.option("--option", "options", multiple=True, metavar="KEY=VALUE", callback=key_values, help="For the assignor.")
+@click.option(
+    "--reset", type=click.Choice(["latest", "earliest"]), default="latest", help="For partitions without commit."
+)
+@click.option("--ci", is_flag=True, help="Exit with 4 when a bound below is broken.")
+@click.option("--max-moves", type=click.IntRange(min=0))
+@click.option("--max-spread", type=click.IntRange(min=0), help="Most partitions of a member minus fewest.")
+@click.option("--max-lag-share", type=NumberRange(min=1), help="The heaviest member's lag over the mean.")
+@click.argument("file", type=EXISTING_FILE, required=False)
+def simulate(bootstrap: str, overrides: dict[str, str], style: str, file: Path | None, **asked: Any) -> None:
+    """Foresee an assignment: for --group, for a recorded rebalance of it (--entry), or for FILE.
+
+    FILE holds a snapshot as the ledger keeps it (groups explain -o json --snapshots) or a problem as `muster assign`
+    reads it.
+    """
+    find_plugins_here()
+    if (file is None) == (asked["group"] is None):
+        raise click.UsageError("name either --group or FILE")
+    if asked["entry"] and not asked["group"]:
+        raise click.UsageError("--entry goes with --group")
+    if file is not None:
+        snapshot = read_snapshot(file)
+    else:
+        with connect_admin(bootstrap, overrides) as admin:
+            snapshot = read_group(admin, asked["group"], asked["entry"], asked["reset"])
+    words = asked["compare"] or asked["assignor"] or snapshot.assignor
+    forecasts = forecast_assignments(snapshot, words, make_change(asked))
+    print_forecasts(forecasts, style, comparing=asked["compare"] is not None)
+    check_forecasts(forecasts, asked)
+
+
+def forecast_assignments(snapshot: "Snapshot", words: str, change: "SnapshotChange") -> "list[Forecast]":
+    from muster.assignors.api import AssignorError
+    from muster.assignors.plugin_pool import decide_for_tool
+    from muster.assignors.tools.what_if import compare
+
+    if not words:
+        raise click.UsageError("nothing says which assignor; name one with --assignor or --compare")
+    try:
+        return compare(snapshot, words, change, decide_for_tool)
+    except AssignorError:
+        raise
+    except ValueError as error:
+        raise CommandError(str(error), code=Exit.USAGE) from error
+
+
+def print_forecasts(forecasts: "list[Forecast]", style: str, *, comparing: bool) -> None:
+    from muster.assignors.tools.what_if import forecast_table
+
+    if style in ("json", "yaml"):
+        print_document([forecast.to_dict() for forecast in forecasts], style)
+        return
+    if comparing or style == "csv":
+        print_rows(
+            [
+                row | {"UNASSIGNED": str(f.unassigned)}
+                for row, f in zip(forecast_table(forecasts), forecasts, strict=True)
+            ],
+            COMPARISON,
+            style,
+        )
+        return
+    for forecast in forecasts:
+        found = forecast.to_dict()
+        print_rows(found["members"], MEMBERS, style)
+        print_rows(found["moves"], MOVES, style)
+        notice(
+            f"{forecast.assignor}: {plural(len(forecast.moves), 'move')}"
+            + (f"; {forecast.note}" if forecast.note else "")
+        )
+
+
+def check_forecasts(forecasts: "list[Forecast]", asked: dict[str, Any]) -> None:
+    broken = [line for forecast in forecasts for line in forecast.breaches(make_bounds(asked))]
+    for line in broken:
+        notice(line)
+    if broken and asked["ci"]:
+        raise Unhealthy(f"{plural(len(broken), 'bound')} broken")
+
+
+def make_bounds(asked: dict[str, Any]) -> "ForecastBounds":
+    from muster.assignors.tools.what_if import ForecastBounds
+
+    return ForecastBounds(asked["max_moves"], asked["max_spread"], asked["max_lag_share"])

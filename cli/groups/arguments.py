@@ -1,0 +1,139 @@
+"""How commands name a group, its partitions and a length of time, and how they report operator overrides.
+
+Every command of `muster groups` takes GROUP or `--group GROUP`. The commands that override a group (freeze, deploy,
+drain, pin, resume) share `--version`, `--dry-run`, `--reason` and `--for`, and print the overrides that are active
+afterwards.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from muster.cli.common.output import Column, notice, print_rows
+from muster.coordinator.observability.views.overrides import hold_rows
+
+if TYPE_CHECKING:
+    from muster.client import Admin
+    from muster.client.described import HoldResult
+
+
+# Groups and partitions
+# ---------------------
+
+PARTITION_NUMBER = re.compile(r"[0-9]{1,10}")
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def group_argument(function: Function) -> Function:
+    """GROUP, or --group GROUP for fingers used to Kafka's tool, as `group`."""
+    # Eager, so that it is known when the argument is looked at.
+    option = click.option("--group", "group_option", metavar="GROUP", is_eager=True, help="The same as the argument.")
+    argument = click.argument("group", metavar="GROUP", required=False, callback=choose_group)
+    return option(argument(function))
+
+
+reason_option = click.option(
+    "--reason", default="", metavar="TEXT", help="Why: for the group's ledger and the node's log."
+)
+
+
+def choose_group(ctx: click.Context, param: click.Parameter, argument: str | None) -> str:
+    """The one group that was named, either way."""
+    option = ctx.params.pop("group_option", None)
+    if argument is not None and option is not None and argument != option:
+        raise click.UsageError(f"two groups are named, {argument!r} and {option!r}; expected one", ctx)
+    named = argument if argument is not None else option
+    if not named:
+        what = "no group is named" if named is None else "the group's name is empty"
+        raise click.UsageError(f"{what}; expected GROUP", ctx)
+    return str(named)
+
+
+def resolve_partitions(admin: "Admin", words: Iterable[str]) -> list[tuple[str, int]]:
+    """Every partition that TOPIC or TOPIC:0,1,2 names, each once. Raises UnknownTopic and UsageError."""
+    chosen: dict[tuple[str, int], None] = {}
+    for word in words:
+        topic, colon, listed = word.partition(":")
+        count = admin.describe_topic(topic).partitions
+        numbers = partition_numbers(word, listed, count) if colon else range(count)
+        chosen.update(dict.fromkeys((topic, number) for number in numbers))
+    return sorted(chosen)
+
+
+def partition_numbers(word: str, listed: str, count: int) -> list[int]:
+    numbers = []
+    for text in (part.strip() for part in listed.split(",")):
+        if not PARTITION_NUMBER.fullmatch(text) or int(text) >= count:
+            raise click.UsageError(
+                f"{word!r} names partition {text!r}; expected numbers from 0 to {count - 1}, by commas"
+            )
+        numbers.append(int(text))
+    return numbers
+
+
+# Operator overrides
+# ------------------
+
+OVERRIDE_COLUMNS = [
+    Column("GROUP", "group"),
+    Column("VERSION", "version"),
+    Column("HELD", "held", style="cyan"),
+    Column("UNTIL", "until"),
+    Column("UNTIL-MS", "until_ms", wide=True),
+]
+
+UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+class Duration(click.ParamType[int]):
+    """30s, 15m, 2h, 1d: milliseconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        found = re.fullmatch(r"(\d{1,9})(ms|s|m|h|d)", str(value).strip())
+        if found is None or not int(found[1]):
+            self.fail(f"{value!r} is no time; expected a number and ms, s, m, h or d, such as 15m", param, ctx)
+        return int(found[1]) * UNITS_MS[found[2]]
+
+
+for_option = click.option(
+    "--for", "for_ms", type=Duration(), metavar="TIME", help="It ends by itself after so long: 90s, 15m, 2h."
+)
+
+
+def override_options(function: Function) -> Function:
+    """--version, --dry-run and --reason, as `muster groups set` has them."""
+    for option in (
+        click.option("--reason", default="", help="What the ledger says of it."),
+        click.option("--dry-run", is_flag=True, help="Say what it would do, with figures, and change nothing."),
+        click.option(
+            "--version",
+            "expected_version",
+            type=click.IntRange(0),
+            metavar="N",
+            help="Only if what is held is at this version; 0: nothing is. Exit code 5 when it is not.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+def override_arguments(given: dict[str, Any]) -> dict[str, Any]:
+    """The common options as the admin client wants them."""
+    return {"validate_only": given.pop("dry_run"), **given}
+
+
+def report_overrides(group: str, held: "HoldResult", style: str, *, dry_run: bool) -> None:
+    """What was done in a sentence on standard error, and what is held now in a table."""
+    notice(f"{held.sentence}.")
+    rows = hold_rows(group, held.holds)
+    if rows or style not in ("table", "wide"):
+        print_rows(rows, OVERRIDE_COLUMNS, style)
+    if dry_run:
+        notice("Nothing was changed; leave out --dry-run to do it.")

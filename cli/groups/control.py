@@ -1,0 +1,535 @@
+"""What operators change about one group: settings, overrides such as freeze and drain, canaries, and removals.
+
+Settings of a group persist until they are unset. Overrides (freeze, deploy, drains, pins) end by time, by `resume`,
+or when their purpose is met. A canary lets another assignor plan the group for a while and rolls back when a guard
+trips (docs/control.md).
+"""
+
+import json
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from muster.cli.common.commands import CommandError, Exit
+from muster.cli.common.options import COUNT, client_options, connect_admin, output_option
+from muster.cli.common.output import Column, notice, print_document, print_rows
+from muster.cli.groups.arguments import (
+    Duration,
+    for_option,
+    group_argument,
+    override_arguments,
+    override_options,
+    report_overrides,
+)
+from muster.coordinator.observability.views.overrides import guard_row, sentence
+
+if TYPE_CHECKING:
+    from muster.client import Admin
+    from muster.client.described import Canary, GroupSettings
+
+
+# `settings`, `set` and `unset`
+# -----------------------------
+
+GROUP_SETTING_COLUMNS = [
+    Column("GROUP", "group"),
+    Column("VERSION", "version"),
+    Column("SETTING", "setting", style="cyan"),
+    Column("VALUE", "value"),
+    Column("DEFAULT", "default"),
+    Column("ALLOWED", "allowed", wide=True),
+    Column("MEANING", "meaning", wide=True),
+    Column("SUSPENDED", "suspended", wide=True),
+]
+
+version_option = click.option(
+    "--version",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Only if the settings are at this version; 0: the group has none. Exit code 5 when they are not.",
+)
+dry_run_option = click.option("--dry-run", is_flag=True, help="Check, show what would be, and change nothing.")
+reason_option = click.option("--reason", default="", help="What the ledger says of it.")
+
+
+@click.command()
+@client_options
+@output_option
+@group_argument
+def settings(bootstrap: str, overrides: dict[str, str], style: str, group: str) -> None:
+    """Show what is set for GROUP, at which version, and what holds of all else; wide says what each is."""
+    from muster.coordinator.observability.views.settings import group_setting_rows
+
+    with connect_admin(bootstrap, overrides) as admin:
+        found = admin.group_settings(group)
+    print_rows(
+        group_setting_rows(group, found.version, found.values, found.defaults, found.suspended),
+        GROUP_SETTING_COLUMNS,
+        style,
+    )
+    warn_of_suspended_settings(group, found)
+    if not found.values:
+        notice(f"nothing is set for group {group!r}")
+
+
+@click.command("set")
+@client_options
+@output_option
+@version_option
+@dry_run_option
+@reason_option
+@group_argument
+@click.argument("pairs", nargs=-1, required=True, metavar="KEY=VALUE...")
+def set_(
+    bootstrap: str, overrides: dict[str, str], style: str, group: str, pairs: tuple[str, ...], **asked: Any
+) -> None:
+    """Set something for GROUP, whether or not it is there yet; a plan of the coordinator's is made anew.
+
+    `muster groups settings GROUP -o wide` tells which settings there are, and what each may be.
+
+      muster groups set orders 'assignor.options={"member.capacity": {"big-1": 2.0}}'
+    """
+    wanted: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals or not name:
+            raise click.UsageError(f"{pair!r} is no setting; expected KEY=VALUE")
+        if name in wanted:
+            raise click.UsageError(f"{name!r} is set twice; set it once")
+        wanted[name] = parse_setting(name, text)
+    alter_settings(bootstrap, overrides, style, group, set=wanted, **asked)
+
+
+@click.command()
+@client_options
+@output_option
+@version_option
+@dry_run_option
+@reason_option
+@group_argument
+@click.argument("keys", nargs=-1, required=True, metavar="KEY...")
+def unset(
+    bootstrap: str, overrides: dict[str, str], style: str, group: str, keys: tuple[str, ...], **asked: Any
+) -> None:
+    """Unset something for GROUP: the default counts again."""
+    alter_settings(bootstrap, overrides, style, group, unset=keys, **asked)
+
+
+def alter_settings(bootstrap: str, overrides: dict[str, str], style: str, group: str, **asked: Any) -> None:
+    """Prints what is set then, and says on stderr what has changed, or would."""
+    from muster.coordinator.observability.views.settings import group_setting_rows
+
+    version, dry_run = asked.pop("version"), asked.pop("dry_run")
+    with connect_admin(bootstrap, overrides) as admin:
+        before = admin.group_settings(group)
+        found = admin.alter_group_settings(group, expected_version=version, validate_only=dry_run, **asked)
+    print_rows(
+        group_setting_rows(group, found.version, found.values, {}, found.suspended),
+        [*GROUP_SETTING_COLUMNS[:4], GROUP_SETTING_COLUMNS[-1]],
+        style,
+    )
+    warn_of_suspended_settings(group, found)
+    for name in sorted(before.values.keys() | found.values.keys()):
+        if (old := format_setting(before, name)) != (new := format_setting(found, name)):
+            notice(f"{name} {'would change' if dry_run else 'changed'}: {old} -> {new}")
+    if before.values == found.values:
+        notice("nothing changes" if dry_run else "nothing has changed")
+    if not found.values:
+        notice(f"nothing {'would be' if dry_run else 'is'} set for group {group!r}")
+    if dry_run:
+        notice("Nothing was changed; leave out --dry-run to do it.")
+
+
+def warn_of_suspended_settings(group: str, found: "GroupSettings") -> None:
+    """On standard error: it is set, and counts for nothing."""
+    if found.suspended:
+        notice(f"Warning: assignor of group {group!r} is suspended until it is set again: {found.suspended}.")
+
+
+def format_setting(settings: "GroupSettings", name: str) -> str:
+    """A value, or what holds without one."""
+    if name in settings.values:
+        return json.dumps(settings.values[name], sort_keys=True)
+    return f"unset (default {json.dumps(settings.defaults[name])})" if name in settings.defaults else "unset"
+
+
+def parse_setting(name: str, text: str) -> Any:
+    """As the setting has it; of one that only the node knows, JSON or else text."""
+    from muster.coordinator.core.control.settings_table import SETTINGS
+
+    if name in SETTINGS:
+        try:
+            return SETTINGS[name].shape.of_text(text)
+        except ValueError as error:
+            raise click.UsageError(f"{name} {error}") from None
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+# `freeze`: no member that lives loses a partition
+# ------------------------------------------------
+
+
+@click.command()
+@client_options
+@output_option
+@override_options
+@for_option
+@click.option(
+    "--orphans",
+    type=click.Choice(["give", "keep"]),
+    default=None,
+    help="What loses its owner goes to whoever has least, or stays without one. Where members make their own plans: "
+    "keep only.",
+)
+@group_argument
+def freeze(bootstrap: str, overrides: dict[str, str], style: str, orphans: Any, group: str, **given: Any) -> None:
+    """Freeze GROUP: who lives keeps its partitions, and newcomers get none, until it is resumed."""
+    words = override_arguments(given)
+    with connect_admin(bootstrap, overrides) as admin:
+        held = admin.freeze_group(group, orphans or "", **words)
+    report_overrides(group, held, style, dry_run=words["validate_only"])
+
+
+# `deploy`: members are restarted one by one, and the others do not notice
+# ------------------------------------------------------------------------
+
+
+@click.command()
+@client_options
+@output_option
+@override_options
+@click.option("--expect", type=COUNT, required=True, metavar="N", help="So many members go and come back.")
+@click.option(
+    "--timeout", "--for", "for_ms", type=Duration(), default="15m", show_default=True, help="Over then at the latest."
+)
+@group_argument
+def deploy(bootstrap: str, overrides: dict[str, str], style: str, expect: int, group: str, **given: Any) -> None:
+    """Tell GROUP that its members are started anew: what one leaves waits for the next of its client id to come."""
+    words = override_arguments(given)
+    with connect_admin(bootstrap, overrides) as admin:
+        held = admin.deploy_group(group, expect, **words)
+    report_overrides(group, held, style, dry_run=words["validate_only"])
+
+
+# `drain` and `undrain`: a member gives its partitions away and stays
+# -------------------------------------------------------------------
+
+DRAIN_POLL_S = 0.5
+
+by_option = click.option(
+    "--by",
+    type=click.Choice(["member-id", "client-id", "instance", "host"]),
+    default="member-id",
+    show_default=True,
+    help="What MEMBER is. One that is named by client-id, instance or host stays drained when it is started anew.",
+)
+
+
+@click.command()
+@client_options
+@output_option
+@override_options
+@for_option
+@by_option
+@click.option("--wait", is_flag=True, help="Tell how far it is, until nothing is left.")
+@group_argument
+@click.argument("member")
+def drain(
+    bootstrap: str,
+    overrides: dict[str, str],
+    style: str,
+    by: Any,
+    wait: bool,
+    group: str,
+    member: str,
+    **given: Any,
+) -> None:
+    """Move all partitions of GROUP's MEMBER to the others; it stays a member with nothing.
+
+    They move as fast as move.budget allows (assignor.options or balance.move.budget of the group), each by a safe
+    handoff.
+    """
+    words = override_arguments(given)
+    with connect_admin(bootstrap, overrides) as admin:
+        held = admin.drain_member(group, member, by, **words)
+        report_overrides(group, held, style, dry_run=words["validate_only"])
+        if wait and not words["validate_only"]:
+            follow_drain(admin, group, member, by)
+
+
+def follow_drain(admin: "Admin", group: str, member: str, by: str) -> None:
+    """Until nothing is left, or it is drained no longer."""
+    before = None
+    while True:
+        found = next((d for d in admin.group_holds(group).drains if (d.by, d.name) == (by, member)), None)
+        if found is None:
+            notice("It is not drained any more.")
+            return
+        if found.left != before:
+            notice("Nothing is left." if not found.left else f"{found.left} partitions are left.")
+        if not found.left:
+            return
+        before = found.left
+        time.sleep(DRAIN_POLL_S)
+
+
+@click.command()
+@client_options
+@output_option
+@override_options
+@by_option
+@group_argument
+@click.argument("member")
+def undrain(
+    bootstrap: str, overrides: dict[str, str], style: str, by: Any, group: str, member: str, **given: Any
+) -> None:
+    """Let GROUP's MEMBER have partitions again."""
+    words = override_arguments(given)
+    with connect_admin(bootstrap, overrides) as admin:
+        held = admin.undrain_member(group, member, by, **words)
+    report_overrides(group, held, style, dry_run=words["validate_only"])
+
+
+# `pin` and `unpin`: a partition belongs to a certain member
+# ----------------------------------------------------------
+
+
+def parse_topic_partition(ctx: click.Context, param: click.Parameter, text: str) -> tuple[str, int]:
+    topic, colon, number = text.rpartition(":")
+    if not topic or not colon or not number.isdigit():
+        raise click.BadParameter(f"{text!r} is no partition; expected TOPIC:NUMBER, such as orders:3", ctx, param)
+    return topic, int(number)
+
+
+place_argument = click.argument("place", metavar="TOPIC:P", callback=parse_topic_partition)
+
+
+@click.command()
+@client_options
+@output_option
+@override_options
+@for_option
+@group_argument
+@place_argument
+@click.argument("member")
+def pin(
+    bootstrap: str,
+    overrides: dict[str, str],
+    style: str,
+    group: str,
+    place: tuple[str, int],
+    member: str,
+    **given: Any,
+) -> None:
+    """Pin a partition of GROUP to MEMBER (instance id, client id or member id), for as long as it lives."""
+    words = override_arguments(given)
+    with connect_admin(bootstrap, overrides) as admin:
+        held = admin.pin_partition(group, *place, member, **words)
+    report_overrides(group, held, style, dry_run=words["validate_only"])
+
+
+@click.command()
+@client_options
+@output_option
+@override_options
+@group_argument
+@place_argument
+def unpin(
+    bootstrap: str, overrides: dict[str, str], style: str, group: str, place: tuple[str, int], **given: Any
+) -> None:
+    """Pin a partition of GROUP no longer: it stays where it is until a plan moves it."""
+    words = override_arguments(given)
+    with connect_admin(bootstrap, overrides) as admin:
+        held = admin.unpin_partition(group, *place, **words)
+    report_overrides(group, held, style, dry_run=words["validate_only"])
+
+
+# `resume`: ends overrides
+# ------------------------
+
+
+@click.command()
+@client_options
+@output_option
+@override_options
+@click.option("--only", type=click.Choice(["freeze", "deploy"]), default=None, help="End this, and nothing else.")
+@group_argument
+def resume(bootstrap: str, overrides: dict[str, str], style: str, only: Any, group: str, **given: Any) -> None:
+    """End all that is held of GROUP: freeze, deploy, drains, pins. What follows is one rebalance."""
+    words = override_arguments(given)
+    with connect_admin(bootstrap, overrides) as admin:
+        held = admin.resume_group(group, only or "", **words)
+    report_overrides(group, held, style, dry_run=words["validate_only"])
+
+
+# `canary`, `promote` and `rollback`
+# ----------------------------------
+
+GUARD_COLUMNS = [
+    Column("GUARD", "guard", style="cyan"),
+    Column("BEFORE", "baseline"),
+    Column("NOW", "figure"),
+    Column("COUNTS", "counts"),
+]
+
+
+@click.command()
+@client_options
+@output_option
+@click.option("--assignor", metavar="NAME[{JSON}]", help="The candidate, with its options. Without it: how it goes.")
+@click.option("--for", "for_ms", type=Duration(), metavar="TIME", help="How long it is tried: 90s, 30m, 2h.")
+@click.option("--guard", "guards", multiple=True, metavar="EXPR", help="Instead of the usual guards; may be repeated.")
+@click.option("--lag-floor", type=click.IntRange(0), metavar="N", help="Less lag trips no guard; 1000 unless told.")
+@click.option(
+    "--then",
+    type=click.Choice(["promote", "wait"]),
+    default="promote",
+    show_default=True,
+    help="At the end of its time it becomes the setting, or waits for promote or rollback.",
+)
+@click.option("--dry-run", is_flag=True, help="Say what it would be held against, with figures, and change nothing.")
+@reason_option
+@group_argument
+def canary(
+    bootstrap: str,
+    overrides: dict[str, str],
+    style: str,
+    assignor: str | None,
+    for_ms: int | None,
+    guards: tuple[str, ...],
+    lag_floor: int | None,
+    then: str,
+    dry_run: bool,
+    reason: str,
+    group: str,
+) -> None:
+    """Try an assignor on GROUP for real, for a while. A guard that trips rolls it back at once.
+
+    A guard is FIGURE > NUMBER, or > NUMBERx for so many times the group's own last hour: plan-failures; moves and
+    unowned (partition-seconds), for each rebalance; lag, all together, in three samples in a row; expired, members lost
+    to session or poll timeout. The usual ones: plan-failures > 0, unowned > 2x, lag > 2x, expired > 0.
+
+      muster groups canary orders --assignor 'lag-sticky{"move.budget": 20}' --for 30m
+    """
+    if assignor is None:
+        if for_ms is not None or guards or dry_run or lag_floor is not None:
+            raise click.UsageError("which assignor is to be tried? expected --assignor NAME")
+        with connect_admin(bootstrap, overrides) as admin:
+            report_canary(group, admin.canary(group), style)
+        return
+    if for_ms is None:
+        raise click.UsageError("a canary needs a time; expected --for TIME, such as --for 30m")
+    with connect_admin(bootstrap, overrides) as admin:
+        begun = admin.start_canary(
+            group,
+            assignor,
+            for_ms,
+            guards=guards,
+            lag_floor=lag_floor,
+            wait=then == "wait",
+            validate_only=dry_run,
+            reason=reason,
+        )
+    report_canary(group, begun, style)
+    if dry_run:
+        notice("Nothing was changed; leave out --dry-run to do it.")
+
+
+@click.command()
+@client_options
+@output_option
+@reason_option
+@group_argument
+def promote(bootstrap: str, overrides: dict[str, str], style: str, reason: str, group: str) -> None:
+    """The canary of GROUP becomes its setting, now."""
+    with connect_admin(bootstrap, overrides) as admin:
+        report_canary(group, admin.end_canary(group, promote=True, reason=reason), style)
+
+
+@click.command()
+@client_options
+@output_option
+@reason_option
+@group_argument
+def rollback(bootstrap: str, overrides: dict[str, str], style: str, reason: str, group: str) -> None:
+    """The canary of GROUP goes; what planned before plans again."""
+    with connect_admin(bootstrap, overrides) as admin:
+        report_canary(group, admin.end_canary(group, promote=False, reason=reason), style)
+
+
+def report_canary(group: str, found: "Canary | None", style: str) -> None:
+    """How it goes in a sentence on standard error, and its guards in a table."""
+    if style in ("json", "yaml"):
+        print_document(None if found is None else asdict(found), style)
+        return
+    if found is None:
+        notice(f"group '{group}' never had a canary; muster groups canary {group} --assignor NAME --for 30m begins one")
+        return
+    notice(sentence(found))
+    print_rows([guard_row(asdict(guard)) for guard in found.guards], GUARD_COLUMNS, style)
+
+
+# `remove-members`
+# ----------------
+
+REMOVAL_COLUMNS = [
+    Column("GROUP", "group"),
+    Column("CONSUMER-ID", "consumer_id", style="cyan"),
+    Column("GROUP-INSTANCE-ID", "group_instance_id"),
+    Column("#PARTITIONS", "partitions"),
+]
+
+
+@click.command("remove-members")
+@client_options
+@output_option
+@click.option("--member", "members", multiple=True, metavar="ID", help="By member id; may be repeated.")
+@click.option("--instance", "instances", multiple=True, metavar="ID", help="By group.instance.id; may be repeated.")
+@click.option("--all", "everyone", is_flag=True, help="Every member.")
+@click.option("--reason", default="removed by an operator", show_default=True, help="What the ledger says of it.")
+@click.option("--execute/--dry-run", default=False, help="Do it; without, only show who would go.")
+@group_argument
+def remove_members(
+    bootstrap: str,
+    overrides: dict[str, str],
+    style: str,
+    members: tuple[str, ...],
+    instances: tuple[str, ...],
+    everyone: bool,
+    reason: str,
+    execute: bool,
+    group: str,
+) -> None:
+    """Remove members of GROUP; their partitions go to the others. One that still runs hears of it, and joins again."""
+    if everyone == bool(members or instances):
+        raise click.UsageError("who shall go is not said, or said twice; expected --member, --instance or --all")
+    with connect_admin(bootstrap, overrides) as admin:
+        found = admin.describe_group(group)
+        going = [m for m in found.members if everyone or m.member_id in members or m.group_instance_id in instances]
+        known = {m.member_id for m in going} | {m.group_instance_id for m in going}
+        strangers = [name for name in (*members, *instances) if name not in known]
+        if strangers:
+            raise CommandError(
+                f"group '{group}' has no member {', '.join(map(repr, strangers))}",
+                remedy=f"`muster groups members {group}` lists those it has",
+                code=Exit.NOT_FOUND,
+            )
+        if execute and going:
+            admin.remove_members(group, members=[m.member_id for m in going], reason=reason)
+    if not execute:
+        notice("Nobody was removed; add --execute to do it.")
+    rows = [
+        {
+            "group": group,
+            "consumer_id": m.member_id,
+            "group_instance_id": m.group_instance_id,
+            "partitions": len(m.assignment),
+        }
+        for m in going
+    ]
+    print_rows(rows, REMOVAL_COLUMNS, style)

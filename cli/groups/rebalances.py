@@ -1,0 +1,178 @@
+"""`muster groups explain`, `history` and `shadow`: what the ledger knows of each rebalance.
+
+`shadow` compares the last decisions with those that the group's shadow assignors would have made.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from muster.cli.common.options import COUNT, client_options, connect_admin, output_option
+from muster.cli.common.output import Column, console, notice, print_document, print_rows
+from muster.cli.groups.arguments import group_argument
+from muster.coordinator.observability.views.formatting import moment
+
+if TYPE_CHECKING:
+    from muster.coordinator.rpc.v1.ledger_pb2 import NodeStall, Rebalance
+
+
+# `explain` and `history`
+# -----------------------
+
+PEOPLE = ("table", "wide")
+REBALANCE_COLUMNS = [
+    Column("#", "number"),
+    Column("GENERATION", "generation"),
+    Column("STARTED", "started"),
+    Column("TOOK", "took"),
+    Column("CAUSE", "cause", style="yellow"),
+    Column("BY", "by"),
+    Column("MOVED", "moved"),
+    Column("UNOWNED", "unowned"),
+    Column("OUTCOME", "outcome"),
+    Column("ASSIGNOR", "assignor", wide=True),
+    Column("DETAIL", "detail", wide=True),
+]
+
+
+@click.command()
+@client_options
+@output_option
+@click.option("--limit", type=COUNT, default=10, show_default=True, help="The last N rebalances.")
+@click.option("--generation", type=COUNT, help="Only the one that led to this generation.")
+@click.option("--snapshots", is_flag=True, help="In json and yaml, with the assignor's input.")
+@group_argument
+def explain(
+    bootstrap: str,
+    overrides: dict[str, str],
+    style: str,
+    limit: int,
+    generation: int | None,
+    snapshots: bool,
+    group: str,
+) -> None:
+    """Tell why GROUP rebalanced, each time, oldest first.
+
+    Cause, who set it off, how long each phase took and for whom, which partitions moved, how long each had no owner.
+    In a cluster, where its coordinator moved from one node to another stands among them.
+    """
+    with connect_admin(bootstrap, overrides) as admin:
+        most = 0 if generation else limit
+        if style in PEOPLE:
+            from muster.cli.groups.rebalance_story import fetch_rebalances
+
+            entries = fetch_rebalances(admin, group, most, generation or 0)
+        else:
+            entries = admin.explain(group, most, generation or 0, snapshots)[::-1]
+        stalls = [] if generation else admin.stalls(group, most)[::-1]
+        moves = [] if generation else admin.moves(group, most)[::-1]
+    if style in ("json", "yaml"):
+        from muster.coordinator.observability.views.ledger import entry_document
+
+        print_document([entry_document(entry) for entry in entries], style)
+    elif style == "csv":
+        print_rebalances(entries, style)
+    elif not entries:
+        notice(
+            f"The ledger has nothing about group '{group}'" + (f" in generation {generation}." if generation else ".")
+        )
+    else:
+        from muster.cli.groups.rebalance_story import print_story
+
+        print_story(console(), entries, moves, full=style == "wide")
+    print_stalls(stalls)
+
+
+@click.command()
+@client_options
+@output_option
+@click.option("--limit", type=COUNT, default=100, show_default=True, help="The last N rebalances.")
+@group_argument
+def history(bootstrap: str, overrides: dict[str, str], style: str, limit: int, group: str) -> None:
+    """One line per rebalance of GROUP, oldest first."""
+    with connect_admin(bootstrap, overrides) as admin:
+        entries = admin.explain(group, limit)[::-1]
+        stalls = admin.stalls(group, limit)[::-1]
+    print_rebalances(entries, style)
+    print_stalls(stalls)
+
+
+def print_stalls(stalls: "list[NodeStall]") -> None:
+    """On standard error: beside the rebalances, and none of them."""
+    for stall in stalls:
+        seconds = f"{stall.stalled_ms / 1000:.1f} s"
+        notice(f"{moment(stall.ended_at_ms)}: the node stood still for {seconds}; nobody was expired for it")
+
+
+def print_rebalances(entries: "list[Rebalance]", style: str) -> None:
+    from muster.coordinator.observability.views.ledger import names_of, rebalance_row
+
+    names = names_of(entries, full=style != "table")
+    print_rows([rebalance_row(entry, names) for entry in entries], REBALANCE_COLUMNS, style)
+
+
+# `shadow`
+# --------
+
+SHADOW_COLUMNS = [
+    Column("#", "number"),
+    Column("ASSIGNOR", "assignor", style="cyan"),
+    Column("MOVES", "moves"),
+    Column("OTHERS", "differs"),
+    Column("COST", "partition_seconds"),
+    Column("MOST LAG", "lag_share"),
+    Column("BALANCE", "count_balance"),
+    Column("BY LAG", "lag_balance", wide=True),
+    Column("BY RATE", "rate_balance", wide=True),
+    Column("NOBODY", "unassigned", wide=True),
+    Column("TOOK", "took_ms", wide=True),
+    Column("FAILED", "failure"),
+]
+
+
+@click.command()
+@client_options
+@output_option
+@click.option("--limit", type=COUNT, default=10, show_default=True, help="The last N decisions that were shadowed.")
+@group_argument
+def shadow(bootstrap: str, overrides: dict[str, str], style: str, limit: int, group: str) -> None:
+    """Show the last decisions for GROUP, and beside each what its shadow assignors would have decided.
+
+    MOVES: partitions whose owner would have lost them. OTHERS: how many would have another owner than they got. COST:
+    partition-seconds without an owner, as measured for the plan that counted; for the others, what a move of this group
+    costs on average, for each of theirs. MOST LAG: the share of all lag that one member would have. BALANCE: the most
+    partitions of a member over the mean.
+
+      muster groups set orders 'shadow.assignors=lag-sticky,uniform'
+    """
+    from muster.coordinator.observability.views.ledger import compare_shadows
+
+    with connect_admin(bootstrap, overrides) as admin:
+        rows = compare_shadows(admin.explain(group)[::-1], limit)
+        shadows = admin.group_settings(group).values.get("shadow.assignors") if not rows else None
+    if style in ("json", "yaml"):
+        print_document(rows, style)
+        return
+    print_rows([readable_row(row) if style in PEOPLE else dict(row) for row in rows], SHADOW_COLUMNS, style)
+    if not rows:
+        notice(
+            f"no decision for group '{group}' has been shadowed yet; the next one will be"
+            if shadows
+            else f"group '{group}' has no shadows; muster groups set {group} shadow.assignors=NAME names up to four"
+        )
+
+
+def readable_row(row: Any) -> dict[str, Any]:
+    from muster.coordinator.observability.views.formatting import duration
+
+    def ratio(key: str) -> str | None:
+        return None if row[key] is None else f"{row[key]:.2f}"
+
+    return {
+        **row,
+        "assignor": f"{row['assignor']} (real)" if row["real"] else row["assignor"],
+        "partition_seconds": None if row["partition_seconds"] is None else duration(row["partition_seconds"] * 1000),
+        "lag_share": None if row["lag_share"] is None else f"{row['lag_share']:.0%}",
+        "took_ms": None if row["took_ms"] is None else duration(row["took_ms"]),
+        **{key: ratio(key) for key in ("count_balance", "lag_balance", "rate_balance")},
+    }

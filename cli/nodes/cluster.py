@@ -1,0 +1,269 @@
+"""`muster cluster status`, `nodes`, `partitions` and `explain`: the state of a cluster, and why leaders changed.
+
+The rest of the commands of `muster cluster` take from here how they connect to a node, how partitions are named
+(TOPIC:PARTITION), and how they report what was done and what was refused. `explain` reads the ledger of elections.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol
+
+import click
+
+from muster.cli.common.commands import CommandError, Exit, Unhealthy
+from muster.cli.common.options import COUNT, client_options, connect_admin, output_option
+from muster.cli.common.output import Column, notice, print_document, print_rows
+from muster.coordinator.observability.views.formatting import host_and_port, plural
+
+if TYPE_CHECKING:
+    from muster.client import Admin
+    from muster.coordinator.rpc.v1.cluster_service_pb2 import DescribeClusterResponse, Election
+
+
+# Connection, names and outcomes
+# ------------------------------
+
+NODE = click.IntRange(0, 2**31 - 1)
+NUMBER = re.compile("[0-9]{1,10}", re.ASCII)
+
+
+class PartitionOutcome(Protocol):
+    """What became of one partition."""
+
+    @property
+    def topic(self) -> str: ...
+
+    @property
+    def partition(self) -> int: ...
+
+    @property
+    def error_code(self) -> int: ...
+
+    @property
+    def error_message(self) -> str: ...
+
+
+@contextmanager
+def connect_cluster_admin(bootstrap: str, overrides: dict[str, str]) -> "Iterator[Admin]":
+    """An admin client of a node that is one of a cluster. Raises CommandError (3) if it is on its own."""
+    from muster.client.errors import TransportRefused
+
+    try:
+        with connect_admin(bootstrap, overrides) as admin:
+            yield admin
+    except TransportRefused as error:
+        if error.status != "UNIMPLEMENTED":
+            raise
+        raise CommandError(
+            f"{error.address} is no part of a cluster",
+            "expected a node with inter.broker.listeners and zookeeper.connect",
+            "name one with --bootstrap; over a Kafka ask `muster engine status`",
+            code=Exit.NOT_FOUND,
+        ) from None
+
+
+def parse_partition(word: str, param_hint: str | None = None) -> tuple[str, int]:
+    """TOPIC:PARTITION. Raises BadParameter.
+
+    >>> parse_partition("orders:3")
+    ('orders', 3)
+    """
+    topic, colon, number = word.rpartition(":")
+    if not (topic and colon and NUMBER.fullmatch(number)):
+        raise click.BadParameter(f"{word!r} names no partition; expected TOPIC:PARTITION", param_hint=param_hint)
+    return topic, int(number)
+
+
+def parse_partitions(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> list[tuple[str, int]]:
+    return list(dict.fromkeys(parse_partition(word, param.human_readable_name) for word in given))
+
+
+def report_age(answer: "DescribeClusterResponse") -> None:
+    """Say how old it is, where that is worth a word. Raises Unhealthy (4) where the node that told it is cut off."""
+    from muster.coordinator.observability.views.cluster import age_words
+
+    if answer.cut_off:
+        raise Unhealthy(age_words(answer))
+    if age := age_words(answer):
+        notice(age)
+
+
+def report_outcomes(done: str, outcomes: Iterable[PartitionOutcome]) -> None:
+    """What was done, and what was refused. Raises CommandError (1) if anything was."""
+    outcomes = list(outcomes)
+    refused = [each for each in outcomes if each.error_code]
+    if len(outcomes) > len(refused) or not outcomes:
+        notice(f"{done} {plural(len(outcomes) - len(refused), 'partition')}")
+    if refused:
+        raise CommandError("\n".join(each.error_message for each in refused))
+
+
+# `status` and `nodes`
+# --------------------
+
+STATUS_COLUMNS = [
+    Column("CLUSTER", "cluster", style="cyan"),
+    Column("CONTROLLER", "controller"),
+    Column("NODES", "nodes"),
+    Column("UP", "up"),
+    Column("PARTITIONS", "partitions"),
+    Column("OFFLINE", "offline", style="red"),
+    Column("UNDER-MIN-ISR", "under_min_isr", style="red"),
+    Column("UNDER-REPLICATED", "under_replicated", style="yellow"),
+    Column("CONTROLLER-EPOCH", "controller_epoch", wide=True),
+    Column("SEQUENCE", "sequence", wide=True),
+]
+NODE_COLUMNS = [
+    Column("NODE", "node", style="cyan"),
+    Column("STATE", "state"),
+    Column("ADDRESS", "address"),
+    Column("CONTROLLER", "controller"),
+    Column("LEADS", "leads"),
+    Column("COPIES", "copies"),
+    Column("BEHIND", "behind", style="yellow"),
+    Column("RACK", "rack", wide=True),
+    Column("EPOCH", "epoch", wide=True),
+    Column("KNOWS", "known", wide=True),
+    Column("LISTENERS", "listeners", wide=True),
+]
+
+
+@click.command()
+@client_options
+@output_option
+def status(bootstrap: str, overrides: dict[str, str], style: str) -> None:
+    """Show who is controller, and how many partitions want for something.
+
+    OFFLINE: nobody leads them. UNDER-MIN-ISR: they take no records with acks=all. UNDER-REPLICATED: a copy is behind
+    or gone. `muster health` exits with 4 while one of the first two is not 0.
+
+    A node that is cut off from the cluster tells how it stood when it last heard of it, and says so: exit code 4.
+    """
+    from muster.coordinator.observability.views.cluster import cluster_row
+
+    with connect_cluster_admin(bootstrap, overrides) as admin:
+        answer = admin.describe_cluster()
+    row = cluster_row(answer)
+    if style in ("json", "yaml"):
+        print_document(row, style)
+    else:
+        print_rows([row], STATUS_COLUMNS, style)
+    report_age(answer)
+
+
+@click.command()
+@client_options
+@output_option
+def nodes(bootstrap: str, overrides: dict[str, str], style: str) -> None:
+    """List the nodes: up or gone, how many partitions each leads and has copies of, how many of these are behind.
+
+    KNOWS: how many changes of the cluster it has taken in, where the controller is asked.
+    """
+    from muster.coordinator.observability.views.cluster import node_row
+
+    with connect_cluster_admin(bootstrap, overrides) as admin:
+        answer = admin.describe_cluster()
+    print_rows([node_row(node, answer) for node in answer.nodes], NODE_COLUMNS, style)
+    report_age(answer)
+
+
+# `partitions`
+# ------------
+
+PARTITION_COLUMNS = [
+    Column("TOPIC", "topic", style="cyan"),
+    Column("PARTITION", "partition"),
+    Column("LEADER", "leader"),
+    Column("REPLICAS", "replicas"),
+    Column("ISR", "isr"),
+    Column("ELR", "elr"),
+    Column("OFFLINE", "offline", style="red"),
+    Column("LEADER-EPOCH", "leader_epoch", wide=True),
+    Column("MIN-ISR", "min_isr", wide=True),
+    Column("ADDING", "adding", wide=True),
+    Column("REMOVING", "removing", wide=True),
+]
+"""Kafka's, as `topics describe` has them."""
+
+
+@click.command()
+@client_options
+@output_option
+@click.option("--under-replicated", "wanted", flag_value="under-replicated", help="Those with a copy behind or gone.")
+@click.option("--under-min-isr", "wanted", flag_value="under-min-isr", help="Those that take no records with acks=all.")
+@click.option("--offline", "wanted", flag_value="offline", help="Those that nobody leads.")
+@click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Of this topic; may be repeated.")
+def partitions(bootstrap: str, overrides: dict[str, str], style: str, wanted: Any, topics: tuple[str, ...]) -> None:
+    """Show who leads each partition, who has copies, and who of them is in sync (ISR).
+
+    ELR: in sync no more, and with all that was committed; they may lead.
+    """
+    from muster.coordinator.observability.views.cluster import partition_row
+
+    with connect_cluster_admin(bootstrap, overrides) as admin:
+        answer = admin.describe_cluster(wanted or "all", topics)
+    print_rows([partition_row(row) for row in answer.partitions], PARTITION_COLUMNS, style)
+    report_age(answer)
+
+
+# `explain`
+# ---------
+
+NOT_HERE = 6
+LEDGER = "__elections"
+
+ELECTION_COLUMNS = [
+    Column("DECIDED", "decided"),
+    Column("UNIT", "unit", style="cyan"),
+    Column("FROM", "from"),
+    Column("TO", "to"),
+    Column("HOW", "clean"),
+    Column("TOOK", "took"),
+    Column("LOST", "lost", style="red"),
+    Column("CAUSE", "cause", style="yellow"),
+    Column("EPOCH", "epoch", wide=True),
+    Column("ISR", "isr", wide=True),
+    Column("ELR", "elr", wide=True),
+]
+
+
+@click.command()
+@client_options
+@output_option
+@click.option("--limit", type=COUNT, default=50, show_default=True, help="The last N elections.")
+@click.option("--topic", default="", metavar="TOPIC", help="Of this topic only.")
+def explain(bootstrap: str, overrides: dict[str, str], style: str, limit: int, topic: str) -> None:
+    """Tell why leaders changed, the youngest election first.
+
+    HOW: isr, the new leader was in sync; elr, it had all that was committed; last known, it was the last in sync and
+    may lack what it had not flushed; unclean, records may be lost; offline, nobody could lead. LOST: records that were
+    cut off afterwards. A shard of groups goes by the name of its first half, __consumer_offsets-N.
+    """
+    from muster.coordinator.observability.views.cluster import election_document, election_row, lost_lines
+
+    with connect_cluster_admin(bootstrap, overrides) as admin:
+        found = fetch_elections(admin, limit, topic)
+    if style in ("json", "yaml"):
+        print_document([election_document(one) for one in found], style)
+        return
+    print_rows([election_row(one) for one in found], ELECTION_COLUMNS, style)
+    for line in lost_lines(found):
+        notice(line)
+
+
+def fetch_elections(admin: "Admin", limit: int, topic: str) -> "list[Election]":
+    """Of the node that is asked, or of another, if that has no copy of the ledger."""
+    from muster.client.errors import Refused
+
+    try:
+        return admin.explain_elections(limit, topic)
+    except Refused as error:
+        if error.code != NOT_HERE:
+            raise
+        answer = admin.describe_cluster("all", [LEDGER])
+        addresses = {node.node_id: host_and_port(node.host, node.port) for node in answer.nodes if node.host}
+        leaders = [row.leader_id for row in answer.partitions if row.leader_id in addresses]
+        if not leaders:
+            raise
+    return admin.explain_elections(limit, topic, address=addresses[leaders[0]])

@@ -1,0 +1,394 @@
+"""`muster serve`, `muster settings` and `muster health`: run one node, show its settings, ask whether it serves.
+
+`muster serve` runs a node until a signal stops it. `muster settings` shows every setting of a node: its value, its
+default and one sentence each. `muster health` asks as probes and load balancers do (grpc.health.v1); it imports
+neither the client nor the settings unless it needs TLS or a token, so that a probe stays cheap.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from pathlib import Path
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from muster.cli.common.commands import CommandError, Exit, Unhealthy
+from muster.cli.common.options import (
+    FORMATS,
+    NumberRange,
+    bootstrap_option,
+    connect_admin,
+    current_command_config,
+    key_values,
+    require_listening_node,
+    set_option,
+)
+from muster.cli.common.output import Column, notice, print_rows
+
+if TYPE_CHECKING:
+    import grpc
+    from grpc_health.v1 import health_pb2_grpc
+
+    from muster.coordinator.config import Settings
+    from muster.coordinator.observability.views.settings import NodeSettingRow
+    from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
+
+
+# `muster serve`
+# --------------
+
+WHERE = "[SSL://]HOST:PORT"
+VERBOSITY = "GRPC_VERBOSITY"
+
+
+@click.command()
+@click.option("--config", "file", type=click.Path(path_type=Path), metavar="FILE", help="A properties file.")
+@set_option
+@click.option("--engine", metavar="URL", help="kafka://HOST:PORT,...: keep groups in that Kafka (engine).")
+@click.option("--data", metavar="DIR", help="The data directory (log.dirs).")
+@click.option("--listen", metavar=WHERE, help="The address to serve on (listeners); port 0 takes a free one.")
+@click.option("--kafka-listen", metavar=WHERE, help="Serve Kafka's wire protocol there, too (kafka.listeners).")
+@click.option("--advertise", metavar="HOST:PORT", help="Where Kafka clients are told to connect instead.")
+@click.option("--http", metavar=WHERE, help="Serve probes, the JSON API and the page there (http.listeners).")
+@click.option("--announce", is_flag=True, help="Print one JSON line with the address once the node answers.")
+@click.option("--until-eof", is_flag=True, hidden=True, help="Drain when standard input ends; for parent processes.")
+def serve(
+    file: Path | None,
+    overrides: dict[str, str],
+    engine: str | None,
+    data: str | None,
+    listen: str | None,
+    kafka_listen: str | None,
+    advertise: str | None,
+    http: str | None,
+    announce: bool,
+    until_eof: bool,
+) -> int:
+    """Run a node. SIGTERM and Ctrl-C drain it.
+
+    Settings come from FILE, then from --set, --data, --listen and the like, which win. `muster settings` lists them
+    all, each with its default; `muster settings -o wide NAME` says what one means.
+    """
+    from muster.coordinator.config import SettingsError, load_settings
+
+    named = {
+        "engine": engine,
+        "log.dirs": data,
+        "listeners": listen,
+        "kafka.listeners": kafka_listen,
+        "kafka.advertised.listeners": advertise,
+        "http.listeners": http,
+    }
+    given = overrides | {key: value for key, value in named.items() if value is not None}
+    try:
+        settings = load_settings(file, given)
+    except SettingsError as error:
+        raise CommandError(str(error), code=Exit.USAGE) from error
+    if settings.grpc_listener.encrypted and os.environ.get(VERBOSITY) == "ERROR":
+        # For each handshake by a name that its certificate has not, gRPC would write that name as it came: a stranger's
+        # bytes, as often as he likes. It reads the word as it is imported.
+        os.environ[VERBOSITY] = "NONE"
+    from muster.coordinator.server.node.main import run_node
+
+    if until_eof:
+        from muster.cli.common.commands import stop_with_stdin
+
+        stop_with_stdin()
+    return run_node(settings, sys.stdout if announce else None)
+
+
+# `muster settings`
+# -----------------
+
+SETTING_COLUMNS = [
+    Column("SETTING", "setting", style="cyan"),
+    Column("VALUE", "value"),
+    Column("DEFAULT", "default"),
+    Column("ALLOWED", "allowed", wide=True),
+    Column("MEANING", "meaning", wide=True),
+]
+WIDTH = 98
+
+
+@click.command()
+@bootstrap_option
+@click.option("--config", "file", type=click.Path(path_type=Path), metavar="FILE", help="With this properties file.")
+@click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    callback=key_values,
+    help="With this property, as for `muster serve`; may be repeated.",
+)
+@click.option("--running", is_flag=True, help="What the node at --bootstrap runs with, instead.")
+@click.option("--changed", is_flag=True, help="Only what differs from its default.")
+@click.option(
+    "-o",
+    "--output",
+    "style",
+    type=click.Choice([*FORMATS, "properties"]),
+    default="table",
+    show_default=True,
+    help="How to print; wide adds what is allowed and what it means; properties is a file for --config.",
+)
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+def settings(
+    bootstrap: str,
+    file: Path | None,
+    overrides: dict[str, str],
+    running: bool,
+    changed: bool,
+    style: str,
+    names: tuple[str, ...],
+) -> None:
+    """Show the settings of a node, all or those NAMEd (a part of a name will do: `muster settings session`).
+
+    Without --running they are those that `muster serve` would start with, given the same --config and --set; what is
+    wrong in them is said, and nothing is started.
+    """
+    if running and (file or overrides):
+        raise click.UsageError("--running asks a node what it has; leave --config and --set out")
+    rows = running_rows(bootstrap) if running else setting_rows(load_node_settings(file, overrides))
+    rows = [row for row in find_settings(rows, names) if not changed or row["value"] != row["default"]]
+    if style == "properties":
+        click.echo(format_properties(rows), nl=False)
+    else:
+        print_rows(rows, SETTING_COLUMNS, style)
+
+
+def load_node_settings(
+    file: Path | None, overrides: Mapping[str, str], *, of_file: Callable[[str], bool] = lambda key: True
+) -> "Settings":
+    """Raises CommandError."""
+    from muster.coordinator.config import SettingsError, load_settings
+
+    try:
+        return load_settings(file, overrides, of_file=of_file)
+    except SettingsError as error:
+        raise CommandError(str(error), code=Exit.USAGE) from error
+
+
+def setting_rows(given: "Settings") -> "list[NodeSettingRow]":
+    from muster.coordinator.config import known_settings
+    from muster.coordinator.observability.views.settings import node_setting_row
+    from muster.storage.settings_text import shown_setting
+
+    of = {field.alias or name: name for name, field in type(given).model_fields.items()}
+    return [node_setting_row(name, shown_setting(given, name, of[name]) or "") for name in known_settings()]
+
+
+def running_rows(bootstrap: str) -> "list[NodeSettingRow]":
+    """What a node says of itself."""
+    from muster.coordinator.observability.views.settings import node_setting_row
+
+    with connect_admin(bootstrap, current_command_config()) as admin:
+        told = admin.describe_node()
+    return [node_setting_row(name, value) for name, value in told.items()]
+
+
+def find_settings(rows: "Sequence[NodeSettingRow]", words: Sequence[str]) -> "list[NodeSettingRow]":
+    """The rows whose name is one of the words, or else has it in it. Raises CommandError for a word that none has."""
+    if not words:
+        return list(rows)
+    names = [str(row["setting"]) for row in rows]
+    chosen: set[str] = set()
+    for word in words:
+        hits = {word} if word in names else {name for name in names if word in name}
+        if not hits:
+            near = get_close_matches(word, names, n=1, cutoff=0.6)
+            remedy = f"did you mean {near[0]}?" if near else "`muster settings` lists all there are"
+            raise CommandError(f"no setting of a node is called {word!r}", remedy=remedy, code=Exit.NOT_FOUND)
+        chosen |= hits
+    return [row for row in rows if row["setting"] in chosen]
+
+
+def format_properties(rows: Sequence[Mapping[str, Any]]) -> str:
+    lines = []
+    for each in rows:
+        lines += [f"# {line}" for line in wrap(f"{each['meaning']} Allowed: {each['allowed']}.", width=WIDTH)]
+        lines += [f"{each['setting']}={each['value']}", ""]
+    return "\n".join(lines)
+
+
+# `muster health`
+# ---------------
+
+ZOOKEEPER = "zookeeper"
+"""The part that only a node with zookeeper.connect has."""
+
+MAX_UNWELL_NAMED = 20
+"""Partitions that are told one by one."""
+
+
+@click.command()
+@bootstrap_option
+@click.option(
+    "--timeout",
+    type=NumberRange(0.01, 600),
+    default=3.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait for an answer; said, it also waits for a node that is only just starting.",
+)
+@click.option(
+    "--service",
+    default="",
+    metavar="NAME",
+    help="Ask about one part: a gRPC service, or zookeeper (whether the node is in touch with it).",
+)
+def health(bootstrap: str, timeout: float, service: str) -> None:
+    """Exit with 0 when the node serves and nothing is wrong with it, with 4 and the reason otherwise.
+
+    Of a cluster, also when any partition has no leader, or too few copies in sync. Whether this one node may get
+    requests is another question, which the answer's first line and gRPC's health checks tell.
+    """
+    import grpc
+    from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+    source = click.get_current_context().get_parameter_source("timeout")
+    if source is click.core.ParameterSource.DEFAULT:
+        require_listening_node([bootstrap])
+    with open_channel(bootstrap) as channel:
+        stub = health_pb2_grpc.HealthStub(channel)
+        try:
+            answer = stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=timeout, wait_for_ready=True)
+        except grpc.RpcError as error:
+            if error.code() is grpc.StatusCode.NOT_FOUND:
+                raise CommandError(
+                    f"{bootstrap} has no part called {service!r}", remedy="ask without --service", code=Exit.NOT_FOUND
+                ) from None
+            raise explain_refusal(bootstrap, error) or Unhealthy(
+                f"{bootstrap} gave no answer within {timeout:g} s ({error.code().name})",
+                "expected a node that serves",
+                "is one running there (muster serve), and is --bootstrap right?",
+            ) from None
+        away = not service and has_lost_zookeeper(stub, timeout)
+        wrong = fetch_conditions(channel, timeout)
+        of_cluster = None if service else unwell_partitions(channel, timeout)
+        unwell = of_cluster or []
+    status = health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
+    click.echo(status)
+    if away:
+        notice(
+            f"{bootstrap} is not in touch with ZooKeeper: it coordinates no central groups until it is; "
+            "everything else is served"
+            if of_cluster is None
+            else f"{bootstrap} is not in touch with ZooKeeper: what is in sync goes on for as long as its session; "
+            "until it is in touch it takes no topic, no election and no change of settings"
+        )
+    if service:
+        wrong = [condition for condition in wrong if condition.impairs == service]
+    if answer.status != health_pb2.HealthCheckResponse.SERVING and service and not wrong:
+        raise Unhealthy(
+            f"{service} of {bootstrap} is {status}", "expected SERVING", "see the node's log for the reason"
+        )
+    if wrong or unwell:
+        raise Unhealthy("\n".join([*map(condition_line, wrong), *unwell]))
+    if answer.status != health_pb2.HealthCheckResponse.SERVING:
+        raise Unhealthy(
+            f"{bootstrap} is {status}", "expected SERVING", "it is being stopped; ask again once it is back"
+        )
+
+
+def open_channel(bootstrap: str) -> "grpc.Channel":
+    """What --command-config says of TLS and tokens counts for probes too; without it nothing more is imported."""
+    import grpc
+
+    options = [("grpc.enable_http_proxy", 0)]
+    if not (given := current_command_config()):
+        return grpc.insecure_channel(bootstrap, options=options)
+    from muster.client.config import ClientConfig, load
+    from muster.client.credentials import Credentials
+
+    security = load(ClientConfig, given, {}).security
+    if security is None:
+        return grpc.insecure_channel(bootstrap, options=options)
+    return Credentials(security).blocking_channel(bootstrap, options)
+
+
+def explain_refusal(bootstrap: str, error: "grpc.RpcError") -> CommandError | None:
+    """What certificates or rights have to do with it; None: nothing."""
+    import grpc
+
+    from muster.client.calls.transport import describe_handshake_failure
+    from muster.client.errors import AuthenticationError, CallNotAuthorized
+
+    detail = error.details() or ""
+    if error.code() is grpc.StatusCode.UNAUTHENTICATED:
+        return CommandError(str(AuthenticationError(bootstrap, "asking for health", detail)))
+    if error.code() is grpc.StatusCode.PERMISSION_DENIED:
+        return CommandError(str(CallNotAuthorized(bootstrap, "asking for health", detail)))
+    if (words := describe_handshake_failure(detail)) is not None:
+        return Unhealthy(f"{bootstrap} {words}")
+    return None
+
+
+def fetch_conditions(channel: "grpc.Channel", timeout: float) -> "Sequence[pb.Condition]":
+    """What the node says is wrong with it. Nothing, where it does not answer any more: it is being stopped."""
+    import grpc
+
+    from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
+    from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
+
+    stub = GroupCoordinatorStub(channel)  # type: ignore[no-untyped-call]
+    try:
+        return list(stub.DescribeNode(pb.DescribeNodeRequest(), timeout=timeout).conditions)
+    except grpc.RpcError:
+        return []
+
+
+def unwell_partitions(channel: "grpc.Channel", timeout: float) -> list[str] | None:
+    """Of a cluster: which partitions nobody leads, or which have too few copies in sync, a sentence each. None where
+    the node is on its own, or does not tell."""
+    import grpc
+
+    from muster.coordinator.observability.views.cluster import age_words, unwell_words
+    from muster.coordinator.rpc.v1 import cluster_service_pb2 as pb
+    from muster.coordinator.rpc.v1.cluster_service_pb2_grpc import ClusterStub
+
+    stub = ClusterStub(channel)  # type: ignore[no-untyped-call]
+    found: dict[tuple[str, int], pb.ClusterPartitionState] = {}
+    try:
+        for wanted in (pb.PARTITION_FILTER_OFFLINE, pb.PARTITION_FILTER_UNDER_MIN_ISR):
+            answer = stub.DescribeCluster(pb.DescribeClusterRequest(partitions=wanted), timeout=timeout)
+            found |= {(row.topic, row.partition): row for row in answer.partitions}
+    except grpc.RpcError:
+        return None
+    if answer.cut_off:
+        return [age_words(answer)]  # how partitions stand by now, others know
+    lines = [unwell_words(found[place]) for place in sorted(found)]
+    more = len(lines) - MAX_UNWELL_NAMED
+    return (
+        lines
+        if more <= 0
+        else [*lines[:MAX_UNWELL_NAMED], f"{more} more partitions: muster cluster partitions --under-min-isr"]
+    )
+
+
+def condition_line(condition: "pb.Condition") -> str:
+    """One trouble for people: name, sentence, since when and how often.
+
+    >>> from types import SimpleNamespace as Condition
+    >>> condition_line(Condition(name="disk-full", sentence="no room", since_ms=0, count=3))
+    'disk-full: no room (since 1970-01-01T00:00:00Z, 3 times)'
+    """
+    since = datetime.fromtimestamp(condition.since_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    times = f", {condition.count} times" if condition.count > 1 else ""
+    return f"{condition.name}: {condition.sentence} (since {since}{times})"
+
+
+def has_lost_zookeeper(stub: "health_pb2_grpc.HealthStub", timeout: float) -> bool:
+    """Whether the node has a ZooKeeper, and is not in touch with it."""
+    import grpc
+    from grpc_health.v1 import health_pb2
+
+    try:
+        answer = stub.Check(health_pb2.HealthCheckRequest(service=ZOOKEEPER), timeout=timeout)
+    except grpc.RpcError:
+        return False  # it has none; whether the node itself serves was asked before
+    return bool(answer.status != health_pb2.HealthCheckResponse.SERVING)

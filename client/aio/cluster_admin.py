@@ -1,0 +1,338 @@
+"""The admin client's administration of a cluster: nodes, elections, reassignments, users, API tokens, ACLs and quotas.
+
+Cluster calls raise TransportRefused (UNIMPLEMENTED) at a standalone node.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Literal, TypeAlias
+
+from muster.client.calls import methods
+from muster.client.calls.group_calls import check_code
+from muster.client.calls.methods import ClientMethod, Request, Response
+from muster.client.calls.transport import Transport
+from muster.client.described import TokenDescription, UserDescription
+from muster.client.errors import NotAuthorized, TransportRefused, refusal
+from muster.coordinator.observability.views.formatting import host_and_port
+from muster.coordinator.rpc.v1 import (
+    acl_service_pb2 as acl_pb,
+)
+from muster.coordinator.rpc.v1 import (
+    cluster_service_pb2 as cluster_pb,
+)
+from muster.coordinator.rpc.v1 import (
+    errors_pb2,
+)
+from muster.coordinator.rpc.v1 import (
+    quota_service_pb2 as quota_pb,
+)
+from muster.coordinator.rpc.v1 import (
+    security_service_pb2 as security_pb,
+)
+from muster.coordinator.security.access_model import Acl, Operation, PatternType, Permission, ResourceType
+from muster.coordinator.security.acl_entries import AclFilter
+from muster.storage.rpc.v1 import broker_service_pb2
+
+# Nodes, elections and reassignments
+# ----------------------------------
+
+WantedReplicas: TypeAlias = Literal["none", "all", "under-replicated", "under-min-isr", "offline"]
+Place: TypeAlias = tuple[str, int]
+
+FILTERS: Final[Mapping[str, cluster_pb.PartitionFilter]] = {
+    "none": cluster_pb.PARTITION_FILTER_UNSPECIFIED,
+    "all": cluster_pb.PARTITION_FILTER_ALL,
+    "under-replicated": cluster_pb.PARTITION_FILTER_UNDER_REPLICATED,
+    "under-min-isr": cluster_pb.PARTITION_FILTER_UNDER_MIN_ISR,
+    "offline": cluster_pb.PARTITION_FILTER_OFFLINE,
+}
+
+
+class ClusterCalls:
+    """A part of `Admin`. All of it raises TransportRefused (status UNIMPLEMENTED) where the node is on its own."""
+
+    _transport: Transport
+
+    async def nodes(self) -> dict[str, int]:
+        """Node ids by the address at which each is reached."""
+        metadata = await self._transport.retried(
+            methods.METADATA, broker_service_pb2.MetadataRequest(), doing="looking up the nodes"
+        )
+        return {host_and_port(node.host, node.port): node.node_id for node in metadata.brokers}
+
+    async def describe_cluster(
+        self, partitions: WantedReplicas = "none", topics: Iterable[str] = ()
+    ) -> cluster_pb.DescribeClusterResponse:
+        """The nodes, who is controller, how many partitions want for something; and those asked for, of these topics
+        or all. The message is the contract's."""
+        request = cluster_pb.DescribeClusterRequest(partitions=FILTERS[partitions], topics=topics)
+        answer = await self._transport.retried(methods.DESCRIBE_CLUSTER, request, doing="looking at the cluster")
+        check_code(answer.error_code, answer.error_message)
+        return answer
+
+    async def topic_copies(self, topic: str) -> list[cluster_pb.ClusterPartitionState]:
+        """Who leads a topic's partitions, and who has copies. None where the node is on its own, or does not say."""
+        try:
+            return list((await self.describe_cluster("all", [topic])).partitions)
+        except (TransportRefused, NotAuthorized) as error:
+            if isinstance(error, TransportRefused) and error.status != "UNIMPLEMENTED":
+                raise
+            return []
+
+    async def elect_leaders(
+        self, partitions: Iterable[Place] | None = None, *, unclean: bool = False
+    ) -> list[cluster_pb.ElectedLeader]:
+        """Have each partition's first replica lead; None: wherever another one does. `unclean`: have anybody lead who
+        lives, of one partition that nobody leads; records may be lost. What became of each; refusals are in it."""
+        request = cluster_pb.ElectLeadersRequest(
+            election_type=cluster_pb.ELECTION_TYPE_UNCLEAN
+            if unclean
+            else cluster_pb.ELECTION_TYPE_PREFERRED_UNSPECIFIED,
+            partitions=[
+                cluster_pb.ClusterPartition(topic=topic, partition=number) for topic, number in partitions or ()
+            ],
+            timeout_ms=self._patience_ms(),
+        )
+        answer = await self._transport.call(methods.ELECT_LEADERS, request, doing="electing leaders")
+        check_code(answer.error_code, answer.error_message)
+        return list(answer.results)
+
+    async def reassign_partitions(
+        self, wanted: Mapping[Place, Sequence[int] | None]
+    ) -> list[cluster_pb.AlteredReassignment]:
+        """Give partitions other replicas, the first of which is to lead; None leaves off what is under way. On return
+        it has begun. What became of each; refusals are in it."""
+        request = cluster_pb.AlterPartitionReassignmentsRequest(timeout_ms=self._patience_ms())
+        for (topic, number), replicas in wanted.items():
+            request.partitions.add(topic=topic, partition=number, replicas=replicas, cancel=replicas is None)
+        answer = await self._transport.call(methods.ALTER_REASSIGNMENTS, request, doing="reassigning partitions")
+        check_code(answer.error_code, answer.error_message)
+        return list(answer.results)
+
+    async def reassignments(self) -> list[cluster_pb.ClusterPartitionState]:
+        """The partitions whose replicas are changing."""
+        request = cluster_pb.ListPartitionReassignmentsRequest()
+        answer = await self._transport.retried(methods.LIST_REASSIGNMENTS, request, doing="listing reassignments")
+        check_code(answer.error_code, answer.error_message)
+        return list(answer.partitions)
+
+    async def drain_node(self, node_id: int, *, on: bool = True) -> list[Place]:
+        """Have a node lead nothing that another can lead, until it is undrained (`on=False`). What it still leads."""
+        request = cluster_pb.DrainNodeRequest(node_id=node_id, undrain=not on, timeout_ms=self._patience_ms())
+        doing = f"draining node {node_id}"
+        answer = await self._transport.call(methods.DRAIN_NODE, request, doing=doing)
+        if answer.error_code == errors_pb2.ERROR_CODE_NOT_COORDINATOR:  # over a Kafka each node answers for itself
+            address = {number: address for address, number in (await self.nodes()).items()}.get(node_id)
+            answer = await self._transport.call(methods.DRAIN_NODE, request, doing=doing, address=address)
+        check_code(answer.error_code, answer.error_message)
+        return [(each.topic, each.partition) for each in answer.still_leads]
+
+    async def explain_elections(
+        self, limit: int = 50, topic: str = "", *, address: str | None = None
+    ) -> list[cluster_pb.Election]:
+        """The last elections that changed a leader, the youngest first. Raises Refused (6) where the node has no copy
+        of the ledger of elections: ask another by its `address`."""
+        request = cluster_pb.ExplainElectionsRequest(limit=limit, topic=topic)
+        answer = await self._transport.retried(
+            methods.EXPLAIN_ELECTIONS, request, doing="explaining elections", address=address
+        )
+        check_code(answer.error_code, answer.error_message)
+        return list(answer.elections)
+
+    def _patience_ms(self) -> int:
+        """How long the node may take: less than this client waits for its answer."""
+        return max(1, self._transport.config.request_timeout_ms * 4 // 5)
+
+
+# Users and API tokens
+# --------------------
+
+
+class AccountCalls:
+    """Part of the admin client."""
+
+    _transport: Transport
+
+    async def users(self) -> list[UserDescription]:
+        """Who may log in by a password, and how; by name."""
+        request = security_pb.DescribeUsersRequest()
+        answer = await self._transport.retried(methods.DESCRIBE_USERS, request, doing="listing users")
+        check_code(answer.error_code, answer.error_message)
+        return [UserDescription(each.name, tuple(each.mechanisms), each.iterations) for each in answer.users]
+
+    async def put_users(self, passwords: Mapping[str, str], iterations: int = 0) -> None:
+        """Make users, or give them other passwords. `iterations`: of SCRAM; 0: the node's. Raises Refused."""
+        request = security_pb.AlterUsersRequest()
+        for name, password in passwords.items():
+            request.upsertions.add(name=name, password=password, iterations=iterations)
+        await self._alter(request, "making users")
+
+    async def delete_users(self, names: Sequence[str]) -> None:
+        """Delete users; their connections end. Raises Refused for one that is not there, when others are gone."""
+        await self._alter(security_pb.AlterUsersRequest(deletions=names), "deleting users")
+
+    async def tokens(self) -> list[TokenDescription]:
+        """API tokens, oldest first; what they are is not kept."""
+        request = security_pb.DescribeTokensRequest()
+        answer = await self._transport.retried(methods.DESCRIBE_TOKENS, request, doing="listing tokens")
+        check_code(answer.error_code, answer.error_message)
+        return list(map(read_token, answer.tokens))
+
+    async def create_token(self, name: str, principal: str = "", lifetime_ms: int = 0) -> tuple[str, TokenDescription]:
+        """A new token, which nobody can tell again, and what is kept of it. `lifetime_ms`: 0 for no end."""
+        request = security_pb.CreateTokenRequest(name=name, principal=principal, lifetime_ms=lifetime_ms)
+        answer = await self._transport.call(methods.CREATE_TOKEN, request, doing="making a token")
+        check_code(answer.error_code, answer.error_message)
+        return answer.token, read_token(answer.description)
+
+    async def revoke_tokens(self, ids: Sequence[str]) -> None:
+        """Take tokens away; what they opened ends. Raises Refused for one that is not there, when others are gone."""
+        request = security_pb.RevokeTokensRequest(token_ids=ids)
+        answer = await self._transport.call(methods.REVOKE_TOKENS, request, doing="revoking tokens")
+        check_code(answer.error_code, answer.error_message)
+        for result in answer.results:
+            check_code(result.error_code, result.error_message)
+
+    async def _alter(self, request: security_pb.AlterUsersRequest, doing: str) -> None:
+        answer = await self._transport.call(methods.ALTER_USERS, request, doing=doing)
+        check_code(answer.error_code, answer.error_message)
+        for result in answer.results:
+            check_code(result.error_code, result.error_message)
+
+
+def read_token(token: security_pb.DescribedToken) -> TokenDescription:
+    return TokenDescription(token.token_id, token.name, token.principal, token.created_ms, token.expires_ms or None)
+
+
+# Access control lists
+# --------------------
+
+
+class AclCalls:
+    """Part of the admin client."""
+
+    _transport: Transport
+
+    async def _ask(self, method: ClientMethod[Request, Response], request: Request, *, doing: str) -> Response:
+        """Raises TransportRefused, which says so where the node keeps no lists."""
+        try:
+            return await self._transport.retried(method, request, doing=doing)
+        except TransportRefused as error:
+            if error.status != "UNIMPLEMENTED":
+                raise
+            why = "it keeps no access control lists; set authorizer=acl there"
+            raise TransportRefused(error.address, doing, error.status, why) from None
+
+    async def acls(self, wanted: AclFilter | None = None) -> list[Acl]:
+        """The entries that a filter means; all there are without one."""
+        request = acl_pb.DescribeAclsRequest(filter=encode_acl_filter(wanted or AclFilter()))
+        answer = await self._ask(methods.DESCRIBE_ACLS, request, doing="listing access control entries")
+        check_acl_code(answer.error_code, answer.error_message)
+        return list(map(read_acl, answer.entries))
+
+    async def create_acls(self, acls: Sequence[Acl]) -> None:
+        """Add entries; those that are there already stay."""
+        request = acl_pb.CreateAclsRequest(creations=map(encode_acl, acls))
+        answer = await self._ask(methods.CREATE_ACLS, request, doing="adding access control entries")
+        check_acl_code(answer.error_code, answer.error_message)
+
+    async def delete_acls(self, wanted: Iterable[AclFilter], *, validate_only: bool = False) -> list[Acl]:
+        """Take away what the filters mean; what went, or with `validate_only` what would."""
+        request = acl_pb.DeleteAclsRequest(filters=map(encode_acl_filter, wanted), validate_only=validate_only)
+        answer = await self._ask(methods.DELETE_ACLS, request, doing="removing access control entries")
+        check_acl_code(answer.error_code, answer.error_message)
+        return list(map(read_acl, answer.entries))
+
+    async def check_acl(
+        self, principal: str, operation: Operation, kind: ResourceType, name: str, host: str = ""
+    ) -> tuple[bool, str]:
+        """Whether somebody may do this, and why, in one sentence."""
+        request = acl_pb.CheckAclRequest(
+            principal=principal, host=host, operation=operation, resource_type=kind, resource_name=name
+        )
+        answer = await self._ask(methods.CHECK_ACL, request, doing=f"asking what {principal} may")
+        check_acl_code(answer.error_code, answer.error_message)
+        return answer.allowed, answer.reason
+
+
+def check_acl_code(code: errors_pb2.ErrorCode, message: str) -> None:
+    """Raises Refused."""
+    if code:
+        raise refusal(code, errors_pb2.ErrorCode.Name(code), message)
+
+
+def encode_acl(acl: Acl) -> acl_pb.AclEntry:
+    return encode_acl_filter(AclFilter(*acl))
+
+
+def encode_acl_filter(wanted: AclFilter) -> acl_pb.AclEntry:
+    return acl_pb.AclEntry(
+        resource_type=wanted.resource_type,
+        pattern_type=wanted.pattern,
+        resource_name=wanted.name,
+        principal=wanted.principal,
+        host=wanted.host,
+        operation=wanted.operation,
+        permission_type=wanted.permission,
+    )
+
+
+def read_acl(entry: acl_pb.AclEntry) -> Acl:
+    return Acl(
+        ResourceType(entry.resource_type),
+        PatternType(entry.pattern_type),
+        entry.resource_name,
+        entry.principal,
+        entry.host,
+        Operation(entry.operation),
+        Permission(entry.permission_type),
+    )
+
+
+# Quotas
+# ------
+
+Entity: TypeAlias = Mapping[str, str | None]
+"""Names by type (user, client-id, ip); None: the default of the type."""
+
+
+class QuotaCalls:
+    """A part of `Admin`."""
+
+    _transport: Transport
+
+    async def quotas(
+        self, entity: Entity | None = None, *, any_of: Sequence[str] = (), strict: bool = False
+    ) -> list[tuple[dict[str, str | None], dict[str, float]]]:
+        """What is set: of all, or of entities that have these parts, and some name of each type in `any_of`.
+
+        `strict`: and no other type.
+        """
+        request = quota_pb.DescribeQuotasRequest(strict=strict)
+        for kind, name in (entity or {}).items():
+            request.components.add(type=kind, name=name, is_default=name is None)
+        for kind in any_of:
+            request.components.add(type=kind)
+        answer = await self._transport.retried(methods.DESCRIBE_QUOTAS, request, doing="looking at quotas")
+        check_code(answer.error_code, answer.error_message)
+        return [
+            ({part.type: part.name if part.HasField("name") else None for part in entry.entity}, dict(entry.values))
+            for entry in answer.entries
+        ]
+
+    async def alter_quotas(
+        self,
+        entity: Entity,
+        set: Mapping[str, float] | None = None,
+        unset: Sequence[str] = (),
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Set figures by their names, or take them away. In force on return. Raises Refused."""
+        request = quota_pb.AlterQuotasRequest(validate_only=validate_only)
+        line = request.entries.add(set=set or {}, unset=unset)
+        for kind, name in entity.items():
+            line.entity.add(type=kind, name=name)
+        answer = await self._transport.call(methods.ALTER_QUOTAS, request, doing="changing quotas")
+        check_code(answer.error_code, answer.error_message)
+        for result in answer.results:
+            check_code(result.error_code, result.error_message)

@@ -1,0 +1,290 @@
+"""The admin client's control of running groups: freeze, deploy, drain, pin, and canaries of another assignor
+(docs/control.md).
+"""
+
+from collections.abc import Sequence
+from dataclasses import astuple
+from typing import Literal
+
+from muster.client.calls import methods
+from muster.client.calls.group_calls import GroupCalls
+from muster.client.calls.transport import Transport
+from muster.client.described import (
+    Canary,
+    CanaryGuardStatus,
+    GroupBalance,
+    GroupControls,
+    GroupFence,
+    GroupHolds,
+    HeldDrain,
+    HeldPin,
+    HoldResult,
+    ReservedShare,
+)
+from muster.coordinator.observability.views.controls import seen_controls
+from muster.coordinator.observability.views.overrides import BY_NAME, ORPHANS_OF, STATES, seen_holds
+from muster.coordinator.rpc.v1 import control_service_pb2 as pb
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
+
+# Values from protobuf
+# --------------------
+
+
+def read_controls(group: group_pb.DescribedGroup) -> GroupControls:
+    seen = seen_controls(group)
+    return GroupControls(
+        read_canary(group.canary) if group.HasField("canary") else None,
+        None if seen.balance is None else GroupBalance(*astuple(seen.balance)),
+        seen.fences,
+        tuple(GroupFence(*astuple(each)) for each in seen.newest_fences),
+    )
+
+
+def read_canary(canary: pb.Canary) -> Canary:
+    return Canary(
+        state=STATES[canary.state],
+        assignor=canary.assignor,
+        former=canary.former,
+        operator=canary.operator,
+        began_at_ms=canary.began_at_ms,
+        until_ms=canary.until_ms,
+        promotes=canary.promotes,
+        guards=tuple(
+            CanaryGuardStatus(
+                each.guard,
+                each.idle,
+                each.baseline if each.HasField("baseline") else None,
+                each.figure if each.HasField("figure") else None,
+            )
+            for each in canary.guards
+        ),
+        lag_floor=canary.lag_floor,
+        rebalances=canary.rebalances,
+        ended=canary.ended,
+    )
+
+
+# Freeze, deploy, drain and pin
+# -----------------------------
+
+By = Literal["member-id", "client-id", "instance", "host"]
+
+
+class GroupControlCalls:
+    """Part of the admin client. Each verb takes what all of them have in common:
+
+    `for_ms`: it ends by itself after so long. `expected_version`: only if what is held is at that version (0: nothing
+    is), else Refused. `validate_only`: say what it would do, and change nothing. `reason` goes into the ledger.
+    """
+
+    _transport: Transport
+
+    async def group_holds(self, group: str) -> GroupHolds:
+        """What is held of the group; of a group that nobody has heard of, nothing."""
+        calls = GroupCalls(self._transport, group)
+        request = pb.DescribeHoldsRequest(group_id=group)
+        answer = await calls.once(methods.DESCRIBE_HOLDS, request, f"looking at what is held of {group!r}")
+        return read_holds(answer.holds)
+
+    async def freeze_group(
+        self,
+        group: str,
+        orphans: Literal["", "give", "keep"] = "",
+        *,
+        for_ms: int | None = None,
+        expected_version: int | None = None,
+        validate_only: bool = False,
+        reason: str = "",
+    ) -> HoldResult:
+        """Nobody who lives loses a partition, and newcomers get none, until the group is resumed.
+
+        `orphans`: what loses its owner goes to whoever has least ("give"), or stays without one ("keep"); "": the
+        first, or the second where the members make their plans themselves.
+        """
+        request = pb.HoldGroupRequest(group_id=group, freeze=pb.Freeze(orphans=ORPHANS_OF[orphans]))
+        return await self._hold(request, for_ms, expected_version, validate_only, reason)
+
+    async def deploy_group(
+        self,
+        group: str,
+        expect: int,
+        *,
+        for_ms: int | None = None,
+        expected_version: int | None = None,
+        validate_only: bool = False,
+        reason: str = "",
+    ) -> HoldResult:
+        """Members are started anew: what one leaves waits for the next that comes, until `expect` have come back."""
+        request = pb.HoldGroupRequest(group_id=group, deploy=pb.Deploy(expect=expect))
+        return await self._hold(request, for_ms, expected_version, validate_only, reason)
+
+    async def drain_member(
+        self,
+        group: str,
+        name: str,
+        by: By = "member-id",
+        *,
+        for_ms: int | None = None,
+        expected_version: int | None = None,
+        validate_only: bool = False,
+        reason: str = "",
+    ) -> HoldResult:
+        """The partitions of whoever is named so move away; he stays a member with nothing, started anew or not."""
+        request = pb.HoldGroupRequest(group_id=group, drain=pb.Drain(by=BY_NAME[by], name=name))
+        return await self._hold(request, for_ms, expected_version, validate_only, reason)
+
+    async def pin_partition(
+        self,
+        group: str,
+        topic: str,
+        partition: int,
+        name: str,
+        *,
+        for_ms: int | None = None,
+        expected_version: int | None = None,
+        validate_only: bool = False,
+        reason: str = "",
+    ) -> HoldResult:
+        """The partition belongs to whoever has this instance id, client id or member id, as long as he lives."""
+        request = pb.HoldGroupRequest(group_id=group, pin=pb.Pin(topic=topic, partition=partition, name=name))
+        return await self._hold(request, for_ms, expected_version, validate_only, reason)
+
+    async def resume_group(
+        self,
+        group: str,
+        what: Literal["", "freeze", "deploy"] = "",
+        *,
+        expected_version: int | None = None,
+        validate_only: bool = False,
+        reason: str = "",
+    ) -> HoldResult:
+        """End the freeze, or the deploy; "": everything that is held of the group."""
+        request = pb.ResumeGroupRequest(group_id=group)
+        if what == "freeze":
+            request.freeze = True
+        elif what == "deploy":
+            request.deploy = True
+        return await self._resume(request, expected_version, validate_only, reason)
+
+    async def undrain_member(
+        self,
+        group: str,
+        name: str,
+        by: By = "member-id",
+        *,
+        expected_version: int | None = None,
+        validate_only: bool = False,
+        reason: str = "",
+    ) -> HoldResult:
+        """Whoever is named so gets partitions again."""
+        request = pb.ResumeGroupRequest(group_id=group, drain=pb.Drain(by=BY_NAME[by], name=name))
+        return await self._resume(request, expected_version, validate_only, reason)
+
+    async def unpin_partition(
+        self,
+        group: str,
+        topic: str,
+        partition: int,
+        *,
+        expected_version: int | None = None,
+        validate_only: bool = False,
+        reason: str = "",
+    ) -> HoldResult:
+        """The partition stays where it is until a plan moves it."""
+        request = pb.ResumeGroupRequest(group_id=group, pin=pb.Pin(topic=topic, partition=partition))
+        return await self._resume(request, expected_version, validate_only, reason)
+
+    async def _hold(
+        self, request: pb.HoldGroupRequest, for_ms: int | None, version: int | None, validate_only: bool, reason: str
+    ) -> HoldResult:
+        if for_ms is not None:
+            request.for_ms = for_ms
+        if version is not None:
+            request.expected_version = version
+        request.validate_only, request.reason = validate_only, reason
+        group = request.group_id
+        calls = GroupCalls(self._transport, group)
+        answer = await calls.once(methods.HOLD_GROUP, request, f"holding group {group!r}")
+        return HoldResult(answer.sentence, read_holds(answer.holds))
+
+    async def _resume(
+        self, request: pb.ResumeGroupRequest, version: int | None, validate_only: bool, reason: str
+    ) -> HoldResult:
+        if version is not None:
+            request.expected_version = version
+        request.validate_only, request.reason = validate_only, reason
+        group = request.group_id
+        calls = GroupCalls(self._transport, group)
+        answer = await calls.once(methods.RESUME_GROUP, request, f"resuming group {group!r}")
+        return HoldResult(answer.sentence, read_holds(answer.holds))
+
+
+def read_holds(holds: pb.Holds) -> GroupHolds:
+    seen = seen_holds(holds)
+    return GroupHolds(
+        version=seen.version,
+        orphans=seen.orphans,
+        freeze_until_ms=seen.freeze_until_ms,
+        expect=seen.expect,
+        deploy_until_ms=seen.deploy_until_ms,
+        back=seen.back,
+        hold_ms=holds.hold_ms,
+        drains=tuple(HeldDrain(*astuple(each)) for each in seen.drains),
+        pins=tuple(HeldPin(*astuple(each)) for each in seen.pins),
+        shares=tuple(ReservedShare(*astuple(each)) for each in seen.shares),
+    )
+
+
+# Canaries
+# --------
+
+
+class CanaryCalls:
+    """Part of the admin client."""
+
+    _transport: Transport
+
+    async def canary(self, group: str) -> Canary | None:
+        """The group's canary, running or over; None: it never had one."""
+        calls = GroupCalls(self._transport, group)
+        request = pb.DescribeCanaryRequest(group_id=group)
+        answer = await calls.once(methods.DESCRIBE_CANARY, request, f"looking at the canary of {group!r}")
+        return read_canary(answer.canary) if answer.HasField("canary") else None
+
+    async def start_canary(
+        self,
+        group: str,
+        assignor: str,
+        for_ms: int,
+        *,
+        guards: Sequence[str] = (),
+        lag_floor: int | None = None,
+        wait: bool = False,
+        validate_only: bool = False,
+        reason: str = "",
+    ) -> Canary:
+        """Have `assignor` (NAME, or NAME{"option": value}) plan the group for so long, unless a guard trips.
+
+        Then it is the group's setting; with `wait` it goes on until `end_canary`. `validate_only`: say what it would be
+        held against, and change nothing. Refused while another one runs.
+        """
+        request = pb.StartCanaryRequest(
+            group_id=group,
+            assignor=assignor,
+            for_ms=for_ms,
+            guards=guards,
+            lag_floor=lag_floor,
+            wait=wait,
+            validate_only=validate_only,
+            reason=reason,
+        )
+        calls = GroupCalls(self._transport, group)
+        answer = await calls.once(methods.START_CANARY, request, f"starting a canary in {group!r}")
+        return read_canary(answer.canary)
+
+    async def end_canary(self, group: str, *, promote: bool, reason: str = "") -> Canary:
+        """Promote the candidate, or roll it back. Refused when none runs."""
+        request = pb.EndCanaryRequest(group_id=group, promote=promote, reason=reason)
+        calls = GroupCalls(self._transport, group)
+        answer = await calls.once(methods.END_CANARY, request, f"ending the canary of {group!r}")
+        return read_canary(answer.canary)

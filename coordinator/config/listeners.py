@@ -1,0 +1,306 @@
+"""Settings of the three listeners for clients: gRPC, Kafka's protocol and HTTP.
+
+gRPC: message sizes, streams and keepalive (its address belongs to the node). Kafka: where it is served, where clients
+are sent, and how much a client may use. HTTP: where it is, who may use it, and how much it takes; it needs the `web`
+extra; where the extra is missing, a default address gives way and a configured one is refused.
+"""
+
+import re
+from functools import cache, partial
+from importlib.util import find_spec
+from typing import Self
+
+from pydantic import BaseModel, Field, field_validator, model_validator
+
+from muster.coordinator.config.values import (
+    MAX_INT,
+    WITH_SASL,
+    Address,
+    AddressOrNone,
+    HostNames,
+    ListenerAddress,
+    advertised_address,
+    check_advertised_host,
+    parse_listener,
+    split_list,
+    validated_by,
+)
+
+# gRPC
+# ----
+
+
+class GrpcSettings(BaseModel):
+    grpc_max_message_bytes: int = Field(
+        default=64 << 20,
+        alias="grpc.max.message.bytes",
+        ge=1 << 20,
+        le=MAX_INT,
+        description="The largest gRPC message that is taken or sent.",
+    )
+    grpc_max_pending_calls: int = Field(
+        default=20_000,
+        alias="grpc.max.pending.calls",
+        ge=1,
+        le=MAX_INT // 2,
+        description="How many calls may wait to be accepted before further ones are turned away.",
+    )
+    grpc_max_streams_per_connection: int = Field(
+        default=256,
+        alias="grpc.max.streams.per.connection",
+        ge=1,
+        le=MAX_INT,
+        description="How many calls one connection may have under way at once, so that a flood holds others up by so "
+        "many; three quarters of them may be streams, more of those are refused (RESOURCE_EXHAUSTED).",
+    )
+    grpc_max_unsent_bytes: int = Field(
+        default=128 << 20,
+        alias="grpc.max.unsent.bytes",
+        ge=1 << 20,
+        le=MAX_INT,
+        description="How many bytes of answers gRPC clients may leave unread, all together; above it the slowest are "
+        "cut off, who leaves some unread is refused large answers, and who reads gets a batch at a time.",
+    )
+    grpc_keepalive_time_ms: int = Field(
+        default=10_000,
+        alias="grpc.keepalive.time.ms",
+        ge=1_000,
+        le=MAX_INT,
+        description="A connection that is silent for this long is asked whether its peer is still there.",
+    )
+    grpc_keepalive_timeout_ms: int = Field(
+        default=5_000,
+        alias="grpc.keepalive.timeout.ms",
+        ge=100,
+        le=MAX_INT,
+        description="A peer that does not answer that question within this time counts as gone.",
+    )
+    grpc_min_ping_interval_ms: int = Field(
+        default=5_000,
+        alias="grpc.min.ping.interval.ms",
+        ge=0,
+        le=MAX_INT,
+        description="A client that asks the same more often than this loses its connection.",
+    )
+
+
+# Kafka's protocol
+# ----------------
+
+
+class KafkaSettings(BaseModel):
+    kafka_listeners: str = Field(
+        default="",
+        alias="kafka.listeners",
+        description="The HOST:PORT on which Kafka's protocol is served, behind PLAINTEXT:// (as without a word), "
+        "SSL://, SASL_PLAINTEXT:// or SASL_SSL://; port 0 takes a free one, empty: not at all.",
+    )
+    kafka_advertised_listeners: str = Field(
+        default="",
+        alias="kafka.advertised.listeners",
+        description=(
+            "The HOST:PORT that Kafka clients are told to connect to; empty means that of kafka.listeners, port 0 the "
+            "port that is listened on."
+        ),
+    )
+    auto_create_topics_enable: bool = Field(
+        default=True,
+        alias="auto.create.topics.enable",
+        description="Whether a topic that a Kafka client asks for by name is made when there is none.",
+    )
+    socket_request_max_bytes: int = Field(
+        default=100 << 20,
+        alias="socket.request.max.bytes",
+        ge=1 << 20,
+        le=MAX_INT,
+        description="The largest request that is taken from a Kafka client.",
+    )
+    max_connections: int = Field(
+        default=20_000,
+        alias="max.connections",
+        ge=1,
+        le=MAX_INT,
+        description="How many Kafka clients may be connected at once.",
+    )
+    max_connections_per_ip: int = Field(
+        default=MAX_INT,
+        alias="max.connections.per.ip",
+        ge=1,
+        le=MAX_INT,
+        description="How many of them may come from one address.",
+    )
+    connections_max_idle_ms: int = Field(
+        default=600_000,
+        alias="connections.max.idle.ms",
+        ge=1_000,
+        le=MAX_INT,
+        description="A Kafka client's connection on which nothing moved for this long is closed.",
+    )
+    kafka_max_in_flight_requests_per_connection: int = Field(
+        default=1_000,
+        alias="kafka.max.in.flight.requests.per.connection",
+        ge=1,
+        le=MAX_INT,
+        description="How many requests of one Kafka client are read before some of them have been answered.",
+    )
+    kafka_max_in_flight_bytes_per_connection: int = Field(
+        default=64 << 20,
+        alias="kafka.max.in.flight.bytes.per.connection",
+        ge=1 << 20,
+        le=MAX_INT,
+        description="How many bytes they may have altogether; a single request of any allowed size is always read.",
+    )
+    kafka_max_unsent_bytes_per_connection: int = Field(
+        default=1 << 20,
+        alias="kafka.max.unsent.bytes.per.connection",
+        ge=1 << 10,
+        le=MAX_INT,
+        description="A Kafka client that leaves more than this of its answers unread gets no further ones for now.",
+    )
+    kafka_max_unsent_bytes: int = Field(
+        default=256 << 20,
+        alias="kafka.max.unsent.bytes",
+        ge=1 << 20,
+        le=MAX_INT,
+        description="What all Kafka clients together may leave unread; above it the slowest is cut off.",
+    )
+
+    @property
+    def kafka_listener(self) -> ListenerAddress | None:
+        """What is spoken where Kafka's protocol is served, if it is."""
+        return parse_listener(self.kafka_listeners, WITH_SASL) if self.kafka_listeners else None
+
+    @property
+    def kafka_address(self) -> Address | None:
+        """Where Kafka's protocol is to be served, if at all."""
+        return self.kafka_listener.address if self.kafka_listener else None
+
+    def kafka_advertised_address(self, bound_port: int) -> Address:
+        """Where Kafka clients should connect, once it is known which port was bound."""
+        return advertised_address(self.kafka_advertised_listeners, self.kafka_listeners, bound_port, WITH_SASL)
+
+    is_a_kafka_address = field_validator("kafka_listeners", "kafka_advertised_listeners")(
+        validated_by(partial(parse_listener, protocols=WITH_SASL))
+    )
+
+    @model_validator(mode="after")
+    def kafka_can_be_reached(self) -> Self:
+        if self.kafka_listeners:
+            check_advertised_host(self.kafka_advertised_address(0).host, "Kafka clients", "kafka.advertised.listeners")
+        elif self.kafka_advertised_listeners:
+            raise ValueError(
+                f"kafka.advertised.listeners is {self.kafka_advertised_listeners}, but kafka.listeners is empty: "
+                "Kafka's protocol is not served; set kafka.listeners, too"
+            )
+        return self
+
+
+# HTTP
+# ----
+
+DEFAULT_HTTP_ADDRESS = AddressOrNone("127.0.0.1:9291")
+HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252})")
+WEB_EXTRA = ("starlette", "uvicorn", "jinja2", "prometheus_client")
+"""What the extra `web` brings."""
+
+
+class HttpSettings(BaseModel):
+    http_listeners: AddressOrNone = Field(
+        default=DEFAULT_HTTP_ADDRESS,
+        alias="http.listeners",
+        description="The HOST:PORT on which probes, metrics, the JSON API and the web page are served, behind "
+        "PLAINTEXT:// (as without a word) or SSL://; port 0 takes a free one, empty: not at all; where this default is "
+        "taken, or the extra web is not installed, the node starts without.",
+    )
+    http_insecure: bool = Field(
+        default=False,
+        alias="http.insecure",
+        description="Whether http.listeners may be PLAINTEXT on an address that other machines reach, as "
+        "allow.insecure.listeners says it of every listener.",
+    )
+    http_hosts: HostNames = Field(
+        default=HostNames(""),
+        alias="http.hosts",
+        description="Names, by commas, by which browsers and scrapers call the HTTP listener, beside localhost, "
+        "its own host and any plain address; a request by another name is refused: a foreign page may have sent it.",
+    )
+    http_actions: bool = Field(
+        default=True,
+        alias="http.actions",
+        description="Whether the HTTP listener takes requests that change something; false: it only shows.",
+    )
+    http_max_event_streams: int = Field(
+        default=500,
+        alias="http.max.event.streams",
+        ge=1,
+        le=MAX_INT,
+        description="How many pages may be told of changes as they happen; further ones are asked to come again later.",
+    )
+    http_max_connections: int = Field(
+        default=1_000,
+        alias="http.max.connections",
+        ge=1,
+        le=MAX_INT,
+        description="How many connections the HTTP listener has at once; further ones are closed at once.",
+    )
+    http_max_request_bytes: int = Field(
+        default=1 << 20,
+        alias="http.max.request.bytes",
+        ge=1 << 10,
+        le=64 << 20,
+        description="The largest body of an HTTP request.",
+    )
+
+    @property
+    def http_listener(self) -> ListenerAddress | None:
+        """What is spoken where HTTP is served, if it is to be."""
+        if not self.http_listeners or (self.http_by_default and missing_web_packages()):
+            return None
+        return parse_listener(self.http_listeners)
+
+    @property
+    def http_address(self) -> Address | None:
+        """Where HTTP is to be served, if at all."""
+        return self.http_listener.address if self.http_listener else None
+
+    @property
+    def http_by_default(self) -> bool:
+        """Whether nobody asked for an address: then it gives way, where one that was asked for is insisted on.
+
+        A file that spells all defaults out asks for nothing (`load_settings` leaves them out).
+        """
+        return "http_listeners" not in self.model_fields_set
+
+    @property
+    def http_host_names(self) -> frozenset[str]:
+        """Names other than plain addresses by which the listener may be called, in lower case."""
+        named = {name.lower().rstrip(".") for name in split_list(self.http_hosts)}
+        own = {self.http_address.host.lower()} if self.http_address else set()
+        return frozenset(named | own | {"localhost"})
+
+    is_an_http_address = field_validator("http_listeners")(validated_by(parse_listener))
+
+    @field_validator("http_hosts")
+    @classmethod
+    def are_names_of_hosts(cls, value: HostNames) -> HostNames:
+        for name in split_list(value):
+            if not HOST_NAME.fullmatch(name):
+                raise ValueError(f"{name!r} is none: write it without scheme, port and *, such as muster.example.org")
+        return value
+
+    @model_validator(mode="after")
+    def http_can_be_served(self) -> Self:
+        if self.http_address is None:
+            return self
+        if missing := missing_web_packages():
+            raise ValueError(
+                f"http.listeners is {self.http_listeners}, but {', '.join(missing)} is not installed; "
+                "pip install 'muster-groups[web]', or leave http.listeners empty"
+            )
+        return self
+
+
+@cache
+def missing_web_packages() -> tuple[str, ...]:
+    """What the listener needs and is not installed."""
+    return tuple(name for name in WEB_EXTRA if find_spec(name) is None)

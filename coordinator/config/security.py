@@ -1,0 +1,255 @@
+"""Settings of authentication, authorization, the audit log and quotas.
+
+Authentication: SASL mechanisms, tokens and the keys that check them. Authorization: whether access control lists are
+asked, and the super users. Quotas: over which time use is measured.
+"""
+
+from typing import Final, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, Field, field_validator, model_validator
+
+from muster.coordinator.config.values import (
+    DAY_MS,
+    MAX_INT,
+    SASL_MECHANISMS,
+    FileText,
+    ListenerAddress,
+    PrincipalNames,
+    split_list,
+)
+
+# Authentication
+# --------------
+
+
+class AuthenticationSettings(BaseModel):
+    sasl_enabled_mechanisms: str = Field(
+        default="",
+        alias="sasl.enabled.mechanisms",
+        description="How clients of a SASL_PLAINTEXT or SASL_SSL listener may show who they are.",
+        json_schema_extra={"allowed": f"some of {', '.join(SASL_MECHANISMS)}, by commas"},
+    )
+    sasl_plain_allow_plaintext: bool = Field(
+        default=False,
+        alias="sasl.plain.allow.plaintext",
+        description="Whether PLAIN may be spoken on a SASL_PLAINTEXT listener, where everybody on the way reads the "
+        "password.",
+    )
+    connections_max_reauth_ms: int = Field(
+        default=0,
+        alias="connections.max.reauth.ms",
+        ge=0,
+        le=MAX_INT,
+        description="After so long a Kafka client has to show again who it is (KIP-368), or its next request ends the "
+        "connection; 0: never, but the end of a token counts in any case.",
+    )
+    sasl_server_max_receive_size: int = Field(
+        default=65_536,
+        alias="sasl.server.max.receive.size",
+        ge=1_024,
+        le=524_288,
+        description="The largest request that is taken from a Kafka client before it has shown who it is.",
+    )
+    connection_setup_timeout_ms: int = Field(
+        default=10_000,
+        alias="connection.setup.timeout.ms",
+        ge=100,
+        le=600_000,
+        description="A Kafka client has to show who it is within so long; handshakes of TLS have the same time.",
+    )
+    connection_failed_authentication_delay_ms: int = Field(
+        default=100,
+        alias="connection.failed.authentication.delay.ms",
+        ge=0,
+        le=10_000,
+        description="An answer that refuses a login waits so long, and holds up nobody else's.",
+    )
+    max_connection_creation_rate: int = Field(
+        default=MAX_INT,
+        alias="max.connection.creation.rate",
+        ge=1,
+        le=MAX_INT,
+        description="How many Kafka clients a second are let in; what comes faster is not read from for a while.",
+    )
+    oauthbearer_jwks_url: str = Field(
+        default="",
+        alias="sasl.oauthbearer.jwks.endpoint.url",
+        description="Where the public keys (JWKS) of those are that sign tokens, for OAUTHBEARER and for bearers of "
+        "signed tokens by gRPC and HTTP; empty: no signed token is believed.",
+        json_schema_extra={"allowed": "https://HOST/PATH, file:///PATH, or nothing"},
+    )
+    oauthbearer_refresh_ms: int = Field(
+        default=3_600_000,
+        alias="sasl.oauthbearer.jwks.endpoint.refresh.ms",
+        ge=1_000,
+        le=DAY_MS,
+        description="How often keys at an https address are read again; a file is read when it changes.",
+    )
+    oauthbearer_audience: str = Field(
+        default="",
+        alias="sasl.oauthbearer.expected.audience",
+        description="Whom a token has to be meant for (aud), one of these.",
+        json_schema_extra={"allowed": "names, by commas"},
+    )
+    oauthbearer_issuer: str = Field(
+        default="",
+        alias="sasl.oauthbearer.expected.issuer",
+        description="Who has to have made it (iss); empty: anybody whose key is in the set.",
+        json_schema_extra={"allowed": "a name, or nothing"},
+    )
+    oauthbearer_sub_claim: str = Field(
+        default="sub",
+        alias="sasl.oauthbearer.sub.claim.name",
+        min_length=1,
+        description="The claim that names whom it speaks of.",
+        json_schema_extra={"allowed": "a name"},
+    )
+    oauthbearer_skew_s: int = Field(
+        default=30,
+        alias="sasl.oauthbearer.clock.skew.seconds",
+        ge=0,
+        le=600,
+        description="By how much the clocks of those who make tokens may be wrong.",
+    )
+    http_probes_anonymous: bool = Field(
+        default=True,
+        alias="http.probes.anonymous",
+        description="Whether the probes of the HTTP listener, and gRPC's health service, answer those who have not "
+        "shown who they are (with authorizer=acl); they are told yes or no, without reasons.",
+    )
+    grpc_reflection_anonymous: bool = Field(
+        default=False,
+        alias="grpc.reflection.anonymous",
+        description="Whether gRPC's reflection, which lists services and messages, answers them.",
+    )
+
+    @property
+    def mechanisms(self) -> tuple[str, ...]:
+        return split_list(self.sasl_enabled_mechanisms)
+
+    def check_plain(self, door: ListenerAddress) -> None:
+        """Whether passwords would go over the wire for everybody to read. Raises ValueError."""
+        readable = "PLAIN" in self.mechanisms and door.asks_by_sasl and not door.encrypted
+        if readable and not self.sasl_plain_allow_plaintext:
+            raise ValueError(
+                f"sasl.enabled.mechanisms has PLAIN, but kafka.listeners speaks {door.protocol}, where everybody on "
+                "the way reads the passwords; expected SASL_SSL://, another mechanism such as SCRAM-SHA-512, or "
+                "sasl.plain.allow.plaintext=true by name"
+            )
+
+    @field_validator("sasl_enabled_mechanisms")
+    @classmethod
+    def are_mechanisms(cls, value: str) -> str:
+        unknown = [word for word in split_list(value) if word not in SASL_MECHANISMS]
+        if unknown:
+            raise ValueError(f"{unknown[0]!r} is not spoken here")
+        return value
+
+    @field_validator("oauthbearer_jwks_url")
+    @classmethod
+    def is_a_place_of_keys(cls, value: str) -> str:
+        if value:
+            parts = urlsplit(value)
+            if not (parts.scheme == "https" and parts.hostname) and not (parts.scheme == "file" and parts.path):
+                raise ValueError("keys come over https, or from a file of this machine")
+        return value
+
+    @model_validator(mode="after")
+    def signed_tokens_can_be_checked(self) -> Self:
+        ends_here = not getattr(self, "upstream", ())  # over somebody's Kafka the brokers check those of its clients
+        if ends_here and "OAUTHBEARER" in self.mechanisms and not self.oauthbearer_jwks_url:
+            raise ValueError(
+                "sasl.enabled.mechanisms has OAUTHBEARER, but sasl.oauthbearer.jwks.endpoint.url is empty, so that no "
+                "token could be checked; say where the keys are"
+            )
+        if self.oauthbearer_jwks_url and not self.oauthbearer_audience:
+            raise ValueError(
+                f"sasl.oauthbearer.jwks.endpoint.url is {self.oauthbearer_jwks_url}, but "
+                "sasl.oauthbearer.expected.audience is empty, so that a token made for any other service would do; "
+                "name whom tokens for this node are meant for"
+            )
+        return self
+
+
+# Authorization
+# -------------
+
+USER: Final = "User"
+"""The kind of principal that logins, certificates and tokens make."""
+
+
+class AuthorizationSettings(BaseModel):
+    authorizer: Literal["none", "acl"] = Field(
+        default="none",
+        alias="authorizer",
+        description="Whether access control lists say who may do what (acl), or whoever reaches a port may do all "
+        "there is (none).",
+    )
+    super_users: PrincipalNames = Field(
+        default=PrincipalNames(""),
+        alias="super.users",
+        description="Who may do everything, by semicolons, such as User:admin;User:CN=ops.",
+    )
+    allow_everyone_if_no_acl_found: bool = Field(
+        default=False,
+        alias="allow.everyone.if.no.acl.found",
+        description="Whether everybody may do everything with a resource that no access control list names.",
+    )
+
+    @field_validator("super_users")
+    @classmethod
+    def are_principals(cls, value: PrincipalNames) -> PrincipalNames:
+        for name in principals_of(value):
+            kind, colon, rest = name.partition(":")
+            if not (kind and colon and rest):
+                raise ValueError(f"{name!r} is no principal; expected KIND:NAME, such as User:alice")
+            if kind != USER and kind.lower() == USER.lower():
+                raise ValueError(f"{name!r} names nobody; expected {USER}:{rest}")
+            if rest == "*":
+                raise ValueError(f"{name!r} names nobody: everybody cannot be one of them")
+            if f",{USER}:" in name:
+                raise ValueError(f"{name!r} is one principal; expected semicolons between several")
+        return value
+
+
+def principals_of(names: str) -> tuple[str, ...]:
+    """
+    >>> principals_of("User:a; User:CN=b,O=c;")
+    ('User:a', 'User:CN=b,O=c')
+    """
+    return tuple(name.strip() for name in names.split(";") if name.strip())
+
+
+# Audit log
+# ---------
+
+
+class AuditSettings(BaseModel):
+    audit_log: FileText = Field(
+        default=FileText(""),
+        alias="audit.log",
+        description="With authorizer=acl: the file to which each act of administration, each refusal and each failed "
+        "login is appended, a JSON object a line; empty means the node's own log.",
+    )
+
+
+# Quotas
+# ------
+
+
+class QuotaSettings(BaseModel):
+    quota_window_num: int = Field(
+        default=11,
+        ge=1,
+        le=1_000,
+        alias="quota.window.num",
+        description="How many windows a rate is measured over, for quotas.",
+    )
+    quota_window_size_seconds: int = Field(
+        default=1,
+        ge=1,
+        le=3_600,
+        alias="quota.window.size.seconds",
+        description="How long each of these windows is, in seconds.",
+    )

@@ -1,0 +1,546 @@
+"""The one task of a central group: plan, stop every member, own, start every member (docs/protocol/central.md).
+
+Whatever happens meanwhile sets one bit, and the group looks again when its task is done. Nothing is given away that a
+member may still be fetching: while a lost member's lease runs, all members keep what is stored.
+
+Orders are queued until a member's stream asks for them, numbered, and watched until they are answered. Subscriptions
+are names, and regular expressions that new topics may match.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import assert_never
+
+from muster.assignors.api import AssignorError, Snapshot
+from muster.assignors.api import Member as AssignorMember
+from muster.coordinator.core.central import ownership_ledger
+from muster.coordinator.core.central.group import (
+    NOT_FETCHING,
+    CentralGroup,
+    CentralMember,
+    CentralState,
+    OrderedAction,
+    OutstandingOrder,
+)
+from muster.coordinator.core.consumer.target import candidate_topics
+from muster.coordinator.core.control.balance.group_balance import weigh_snapshot
+from muster.coordinator.core.control.overrides import group_adapters as held
+from muster.coordinator.core.control.overrides import overrides
+from muster.coordinator.core.groups.state import Step
+from muster.coordinator.core.model.effects import (
+    NOTHING_COMMITTED,
+    CentralReply,
+    Order,
+    Ping,
+    RebalanceFailed,
+    ResolveRegex,
+    StartFetcher,
+    StopFetcher,
+)
+from muster.coordinator.core.model.events import AwaitOrders, Planned, RegexResolved
+from muster.coordinator.core.model.ledger import RebalanceTrigger, trigger_by_member
+from muster.coordinator.core.model.plan import (
+    ENTRY_BYTES,
+    FIXED_BYTES,
+    Plan,
+    PlanRequest,
+    lacks_lags,
+    loadable_name,
+    next_generation,
+    share_bytes,
+    text_bytes,
+    too_large,
+)
+from muster.coordinator.core.model.records import CentralOwner, CentralStored
+from muster.coordinator.core.model.rights import RightsAnew, describe_rights_change, refreshed_rights
+from muster.coordinator.core.model.types import Cause
+from muster.coordinator.core.settings.assignor_choice import chosen_assignor, chosen_options
+from muster.coordinator.errors import CoordinatorError, ErrorCode
+
+# Orders
+# ------
+
+
+def await_orders(request: AwaitOrders, step: Step) -> None:
+    """Give the stream what waits for its member, or let it wait."""
+    _, member = require_speaker(request.group_id, request.member_id, request.stream, step)
+    release_stream(member, step)
+    member.waiting = request.request_id
+    step.state.parked[request.request_id] = member.id
+    deliver_orders(member, step)
+
+
+def require_speaker(group_id: str, member_id: str, stream: int, step: Step) -> tuple[CentralGroup, CentralMember]:
+    """The member whose open stream this is; UNKNOWN_MEMBER_ID when the group goes on without it."""
+    group = step.state.find(CentralGroup, group_id)
+    member = group.members.get(member_id) if group is not None else None
+    if group is None or member is None or member.stream != stream:
+        raise CoordinatorError(
+            ErrorCode.UNKNOWN_MEMBER_ID,
+            f"member {member_id!r} of group {group_id!r} is not registered by this stream; stop fetching and register",
+        )
+    return group, member
+
+
+def send_ping(group: CentralGroup, member: CentralMember, step: Step) -> None:
+    number = next_order_number(member)
+    member.ping, member.pinged_ms = number, step.now_ms
+    queue_order(member, Ping(number), step)
+    step.arm(group.ping_timer(member.id), member.patience_ms)
+
+
+def order_stop(group: CentralGroup, member: CentralMember, step: Step) -> None:
+    number = next_order_number(member)
+    cause, detail, rebalance = current_cause(group, step)
+    send_order(group, member, OutstandingOrder(OrderedAction.STOP, number), step)
+    queue_order(member, StopFetcher(number, cause, detail, rebalance), step)
+
+
+def order_start(group: CentralGroup, member: CentralMember, step: Step) -> None:
+    """Order the member to fetch what is stored for it, from where the group has committed."""
+    number = next_order_number(member)
+    member.may_fetch = True
+    committed = step.state.offsets.get(group.id, {})
+    share = group.owned[member.id]
+    partitions = tuple(
+        (topic, partition, stored.offset if (stored := committed.get((topic, partition))) else NOTHING_COMMITTED)
+        for topic in sorted(share)
+        for partition in share[topic]
+    )
+    cause, detail, rebalance = current_cause(group, step)
+    send_order(group, member, OutstandingOrder(OrderedAction.START, number), step)
+    queue_order(member, StartFetcher(number, group.generation, partitions, cause, detail, rebalance), step)
+
+
+def report_failure(member: CentralMember, detail: str, step: Step) -> None:
+    queue_order(member, RebalanceFailed(next_order_number(member), detail), step)
+
+
+def current_cause(group: CentralGroup, step: Step) -> tuple[Cause, str, int]:
+    """Why: the rebalance under way, else the last one."""
+    rebalance = group.progress.rebalance
+    if rebalance is not None:
+        return rebalance.trigger.cause, rebalance.trigger.detail, rebalance.number
+    ledger = step.state.ledgers.get(group.id)
+    entry = ledger.newest if ledger else None
+    return (entry.cause, entry.detail, entry.number) if entry else (Cause.UNSPECIFIED, "", 0)
+
+
+def send_order(group: CentralGroup, member: CentralMember, wanted: OutstandingOrder, step: Step) -> None:
+    member.demand = wanted
+    step.arm(group.order_timer(member.id), member.patience_ms)
+
+
+def next_order_number(member: CentralMember) -> int:
+    member.last_number += 1
+    return member.last_number
+
+
+def queue_order(member: CentralMember, order: Order, step: Step) -> None:
+    """The latest word of a kind replaces one that was not delivered; a stop and a start are of one kind."""
+    kind: tuple[type[Order], ...] = (type(order),)
+    if isinstance(order, StopFetcher | StartFetcher):
+        kind = (StopFetcher, StartFetcher)
+    member.orders = [earlier for earlier in member.orders if not isinstance(earlier, kind)]
+    member.orders.append(order)
+    deliver_orders(member, step)
+
+
+def deliver_orders(member: CentralMember, step: Step) -> None:
+    if member.waiting is None or not member.orders:
+        return
+    orders, member.orders = tuple(member.orders), []
+    request, member.waiting = member.waiting, None
+    step.reply(request, CentralReply(orders=orders, answered=member.answered))
+
+
+def release_stream(member: CentralMember, step: Step, code: ErrorCode = ErrorCode.NONE, message: str = "") -> None:
+    """Answer the stream that waits, if any."""
+    if member.waiting is not None:
+        request, member.waiting = member.waiting, None
+        step.reply(request, CentralReply(code, message, answered=member.answered))
+
+
+def request_rebalance(group: CentralGroup, trigger: RebalanceTrigger, step: Step) -> None:
+    """Something happened that may change who is to have what."""
+    ownership_ledger.note_trigger(group, trigger, step)
+    group.progress.dirty = True
+    advance_task(group, step)
+
+
+def advance_task(group: CentralGroup, step: Step) -> None:
+    """Take the group's task as far as it can go now."""
+    match group.state:
+        case CentralState.EMPTY | CentralState.WAITING | CentralState.STABLE:
+            if group.progress.dirty:
+                start_task(group, step)
+
+        case CentralState.STOPPING:
+            if group.progress.void:
+                # Those who have stopped wait for the next plan.
+                start_task(group, step)
+            elif not group.progress.awaited:
+                finish_stopping(group, step)
+
+        case CentralState.STARTING:
+            if not group.progress.awaited:
+                finish_starting(group, step)
+
+        case CentralState.ASSIGNING | CentralState.BACKING_OFF:
+            # The plan, or the timer, leads on from here; without anybody there is nothing to wait for.
+            if not group.members:
+                start_task(group, step)
+
+        case _:
+            assert_never(group.state)
+
+
+def start_task(group: CentralGroup, step: Step) -> None:
+    """Find out what is to be done, from the group as it is now."""
+    progress = group.progress
+    progress.dirty = progress.void = False
+    progress.awaited.clear()
+    step.disarm(group.retry_timer)
+    if not group.members:
+        empty_group(group, step)
+    elif group.lost or progress.resolving:
+        progress.dirty = True
+        move_to_state(group, CentralState.WAITING, step)
+        start_late_ones(group, step)
+    else:
+        request_plan(group, step)
+
+
+def request_plan(group: CentralGroup, step: Step) -> None:
+    """Have the assignor run: at once where that is quick, else off the loop."""
+    progress = group.progress
+    move_to_state(group, CentralState.ASSIGNING, step)
+    progress.planning_since_ms = step.now_ms
+    snapshot = weigh_snapshot(snapshot_of(group, step), group, step)
+    asked = held.central_assignor_input(group, snapshot, step)
+    request = PlanRequest(group.id, step.fresh_epoch(group.generation), snapshot.assignor, asked)
+    progress.request, progress.put_off = request, False
+    if overrides.are_members_protected(step.state, group.id):
+        # Whatever an assignor says, nobody loses anything.
+        adopt_plan(group, {}, step)
+        return
+    try:
+        made = None if lacks_lags(request) else step.state.planner(request)
+    except AssignorError as error:
+        step.plan_failed(group.id, str(error))
+        fail_attempt(group, str(error), step)
+        return
+    if made is None:
+        progress.put_off = True
+        step.out.plans.append(request)
+    else:
+        adopt_plan(group, made, step)
+
+
+def take_planned(group: CentralGroup, event: Planned, step: Step) -> None:
+    """A plan that was put off has come, or its assignor failed."""
+    progress = group.progress
+    if not progress.put_off:
+        return
+    assert progress.request is not None
+    if event.epoch != progress.request.epoch:
+        return  # asked for earlier, or by an earlier group of this id
+    progress.put_off = False
+    if event.snapshot is not None:
+        progress.request = replace(progress.request, snapshot=event.snapshot)
+    if progress.dirty and (group.lost or not progress.second_look):
+        start_task(group, step)
+    elif event.plan is None:
+        step.plan_failed(group.id, event.error)
+        fail_attempt(group, event.error, step)
+    else:
+        adopt_plan(group, event.plan, step)
+
+
+def adopt_plan(group: CentralGroup, made: Plan, step: Step) -> None:
+    """If the plan is the one that holds, nobody is stopped for it; otherwise everybody is."""
+    progress = group.progress
+    assert progress.request is not None
+    everybody = held.central_plan_input(group, progress.request.snapshot, lambda: snapshot_of(group, step), step)
+    kept = held.correct_central_plan(group, made, everybody, step)
+    wanted: Plan = {member_id: shares_of(kept.plan.get(member_id, {})) for member_id in group.members}
+    size = ownership_bytes(group, wanted)
+    if size > step.limits.max_group_bytes:
+        why = too_large(group.id, "the members and their partitions", size, step.limits)
+        step.plan_failed(group.id, why)
+        fail_attempt(group, why, step)
+        return
+    progress.counts = dict(progress.request.snapshot.topics)
+    if wanted == group.owned:
+        ownership_ledger.drop_rebalance(group)
+        move_to_state(group, CentralState.STARTING, step)
+        start_late_ones(group, step)
+        advance_task(group, step)
+        return
+    progress.request = replace(progress.request, snapshot=kept.told_in(everybody))
+    ownership_ledger.note_planned(group, step)
+    progress.plan, progress.inherited = wanted, kept.inherited
+    progress.stopping_since_ms = step.now_ms
+    progress.stopped.clear()
+    move_to_state(group, CentralState.STOPPING, step)
+    for member in group.present:
+        if member.may_fetch:
+            progress.awaited.add(member.id)
+            order_stop(group, member, step)
+    advance_task(group, step)
+
+
+def finish_stopping(group: CentralGroup, step: Step) -> None:
+    """Nobody fetches. What has happened since the plan was made is taken in now, once: nobody stops for it again."""
+    progress = group.progress
+    if progress.dirty and not progress.second_look:
+        progress.second_look = True
+        ownership_ledger.end_stop_phase(group, step)
+        start_task(group, step)
+    else:
+        adopt_ownership(group, step)
+
+
+def adopt_ownership(group: CentralGroup, step: Step) -> None:
+    """The plan becomes the ownership, and everybody is told to start."""
+    progress = group.progress
+    progress.second_look = False
+    ownership_ledger.record_decision(group, step)
+    owners = tuple(stored_owner(group.members[member_id], share) for member_id, share in sorted(progress.plan.items()))
+    step.keep(CentralStored(group.id, next_generation(group.generation), group.assignor, step.now_ms, owners))
+    overrides.release_inherited_shares(group.id, progress.inherited, step)
+    move_to_state(group, CentralState.STARTING, step)
+    start_late_ones(group, step)
+    advance_task(group, step)
+
+
+def finish_starting(group: CentralGroup, step: Step) -> None:
+    """Everybody fetches what is stored for it."""
+    ownership_ledger.close_settling(group, step)
+    group.progress.failures, group.progress.second_look = 0, False
+    move_to_state(group, CentralState.STABLE, step)
+    if group.progress.dirty:
+        start_task(group, step)
+
+
+def start_late_ones(group: CentralGroup, step: Step) -> None:
+    for member in group.present:
+        start_if_late(group, member, step)
+
+
+def start_if_late(group: CentralGroup, member: CentralMember, step: Step) -> None:
+    """Whoever is here and does not fetch what is stored for it is told to."""
+    if not group.is_late(member):
+        return
+    if group.state is CentralState.STARTING:
+        group.progress.awaited.add(member.id)
+    if member.demand is None or member.demand.want is OrderedAction.STOP:
+        order_start(group, member, step)
+
+
+def take_stopped(group: CentralGroup, member: CentralMember, number: int, step: Step) -> None:
+    """The member has stopped. One that was told to start in the meantime says so next."""
+    demand = member.demand
+    if demand is not None and (demand.want is OrderedAction.START or number < demand.number):
+        return
+    member.may_fetch, member.fetching, member.demand = False, NOT_FETCHING, None
+    step.disarm(group.order_timer(member.id))
+    ownership_ledger.note_stopped(group, member, step)
+    if group.state is CentralState.STOPPING:
+        group.progress.awaited.discard(member.id)
+        advance_task(group, step)
+    elif demand is None and group.state in (CentralState.WAITING, CentralState.STABLE):
+        # Too late for the attempt that asked for it; perhaps the next one finds everybody ready.
+        request_rebalance(group, trigger_by_member(Cause.REVOCATION_FOLLOW_UP, member, "has stopped after all"), step)
+    elif group.state is not CentralState.BACKING_OFF:
+        start_if_late(group, member, step)
+        advance_task(group, step)
+
+
+def take_started(group: CentralGroup, member: CentralMember, number: int, step: Step) -> None:
+    demand = member.demand
+    if demand is None or demand.want is not OrderedAction.START or number != demand.number:
+        return
+    member.demand, member.fetching = None, group.generation
+    step.disarm(group.order_timer(member.id))
+    ownership_ledger.note_started(group, member, step)
+    if group.state is CentralState.STARTING:
+        group.progress.awaited.discard(member.id)
+        advance_task(group, step)
+
+
+def order_timed_out(group: CentralGroup, member: CentralMember, step: Step) -> None:
+    """An answer is late: the attempt has failed. Outside of an attempt, the order is given again."""
+    demand = member.demand
+    if demand is None:
+        return
+    word = "StopFetcher" if demand.want is OrderedAction.STOP else "StartFetcher"
+    if group.state in (CentralState.STOPPING, CentralState.STARTING):
+        fail_attempt(group, f"member {member.id} did not answer {word} within {member.patience_ms} ms", step)
+    else:
+        member.demand = None
+        start_late_ones(group, step)
+
+
+def fail_attempt(group: CentralGroup, why: str, step: Step) -> None:
+    """This attempt is over. There is another after a pause, up to a maximum; then it is reported."""
+    progress = group.progress
+    progress.failures += 1
+    progress.second_look = False
+    ownership_ledger.note_failed_attempt(group, why, step)
+    for member in group.present:
+        step.disarm(group.order_timer(member.id))
+        member.demand = None
+    progress.awaited.clear()
+    if progress.failures > step.limits.central_max_retries:
+        give_up(group, why, step)
+        return
+    move_to_state(group, CentralState.BACKING_OFF, step)
+    step.arm(group.retry_timer, step.limits.central_backoff_ms)
+
+
+def give_up(group: CentralGroup, why: str, step: Step) -> None:
+    """Say so to the ledger and to everybody; what is stored stands until something else happens."""
+    progress = group.progress
+    attempts, progress.failures, progress.dirty = progress.failures, 0, bool(group.lost)
+    ownership_ledger.record_given_up(group, step)
+    for member in group.present:
+        report_failure(member, f"{attempts} attempts to rebalance group {group.id!r} failed, the last one: {why}", step)
+    move_to_state(group, CentralState.WAITING, step)
+    start_late_ones(group, step)
+
+
+def empty_group(group: CentralGroup, step: Step) -> None:
+    progress = group.progress
+    if group.stored is not None and group.stored.owners:
+        ownership_ledger.record_emptied(group, step)
+        step.keep(CentralStored(group.id, next_generation(group.generation), group.assignor, step.now_ms))
+    progress.rebalance, progress.put_off, progress.failures = None, False, 0
+    move_to_state(group, CentralState.EMPTY, step)
+
+
+def move_to_state(group: CentralGroup, state: CentralState, step: Step) -> None:
+    if state is not group.state:
+        group.become(state)
+        step.announce(group)
+
+
+def snapshot_of(group: CentralGroup, step: Step) -> Snapshot:
+    """All that the plan depends on. What members own is what is stored for them."""
+    counts = step.state.partitions
+    subscribed = {member.id: group.topics_of(member) for member in group.members.values()}
+    named = frozenset().union(*(group.named_by(member) for member in group.members.values()))
+    topics = sorted(named & counts.keys())
+    had = group.owned
+    return Snapshot(
+        topics={topic: counts[topic] for topic in topics},
+        members=[
+            AssignorMember(
+                id=member_id,
+                topics=tuple(sorted(subscribed[member_id])),
+                owned=existing_partitions(had[member_id], counts) if member_id in had else None,
+                generation=group.generation if member_id in had else -1,
+                rack=group.members[member_id].rack_id,
+            )
+            for member_id in sorted(group.members)
+        ],
+        assignor=loadable_name(chosen_assignor(step.state, group.id) or group.assignor, step.limits),
+        options=chosen_options(step.state, group.id),
+    )
+
+
+def existing_partitions(share: Mapping[str, Sequence[int]], counts: Mapping[str, int]) -> dict[str, list[int]]:
+    return {topic: list(partitions) for topic, partitions in share.items() if topic in counts}
+
+
+def shares_of(share: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+    return {topic: tuple(sorted(share[topic])) for topic in sorted(share) if share[topic]}
+
+
+def ownership_bytes(group: CentralGroup, plan: Plan) -> int:
+    """What the log would keep of the plan, never estimated too low."""
+    members = group.members.values()
+    told = sum(text_bytes(m.id, m.client_id, m.client_host, m.regex, *m.topics) + ENTRY_BYTES for m in members)
+    told += sum(FIXED_BYTES * len(m.topics) for m in members)
+    return told + sum(share_bytes(share) for share in plan.values())
+
+
+def stored_owner(member: CentralMember, share: Mapping[str, tuple[int, ...]]) -> CentralOwner:
+    return CentralOwner(
+        member.id,
+        member.client_id,
+        member.client_host,
+        member.session_timeout_ms,
+        tuple(sorted(member.topics)),
+        member.regex,
+        tuple(sorted(share.items())),
+    )
+
+
+# Subscriptions
+# -------------
+
+
+def request_resolution(group: CentralGroup, regex: str, step: Step, *, again: bool = False) -> None:
+    """Have the topics found that the expression stands for. Until they are, nothing is moved."""
+    progress = group.progress
+    if not regex or regex in progress.resolving or (regex in progress.regexes and not again):
+        return
+    progress.resolving[regex] = step.tick()
+    step.out.regexes.append(ResolveRegex(group.id, regex, candidate_topics(step), progress.resolving[regex]))
+
+
+def take_resolved(group: CentralGroup, event: RegexResolved, step: Step) -> None:
+    """A change is a change of every subscription that uses the expression."""
+    progress = group.progress
+    if progress.resolving.get(event.regex) != event.version:
+        return
+    del progress.resolving[event.regex]
+    if event.version < step.state.topics_version:
+        request_resolution(group, event.regex, step, again=True)  # topics were created meanwhile
+        return
+    before = progress.regexes.get(event.regex)
+    if not event.error:
+        progress.regexes[event.regex] = event.topics
+    elif before is None:
+        progress.regexes[event.regex] = ()
+    if before is not None and before != progress.regexes[event.regex]:
+        what = f"{len(event.topics)} topics" if len(event.topics) != 1 else "1 topic"
+        cause = RebalanceTrigger(
+            Cause.SUBSCRIPTION_CHANGED, f"the regular expression {event.regex!r} now stands for {what}"
+        )
+        request_rebalance(group, cause, step)
+    else:
+        advance_task(group, step)
+
+
+def forget_unused_regex(group: CentralGroup, regex: str) -> None:
+    if regex and not any(member.regex == regex for member in group.members.values()):
+        group.progress.regexes.pop(regex, None)
+        group.progress.resolving.pop(regex, None)
+
+
+def take_topic_changes(group: CentralGroup, step: Step) -> None:
+    """Topics were created, grew or went: look at patterns again, and at what the group reads."""
+    for regex in sorted({member.regex for member in group.members.values() if member.regex}):
+        request_resolution(group, regex, step, again=True)
+    if group.progress.counts is not None and group.progress.counts != partition_counts(group, step):
+        trigger = RebalanceTrigger(Cause.PARTITIONS_CHANGED, "the topics that the group reads have changed")
+        request_rebalance(group, trigger, step)
+
+
+def take_rights_change(group: CentralGroup, event: RightsAnew, step: Step) -> None:
+    """Some may read others than before."""
+    triggers = []
+    for member in group.members.values():
+        was, member.rights = group.topics_of(member), refreshed_rights(member.rights, event)
+        now = group.topics_of(member)
+        if was != now:
+            triggers.append(trigger_by_member(Cause.SUBSCRIPTION_CHANGED, member, describe_rights_change(was, now)))
+    if triggers:
+        request_rebalance(group, triggers[0], step)
+
+
+def partition_counts(group: CentralGroup, step: Step) -> dict[str, int]:
+    wanted = frozenset().union(*(group.named_by(member) for member in group.members.values()))
+    return {topic: count for topic, count in step.state.partitions.items() if topic in wanted}

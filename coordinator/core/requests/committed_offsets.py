@@ -1,0 +1,402 @@
+"""Committed offsets: commit, fetch, delete and expire them, and commits of transactions (KIP-98, KIP-447).
+
+What concerns every position of a shard, or of a large group, goes a slice at a time: other events have turns in
+between. A slice is a step like any other: what it decides is whole, and after a crash the next life continues with
+what is left. What is left comes back as an event (`Effects.chores`), which the runtime steps in a later turn.
+
+Positions of a transaction are pending until its marker commits or drops them.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import TypeAlias
+
+from muster.coordinator.core.classic.group import ClassicGroup, check_generation, check_not_dead, require_member
+from muster.coordinator.core.consumer.group import ConsumerGroup
+from muster.coordinator.core.groups.bookkeeping import forget_ledger
+from muster.coordinator.core.groups.group import group_id_given
+from muster.coordinator.core.groups.kind import RefusedPositions
+from muster.coordinator.core.groups.state import ShardState, Step, TopicPartition
+from muster.coordinator.core.kinds.registry import KINDS
+from muster.coordinator.core.model.effects import (
+    OffsetCommitReply,
+    OffsetDeleteReply,
+    OffsetFetchReply,
+    TxnOffsetCommitReply,
+    TxnWriteOverReply,
+)
+from muster.coordinator.core.model.events import (
+    ConsumerHeartbeat,
+    DeleteGroup,
+    ExpireOffsets,
+    ForgetOffsets,
+    JoinGroup,
+    Loaded,
+    OffsetCommit,
+    OffsetDelete,
+    OffsetFetch,
+    RegisterConsumer,
+    TopicsChanged,
+    TxnEnded,
+    TxnOffsetCommit,
+    TxnOffsetsWritten,
+    TxnWriteOver,
+)
+from muster.coordinator.core.model.records import OffsetDeleted, OffsetsStored
+from muster.coordinator.core.model.types import NO_TOPIC_ID, GroupState, PositionChange, StoredOffset
+from muster.coordinator.core.requests import audit_entries
+from muster.coordinator.errors import CoordinatorError, ErrorCode
+
+PartitionPlace: TypeAlias = tuple[str, int]
+TopicId: TypeAlias = bytes
+Catalog: TypeAlias = Mapping[str, int]
+"""The number of partitions by topic."""
+
+made = tuple.__new__
+"""What a NamedTuple's own constructor does, without its argument names: a commit makes many of them."""
+
+
+def commit_offsets(request: OffsetCommit, step: Step) -> None:
+    """Keep the positions if the committer may still speak for the group."""
+    group = step.state.groups.get(request.group_id)
+    refused = KINDS[type(group)].may_commit(group, request, step)
+    if not request.offsets:
+        step.reply(request.request_id, OffsetCommitReply())
+        return
+
+    now_ms = step.now_ms
+    expire_ms = None if request.retention_ms is None else now_ms + request.retention_ms
+    # Kafka's record has a place for one of the two.
+    topic_ids = step.state.topic_ids if expire_ms is None else {}
+    kept: dict[tuple[str, int], StoredOffset] = {}
+    of_topic, topic_id = "", topic_ids.get("", NO_TOPIC_ID)
+    for place, position in request.offsets.items():
+        if refused and place in refused:
+            continue
+        offset, leader_epoch, metadata = position
+        if metadata and utf16_length(metadata) > step.limits.max_offset_metadata:
+            refused[place] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            continue
+        if place[0] is not of_topic:  # one string for all partitions of a topic
+            of_topic = place[0]
+            topic_id = topic_ids.get(of_topic, NO_TOPIC_ID)
+        kept[place] = made(StoredOffset, (offset, leader_epoch, metadata, now_ms, expire_ms, topic_id))
+    if kept:
+        if request.operator:
+            audit_entries.note_operator_commit(request, kept, step)
+        step.keep(OffsetsStored(request.group_id, kept))
+    step.reply(request.request_id, OffsetCommitReply(partitions=refused))
+
+
+def utf16_length(text: str) -> int:
+    """A string's length as Kafka counts it."""
+    return len(text.encode("utf-16-le")) // 2
+
+
+def fetch_offsets(request: OffsetFetch, step: Step) -> None:
+    """Positions as committed; an unknown group or partition has none, which is not an error."""
+    group = step.state.groups.get(request.group_id)
+    stored = KINDS[type(group)].positions(group, request, step)
+    wanted = request.partitions
+    if wanted is None:
+        found: dict[PartitionPlace, StoredOffset | None] = dict(without_deleted_topics(stored, step))
+    else:
+        found = dict(zip(wanted, map(stored.get, wanted), strict=True))
+        if step.state.forgetting:
+            there = without_deleted_topics({place: value for place, value in found.items() if value is not None}, step)
+            found = {place: there.get(place) for place in found}
+    refused: dict[PartitionPlace, ErrorCode] = {}
+    if request.require_stable and step.state.pending:
+        # Whoever reads on from here must not do so from before a transaction that may yet commit (KIP-447).
+        unstable = step.state.pending.unstable(request.group_id)
+        refused = {place: ErrorCode.UNSTABLE_OFFSET_COMMIT for place in found if place in unstable}
+        found.update(dict.fromkeys(refused))
+    step.reply(request.request_id, OffsetFetchReply(offsets=found, refused=refused))
+
+
+def delete_offsets(request: OffsetDelete, step: Step) -> None:
+    """Forget positions of topics that no member reads."""
+    group_id_given(request.group_id)
+    group = step.state.groups.get(request.group_id)
+    subscribed = KINDS[type(group)].subscribed(group, request.group_id)
+    stored = step.state.offsets.get(request.group_id, {})
+    pending = step.state.pending.of_group(request.group_id)
+    results: dict[tuple[str, int], ErrorCode] = {}
+    gone: list[PositionChange] = []
+    for topic, partition in request.partitions:
+        if subscribed is None or topic in subscribed:
+            results[topic, partition] = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+            continue
+        if (topic, partition) in stored:
+            gone.append(PositionChange(topic, partition, stored[topic, partition].offset, None))
+        if (topic, partition) in stored or (topic, partition) in pending:
+            step.keep(OffsetDeleted(request.group_id, topic, partition))
+        results[topic, partition] = ErrorCode.NONE
+    audit_entries.note_positions_changed(request.group_id, gone, request.operator, step)
+    step.reply(request.request_id, OffsetDeleteReply(partitions=results))
+
+
+def expire_ledgers(step: Step) -> None:
+    """What is told of groups that have gone, deleted or from ZooKeeper, is kept as long as positions would be."""
+    state = step.state
+    for group_id in state.ledgers.keys() - state.groups.keys():
+        last = state.ledgers[group_id].last
+        if last is None or step.now_ms - step.past(last.ended_at_ms) >= step.limits.offsets_retention_ms:
+            forget_ledger(group_id, step)
+
+
+def is_of_deleted_topic(topic: str, value: StoredOffset, deleted_at_ms: int, step: Step) -> bool:
+    """Whether a position is of a topic that was deleted then, and not of one made anew under its name."""
+    if value.topic_id:
+        return value.topic_id != step.state.topic_ids.get(topic)
+    return step.past(value.commit_timestamp_ms) <= deleted_at_ms
+
+
+def without_deleted_topics(
+    stored: Mapping[PartitionPlace, StoredOffset], step: Step
+) -> Mapping[PartitionPlace, StoredOffset]:
+    """Without the positions of deleted topics that have still to be found."""
+    gone = step.state.forgetting
+    if not gone:
+        return stored
+    return {
+        place: value
+        for place, value in stored.items()
+        if place[0] not in gone or not is_of_deleted_topic(place[0], value, gone[place[0]], step)
+    }
+
+
+def count_committed(offsets: Mapping[str, Mapping[PartitionPlace, StoredOffset]]) -> Counter[tuple[str, TopicId]]:
+    """How many positions there are of each topic, by name and id."""
+    return Counter((topic, value.topic_id) for stored in offsets.values() for (topic, _), value in stored.items())
+
+
+def is_orphaned(topic: str, topic_id: TopicId, partitions: Catalog, topic_ids: Mapping[str, TopicId]) -> bool:
+    """Whether a position is of a topic that is gone; one made anew under the same name is another."""
+    return topic not in partitions or bool(topic_id and topic_id != topic_ids.get(topic, topic_id))
+
+
+# Slices: expired and orphaned positions
+# --------------------------------------
+
+MADE_ANEW = -1
+"""As the time when a topic went: before any commit, so that only the topic's id says which positions go."""
+
+OPENING = (JoinGroup, ConsumerHeartbeat, RegisterConsumer, OffsetCommit, OffsetFetch, OffsetDelete, TxnOffsetCommit)
+"""What must not come between the parts of a deletion: it would meet half a group."""
+
+
+class SweepSlice:
+    """So many positions of the groups as one step may look at, and what is left of them.
+
+    What is left is told once, by where it begins: to hand on a shorter list for each group would copy the whole list
+    as often.
+    """
+
+    def __init__(self, event: ExpireOffsets | ForgetOffsets) -> None:
+        self.groups = event.groups
+        self.places = event.places
+        self.begin = event.begin
+
+    def taken(self, step: Step) -> Iterator[tuple[str, tuple[PartitionPlace, ...]]]:
+        room, done = step.limits.slice_positions, 0
+        while room > 0 and done < len(self.groups):
+            group_id = self.groups[done]
+            places = tuple(step.state.offsets.get(group_id, ())) if self.places is None else self.places
+            now = places[self.begin : self.begin + room]
+            room -= len(now) + 1
+            if self.begin + len(now) < len(places):
+                self.places, self.begin = places, self.begin + len(now)
+            else:
+                self.places, self.begin = None, 0
+                done += 1
+            yield group_id, now
+        self.groups = self.groups[done:]
+
+
+def look_for_expired(step: Step) -> None:
+    """Retention is due: look at every group, whatever its kind."""
+    state = step.state
+    step.out.chores.append(ExpireOffsets(tuple(state.groups)))
+
+
+def expire_slice(event: ExpireOffsets, step: Step) -> None:
+    """A slice of it. The next look is due when this one is over."""
+    portion = SweepSlice(event)
+    for group_id, places in portion.taken(step):
+        if group_id not in step.state.going and not step.state.pending.of_group(group_id):
+            step.looked_at = places
+            group = step.state.groups.get(group_id)
+            KINDS[type(group)].expire(group, step)
+    if portion.groups:
+        step.out.chores.append(ExpireOffsets(portion.groups, portion.places, portion.begin))
+    else:
+        expire_ledgers(step)
+        step.arm(("retention",), step.limits.offsets_retention_check_ms)
+
+
+def forget_topics(event: TopicsChanged, step: Step) -> None:
+    """Deleted topics take their positions with them, in every group; what is still there until then is told nobody."""
+    if event.deleted and step.state.offsets:
+        start_forgetting(dict.fromkeys(event.deleted, step.now_ms), step)
+
+
+def forget_orphan_slice(event: Loaded, step: Step) -> None:
+    """So do topics that went while nobody listened. Of one made anew since then, positions without an id stay."""
+    state = step.state
+    start_forgetting(
+        {
+            topic: MADE_ANEW if topic in state.partitions else step.now_ms
+            for topic, topic_id in event.topics
+            if is_orphaned(topic, topic_id, state.partitions, state.topic_ids)
+        },
+        step,
+    )
+
+
+def start_forgetting(topics: Mapping[str, int], step: Step) -> None:
+    """Look for positions of these topics, beside those that are looked for; each with the time when it went."""
+    state = step.state
+    begun = bool(state.forgetting)
+    state.forgetting = {**state.forgetting, **topics}
+    if state.forgetting and not begun:
+        step.out.chores.append(topics_being_forgotten(state))
+
+
+def topics_being_forgotten(state: ShardState) -> ForgetOffsets:
+    return ForgetOffsets(tuple(state.offsets), dict(state.forgetting))
+
+
+def forget_slice(event: ForgetOffsets, step: Step) -> None:
+    """A slice of the positions is looked through for topics that have gone."""
+    state, gone = step.state, event.topics
+    portion = SweepSlice(event)
+    for group_id, places in portion.taken(step):
+        stored = state.offsets.get(group_id, {})
+        for topic, partition in places:
+            value = stored.get((topic, partition)) if topic in gone else None
+            if value is not None and is_of_deleted_topic(topic, value, gone[topic], step):
+                step.keep(OffsetDeleted(group_id, topic, partition))
+    if portion.groups:
+        step.out.chores.append(ForgetOffsets(portion.groups, gone, portion.places, portion.begin))
+        return
+    # More may have gone meanwhile, some of them again.
+    state.forgetting = {topic: at_ms for topic, at_ms in state.forgetting.items() if gone.get(topic) != at_ms}
+    if state.forgetting:
+        step.out.chores.append(topics_being_forgotten(state))
+
+
+def delete_in_part(event: DeleteGroup, step: Step) -> bool:
+    """Let go of as many positions of a large empty group as one step may. False: the rest of it may go at once."""
+    state, group_id = step.state, event.group_id
+    stored, most = state.offsets.get(group_id, {}), step.limits.slice_positions
+    group = state.groups.get(group_id)
+    if len(stored) <= most or group is None or group.logged is not group or group.members:
+        return False
+    if group_id not in state.going:
+        state.going[group_id] = audit_entries.lost_positions(stored)
+    for topic, partition in list(islice(stored, most)):
+        step.keep(OffsetDeleted(group_id, topic, partition))
+    step.out.chores.append(event)
+    return True
+
+
+def check_not_being_deleted(event: object, state: ShardState) -> None:
+    """Nobody comes into a group that is being deleted. Raises CoordinatorError."""
+    if isinstance(event, OPENING) and event.group_id in state.going:
+        raise CoordinatorError(
+            ErrorCode.COORDINATOR_NOT_AVAILABLE, f"group {event.group_id!r} is being deleted; try again shortly"
+        )
+
+
+# Transactions
+# ------------
+
+MOST_PENDING = 100_000
+"""Positions of one shard that may wait for markers."""
+
+STALE = {ErrorCode.STALE_MEMBER_EPOCH: ErrorCode.ILLEGAL_GENERATION}
+"""TxnOffsetCommit knows the second one only, before its v6."""
+
+
+def allow_transactional_commit(request: TxnOffsetCommit, step: Step) -> None:
+    """Allow what may be, and take it for unstable: it may be in the log before its writer hears so."""
+    group_id_given(request.group_id)
+    state, now_ms = step.state, step.now_ms
+    refused = check_may_commit(request, step)
+    if state.pending and len(state.pending) + len(request.offsets) > MOST_PENDING:
+        raise CoordinatorError(
+            ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+            f"{len(state.pending)} positions of this shard wait for their transactions to end, and {MOST_PENDING} may; "
+            f"try again when some have ended",
+        )
+    kept: dict[TopicPartition, StoredOffset] = {}
+    for place, (offset, leader_epoch, metadata) in request.offsets.items():
+        if place in refused:
+            continue
+        if metadata and utf16_length(metadata) > step.limits.max_offset_metadata:
+            refused[place] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            continue
+        topic_id = state.topic_ids.get(place[0], NO_TOPIC_ID)
+        kept[place] = StoredOffset(offset, leader_epoch, metadata, now_ms, None, topic_id)
+    if kept:
+        state.pending.writing[request.request_id] = (request.group_id, frozenset(kept))
+    step.reply(request.request_id, TxnOffsetCommitReply(partitions=refused, kept=kept))
+
+
+def check_may_commit(request: TxnOffsetCommit, step: Step) -> RefusedPositions:
+    """As for a plain commit, but that nothing need be said of oneself, and that a rebalance is no reason to refuse."""
+    group = step.state.logged(request.group_id)
+    nobody = request.generation < 0 and not request.member_id and request.group_instance_id is None
+    if isinstance(group, ClassicGroup):
+        check_not_dead(group)
+        if not nobody and (request.generation >= 0 or group.state is not GroupState.EMPTY):
+            member = require_member(group, request.member_id, request.group_instance_id)
+            check_generation(group, member, request.generation)
+        return {}
+    if isinstance(group, ConsumerGroup) and nobody:
+        return {}
+    plain = OffsetCommit(
+        request.request_id,
+        request.group_id,
+        request.member_id,
+        request.group_instance_id,
+        request.generation,
+        request.offsets,
+        missing_group_code_is_illegal_generation=group is None,
+    )
+    try:
+        refused = KINDS[type(group)].may_commit(group, plain, step)
+    except CoordinatorError as refusal:
+        raise CoordinatorError(STALE.get(refusal.code, refusal.code), refusal.message) from None
+    return {place: STALE.get(code, code) for place, code in refused.items()}
+
+
+def take_written(event: TxnOffsetsWritten, step: Step) -> None:
+    step.state.pending.written(event.producer_id, event.group_id, event.offsets, event.at)
+
+
+def finish_write(event: TxnWriteOver, step: Step) -> None:
+    step.state.pending.writing.pop(event.of, None)
+    step.reply(event.request_id, TxnWriteOverReply())
+
+
+def take_transaction_end(event: TxnEnded, step: Step) -> None:
+    """The log has it already: nothing is written. Positions of topics that went meanwhile go after them."""
+    state = step.state
+    waiting = state.pending.ended(event.producer_id, event.at)
+    if not event.committed:
+        return
+    topics: set[str] = set()
+    for group_id, offsets in waiting.items():
+        counting = {
+            place: each for place, each in offsets.items() if event.counts is None or (group_id, *place) in event.counts
+        }
+        if counting:
+            state.pending.overtaken(group_id, {place: each.at for place, each in counting.items()})
+            step.learn(OffsetsStored(group_id, {place: each.value for place, each in counting.items()}))
+            topics.update(topic for topic, _ in counting)
+    gone = [topic for topic in topics if topic not in state.partitions] if state.catalog_known else []
+    if gone:
+        start_forgetting(dict.fromkeys(gone, step.now_ms), step)

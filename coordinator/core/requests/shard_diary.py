@@ -1,0 +1,114 @@
+"""Stalls of the node and takeovers of the shard: no member expires for what could not be heard, and the diary says why.
+
+A stopped process, a paused machine, or one thing that takes seconds on the event loop: members go on sending, and no
+coordinator listens. Deadlines measure what was heard, so they stand still as well. So do those of one member whose
+connection is held for its quota.
+"""
+
+from dataclasses import replace
+
+from muster.coordinator.core.control.overrides import overrides
+from muster.coordinator.core.groups.state import Step
+from muster.coordinator.core.kinds.registry import KINDS
+from muster.coordinator.core.model.events import (
+    ConsumerHeartbeat,
+    CutFound,
+    HeldBack,
+    JoinGroup,
+    OffsetCommit,
+    SessionHeartbeat,
+    StoodStill,
+    SyncGroup,
+    TookOver,
+    TurnedAway,
+)
+from muster.coordinator.core.model.records import StallForgotten, StallNoted, TakeoverForgotten, TakeoverNoted
+from muster.coordinator.core.model.types import Stall, Takeover
+
+WORTH_A_NOTE_MS = 1_000
+"""Shorter stalls move deadlines and are counted, but nobody has to read of them."""
+
+KEPT_STALLS = 20
+"""How many the diary of a shard holds."""
+
+SIGNS_OF_LIFE = frozenset({"session", "ping", "lease"})
+"""Timers that a member has pushed back before they ring."""
+
+
+def take_stall(event: StoodStill, step: Step) -> None:
+    """Move what would have come due meanwhile, and note why where there are members it would have hit."""
+    deadlines = step.state.deadlines
+    for key in deadlines:
+        deadlines[key] += event.moved_ms
+    for group in list(step.state.groups.values()):
+        KINDS[type(group)].stood_still(group, event, step)
+    overrides.extend_held_shares(event.stalled_ms, step)
+    if event.stalled_ms >= WORTH_A_NOTE_MS and any(key[0] in SIGNS_OF_LIFE for key in deadlines):
+        note_stall(event.stalled_ms, step)
+
+
+def take_held_back(event: HeldBack, step: Step) -> None:
+    """Nobody listens to this member meanwhile, so its session stands still as all do when nobody listens to anybody.
+
+    What the whole group waits for (a rebalance) does not wait for it: others are not slowed by one's quota.
+    """
+    key = ("session", event.group_id, event.member_id)
+    deadline_ms = step.state.deadlines.get(key)
+    if deadline_ms is not None and event.for_ms > 0:
+        step.arm(key, deadline_ms - step.now_ms + event.for_ms)
+
+
+def take_turned_away(event: TurnedAway, step: Step) -> None:
+    """Who is told to try again, for there is no room, has been heard: his session begins anew as if he had been read.
+
+    Only by what begins one where there is room: a KIP-848 member's heartbeats, whatever a classic member says but that
+    it leaves.
+    """
+    said = event.request.heartbeat if isinstance(event.request, SessionHeartbeat) else event.request
+    group = step.state.groups.get(event.group_id)
+    if isinstance(said, ConsumerHeartbeat):
+        KINDS[type(group)].lives(group, said, step)
+    elif isinstance(said, JoinGroup | SyncGroup | OffsetCommit):
+        KINDS[type(group)].spoke(group, said.member_id, step)
+
+
+def note_stall(stalled_ms: int, step: Step) -> None:
+    stalls = step.state.stalls
+    step.keep(StallNoted(Stall(max(stalls, default=0) + 1, step.now_ms, stalled_ms)))
+    for number in sorted(stalls)[:-KEPT_STALLS]:
+        step.keep(StallForgotten(number))
+
+
+# Takeovers
+# ---------
+
+KEPT_TAKEOVERS = 20
+"""How many the diary of a shard holds."""
+
+
+def note_takeover(event: TookOver, step: Step) -> None:
+    """This node answers for the shard from now on."""
+    state = step.state
+    members = sum(len(group.members) for group in state.groups.values())
+    takeover = Takeover(
+        event.shard,
+        event.epoch,
+        event.moved_from,
+        event.moved_to,
+        event.cause,
+        event.last_heard_ms,
+        event.elected_ms,
+        step.now_ms,
+        len(state.groups),
+        members,
+    )
+    step.keep(TakeoverNoted(takeover))
+    for epoch in sorted(state.takeovers)[:-KEPT_TAKEOVERS]:
+        step.keep(TakeoverForgotten(event.shard, epoch))
+
+
+def note_cut(event: CutFound, step: Step) -> None:
+    """Who was to lose records has come back, and counted them: the diary tells it with the takeover that cost them."""
+    takeover = step.state.takeovers.get(event.epoch)
+    if takeover is not None and event.records > takeover.cut:
+        step.keep(TakeoverNoted(replace(takeover, cut=event.records)))

@@ -1,0 +1,196 @@
+"""Judges of the admin APIs: access control lists, quotas, users, elections, reassignments, and settings.
+
+A right on the cluster allows or refuses the whole request. Settings are judged resource by resource
+(DescribeConfigs, AlterConfigs, IncrementalAlterConfigs); ListConfigResources leaves out what the caller may not see,
+where Kafka lists every topic to a caller that may describe the cluster's settings.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from muster.coordinator.kafka.authorization.groups import partial_request
+from muster.coordinator.kafka.authorization.judge import (
+    MAX_AUDITED_REFUSALS,
+    AccessCheck,
+    Judge,
+    PartialRequest,
+    RefusalAnswer,
+    Verdict,
+    allowed_operations,
+    refusal_code,
+)
+from muster.coordinator.kafka.codec.codec import encode, struct
+from muster.coordinator.kafka.dispatch import EncodedAnswer, KafkaCall
+from muster.coordinator.security.access_model import CLUSTER_NAME, ResourceType
+from muster.coordinator.security.rights import API_RIGHTS, RequiredRight
+
+# The cluster as a whole
+# ----------------------
+
+(DESCRIBE_CLUSTER_OPERATIONS_RIGHT,) = API_RIGHTS["DescribeCluster"]
+
+
+def judge_describe_cluster(may: AccessCheck, request: Any, call: KafkaCall) -> Verdict:
+    """Everybody may know the nodes; what he may do there is told to who may look at the cluster."""
+    if not request.include_cluster_authorized_operations:
+        return None
+
+    def amend(answer: Any) -> Any:
+        known = may.quietly(call, DESCRIBE_CLUSTER_OPERATIONS_RIGHT)
+        answer.cluster_authorized_operations = allowed_operations(may, call, ResourceType.CLUSTER) if known else 0
+        return answer
+
+    return PartialRequest(request, amend)
+
+
+def make_cluster_judge(api: str) -> Judge:
+    (right,) = API_RIGHTS[api]
+    answer = REFUSAL_SHAPES.get(api, refuse_with_code)
+
+    def judge(may: AccessCheck, request: Any, call: KafkaCall) -> Verdict:
+        if may(call, right, api=api):
+            return None
+        said = {"error_code": refusal_code(right), "error_message": may.why(call, right)}
+        refusal = answer(f"{api}Response", request, said)
+        # Written here, for where a request has very many rows this is a thread.
+        return RefusalAnswer(EncodedAnswer(encode(f"{api}Response", call.api_version, refusal)))
+
+    return judge
+
+
+def refuse_with_code(path: str, request: Any, said: dict[str, Any]) -> Any:
+    return struct(path)(**said)
+
+
+def refuse_quotas(path: str, request: Any, said: dict[str, Any]) -> Any:
+    return struct(path)(entries=None, **said)
+
+
+def refuse_creations(path: str, request: Any, said: dict[str, Any]) -> Any:
+    return struct(path)(results=[struct(f"{path}.results")(**said) for _ in request.creations])
+
+
+def refuse_deletions(path: str, request: Any, said: dict[str, Any]) -> Any:
+    return struct(path)(filter_results=[struct(f"{path}.filter_results")(**said) for _ in request.filters])
+
+
+def refuse_quota_entries(path: str, request: Any, said: dict[str, Any]) -> Any:
+    made, part = struct(f"{path}.entries"), struct(f"{path}.entries.entity")
+    return struct(path)(
+        entries=[
+            made(
+                entity=[part(entity_type=one.entity_type, entity_name=one.entity_name) for one in entry.entity], **said
+            )
+            for entry in request.entries
+        ]
+    )
+
+
+def refuse_users(path: str, request: Any, said: dict[str, Any]) -> Any:
+    names = dict.fromkeys(one.name for one in (*request.deletions, *request.upsertions))
+    return struct(path)(results=[struct(f"{path}.results")(user=name, **said) for name in names])
+
+
+def refuse_elections(path: str, request: Any, said: dict[str, Any]) -> Any:
+    """Version 0 has no code for the whole; who asks for all partitions is not told which there are."""
+    made = struct(f"{path}.replica_election_results")
+    row = struct(f"{path}.replica_election_results.partition_result")
+    rows = [
+        made(topic=topic.topic, partition_result=[row(partition_id=number, **said) for number in topic.partitions])
+        for topic in request.topic_partitions or ()
+    ]
+    return struct(path)(error_code=said["error_code"], replica_election_results=rows)
+
+
+REFUSAL_SHAPES: Final[dict[str, Callable[[str, Any, dict[str, Any]], Any]]] = {
+    "CreateAcls": refuse_creations,
+    "ElectLeaders": refuse_elections,
+    "DeleteAcls": refuse_deletions,
+    "AlterClientQuotas": refuse_quota_entries,
+    "DescribeClientQuotas": refuse_quotas,
+    "AlterUserScramCredentials": refuse_users,
+}
+"""Those whose answer has no code for all of it, or more beside it."""
+
+
+# Settings
+# --------
+
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
+"""Kafka's types of what has settings, which are not those of its access control lists."""
+
+RIGHT_BY_RESOURCE_TYPE: Final = {TOPIC: 0, GROUP: 1, BROKER: 2, BROKER_LOGGER: 2, CLIENT_METRICS: 2}
+"""By which of an API's rights each is judged. Types that there are not, the handler has words for."""
+
+LIST_CONFIG_RESOURCES: Final = "ListConfigResources"
+LIST_RESOURCES_RIGHT, VISIBLE_TOPIC_RIGHT, VISIBLE_GROUP_RIGHT = API_RIGHTS[LIST_CONFIG_RESOURCES]
+VISIBLE_RIGHTS: Final = {TOPIC: VISIBLE_TOPIC_RIGHT, GROUP: VISIBLE_GROUP_RIGHT}
+
+
+def make_resource_judge(api: str, rows_in: str) -> Judge:
+    """For an API whose request lists resources; the answer has a row for each in `rows_in`."""
+    rights = API_RIGHTS[api]
+    path = f"{api}Response.{rows_in}"
+
+    def judge(may: AccessCheck, request: Any, call: KafkaCall) -> Verdict:
+        may_each = {right: may.each(call, right, len(request.resources)) for right in rights}
+        allowed, rows = [], []
+        for resource in request.resources:
+            right = resource_right(rights, resource)
+            if right is None or may_each[right](judged_name(right, resource)):
+                allowed.append(resource)
+            else:
+                rows.append(refused_resource_row(path, may, call, right, resource, len(request.resources)))
+                may.told(
+                    call, right, [judged_name(right, resource)] if len(rows) <= MAX_AUDITED_REFUSALS else [], api=api
+                )
+        return (
+            partial_request(request, "resources", allowed, f"{api}Response", rows_in, unique_rows(rows))
+            if rows
+            else None
+        )
+
+    return judge
+
+
+def resource_right(rights: tuple[RequiredRight, ...], resource: Any) -> RequiredRight | None:
+    place = RIGHT_BY_RESOURCE_TYPE.get(resource.resource_type)
+    return None if place is None else rights[place]
+
+
+def judged_name(right: RequiredRight, resource: Any) -> str:
+    return str(resource.resource_name) if right.of else CLUSTER_NAME
+
+
+def refused_resource_row(
+    path: str, may: AccessCheck, call: KafkaCall, right: RequiredRight, resource: Any, among: int
+) -> Any:
+    row = struct(path)(
+        error_code=refusal_code(right),
+        error_message=may.why(call, right, judged_name(right, resource), among),
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
+    if path.startswith("DescribeConfigs"):
+        row.configs = []
+    return row
+
+
+def unique_rows(rows: list[Any]) -> list[Any]:
+    return list({(row.resource_type, row.resource_name): row for row in rows}.values())
+
+
+def judge_list_config_resources(may: AccessCheck, request: Any, call: KafkaCall) -> Verdict:
+    """Kafka lists every topic to who may look at the cluster's settings; here none that they may not know of."""
+    if not may(call, LIST_RESOURCES_RIGHT, api=LIST_CONFIG_RESOURCES):
+        return RefusalAnswer(struct("ListConfigResourcesResponse")(error_code=refusal_code(LIST_RESOURCES_RIGHT)))
+
+    def amend(answer: Any) -> Any:
+        rows = answer.config_resources
+        sees = {kind: may.each(call, right, len(rows)) for kind, right in VISIBLE_RIGHTS.items()}
+        answer.config_resources = [
+            row for row in rows if row.resource_type not in sees or sees[row.resource_type](row.resource_name)
+        ]
+        return answer
+
+    return PartialRequest(request, amend)

@@ -1,0 +1,129 @@
+"""Limits of a connection, and what it keeps of each request in flight and of each kind of request its client sends.
+
+A heartbeat is the same request again and again, but for its correlation id: `RepeatedRequest` recognizes it by its
+bytes, and it is not decoded again. TCP keepalive, which finds peers that have vanished, is set here, too.
+"""
+
+import asyncio
+import socket
+from dataclasses import dataclass
+from struct import Struct
+from typing import Protocol
+
+from muster.coordinator.kafka.codec.codec import Decoder
+from muster.coordinator.kafka.codec.emitter import Buffer, Frame
+from muster.coordinator.kafka.connections.frames import HEAD
+from muster.coordinator.kafka.dispatch import DeferredAnswer, KafkaCall, ServedVersion
+
+ANSWER = Struct(">ii")
+"""How every answer begins: its length, the correlation id."""
+
+KIND_BYTES = 4
+"""API key and version, before the correlation id."""
+
+TAGGED_ANSWER = Struct(">iib")
+"""The same in flexible versions: no tagged fields."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """What one connection may take. Sizes in bytes, times in milliseconds."""
+
+    max_frame: int
+    max_in_flight: int
+    """Requests taken in and not answered."""
+    max_in_flight_bytes: int
+    """Their bytes; one frame of any allowed size is always let in."""
+    max_unsent_bytes: int
+    """Above this many bytes of answers that have not left, none of its requests is begun."""
+    max_idle_ms: int
+
+
+class RequestInspector(Protocol):
+    """Who looks at what comes on a connection before it is served, where somebody does."""
+
+    def heard(self, size: int) -> None:
+        """So many bytes have come. Raises HangUp."""
+
+    def takes(self, frame: Frame) -> bool:
+        """Whether a frame was none of the requests that are served, and has been seen to. Raises HangUp."""
+
+
+class RequestSlot:
+    """A request's place in the order of answers."""
+
+    __slots__ = (
+        "answer",
+        "began_s",
+        "call",
+        "code",
+        "correlation",
+        "done",
+        "form",
+        "size",
+        "spent_s",
+        "task",
+        "wait_s",
+    )
+
+    def __init__(self, size: int, correlation: int, form: ServedVersion, began_s: float) -> None:
+        self.began_s = began_s
+        """When it was begun, where that is measured."""
+        self.code = 0
+        self.call: KafkaCall | None = None
+        self.spent_s = self.wait_s = 0.0
+        """Who asked, what was done for it so far, and how long it has to wait: where quotas are charged."""
+        self.size = size
+        self.correlation = correlation
+        self.form = form
+        self.done = False
+        self.answer: list[Buffer] = []
+        self.task: asyncio.Task[None] | DeferredAnswer | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedHeader:
+    """What a request's header said behind the correlation id, and what it means to a handler."""
+
+    header: bytes
+    call: KafkaCall
+    read: Decoder
+
+    def brief(self, frame: Frame, position: int) -> bool:
+        """Whether a large request from this position on is known to list little: such are large for their records."""
+        look = getattr(self.read, "brief", None)
+        return look is not None and look(frame, position)
+
+
+class RepeatedRequest:
+    """A request that comes again and again, each time as the last time but for its correlation id: a heartbeat.
+
+    It is told by its bytes, and what they say is not read again.
+    """
+
+    __slots__ = ("caller", "form", "kind", "request", "said", "size")
+
+    def __init__(self, frame: Frame, form: ServedVersion, caller: DecodedHeader, request: object) -> None:
+        self.size = len(frame)
+        self.kind = bytes(frame[:KIND_BYTES])
+        self.said = bytes(frame[HEAD.size :])
+        self.form = form
+        self.caller = caller
+        self.request = request
+
+
+# TCP keepalive
+# -------------
+
+KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
+"""A peer whose machine is gone is noticed after a minute and a half, though no byte of its connection is due."""
+
+
+def keep_alive(sock: socket.socket | None) -> None:
+    """Let the kernel find out about peers that are gone without a word."""
+    if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, seconds in KEEPALIVE.items():
+        if hasattr(socket, name):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), seconds)

@@ -1,0 +1,311 @@
+"""What the doctor's rules look at and what they find: facts of a node and its groups, rules, and findings.
+
+Times are epoch milliseconds of the node. Overrides of operators are part of the facts, so that an intended state is
+reported as intended. The module also has the words by which rules write figures.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import NamedTuple, TypeAlias
+
+from muster.coordinator.observability.views.ledger import is_rebalance
+from muster.coordinator.observability.views.overrides import DrainState, OverrideState, override_words
+from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance, RebalanceCause
+
+# Facts
+# -----
+
+ASKED_LATER_MS = 60_000
+"""A ledger may be read so long after the clock was."""
+
+
+class ExaminedPartition(NamedTuple):
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class ExaminedMember:
+    """One member. What its protocol does not tell is None, or empty."""
+
+    id: str
+    client_id: str = ""
+    host: str = ""
+    software: str = ""
+    """What its client runs, such as `librdkafka 2.16.0`."""
+    instance_id: str | None = None
+    topics: tuple[str, ...] = ()
+    owned: tuple[ExaminedPartition, ...] = ()
+    session_timeout_ms: int | None = None
+    rebalance_timeout_ms: int | None = None
+    heartbeat_interval_ms: int | None = None
+    offers: tuple[str, ...] = ()
+    """Assignors, in its order of preference."""
+    refused_commits: int = 0
+    """How many of its commits were refused, or a partition of them, since the last that was taken as a whole."""
+    refused_code: str = ""
+    """Kafka's word for why the last was."""
+    taken_over: int = 0
+    """How often in the last ten minutes another process came under its instance id."""
+
+    @property
+    def name(self) -> str:
+        """As a sentence calls it: by what somebody chose, with where it runs."""
+        called = self.instance_id or self.client_id or self.id
+        return f"{called} at {self.host}" if self.host else called
+
+
+@dataclass(frozen=True, slots=True)
+class ExaminedPosition:
+    """Where the group stands in one partition."""
+
+    committed: int | None
+    log_start: int
+    log_end: int
+    committed_at_ms: int | None = None
+
+    @property
+    def lag(self) -> int:
+        """Records to go; without a commit all that are there."""
+        start = self.log_start if self.committed is None else self.committed
+        return max(0, self.log_end - start)
+
+
+Positions = Mapping[ExaminedPartition, ExaminedPosition]
+
+
+@dataclass(frozen=True, slots=True)
+class ExaminedGroup:
+    """One group: its state, its positions, and its last rebalances, newest first."""
+
+    id: str
+    state: str
+    type: str = "classic"
+    assignor: str = ""
+    generation: int = 0
+    leader: str = ""
+    members: tuple[ExaminedMember, ...] = ()
+    waiting_for: tuple[str, ...] = ()
+    waiting_until_ms: int = 0
+    positions: Positions = field(default_factory=dict)
+    earlier: Positions = field(default_factory=dict)
+    """The same a moment before; empty when there was one look only."""
+    apart_ms: int = 0
+    """How far apart both looks were."""
+    ledger: tuple[Rebalance, ...] = ()
+    kept_out: str = ""
+    """Why an assignor that an operator has set does not count, and because of whom."""
+    held: tuple[str, ...] = ()
+    """What operators hold of it, a line each; asked where a partition or a member has been left out."""
+    drained: frozenset[str] = frozenset()
+    """Ids of members that an operator lets have nothing."""
+
+    @property
+    def stable(self) -> bool:
+        return self.state == "Stable"
+
+    @property
+    def rebalances(self) -> tuple[Rebalance, ...]:
+        """The ledger without what operators did beside, newest first."""
+        return tuple(filter(is_rebalance, self.ledger))
+
+    def lately(self, now_ms: int, window_ms: int) -> tuple[Rebalance, ...]:
+        """Rebalances that began so long ago or later, newest first."""
+        return tuple(entry for entry in self.rebalances if is_recent(entry, now_ms, window_ms))
+
+    @property
+    def working(self) -> tuple[ExaminedMember, ...]:
+        """The members that are to have something."""
+        return tuple(member for member in self.members if member.id not in self.drained)
+
+    def free(self, partitions: Mapping[str, int]) -> list[ExaminedPartition]:
+        """Partitions of the topics that members read which nobody owns; `partitions`: how many each topic has."""
+        owned = self.owners()
+        wanted = (ExaminedPartition(topic, at) for topic in self.by_topic() for at in range(partitions.get(topic, 0)))
+        return [tp for tp in wanted if tp not in owned]
+
+    def owners(self) -> dict[ExaminedPartition, ExaminedMember]:
+        return {tp: member for member in self.members for tp in member.owned}
+
+    def lag_of(self, member: ExaminedMember) -> int:
+        return sum(self.positions[tp].lag for tp in member.owned if tp in self.positions)
+
+    def by_topic(self) -> dict[str, list[ExaminedMember]]:
+        """Topic -> the members that subscribe to it, or own some of it."""
+        readers: dict[str, list[ExaminedMember]] = defaultdict(list)
+        for member in self.members:
+            for topic in sorted({*member.topics, *(tp.topic for tp in member.owned)}):
+                readers[topic].append(member)
+        return readers
+
+
+def is_recent(entry: Rebalance, now_ms: int, window_ms: int) -> bool:
+    """Whether it began so long ago or later. One of hours from now is of a time when the node's clock was ahead."""
+    return now_ms - window_ms <= entry.started_at_ms <= now_ms + ASKED_LATER_MS
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTrouble:
+    """Something that the node itself says is wrong, by its name there."""
+
+    name: str
+    sentence: str
+    since_ms: int
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ExaminedNode:
+    """How the node is. `clock_ahead_ms`: its clock against that of whoever asks, None when it is not known."""
+
+    troubles: tuple[NodeTrouble, ...] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
+    clock_ahead_ms: int | None = None
+    open_descriptors: int | None = None
+    descriptor_limit: int | None = None
+    resident_bytes: int | None = None
+    memory_bytes: int | None = None
+    disk_free_bytes: int | None = None
+    disk_total_bytes: int | None = None
+    loop_late_ms: int | None = None
+    stalls: int | None = None
+    stalled_ms: int | None = None
+    up_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorFacts:
+    """Everything that was looked at. `partitions`: how many each topic has. `untold`: whose groups are not among these,
+    and why."""
+
+    now_ms: int
+    node: ExaminedNode = field(default_factory=ExaminedNode)
+    groups: tuple[ExaminedGroup, ...] = ()
+    partitions: Mapping[str, int] = field(default_factory=dict)
+    untold: tuple[str, ...] = ()
+
+
+# Rules and findings
+# ------------------
+
+
+class Severity(IntEnum):
+    """ADVICE: nothing is wrong yet. From WARNING on something is."""
+
+    ADVICE = 1
+    WARNING = 2
+    ERROR = 3
+
+
+@dataclass(frozen=True, slots=True)
+class RuleCase:
+    """One case of a rule: a sentence, and the figures behind it."""
+
+    what: str
+    evidence: tuple[str, ...]
+    todo: str = ""
+    """In place of the rule's own, where the case says it better."""
+    severity: Severity | None = None
+    """In place of the rule's own."""
+
+
+GroupCheck: TypeAlias = Callable[[ExaminedGroup, DoctorFacts], Iterable[RuleCase]]
+NodeCheck: TypeAlias = Callable[[DoctorFacts], Iterable[RuleCase]]
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorRule:
+    """`why` it matters and `cure` are one or two sentences each; one of the looks is set."""
+
+    name: str
+    severity: Severity
+    why: str
+    cure: str
+    group: GroupCheck | None = None
+    node: NodeCheck | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorFinding:
+    """What is told. `group` is empty for the node."""
+
+    rule: str
+    severity: Severity
+    group: str
+    what: str
+    evidence: tuple[str, ...]
+    why: str
+    todo: str
+
+
+# Operator overrides
+# ------------------
+
+
+def override_lines(holds: OverrideState) -> tuple[str, ...]:
+    """A line for each, as `muster groups describe` says it."""
+    return tuple(words for words, _ in override_words(holds))
+
+
+def drained_ids(members: Iterable[ExaminedMember], holds: OverrideState) -> frozenset[str]:
+    """The members that are to have nothing."""
+    return frozenset(member.id for member in members if any(is_drained(member, drain) for drain in holds.drains))
+
+
+def is_drained(member: ExaminedMember, drain: DrainState) -> bool:
+    called = {
+        "member-id": member.id,
+        "client-id": member.client_id,
+        "instance": member.instance_id,
+        "host": member.host,
+    }
+    return called.get(drain.by) == drain.name
+
+
+# Figures in words
+# ----------------
+
+MOST_NAMES = 5
+
+
+def seconds(ms: float) -> str:
+    """
+    >>> seconds(1500), seconds(721), seconds(45_000), seconds(300_000)
+    ('1.5 s', '0.7 s', '45 s', '5 min')
+    """
+    if ms >= 120_000 and ms % 60_000 == 0:
+        return f"{ms // 60_000:.0f} min"
+    return f"{round(ms / 1000, 1):g} s" if ms < 10_000 else f"{ms / 1000:.0f} s"
+
+
+def some(names: Sequence[object]) -> str:
+    """A few of them, and how many more there are.
+
+    >>> some(["a", "b"]), some("abcdefg")
+    ('a, b', 'a, b, c, d, e and 2 more')
+    """
+    shown = ", ".join(str(name) for name in names[:MOST_NAMES])
+    more = len(names) - MOST_NAMES
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def number_entries(entries: Sequence[Rebalance]) -> str:
+    """Ledger entries by number, as `muster groups explain` knows them."""
+    plural = "s" if len(entries) != 1 else ""
+    return f"rebalance{plural} {some([f'#{entry.number}' for entry in entries])}"
+
+
+def list_culprits(entries: Sequence[Rebalance]) -> list[str]:
+    """Clients and hosts, each once, newest first."""
+    names = (f"{e.culprit_client_id or e.culprit} at {e.culprit_client_host or 'unknown host'}" for e in entries)
+    return list(dict.fromkeys(names))
+
+
+def cause_name(entry: Rebalance) -> str:
+    """`session_expired`, as logs and metrics write it."""
+    return RebalanceCause.Name(entry.cause).removeprefix("REBALANCE_CAUSE_").lower()

@@ -1,0 +1,302 @@
+"""The listener between nodes: reads requests, authorizes them, and hands their meaning to a `PeerDesk`.
+
+A connection begins with ApiVersions. One that means another cluster, or that asks what only clients ask, is closed.
+Limits are those of every listener of Kafka's protocol, and hold before anything is built. Requests need
+CLUSTER_ACTION on CLUSTER, as in Kafka.
+"""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+from muster.coordinator.config import Address
+from muster.coordinator.edge.listener_base import ListenerTls
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.kafka.codec.codec import encode, struct
+from muster.coordinator.kafka.codec.emitter import Buffer, Frame
+from muster.coordinator.kafka.connections.connection import ServerConnection
+from muster.coordinator.kafka.connections.frames import HEAD
+from muster.coordinator.kafka.connections.listener import ConnectionListener, ListenerLimits
+from muster.coordinator.kafka.connections.request_slots import ConnectionLimits, DecodedHeader, RequestSlot
+from muster.coordinator.kafka.dispatch import (
+    Dispatcher,
+    EncodedAnswer,
+    FutureAnswer,
+    Handler,
+    HangUp,
+    Immediate,
+    KafkaCall,
+    ServedVersion,
+    fields_of,
+)
+from muster.coordinator.kafka.protocol import API_VERSIONS
+from muster.coordinator.replication.io.wire import node_codec
+from muster.coordinator.replication.io.wire.node_api import (
+    MOST_REQUEST_BYTES,
+    NAME_THE_CLUSTER,
+    NODE_APIS,
+    VERSION_OF,
+    NodeName,
+    PeerDesk,
+    PeerFetch,
+    cluster_of,
+)
+from muster.coordinator.replication.protocol.cluster_metadata import ClusterState, ImageVersion
+from muster.coordinator.replication.protocol.replica_fetch import FetchAnswer
+from muster.coordinator.security.access_model import Identity
+
+# Authorization: CLUSTER_ACTION on CLUSTER
+# ----------------------------------------
+
+PeerIdentity: TypeAlias = Callable[[Identity], bool]
+
+GREETING: Final = "ApiVersions"
+
+
+class NodeGuard:
+    """Stands before each handler but ApiVersions'."""
+
+    def __init__(self, may: PeerIdentity) -> None:
+        self._may = may
+
+    def guarded(
+        self, api: str, version: int, handler: Handler | None, immediate: Immediate | None
+    ) -> tuple[Handler | None, Immediate | None]:
+        """See `Guarding`."""
+        if api == GREETING:
+            return handler, immediate
+        name, told = f"{api}Response", "error_code" in fields_of(f"{api}Response", version)
+
+        def refusal(call: KafkaCall) -> Any:
+            """None where it may ask."""
+            if self._may(call.identity):
+                return None
+            if not told:
+                raise HangUp(f"{call.identity.principal} may not ask for {api}: it needs CLUSTER_ACTION on CLUSTER")
+            return struct(name)(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+        return guard_handler(handler, refusal), guard_immediate(immediate, refusal)
+
+
+def guard_handler(handler: Handler | None, refusal: Callable[[KafkaCall], Any]) -> Handler | None:
+    if handler is None:
+        return None
+
+    async def answered(request: Any, call: KafkaCall) -> Any:
+        refused = refusal(call)
+        return await handler(request, call) if refused is None else refused
+
+    return answered
+
+
+def guard_immediate(immediate: Immediate | None, refusal: Callable[[KafkaCall], Any]) -> Immediate | None:
+    if immediate is None:
+        return None
+
+    def answered(request: Any, call: KafkaCall) -> Any:
+        refused = refusal(call)
+        return immediate(request, call) if refused is None else refused
+
+    return answered
+
+
+# The listener and its handlers
+# -----------------------------
+
+LIMITS: Final = ListenerLimits(
+    max_connections=1_000,
+    max_connections_per_host=1_000,
+    connection=ConnectionLimits(
+        max_frame=MOST_REQUEST_BYTES,
+        max_in_flight=100,
+        max_in_flight_bytes=32 << 20,
+        max_unsent_bytes=1 << 20,
+        max_idle_ms=600_000,
+    ),
+    max_unread_bytes=1 << 30,
+)
+"""A fetch that names 100,000 partitions has 4 MB. A slow follower of each of ten nodes may leave 100 MB unread."""
+
+MAX_BEFORE_GREETING: Final = 1 << 12
+"""Bytes of the first request, ApiVersions."""
+
+MANY_PARTITIONS: Final = 500
+"""An answer about more of them is written in a thread: of 10,000 that takes 75 ms."""
+
+GREETING_S: Final = 10.0
+"""Within which it has come."""
+
+
+class ClosingAnswer:
+    """An answer after which the connection is closed."""
+
+    __slots__ = ("answer",)
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+
+
+class NodeConnection(ServerConnection):
+    """See `ServerConnection`. Its peer is another node of the cluster."""
+
+    def __init__(self, cluster_id: str, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._cluster_id = cluster_id
+        self._greeted = False
+        self._most = self._frames.limit
+        self._frames.limit = min(self._most, MAX_BEFORE_GREETING)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._late = self._loop.call_later(GREETING_S, self._drop, f"nothing was asked within {GREETING_S:g} s")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._late.cancel()
+        super().connection_lost(exc)
+
+    def _start(self, frame: Frame) -> None:
+        if not self._greeted:
+            key = HEAD.unpack_from(frame)[0]
+            if key != API_VERSIONS:
+                raise HangUp(f"API {key} was asked for before ApiVersions")
+            self._greeted = True
+            self._frames.limit = self._most
+            self._late.cancel()
+        super()._start(frame)
+
+    def _meet(self, form: ServedVersion, frame: Frame) -> DecodedHeader:
+        caller = super()._meet(form, frame)
+        named = cluster_of(caller.call.client_id)
+        if named != self._cluster_id and form.api.key not in NAME_THE_CLUSTER:
+            raise HangUp(f"it is for cluster {named!r}; this one is {self._cluster_id!r}")
+        return caller
+
+    def _fill(self, slot: RequestSlot, response: Any) -> None:
+        if isinstance(response, ClosingAnswer):
+            response, self._draining = response.answer, True
+            self._backlog.clear()
+        super()._fill(slot, response)
+
+
+class NodeListener:
+    """Bound first, then served once the cluster's id is known, drained when the node stops."""
+
+    def __init__(self, address: Address, limits: ListenerLimits = LIMITS) -> None:
+        self._listener = ConnectionListener(limits)
+        self._bound = address
+
+    @property
+    def bound(self) -> Address:
+        """Where it listens; the port is known once it is bound."""
+        return self._bound
+
+    @property
+    def connections(self) -> int:
+        return self._listener.connections
+
+    @property
+    def in_flight(self) -> int:
+        """Requests without an answer."""
+        return self._listener.in_flight
+
+    def bind(self) -> Address:
+        """Take the port. Raises OSError. Who connects from now on waits."""
+        host, port = self._bound
+        self._bound = Address(host, self._listener.bind(host, port))
+        return self._bound
+
+    def give_back(self) -> None:
+        """Free a port that was never served."""
+        self._listener.give_back()
+
+    async def start(
+        self, desk: PeerDesk, cluster_id: str, *, tls: ListenerTls | None = None, may: PeerIdentity | None = None
+    ) -> None:
+        """Answer other nodes. `may` says of who asks whether it has the right to (CLUSTER_ACTION on CLUSTER)."""
+        handlers = NodeHandlers(desk, cluster_id)
+        dispatch = Dispatcher((handlers,), guard=None if may is None else NodeGuard(may), apis=NODE_APIS)
+        await self._listener.start(dispatch, partial(NodeConnection, cluster_id), tls)
+
+    def drain(self) -> None:
+        """Take no further requests; connections close as soon as what they asked is answered."""
+        self._listener.drain()
+
+    async def close(self, grace_s: float) -> None:
+        await self._listener.close(grace_s)
+
+
+class NodeHandlers:
+    """One for each API of the door: from messages to what they mean, and back."""
+
+    def __init__(self, desk: PeerDesk, cluster_id: str) -> None:
+        self._desk = desk
+        self._cluster_id = cluster_id
+
+    def fetch_now(self, request: Any, call: KafkaCall) -> Any:
+        """No task waits for the answer: followers ask some hundred times a second."""
+        replica = request.replica_state
+        if request.cluster_id != self._cluster_id:
+            return ClosingAnswer(node_codec.fetch_response(FetchAnswer(ErrorCode.INCONSISTENT_CLUSTER_ID)))
+        if replica is None or replica.replica_id < 0:
+            raise HangUp("a fetch names no replica; consumers are answered at kafka.listeners and listeners")
+        asked, unknown = node_codec.parse_fetch_request(request, self._desk.topic_name)
+        # What is refused is told at once.
+        wait_ms = 0 if unknown else max(request.max_wait_ms, 0)
+        answer = asyncio.ensure_future(self._desk.fetch(PeerFetch(asked, wait_ms, request.min_bytes)))
+
+        def respond() -> Any:
+            told = answer.result()
+            return node_codec.fetch_response(told, () if told.code else unknown)
+
+        return FutureAnswer(answer, respond)
+
+    async def offset_for_leader_epoch(self, request: Any, call: KafkaCall) -> Any:
+        if request.replica_id < 0:
+            raise HangUp("epochs are asked for without a replica id")
+        return node_codec.epochs_response(
+            await self._desk.epochs(request.replica_id, node_codec.parse_epochs_request(request))
+        )
+
+    async def alter_partition(self, request: Any, call: KafkaCall) -> Any:
+        node = NodeName(request.broker_id, request.broker_epoch)
+        return node_codec.alter_response(
+            await self._desk.alter_partition(node, node_codec.parse_alter_request(request))
+        )
+
+    async def controlled_shutdown(self, request: Any, call: KafkaCall) -> Any:
+        node = NodeName(request.broker_id, request.broker_epoch)
+        return node_codec.shutdown_response(await self._desk.controlled_shutdown(node))
+
+    async def cluster_state(self, request: Any, call: KafkaCall) -> Any:
+        if request.cluster_id != self._cluster_id:
+            return ClosingAnswer(struct("ClusterStateResponse")(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID))
+        known = ImageVersion(request.controller_epoch, request.sequence)
+        node = NodeName(request.node_id, request.node_epoch)
+        wait_ms = max(request.max_wait_ms, 0)
+        answer = await self._desk.cluster_state(node, known, node_codec.parse_offline(request), wait_ms)
+        if sum(len(topic.partitions) for topic in answer.topics) > MANY_PARTITIONS:
+            return EncodedAnswer(await asyncio.to_thread(encode_answer, answer))
+        return node_codec.state_response(answer)
+
+    async def read_security(self, request: Any, call: KafkaCall) -> Any:
+        asked = node_codec.parse_security_read(request)
+        return node_codec.security_read_response(await self._desk.read_security(asked))
+
+    async def write_security(self, request: Any, call: KafkaCall) -> Any:
+        changed = node_codec.parse_security_write(request)
+        return node_codec.security_write_response(await self._desk.write_security(changed))
+
+    async def log_ends(self, request: Any, call: KafkaCall) -> Any:
+        asked = node_codec.parse_ends_request(request)
+        return node_codec.ends_refusal() if asked is None else node_codec.ends_response(self._desk.log_ends(asked))
+
+    async def groups_with_settings(self, request: Any, call: KafkaCall) -> Any:
+        return node_codec.groups_response(await self._desk.groups_with_settings(), request.most)
+
+    async def note_elections(self, request: Any, call: KafkaCall) -> Any:
+        return node_codec.note_response(await self._desk.note(node_codec.parse_note_request(request)))
+
+
+def encode_answer(answer: ClusterState) -> list[Buffer]:
+    return encode("ClusterStateResponse", VERSION_OF["ClusterState"], node_codec.state_response(answer))

@@ -1,0 +1,296 @@
+"""Topics that appear, change and are deleted in ZooKeeper, and internal topics that the controller creates.
+
+Internal topics are created once there are enough nodes (CL-C12). A deletion is published first, then states, topic
+and marker are removed (CL-A3). Changed settings are published only when no ELR contradicts them (CL-C5).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from dataclasses import replace as with_
+
+from muster.coordinator.replication.protocol.cluster_metadata import (
+    LEDGER,
+    NO_EPOCH,
+    OFFSETS,
+    ClusterTopic,
+    PartitionState,
+    ReplicaAssignment,
+    TopicPartition,
+    halves_of,
+)
+from muster.coordinator.replication.protocol.controller.controller_term import (
+    ControllerTerm,
+    PublishTopicSettings,
+    WriteDraft,
+)
+from muster.coordinator.replication.protocol.controller.events_and_effects import (
+    AdminMarker,
+    CreateInternalTopic,
+    StatesRead,
+    TopicsRead,
+)
+from muster.coordinator.replication.protocol.replica_placement import NodeRack, place_replicas
+
+# Internal topics, and topics that are deleted (CL-C12, CL-A3)
+# ------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class InternalTopicCreation:
+    """made: internal topics that were written, and have not been seen yet. due: something may have to be made."""
+
+    reign: ControllerTerm
+    due: bool = False
+    made: set[str] = field(default_factory=set)
+
+    def decide(self, draft: WriteDraft) -> None:
+        """The two of the groups have one assignment, whichever of them is there first: its count holds."""
+        book = self.reign.book
+        self.due = False
+        names = (OFFSETS, LEDGER, *book.settings.internal)
+        missing = [name for name in names if name not in book.topics and name not in self.made]
+        if not missing or len(book.nodes.live) < book.settings.offsets_replicas:
+            return
+        for name in missing:
+            draft.make(CreateInternalTopic(name, self._partitions(name)))
+        self.made.update(missing)
+        draft.back.append(lambda: self._again(missing))
+
+    def _again(self, names: list[str]) -> None:
+        self.made.difference_update(names)
+        self.due = True
+
+    def _partitions(self, name: str) -> tuple[ReplicaAssignment, ...]:
+        book = self.reign.book
+        twin = book.topics.get({OFFSETS: LEDGER, LEDGER: OFFSETS}.get(name, ""))
+        if twin is not None:
+            return tuple(ReplicaAssignment(each.replicas) for each in twin.partitions)
+        count = book.settings.offsets_partitions if name in (OFFSETS, LEDGER) else 1
+        nodes = (NodeRack(node.id, node.rack) for node in book.nodes.live.values())
+        return tuple(map(ReplicaAssignment, place_replicas(nodes, count, book.settings.offsets_replicas)))
+
+
+@dataclass(slots=True)
+class TopicDeletion:
+    """going: topics that are deleted, by name, until their znodes are gone. states: what of theirs is yet to go, at
+    which version. there: those of `going` that are in ZooKeeper, as they were read last."""
+
+    reign: ControllerTerm
+    going: dict[str, ClusterTopic] = field(default_factory=dict)
+    states: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
+    there: dict[str, ClusterTopic] = field(default_factory=dict)
+
+    def seen(self, event: TopicsRead) -> None:
+        """Topics as they are, before `read`."""
+        found = {topic.name: topic for topic in event.topics}
+        if event.complete:
+            self.there.clear()
+        for name, topic in self.going.items():
+            if name in found and found[name].topic_id == topic.topic_id:
+                self.there[name] = found[name]
+
+    def read(self, event: StatesRead) -> None:
+        """All states as they are: what was written meanwhile has given them, and their topics, other versions. What is
+        not there is done."""
+        for name in list(self.states):
+            topic = self.there.get(name)
+            if topic is None:
+                del self.states[name]
+                self.going.pop(name, None)
+                continue
+            self.going[name] = topic
+            units = (TopicPartition(name, number) for number in range(len(topic.partitions)))
+            self.states[name] = {unit: event.states[unit].partition_epoch for unit in units if unit in event.states}
+
+    def ask(self, names: Iterable[str]) -> None:
+        """The deletion stands in ZooKeeper, so it may be told; the states go next, then the topic and the marker."""
+        book, reign = self.reign.book, self.reign
+        for name in names:
+            topic = book.topics.get(name)
+            if name in self.going:
+                continue
+            if topic is None or topic.internal:
+                reign.warn(f"topic {name} is to be deleted: " + ("it is internal" if topic else "there is none"))
+                reign.remove(AdminMarker.DELETE, name)
+                continue
+            units = [TopicPartition(name, number) for number in range(len(topic.partitions))]
+            self.going[name] = self.there[name] = topic
+            self.states[name] = {unit: book.states[unit].partition_epoch for unit in units if unit in book.states}
+            book.drop_topic(topic)
+            for unit in units:
+                book.drop_state(unit)
+                reign.work.forget(unit)
+            book.teller.stage_deleted(name, topic.topic_id)
+
+    def decide(self, draft: WriteDraft) -> None:
+        for name, states in list(self.states.items()):
+            for unit, at in list(states.items()):
+                if not draft.has_room(unit):
+                    return
+                self._drop(draft, name, unit, at)
+            self._drop_topic(draft, name)
+
+    def _drop(self, draft: WriteDraft, name: str, unit: TopicPartition, at: int) -> None:
+        del self.states[name][unit]
+        draft.drop(unit, at)
+        draft.back.append(lambda: self.states.setdefault(name, {}).__setitem__(unit, at))
+
+    def _drop_topic(self, draft: WriteDraft, name: str) -> None:
+        """With the last states, or after them."""
+        topic = self.going[name]
+        del self.states[name]
+        draft.drop_topic(topic)
+        draft.after.append(lambda: self._gone(name))
+        draft.back.append(lambda: self._again(name))
+
+    def _gone(self, name: str) -> None:
+        self.going.pop(name, None)
+
+    def _again(self, name: str) -> None:
+        self.states.setdefault(name, {})
+
+
+# Topics and states as read from ZooKeeper
+# ----------------------------------------
+
+
+@dataclass(slots=True)
+class TopicTracking:
+    reign: ControllerTerm
+    creation: InternalTopicCreation
+    deletion: TopicDeletion
+
+    def seen(self, event: TopicsRead) -> None:
+        """Takes topics as they are. What was read before a write of ours, or before a deletion, says nothing new."""
+        book = self.reign.book
+        self.creation.due = True
+        self.deletion.seen(event)
+        for topic in event.topics:
+            self.creation.made.discard(topic.name)
+            going = self.deletion.going.get(topic.name)
+            if (going is None or going.topic_id != topic.topic_id) and topic.topic_id not in book.teller.deleted:
+                self._one(topic)
+        gone = list(event.gone)
+        if event.complete:
+            there = {topic.name for topic in event.topics}
+            gone += [name for name in book.topics if name not in there]
+            self.creation.made.clear()
+        for name in gone:
+            self._gone(name)
+
+    def _one(self, topic: ClusterTopic) -> None:
+        book = self.reign.book
+        old = book.topics.get(topic.name)
+        if old is not None and old.topic_id != topic.topic_id:
+            self._gone(old.name)
+            old = None
+        if old is not None and topic.version < old.version:
+            topic = with_(old, configs=topic.configs)
+        if old == topic:
+            return
+        book.add_topic(topic)
+        self._partitions(old, topic)
+        if old is None:
+            book.teller.stage_topic(topic.name, topic.topic_id, topic.configs)
+        elif old.configs != topic.configs:
+            self._configs(old, topic)
+
+    def _partitions(self, old: ClusterTopic | None, topic: ClusterTopic) -> None:
+        """Looks at partitions that are new, or have other replicas; tells of the latter."""
+        before = () if old is None else old.partitions
+        book = self.reign.book
+        for unit in book.units_of(topic):
+            if unit.partition >= len(before) or before[unit.partition] != topic.partitions[unit.partition]:
+                self.reign.look_at((unit,), "")
+                if unit in book.states:
+                    book.stage(unit)
+
+    def _configs(self, old: ClusterTopic, topic: ClusterTopic) -> None:
+        """Settings that change. Another minimum empties the ELR, where enough are in sync by it (CL-C5), before anybody
+        may go by it; and until all have heard of it, eligible replicas are counted by the lower of the two."""
+        book = self.reign.book
+        settings = book.settings
+        before, after = settings.min_isr_of(old.configs), settings.min_isr_of(topic.configs)
+        units = list(book.units_of(topic)) if topic.name != LEDGER else []
+        if before != after and units:
+            lowest = min(before, after, book.lowest.get(topic.name, (before, None))[0])
+            book.lowest[topic.name] = (lowest, None)
+        self.reign.look_at(units, "")
+        self.reign.work.mark(PublishTopicSettings(topic.name), self.reign.now_ms)
+
+    def tell(self, name: str) -> None:
+        """The units are as the settings want it: all may know these."""
+        book = self.reign.book
+        topic = book.topics.get(name)
+        if topic is not None:
+            book.teller.stage_topic(name, topic.topic_id, topic.configs)
+            if name in book.lowest:
+                book.lowest[name] = (book.lowest[name][0], book.teller.known.sequence + 1)
+
+    def heard(self) -> None:
+        """Minima that all nodes go by now need no care any more."""
+        book = self.reign.book
+        applied = min((book.applied.get(node, NO_EPOCH) for node in book.nodes.live), default=NO_EPOCH)
+        if book.fresh is not None and book.fresh <= applied:
+            book.fresh = None
+        for name, (_, sequence) in list(book.lowest.items()):
+            if sequence is not None and sequence <= applied:
+                del book.lowest[name]
+
+    def _gone(self, name: str) -> None:
+        """A topic that is not there any more, though nobody asked for its deletion."""
+        book = self.reign.book
+        if (topic := book.topics.get(name)) is None:
+            return
+        self.reign.warn(f"topic {name} is gone from ZooKeeper; nobody deletes its records")
+        for number in range(len(topic.partitions)):
+            unit = TopicPartition(name, number)
+            book.drop_state(unit)
+            self.reign.work.forget(unit)
+        book.drop_topic(topic)
+        book.teller.stage_gone(name)
+
+    def read(self, event: StatesRead) -> None:
+        """All states, as ZooKeeper has them: what this node believed counts no more."""
+        book = self.reign.book
+        self.deletion.read(event)
+        book.broken = frozenset(event.broken)
+        for place in event.broken:
+            self.reign.warn(f"the state of {place} cannot be read: nothing is decided for it")
+        before = dict(book.states)
+        found: dict[TopicPartition, None] = {}  # in order: the same events make the same decisions in the same order
+        for topic in book.topics.values():
+            if topic.name == LEDGER:
+                continue
+            for number in range(len(topic.partitions)):
+                unit = TopicPartition(topic.name, number)
+                found[unit] = None
+                self._state(unit, event)
+        for unit in [unit for unit in book.states if unit not in found]:
+            book.drop_state(unit)
+        for unit in found:
+            if unit in book.states and before.get(unit) != book.states[unit]:
+                book.stage(unit)
+        self.reign.look_at(found, "")
+        self.reign.work.marks_last()
+
+    def _state(self, unit: TopicPartition, event: StatesRead) -> None:
+        book = self.reign.book
+        state = event.states.get(unit)
+        if unit.topic == OFFSETS:
+            other = event.states.get(halves_of(unit)[1])
+            book.second[unit] = NO_EPOCH if other is None else other.partition_epoch
+            if state is not None and (other is None or not halves_agree(state, other)):
+                self.reign.warn(f"the halves of shard {unit.partition} differ: {state} and {other}; the first counts")
+                self.reign.work.mend.add(unit)
+        if state is None:
+            book.drop_state(unit)
+            if unit.topic == OFFSETS and other is not None:
+                book.second[unit] = other.partition_epoch
+        else:
+            book.put_state(unit, state)
+
+
+def halves_agree(one: PartitionState, other: PartitionState) -> bool:
+    """Whether the halves of a shard agree: in all but the versions of their znodes."""
+    return with_(other, partition_epoch=one.partition_epoch) == one

@@ -1,0 +1,222 @@
+"""Which shard a group belongs to, and a shard's slot in the engine: its core, parked requests and held answers.
+
+`partition_for` is Kafka's rule, so that tools and clients that know it agree with the coordinator.
+
+An `AppendDraft` encodes what a turn decided, a portion at a time where it is long, so that other shards have turns in
+between. However long it takes, it is one append: what one event brought is in the log as a whole, or not at all.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import lru_cache
+from itertools import islice
+from typing import Protocol, TypeAlias
+
+from muster.coordinator.core.model.effects import Effects, GroupChanged, Reply
+from muster.coordinator.core.model.events import Event, Request
+from muster.coordinator.core.model.records import OffsetsStored, Record
+from muster.coordinator.core.model.rights import Rights
+from muster.coordinator.core.model.types import RequestId, TimerKey, frozen_value
+from muster.coordinator.runtime.kafka_records import encode
+from muster.coordinator.runtime.ports import Entry
+from muster.coordinator.runtime.replay import LoadReport
+
+# The shard of a group
+# --------------------
+
+REMEMBERED_GROUPS = 16_384
+"""How many answers are kept: heartbeats ask for the same few thousand groups again and again."""
+
+
+@lru_cache(maxsize=REMEMBERED_GROUPS)
+def partition_for(group_id: str, partitions: int) -> int:
+    """The partition of `__consumer_offsets` that keeps the group. Raises ValueError without partitions.
+
+    >>> partition_for("group-id", 50), partition_for("consumers-of-orders", 1)
+    (13, 0)
+    """
+    if partitions < 1:
+        raise ValueError(f"cannot route group {group_id!r} over {partitions} partitions; at least 1 is needed")
+    code = java_hash(group_id)
+    # Kafka's Utils.abs: the smallest integer has no positive twin and counts as 0.
+    return 0 if code == -(2**31) else abs(code) % partitions
+
+
+def java_hash(text: str) -> int:
+    """Java's `String.hashCode`: h = 31 * h + unit over the UTF-16 code units, in 32 bits with sign.
+
+    >>> java_hash("polygenelubricants")
+    -2147483648
+    """
+    # A lone surrogate is one unit in Java too, so it passes here.
+    units = text.encode("utf-16-be", "surrogatepass")
+    code = 0
+    for at in range(0, len(units), 2):
+        code = (31 * code + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
+    return code - 2**32 if code >= 2**31 else code
+
+
+# Drafts
+# ------
+
+
+class AppendDraft:
+    """Records of one shard on their way into one append; `groups` is the log's place for them (`GroupLog.draft`)."""
+
+    def __init__(self, records: Sequence[Record], at_once: int, groups: list[Entry]) -> None:
+        self.records = records
+        self.groups = groups
+        self.ledger: list[Entry] = []
+        self._portions = split_into_portions(records, at_once)
+
+    def write_on(self) -> bool:
+        """Make bytes of the next portion; False: there is none. Raises ValueError for what the format cannot hold."""
+        portion = next(self._portions, None)
+        if portion is None:
+            return False
+        encoded = encode(portion)
+        self.groups.extend(encoded.groups)
+        self.ledger.extend(encoded.ledger)
+        return True
+
+
+def count_entries(records: Sequence[Record]) -> int:
+    """How many entries of the log they come to, about."""
+    count = len(records)
+    for record in records:
+        if type(record) is OffsetsStored:  # cheaper than isinstance: every turn asks
+            count += len(record.offsets)
+    return count
+
+
+def split_into_portions(records: Sequence[Record], at_once: int) -> Iterator[list[Record]]:
+    """The records in their order, in lists of at most so many entries of the log."""
+    portion, room = list[Record](), at_once
+    for record in split_commits(records, at_once):
+        size = len(record.offsets) if isinstance(record, OffsetsStored) else 1
+        if portion and size > room:
+            yield portion
+            portion, room = [], at_once
+        portion.append(record)
+        room -= size
+    if portion:
+        yield portion
+
+
+def split_commits(records: Sequence[Record], at_once: int) -> Iterator[Record]:
+    """The records in their order; what one commit brought as several, where it is more than so many positions."""
+    for record in records:
+        if isinstance(record, OffsetsStored) and len(record.offsets) > at_once:
+            left = iter(record.offsets.items())
+            while some := dict(islice(left, at_once)):
+                yield OffsetsStored(record.group_id, some)
+        else:
+            yield record
+
+
+# Slots
+# -----
+
+FIRST_PAUSE_MS = 100
+LONGEST_PAUSE_MS = 10_000
+CALM_MS = 60_000
+"""A shard that went this long without failing starts over with an immediate reload."""
+
+
+Replies: TypeAlias = Sequence[tuple[RequestId, Reply]]
+Notices: TypeAlias = Sequence[GroupChanged]
+
+
+def not_served_sentence(shard: int, why: str) -> str:
+    """What is told of a shard that failed: in the node's log, by its health, to whoever asks for one of its groups."""
+    return f"the groups of shard {shard} are not served: {why}; the shard is loaded again after a pause"
+
+
+class ShardCore(Protocol):
+    """What the engine runs: `muster.coordinator.core.shard.Shard`, or a test's stand-in."""
+
+    @property
+    def deadlines(self) -> Mapping[TimerKey, int]:
+        """When each timer is due, ms; kept here and nowhere else. A step says of which it made, moved or cancelled."""
+
+    def writes_nothing(self, event: Event) -> bool:
+        """Whether a request can be told in advance to leave no record."""
+
+    def knows(self, group_id: str, member_id: str | None) -> bool:
+        """Whether there is such a group, and such a member in it (None: whoever). Names in requests are anybody's."""
+
+    def step(self, event: Event, now_ms: int) -> Effects:
+        """Take one event. An exception is a bug: the shard is dropped and replayed."""
+
+    def beat(self, group_id: str, member_id: str, generation: int, rights: Rights, now_ms: int) -> bool:
+        """Take a heartbeat that pushes a session's deadline back and does nothing else; False: it has to be stepped."""
+
+    def apply(self, record: Record) -> None:
+        """Take in one fact of the log."""
+
+    def committed_to(self) -> Mapping[tuple[str, bytes], int]:
+        """How many positions there are of each topic, by name and id. May take its time."""
+
+
+class ShardStatus(Enum):
+    LOADING = "loading"
+    ACTIVE = "active"
+    FAILED = "failed"
+    """Dropped; it is loaded again, at once or after a pause."""
+    UNLOADED = "unloaded"
+    """Given up on request; only `load_shard` brings it back."""
+
+
+@frozen_value
+class HeldAnswers:
+    """What one step wants to say once the first `position` appends of its shard are durable."""
+
+    position: int
+    replies: Replies
+    notices: Notices
+
+
+@dataclass(slots=True)
+class ShardSlot:
+    index: int
+    status: ShardStatus = ShardStatus.LOADING
+    core: ShardCore | None = None
+    life: int = 0
+    """Counts the drops: events queued in an earlier life have been answered and are void."""
+    unanswered: dict[RequestId, Request] = field(default_factory=dict)
+    records: list[Record] = field(default_factory=list)
+    """What this turn decided and has not appended yet; behind a draft, what later turns did."""
+    draft: AppendDraft | None = None
+    """What an earlier turn decided, and what is so long that its append is still being made."""
+    held: deque[HeldAnswers] = field(default_factory=deque)
+    patient: set[TimerKey] = field(default_factory=set)
+    """Timers that came due while their members' answers were held back."""
+    appended: int = 0
+    """Counts appends, and replays: what a replay read may not be durable either."""
+    durable: int = 0
+    why: str = ""
+    """Why it failed the last time."""
+    failures: int = 0
+    failed_at_ms: int | None = None
+    report: LoadReport = field(default_factory=LoadReport)
+
+    @property
+    def position(self) -> int:
+        """How many appends must be durable before anything stepped now may be told."""
+        return self.appended + (self.draft is not None) + bool(self.records)
+
+    def held_back(self) -> set[tuple[str, ...]]:
+        """Whose answers are held back, as (group, member): what they said next may wait behind these, unheard."""
+        asked = (self.unanswered.get(request_id) for held in self.held for request_id, _ in held.replies)
+        return {(str(getattr(each, "group_id", "")), str(getattr(each, "member_id", ""))) for each in asked if each}
+
+    def pause_ms(self, now_ms: int) -> int:
+        """How long to wait before the next load; doubles while failures follow each other."""
+        calm = self.failed_at_ms is None or now_ms - self.failed_at_ms > CALM_MS
+        self.failures = 1 if calm else self.failures + 1
+        self.failed_at_ms = now_ms
+        if self.failures == 1:
+            return 0
+        return min(FIRST_PAUSE_MS << min(self.failures - 2, 16), LONGEST_PAUSE_MS)

@@ -1,0 +1,492 @@
+"""A node's part in its upstream, from the start checks to the last acknowledgement: built, started and stopped in
+order.
+
+`KafkaBackend` lives in the loop it was made in: `meet`, `coordinate`, then `let_go` and `close`. It composes the
+modules of `coordinator/kafka_backend`: the state topic, the state log, the shards' owner, the nodes' group,
+transactions, the guard and the mirror. Kafka's tools may ask any node for the settings of a group:
+`GroupOwnersClient` asks the owners, at their gRPC listeners, under the name in this node's own certificate
+(KB-X12).
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+import grpc
+import structlog
+
+from muster.coordinator.config import Settings
+from muster.coordinator.core.model.types import Limits
+from muster.coordinator.edge.cluster_view import ClientAddresses, ClusterView, monotonic_ms, wall_ms
+from muster.coordinator.errors import ErrorCode, error_code_of
+from muster.coordinator.kafka.handlers.group_requests import GroupRequests
+from muster.coordinator.kafka_backend import transaction_requests
+from muster.coordinator.kafka_backend.backend_settings import (
+    ownership_settings_of,
+    state_topic_spec_of,
+    upstream_address_of,
+)
+from muster.coordinator.kafka_backend.nodes_group import AssignedCluster, NodesGroup
+from muster.coordinator.kafka_backend.proxy.proxy_principal import proxy_principal_check_of
+from muster.coordinator.kafka_backend.proxy.request_splitting import groups_by_name
+from muster.coordinator.kafka_backend.shard_owner import ShardOwner
+from muster.coordinator.kafka_backend.shard_ownership import lease
+from muster.coordinator.kafka_backend.state_log import StateLog
+from muster.coordinator.kafka_backend.state_topic import StateTopicWatch, UnusableUpstream, prepare_state_topic
+from muster.coordinator.kafka_backend.transaction_requests import TransactionCommits, TransactionHandlers
+from muster.coordinator.kafka_backend.upstream.protocol import UpstreamError, describe_address
+from muster.coordinator.kafka_backend.upstream.topic_watch import UpstreamLogEnds, UpstreamTopics
+from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
+from muster.coordinator.observability.metrics.instruments import KafkaBackendFigures
+from muster.coordinator.rpc.v1.cluster_service_pb2 import DESCRIPTOR as CLUSTER
+from muster.coordinator.rpc.v1.coordinator_service_pb2 import ListGroupsRequest, ListGroupsResponse
+from muster.coordinator.runtime.engine import Engine
+from muster.coordinator.runtime.node_status import Conditions
+from muster.coordinator.runtime.shards import ShardStatus
+from muster.coordinator.server.backend.upkeep import NodeIdInUse
+from muster.coordinator.server.cluster_backend.peer_listeners import (
+    GROUPS,
+    PATIENCE_S,
+    PeerChannels,
+    PeerGroupClient,
+    addresses_by_listener,
+    peer_credentials,
+)
+from muster.coordinator.server.driver.clock import NodeClock
+from muster.coordinator.server.kafka_backend.gated_engine import GatedEngine
+from muster.coordinator.server.kafka_backend.group_migration import GroupAdoption, NodeOffsetMirror
+from muster.coordinator.server.kafka_backend.grpc_services import CALLS, DrainService, UpstreamGroups, UpstreamRecords
+from muster.coordinator.server.kafka_backend.security_store import UpstreamSecurity, prepare_security
+from muster.coordinator.server.kafka_backend.upstream_diagnostics import (
+    ShardDiagnostics,
+    UpstreamDiagnostics,
+    report_optional_bug,
+)
+from muster.coordinator.server.kafka_backend.upstream_logs import UpstreamLogs
+from muster.coordinator.server.listeners.proxy_listener import NodeProxyListener
+from muster.coordinator.server.rpc_dispatch import ServiceMethod, methods_of
+from muster.storage.broker.requests import LogRequests
+from muster.storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from muster.coordinator.server.driver.driver import EngineDriver
+    from muster.coordinator.server.security.listener_certificates import NodeCertificates
+    from muster.coordinator.server.services.member_session import ServerSessions
+
+
+# Settings that only a group's owner knows (KB-X12)
+# -------------------------------------------------
+
+LIST: Final = f"{GROUPS}ListGroups"
+
+
+class GroupOwnersClient(PeerGroupClient):
+    """By their gRPC doors, as what this node's own certificate says it is."""
+
+    def __init__(self, cluster: ClusterView, channels: PeerChannels) -> None:
+        super().__init__(cluster, channels, None)
+
+    async def with_settings(self, node: int) -> tuple[ErrorCode, tuple[str, ...]]:
+        channel = self._channels.to(node)
+        if channel is None:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE, ()
+        call: Any = channel.unary_unary(LIST, ListGroupsRequest.SerializeToString, ListGroupsResponse.FromString)
+        try:
+            said: ListGroupsResponse = await call(ListGroupsRequest(with_settings=True), timeout=PATIENCE_S)
+        except grpc.aio.AioRpcError:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE, ()
+        return error_code_of(int(said.error_code)), tuple(group.group_id for group in said.groups)
+
+
+# The backend
+# -----------
+
+log = structlog.get_logger("muster.engine")
+
+
+class UpstreamRefusedNode(StorageError):
+    """A node cannot be started over this upstream; the text says why, and what to do."""
+
+
+class KafkaBackend:
+    """Made in the loop it lives in; `meet`, `coordinate`, then `let_go` and `close`."""
+
+    broker: UpstreamLogs
+    """What there is of topics, for this node's doors."""
+    requests: LogRequests
+    group_log: StateLog
+    owning: ShardOwner
+    topics: UpstreamTopics
+    ends: UpstreamLogEnds
+    state_topic: StateTopicWatch
+    oddities: UpstreamDiagnostics
+    mirroring: NodeOffsetMirror | None = None
+    newcomers: GroupAdoption | None = None
+    rights: UpstreamSecurity | None = None
+    """Where anybody is asked what they may."""
+    view: AssignedCluster
+    """Which node has which shard."""
+    admin: None = None
+
+    def __init__(
+        self,
+        settings: Settings,
+        clock: NodeClock,
+        doors: Callable[[], ClientAddresses],
+        certificates: "NodeCertificates | None" = None,
+    ) -> None:
+        """doors: where clients are told to go, asked once the ports are bound."""
+        self._settings = settings
+        self._clock = clock
+        self._doors = doors
+        self._certificates = certificates
+        self._channels: PeerChannels | None = None
+        self.shards = settings.offsets_topic_num_partitions
+        self.upstream = Upstream(upstream_address_of(settings))
+        self.watching = ShardDiagnostics(settings)
+        self._principal = proxy_principal_check_of(settings, report_optional_bug("looking what clients may"))
+        self.traffic: NodeProxyListener | None = None
+        """Where Kafka's clients pass, once they do."""
+        self._nodes: NodesGroup | None = None
+        self._engine: Engine | None = None
+        self._entering: asyncio.Task[None] | None = None
+        self._waits_until_s: float | None = None
+        self._fail: Callable[[BaseException], None] = lambda why: None
+        self._end_shard: Callable[[int], None] = lambda shard: None
+        self._closed = False
+        self._instance = uuid4().hex
+        self._ended_by: BaseException | None = None
+        """Why the node may not go on, where that is known before it is under way."""
+
+    async def meet(self) -> None:
+        """Look whether this upstream will do, and which topics there are. Raises NoUpstream."""
+        settings = self._settings
+        batch_bytes = await self._look()
+        self.ends = UpstreamLogEnds(
+            self.upstream, self.topics, now_ms=self._clock.now_ms, patience_ms=settings.group_assignor_deadline_ms
+        )
+        self.broker = UpstreamLogs(settings, self.upstream.view.cluster_id, self.topics, self.ends)
+        self.requests = LogRequests(self.broker)
+        self.group_log = StateLog(batch_bytes)
+        doors = self._doors()
+        kafka = "" if doors.kafka is None else describe_address(doors.kafka)
+        began_ms = wall_ms() - monotonic_ms()
+        rules = ownership_settings_of(
+            settings, self._instance, batch_bytes, began_ms, address=describe_address(doors.grpc), kafka=kafka
+        )
+        self.owning = self._owning_by(rules)
+        self._nodes = self._nodes_by(rules, doors)
+        self.view = self._nodes.view
+        self.state_topic = self._made_state_topic()
+        self._channels = PeerChannels(self.view, peer_credentials(self._certificates))
+        self.view.elsewhere = GroupOwnersClient(self.view, self._channels)
+        self.oddities = self._made_oddities()
+        if settings.authorizer != "none":
+            given = settings, self.broker, self.upstream, self._instance
+            self.rights = UpstreamSecurity(*given, self._stop_over)
+
+    async def _look(self) -> int:
+        """How many bytes a batch of the state topic has room for. Raises NoUpstream."""
+        settings = self._settings
+        try:
+            await prepare_security(settings, self.upstream)
+            batch_bytes = await prepare_state_topic(self.upstream, state_topic_spec_of(settings))
+            if self._principal is not None:
+                await self._principal.check()
+            self.topics = UpstreamTopics(
+                self.upstream,
+                now_ms=self._clock.now_ms,
+                refresh_ms=settings.engine_kafka_metadata_refresh_ms,
+                gone_after_ms=settings.engine_kafka_topic_gone_after_ms,
+                private=(settings.state_topic, settings.security_topic),
+                on_bug=self._failed,
+                on_trouble=self.watching.topics_troubled,
+            )
+            await self.topics.look()
+            self._has_ports_for_all()
+        except (UnusableUpstream, UpstreamError) as error:
+            raise UpstreamRefusedNode(f"engine is {settings.engine}, but {error}") from error
+        return batch_bytes
+
+    def _owning_by(self, rules: lease.OwnershipSettings) -> ShardOwner:
+        return ShardOwner(
+            self.upstream,
+            self.group_log,
+            self._settings.state_topic,
+            self._settings.engine_kafka_cluster,
+            rules,
+            now_ms=monotonic_ms,
+            wall_ms=wall_ms,
+            clock_ms=self._clock.now_ms,
+            on_served=self.watching.served,
+            on_fenced=self._fenced,
+            on_lost=self._lost,
+            on_acked=self.watching.appends.took,
+            on_stop=self._stop_for,
+            on_bug=self._failed,
+        )
+
+    def _nodes_by(self, rules: lease.OwnershipSettings, doors: ClientAddresses) -> NodesGroup:
+        return NodesGroup(
+            self.upstream,
+            self.owning,
+            rules,
+            cluster=self._settings.engine_kafka_cluster,
+            shards=self.shards,
+            heartbeat_ms=self._settings.engine_kafka_heartbeat_interval_ms,
+            addresses=addresses_by_listener(doors),
+            on_assigned=self.watching.dealt,
+            on_trouble=self.watching.group_troubled,
+            on_bug=self._failed,
+        )
+
+    def _made_state_topic(self) -> StateTopicWatch:
+        settings = self._settings
+        return StateTopicWatch(
+            self.upstream,
+            self.topics,
+            state_topic_spec_of(settings),
+            tell=self.owning.step,
+            now_ms=monotonic_ms,
+            refresh_ms=settings.engine_kafka_metadata_refresh_ms,
+            mark_ms=settings.engine_kafka_owner_refresh_ms,
+            on_bug=self._failed,
+        )
+
+    def _made_oddities(self) -> UpstreamDiagnostics:
+        settings = self._settings
+        return UpstreamDiagnostics(
+            self.upstream,
+            self.topics,
+            shards=self.shards,
+            mine=lambda shard: shard in self.owning.shards.stages(),
+            ours=groups_by_name(
+                settings.engine_kafka_groups, settings.engine_kafka_groups_except, settings.engine_kafka_cluster
+            ),
+            gone_after_ms=settings.engine_kafka_topic_gone_after_ms,
+            principal=self._principal,
+        )
+
+    def _has_ports_for_all(self) -> None:
+        """Raises Unusable for a broker that Kafka's clients could not be led to."""
+        settings, first = self._settings, self._settings.engine_kafka_broker_id_first
+        ids = range(first, first + len(settings.broker_ports))
+        told_apart = settings.kafka_listeners and not settings.engine_kafka_broker_hosts
+        for broker in sorted(self.upstream.view.brokers) if told_apart else ():
+            if broker not in ids:
+                raise UnusableUpstream(
+                    f"the upstream has a broker of id {broker}, and engine.kafka.broker.ports "
+                    f"({settings.engine_kafka_broker_ports}) has ports for the ids {ids[0]} to {ids[-1]} only; widen "
+                    "it, or set engine.kafka.broker.id.first to the lowest id"
+                )
+
+    def engine(
+        self,
+        log: StateLog,
+        shards: int,
+        limits: Limits,
+        *args: Any,
+        on_status: Callable[[int, ShardStatus, str], None],
+        **given: Any,
+    ) -> GatedEngine:
+        """Takes what `Engine` takes."""
+        limits = limits_of_topic(limits, self.group_log.batch_bytes, self._settings.state_topic)
+
+        def told(shard: int, status: ShardStatus, why: str) -> None:
+            self.owning.on_status(shard, status, why)
+            on_status(shard, status, why)
+
+        timeout_ms = self._settings.offsets_commit_timeout_ms
+        given |= {"authority": self.owning, "commit_timeout_ms": timeout_ms, "on_orphans": self.topics.recalled}
+        given |= {"on_read": self.topics.wanted}
+        return GatedEngine(log, shards, limits, *args, on_status=told, **given)
+
+    def coordinate(
+        self,
+        engine: Engine,
+        driver: "EngineDriver",
+        clock_ms: Callable[[], int],
+        fail: Callable[[BaseException], None],
+        sessions: "ServerSessions",
+    ) -> None:
+        """From now on have the groups of the shards that are this node's in the engine, which `engine` has made. fail:
+        hears why the process must end. sessions: members of a shard that is lost are sent away."""
+        assert isinstance(engine, GatedEngine), "it was made by `engine`"
+        assert self._nodes is not None, "`meet` comes first"
+        self._fail, self._end_shard = fail, sessions.end_shard
+        if self.rights is not None:
+            self.rights.judge(engine)
+        if self._ended_by is not None:
+            fail(self._ended_by)
+        self._engine = engine
+        self.owning.start(engine, driver.wake, driver.advance)
+        self._nodes.start()
+        self.topics.start()
+        self.state_topic.start()
+        self.oddities.start()
+        self.newcomers = engine.newcomers = GroupAdoption(
+            self.upstream, self.topics.partitions, self.group_log, engine, driver, clock_ms
+        )
+        if self._settings.engine_kafka_offsets_mirror:
+            given = self._settings, self.upstream, self.group_log, driver, self.shards, clock_ms
+            self.mirroring = NodeOffsetMirror(*given)
+            self.mirroring.start()
+        self._entering = asyncio.get_running_loop().create_task(self._enter(self._nodes))
+
+    async def met(self) -> None:
+        """Return once this node knows the others, or was kept waiting, from when it was asked first, for as long as two
+        rounds of their group take. Who answers earlier tells clients that there are none, and those give up the
+        connections to them."""
+        assert self._nodes is not None, "`coordinate` comes first"
+        if self._waits_until_s is None:
+            waits_s = 2 * self._settings.engine_kafka_session_timeout_ms / 1000
+            self._waits_until_s = asyncio.get_running_loop().time() + waits_s
+        with suppress(TimeoutError, UnusableUpstream):
+            async with asyncio.timeout_at(self._waits_until_s):
+                await self._nodes.entered()
+
+    async def _enter(self, nodes: NodesGroup) -> None:
+        """A node that the group refuses for good cannot go on."""
+        try:
+            await nodes.entered()
+        except UnusableUpstream as error:
+            self._fail(UpstreamRefusedNode(str(error)))
+
+    def transactions_of(self, partitions: Callable[[], Mapping[str, int]]) -> Callable[[GroupRequests], object] | None:
+        """What makes handlers of clients' transactions with positions of groups of these; None: they are refused
+        (KB-E8). partitions: of the topics that positions may be in."""
+        settings = self._settings
+        if not settings.engine_kafka_transactions:
+            return None
+
+        def made(groups: GroupRequests) -> TransactionHandlers:
+            committing = TransactionCommits(groups, self.owning.transactions)
+            return TransactionHandlers(groups, committing, self.upstream, settings.state_topic, partitions)
+
+        return made
+
+    def waiting(self) -> list[transaction_requests.PendingTransaction]:
+        """Positions in clients' transactions that have not ended, the oldest first."""
+        return (
+            []
+            if self._engine is None
+            else transaction_requests.pending_transactions_of(self._engine, self.owning.shards.served())
+        )
+
+    def look_at_transactions(self, conditions: Conditions) -> None:
+        """Tell of those that do not end."""
+        transaction_requests.report_open_transactions(conditions, self.waiting(), self._clock.now_ms())
+
+    def figures(self) -> KafkaBackendFigures:
+        """Of this moment."""
+        shards, watching, waiting = self.owning.shards, self.watching, self.waiting()
+        return KafkaBackendFigures(
+            appends=watching.appends,
+            unacked={shard: shards.unacked(shard) for shard in shards.stages()},
+            owned=len(shards.served()),
+            fenced=watching.fenced_total,
+            voids=watching.voids_total,
+            errors=self.upstream.errors,
+            proxied={} if self.traffic is None else {"up": self.traffic.traffic.up, "down": self.traffic.traffic.down},
+            proxy_connections=0 if self.traffic is None else self.traffic.connections,
+            foreign_members={group: each.members for group, each in self.oddities.foreign.items()},
+            topics_unseen=len(self.oddities.unseen),
+            pending_positions=sum(each.positions for each in waiting),
+            oldest_pending_ms=max(self._clock.now_ms() - waiting[0].since_ms, 0) if waiting else 0,
+        )
+
+    # -- what its gRPC door offers ------------------------------------------------------------------------------------
+
+    def group_service(self, *args: Any, **given: Any) -> UpstreamGroups:
+        """Takes what `GroupCoordinator` takes."""
+        return UpstreamGroups(self.view, *args, ends=self.ends, met=self.met, **given)
+
+    def record_service(self, advertised: Callable[[], tuple[str, int]], room: Callable[[Any], int]) -> UpstreamRecords:
+        settings = self._settings
+        return UpstreamRecords(
+            self.requests,
+            self.upstream,
+            self.view,
+            node_id=settings.node_id,
+            bootstrap=",".join(map(describe_address, settings.upstream)),
+            advertised=advertised,
+            met=self.met,
+            room=room,
+        )
+
+    def table(self) -> dict[str, ServiceMethod]:
+        assert self._nodes is not None, "`meet` comes first"
+        service = CLUSTER.services_by_name["Cluster"]
+        return methods_of(service, DrainService(self._nodes, self.view, self._settings.state_topic), CALLS)
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    async def let_go(self) -> None:
+        """KB-F8: have the others take this node's shards, and leave their group; return once they have, or it takes too
+        long."""
+        if self._nodes is not None and not await self._nodes.leave(self._settings.shutdown_timeout_ms / 1_000):
+            log.warning("the node stops with shards that nobody has taken yet", shards=len(self._nodes.mine))
+
+    async def close(self) -> None:
+        """Ask nobody any more."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._entering is not None:
+            self._entering.cancel()
+        if self._channels is not None:
+            await self._channels.close()
+        if self._nodes is not None:
+            await self._nodes.stop()
+        if hasattr(self, "owning"):
+            await self.owning.stop()
+        if self.rights is not None:
+            self.rights.stop()
+        if self.newcomers is not None:
+            await self.newcomers.stop()
+        if self.mirroring is not None:
+            await self.mirroring.stop()
+        if hasattr(self, "oddities"):
+            await self.oddities.stop()
+        if hasattr(self, "state_topic"):
+            await self.state_topic.stop()
+        if hasattr(self, "topics"):
+            await self.topics.stop()
+        self.upstream.close()
+
+    # -- what is heard ------------------------------------------------------------------------------------------------
+
+    def _fenced(self, shard: int) -> None:
+        """Whether it is dealt to this node the group says; it is not taken anew before that."""
+        self.watching.fenced(shard)
+
+    def _lost(self, shard: int, why: str) -> None:
+        self.watching.lost(shard, why)
+        if self.mirroring is not None:
+            self.mirroring.lost(shard)
+        self._end_shard(shard)
+
+    def _stop_over(self, why: BaseException) -> None:
+        self._ended_by = why
+        self._fail(why)
+
+    def _stop_for(self, sentence: str) -> None:
+        self._fail(NodeIdInUse(sentence))
+
+    def _failed(self, why: BaseException) -> None:
+        self._fail(why)
+
+
+def limits_of_topic(limits: Limits, batch_bytes: int, topic: str) -> Limits:
+    """KB-S3: what no record of the state topic has room for is refused before anything is changed: found out only when
+    it is to be written, it would cost all groups of its shard what is not on record yet. A half, for a member that
+    comes back may bring as much again."""
+    return replace(
+        limits,
+        max_group_bytes=min(limits.max_group_bytes, batch_bytes // 2),
+        group_bytes_of=f"max.message.bytes of the topic {topic}, of which nearly a half is for one group",
+        too_large=ErrorCode.GROUP_MAX_SIZE_REACHED,
+    )

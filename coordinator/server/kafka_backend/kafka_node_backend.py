@@ -1,0 +1,200 @@
+"""What a node has in place of a data directory when its state is in an existing Kafka: that Kafka.
+
+The node has no log to look after; its upkeep is a task on the loop that looks at the upstream periodically.
+DescribeConfigs and AlterConfigs that pass a node are answered for groups and for the node itself; all else is the
+upstream's (KB-X12).
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from muster.coordinator.config import Settings
+from muster.coordinator.edge.listener_base import ReportAction as TellAction
+from muster.coordinator.kafka.handlers.configs import ConfigHandlers, GroupConfigs
+from muster.coordinator.kafka.handlers.group_requests import GroupRequests
+from muster.coordinator.kafka_backend.nodes_group import AssignedCluster
+from muster.coordinator.kafka_backend.proxy.broker_addresses import ProxyAddresses
+from muster.coordinator.runtime.engine import Engine
+from muster.coordinator.runtime.node_status import Conditions
+from muster.coordinator.server.backend import node_services
+from muster.coordinator.server.backend.assignor_inputs import LogSpanOf
+from muster.coordinator.server.backend.node_backend import NodeBackend
+from muster.coordinator.server.backend.node_services import FENCE_SERVICE
+from muster.coordinator.server.backend.upkeep import LossReporter
+from muster.coordinator.server.driver.driver import EngineDriver
+from muster.coordinator.server.kafka_backend.backend import KafkaBackend
+from muster.coordinator.server.kafka_backend.grpc_services import RefusedFencing, RefusedStaging
+from muster.coordinator.server.kafka_backend.upstream_diagnostics import NAMES, broker_names_sentence, set_condition
+from muster.coordinator.server.listeners.kafka_listener import NodeKafkaListener
+from muster.coordinator.server.listeners.proxy_listener import NodeProxyListener
+from muster.coordinator.server.node_events import report_contained
+from muster.coordinator.server.rpc_dispatch import ServiceMethod, methods_of
+from muster.coordinator.zookeeper.group_observer import ReportGroup
+from muster.storage.broker.broker import Broker
+from muster.storage.broker.requests import LogRequests
+
+if TYPE_CHECKING:
+    from muster.coordinator.observability.metrics.instruments import Instruments
+    from muster.coordinator.server.security.listener_certificates import NodeCertificates
+    from muster.coordinator.server.security.node_security import NodeSecurity
+    from muster.coordinator.server.security.security_store import SecurityStore
+
+
+# Settings by Kafka's tools (KB-X12)
+# ----------------------------------
+
+
+class ProxyConfigs(ConfigHandlers):
+    """As its base, of a node that clients know by another id."""
+
+    def __init__(self, requests: LogRequests, groups: GroupConfigs, places: ProxyAddresses) -> None:
+        super().__init__(requests, places.node_id, groups)
+        self._places = places
+
+    def _nodes(self) -> list[str]:
+        return [str(node.node_id) for node in self._places.nodes()]
+
+
+# The node's backend, and its upkeep
+# ----------------------------------
+
+TICK_S: Final = 1.0
+"""How often it is looked what is wrong."""
+
+
+class KafkaNodeBackend(NodeBackend):
+    """As its base, of another ground."""
+
+    joined: KafkaBackend
+
+    @property
+    def cluster(self) -> AssignedCluster:
+        return self.joined.view
+
+    @property
+    def _by_zookeeper(self) -> None:
+        """It meets nobody there."""
+        return None
+
+    def _join(self, certificates: "NodeCertificates | None") -> KafkaBackend:
+        return KafkaBackend(self._settings, self._clock, self._doors, certificates)
+
+    async def take(self, seen: ReportGroup) -> None:
+        """Look at the upstream. Raises NoUpstream. There is no ZooKeeper in which anything could be seen."""
+        await self.joined.meet()
+        self.measured = self.joined.ends.measured
+        self.engine_figures = self.joined.figures
+        self.disk = self.joined.broker
+
+    def rights_store(self) -> "SecurityStore | None":
+        return None if self.joined.rights is None else self.joined.rights.store
+
+    async def register(self, security: "NodeSecurity | None" = None) -> None:
+        """Know who may do what. Whose shards are whose is dealt once the engine is there."""
+        if security is not None and self.joined.rights is not None:
+            await self.joined.rights.share(security)
+
+    async def leave(self) -> None:
+        await self.joined.close()
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+    # -- what stands on it --------------------------------------------------------------------------------------------
+
+    def span_of(self, broker: Broker) -> LogSpanOf:
+        return self.joined.ends.span
+
+    async def serve_kafka(
+        self,
+        door: NodeKafkaListener | NodeProxyListener,
+        driver: EngineDriver,
+        requests: LogRequests,
+        *,
+        partitions: Callable[[], Mapping[str, int]],
+        instruments: "Instruments | None",
+        tell: TellAction,
+        security: "NodeSecurity | None",
+    ) -> None:
+        assert isinstance(door, NodeProxyListener), "such a node has one before its upstream"
+        side, broker = self.joined, self.joined.broker
+        side.traffic = door
+        groups = GroupConfigs(GroupRequests(driver, side.shards), self.cluster)
+        await side.met()
+        await door.start(
+            driver,
+            side.upstream,
+            shards=side.shards,
+            partitions=partitions,
+            log_span=lambda topic, partition: (
+                broker.start_offset(topic, partition),
+                broker.high_watermark(topic, partition),
+            ),
+            configs=partial(ProxyConfigs, requests, groups),
+            tell=tell,
+            cluster=self.cluster,
+            transactions=side.transactions_of(partitions),
+            topics_changed=side.topics.look_soon,
+            instruments=instruments,
+            tls=node_services.listener_tls(self._certificates, "kafka"),
+            security=security,
+        )
+
+    def staging(self, requests: LogRequests) -> RefusedStaging:
+        return RefusedStaging(self._settings.engine)
+
+    def fences(self, driver: EngineDriver, engine: Engine, requests: LogRequests) -> dict[str, ServiceMethod]:
+        return methods_of(FENCE_SERVICE, RefusedFencing(self._settings.engine))
+
+    def upkeep(
+        self, conditions: Conditions, group_log: LossReporter, engine: Engine, fail: Callable[[BaseException], None]
+    ) -> "KafkaUpkeep":
+        return KafkaUpkeep(self._settings, self.joined, conditions, self._certificates)
+
+
+class KafkaUpkeep:
+    """A task on the loop that makes it, from then on until `stop`."""
+
+    def __init__(
+        self, settings: Settings, side: KafkaBackend, conditions: Conditions, certificates: "NodeCertificates | None"
+    ) -> None:
+        self._settings = settings
+        self._side = side
+        self._conditions = conditions
+        self._certificates = certificates
+        if certificates is not None:
+            certificates.start(conditions)
+        self._task = asyncio.get_running_loop().create_task(self._tick())
+
+    def stop(self) -> None:
+        if self._certificates is not None:
+            self._certificates.stop()
+        self._task.cancel()
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            for look in self._looks():
+                try:
+                    look()
+                except Exception as error:  # the others, and the next time, must not be left undone for good
+                    report_contained("looking what is wrong", error)
+
+    def _looks(self) -> Iterator[Callable[[], object]]:
+        side, conditions = self._side, self._conditions
+        yield lambda: side.watching.look(side.owning, conditions, side.owning.now_ms())
+        yield lambda: side.oddities.look(conditions)
+        yield lambda: side.look_at_transactions(conditions)
+        yield self._look_at_names
+        for part in (side.rights, side.mirroring):
+            if part is not None:
+                yield partial(part.look, conditions)
+        yield conditions.current  # what has run out is told, though nobody asks
+
+    def _look_at_names(self) -> None:
+        shown = None if self._certificates is None else self._certificates.of("kafka")
+        if shown is not None:
+            brokers = self._side.upstream.view.brokers
+            set_condition(self._conditions, NAMES, broker_names_sentence(self._settings, brokers, shown.covers))

@@ -1,0 +1,351 @@
+"""A node's entry in ZooKeeper: its registration, its topics, and the cluster id.
+
+For nodes that make no cluster (those of a cluster register by `zookeeper/cluster/registration.py`). One task keeps
+registration and topics right: it compares and repairs after a new session, a change of topics, or a znode deleted by
+hand. While ZooKeeper is unreachable nothing waits for it. `TopicsWatch` reads each topic once, and again when its
+watch fires.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable, Iterable, Mapping
+
+import structlog
+
+from muster.coordinator.zookeeper import layout
+from muster.coordinator.zookeeper.consumer_group import gather_bounded
+from muster.coordinator.zookeeper.errors import MalformedZnode, NodeExists, NotEmpty, ZooKeeperError
+from muster.coordinator.zookeeper.layout import BrokerZnode, read_broker, read_cluster_id
+from muster.coordinator.zookeeper.session import SessionState, WatchEvent, Znode, ZooKeeperSession
+
+# Watched topics
+# --------------
+
+ReplicaAssignment = dict[int, tuple[int, ...]]
+"""Partition -> the ids of its replicas."""
+
+log = structlog.get_logger("muster.zookeeper")
+
+
+class TopicsWatch:
+    """`changed` is called, on the loop, when `read` would give something else."""
+
+    def __init__(self, session: ZooKeeperSession, changed: Callable[[], None]) -> None:
+        self._session = session
+        self._changed = changed
+        self._known: dict[str, ReplicaAssignment | None] = {}
+        self._suspect: set[str] = set()
+        self.made: dict[str, int] = {}
+        """topic -> the transaction that made it: one that was deleted and made again has another"""
+
+    async def read(self) -> dict[str, ReplicaAssignment]:
+        """All topics that can be read; the others are left out with a warning. Raises ZooKeeper's weather."""
+        names = await self._session.children(layout.BROKER_TOPICS, self._list_fired) or []
+        for name in self._known.keys() - set(names):
+            del self._known[name]
+            self.made.pop(name, None)
+            self._suspect.discard(name)
+        await gather_bounded(
+            [name for name in names if name not in self._known or name in self._suspect], self._read_one
+        )
+        return {name: assignment for name, assignment in self._known.items() if assignment is not None}
+
+    async def _read_one(self, name: str) -> None:
+        path = layout.topic_path(name)
+        self._suspect.discard(name)
+        try:
+            znode = await self._session.get(path, self._topic_fired)
+        except ZooKeeperError:
+            self._suspect.add(name)
+            raise
+        if znode is None:
+            self._known.pop(name, None)  # gone meanwhile: the watch on the list says so
+            return
+        self.made[name] = znode.made
+        try:
+            self._known[name] = layout.read_topic(path, znode.data)
+        except MalformedZnode as error:
+            log.warning("a topic is left out", why=str(error))
+            self._known[name] = None
+
+    # kazoo tells watches apart by what they call, so these are methods.
+
+    def _list_fired(self, fired: WatchEvent) -> None:
+        self._note(fired)
+
+    def _topic_fired(self, fired: WatchEvent) -> None:
+        self._suspect.add(fired.path.rpartition("/")[2])
+        self._note(fired)
+
+    def _note(self, fired: WatchEvent) -> None:
+        if fired.kind == "session":
+            self._suspect.update(self._known)  # every watch went with the connection
+        self._changed()
+
+
+# The node's registration
+# -----------------------
+
+RETRY_S = 1.0
+EXPIRY_SLACK_MS = 3_000
+"""How much later than its timeout a server may notice that a session is over."""
+
+
+class NodeIdTaken(ZooKeeperError):
+    """Another node is registered under this id."""
+
+
+class ClusterNodesRegistered(ZooKeeperError):
+    """Nodes are registered that make a cluster; this one is on its own."""
+
+
+class ClusterMismatch(ZooKeeperError):
+    """The data directory belongs to another cluster than ZooKeeper speaks of."""
+
+
+async def settle_cluster_id(session: ZooKeeperSession, own: str | None, fresh: str) -> str:
+    """The cluster's id: what ZooKeeper says, or else `own`, which the data directory has, or else `fresh`.
+
+    Whoever writes first decides for all. Raises ClusterMismatch when `own` is another one.
+    """
+    found = await session.get(layout.CLUSTER_ID)
+    if found is None:
+        proposal = own or fresh
+        try:
+            await session.create(layout.CLUSTER_ID, layout.cluster_id_json(proposal))
+        except NodeExists:
+            return await settle_cluster_id(session, own, fresh)
+        log.info("named the cluster", cluster_id=proposal)
+        return proposal
+    known = read_cluster_id(layout.CLUSTER_ID, found.data)
+    if own is not None and own != known:
+        raise ClusterMismatch(
+            f"the data directory belongs to cluster {own}, ZooKeeper at {session.connect} to {known}; "
+            "expected the same; correct zookeeper.connect (and its chroot), or choose another data directory"
+        )
+    return known
+
+
+class ZooKeeperRegistry:
+    """What node `broker_id` keeps in ZooKeeper. `registration` and `topics` say how things are, whenever asked."""
+
+    def __init__(
+        self,
+        session: ZooKeeperSession,
+        broker_id: int,
+        registration: Callable[[], BrokerZnode],
+        topics: Callable[[], Mapping[str, int]],
+    ) -> None:
+        self._session = session
+        self._broker_id = broker_id
+        self._registration = registration
+        self._topics = topics
+        self._path = layout.broker_path(broker_id)
+        self._stale = asyncio.Event()
+        self._published = TopicsWatch(session, self._stale.set)
+        self._task: asyncio.Task[None] | None = None
+        self._foreign: set[str] = set()
+        self._elsewhere: dict[str, ReplicaAssignment] | None = None
+        self._told: set[str] = set()
+        self.registered = False
+
+    async def must_be_free(self) -> None:
+        """Raises IdTaken when another node is registered under this id, OfACluster where the nodes there keep copies
+        for each other: asked before anything is made for this one."""
+        holder = await self._session.get(self._path)
+        if holder is not None and not self._is_own(holder):
+            raise self._taken(holder)
+        await self._must_be_beside_nodes_alone()
+
+    async def register(self) -> None:
+        """Take the node's place in /brokers/ids, once, at the start. Raises IdTaken, naming the holder.
+
+        A place that this node's own earlier session still holds, since it ended without a word, is waited for.
+        """
+        for root in layout.PERSISTENT_ROOTS:
+            await self._session.ensure(root)
+        deadline_s = (self._session.session_timeout_ms + EXPIRY_SLACK_MS) / 1000
+        try:
+            async with asyncio.timeout(deadline_s):
+                while (holder := await self._take()) is not None:
+                    if not self._is_own(holder):
+                        raise self._taken(holder)
+                    log.warning(
+                        "waiting for an earlier session of this node to end",
+                        path=self._path,
+                        at_most_ms=self._session.session_timeout_ms,
+                    )
+                    await self._gone()
+        except TimeoutError as error:
+            raise NodeIdTaken(
+                f"broker id {self._broker_id} is still held after {deadline_s:.0f} s by a session that gives this "
+                "node's own address; is it running twice? Stop the other one, or change node.id"
+            ) from error
+        self.registered = True
+        log.info("registered", path=self._path, zookeeper=str(self._session.connect))
+
+    async def _must_be_beside_nodes_alone(self) -> None:
+        """Its topics, its own election of a controller, and what it unpublishes are not for a cluster's chroot."""
+        cluster = []
+        for name in await self._session.children(layout.BROKER_IDS) or ():
+            path = layout.BROKER_IDS + "/" + name
+            znode = await self._session.get(path)
+            if znode is not None and is_cluster_registration(znode.data):
+                found = read_broker(path, znode.data)
+                cluster.append(f"{name} at {found.host}:{found.port}")
+        if cluster:
+            raise ClusterNodesRegistered(
+                f"ZooKeeper at {self._session.connect} has nodes that make a cluster: {', '.join(cluster)}; this one "
+                "has no inter.broker.listeners. Set it to make this one a node of that cluster, or give it a chroot of "
+                "its own in zookeeper.connect"
+            )
+        if await self._session.exists(layout.CLUSTER_NODE_MARK):
+            raise ClusterNodesRegistered(
+                f"ZooKeeper at {self._session.connect} is a cluster's, of which no node is up now "
+                f"({layout.CLUSTER_NODE_MARK} is there); this one has no inter.broker.listeners. Set it to make "
+                "this one a "
+                "node of that cluster, or give it a chroot of its own in zookeeper.connect"
+            )
+
+    def start(self) -> None:
+        """Publish the topics, and keep all of it right from now on."""
+        self._session.on_state(self._session_changed)
+        self._stale.set()
+        self._task = asyncio.get_running_loop().create_task(self._keep_right())
+
+    async def stop(self) -> None:
+        """Look after nothing any more. The registration goes with the session."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def changed(self) -> None:
+        """The topics, or the doors, are others than before."""
+        self._stale.set()
+
+    def has_elsewhere(self, topic: str) -> bool:
+        """Whether another broker has published a topic of this name, as last read; True until that was read once."""
+        if self._elsewhere is None:
+            return True
+        if topic in self._elsewhere and topic not in self._told:
+            self._told.add(topic)
+            brokers = sorted({broker for replicas in self._elsewhere[topic].values() for broker in replicas})
+            log.warning("asked for a topic that another broker has; it is not made here", topic=topic, brokers=brokers)
+        return topic in self._elsewhere
+
+    async def _keep_right(self) -> None:
+        while True:
+            await self._stale.wait()
+            await self._session.connected()
+            self._stale.clear()
+            try:
+                await self._stay_registered()
+                await self._publish_topics()
+            except ZooKeeperError as error:
+                log.warning("ZooKeeper does not show how this node is", why=str(error), retry_s=RETRY_S)
+                self._stale.set()
+                await asyncio.sleep(RETRY_S)
+
+    async def _stay_registered(self) -> None:
+        holder = await self._take()
+        if holder is None:
+            if not self.registered:
+                log.info("registered again", path=self._path)
+            self.registered = True
+            wanted = self._registration()
+            found = await self._session.get(self._path, self._fired)
+            if found is not None and not same_listeners(read_broker(self._path, found.data), wanted):
+                await self._session.put(self._path, wanted.to_json())
+            elif found is None:
+                self._stale.set()
+            return
+        self.registered = False
+        await self._session.get(self._path, self._fired)  # its end wakes us
+        if self._is_own(holder):
+            log.warning("waiting for an earlier session of this node to end", path=self._path)
+        else:
+            log.error("not registered", why=str(self._taken(holder)))
+
+    async def _take(self) -> Znode | None:
+        """Make the ephemeral znode; None when it is there and ours, else what another session has put there."""
+        try:
+            await self._session.create(self._path, self._registration().to_json(), ephemeral=True)
+        except NodeExists:
+            found = await self._session.get(self._path)
+            if found is None:
+                return await self._take()
+            return None if found.owner == self._session.id else found
+        return None
+
+    async def _gone(self) -> None:
+        """Return once the znode has changed or is gone."""
+        fired = asyncio.Event()
+        if await self._session.exists(self._path, lambda _: fired.set()):
+            await fired.wait()
+
+    def _is_own(self, holder: Znode) -> bool:
+        """Whether it was written by this node before: nobody else answers at its addresses, for this node has them."""
+        return same_listeners(read_broker(self._path, holder.data), self._registration())
+
+    def _taken(self, holder: Znode) -> NodeIdTaken:
+        found = read_broker(self._path, holder.data)
+        where = found.grpc or (found.host, found.port)
+        return NodeIdTaken(
+            f"broker id {self._broker_id} is registered by the node at {where[0]}:{where[1]} already "
+            f"({self._path} of ZooKeeper at {self._session.connect}); give this node another node.id, or stop that "
+            "one; if it has just crashed, its registration goes with its session, within "
+            f"{self._session.session_timeout_ms} ms"
+        )
+
+    async def _publish_topics(self) -> None:
+        """Make `/brokers/topics` say what this node has; topics of other brokers are left alone."""
+        wanted = self._topics()
+        published = await self._published.read()
+        mine = {name for name, found in published.items() if self._owns(found)}
+        self._elsewhere = {name: found for name, found in published.items() if name not in mine}
+        self._told &= self._elsewhere.keys()
+        for name, partitions in wanted.items():
+            body = dict.fromkeys(range(partitions), (self._broker_id,))
+            if name not in published:
+                await self._session.write(layout.topic_path(name), layout.topic_json(body))
+            elif name in mine and published[name] != body:
+                await self._session.put(layout.topic_path(name), layout.topic_json(body))
+        for name in mine - wanted.keys():
+            await self._unpublish(name)
+        self._warn_of_foreign(wanted.keys() & (published.keys() - mine))
+
+    async def _unpublish(self, name: str) -> None:
+        try:
+            await self._session.delete_all(layout.topic_path(name))
+        except NotEmpty:
+            self._stale.set()  # the controller has just added to it: once more
+
+    def _owns(self, assignment: Mapping[int, Iterable[int]]) -> bool:
+        return all(tuple(replicas) == (self._broker_id,) for replicas in assignment.values())
+
+    def _warn_of_foreign(self, names: set[str]) -> None:
+        for name in sorted(names - self._foreign):
+            log.warning("a topic of this name is published by another broker; this node's stays unseen", topic=name)
+        self._foreign = names
+
+    def _fired(self, fired: WatchEvent) -> None:
+        self._stale.set()
+
+    def _session_changed(self, state: SessionState) -> None:
+        if state is SessionState.LOST:
+            self.registered = False
+        if state is SessionState.CONNECTED:
+            self._stale.set()
+
+
+def same_listeners(one: BrokerZnode, other: BrokerZnode) -> bool:
+    return (one.host, one.port, set(one.endpoints)) == (other.host, other.port, set(other.endpoints))
+
+
+def is_cluster_registration(data: bytes) -> bool:
+    """Whether a registration is that of a node that keeps copies for others. What cannot be read is none."""
+    try:
+        body = json.loads(data)
+    except ValueError:
+        return False
+    return isinstance(body, dict) and isinstance(told := body.get("muster"), dict) and "directory" in told

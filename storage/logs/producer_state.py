@@ -1,0 +1,434 @@
+"""What a log knows of its idempotent producers: sequence numbers, epochs, open transactions.
+
+KIP-98 and KIP-360: the last five batches of each producer are known, so that a repeated one is answered with its old
+offset; an older epoch is fenced; within an epoch sequences have no holes. Control batches are the markers that end a
+transaction. After a restart the state comes from the newest snapshot that can be trusted and the batches after it.
+Producer ids are never given twice: they are reserved on disk a block at a time.
+"""
+
+import logging
+import struct
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple, TypeAlias
+
+from crc32c import crc32c
+
+from muster.storage.errors import (
+    CorruptMessage,
+    DataDirectoryError,
+    DuplicateSequence,
+    InvalidProducerEpoch,
+    InvalidTxnState,
+    OutOfOrderSequence,
+    TransactionCoordinatorFenced,
+)
+from muster.storage.files import Files, read_file, read_lines, write_lines
+from muster.storage.logs.segment import AbortedEntry, Segment, segment_path, unpack_aborted
+from muster.storage.logs.segment_list import read_whole_batch
+from muster.storage.records.batch import CONTROL_BIT, MAX_SEQUENCE, TRANSACTIONAL_BIT, BatchView, encode_batch
+from muster.storage.records.scan import BatchFault, BatchHead, walk_headers
+
+# Producer ids
+# ------------
+
+BLOCK = 1000
+MAX_EPOCH = 32767
+_NAME = "producer-id-block"
+
+FENCES_FROM = 1 << 62
+"""Producer ids from here up stand for fences: who may write on behalf of a partition of a group."""
+
+
+def is_fence(producer_id: int) -> bool:
+    return producer_id >= FENCES_FROM
+
+
+class LocalProducerIds:
+    """Hands out ids from a block whose end was made durable before the first of it is given."""
+
+    def __init__(self, files: Files, data_dir: str) -> None:
+        self._files = files
+        self._path = f"{data_dir}/{_NAME}"
+        self._next = self._end = 0
+
+    def next(self, known: int, epoch: int) -> tuple[int, int]:
+        """The next epoch of `known`, or a fresh id at epoch 0 when it has none or its epochs are used up."""
+        if known >= 0 and 0 <= epoch < MAX_EPOCH - 1:
+            return known, epoch + 1
+        return self._fresh(), 0
+
+    def next_fence(self) -> int:
+        """A producer id for a fence, never given before."""
+        return FENCES_FROM + self._fresh()
+
+    def _fresh(self) -> int:
+        if self._next == self._end:
+            lines = read_lines(self._files, self._path, 2)
+            first = int(lines[0][1]) if lines else 0
+            write_lines(self._files, self._path, [("next", str(first + BLOCK))], 2)
+            self._next, self._end = first, first + BLOCK
+        self._next += 1
+        return self._next - 1
+
+
+# Sequences, epochs, open transactions
+# ------------------------------------
+
+OnRecord: TypeAlias = Callable[[int], bool]
+"""Whether the group of a fence, by its producer id, may still exist. From any thread."""
+
+KEPT_BATCHES = 5
+_NONE = -1
+_SNAPSHOT_VERSION = 1
+
+# version, CRC-32C of all behind it, count
+_SNAPSHOT_HEAD = struct.Struct(">hII")
+# producer id, epoch, last sequence, last offset, offset delta, timestamp, coordinator epoch, first offset of its txn
+_SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
+
+
+class KnownBatch(NamedTuple):
+    """One of a producer's last batches."""
+
+    last_sequence: int
+    last_offset: int
+    delta: int
+    timestamp: int
+
+    @property
+    def first_sequence(self) -> int:
+        return (self.last_sequence - self.delta) & MAX_SEQUENCE
+
+    @property
+    def first_offset(self) -> int:
+        return self.last_offset - self.delta
+
+
+class ProducerEntry:
+    """One producer id."""
+
+    __slots__ = ("batches", "coordinator_epoch", "epoch", "marked_ms", "txn_first_offset")
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.batches: tuple[KnownBatch, ...] = ()
+        self.coordinator_epoch = _NONE
+        self.txn_first_offset = _NONE
+        self.marked_ms = _NONE
+
+    @property
+    def last(self) -> KnownBatch | None:
+        return self.batches[-1] if self.batches else None
+
+    @property
+    def last_timestamp(self) -> int:
+        return max(self.marked_ms, self.batches[-1].timestamp if self.batches else _NONE)
+
+
+class CompletedTransaction(NamedTuple):
+    """A transaction whose marker is in the log; `last_offset` is the marker's."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    aborted: bool
+
+
+class TransactionMarker(NamedTuple):
+    """What a control batch says."""
+
+    aborted: bool
+    coordinator_epoch: int
+
+
+class ProducerState:
+    """All producers of one log."""
+
+    __slots__ = ("producers", "undecided")
+
+    def __init__(self) -> None:
+        self.producers: dict[int, ProducerEntry] = {}
+        # Transactions with a marker above the high watermark: first offset -> marker's offset.
+        self.undecided: dict[int, int] = {}
+
+    # -- checks before an append --------------------------------------------------------------------------
+
+    def check(self, heads: Iterable[BatchHead]) -> KnownBatch | None:
+        """Refuse batches out of order or fenced; a batch that is in the log already is returned instead."""
+        heads = list(heads)
+        ahead: dict[int, tuple[int, int]] = {}
+        for head in heads:
+            if head.producer_id < 0:
+                continue
+            if head.attributes & CONTROL_BIT:
+                self._check_epoch(head)
+                continue
+            known = self._duplicate(head)
+            if known and len(heads) == 1:
+                return known
+            if known:
+                raise DuplicateSequence(
+                    f"Producer {head.producer_id} sent its sequence {head.base_sequence} again, along with new "
+                    "batches. Send a repeated batch alone."
+                )
+            self._check_order(head, ahead.get(head.producer_id))
+            last = (head.base_sequence + head.last_offset - head.base_offset) & MAX_SEQUENCE
+            ahead[head.producer_id] = head.producer_epoch, last
+        return None
+
+    def check_marker(self, producer_id: int, marker: TransactionMarker) -> None:
+        """TransactionCoordinatorFenced when a newer coordinator has written a marker for this producer."""
+        producer = self.producers.get(producer_id)
+        if producer and marker.coordinator_epoch < producer.coordinator_epoch:
+            raise TransactionCoordinatorFenced(
+                f"The marker for producer {producer_id} carries coordinator epoch {marker.coordinator_epoch}; "
+                f"expected {producer.coordinator_epoch} or more."
+            )
+
+    def _duplicate(self, head: BatchHead) -> KnownBatch | None:
+        producer = self.producers.get(head.producer_id)
+        if producer is None or producer.epoch != head.producer_epoch:
+            return None
+        delta = head.last_offset - head.base_offset
+        for known in producer.batches:
+            if known.first_sequence == head.base_sequence and known.delta == delta:
+                return known
+        return None
+
+    def _check_epoch(self, head: BatchHead) -> None:
+        producer = self.producers.get(head.producer_id)
+        if producer and head.producer_epoch < producer.epoch:
+            raise InvalidProducerEpoch(
+                f"Producer {head.producer_id} comes with epoch {head.producer_epoch}, epoch {producer.epoch} has "
+                "taken over. This instance must stop."
+            )
+
+    def _check_order(self, head: BatchHead, ahead: tuple[int, int] | None) -> None:
+        self._check_epoch(head)
+        producer = self.producers.get(head.producer_id)
+        if producer and producer.txn_first_offset >= 0 and not head.attributes & TRANSACTIONAL_BIT:
+            raise InvalidTxnState(
+                f"Producer {head.producer_id} sent a batch outside its open transaction. End the transaction first."
+            )
+        if ahead is not None:
+            epoch, last = ahead
+        elif producer is not None and producer.last is not None:
+            epoch, last = producer.epoch, producer.last.last_sequence
+        elif producer is not None and head.producer_epoch == producer.epoch:
+            return  # Only a marker is known: any sequence may follow.
+        elif producer is not None:
+            epoch, last = producer.epoch, _NONE
+        else:
+            return  # Nothing is known: any sequence may come first.
+        expected = (last + 1) & MAX_SEQUENCE if head.producer_epoch == epoch else 0
+        if head.base_sequence != expected:
+            raise OutOfOrderSequence(
+                f"Producer {head.producer_id} epoch {head.producer_epoch} sent sequence {head.base_sequence}; expected "
+                f"{expected}. Batches were lost or reordered on the way."
+            )
+
+    # -- what an append or a replay tells -----------------------------------------------------------------
+
+    def note(self, head: BatchHead, marker: TransactionMarker | None = None) -> CompletedTransaction | None:
+        """Take a batch of the log into account; the transaction that it ended, if it did."""
+        if head.producer_id < 0:
+            return None
+        producer = self.producers.get(head.producer_id)
+        if producer is None:
+            producer = self.producers[head.producer_id] = ProducerEntry(head.producer_epoch)
+        elif producer.epoch != head.producer_epoch:
+            producer.epoch = head.producer_epoch
+            producer.batches = ()
+        if head.attributes & CONTROL_BIT:
+            return self._note_marker(head, producer, marker)
+        delta = head.last_offset - head.base_offset
+        last_sequence = (head.base_sequence + delta) & MAX_SEQUENCE
+        known = KnownBatch(last_sequence, head.last_offset, delta, head.max_timestamp)
+        producer.batches = (*producer.batches[1 - KEPT_BATCHES :], known)
+        if head.attributes & TRANSACTIONAL_BIT and producer.txn_first_offset < 0:
+            producer.txn_first_offset = head.base_offset
+        return None
+
+    def _note_marker(
+        self, head: BatchHead, producer: ProducerEntry, marker: TransactionMarker | None
+    ) -> CompletedTransaction | None:
+        if marker is None:
+            return None
+        producer.coordinator_epoch = marker.coordinator_epoch
+        producer.marked_ms = head.max_timestamp
+        first, producer.txn_first_offset = producer.txn_first_offset, _NONE
+        if first < 0:
+            return None
+        self.undecided[first] = head.last_offset
+        return CompletedTransaction(head.producer_id, first, head.last_offset, marker.aborted)
+
+    # -- what readers may see -----------------------------------------------------------------------------
+
+    def first_unstable(self, high_watermark: int) -> int | None:
+        """The first offset of a transaction that is open, or ended above the high watermark."""
+        decided = [first for first, marker in self.undecided.items() if marker < high_watermark]
+        for first in decided:
+            self.undecided.pop(first, None)
+        return min((*self.undecided, *self._open()), default=None)
+
+    def stable_after(self, done: CompletedTransaction) -> int:
+        """The last stable offset once this transaction is over: others may still be open."""
+        return min(self._open(), default=done.last_offset + 1)
+
+    def _open(self) -> list[int]:
+        return [p.txn_first_offset for p in list(self.producers.values()) if p.txn_first_offset >= 0]
+
+    def expire(self, now_ms: int, idle_ms: int, on_record: OnRecord) -> None:
+        """Forget producers without an open transaction that were idle for longer than `idle_ms`.
+
+        A fence that is on record stays: a former owner may wake up after any time.
+        """
+        gone = [
+            number
+            for number, producer in self.producers.items()
+            if producer.txn_first_offset < 0
+            and now_ms - producer.last_timestamp > idle_ms
+            and not (is_fence(number) and on_record(number))
+        ]
+        for number in gone:
+            del self.producers[number]
+
+    # -- snapshots ----------------------------------------------------------------------------------------
+
+    def snapshot(self) -> bytes:
+        """Kafka's `.snapshot` (version 1): of each producer the last batch only."""
+        entries = []
+        for number, producer in sorted(self.producers.items()):
+            last = producer.last or KnownBatch(_NONE, _NONE, 0, producer.marked_ms)
+            batch = (last.last_sequence, last.last_offset, last.delta, producer.last_timestamp)
+            fence = (producer.coordinator_epoch, producer.txn_first_offset)
+            entries.append(_SNAPSHOT_ENTRY.pack(number, producer.epoch, *batch, *fence))
+        body = len(entries).to_bytes(4, "big") + b"".join(entries)
+        return _SNAPSHOT_VERSION.to_bytes(2, "big") + crc32c(body).to_bytes(4, "big") + body
+
+    @classmethod
+    def restore(cls, data: bytes, name: str) -> "ProducerState":
+        """The state in a snapshot; DataDirectoryError when it is damaged."""
+        state = cls()
+        size = _SNAPSHOT_HEAD.size
+        version, crc, count = _SNAPSHOT_HEAD.unpack_from(data) if len(data) >= size else (0, 0, 0)
+        if version != _SNAPSHOT_VERSION or crc32c(data[6:]) != crc or len(data) != size + count * _SNAPSHOT_ENTRY.size:
+            raise DataDirectoryError(
+                f"The producer snapshot {name} is damaged; expected version 1, its checksum and whole entries. "
+                "It is rebuilt from the log."
+            )
+        for fields in _SNAPSHOT_ENTRY.iter_unpack(data[size:]):
+            number, epoch, sequence, offset, delta, timestamp, coordinator_epoch, txn_first_offset = fields
+            producer = state.producers[number] = ProducerEntry(epoch)
+            if sequence >= 0:
+                producer.batches = (KnownBatch(sequence, offset, delta, timestamp),)
+            producer.marked_ms = timestamp
+            producer.coordinator_epoch = coordinator_epoch
+            producer.txn_first_offset = txn_first_offset
+        return state
+
+
+# Control batches (KIP-98)
+# ------------------------
+
+ABORT: Final = 0
+COMMIT: Final = 1
+
+_KEY = struct.Struct(">hh")
+_VALUE = struct.Struct(">hi")
+
+
+def encode_marker(
+    *, commit: bool, producer_id: int, producer_epoch: int, coordinator_epoch: int, timestamp_ms: int
+) -> bytes:
+    """A control batch of 78 bytes that commits or aborts the producer's open transaction."""
+    key = _KEY.pack(0, COMMIT if commit else ABORT)
+    return encode_batch(
+        [(timestamp_ms, key, _VALUE.pack(0, coordinator_epoch), ())],
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        transactional=True,
+        control=True,
+    )
+
+
+def read_marker(batch: BatchView) -> TransactionMarker | None:
+    """What a control batch says of a transaction; None for kinds that mean nothing here (KRaft's, newer ones)."""
+    records = batch.records()
+    if not records or records[0].key is None or len(records[0].key) < _KEY.size:
+        raise CorruptMessage(f"The control batch at offset {batch.base_offset} holds no control record.")
+    _, kind = _KEY.unpack_from(records[0].key)
+    if kind not in (ABORT, COMMIT):
+        return None
+    value = records[0].value or b""
+    if len(value) < _VALUE.size:
+        raise CorruptMessage(f"The marker at offset {batch.base_offset} holds no coordinator epoch.")
+    return TransactionMarker(kind == ABORT, _VALUE.unpack_from(value)[1])
+
+
+# Rebuilding the state
+# --------------------
+
+logger = logging.getLogger("muster.storage")
+
+
+def load_producers(segments: list[Segment]) -> ProducerState:
+    """The state at the log's end: from the newest snapshot that can be trusted, and the batches after it."""
+    state = ProducerState()
+    first = len(segments)
+    while first > 0:
+        segment = segments[first - 1]
+        known = _snapshot_after(segment) if _load_aborted(segment) else None
+        if known is not None:
+            state = known
+            break
+        first -= 1
+    for segment in segments[first:]:
+        if segment.producers:
+            replay_producers(segment, state)
+    state.undecided.clear()  # All that is in the log now has been flushed.
+    return state
+
+
+def _load_aborted(segment: Segment) -> bool:
+    """Take the aborted index over if it is the one that was written; whether that went well."""
+    if segment.summary is None:
+        return not segment.producers
+    if segment.summary.txn_crc:
+        data = segment.read_side(".txnindex")
+        if crc32c(data) != segment.summary.txn_crc:
+            return False
+        segment.aborted = unpack_aborted(data)
+    return True
+
+
+def _snapshot_after(segment: Segment) -> ProducerState | None:
+    """The producers at the segment's end; None when that takes a replay."""
+    if segment.summary is None:
+        return None
+    if not segment.summary.snapshot_crc:
+        return ProducerState()
+    path = segment_path(segment.directory, segment.next_offset, ".snapshot")
+    try:
+        data = read_file(segment.files, path)
+        if crc32c(data) == segment.summary.snapshot_crc:
+            return ProducerState.restore(data, path)
+    except (OSError, DataDirectoryError) as error:
+        logger.warning("%s: %s", path, error)
+    return None
+
+
+def replay_producers(segment: Segment, state: ProducerState) -> None:
+    """Tell `state` of every batch in the segment, and the segment of the transactions aborted in it."""
+    segment.aborted = []
+    try:
+        for head in walk_headers(segment.file(), 0, segment.size):
+            if head.producer_id < 0:
+                continue
+            marker = read_marker(read_whole_batch(segment, head)) if head.attributes & CONTROL_BIT else None
+            done = state.note(head, marker)
+            if done and done.aborted:
+                segment.aborted.append(AbortedEntry(*done[:3], state.stable_after(done)))
+    except (BatchFault, CorruptMessage) as fault:
+        # Reading there will say so too; what is known of the producers up to here stays true.
+        logger.error("The producers of %s are known in part only: %s", segment.path(), fault)

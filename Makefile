@@ -4,7 +4,6 @@ VENV := .venv
 BIN := $(VENV)/bin
 PACKAGES := assignors cli client coordinator spark storage workshop muster pyspark_muster docs/tools
 PROTOS := $(wildcard proto/muster/*/rpc/v1/*.proto)
-SERVICES := $(wildcard proto/muster/*/rpc/v1/*_service.proto)
 SEEDS ?= 500
 ROUNDS ?= 1000
 PROCESSES ?= 2
@@ -50,7 +49,6 @@ fmt: $(VENV)/.installed-dev
 
 proto: $(VENV)/.installed-dev
 	$(BIN)/python -m grpc_tools.protoc -I proto --python_out=. --pyi_out=. $(PROTOS)
-	$(BIN)/python -m grpc_tools.protoc -I proto --grpc_python_out=. $(SERVICES)
 
 proto-check: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest tests/unit/test_generated_code.py

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -31,12 +31,16 @@ from muster.cli.common.output import Column, notice, print_rows
 
 if TYPE_CHECKING:
     import grpc
+    from google.protobuf.message import Message
     from grpc_health.v1 import health_pb2_grpc
 
+    from muster.client.calls.methods import ClientMethod
     from muster.coordinator.config import Settings
     from muster.coordinator.observability.views.settings import NodeSettingRow
     from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 
+CallRequest = TypeVar("CallRequest", bound="Message")
+CallResponse = TypeVar("CallResponse")
 
 # `muster serve`
 # --------------
@@ -328,16 +332,28 @@ def explain_refusal(bootstrap: str, error: "grpc.RpcError") -> CommandError | No
     return None
 
 
+def call_once(
+    channel: "grpc.Channel", method: "ClientMethod[CallRequest, CallResponse]", request: CallRequest, timeout: float
+) -> CallResponse:
+    """One call without retries, as a probe makes it. timeout: seconds. Raises grpc.RpcError."""
+    call = channel.unary_unary(
+        method.path,
+        request_serializer=method.request.SerializeToString,
+        response_deserializer=method.response.FromString,
+    )
+    answer: CallResponse = call(request, timeout=timeout)
+    return answer
+
+
 def fetch_conditions(channel: "grpc.Channel", timeout: float) -> "Sequence[pb.Condition]":
     """What the node says is wrong with it. Nothing, where it does not answer any more: it is being stopped."""
     import grpc
 
+    from muster.client.calls.methods import DESCRIBE_NODE
     from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-    from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
 
-    stub = GroupCoordinatorStub(channel)  # type: ignore[no-untyped-call]
     try:
-        return list(stub.DescribeNode(pb.DescribeNodeRequest(), timeout=timeout).conditions)
+        return list(call_once(channel, DESCRIBE_NODE, pb.DescribeNodeRequest(), timeout).conditions)
     except grpc.RpcError:
         return []
 
@@ -347,15 +363,14 @@ def unwell_partitions(channel: "grpc.Channel", timeout: float) -> list[str] | No
     the node is on its own, or does not tell."""
     import grpc
 
+    from muster.client.calls.methods import DESCRIBE_CLUSTER
     from muster.coordinator.observability.views.cluster import age_words, unwell_words
     from muster.coordinator.rpc.v1 import cluster_service_pb2 as pb
-    from muster.coordinator.rpc.v1.cluster_service_pb2_grpc import ClusterStub
 
-    stub = ClusterStub(channel)  # type: ignore[no-untyped-call]
     found: dict[tuple[str, int], pb.ClusterPartitionState] = {}
     try:
         for wanted in (pb.PARTITION_FILTER_OFFLINE, pb.PARTITION_FILTER_UNDER_MIN_ISR):
-            answer = stub.DescribeCluster(pb.DescribeClusterRequest(partitions=wanted), timeout=timeout)
+            answer = call_once(channel, DESCRIBE_CLUSTER, pb.DescribeClusterRequest(partitions=wanted), timeout)
             found |= {(row.topic, row.partition): row for row in answer.partitions}
     except grpc.RpcError:
         return None

@@ -10,10 +10,9 @@ import grpc
 from muster.coordinator.config import Settings, load_settings
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
 from muster.coordinator.server.node.node import CoordinatorNode
 from muster.storage.rpc.v1 import broker_service_pb2 as storage_pb
-from muster.storage.rpc.v1.broker_service_pb2_grpc import BrokerStub
+from tests.support.stubs import BrokerStub, GroupCoordinatorStub
 
 
 def settings(data: Path, **more: str) -> Settings:

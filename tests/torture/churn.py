@@ -15,12 +15,11 @@ from muster.assignors.data.consumer_protocol import Subscription, encode_assignm
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
 from muster.storage.rpc.v1 import broker_service_pb2 as log_pb
-from muster.storage.rpc.v1.broker_service_pb2_grpc import BrokerStub
 from tests.support.kafka.client import KafkaClient
 from tests.support.kafka.node import create_topic, join
 from tests.support.pace import pace
+from tests.support.stubs import BrokerStub, GroupCoordinatorStub
 
 SUBSCRIPTION = encode_subscription(Subscription(version=1, topics=("t",)))
 SHARE = encode_assignment({"t": [0]})

@@ -20,10 +20,11 @@ import grpc.aio
 
 from muster.assignors.data.consumer_protocol import Subscription, encode_assignment, encode_subscription
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.rpc.v1 import coordinator_service_pb2_grpc as rpc
 from muster.coordinator.rpc.v1 import errors_pb2
-from muster.storage.rpc.v1 import broker_service_pb2, broker_service_pb2_grpc
+from muster.storage.rpc.v1 import broker_service_pb2
+from tests.support import stubs as rpc
 from tests.support.node import NodeProcess
+from tests.support.stubs import BrokerStub
 
 GROUPS = ("orders", "payments")
 TOPIC = "t"
@@ -133,7 +134,7 @@ class Member:
 
 async def create_topic(address: str) -> None:
     async with grpc.aio.insecure_channel(address) as channel:
-        stub = broker_service_pb2_grpc.BrokerStub(channel)
+        stub = BrokerStub(channel)
         topic = broker_service_pb2.NewTopic(name=TOPIC, num_partitions=PARTITIONS)
         await stub.CreateTopics(broker_service_pb2.CreateTopicsRequest(topics=[topic]), timeout=10)
 

@@ -28,11 +28,11 @@ from crc32c import crc32c
 
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
-from muster.storage.rpc.v1 import broker_service_pb2, broker_service_pb2_grpc
+from muster.storage.rpc.v1 import broker_service_pb2
 from tests.support.kafka.client import KafkaClient
 from tests.support.kafka.node import join
 from tests.support.node import NodeProcess, running_node
+from tests.support.stubs import BrokerStub, GroupCoordinatorStub
 
 PATIENCE_S = 120
 TOPIC = "t"
@@ -238,17 +238,17 @@ async def sends_a_bomb(channel: grpc.aio.Channel) -> None:
     """A stranger sends less than a megabyte that unpacks to 900 to a compacted topic; it is refused."""
     wanted = broker_service_pb2.NewTopic(name="compacted", num_partitions=1, configs={"cleanup.policy": "compact"})
     request = broker_service_pb2.CreateTopicsRequest(topics=[wanted])
-    await broker_service_pb2_grpc.BrokerStub(channel).CreateTopics(request, timeout=PATIENCE_S)
+    await BrokerStub(channel).CreateTopics(request, timeout=PATIENCE_S)
     part = broker_service_pb2.ProducePartition(index=0, records=await asyncio.to_thread(bomb, 900_000_000))
     topic = broker_service_pb2.ProduceTopic(name="compacted", partition_data=[part])
     produce = broker_service_pb2.ProduceRequest(acks=-1, topic_data=[topic])
-    answer = await broker_service_pb2_grpc.BrokerStub(channel).Produce(produce, timeout=PATIENCE_S)
+    answer = await BrokerStub(channel).Produce(produce, timeout=PATIENCE_S)
     assert answer.responses[0].partition_responses[0].error_code, "a bomb was taken"
 
 
 async def large_topic(channel: grpc.aio.Channel, partitions: int) -> None:
     """A stranger makes a topic of so many partitions and deletes it."""
-    stub = broker_service_pb2_grpc.BrokerStub(channel)
+    stub = BrokerStub(channel)
     wanted = broker_service_pb2.NewTopic(name="large", num_partitions=partitions)
     await stub.CreateTopics(broker_service_pb2.CreateTopicsRequest(topics=[wanted]), timeout=PATIENCE_S)
     await stub.DeleteTopics(broker_service_pb2.DeleteTopicsRequest(topic_names=["large"]), timeout=PATIENCE_S)
@@ -317,7 +317,7 @@ async def topic(node: NodeProcess) -> None:
     async with grpc.aio.insecure_channel(node.address) as channel:
         wanted = broker_service_pb2.NewTopic(name=TOPIC, num_partitions=1)
         request = broker_service_pb2.CreateTopicsRequest(topics=[wanted])
-        await broker_service_pb2_grpc.BrokerStub(channel).CreateTopics(request, timeout=60)
+        await BrokerStub(channel).CreateTopics(request, timeout=60)
 
 
 def main() -> int:

@@ -21,12 +21,10 @@ SERVICES = [path for path in PROTOS if path.name.endswith("_service.proto")]
 
 
 def generate(target: Path) -> None:
-    """Run the same two commands as `make proto`."""
+    """Run the same command as `make proto`."""
     protoc = [sys.executable, "-m", "grpc_tools.protoc", "-I", "proto"]
     messages = [*protoc, f"--python_out={target}", f"--pyi_out={target}", *map(str, prefixed(PROTOS))]
-    services = [*protoc, f"--grpc_python_out={target}", *map(str, prefixed(SERVICES))]
-    for command in (messages, services):
-        subprocess.run(command, cwd=ROOT, check=True)
+    subprocess.run(messages, cwd=ROOT, check=True)
 
 
 def prefixed(paths: list[Path]) -> list[Path]:

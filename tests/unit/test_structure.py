@@ -13,7 +13,7 @@ from muster.coordinator.core.kinds.registry import KINDS
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("assignors", "cli", "client", "coordinator", "spark", "storage", "workshop")
 
-GENERATED = ("_pb2.py", "_pb2_grpc.py")
+GENERATED = "_pb2.py"
 
 MIN_CODE_LINES = 60
 """A smaller module is usually half of an idea."""
@@ -24,7 +24,6 @@ SMALL_ON_PURPOSE = {
     "coordinator/core/control/settings_table.py": "a table",
     "coordinator/kafka/codec/schema/quotas.py": "a table of messages",
     "coordinator/observability/views/settings.py": "keeps pydantic out of the other views",
-    "coordinator/replication/io/background_tasks.py": "one function that every part uses",
     "coordinator/runtime/limits.py": "a mapping from settings to limits",
     "coordinator/runtime/ports.py": "protocols",
     "coordinator/zookeeper/errors.py": "a list of exceptions",

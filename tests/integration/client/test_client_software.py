@@ -6,9 +6,9 @@ import pytest
 from muster.client import Admin, Consumer
 from muster.client.calls.transport import NAME, user_agent
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
 from tests.support.client_stories import poll_until
 from tests.support.node import NodeProcess
+from tests.support.stubs import GroupCoordinatorStub
 
 pytestmark = pytest.mark.integration
 

@@ -16,11 +16,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from muster.client import Admin
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.rpc.v1 import externalscaler_service_pb2 as keda
-from muster.coordinator.rpc.v1.externalscaler_service_pb2_grpc import ExternalScalerStub
 from muster.coordinator.rpc.v1.ledger_pb2 import RebalanceOutcome
 from muster.coordinator.zookeeper.local_ensemble import LocalEnsemble
 from tests.support.cluster_nodes import ClusterNodes, running_cluster
 from tests.support.kafka.client import KafkaClient
+from tests.support.stubs import ExternalScalerStub
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 

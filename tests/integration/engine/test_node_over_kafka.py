@@ -19,15 +19,13 @@ from muster.coordinator.kafka_backend.upstream import record_requests as records
 from muster.coordinator.kafka_backend.upstream.protocol import UpstreamAddress
 from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
 from muster.coordinator.rpc.v1 import fence_service_pb2 as fence_pb
-from muster.coordinator.rpc.v1.fence_service_pb2_grpc import FencingStub
 from muster.storage.records.batch import encode_written
 from muster.storage.rpc.v1 import broker_service_pb2 as broker_pb
 from muster.storage.rpc.v1 import staging_service_pb2 as staging_pb
-from muster.storage.rpc.v1.broker_service_pb2_grpc import BrokerStub
-from muster.storage.rpc.v1.staging_service_pb2_grpc import StagingStub
 from tests.support.engine.served import SHARDS, make_topics, over
 from tests.support.node import MUSTER, NodeProcess, running_node
 from tests.support.pace import Patience
+from tests.support.stubs import BrokerStub, FencingStub, StagingStub
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 

@@ -11,12 +11,12 @@ from muster.assignors.data.consumer_protocol import parse_assignment
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
 from muster.coordinator.server.grpc.listener import AddressTaken
 from muster.coordinator.server.node.node import CoordinatorNode
 from tests.support.grpc_node import connected, settings
 from tests.support.kafka.client import KafkaClient
 from tests.support.kafka.node import beat, create_topic, join, kafka, kafka_node, lone_member, send_join, sync
+from tests.support.stubs import GroupCoordinatorStub
 
 pytestmark = pytest.mark.integration
 

@@ -11,8 +11,8 @@ import pytest
 from muster.assignors.api import RebalanceProtocol, Snapshot
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
 from tests.support.grpc_node import connected, create_topic, serving
+from tests.support.stubs import GroupCoordinatorStub
 
 pytestmark = pytest.mark.integration
 Run = Callable[[Callable[[], Any]], None]

@@ -12,9 +12,9 @@ from muster.client import Admin, Consumer, Producer, TopicPartition, aio
 from muster.client.errors import ClientError
 from muster.coordinator.core.model.types import Cause
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
 from tests.support.client_stories import Told, poll_until, read
 from tests.support.node import NodeProcess, running_node
+from tests.support.stubs import GroupCoordinatorStub
 
 pytestmark = pytest.mark.integration
 names = count()

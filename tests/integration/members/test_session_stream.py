@@ -10,9 +10,9 @@ import pytest
 
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
 from tests.integration.conftest import Run
 from tests.support.grpc_node import connected, create_topic, groups, lone_member, parked_join, state_of
+from tests.support.stubs import GroupCoordinatorStub
 
 pytestmark = pytest.mark.integration
 

@@ -12,11 +12,11 @@ import pytest
 
 from muster.client import aio
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
 from muster.coordinator.server.node.node import CoordinatorNode
 from muster.coordinator.server.services import group_coordinator as groups_service
 from tests.integration.conftest import Run
 from tests.support.grpc_node import connected, create_topic, groups, lone_member, serving
+from tests.support.stubs import GroupCoordinatorStub
 
 pytestmark = pytest.mark.integration
 

@@ -14,12 +14,11 @@ from confluent_kafka.admin import UserScramCredentialDeletion as Deletion
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
 from muster.coordinator.rpc.v1 import security_service_pb2 as pb
-from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
-from muster.coordinator.rpc.v1.security_service_pb2_grpc import SecurityStub
 from tests.integration.conftest import Run
 from tests.support.grpc_node import connected, serving
 from tests.support.kafka.client import KafkaClient
 from tests.support.logins import bearer, give_token, user
+from tests.support.stubs import GroupCoordinatorStub, SecurityStub
 
 pytestmark = pytest.mark.integration
 SECURED = {

@@ -9,15 +9,14 @@ import grpc
 import pytest
 
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
 from muster.coordinator.server.grpc import load_limits as burden_module
 from muster.coordinator.server.node.node import CoordinatorNode
 from muster.storage.records.batch import encode_batch, read_batches
 from muster.storage.rpc.v1 import broker_service_pb2 as storage_pb
-from muster.storage.rpc.v1.broker_service_pb2_grpc import BrokerStub
 from tests.support.grpc_node import connected, create_topic, serving
 from tests.support.kafka.memory_node import until
 from tests.support.slow_reader import SlowReader
+from tests.support.stubs import BrokerStub, GroupCoordinatorStub
 
 pytestmark = pytest.mark.integration
 

@@ -12,11 +12,11 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
 from tests.integration.conftest import Run
 from tests.support.grpc_node import connected, serving
 from tests.support.logins import bearer, give_token, revoke
 from tests.support.signed import AUDIENCE, jwk, jwks, signed
+from tests.support.stubs import GroupCoordinatorStub
 
 pytestmark = pytest.mark.integration
 SECURED = {"authorizer": "acl", "super_users": "User:admin"}

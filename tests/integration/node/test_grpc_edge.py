@@ -19,10 +19,10 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from muster.coordinator.edge.request_limits import MalformedGroupRequest
 from muster.coordinator.errors import Overloaded
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.rpc.v1 import coordinator_service_pb2_grpc as pb_grpc
 from muster.coordinator.server.grpc.adapter import DETAILS_KEY, GrpcMethods
 from muster.coordinator.server.grpc.listener import AddressTaken, GrpcListener, TransportLimits, find_bind_error
 from muster.coordinator.server.rpc_dispatch import MethodKind, RpcCall, ServiceMethod
+from tests.support import stubs as pb_grpc
 
 pytestmark = pytest.mark.integration
 
@@ -230,7 +230,8 @@ def test_a_burst_of_two_thousand_waiting_calls_is_answered_whole(run: Run) -> No
 
 FROZEN_CLIENT = """
 import asyncio, sys, grpc
-from coordinator.rpc.v1 import coordinator_service_pb2 as pb, coordinator_service_pb2_grpc as pb_grpc
+from coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from tests.support import stubs as pb_grpc
 
 async def main():
     async with grpc.aio.insecure_channel(sys.argv[1]) as channel:

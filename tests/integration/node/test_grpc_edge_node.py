@@ -14,13 +14,11 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1 import ledger_pb2
-from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
 from muster.coordinator.runtime.shards import partition_for
 from muster.coordinator.server.grpc.listener import AddressTaken
 from muster.coordinator.server.node.node import CoordinatorNode
 from muster.storage.errors import DataDirectoryError
 from muster.storage.rpc.v1 import broker_service_pb2 as storage_pb
-from muster.storage.rpc.v1.broker_service_pb2_grpc import BrokerStub
 from tests.support.grpc_node import (
     commit,
     connected,
@@ -33,6 +31,7 @@ from tests.support.grpc_node import (
     settings,
     state_of,
 )
+from tests.support.stubs import BrokerStub, GroupCoordinatorStub
 from tests.unit.storage.logs import T0, batch
 
 pytestmark = pytest.mark.integration

@@ -41,7 +41,8 @@ def child(*pairs: str) -> "subprocess.Popen[str]":
 
 VANISHING_CLIENT = """
 import sys, grpc
-from coordinator.rpc.v1 import coordinator_service_pb2 as pb, coordinator_service_pb2_grpc as pb_grpc
+from coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from tests.support import stubs as pb_grpc
 
 with grpc.insecure_channel(sys.argv[1]) as channel:
     stub = pb_grpc.GroupCoordinatorStub(channel)

@@ -12,7 +12,6 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from structlog.testing import capture_logs
 
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
 from muster.coordinator.runtime.node_status import GROUPS, LOG
 from muster.coordinator.runtime.replay import GROUPS_TOPIC
 from muster.coordinator.runtime.shards import ShardStatus, partition_for
@@ -21,6 +20,7 @@ from muster.storage.errors import LogFenced
 from muster.storage.records.batch import encode_batch
 from tests.support.grpc_node import connected, serving
 from tests.support.kafka.memory_node import until
+from tests.support.stubs import GroupCoordinatorStub
 
 pytestmark = pytest.mark.integration
 

@@ -9,8 +9,8 @@ from structlog.testing import capture_logs
 
 from muster.client.aio.admin import AsyncAdmin
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
 from tests.support.grpc_node import connected, lone_member, serving
+from tests.support.stubs import GroupCoordinatorStub
 
 pytestmark = pytest.mark.integration
 

@@ -8,14 +8,13 @@ import pytest
 from structlog.testing import capture_logs
 
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
 from muster.coordinator.server.node_events import log_start
 from muster.coordinator.web.api.routes import ALL_READING_ENDPOINTS
 from muster.storage.rpc.v1 import broker_service_pb2 as log_pb
-from muster.storage.rpc.v1.broker_service_pb2_grpc import BrokerStub
 from tests.integration.conftest import Run
 from tests.support.grpc_node import connected, serving
 from tests.support.logins import bearer, give_token
+from tests.support.stubs import BrokerStub, GroupCoordinatorStub
 
 pytestmark = pytest.mark.integration
 FROM_ELSEWHERE = "User:hunter2-admin"

@@ -13,17 +13,16 @@ import httpx
 import pytest
 
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
 from muster.coordinator.security.access_model import Acl, Operation, PatternType, Permission, ResourceType
 from muster.coordinator.security.state import AclKey, SecurityRecord
 from muster.coordinator.server.node.node import CoordinatorNode
 from muster.coordinator.server.security.node_security import NodeSecurity
 from muster.coordinator.web.api.routes import ALL_ACTION_ENDPOINTS, ALL_READING_ENDPOINTS
 from muster.storage.rpc.v1 import broker_service_pb2 as log_pb
-from muster.storage.rpc.v1.broker_service_pb2_grpc import BrokerStub
 from tests.integration.conftest import Run
 from tests.support.grpc_node import commit, connected, join_request, serving
 from tests.support.logins import bearer, give_token
+from tests.support.stubs import BrokerStub, GroupCoordinatorStub
 
 pytestmark = pytest.mark.integration
 SECURED = {"authorizer": "acl", "super_users": "User:admin", "http_listeners": "127.0.0.1:0"}

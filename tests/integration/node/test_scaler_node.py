@@ -10,11 +10,10 @@ import pytest
 
 from muster.coordinator.core.model.events import Unload
 from muster.coordinator.rpc.v1 import externalscaler_service_pb2 as keda
-from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
-from muster.coordinator.rpc.v1.externalscaler_service_pb2_grpc import ExternalScalerStub
 from muster.coordinator.runtime.shards import ShardStatus, partition_for
 from muster.coordinator.server.node.node import CoordinatorNode
 from tests.support.grpc_node import commit, connected, create_topic, lone_member, parked_join, serving
+from tests.support.stubs import ExternalScalerStub, GroupCoordinatorStub
 from tests.unit.storage.logs import T0, batch
 
 

@@ -84,7 +84,7 @@ def test_the_node_takes_installed_assignors_only(node: NodeProcess, group: Consu
     import grpc
 
     from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-    from muster.coordinator.rpc.v1 import coordinator_service_pb2_grpc as rpc
+    from tests.support import stubs as rpc
 
     with grpc.insecure_channel(node.address) as channel:
         request = pb.SimulateAssignmentRequest(group_id="readers", assignors=["range", "tests.support.plugins:Raises"])

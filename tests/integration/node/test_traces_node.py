@@ -12,10 +12,10 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from muster.coordinator.config import SettingsError, load_settings
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
 from tests.support.collector import Collector, attributes, collecting
 from tests.support.grpc_node import groups, join_request, lone_member, parked_join
 from tests.support.pace import pace
+from tests.support.stubs import GroupCoordinatorStub
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 TRACEPARENT = f"00-{TRACE}-{SPAN}-01"

@@ -9,11 +9,11 @@ import pytest
 
 from muster.cli.security import certificate_authority
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
 from tests.integration.security.test_tls_clients import Secured
 from tests.support.certificates import authority, client, secure, server, stranger, write
 from tests.support.node import MUSTER, running_node
 from tests.support.pace import pace
+from tests.support.stubs import GroupCoordinatorStub
 
 pytestmark = pytest.mark.integration
 

@@ -17,10 +17,10 @@ from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer, KafkaProducer
 
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
 from tests.support.certificates import authority, client, secure, server, stranger, write
 from tests.support.node import NodeProcess, running_node
 from tests.support.pace import pace
+from tests.support.stubs import GroupCoordinatorStub
 
 pytestmark = pytest.mark.integration
 

@@ -23,10 +23,10 @@ from muster.client.aio import AsyncAdmin
 from muster.coordinator.observability.doctor.model import DoctorFacts
 from muster.coordinator.observability.doctor.table import examine_facts
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
 from muster.coordinator.server.driver import clock
 from muster.coordinator.server.node.node import CoordinatorNode
 from tests.support.grpc_node import commit, connected, create_topic, serving
+from tests.support.stubs import GroupCoordinatorStub
 from tests.unit.storage.logs import T0, batch
 
 pytestmark = pytest.mark.integration

@@ -10,9 +10,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from muster.assignors.data.consumer_protocol import Subscription, encode_assignment, encode_subscription
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
 from muster.coordinator.server.node.node import CoordinatorNode
 from tests.support.grpc_node import groups, join_request, new_member_id, serving
+from tests.support.stubs import GroupCoordinatorStub
 
 OPENMETRICS = "application/openmetrics-text;version=1.0.0;q=0.8,text/plain;q=0.1"
 

@@ -16,9 +16,9 @@ import yaml
 
 from muster.client import Admin, Consumer, Producer
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
 from tests.support.node import NodeProcess, running_node
 from tests.support.pace import Patience
+from tests.support.stubs import GroupCoordinatorStub
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 DASHBOARDS = sorted((DEPLOY / "grafana").glob("*.json"))

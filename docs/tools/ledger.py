@@ -18,6 +18,7 @@ from muster.coordinator.core.model.types import (
     PositionChange,
     RebalanceEntry,
     RebalancePhase,
+    Score,
     Settlement,
     Stall,
 )
@@ -28,6 +29,7 @@ SHOWN = {
     MemberPlan: "MemberPlan",
     PartitionMove: "PartitionMove",
     PositionChange: "PositionChange",
+    Score: "PlanScore",
     Settlement: "",
     Stall: "NodeStall",
 }
@@ -70,7 +72,7 @@ def told(hint: Any) -> str:
         if inner[-1] is Ellipsis:
             return f"list of {told(inner[0])}"
         return "[" + ", ".join(told(each) for each in inner) + "]"
-    return {str: "text", int: "number", bool: "true or false", type(None): "null"}[hint]
+    return {str: "text", int: "number", float: "number", bool: "true or false", type(None): "null"}[hint]
 
 
 def causes() -> str:

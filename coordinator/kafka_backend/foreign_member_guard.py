@@ -8,9 +8,9 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from muster.coordinator.edge.background_tasks import BackgroundTask
 from muster.coordinator.kafka_backend.upstream import group_requests
 from muster.coordinator.kafka_backend.upstream.protocol import UpstreamError
-from muster.coordinator.kafka_backend.upstream.topic_watch import BackgroundTask
 from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
 
 PERIOD_MS: Final = 30_000

@@ -21,6 +21,7 @@ from muster.client.members.classic_member import ClassicMemberMachine, Membershi
 from muster.client.members.member_types import GroupMember, LeavePolicy, MemberSettings, OfferedProtocol, TopicPartition
 from muster.client.members.subscription import Subscriber
 from muster.coordinator.config import parse_address
+from muster.coordinator.edge.background_tasks import BackgroundTask, SupervisedTasks
 from muster.coordinator.edge.cluster_view import GRPC, HTTP, KAFKA, NO_NODE, OFFSETS_TOPIC, NodeAddress, OtherNodes
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka_backend.shard_owner import ShardOwner
@@ -292,7 +293,7 @@ class NodesGroup:
         self._settings = settings
         self._shards = shards
         self._group = f"{cluster}.nodes"
-        self._on_assigned, self._on_trouble, self._on_bug = on_assigned, on_trouble, on_bug
+        self._on_assigned, self._on_trouble = on_assigned, on_trouble
         session_ms = settings.session_timeout_ms
         self._member_settings = MemberSettings(
             self._group,
@@ -315,11 +316,11 @@ class NodesGroup:
         self._telling = False
         self._asked: dict[int, asyncio.Task[None]] = {}
         self._parked: set[int] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = SupervisedTasks(on_bug, on_end=lambda: self._changed.set())
         self._alarm: asyncio.TimerHandle | None = None
         self._anew: asyncio.TimerHandle | None = None
         self._looks_s = max(heartbeat_ms / OF_HEARTBEAT, LOOKS_MS) / 1000
-        self._looking: asyncio.Task[None] | None = None
+        self._looking = BackgroundTask(on_bug)
         self._changed = asyncio.Event()
         self._entered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._stopped = False
@@ -330,8 +331,7 @@ class NodesGroup:
     def start(self) -> None:
         """Join."""
         self.tell(mev.Start())
-        self._looking = asyncio.get_running_loop().create_task(self._look())
-        self._looking.add_done_callback(self._ended)
+        self._looking.start(self._look())
 
     async def entered(self) -> None:
         """Return once the group has told for the first time how shards are dealt. Raises Unusable where it refuses this
@@ -373,7 +373,7 @@ class NodesGroup:
         let_go = await self._until(self._is_drained, patience_s)
         self.tell(mev.Close(LeavePolicy.LEAVE))
         rest_s = self._settings.session_timeout_ms / 1000
-        await self._until(lambda: self._member.state is MembershipState.CLOSED and not self._tasks, rest_s)
+        await self._until(lambda: self._member.state is MembershipState.CLOSED and not self._tasks.busy, rest_s)
         return let_go
 
     async def stop(self) -> None:
@@ -382,10 +382,9 @@ class NodesGroup:
         for alarm in (self._alarm, self._anew):
             if alarm is not None:
                 alarm.cancel()
-        tasks = [*self._tasks, *([] if self._looking is None else [self._looking])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        self._looking.cancel()
+        await self._tasks.close()
+        await self._looking.ended()
         if not self._entered.done():
             self._entered.cancel()
 
@@ -438,21 +437,9 @@ class NodesGroup:
             self._parked.discard(token)
             self.tell(answer)
 
-        self._asked[token] = self._begin(asked())
+        self._asked[token] = self._tasks.start(asked())
         if parks:
             self._parked.add(token)
-
-    def _begin(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-        return task
-
-    def _ended(self, task: "asyncio.Task[None]") -> None:
-        self._tasks.discard(task)
-        self._changed.set()
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._on_bug(error)
 
     # -- what the machine wants asked -------------------------------------------------------------------------------
 
@@ -535,7 +522,7 @@ class NodesGroup:
             with suppress(UpstreamError):  # its session ends by itself
                 await self._membership.leave(action.member_id, action.reason)
 
-        self._begin(ask())
+        self._tasks.start(ask())
 
     def _abandon(self, action: act.Abandon) -> None:
         task = self._asked.pop(action.token, None)
@@ -579,7 +566,7 @@ class NodesGroup:
     def _fail(self, action: act.Fail) -> None:
         self._owning.step(ev.MembershipLost(action.message))
         if action.code is ErrorCode.FENCED_INSTANCE_ID:
-            self._begin(self._see_who_fenced())
+            self._tasks.start(self._see_who_fenced())
             return
         why = refusal_sentence(action.code, action.message, self._group, self._settings.session_timeout_ms)
         if action.code in FOR_GOOD and not self._entered.done():

@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from muster.coordinator.core.model.events import Event, TookOver, Unload
+from muster.coordinator.edge.background_tasks import SupervisedTasks
 from muster.coordinator.kafka_backend.shard_ownership import events_and_effects as ef
 from muster.coordinator.kafka_backend.shard_ownership import events_and_effects as ev
 from muster.coordinator.kafka_backend.shard_ownership.events_and_effects import AcquisitionReport, TakeoverCause
@@ -94,12 +95,11 @@ class ShardOwner:
         self._on_served = on_served
         self._on_lost = on_lost
         self._on_stop = on_stop
-        self._on_bug = on_bug
         self.on_let_go: Callable[[int], None] = lambda token: None
         """Hears of each `Revoke` that is done with (KB-F8)."""
         self._refusing: set[int] = set()
         """Let go of: what they wrote is waited for, and its answers leave."""
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = SupervisedTasks(on_bug)
         self._later: deque[Callable[[], None]] = deque()
         self._pass: asyncio.Handle | None = None
         self._alarm: asyncio.TimerHandle | None = None
@@ -132,9 +132,7 @@ class ShardOwner:
             self._alarm.cancel()
         if self._pass is not None:
             self._pass.cancel()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
 
     # -- what the engine asks: see `Authority` --------------------------------------------------------------------
 
@@ -387,14 +385,7 @@ class ShardOwner:
         self._tell()
 
     def begin(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: "asyncio.Task[None]") -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._on_bug(error)
+        self._tasks.start(work)
 
 
 PERFORMED: dict[type, Callable[[ShardOwner, Any], None]] = {

@@ -23,6 +23,7 @@ from uuid import uuid4
 
 import structlog
 
+from muster.coordinator.edge.background_tasks import BackgroundTask
 from muster.coordinator.kafka_backend.shard_ownership import events_and_effects as ev
 from muster.coordinator.kafka_backend.shard_ownership.shard_log import AcceptedLoss, encode_accepted_loss
 from muster.coordinator.kafka_backend.shard_ownership.topic_presence import UpstreamTopic
@@ -39,7 +40,7 @@ from muster.coordinator.kafka_backend.upstream.record_requests import (
     remember_transactional_id,
 )
 from muster.coordinator.kafka_backend.upstream.topic_requests import create_topic, topic_configs
-from muster.coordinator.kafka_backend.upstream.topic_watch import BackgroundTask, UpstreamTopics
+from muster.coordinator.kafka_backend.upstream.topic_watch import UpstreamTopics
 from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
 from muster.storage.records.batch import encode_turn
 

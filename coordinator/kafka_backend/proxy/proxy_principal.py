@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from muster.coordinator.config import Settings
+from muster.coordinator.edge.background_tasks import BackgroundTask
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka.protocol import ALTER, ALTER_CONFIGS, DELETE, OPERATIONS_NOT_REQUESTED, READ, WRITE
 from muster.coordinator.kafka_backend.backend_settings import proxy_address_of
@@ -17,7 +18,6 @@ from muster.coordinator.kafka_backend.state_topic import UnusableUpstream
 from muster.coordinator.kafka_backend.upstream import group_requests
 from muster.coordinator.kafka_backend.upstream.connection import UpstreamConnection
 from muster.coordinator.kafka_backend.upstream.protocol import WAIT_FOR_COORDINATOR, UpstreamError, UpstreamRefused
-from muster.coordinator.kafka_backend.upstream.topic_watch import BackgroundTask
 from muster.coordinator.kafka_backend.upstream.upstream_client import TRANSACTION, Upstream
 
 PERIOD_S: Final = 30.0

@@ -11,14 +11,15 @@ while; the last known ends of its partitions are returned as `LastKnown`.
 
 import asyncio
 import concurrent.futures
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import groupby
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from muster.coordinator.core.model.events import TopicsChanged
 from muster.coordinator.core.shard import Shard
+from muster.coordinator.edge.background_tasks import BackgroundTask
 from muster.coordinator.kafka_backend.shard_ownership.topic_presence import (
     NO_ID,
     TopicChange,
@@ -32,31 +33,6 @@ from muster.coordinator.kafka_backend.upstream.record_requests import EARLIEST, 
 from muster.coordinator.kafka_backend.upstream.topic_requests import TopicKnowledge, ask_about_topics, fetch_all_topics
 from muster.coordinator.kafka_backend.upstream.upstream_client import MOST_TOPICS, NO_LEADER, Upstream, UpstreamMetadata
 from muster.coordinator.runtime.ports import LastKnownExtent, LogFailed, LogNotReady
-
-# A background task
-# -----------------
-
-
-class BackgroundTask:
-    """One task. on_bug hears what ends it but `stop`: a mistake of the program."""
-
-    def __init__(self, on_bug: Callable[[BaseException], None]) -> None:
-        self._on_bug = on_bug
-        self._task: asyncio.Task[None] | None = None
-
-    def start(self, run: Coroutine[Any, Any, None]) -> None:
-        self._task = asyncio.get_running_loop().create_task(run)
-        self._task.add_done_callback(self._ended)
-
-    async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-
-    def _ended(self, task: "asyncio.Task[None]") -> None:
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._on_bug(error)
-
 
 # Topics, partitions, ids and leaders (KB-T1 to KB-T4)
 # ----------------------------------------------------
@@ -86,7 +62,6 @@ class UpstreamTopics:
         self._now_ms = now_ms
         self._refresh_ms = refresh_ms
         self._private = frozenset(private)
-        self._on_bug = on_bug
         self._on_trouble = on_trouble
         self._seen = TopicPresence(gone_after_ms)
         self._mark = b""
@@ -97,7 +72,7 @@ class UpstreamTopics:
         self._wanted = asyncio.Event()
         self._looked_ms: int | None = None
         self._looking: asyncio.Future[None] | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._running = BackgroundTask(on_bug)
         self._troubled = False
 
     # -- what is known --------------------------------------------------------------------------------------------
@@ -151,14 +126,14 @@ class UpstreamTopics:
     # -- looking --------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._run())
-        self._task.add_done_callback(self._ended)
+        self._running.start(self._run())
 
     async def stop(self) -> None:
-        under_way = [task for task in (self._task, self._looking) if task is not None]
-        for task in under_way:
-            task.cancel()
-        await asyncio.gather(*under_way, return_exceptions=True)
+        self._running.cancel()
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
+        await self._running.ended()
 
     def look_soon(self) -> None:
         """Topics were made, deleted or widened, or somebody's answers say that leaders have moved."""
@@ -249,10 +224,6 @@ class UpstreamTopics:
         self._event = TopicsChanged(MappingProxyType(partitions), tuple(sorted(change.gone)), MappingProxyType(ids))
         for listener in self._listeners:
             listener(self._event)
-
-    def _ended(self, task: "asyncio.Task[None]") -> None:
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._on_bug(error)
 
 
 def topics_with_offsets(core: Shard, orphans: Iterable[tuple[str, bytes]]) -> dict[str, UpstreamTopic]:

@@ -18,6 +18,7 @@ from typing import Any, Final, Protocol, TypeVar, cast
 import structlog
 
 from muster.coordinator.config import Address
+from muster.coordinator.edge.background_tasks import SupervisedTasks
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.io.wire.node_api import NodeName
 from muster.coordinator.replication.io.wire.node_links import probe_refusals
@@ -85,7 +86,7 @@ class ControllerSteps:
         machine: ControllerMachine,
         now_ms: Callable[[], int],
         perform: Callable[[Sequence[events_and_effects.ControllerEffect]], None],
-        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        spawn: Callable[[Coroutine[Any, Any, None]], object],
     ) -> None:
         self._machine = machine
         self._now_ms = now_ms
@@ -293,7 +294,7 @@ class ControllerCandidate:
         self._steps: ControllerSteps | None = None
         """Of the machine."""
         self._watching: ControllerWatch | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = SupervisedTasks(self._failed)
         """Of this reign."""
         self._looking: asyncio.Task[None] | None = None
         self._probing: asyncio.Task[None] | None = None
@@ -377,7 +378,7 @@ class ControllerCandidate:
 
     def _elected(self, reign: ElectedTerm) -> None:
         log.info("this node is the controller", epoch=reign.epoch)
-        self._spawn(self._begin(reign))
+        self._tasks.start(self._begin(reign))
 
     async def _begin(self, reign: ElectedTerm) -> None:
         version = await self._persistently(lambda: read_stored_version(self._session, self._around.warn))
@@ -391,13 +392,12 @@ class ControllerCandidate:
 
     def _sit(self, machine: Controller) -> None:
         self._machine = machine
-        self._steps = ControllerSteps(machine, self._around.now_ms, self._stepped, self._spawn)
+        self._steps = ControllerSteps(machine, self._around.now_ms, self._stepped, self._tasks.start)
 
     def _ended(self) -> None:
         """Nothing of the reign goes on, and nobody waits for it any more."""
         machine, steps, self._machine, self._steps, self._watching = self._machine, self._steps, None, None, None
-        for task in self._tasks:
-            task.cancel()
+        self._tasks.stop()
         if self._wake is not None:
             self._wake.cancel()
         self._wake, self._failures = None, 0
@@ -411,16 +411,6 @@ class ControllerCandidate:
             if not future.done():
                 future.set_result(refused)
         self._waiting.clear()
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._over)
-
-    def _over(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._failed(error)
 
     def _failed(self, error: BaseException) -> None:
         """What the machine has decided may not have been done, and it waits for the end of that for ever. Who waits
@@ -464,13 +454,13 @@ class ControllerCandidate:
             case events_and_effects.Respond():
                 self._answer(effect)
             case events_and_effects.WriteMulti():
-                self._spawn(self._write(effect))
+                self._tasks.start(self._write(effect))
             case events_and_effects.ReadClusterVersion():
-                self._spawn(self._read_version())
+                self._tasks.start(self._read_version())
             case events_and_effects.ReadPartitionStates():
-                self._spawn(self._read_states())
+                self._tasks.start(self._read_states())
             case events_and_effects.ProbeNode():
-                self._spawn(self._probe(effect))
+                self._tasks.start(self._probe(effect))
             case events_and_effects.WakeControllerAt(at_ms):
                 self._wake_at(at_ms)
             case events_and_effects.WarnOperator(text):

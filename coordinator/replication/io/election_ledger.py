@@ -21,8 +21,8 @@ from typing import Annotated, Any, Final, NamedTuple
 import structlog
 from pydantic import AliasPath, BaseModel, ConfigDict, Field, ValidationError
 
+from muster.coordinator.edge.background_tasks import SupervisedTasks, TaskFailed
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.io.background_tasks import SupervisedTasks, TaskFailed
 from muster.coordinator.replication.io.wire.node_api import ElectionEntry
 from muster.coordinator.replication.io.wire.node_links import LinkError, NodeLinks
 from muster.coordinator.replication.protocol.cluster_metadata import (

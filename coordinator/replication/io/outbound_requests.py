@@ -12,8 +12,8 @@ from typing import Final
 
 import structlog
 
+from muster.coordinator.edge.background_tasks import SupervisedTasks, TaskFailed
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.io.background_tasks import SupervisedTasks, TaskFailed
 from muster.coordinator.replication.io.inbound_requests import ControllerDesk
 from muster.coordinator.replication.io.wire.node_api import NodeName
 from muster.coordinator.replication.io.wire.node_codec import NameOf

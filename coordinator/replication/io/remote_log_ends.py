@@ -14,8 +14,8 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 
 import structlog
 
+from muster.coordinator.edge.background_tasks import SupervisedTasks, TaskFailed
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.io.background_tasks import SupervisedTasks, TaskFailed
 from muster.coordinator.replication.io.wire.node_api import GroupsWithSettings, LogEndsQuery
 from muster.coordinator.replication.io.wire.node_links import LinkError, LinkSettings, NodeLinks, address_in
 from muster.coordinator.replication.protocol.cluster_metadata import NO_NODE_ID, ClusterImage

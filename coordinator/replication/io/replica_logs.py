@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import structlog
 
-from muster.coordinator.replication.io.background_tasks import TaskFailed
+from muster.coordinator.edge.background_tasks import TaskFailed
 from muster.coordinator.replication.protocol.cluster_metadata import (
     INTERNAL,
     ClusterImage,

@@ -13,9 +13,9 @@ import structlog
 
 from muster.coordinator.config import Address
 from muster.coordinator.config.cluster import ClusterSettings
+from muster.coordinator.edge.background_tasks import SupervisedTasks
 from muster.coordinator.edge.cluster_view import monotonic_ms, wall_ms
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.io.background_tasks import SupervisedTasks
 from muster.coordinator.replication.io.commit_waits import CommitWaits, LocalWaits, LogStartWaits
 from muster.coordinator.replication.io.copy_repair import CopyRepair
 from muster.coordinator.replication.io.election_ledger import ElectionLedger

@@ -11,7 +11,7 @@ from typing import Final
 import structlog
 
 from muster.coordinator.config import Settings
-from muster.coordinator.replication.io.background_tasks import SupervisedTasks, TaskFailed
+from muster.coordinator.edge.background_tasks import SupervisedTasks, TaskFailed
 from muster.coordinator.replication.io.replica_manager import ReplicaManager
 from muster.coordinator.replication.protocol.cluster_metadata import ELECTIONS, LEDGER, OFFSETS, SECURITY, ImageChanges
 from muster.coordinator.replication.protocol.controller import controller_state as rules

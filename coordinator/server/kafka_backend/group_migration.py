@@ -18,6 +18,7 @@ from muster.coordinator.config import Settings
 from muster.coordinator.core.model import effects, events
 from muster.coordinator.core.model.types import CommittedOffset
 from muster.coordinator.core.shard import Shard
+from muster.coordinator.edge.background_tasks import SupervisedTasks
 from muster.coordinator.errors import ErrorCode, NodeShuttingDown, Overloaded
 from muster.coordinator.kafka_backend.offset_migration import RELEASED, GroupAway, OffsetMirror, first_names
 from muster.coordinator.kafka_backend.state_log import StateLog
@@ -76,13 +77,10 @@ class GroupAdoption:
         self._driver = driver
         self._now_ms = now_ms
         self._verdicts: dict[str, RememberedVerdict] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._on_bug = report_optional_bug("adopting a group from the upstream")
+        self._tasks = SupervisedTasks(report_optional_bug("adopting a group from the upstream"))
 
     async def stop(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
 
     # -- what the engine asks -----------------------------------------------------------------------------------------
 
@@ -96,9 +94,7 @@ class GroupAdoption:
         return None if verdict is None or verdict.until_ms <= self._now_ms() else verdict.said
 
     def look(self, shard: int, group: str) -> None:
-        task = asyncio.get_running_loop().create_task(self._look(shard, group))
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        self._tasks.start(self._look(shard, group))
 
     def deleted(self, shard: int, group: str, by: str) -> None:
         """What was given back may be taken over again, and nothing else that was deleted."""
@@ -165,11 +161,6 @@ class GroupAdoption:
         if len(self._verdicts) >= MOST_REMEMBERED:
             self._verdicts.clear()
         self._verdicts[group] = RememberedVerdict(said, now_ms + (REFUSED_MS if said.code else SERVED_MS))
-
-    def _ended(self, task: "asyncio.Task[None]") -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._on_bug(error)
 
 
 # The mirror (KB-M4)

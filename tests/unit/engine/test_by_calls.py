@@ -159,7 +159,7 @@ def test_after_the_end_nobody_is_told_and_nothing_is_asked_again() -> None:
         tell(Unreached("the connection was closed at this end"))
         await asyncio.sleep(0)
         assert held.asked == []
-        assert not node.owning._tasks
+        assert not node.owning._tasks.busy
         assert not answer.done()
         answer.cancel()
 

@@ -107,11 +107,10 @@ def test_a_reign_that_ends_while_a_long_step_is_taken_does_nothing_of_it() -> No
         seat._step(topics)
         asked = asyncio.create_task(seat.cluster_state(NodeName(2, 20), ImageVersion(), (), 500))
         await asyncio.sleep(0)
-        [task] = seat._tasks
         election.resign("its session is over")
         machine.gate.set()
         assert (await asked).error is ErrorCode.NOT_CONTROLLER
-        await asyncio.gather(task, return_exceptions=True)
+        await seat._tasks.ended()
         assert (machine.heard, told, seat.is_controller) == ([topics], [], False)
 
     asyncio.run(story())

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from muster.coordinator.edge.background_tasks import SupervisedTasks
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.io.background_tasks import SupervisedTasks
 from muster.coordinator.replication.io.commit_waits import CommitWaits, LocalWaits, LogStartWaits
 from muster.coordinator.replication.io.inbound_requests import ControllerDesk, NoControllerDesk, NodeDesk
 from muster.coordinator.replication.io.outbound_requests import AlterPartitionClient, ImagePolling

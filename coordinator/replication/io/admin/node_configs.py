@@ -6,7 +6,7 @@ from typing import Final
 
 import structlog
 
-from muster.coordinator.replication.io.background_tasks import SupervisedTasks
+from muster.coordinator.edge.background_tasks import SupervisedTasks
 from muster.coordinator.replication.protocol.cluster_metadata import parse_number
 from muster.coordinator.replication.protocol.replica_fetch import NO_LIMIT
 from muster.coordinator.zookeeper.cluster import cluster_layout

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from muster.coordinator.config import Address
+from muster.coordinator.edge.background_tasks import SupervisedTasks, TaskFailed
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.io.background_tasks import SupervisedTasks, TaskFailed
 from muster.coordinator.replication.io.wire.node_api import EpochEnd, EpochQuery
 from muster.coordinator.replication.io.wire.node_links import (
     LinkError,

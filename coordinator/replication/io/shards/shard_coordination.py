@@ -9,8 +9,8 @@ from typing import Final, Protocol
 
 from muster.coordinator.config import Address
 from muster.coordinator.core.model.events import CutFound
+from muster.coordinator.edge.background_tasks import SupervisedTasks, TaskFailed
 from muster.coordinator.edge.cluster_view import monotonic_ms
-from muster.coordinator.replication.io.background_tasks import SupervisedTasks, TaskFailed
 from muster.coordinator.replication.io.replica_manager import ReplicaManager
 from muster.coordinator.replication.io.shards.lease_release import LeaseQuestions, LedUnits
 from muster.coordinator.replication.io.shards.replicated_shards import WarmShards, shard_unit

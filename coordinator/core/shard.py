@@ -19,9 +19,9 @@ from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.classic.members import check_cooperative_only
 from muster.coordinator.core.consumer.group import ConsumerGroup
 from muster.coordinator.core.control.balance import balance_switch as balance
-from muster.coordinator.core.control.overrides import override_commands, overrides
+from muster.coordinator.core.control.extensions import EXTENSIONS
+from muster.coordinator.core.control.overrides import override_commands
 from muster.coordinator.core.control.trials import canary, shadow_assignors
-from muster.coordinator.core.groups import bookkeeping
 from muster.coordinator.core.groups.group import group_id_given
 from muster.coordinator.core.groups.state import ShardState, Step, apply_record
 from muster.coordinator.core.kinds import observed_kind
@@ -211,17 +211,12 @@ def on_timer(event: TimerFired, step: Step) -> None:
     if step.state.deadlines.get(event.key) != event.deadline_ms:
         return
     del step.state.deadlines[event.key]
-    if event.key[0] == balance.BALANCE_TIMER:
-        balance.take_sample_due(event.key[1], step)
-        return
     if event.key == ("retention",):
         committed_offsets.look_for_expired(step)
         return
-    if event.key[0] in overrides.TIMERS:
-        override_commands.fire_override_timer(event.key, step)
-        return
-    if event.key[0] == bookkeeping.CANARY_TIMER:
-        canary.end_canary_time(event.key[1], step)
+    extension = step.state.extensions.by_timer.get(event.key[0])
+    if extension is not None:
+        extension.fire_timer(event.key, step)
         return
     group = step.state.groups.get(event.key[1])
     KINDS[type(group)].timer(group, event.key, step)
@@ -247,7 +242,7 @@ def on_rights(event: RightsAnew, step: Step) -> None:
 
 
 def on_planned(event: Planned, step: Step) -> None:
-    if balance.take_balance_plan(event, step):
+    if step.state.extensions.take_plan(event, step):
         return
     group = step.state.groups.get(event.group_id)
     KINDS[type(group)].planned(group, event, step)
@@ -270,7 +265,7 @@ def on_loaded(event: Loaded, step: Step) -> None:
             step.keep(tombstone)
             continue
         if isinstance(tombstone, HoldsEnded):
-            override_commands.take_lost_overrides(tombstone, step)
+            step.state.extensions.take_lost_record(tombstone, step)
             continue
         kind.damaged(damaged, step)
         if isinstance(tombstone, OF_ONE_MEMBER):
@@ -280,9 +275,7 @@ def on_loaded(event: Loaded, step: Step) -> None:
         for group in list(step.state.groups.values()):
             KINDS[type(group)].damaged(group, step)
         step.keep(LossMended(event.lost_until))
-    balance.load_balance(step)
-    override_commands.load_overrides(step)
-    canary.load_canaries(step)
+    step.state.extensions.load(step)
     step.arm(("retention",), step.limits.offsets_retention_check_ms)
     # A topic may have been deleted while nobody listened, and made anew since.
     if step.state.catalog_known:
@@ -379,7 +372,7 @@ class Shard:
 
     def __init__(self, limits: Limits, index: int) -> None:
         self.index = index
-        self.state = ShardState(limits, FACTS)
+        self.state = ShardState(limits, FACTS, EXTENSIONS)
 
     @property
     def groups(self) -> dict[str, ClassicGroup]:

@@ -1,5 +1,6 @@
 """Shards that do not heed what operators hold, one for each thing that is held."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -7,12 +8,14 @@ from muster.coordinator.core.classic import replanning
 from muster.coordinator.core.consumer import epoch_ledger, migration
 from muster.coordinator.core.consumer.group import ConsumerGroup
 from muster.coordinator.core.control.overrides import overrides
-from muster.coordinator.core.groups.state import Step
+from muster.coordinator.core.groups.extensions import Extensions
+from muster.coordinator.core.groups.state import ShardState, Step
 from muster.coordinator.core.model.effects import Effects
 from muster.coordinator.core.model.events import Event
 from muster.coordinator.core.model.plan import Plan
 from muster.coordinator.core.model.plan_correction import CorrectedPlan, GroupSituation
 from muster.coordinator.core.model.records import HoldsStored, Record
+from muster.coordinator.core.model.types import Limits
 from muster.coordinator.core.shard import Shard
 
 Overlook = Callable[[HoldsStored], HoldsStored]
@@ -68,16 +71,22 @@ class UndrainedShard(Heedless):
             overrides.assignor_input = honest
 
 
+class UnheardExtensions(Extensions):
+    """Two modules hear that no member is protected."""
+
+    __slots__ = ()
+
+    def protects_members(self, group_id: str, state: ShardState) -> bool:
+        caller = sys._getframe(1).f_globals["__name__"]
+        return caller not in (migration.__name__, replanning.__name__) and super().protects_members(group_id, state)
+
+
 class LedShard(Shard):
     """A group that turns classic has a leader at once, whatever is held of it."""
 
-    def step(self, event: Event, now_ms: int) -> Effects:
-        honest = migration.are_members_protected, replanning.are_members_protected
-        migration.are_members_protected = replanning.are_members_protected = lambda _state, _group_id: False
-        try:
-            return super().step(event, now_ms)
-        finally:
-            migration.are_members_protected, replanning.are_members_protected = honest
+    def __init__(self, limits: Limits, index: int) -> None:
+        super().__init__(limits, index)
+        self.state.extensions = UnheardExtensions(self.state.extensions.each)
 
 
 class ForgottenShard(Shard):
@@ -101,14 +110,11 @@ class AbsentHeirs(Shard):
     """What the last member of a protocol leaves waits for nobody."""
 
     def step(self, event: Event, now_ms: int) -> Effects:
-        honest, migration.held.hold_consumer_share = (
-            migration.held.hold_consumer_share,
-            lambda _group, _member, _step: None,
-        )
+        honest, epoch_ledger.leave_share = epoch_ledger.leave_share, lambda _group, _member, _step: None
         try:
             return super().step(event, now_ms)
         finally:
-            migration.held.hold_consumer_share = honest
+            epoch_ledger.leave_share = honest
 
 
 class ForgetfulShard(Shard):

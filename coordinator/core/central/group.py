@@ -6,10 +6,11 @@ Hard state is `stored`, the ownership that holds; everything else is soft and ma
 from dataclasses import dataclass, field
 from enum import Enum
 
+from muster.coordinator.core.groups.extensions import GroupView
 from muster.coordinator.core.model.effects import Order
 from muster.coordinator.core.model.ledger import OngoingRebalance, RebalanceSettling, RebalanceTrigger
 from muster.coordinator.core.model.plan import Plan, PlanRequest
-from muster.coordinator.core.model.records import CentralStored, HeldShare
+from muster.coordinator.core.model.records import CentralStored, HeldShare, MemberIdentifiers
 from muster.coordinator.core.model.rights import Rights, readable_topics
 from muster.coordinator.core.model.types import RequestId, TimerKey
 
@@ -99,6 +100,10 @@ class CentralMember:
     """Soft, too."""
     rack_id: str | None = field(default=None, compare=False)
     """Where it runs. Soft, too."""
+
+    @property
+    def identifiers(self) -> MemberIdentifiers:
+        return MemberIdentifiers(self.id, None, self.client_id, self.client_host)
 
     @property
     def lost(self) -> bool:
@@ -227,3 +232,13 @@ class CentralGroup:
 
     def timers_of(self, member_id: str) -> tuple[TimerKey, ...]:
         return (self.lease_timer(member_id), self.ping_timer(member_id), self.order_timer(member_id))
+
+
+def central_view(group: CentralGroup) -> GroupView:
+    """The group as extensions see it: each member has what it owns."""
+    return GroupView(
+        group.id,
+        group.progress.rebalance,
+        lambda: {member.id: member.identifiers for member in group.members.values()},
+        lambda: {member_id: share for member_id, share in group.owned.items() if member_id in group.members},
+    )

@@ -21,11 +21,9 @@ from muster.coordinator.core.central.group import (
     CentralState,
     OrderedAction,
     OutstandingOrder,
+    central_view,
 )
 from muster.coordinator.core.consumer.target import candidate_topics
-from muster.coordinator.core.control.balance.group_balance import weigh_snapshot
-from muster.coordinator.core.control.overrides import group_adapters as held
-from muster.coordinator.core.control.overrides import overrides
 from muster.coordinator.core.groups.state import Step
 from muster.coordinator.core.model.effects import (
     NOTHING_COMMITTED,
@@ -213,14 +211,14 @@ def start_task(group: CentralGroup, step: Step) -> None:
 
 def request_plan(group: CentralGroup, step: Step) -> None:
     """Have the assignor run: at once where that is quick, else off the loop."""
-    progress = group.progress
+    progress, extensions = group.progress, step.state.extensions
     move_to_state(group, CentralState.ASSIGNING, step)
     progress.planning_since_ms = step.now_ms
-    snapshot = weigh_snapshot(snapshot_of(group, step), group, step)
-    asked = held.central_assignor_input(group, snapshot, step)
+    snapshot = extensions.prepare_snapshot(group, snapshot_of(group, step), step)
+    asked = extensions.restrict_snapshot(central_view(group), snapshot, step)
     request = PlanRequest(group.id, step.fresh_epoch(group.generation), snapshot.assignor, asked)
     progress.request, progress.put_off = request, False
-    if overrides.are_members_protected(step.state, group.id):
+    if extensions.protects_members(group.id, step.state):
         # Whatever an assignor says, nobody loses anything.
         adopt_plan(group, {}, step)
         return
@@ -261,8 +259,9 @@ def adopt_plan(group: CentralGroup, made: Plan, step: Step) -> None:
     """If the plan is the one that holds, nobody is stopped for it; otherwise everybody is."""
     progress = group.progress
     assert progress.request is not None
-    everybody = held.central_plan_input(group, progress.request.snapshot, lambda: snapshot_of(group, step), step)
-    kept = held.correct_central_plan(group, made, everybody, step)
+    extensions, seen = step.state.extensions, progress.request.snapshot
+    everybody = extensions.restore_snapshot(group.id, seen, lambda: snapshot_of(group, step), step)
+    kept = extensions.correct_plan(central_view(group), made, everybody, step)
     wanted: Plan = {member_id: shares_of(kept.plan.get(member_id, {})) for member_id in group.members}
     size = ownership_bytes(group, wanted)
     if size > step.limits.max_group_bytes:
@@ -308,7 +307,7 @@ def adopt_ownership(group: CentralGroup, step: Step) -> None:
     ownership_ledger.record_decision(group, step)
     owners = tuple(stored_owner(group.members[member_id], share) for member_id, share in sorted(progress.plan.items()))
     step.keep(CentralStored(group.id, next_generation(group.generation), group.assignor, step.now_ms, owners))
-    overrides.release_inherited_shares(group.id, progress.inherited, step)
+    step.state.extensions.plan_adopted(group.id, progress.inherited, step)
     move_to_state(group, CentralState.STARTING, step)
     start_late_ones(group, step)
     advance_task(group, step)

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from muster.coordinator.core.central import group_task, ownership_ledger
 from muster.coordinator.core.central.group import NOT_FETCHING, CentralGroup, CentralMember, CentralState
 from muster.coordinator.core.consumer.target import check_regex
-from muster.coordinator.core.control.overrides import group_adapters as held
 from muster.coordinator.core.groups.bookkeeping import check_nobody_in, fences_hold, forget_belongings, forget_unread
 from muster.coordinator.core.groups.group import owners_by_partition
 from muster.coordinator.core.groups.kind import RefusedPositions
@@ -401,7 +400,7 @@ def remove_member(
     """The member is out; whatever it had is for others."""
     if trigger.cause in (Cause.SESSION_EXPIRED, Cause.POLL_TIMEOUT):
         step.lost_member(group.id, trigger.detail)
-    held.hold_central_share(group, member, step)
+    step.state.extensions.member_left(group.id, member.identifiers, group.owned.get(member.id, {}), step)
     for key in group.timers_of(member.id):
         step.disarm(key)
     del group.members[member.id]

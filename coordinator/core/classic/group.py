@@ -21,6 +21,7 @@ from muster.coordinator.core.classic.members import (
     ClassicPlanner,
     cooperative_names,
 )
+from muster.coordinator.core.groups.extensions import GroupView
 from muster.coordinator.core.model.events import JoinGroup
 from muster.coordinator.core.model.ledger import Departure, OngoingRebalance, RebalanceSettling, WithheldPartition
 from muster.coordinator.core.model.plan import FIXED_BYTES, Plan, PlanRequest, assignment_of, owned_of, text_bytes
@@ -314,6 +315,16 @@ def last_planned_shares(group: ClassicGroup) -> Plan:
         for record in group.stored.members
     }
     return {member_id: share for member_id, share in shares.items() if member_id in group.members}
+
+
+def classic_view(group: ClassicGroup) -> GroupView:
+    """The group as extensions see it: each member has its share of the last plan."""
+    return GroupView(
+        group.id,
+        group.rebalance,
+        lambda: {member.id: member.identifiers for member in group.members.values()},
+        lambda: last_planned_shares(group),
+    )
 
 
 def shares_of_absent(group: ClassicGroup) -> dict[str, dict[str, frozenset[int]]]:

@@ -19,6 +19,7 @@ from muster.assignors.registry import BUILT_IN, resolve
 from muster.coordinator.core.groups.state import ShardState
 from muster.coordinator.core.model.events import JoinGroup
 from muster.coordinator.core.model.plan import CONSUMER, topics_of
+from muster.coordinator.core.model.records import MemberIdentifiers
 from muster.coordinator.core.model.rights import Rights
 from muster.coordinator.core.model.types import Protocol, RequestId
 from muster.coordinator.core.settings.assignor_choice import (
@@ -72,6 +73,10 @@ class ClassicMember:
     def offer(self) -> frozenset[str]:
         """The names it offers, whatever their order."""
         return frozenset(protocol.name for protocol in self.protocols)
+
+    @property
+    def identifiers(self) -> MemberIdentifiers:
+        return MemberIdentifiers(self.id, self.group_instance_id, self.client_id, self.client_host)
 
     def metadata(self, protocol: str | None) -> bytes:
         """The subscription that belongs to `protocol`, empty when the member does not offer it."""

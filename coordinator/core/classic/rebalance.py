@@ -13,16 +13,16 @@ from dataclasses import replace
 
 from muster.assignors.data.consumer_protocol import encode_assignment, parse_assignment
 from muster.coordinator.core.classic import rebalance_ledger, server_side_assignment
-from muster.coordinator.core.classic.group import ClassicGroup, check_protocols
+from muster.coordinator.core.classic.group import ClassicGroup, check_protocols, last_planned_shares
 from muster.coordinator.core.classic.members import A_MEMBER, ClassicMember
-from muster.coordinator.core.control.overrides import group_adapters as held
+from muster.coordinator.core.groups.bookkeeping import keep_audit_entry
 from muster.coordinator.core.groups.state import Step
 from muster.coordinator.core.model.effects import JoinedMember, JoinReply, refused_join, refused_sync
 from muster.coordinator.core.model.events import JoinGroup, StoodStill, SyncGroup
-from muster.coordinator.core.model.ledger import Departure, RebalanceTrigger, trigger_by_member
+from muster.coordinator.core.model.ledger import Departure, RebalanceTrigger, WithheldPartition, trigger_by_member
 from muster.coordinator.core.model.plan import CONSUMER, next_generation, topics_of
 from muster.coordinator.core.model.records import DelayForgotten, DelayStored, Orphans
-from muster.coordinator.core.model.types import Cause, GroupState, RequestId, TimerKey
+from muster.coordinator.core.model.types import Cause, GroupState, Outcome, RequestId, TimerKey
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 # Delayed groups (KIP-415)
@@ -114,7 +114,7 @@ def rebalance_or_wait(
     group: ClassicGroup, trigger: RebalanceTrigger, step: Step, arriving: ClassicMember | None = None
 ) -> None:
     """A member came, went or changed: start a rebalance, or see whether the one under way can go on."""
-    if arriving is None and held.let_plan_stand(group, trigger, step):
+    if arriving is None and let_plan_stand(group, trigger, step):
         return
     if group.can_rebalance:
         prepare_rebalance(group, trigger, step, arriving)
@@ -123,6 +123,25 @@ def rebalance_or_wait(
     if arriving is not None:
         rebalance_ledger.note_arrival(group, arriving, step)
     maybe_complete_join(group, step)
+
+
+def let_plan_stand(group: ClassicGroup, trigger: RebalanceTrigger, step: Step) -> bool:
+    """Whether members left and no other has to come back for it, so that the generation stands."""
+    if not group.members or group.state is not GroupState.STABLE:
+        return False
+    last = rebalance_ledger.last_plan(group)
+    departed = [member_id for member_id in group.departures if last.get(member_id)]
+    standing = step.state.extensions.standing_plan(group.id, bool(group.remote), departed, step.state)
+    if standing is None:
+        return False
+    for member_id, departure in group.departures.items():
+        for cell in standing.waiting.get(member_id, ()):
+            group.carried[cell] = WithheldPartition(member_id, departure.last_owned_ms)
+    detail = f"{trigger.detail}; {standing.why}"
+    keep_audit_entry(group, Outcome.HELD, replace(trigger, detail=detail), step)
+    step.keep(group.record(step.now_ms))
+    rebalance_ledger.disarm_when_complete(group, step)
+    return True
 
 
 def maybe_complete_join(group: ClassicGroup, step: Step) -> None:
@@ -281,7 +300,9 @@ def roster(group: ClassicGroup) -> tuple[JoinedMember, ...]:
 
 def remove_member(group: ClassicGroup, member: ClassicMember, departure: Departure, step: Step) -> None:
     """Take the member out and answer what it has parked; the caller decides what follows."""
-    held.hold_classic_share(group, member, step)
+    if group.remote:
+        share = last_planned_shares(group).get(member.id, {})
+        step.state.extensions.member_left(group.id, member.identifiers, share, step)
     rebalance_ledger.note_departure(group, member.id, departure)
     join_request = group.members.unpark(member)
     if join_request is not None:

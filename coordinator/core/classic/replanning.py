@@ -24,7 +24,6 @@ from muster.coordinator.core.classic.members import (
 )
 from muster.coordinator.core.classic.rebalance import maybe_complete_join, prepare_rebalance, remove_member
 from muster.coordinator.core.classic.static_members import covers_topics
-from muster.coordinator.core.control.overrides.overrides import are_members_protected
 from muster.coordinator.core.groups.bookkeeping import newest_plan_entry
 from muster.coordinator.core.groups.state import Step
 from muster.coordinator.core.model.events import Planned
@@ -66,7 +65,7 @@ def replan_after_load(group: ClassicGroup, step: Step) -> None:
         return
     if group.remote and group.carried:
         server_side_assignment.await_release(group, step)
-    if replan_after_downgrade(group, step) and are_members_protected(step.state, group.id):
+    if replan_after_downgrade(group, step) and step.state.extensions.protects_members(group.id, step.state):
         plan_kept_after_downgrade(group, step)
         return
     was = group.planner

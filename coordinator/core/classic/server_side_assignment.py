@@ -9,6 +9,7 @@ What members may read restricts the plans of the coordinator; where members plan
 """
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from muster.assignors.api import (
@@ -29,7 +30,7 @@ from muster.assignors.data.values import FALLBACK, REASON
 from muster.assignors.run import run, withheld
 from muster.coordinator.core.classic import group as unheard
 from muster.coordinator.core.classic import rebalance_ledger
-from muster.coordinator.core.classic.group import ClassicGroup
+from muster.coordinator.core.classic.group import ClassicGroup, classic_view
 from muster.coordinator.core.classic.members import (
     A_MEMBER,
     ClassicMember,
@@ -38,13 +39,10 @@ from muster.coordinator.core.classic.members import (
     handoff_timeout_ms,
 )
 from muster.coordinator.core.classic.rebalance_ledger import accept_plan, disarm_when_complete
-from muster.coordinator.core.control.balance.group_balance import weigh_snapshot
-from muster.coordinator.core.control.overrides import group_adapters as held
-from muster.coordinator.core.control.overrides.overrides import are_members_protected
 from muster.coordinator.core.groups.bookkeeping import newest_plan_entry
 from muster.coordinator.core.groups.state import ShardState, Step
 from muster.coordinator.core.model.events import JoinGroup, Planned
-from muster.coordinator.core.model.ledger import RebalanceTrigger
+from muster.coordinator.core.model.ledger import RebalanceTrigger, WithheldPartition
 from muster.coordinator.core.model.plan import (
     CONSUMER,
     Plan,
@@ -58,6 +56,7 @@ from muster.coordinator.core.model.plan import (
     too_large,
     topics_of,
 )
+from muster.coordinator.core.model.plan_correction import partition_set
 from muster.coordinator.core.model.rights import Rights, describe_rights_change, readable_topics
 from muster.coordinator.core.model.types import Cause, GroupState, Limits
 from muster.coordinator.core.settings.assignor_choice import chosen_assignor, chosen_options
@@ -168,20 +167,20 @@ def planner_of(group: ClassicGroup, step: Step) -> ClassicPlanner:
     found = choose_classic_planner(
         step.state, group.id, group.protocol_type, protocol, members, assignor_asked_by_all(group)
     )
-    return (
-        group.planner if group.remote and not found.assignor and are_members_protected(step.state, group.id) else found
-    )
+    if group.remote and not found.assignor and step.state.extensions.protects_members(group.id, step.state):
+        return group.planner
+    return found
 
 
 def request_plan(group: ClassicGroup, step: Step) -> None:
     """Have the plan of this generation made: at once where that is quick, else off the loop."""
-    plain = snapshot_of(group, step)
+    plain, extensions = snapshot_of(group, step), step.state.extensions
     group.planned_options = plain.options
-    snapshot = weigh_snapshot(plain, group, step)
-    asked = held.classic_assignor_input(group, snapshot, step)
+    snapshot = extensions.prepare_snapshot(group, plain, step)
+    asked = extensions.restrict_snapshot(classic_view(group), snapshot, step)
     request = PlanRequest(group.id, step.fresh_epoch(group.generation), snapshot.assignor, asked)
     group.plan_request = request
-    if are_members_protected(step.state, group.id):
+    if extensions.protects_members(group.id, step.state):
         # Whatever an assignor says, nobody loses anything.
         hand_out_plan(group, plain, {}, step)
         return
@@ -214,9 +213,11 @@ def take_planned(group: ClassicGroup, event: Planned, step: Step) -> None:
 def hand_out_plan(group: ClassicGroup, snapshot: Snapshot, target: Plan | Assignment, step: Step) -> None:
     """Hand out the plan, holding back what a cooperative member has to let go of first (KIP-429)."""
     assert group.state is GroupState.COMPLETING_REBALANCE
-    whole = target if isinstance(target, Assignment) else Assignment(target)
-    snapshot = held.classic_plan_input(group, snapshot, lambda: snapshot_of(group, step), step)
-    kept = held.correct_classic_plan(group, whole, snapshot, step)
+    whole = (target if isinstance(target, Assignment) else Assignment(target)).to_dict()
+    plan: Plan = {member: {topic: tuple(row) for topic, row in share.items()} for member, share in whole.items()}
+    extensions = step.state.extensions
+    snapshot = extensions.restore_snapshot(group.id, snapshot, lambda: snapshot_of(group, step), step)
+    kept = extensions.correct_plan(classic_view(group), plan, snapshot, step)
     cut = withheld(snapshot, Assignment(kept.plan), unheard.absent_with_claims(group))
     shares = cut.to_dict()
     version = lowest_version(group)
@@ -234,10 +235,18 @@ def hand_out_plan(group: ClassicGroup, snapshot: Snapshot, target: Plan | Assign
     source = SET if group.planner.by_setting else ASKED
     carried = group.carried
     accept_plan(group, blobs, rebalance_ledger.PlanProvenance(kept.told_in(snapshot).to_json(), source), step)
-    held.adopt_classic_plan(group, kept, carried, step)
+    extensions.plan_adopted(group.id, kept.inherited, step)
+    carry_waiting_shares(group, carried, step)
     disarm_when_complete(group, step)
     if cut.withheld:
         await_release(group, step)
+
+
+def carry_waiting_shares(group: ClassicGroup, carried: Mapping[tuple[str, int], WithheldPartition], step: Step) -> None:
+    """What still waits for an heir has had no owner since before this plan."""
+    holds = step.state.holds.get(group.id)
+    for share in holds.shares if holds is not None else ():
+        group.carried.update({cell: carried[cell] for cell in partition_set(share) if cell in carried})
 
 
 def await_release(group: ClassicGroup, step: Step) -> None:
@@ -270,7 +279,9 @@ def handle_failed_plan(group: ClassicGroup, request: PlanRequest, why: str, step
     last = rebalance_ledger.last_plan(group)
     if last.keys() == group.members.keys():
         try:
-            everybody = held.classic_plan_input(group, request.snapshot, lambda: snapshot_of(group, step), step)
+            everybody = step.state.extensions.restore_snapshot(
+                group.id, request.snapshot, lambda: snapshot_of(group, step), step
+            )
             kept = run(LastPlanAssignor(last), everybody, withhold=False)
         except AssignorError:
             pass  # Topics or subscriptions changed since: it would lose partitions.

@@ -5,10 +5,8 @@ from typing import assert_never
 from muster.coordinator.core.classic import rebalance, rebalance_ledger, replanning
 from muster.coordinator.core.classic.group import ClassicGroup, check_generation, check_not_dead, require_member
 from muster.coordinator.core.classic.members import ClassicMember
-from muster.coordinator.core.classic.rebalance import prepare_rebalance, remove_member
+from muster.coordinator.core.classic.rebalance import let_plan_stand, prepare_rebalance, remove_member
 from muster.coordinator.core.classic.rebalance_ledger import accept_plan, answer_sync, disarm_when_complete
-from muster.coordinator.core.control.overrides import group_adapters as held
-from muster.coordinator.core.control.overrides import overrides
 from muster.coordinator.core.groups.state import Step
 from muster.coordinator.core.model.effects import refused_sync
 from muster.coordinator.core.model.events import SyncGroup
@@ -85,7 +83,7 @@ def accept_leader_plan(group: ClassicGroup, request: SyncGroup, step: Step) -> N
     )
     accept_plan(group, dict(request.assignments), snapshot, step)
     rebalance.keep_delay(group, request, step)
-    overrides.release_all_shares(group.id, step)
+    step.state.extensions.leader_plan_adopted(group.id, step)
 
 
 def sync_timer_fired(group: ClassicGroup, step: Step) -> None:
@@ -96,7 +94,7 @@ def sync_timer_fired(group: ClassicGroup, step: Step) -> None:
     for member in late:
         departure = Departure("its owner did not sync within the rebalance timeout", member.last_seen_ms)
         remove_member(group, member, departure, step)
-    if not held.let_plan_stand(group, trigger, step):
+    if not let_plan_stand(group, trigger, step):
         prepare_rebalance(group, trigger, step)
 
 

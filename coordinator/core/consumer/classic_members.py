@@ -15,7 +15,6 @@ from muster.coordinator.core.consumer.group import ConsumerGroup, ConsumerMember
 from muster.coordinator.core.consumer.heartbeat import available_partitions, reconcile_member, subscription_triggers
 from muster.coordinator.core.consumer.members import check_state_known, require_consumer_member
 from muster.coordinator.core.consumer.migration import DOWNGRADE, LeavingMembers
-from muster.coordinator.core.control.overrides.overrides import are_members_protected
 from muster.coordinator.core.groups.state import Step
 from muster.coordinator.core.model.effects import HeartbeatReply, JoinReply, SyncReply
 from muster.coordinator.core.model.events import Heartbeat, JoinGroup, SyncGroup
@@ -47,7 +46,8 @@ def join_group(group: ConsumerGroup, request: JoinGroup, step: Step) -> None:
         member_id=member.id,
     )
     # With an assignor set, or a freeze or deploy on, nobody leads: what the group has next is planned for it.
-    planned = bool(chosen_assignor(step.state, group.id)) or are_members_protected(step.state, group.id)
+    protected = step.state.extensions.protects_members(group.id, step.state)
+    planned = protected or bool(chosen_assignor(step.state, group.id))
     calm = group.at_rest and request.supports_skip_assignment and not planned
     if (
         DOWNGRADE.made(group, LeavingMembers(None if calm else may_have_come_back(member), leader=member.id), step)

@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from muster.assignors.api import Snapshot
 from muster.coordinator.core.consumer.group import ConsumerGroup, ConsumerMember, ConsumerMemberState, Handover, cells
-from muster.coordinator.core.control.overrides import overrides
 from muster.coordinator.core.groups.bookkeeping import (
     keep_entry,
     keep_settlement,
@@ -17,6 +16,7 @@ from muster.coordinator.core.groups.bookkeeping import (
     newest_plan_entry,
     snapshot_within_limit,
 )
+from muster.coordinator.core.groups.extensions import GroupView
 from muster.coordinator.core.groups.state import Step
 from muster.coordinator.core.model.ledger import (
     Departure,
@@ -205,7 +205,7 @@ def settle_when_stable(group: ConsumerGroup, step: Step) -> None:
     if group.progress.handover is not None:
         close_handover(group, step)
     else:  # of what was on its way before a crash, or who waits for it would wait for ever
-        overrides.note_settled(group.id, step)
+        step.state.extensions.plan_settled(group.id, step)
 
 
 def close_handover(group: ConsumerGroup, step: Step) -> None:
@@ -287,3 +287,36 @@ def share_by_name(share: Shares, step: Step) -> dict[str, tuple[int, ...]]:
 def topic_name(topic: TopicId, step: Step) -> str:
     """Its name; a topic that is gone for longer is called by its id."""
     return step.state.topic_names.get(topic) or topic.hex()
+
+
+# What extensions see
+# -------------------
+
+
+def consumer_view(group: ConsumerGroup, step: Step) -> GroupView:
+    return GroupView(
+        group.id,
+        group.progress.rebalance,
+        lambda: {member.id: member.identifiers for member in group.members.values()},
+        lambda: {member.id: share_by_name(consumer_share(group, member), step) for member in group.members.values()},
+    )
+
+
+def consumer_share(group: ConsumerGroup, member: ConsumerMember) -> Shares:
+    """What it works on and has not been told to give up, and of its target what nobody else works on."""
+    mine: dict[TopicId, set[int]] = {topic: set(partitions) for topic, partitions in member.assigned.items()}
+    for topic, partition in cells(group.target_of(member)):
+        holder = group.members.get(group.owner(topic, partition) or "")
+        if holder is None or partition in holder.revoking.get(topic, {}):
+            mine.setdefault(topic, set()).add(partition)
+    return {topic: frozenset(partitions) for topic, partitions in mine.items()}
+
+
+def leave_share(group: ConsumerGroup, member: ConsumerMember, step: Step) -> None:
+    """The member is about to be taken out, and leaves what it had.
+
+    What it was to have and another still works on stays with that one; what is on its way to another arrives there.
+    """
+    going = {cell for other, share in group.targets.items() if other != member.id for cell in cells(share)}
+    share = {t: frozenset(p for p in ps if (t, p) not in going) for t, ps in consumer_share(group, member).items()}
+    step.state.extensions.member_left(group.id, member.identifiers, share_by_name(share, step), step)

@@ -9,6 +9,7 @@ from muster.coordinator.core.model.records import (
     ClassicSide,
     ConsumerMemberStored,
     Epochs,
+    MemberIdentifiers,
     RegexStored,
     Shares,
     TopicId,
@@ -63,6 +64,10 @@ class ConsumerMember:
     state: ConsumerMemberState = ConsumerMemberState.STABLE
     assigned: Epochs = field(default_factory=dict)
     revoking: Epochs = field(default_factory=dict)
+
+    @property
+    def identifiers(self) -> MemberIdentifiers:
+        return MemberIdentifiers(self.id, self.instance_id, self.client_id, self.client_host)
 
     @property
     def holds(self) -> dict[TopicId, frozenset[int]]:

@@ -12,7 +12,6 @@ from muster.coordinator.core.consumer import target as regex
 from muster.coordinator.core.consumer.group import AWAY, ConsumerGroup, ConsumerMember, ConsumerMemberState
 from muster.coordinator.core.consumer.members import forget_member
 from muster.coordinator.core.consumer.migration import DOWNGRADE, LeavingMembers
-from muster.coordinator.core.control.overrides import group_adapters as held
 from muster.coordinator.core.groups.state import Step
 from muster.coordinator.core.model.effects import ConsumerHeartbeatReply, LeaveReply, MemberReply
 from muster.coordinator.core.model.events import ConsumerHeartbeat, LeaveGroup
@@ -114,7 +113,7 @@ def remove_members(
 
 
 def remove_member(group: ConsumerGroup, member: ConsumerMember, departure: Departure, step: Step) -> None:
-    held.hold_consumer_share(group, member, step)
+    epoch_ledger.leave_share(group, member, step)
     epoch_ledger.note_departure(group, member, departure)
     forget_member(group, member.id, step)
     regex.forget_unused_regex(group, member.topic_regex, step)

@@ -24,8 +24,6 @@ from muster.coordinator.core.consumer.group import (
     cells,
 )
 from muster.coordinator.core.consumer.members import check_heartbeat_form, forget_group
-from muster.coordinator.core.control.overrides import group_adapters as held
-from muster.coordinator.core.control.overrides.overrides import are_members_protected
 from muster.coordinator.core.groups.kind import GroupConversion
 from muster.coordinator.core.groups.state import Step
 from muster.coordinator.core.model.events import ConsumerHeartbeat
@@ -88,7 +86,7 @@ def upgrade(
 
 def plan_that_counts(group: ClassicGroup, step: Step) -> Plan:
     """What each member is to have. One that was taken back leaves nobody anything, unless nobody may lose anything."""
-    if not are_members_protected(step.state, group.id):
+    if not step.state.extensions.protects_members(group.id, step.state):
         return {member.id: assignment_of(member.assignment) for member in group.members.values()}
     told = last_planned_shares(group)
     return {member_id: told.get(member_id, {}) for member_id in group.members}
@@ -240,7 +238,7 @@ def downgrade(group: ConsumerGroup, leaving: LeavingMembers, stored: GroupStored
     """
     epoch_ledger.record_downgrade(group, step)
     for leaver, _ in leaving.leavers:
-        held.hold_consumer_share(group, leaver, step)
+        epoch_ledger.leave_share(group, leaver, step)
     planner = target.preferred_assignor(group, step)
     gone = {member.id: departure for member, departure in leaving.leavers}
     left = staying(group, leaving)
@@ -253,7 +251,7 @@ def downgrade(group: ConsumerGroup, leaving: LeavingMembers, stored: GroupStored
     restore_group(classic, stored, step)
     classic.restored = False
     classic.carried, classic.departures, classic.trailing = adrift, gone, trailing
-    if are_members_protected(step.state, group.id):
+    if step.state.extensions.protects_members(group.id, step.state):
         classic.planner = ClassicPlanner(planner, by_setting=True)
     for side in left:
         member = classic.members[side.id]

@@ -12,9 +12,6 @@ from muster.assignors.api import AssignorError, Snapshot
 from muster.assignors.api import Member as AssignorMember
 from muster.coordinator.core.consumer import epoch_ledger
 from muster.coordinator.core.consumer.group import FIRST_EPOCH, ConsumerGroup, ConsumerMember, ConsumerMemberState
-from muster.coordinator.core.control.balance.group_balance import weigh_snapshot
-from muster.coordinator.core.control.overrides import group_adapters as held
-from muster.coordinator.core.control.overrides import overrides
 from muster.coordinator.core.groups.state import ShardState, Step
 from muster.coordinator.core.model.effects import ResolveRegex
 from muster.coordinator.core.model.events import Planned, RegexResolved
@@ -105,11 +102,11 @@ def request_target(group: ConsumerGroup, trigger: RebalanceTrigger, step: Step) 
 
 def compute_target(group: ConsumerGroup, step: Step) -> None:
     """Make the target of the newest epoch if it is time; one computation at a time."""
-    progress = group.progress
+    progress, extensions = group.progress, step.state.extensions
     if are_epochs_used_up(group):
         step.arm(group.assign_timer, 0)
         return
-    calm = overrides.are_members_protected(step.state, group.id)
+    calm = extensions.protects_members(group.id, step.state)
     if not group.members or group.epoch <= group.target_epoch or (progress.planning and not calm):
         return
     due_ms = progress.fenced_until_ms
@@ -126,10 +123,9 @@ def compute_target(group: ConsumerGroup, step: Step) -> None:
         return
     if progress.asked_for != group.epoch:
         progress.asked_for, progress.asked = group.epoch, step.fresh_epoch(group.epoch)
-    snapshot = weigh_snapshot(snapshot_of(group, step), group, step)
-    request = PlanRequest(
-        group.id, progress.asked, snapshot.assignor, held.consumer_assignor_input(group, snapshot, step)
-    )
+    snapshot = extensions.prepare_snapshot(group, snapshot_of(group, step), step)
+    seen = extensions.restrict_snapshot(epoch_ledger.consumer_view(group, step), snapshot, step)
+    request = PlanRequest(group.id, progress.asked, snapshot.assignor, seen)
     try:
         plan = None if lacks_lags(request) else step.state.planner(request)
     except AssignorError as error:
@@ -186,7 +182,8 @@ def adopt_target(group: ConsumerGroup, plan: Plan, snapshot: Snapshot, step: Ste
     if size > step.limits.max_group_bytes:
         keep_last_target(group, too_large(group.id, "one member's partitions", size, step.limits), step)
         return
-    kept = held.correct_consumer_plan(group, plan, snapshot, step)
+    extensions = step.state.extensions
+    kept = extensions.correct_plan(epoch_ledger.consumer_view(group, step), plan, snapshot, step)
     before = {**epoch_ledger.targets_before(group, step), **kept.left_by}
     for member in group.members.values():
         share = share_by_id(kept.plan.get(member.id, {}), step)
@@ -195,7 +192,7 @@ def adopt_target(group: ConsumerGroup, plan: Plan, snapshot: Snapshot, step: Ste
     step.keep(TargetEpochStored(group.id, group.epoch, step.now_ms))
     group.progress.retry_at_ms = group.progress.fenced_until_ms = 0
     epoch_ledger.record_target(group, before, kept.told_in(snapshot), step)
-    overrides.release_inherited_shares(group.id, kept.inherited, step)
+    extensions.plan_adopted(group.id, kept.inherited, step)
 
 
 def share_by_id(share: Mapping[str, tuple[int, ...]], step: Step) -> Shares:

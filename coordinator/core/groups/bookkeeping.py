@@ -1,24 +1,20 @@
 """Keeps a group's entries in the ledger, whatever its kind, and forgets everything that belongs to a group id.
 
 A rebalance begins, is decided and settles; an audit entry stands for what an operator did. Belongings are positions,
-ledger entries, overrides, fences and the canary. A group is kept as long after a fence claim as after a commit, since
-a former owner may still be running.
+ledger entries, fences, and what extensions keep (overrides, the canary). A group is kept as long after a fence claim
+as after a commit, since a former owner may still be running.
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from muster.coordinator.core.control.balance import group_balance as balance
-from muster.coordinator.core.control.overrides import overrides
-from muster.coordinator.core.control.trials import shadow_assignors
 from muster.coordinator.core.groups.group import GroupData
 from muster.coordinator.core.groups.kind import FactApplier
 from muster.coordinator.core.groups.state import ShardState, Step
 from muster.coordinator.core.model.ledger import OngoingRebalance, RebalanceTrigger, entry_with_settlement
 from muster.coordinator.core.model.plan import shorten_entry, shorten_settlement
 from muster.coordinator.core.model.records import (
-    CanaryForgotten,
     DelayForgotten,
     FenceForgotten,
     FenceStored,
@@ -28,7 +24,7 @@ from muster.coordinator.core.model.records import (
     RebalanceSettled,
     ShadowsForgotten,
 )
-from muster.coordinator.core.model.types import Cause, Outcome, RebalanceEntry, Settlement, StoredOffset, TimerKey
+from muster.coordinator.core.model.types import Cause, Outcome, RebalanceEntry, Settlement, StoredOffset
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 
@@ -77,10 +73,10 @@ def newest_plan_entry(group: GroupData, step: Step) -> RebalanceEntry | None:
 def keep_entry(group_id: str, entry: RebalanceEntry, step: Step) -> None:
     """Keep the entry, and let the oldest go when the ledger is full."""
     step.keep(RebalanceDecided(group_id, shorten_entry(entry, step.limits.max_group_bytes)))
-    balance.note_rebalance(group_id, entry, step)
+    step.state.extensions.plan_recorded(group_id, entry, step)
     for number in step.state.ledgers[group_id].surplus(step.limits.ledger_max_entries, step.limits.ledger_max_bytes):
         forget_entry(group_id, number, step)
-    shadow_assignors.score_with_shadows(group_id, entry, step)
+    step.state.extensions.entry_kept(group_id, entry, step)
 
 
 def forget_entry(group_id: str, number: int, step: Step) -> None:
@@ -92,7 +88,7 @@ def forget_entry(group_id: str, number: int, step: Step) -> None:
 
 def keep_settlement(group: GroupData, settlement: Settlement, step: Step) -> None:
     """Complete an entry, if it is still kept."""
-    overrides.note_settled(group.id, step)
+    step.state.extensions.plan_settled(group.id, step)
     ledger = step.state.ledgers.get(group.id)
     entry = ledger.entries.get(settlement.number) if ledger else None
     if entry is not None:
@@ -120,25 +116,6 @@ def keep_audit_entry(group: GroupData, outcome: Outcome, trigger: RebalanceTrigg
     keep_entry(group.id, entry, step)
     step.announce(group, entry=entry)
     return entry.number
-
-
-# Canaries
-# --------
-
-CANARY_TIMER = "canary"
-
-
-def canary_timer(group_id: str) -> TimerKey:
-    """Fires when the canary's time is over."""
-    return (CANARY_TIMER, group_id)
-
-
-def forget_canary(group_id: str, step: Step) -> None:
-    """Nothing is left that it could be tried on."""
-    if group_id in step.state.canaries:
-        step.disarm(canary_timer(group_id))
-        step.state.lag_over.pop(group_id, None)
-        step.keep(CanaryForgotten(group_id))
 
 
 # Fences
@@ -197,8 +174,7 @@ def forget_belongings(group_id: str, step: Step) -> None:
     for topic, partition in [*stored, *(step.state.pending.of_group(group_id) - stored.keys())]:
         step.keep(OffsetDeleted(group_id, topic, partition))
     forget_fences(group_id, step)
-    overrides.forget_overrides(group_id, step)
-    forget_canary(group_id, step)
+    step.state.extensions.group_forgotten(group_id, step)
     forget_ledger(group_id, step)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
+from muster.coordinator.core.groups.extensions import NO_EXTENSIONS, Extensions
 from muster.coordinator.core.groups.group import GroupData, ObservedGroup
 from muster.coordinator.core.model.effects import Effects, GroupChanged, Reply
 from muster.coordinator.core.model.events import Listen
@@ -163,6 +164,7 @@ class ShardState:
 
     limits: Limits
     facts: Mapping[type[Any], Callable[["ShardState", Any], None]]
+    extensions: Extensions = NO_EXTENSIONS
     planner: Planner = plan_inline
     groups: dict[str, GroupData] = field(default_factory=dict)
     """A group that ZooKeeper holds stands in front of the one of that id that the log has: it is on its way."""

@@ -7,11 +7,10 @@ from muster.assignors.data.consumer_protocol import Subscription, encode_assignm
 from muster.coordinator.core.central import group_task, registration
 from muster.coordinator.core.central import registration as lifecycle
 from muster.coordinator.core.central import registration as offsets
-from muster.coordinator.core.central.group import CentralGroup, CentralMember, CentralState, OrderedAction
+from muster.coordinator.core.central.group import CentralGroup, CentralMember, CentralState, OrderedAction, central_view
 from muster.coordinator.core.classic import membership
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.consumer import heartbeat
-from muster.coordinator.core.control.overrides import group_adapters as held
 from muster.coordinator.core.groups.group import OwnedPartitions, owners_by_partition
 from muster.coordinator.core.groups.state import ShardState, Step
 from muster.coordinator.core.kinds.default_kind import DefaultKind
@@ -21,7 +20,7 @@ from muster.coordinator.core.model.events import ConsumerHeartbeat, JoinGroup
 from muster.coordinator.core.model.ledger import RebalanceTrigger
 from muster.coordinator.core.model.plan import CONSUMER
 from muster.coordinator.core.model.plan_correction import GroupSituation
-from muster.coordinator.core.settings.assignor_choice import chosen_assignor
+from muster.coordinator.core.settings.assignor_choice import chosen_assignor, move_budget
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 # Views
@@ -119,7 +118,8 @@ class CentralKind(DefaultKind[CentralGroup]):
     stood_still = staticmethod(lifecycle.extend_leases)
 
     def situation(self, group: CentralGroup, step: Step, /) -> GroupSituation:
-        return held.central_situation(group, group_task.snapshot_of(group, step), step)
+        budget = move_budget(step.state, group.id)
+        return central_view(group).situation(group_task.snapshot_of(group, step), budget)
 
     def at_rest(self, group: CentralGroup, /) -> bool:
         return group.state in (CentralState.EMPTY, CentralState.STABLE)

@@ -24,8 +24,7 @@ from muster.coordinator.core.classic import (
 from muster.coordinator.core.classic import (
     sync as syncing,
 )
-from muster.coordinator.core.classic.group import ClassicGroup
-from muster.coordinator.core.control.overrides import group_adapters as held
+from muster.coordinator.core.classic.group import ClassicGroup, classic_view
 from muster.coordinator.core.groups.group import OwnedPartitions, owners_by_partition
 from muster.coordinator.core.groups.state import ShardState, Step
 from muster.coordinator.core.kinds.default_kind import DefaultKind
@@ -35,6 +34,7 @@ from muster.coordinator.core.model.ledger import RebalanceTrigger
 from muster.coordinator.core.model.plan import assignment_of
 from muster.coordinator.core.model.plan_correction import GroupSituation
 from muster.coordinator.core.model.types import GroupState
+from muster.coordinator.core.settings.assignor_choice import move_budget
 from muster.coordinator.errors import CoordinatorError
 
 # The end of a freeze
@@ -160,7 +160,8 @@ class ClassicKind(DefaultKind[ClassicGroup]):
     stood_still = staticmethod(rebalance.extend_delay)
 
     def situation(self, group: ClassicGroup, step: Step, /) -> GroupSituation:
-        return held.classic_situation(group, server_side_assignment.snapshot_of(group, step), step)
+        budget = move_budget(step.state, group.id)
+        return classic_view(group).situation(server_side_assignment.snapshot_of(group, step), budget)
 
     def at_rest(self, group: ClassicGroup, /) -> bool:
         return group.is_in(GroupState.EMPTY, GroupState.STABLE) and group.settling is None

@@ -21,7 +21,6 @@ from muster.coordinator.core.consumer import (
 )
 from muster.coordinator.core.consumer.group import ConsumerGroup, ConsumerMember, ConsumerMemberState, shares
 from muster.coordinator.core.consumer.lifecycle import session_timeout_of
-from muster.coordinator.core.control.overrides import group_adapters as held
 from muster.coordinator.core.groups.group import OwnedPartitions
 from muster.coordinator.core.groups.kind import HeartbeatOutlook
 from muster.coordinator.core.groups.state import ShardState, Step
@@ -39,7 +38,7 @@ from muster.coordinator.core.model.events import ConsumerHeartbeat, Listen
 from muster.coordinator.core.model.ledger import RebalanceTrigger
 from muster.coordinator.core.model.plan import CONSUMER
 from muster.coordinator.core.model.plan_correction import GroupSituation
-from muster.coordinator.core.settings.assignor_choice import chosen_assignor
+from muster.coordinator.core.settings.assignor_choice import chosen_assignor, move_budget
 from muster.coordinator.core.settings.setting import HEARTBEAT_INTERVAL, SESSION_TIMEOUT
 
 # Views
@@ -205,7 +204,8 @@ class ConsumerKind(DefaultKind[ConsumerGroup]):
         return session_timeout_of(group, member, step) if member is not None else 0
 
     def situation(self, group: ConsumerGroup, step: Step, /) -> GroupSituation:
-        return held.consumer_situation(group, target.snapshot_of(group, step), step)
+        budget = move_budget(step.state, group.id)
+        return epoch_ledger.consumer_view(group, step).situation(target.snapshot_of(group, step), budget)
 
     def at_rest(self, group: ConsumerGroup, /) -> bool:
         return group.at_rest or not group.members

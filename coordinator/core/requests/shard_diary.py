@@ -7,7 +7,6 @@ connection is held for its quota.
 
 from dataclasses import replace
 
-from muster.coordinator.core.control.overrides import overrides
 from muster.coordinator.core.groups.state import Step
 from muster.coordinator.core.kinds.registry import KINDS
 from muster.coordinator.core.model.events import (
@@ -42,7 +41,7 @@ def take_stall(event: StoodStill, step: Step) -> None:
         deadlines[key] += event.moved_ms
     for group in list(step.state.groups.values()):
         KINDS[type(group)].stood_still(group, event, step)
-    overrides.extend_held_shares(event.stalled_ms, step)
+    step.state.extensions.node_stalled(event.stalled_ms, step)
     if event.stalled_ms >= WORTH_A_NOTE_MS and any(key[0] in SIGNS_OF_LIFE for key in deadlines):
         note_stall(event.stalled_ms, step)
 

@@ -162,3 +162,19 @@ def chosen_options(state: ShardState, group_id: str) -> Mapping[str, JsonValue]:
     """What that assignor is told beside the group."""
     canary = state.canaries.get(group_id)
     return canary.options if canary is not None and canary.runs else ASSIGNOR_OPTIONS.of(state, group_id)
+
+
+BUDGET = "move.budget"
+
+
+def move_budget(state: ShardState, group_id: str) -> int:
+    """How many partitions of drained members may move at once: what balance may move; 0: all."""
+    for budget in (chosen_options(state, group_id).get(BUDGET), balance_budget(state, group_id)):
+        if isinstance(budget, int) and budget > 0:
+            return budget
+    return 0
+
+
+def balance_budget(state: ShardState, group_id: str) -> object:
+    stored = state.settings.get(group_id)
+    return stored.values.get(f"balance.{BUDGET}") if stored else None

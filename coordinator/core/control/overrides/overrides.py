@@ -2,27 +2,28 @@
 
 Overrides are read from the state, kept as one record, and looked at again when the first of them ends or when the
 group has come to rest. When a member leaves, its share may wait for an heir; when a plan is made, it is corrected by
-what is in force. Kinds of groups and the ledger call this module.
+what is in force. Kinds of groups call this module as an extension (`control/extensions.py`).
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
 from muster.assignors.api import Snapshot
+from muster.coordinator.core.groups.extensions import GroupView, StandingPlan
 from muster.coordinator.core.groups.state import ShardState, Step
-from muster.coordinator.core.model.ledger import OngoingRebalance, RebalanceTrigger
+from muster.coordinator.core.model.ledger import RebalanceTrigger
 from muster.coordinator.core.model.plan import Plan, share_bytes
 from muster.coordinator.core.model.plan_correction import (
     CorrectedPlan,
-    GroupSituation,
     correct_with_overrides,
     drained_members,
+    partition_set,
     without_members,
 )
-from muster.coordinator.core.model.records import HeldShare, HoldsEnded, HoldsStored, MemberIdentifiers, Until
+from muster.coordinator.core.model.records import HeldShare, HoldsEnded, HoldsStored, MemberIdentifiers, Orphans, Until
 from muster.coordinator.core.model.types import Cause, Partitions, TimerKey
-from muster.coordinator.core.settings.assignor_choice import chosen_options
+from muster.coordinator.core.settings.assignor_choice import move_budget
 from muster.coordinator.core.settings.setting import HOLD_MS
 
 # What is in force
@@ -139,8 +140,6 @@ def override_ends(holds: HoldsStored) -> Iterator[Until]:
 # Members and plans
 # -----------------
 
-BUDGET = "move.budget"
-
 
 def hold_share(group_id: str, who: MemberIdentifiers, share: Mapping[str, Partitions], step: Step) -> bool:
     """A member of a group that the coordinator plans for is gone: whether what it had waits for an heir.
@@ -169,16 +168,42 @@ def assignor_input(group_id: str, snapshot: Snapshot, people: Iterable[MemberIde
     return without_members(snapshot, drained_members(holds, {each.member_id: each for each in people}))
 
 
-def correct_plan(
-    group_id: str, plan: Plan, situation: GroupSituation, rebalance: OngoingRebalance | None, step: Step
-) -> CorrectedPlan:
-    """The plan that counts; the entry of its rebalance says what was changed."""
-    kept = correct_with_overrides(plan, step.state.holds[group_id], situation)
+def correct_plan(view: GroupView, plan: Plan, snapshot: Snapshot, step: Step) -> CorrectedPlan | None:
+    """The plan that counts; the entry of its rebalance says what was changed. None: nothing is in force."""
+    holds, rebalance = step.state.holds.get(view.id), view.rebalance
+    if holds is None:
+        return None
+    kept = correct_with_overrides(plan, holds, view.situation(snapshot, move_budget(step.state, view.id)))
     if rebalance is not None:
         rebalance.gone.update({share.member_id: "its owner went, and this is its heir" for share in kept.inherited})
         for note in kept.notes:
             rebalance.note(RebalanceTrigger(Cause.OPERATOR, note))
     return kept
+
+
+def restore_snapshot(group_id: str, seen: Snapshot, whole: Callable[[], Snapshot], step: Step) -> Snapshot:
+    """What the assignor was told, with the drained members of whom it was not."""
+    if group_id not in step.state.holds:
+        return seen
+    known = {member.id for member in seen.members}
+    return replace(seen, members=[*seen.members, *(each for each in whole().members if each.id not in known)])
+
+
+def standing_plan(
+    group_id: str, planned_here: bool, departed: Collection[str], state: ShardState
+) -> StandingPlan | None:
+    """Members left, and no other has to come back for it: their shares wait for an heir, or the group is frozen."""
+    holds = state.holds.get(group_id)
+    if holds is None:
+        return None
+    waiting = {share.member_id: tuple(partition_set(share)) for share in holds.shares}
+    if holds.freeze is not None:
+        if planned_here and holds.freeze.orphans is Orphans.GIVE:
+            return None
+        return StandingPlan("what it had stays without an owner while the group is frozen", waiting)
+    if planned_here and waiting.keys() >= set(departed):
+        return StandingPlan("what it had waits for an heir", waiting)
+    return None
 
 
 def release_inherited_shares(group_id: str, shares: Iterable[HeldShare], step: Step) -> None:
@@ -197,16 +222,3 @@ def release_all_shares(group_id: str, step: Step) -> None:
     holds = step.state.holds.get(group_id)
     if holds is not None and holds.shares:
         keep_overrides(replace(holds, shares=()), step)
-
-
-def move_budget(state: ShardState, group_id: str) -> int:
-    """How many partitions of drained members may move at once: what balance may move; 0: all."""
-    for budget in (chosen_options(state, group_id).get(BUDGET), balance_budget(state, group_id)):
-        if isinstance(budget, int) and budget > 0:
-            return budget
-    return 0
-
-
-def balance_budget(state: ShardState, group_id: str) -> object:
-    stored = state.settings.get(group_id)
-    return stored.values.get(f"balance.{BUDGET}") if stored else None

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from muster.assignors.api import JsonValue
 from muster.assignors.registry import BUILT_IN
 from muster.coordinator.core.control.overrides.overrides import are_members_protected
-from muster.coordinator.core.groups.bookkeeping import audit_entry, canary_timer, keep_entry, next_number
+from muster.coordinator.core.groups.bookkeeping import audit_entry, keep_entry, next_number
 from muster.coordinator.core.groups.state import Incident, Step
 from muster.coordinator.core.kinds.registry import KINDS
 from muster.coordinator.core.model.effects import CanaryReply
@@ -23,6 +23,7 @@ from muster.coordinator.core.model.events import DescribeCanary, EndCanary, LagM
 from muster.coordinator.core.model.ledger import GroupLedger, RebalanceTrigger, settle_entry
 from muster.coordinator.core.model.records import (
     CanaryBaseline,
+    CanaryForgotten,
     CanaryGuardRule,
     CanaryState,
     CanaryStored,
@@ -33,7 +34,7 @@ from muster.coordinator.core.model.records import (
     SettingsStored,
 )
 from muster.coordinator.core.model.shadow_scoring import AssignorCandidate, candidate_of, check_may_run
-from muster.coordinator.core.model.types import Cause, Outcome, RebalanceEntry
+from muster.coordinator.core.model.types import Cause, Outcome, RebalanceEntry, TimerKey
 from muster.coordinator.core.settings.assignor_choice import ASSIGNOR, ASSIGNOR_OPTIONS, check_options_taken
 from muster.coordinator.core.settings.setting import UNRECORDABLE, is_recordable
 from muster.coordinator.errors import CoordinatorError, ErrorCode
@@ -385,6 +386,22 @@ def replan_for_canary(canary: CanaryStored, detail: str, step: Step) -> None:
 
 
 # What happens meanwhile.
+
+
+CANARY_TIMER = "canary"
+
+
+def canary_timer(group_id: str) -> TimerKey:
+    """Fires when the canary's time is over."""
+    return (CANARY_TIMER, group_id)
+
+
+def forget_canary(group_id: str, step: Step) -> None:
+    """Nothing is left that it could be tried on."""
+    if group_id in step.state.canaries:
+        step.disarm(canary_timer(group_id))
+        step.state.lag_over.pop(group_id, None)
+        step.keep(CanaryForgotten(group_id))
 
 
 def end_canary_time(group_id: str, step: Step) -> None:

@@ -13,20 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from muster.coordinator.observability.read_model.groups import TopicPartition as TopicPartition
+
 if TYPE_CHECKING:
     from muster.client.membership.member_calls import HandoffReadiness
     from muster.coordinator.core.model.types import Cause
-
-
-class TopicPartition(NamedTuple):
-    """One partition. Equal to the plain tuple.
-
-    >>> TopicPartition("orders", 3) == ("orders", 3)
-    True
-    """
-
-    topic: str
-    partition: int
 
 
 class OffsetAndMetadata(NamedTuple):

@@ -7,16 +7,14 @@ goes down meanwhile is asked again elsewhere. Protobuf answers become the values
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from dataclasses import astuple
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self
 
-from google.protobuf.message import Message
 from grpc_health.v1 import health_pb2
 
 from muster.assignors.api import JsonValue, Snapshot
 from muster.client.aio.cluster_admin import AccountCalls, AclCalls, ClusterCalls, QuotaCalls
-from muster.client.aio.group_control import CanaryCalls, GroupControlCalls, read_controls
+from muster.client.aio.group_control import CanaryCalls, GroupControlCalls
 from muster.client.calls import methods
 from muster.client.calls.group_calls import ELSEWHERE, GroupCalls, check_code, check_group_id
 from muster.client.calls.topic_calls import PartitionCounts, delete_records, list_offsets
@@ -25,18 +23,16 @@ from muster.client.config import ClientConfig, load
 from muster.client.described import (
     GroupDescription,
     GroupListing,
-    GroupProgress,
     GroupSettings,
-    MemberDescription,
     NodeCondition,
     NodeStatus,
     PartitionLag,
     TopicDescription,
 )
 from muster.client.errors import Refused, TransportRefused, UnknownTopic, Unreachable, refusal
-from muster.client.members.subscription import group_by_topic, parse_topics
+from muster.client.members.subscription import group_by_topic
 from muster.client.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
-from muster.coordinator.observability.views import group_answers
+from muster.coordinator.observability.read_model.group_mapper import map_group, map_listing, optional_field
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
 from muster.coordinator.rpc.v1.ledger_pb2 import CoordinatorMove, NodeStall, Rebalance
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
@@ -49,60 +45,6 @@ if TYPE_CHECKING:
 # --------------------
 
 
-def read_group(group: group_pb.DescribedGroup, address: str) -> GroupDescription:
-    members = tuple(
-        MemberDescription(
-            m.member_id,
-            m.group_instance_id if m.HasField("group_instance_id") else None,
-            m.client_id,
-            m.client_host,
-            parse_topics(m.member_metadata) or tuple(m.subscribed_topic_names),
-            read_share(m.member_assignment),
-            m.client_software,
-            read_optional(m, "session_timeout_ms"),
-            read_optional(m, "rebalance_timeout_ms"),
-            read_optional(m, "heartbeat_interval_ms"),
-            tuple(m.offered_assignors),
-            read_optional(m, "last_heard_ms"),
-            m.refused_commits,
-            group_answers.code_word(m.refused_commit_code) if m.refused_commits else "",
-            m.taken_over,
-        )
-        for m in group.members
-    )
-    return GroupDescription(
-        group.group_id,
-        group.group_state,
-        group.protocol_type,
-        group.protocol_data,
-        group.generation_id,
-        group.leader,
-        address,
-        members,
-        tuple(group.waiting_for),
-        group.waiting_until_ms,
-        read_progress(group),
-        group.planner.assignor,
-        group.planner.by_setting,
-        group.planner.kept_out,
-        read_controls(group),
-    )
-
-
-def read_group_listing(group: group_pb.ListedGroup) -> GroupListing:
-    return GroupListing(group.group_id, group.group_state, group.protocol_type, group.group_type, read_progress(group))
-
-
-def read_progress(group: group_pb.DescribedGroup | group_pb.ListedGroup) -> GroupProgress | None:
-    progress = group_answers.seen_progress(group)
-    return None if progress is None else GroupProgress(*astuple(progress))
-
-
-def read_optional(message: Message, name: str) -> int | None:
-    """An optional number; None where it is absent."""
-    return int(getattr(message, name)) if message.HasField(name) else None
-
-
 def read_node_status(answer: group_pb.DescribeNodeResponse) -> NodeStatus:
     conditions = tuple(NodeCondition(c.name, c.sentence, c.since_ms, c.count, c.impairs) for c in answer.conditions)
     if not answer.HasField("resources"):
@@ -111,22 +53,17 @@ def read_node_status(answer: group_pb.DescribeNodeResponse) -> NodeStatus:
     return NodeStatus(
         answer.now_ms,
         conditions,
-        read_optional(has, "open_descriptors"),
-        read_optional(has, "descriptor_limit"),
-        read_optional(has, "resident_bytes"),
-        read_optional(has, "memory_bytes"),
-        read_optional(has, "disk_free_bytes"),
-        read_optional(has, "disk_total_bytes"),
+        optional_field(has, "open_descriptors"),
+        optional_field(has, "descriptor_limit"),
+        optional_field(has, "resident_bytes"),
+        optional_field(has, "memory_bytes"),
+        optional_field(has, "disk_free_bytes"),
+        optional_field(has, "disk_total_bytes"),
         has.loop_late_ms,
         has.stalls,
         has.stalled_ms,
         has.started_at_ms,
     )
-
-
-def read_share(blob: bytes) -> tuple[TopicPartition, ...]:
-    """A share in another protocol's format is shown as none."""
-    return tuple(TopicPartition(*place) for place in group_answers.share_of(blob))
 
 
 def read_group_settings(
@@ -155,14 +92,12 @@ async def list_all_groups(
     answer = await transport.retried(methods.LIST_GROUPS, request, doing=doing)
     if not answer.in_cluster:
         check_complete(answer, transport.bootstrap, missing)
-        return map(read_group_listing, answer.groups)
+        return map(map_listing, answer.groups)
     answers = await list_at_all_nodes(transport, request, doing, missing)
     for node, answer in answers.items():
         check_complete(answer, node, missing)
     # One that moved meanwhile may have been told twice.
-    return {
-        group.group_id: read_group_listing(group) for answer in answers.values() for group in answer.groups
-    }.values()
+    return {group.group_id: map_listing(group) for answer in answers.values() for group in answer.groups}.values()
 
 
 async def list_at_all_nodes(
@@ -248,7 +183,7 @@ async def describe_at_all_nodes(
 
 def read_existing_groups(answer: group_pb.DescribeGroupsResponse, address: str) -> dict[str, GroupDescription]:
     groups = (group for group in answer.groups if not group.error_code and group.group_state != "Dead")
-    return {group.group_id: read_group(group, address) for group in groups}
+    return {group.group_id: map_group(group, address) for group in groups}
 
 
 async def delete_all_groups(transport: Transport, names: Sequence[str], reason: str) -> None:
@@ -461,7 +396,7 @@ class AsyncAdmin(GroupControlCalls, CanaryCalls, AclCalls, QuotaCalls, AccountCa
             check_code(found.error_code, found.error_message, group)
             if found.group_state == "Dead":
                 check_code(GROUP_ID_NOT_FOUND, "there is no such group", group)
-            return read_group(found, address)
+            return map_group(found, address)
 
         return await calls.patiently(attempt)
 
@@ -575,7 +510,7 @@ class AsyncAdmin(GroupControlCalls, CanaryCalls, AclCalls, QuotaCalls, AccountCa
         A description that is at hand saves asking for one. Refused when the group keeps positions in a ZooKeeper that
         is away, unless these are left out.
         """
-        owners = find_owners(description) if description is not None else await self._owners(group)
+        owners = description.owners() if description is not None else await self._owners(group)
         calls = GroupCalls(self._transport, group, coordinator=description.coordinator if description else None)
         positions = await calls.positions(owners, committed=True, include_zookeeper=include_zookeeper)
         return [
@@ -585,7 +520,7 @@ class AsyncAdmin(GroupControlCalls, CanaryCalls, AclCalls, QuotaCalls, AccountCa
 
     async def _owners(self, group: str) -> dict[TopicPartition, str]:
         try:
-            return find_owners(await self.describe_group(group))
+            return (await self.describe_group(group)).owners()
         except Refused as error:
             if error.code == GROUP_ID_NOT_FOUND:
                 return {}
@@ -660,10 +595,6 @@ class AsyncAdmin(GroupControlCalls, CanaryCalls, AclCalls, QuotaCalls, AccountCa
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
-
-
-def find_owners(group: GroupDescription) -> dict[TopicPartition, str]:
-    return {tp: member.member_id for member in group.members for tp in member.assignment}
 
 
 def build_topic_refusal(code: pb.ErrorCode, message: str, about: str) -> Refused:

@@ -3,66 +3,14 @@
 """
 
 from collections.abc import Sequence
-from dataclasses import astuple
 from typing import Literal
 
 from muster.client.calls import methods
 from muster.client.calls.group_calls import GroupCalls
 from muster.client.calls.transport import Transport
-from muster.client.described import (
-    Canary,
-    CanaryGuardStatus,
-    GroupBalance,
-    GroupControls,
-    GroupFence,
-    GroupHolds,
-    HeldDrain,
-    HeldPin,
-    HoldResult,
-    ReservedShare,
-)
-from muster.coordinator.observability.views.controls import seen_controls
-from muster.coordinator.observability.views.overrides import BY_NAME, ORPHANS_OF, STATES, seen_holds
+from muster.client.described import Canary, GroupHolds, HoldResult
+from muster.coordinator.observability.read_model.group_mapper import BY_NAME, ORPHANS_OF, map_canary, map_holds
 from muster.coordinator.rpc.v1 import control_service_pb2 as pb
-from muster.coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
-
-# Values from protobuf
-# --------------------
-
-
-def read_controls(group: group_pb.DescribedGroup) -> GroupControls:
-    seen = seen_controls(group)
-    return GroupControls(
-        read_canary(group.canary) if group.HasField("canary") else None,
-        None if seen.balance is None else GroupBalance(*astuple(seen.balance)),
-        seen.fences,
-        tuple(GroupFence(*astuple(each)) for each in seen.newest_fences),
-    )
-
-
-def read_canary(canary: pb.Canary) -> Canary:
-    return Canary(
-        state=STATES[canary.state],
-        assignor=canary.assignor,
-        former=canary.former,
-        operator=canary.operator,
-        began_at_ms=canary.began_at_ms,
-        until_ms=canary.until_ms,
-        promotes=canary.promotes,
-        guards=tuple(
-            CanaryGuardStatus(
-                each.guard,
-                each.idle,
-                each.baseline if each.HasField("baseline") else None,
-                each.figure if each.HasField("figure") else None,
-            )
-            for each in canary.guards
-        ),
-        lag_floor=canary.lag_floor,
-        rebalances=canary.rebalances,
-        ended=canary.ended,
-    )
-
 
 # Freeze, deploy, drain and pin
 # -----------------------------
@@ -84,7 +32,7 @@ class GroupControlCalls:
         calls = GroupCalls(self._transport, group)
         request = pb.DescribeHoldsRequest(group_id=group)
         answer = await calls.once(methods.DESCRIBE_HOLDS, request, f"looking at what is held of {group!r}")
-        return read_holds(answer.holds)
+        return map_holds(answer.holds)
 
     async def freeze_group(
         self,
@@ -205,7 +153,7 @@ class GroupControlCalls:
         group = request.group_id
         calls = GroupCalls(self._transport, group)
         answer = await calls.once(methods.HOLD_GROUP, request, f"holding group {group!r}")
-        return HoldResult(answer.sentence, read_holds(answer.holds))
+        return HoldResult(answer.sentence, map_holds(answer.holds))
 
     async def _resume(
         self, request: pb.ResumeGroupRequest, version: int | None, validate_only: bool, reason: str
@@ -216,23 +164,7 @@ class GroupControlCalls:
         group = request.group_id
         calls = GroupCalls(self._transport, group)
         answer = await calls.once(methods.RESUME_GROUP, request, f"resuming group {group!r}")
-        return HoldResult(answer.sentence, read_holds(answer.holds))
-
-
-def read_holds(holds: pb.Holds) -> GroupHolds:
-    seen = seen_holds(holds)
-    return GroupHolds(
-        version=seen.version,
-        orphans=seen.orphans,
-        freeze_until_ms=seen.freeze_until_ms,
-        expect=seen.expect,
-        deploy_until_ms=seen.deploy_until_ms,
-        back=seen.back,
-        hold_ms=holds.hold_ms,
-        drains=tuple(HeldDrain(*astuple(each)) for each in seen.drains),
-        pins=tuple(HeldPin(*astuple(each)) for each in seen.pins),
-        shares=tuple(ReservedShare(*astuple(each)) for each in seen.shares),
-    )
+        return HoldResult(answer.sentence, map_holds(answer.holds))
 
 
 # Canaries
@@ -249,7 +181,7 @@ class CanaryCalls:
         calls = GroupCalls(self._transport, group)
         request = pb.DescribeCanaryRequest(group_id=group)
         answer = await calls.once(methods.DESCRIBE_CANARY, request, f"looking at the canary of {group!r}")
-        return read_canary(answer.canary) if answer.HasField("canary") else None
+        return map_canary(answer.canary) if answer.HasField("canary") else None
 
     async def start_canary(
         self,
@@ -280,11 +212,11 @@ class CanaryCalls:
         )
         calls = GroupCalls(self._transport, group)
         answer = await calls.once(methods.START_CANARY, request, f"starting a canary in {group!r}")
-        return read_canary(answer.canary)
+        return map_canary(answer.canary)
 
     async def end_canary(self, group: str, *, promote: bool, reason: str = "") -> Canary:
         """Promote the candidate, or roll it back. Refused when none runs."""
         request = pb.EndCanaryRequest(group_id=group, promote=promote, reason=reason)
         calls = GroupCalls(self._transport, group)
         answer = await calls.once(methods.END_CANARY, request, f"ending the canary of {group!r}")
-        return read_canary(answer.canary)
+        return map_canary(answer.canary)

@@ -15,8 +15,8 @@ from muster.client.calls.transport import CallRetry, Transport
 from muster.client.errors import ClientError, ConfigError, Refused, Unreachable, refusal
 from muster.client.members.subscription import group_by_topic
 from muster.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+from muster.coordinator.observability.read_model.groups import lag_of
 from muster.coordinator.observability.views.formatting import host_and_port
-from muster.coordinator.observability.views.group_answers import lag_of
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1 import errors_pb2
 

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from muster.cli.groups import description as command
-from muster.client.aio.admin import read_group
 from muster.client.described import GroupDescription, GroupHolds, GroupSettings
 from muster.coordinator.core.model.effects import DescribeReply
 from muster.coordinator.core.model.events import (
@@ -25,7 +24,8 @@ from muster.coordinator.core.model.events import (
 from muster.coordinator.core.model.records import SettingsStored
 from muster.coordinator.core.model.types import Limits
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.observability.views.controls import control_lines, seen_controls
+from muster.coordinator.observability.read_model.group_mapper import map_group
+from muster.coordinator.observability.views.controls import control_lines
 from muster.coordinator.observability.views.groups import state_row
 from muster.coordinator.observability.views.settings import group_setting_rows
 from muster.coordinator.server.services import group_control, group_responses
@@ -67,8 +67,7 @@ class Group:
         ((_, reply),) = self.tell(DescribeGroup(2, "g")).replies
         assert isinstance(reply, DescribeReply)
         told = group_control.build_controlled_group("g", reply)
-        assert list(control_lines(seen_controls(told))) == list(control_lines(read_group(told, "here:1").controls))
-        return read_group(told, "here:1")
+        return map_group(told, "here:1")
 
     def lines(self) -> list[str]:
         return list(control_lines(self.described().controls))

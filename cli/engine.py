@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from muster.cli.common.commands import CommandError, Exit
+from muster.cli.common.commands import CommandError, ConnectionOption, Exit
 from muster.cli.common.options import key_values, output_option
 from muster.cli.common.output import Column, notice, print_document, print_rows
 from muster.coordinator.observability.views.formatting import plural
@@ -34,10 +34,12 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def upstream_options(function: Function) -> Function:
     """--engine, --config and --set, as `engine`, `file` and `given`."""
     for option in (
-        click.option("--set", "given", multiple=True, metavar="KEY=VALUE", callback=key_values,
-                     help="Set any setting of a node by its dotted name; may be repeated."),
-        click.option("--config", "file", type=click.Path(path_type=Path), help="A node's properties file."),
-        click.option("--engine", metavar="URL", help="kafka://HOST:PORT,..., unless --config says it."),
+        click.option("--set", "given", multiple=True, metavar="KEY=VALUE", callback=key_values, cls=ConnectionOption,
+                     help="Set a setting of a node by its dotted name; may be repeated."),
+        click.option("--config", "file", type=click.Path(path_type=Path), cls=ConnectionOption,
+                     help="Read a node's properties from this file."),
+        click.option("--engine", metavar="URL", cls=ConnectionOption,
+                     help="Connect to this Kafka: kafka://HOST:PORT,..., unless --config names it."),
     ):  # fmt: skip
         function = option(function)
     return function

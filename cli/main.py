@@ -1,9 +1,10 @@
 """The `muster` command: tables of every command and sub-command, each imported on use.
 
 `muster --help` imports nothing but click and these tables, so that it answers quickly. A command's module is named
-by a string, and its line of help stands beside it; a command with an empty line is hidden.
+by a string, next to its line of help; a command with an empty line is hidden. `muster --help` and `muster groups
+--help` show the tables under their headings.
 
-`muster completion` prints what a shell has to read so that TAB completes commands and options.
+`muster completion` prints a script that lets a shell complete commands and options with TAB.
 """
 
 import os
@@ -16,63 +17,75 @@ from click.shell_completion import get_completion_class
 from muster.cli.common.commands import LazyCommand, LazyGroup, run_command
 
 COMMANDS = {
-    "serve": LazyCommand("muster.cli.nodes.node:serve", "Run a node."),
-    "settings": LazyCommand("muster.cli.nodes.node:settings", "Show every setting of a node, and what differs."),
-    "demo": LazyCommand(
-        "muster.cli.demo.command:demo", "Node, topic, workers, one of them killed: see why it rebalanced."
-    ),
-    "topics": LazyCommand(
-        "muster.cli.records.topics:topics", "Create, list, describe, alter, delete and widen topics."
-    ),
-    "produce": LazyCommand("muster.cli.records.produce:produce", "Send lines of text to a topic."),
-    "consume": LazyCommand(
-        "muster.cli.records.consume:consume", "Print a topic's values, alone or as member of a group."
-    ),
-    "groups": LazyCommand("muster.cli.main:groups", "Look into consumer groups, and explain their rebalances."),
-    "consumer-groups": LazyCommand(
-        "muster.cli.groups.consumer_groups:consumer_groups",
-        "The same with the flags of kafka-consumer-groups.sh.",
-    ),
-    "cluster": LazyCommand("muster.cli.main:cluster", "Nodes and copies: who leads, who is behind, and why."),
-    "engine": LazyCommand("muster.cli.main:engine", "Groups over somebody's Kafka: who has which, move them."),
-    "acls": LazyCommand("muster.cli.main:acls", "Who may do what: add, list, remove, check."),
-    "assign": LazyCommand("muster.cli.assignors:assign", "Solve assignment problems given as JSON lines."),
-    "simulate": LazyCommand("muster.cli.assignors:simulate", "Foresee an assignment; change nothing."),
-    "replay": LazyCommand("muster.cli.replay:replay", "Make a group's recorded decisions again, or otherwise."),
-    "assignor": LazyCommand("muster.cli.main:assignor", "List, show, make and test assignors."),
-    "log": LazyCommand("muster.cli.main:log", "Dump, verify and recover what lies on disk."),
-    "bench": LazyCommand("muster.cli.workshop:bench", "Measure, as ratios against peers and limits."),
-    "pipeline": LazyCommand("muster.cli.main:pipeline", "Analyse what groups did, and try other assignors on it."),
-    "lab": LazyCommand("muster.cli.workshop:lab", "Compare the protocol's generations, and scalers, on one workload."),
-    "zookeeper": LazyCommand(
-        "muster.cli.nodes.zookeeper:zookeeper", "Run a real ZooKeeper, for development and tests."
-    ),
-    "quotas": LazyCommand(
-        "muster.cli.security.accounts:quotas", "Set, list and remove what users and clients may use of a node."
-    ),
-    "users": LazyCommand("muster.cli.security.accounts:users", "Who may log in by a password: add, list, delete."),
-    "tokens": LazyCommand("muster.cli.security.accounts:tokens", "API tokens: create, list, revoke."),
-    "storage": LazyCommand("muster.cli.data_directory:storage", "The first user of a node that is stopped."),
-    "health": LazyCommand("muster.cli.nodes.node:health", "Ask a node whether it serves."),
-    "certs": LazyCommand("muster.cli.security.certs:certs", "Make certificates for development, and show some."),
-    "doctor": LazyCommand("muster.cli.doctor:doctor", "Find what is wrong with groups and their node."),
-    "top": LazyCommand("muster.cli.top:top", "Watch the groups of a node, live."),
-    "completion": LazyCommand("muster.cli.main:completion", "Let the shell complete commands and options."),
-    "demo-worker": LazyCommand("muster.cli.demo.workers:demo_worker", ""),
-    "demo-cluster-worker": LazyCommand("muster.cli.demo.workers:demo_cluster_worker", ""),
-    "demo-spark-driver": LazyCommand("muster.cli.demo.workers:demo_spark_driver", ""),
+    "Run": {
+        "serve": LazyCommand("muster.cli.nodes.node:serve", "Run a node."),
+        "settings": LazyCommand("muster.cli.nodes.node:settings", "Show the settings of a node and their defaults."),
+        "health": LazyCommand("muster.cli.nodes.node:health", "Check whether a node is serving."),
+        "demo": LazyCommand(
+            "muster.cli.demo.command:demo", "Run a demo that kills a worker and explains the rebalance."
+        ),
+    },
+    "Groups": {
+        "groups": LazyCommand("muster.cli.main:groups", "Manage consumer groups and explain their rebalances."),
+        "consumer-groups": LazyCommand(
+            "muster.cli.groups.consumer_groups:consumer_groups",
+            "Manage groups with the flags of kafka-consumer-groups.sh.",
+        ),
+        "doctor": LazyCommand("muster.cli.doctor:doctor", "Diagnose groups and their node."),
+        "top": LazyCommand("muster.cli.top:top", "Watch the groups of a node live."),
+    },
+    "Topics and records": {
+        "topics": LazyCommand("muster.cli.records.topics:topics", "Manage topics."),
+        "produce": LazyCommand("muster.cli.records.produce:produce", "Write lines of text to a topic."),
+        "consume": LazyCommand(
+            "muster.cli.records.consume:consume", "Print the records of topics, alone or as a group member."
+        ),
+    },
+    "Security": {
+        "users": LazyCommand("muster.cli.security.accounts:users", "Manage users that log in with a password."),
+        "tokens": LazyCommand("muster.cli.security.accounts:tokens", "Manage API tokens."),
+        "acls": LazyCommand("muster.cli.main:acls", "Manage access control lists."),
+        "quotas": LazyCommand(
+            "muster.cli.security.accounts:quotas", "Manage the quotas of users, clients and addresses."
+        ),
+        "certs": LazyCommand("muster.cli.security.certs:certs", "Create and inspect certificates for TLS."),
+    },
+    "Operate": {
+        "cluster": LazyCommand("muster.cli.main:cluster", "Manage a cluster: leaders, replicas and nodes."),
+        "engine": LazyCommand("muster.cli.main:engine", "Manage groups kept in an existing Kafka cluster."),
+        "storage": LazyCommand("muster.cli.data_directory:storage", "Set up or reset the security of a stopped node."),
+        "log": LazyCommand("muster.cli.main:log", "Dump, verify and recover log files."),
+        "zookeeper": LazyCommand(
+            "muster.cli.nodes.zookeeper:zookeeper", "Run a local ZooKeeper for development and tests."
+        ),
+    },
+    "Develop": {
+        "assignor": LazyCommand("muster.cli.main:assignor", "List, inspect, create and test assignors."),
+        "assign": LazyCommand("muster.cli.assignors:assign", "Solve assignment problems given as JSON lines."),
+        "simulate": LazyCommand("muster.cli.assignors:simulate", "Preview an assignment without changing anything."),
+        "replay": LazyCommand("muster.cli.replay:replay", "Replay recorded decisions, or try another assignor."),
+        "pipeline": LazyCommand("muster.cli.main:pipeline", "Analyse the history of groups, and backtest assignors."),
+        "bench": LazyCommand("muster.cli.workshop:bench", "Benchmark Muster against its peers."),
+        "lab": LazyCommand("muster.cli.workshop:lab", "Compare protocol generations and scalers on one workload."),
+        "completion": LazyCommand("muster.cli.main:completion", "Print a shell completion script."),
+    },
+    "Hidden": {
+        "demo-worker": LazyCommand("muster.cli.demo.workers:demo_worker", ""),
+        "demo-cluster-worker": LazyCommand("muster.cli.demo.workers:demo_cluster_worker", ""),
+        "demo-spark-driver": LazyCommand("muster.cli.demo.workers:demo_spark_driver", ""),
+    },
 }
 
 EPILOG = """
-Exit codes: 0 ok, 1 failure, 2 usage, 3 not found, 4 unhealthy, 5 conflict. MUSTER_BOOTSTRAP names the node (HOST:PORT)
-that commands talk to; NO_COLOR turns colours off. A port that refuses is said at once; without an answer,
-commands that ask once give up after 10 s. --set default.api.timeout.ms=MS waits and tries so long in both cases.
+Exit codes: 0 success, 1 failure, 2 usage, 3 not found, 4 unhealthy, 5 conflict. MUSTER_BOOTSTRAP is the node
+(HOST:PORT) that commands connect to; NO_COLOR turns colours off. A refused connection fails immediately; without an
+answer, most commands give up after 10 s. --set default.api.timeout.ms=MS retries for that long in both cases.
 """
 
 
 @click.group(
     cls=LazyGroup,
-    lazy=COMMANDS,
+    sections=COMMANDS,
     epilog=EPILOG,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
@@ -112,7 +125,7 @@ WHERE = {
 @click.command(epilog="\b\n" + "\n".join(WHERE.values()))
 @click.argument("shell", type=click.Choice(sorted(WHERE)))
 def completion(shell: str) -> None:
-    """Print the completion script of SHELL; a line in the shell's own start-up file takes it in."""
+    """Print a completion script for SHELL, to be loaded in its start-up file."""
 
     made = get_completion_class(shell)
     assert made is not None, "every shell that can be named has one"
@@ -125,18 +138,18 @@ def completion(shell: str) -> None:
 # -------------
 
 ACLS_COMMANDS = {
-    "add": LazyCommand("muster.cli.security.acls:add", "Allow somebody something, or deny it."),
-    "list": LazyCommand("muster.cli.security.acls:list_acls", "Show the entries of the lists."),
-    "remove": LazyCommand("muster.cli.security.acls:remove", "Take entries away."),
-    "check": LazyCommand("muster.cli.security.acls:check", "Whether somebody may, and by which entry."),
+    "add": LazyCommand("muster.cli.security.acls:add", "Allow or deny an operation."),
+    "list": LazyCommand("muster.cli.security.acls:list_acls", "List access control entries."),
+    "remove": LazyCommand("muster.cli.security.acls:remove", "Remove access control entries."),
+    "check": LazyCommand("muster.cli.security.acls:check", "Check whether a principal may, and which entry decides."),
 }
 
 
-@click.group(cls=LazyGroup, lazy=ACLS_COMMANDS)
+@click.group(cls=LazyGroup, sections={"Commands": ACLS_COMMANDS})
 def acls() -> None:
-    """Who may do what on a node with authorizer=acl.
+    """Manage access control lists on a node with authorizer=acl.
 
-    The same lists that Kafka's own kafka-acls shows and changes.
+    The same lists that kafka-acls shows and changes.
     """
 
 
@@ -144,16 +157,16 @@ def acls() -> None:
 # -----------------
 
 ASSIGNOR_COMMANDS = {
-    "list": LazyCommand("muster.cli.assignors:list_", "List the assignors known here."),
-    "show": LazyCommand("muster.cli.assignors:show_", "Tell what one promises, and its options."),
-    "new": LazyCommand("muster.cli.assignors:new", "Write a package with a new assignor and its test."),
-    "test": LazyCommand("muster.cli.assignors:test", "Put an assignor through the compliance suite."),
+    "list": LazyCommand("muster.cli.assignors:list_", "List assignors."),
+    "show": LazyCommand("muster.cli.assignors:show_", "Show what an assignor guarantees, and its options."),
+    "new": LazyCommand("muster.cli.assignors:new", "Create a package for a new assignor."),
+    "test": LazyCommand("muster.cli.assignors:test", "Run the compliance suite on an assignor."),
 }
 
 
-@click.group(cls=LazyGroup, lazy=ASSIGNOR_COMMANDS)
+@click.group(cls=LazyGroup, sections={"Commands": ASSIGNOR_COMMANDS})
 def assignor() -> None:
-    """List, show, make and test assignors. No node is needed."""
+    """List, inspect, create and test assignors. No node is needed."""
 
 
 # `muster cluster`
@@ -161,36 +174,32 @@ def assignor() -> None:
 
 CLUSTER_COMMANDS = {
     "status": LazyCommand(
-        "muster.cli.nodes.cluster:status", "Show who is controller, and how many partitions want for something."
+        "muster.cli.nodes.cluster:status", "Show the controller and the number of unhealthy partitions."
     ),
-    "nodes": LazyCommand(
-        "muster.cli.nodes.cluster:nodes", "List the nodes: up or gone, what they lead and hold, who is behind."
+    "nodes": LazyCommand("muster.cli.nodes.cluster:nodes", "List nodes and what they lead, hold and lag behind on."),
+    "partitions": LazyCommand(
+        "muster.cli.nodes.cluster:partitions", "Show leader, replicas and ISR of each partition."
     ),
-    "partitions": LazyCommand("muster.cli.nodes.cluster:partitions", "Show who leads, who has copies, who is in sync."),
     "explain": LazyCommand(
-        "muster.cli.nodes.cluster:explain", "Tell why leaders changed, and what unclean elections cost."
+        "muster.cli.nodes.cluster:explain", "Explain leader changes, and what unclean elections lost."
     ),
-    "elect": LazyCommand(
-        "muster.cli.nodes.placement:elect", "Let first replicas lead again, or anybody, where nobody does."
-    ),
+    "elect": LazyCommand("muster.cli.nodes.placement:elect", "Elect preferred leaders, or unclean ones."),
     "drain": LazyCommand(
-        "muster.cli.nodes.placement:drain", "Let a node lead nothing; it stays up, and goes on copying."
+        "muster.cli.nodes.placement:drain", "Move leadership away from a node; it continues to replicate."
     ),
-    "undrain": LazyCommand("muster.cli.nodes.placement:undrain", "Let it lead again."),
-    "reassign": LazyCommand(
-        "muster.cli.nodes.placement:reassign", "Give partitions other replicas, or show how far that is."
-    ),
+    "undrain": LazyCommand("muster.cli.nodes.placement:undrain", "Let a drained node lead again."),
+    "reassign": LazyCommand("muster.cli.nodes.placement:reassign", "Reassign replicas, or show the progress."),
     "spread": LazyCommand(
-        "muster.cli.nodes.placement:spread", "Spread replicas over all nodes, as little moved as that takes."
+        "muster.cli.nodes.placement:spread", "Spread replicas evenly over all nodes, with few moves."
     ),
 }
 
 
-@click.group(cls=LazyGroup, lazy=CLUSTER_COMMANDS)
+@click.group(cls=LazyGroup, sections={"Commands": CLUSTER_COMMANDS})
 def cluster() -> None:
-    """Nodes that keep copies for each other: who leads what, who is behind, and what to do about it.
+    """Manage a cluster: leaders, replicas and nodes.
 
-    Any node of the cluster answers (--bootstrap), also about the others.
+    Any node of the cluster answers for all of them (--bootstrap).
     """
 
 
@@ -198,26 +207,24 @@ def cluster() -> None:
 # ---------------
 
 ENGINE_COMMANDS = {
-    "status": LazyCommand("muster.cli.engine:status", "Show the nodes over that Kafka, and whose each shard is."),
-    "init": LazyCommand("muster.cli.engine:init", "Make the state topic, or look whether the one there will do."),
-    "acls": LazyCommand(
-        "muster.cli.engine:acls", "Print what Muster needs to be allowed there, and what shuts the back door."
-    ),
+    "status": LazyCommand("muster.cli.engine:status", "Show nodes and the owner of each shard."),
+    "init": LazyCommand("muster.cli.engine:init", "Create the state topic, or check the existing one."),
+    "acls": LazyCommand("muster.cli.engine:acls", "Print the ACLs that Muster needs in that Kafka."),
     "adopt": LazyCommand(
-        "muster.cli.engine_adoption:adopt", "Take groups over from that Kafka, with what they have committed."
+        "muster.cli.engine_adoption:adopt", "Move groups from that Kafka to Muster, with their positions."
     ),
     "release": LazyCommand(
-        "muster.cli.engine_adoption:release", "Give a group back to that Kafka, with what it has committed."
+        "muster.cli.engine_adoption:release", "Move a group back to that Kafka, with its positions."
     ),
 }
 
 
-@click.group(cls=LazyGroup, lazy=ENGINE_COMMANDS)
+@click.group(cls=LazyGroup, sections={"Commands": ENGINE_COMMANDS})
 def engine() -> None:
-    """Groups over somebody's Kafka (`muster serve --engine kafka://HOST:PORT`).
+    """Manage groups kept in an existing Kafka cluster (`muster serve --engine kafka://HOST:PORT`).
 
-    These commands ask that Kafka themselves: --engine says where it is, --config and --set how it is reached (the
-    node's own properties file will do).
+    These commands connect to that Kafka themselves: --engine names it, --config and --set say how to reach it (the
+    node's own properties file is enough).
     """
 
 
@@ -225,41 +232,60 @@ def engine() -> None:
 # ---------------
 
 GROUPS_COMMANDS = {
-    "list": LazyCommand("muster.cli.groups.description:list_", "List groups."),
-    "describe": LazyCommand("muster.cli.groups.description:describe", "Show positions and lag, or the group's state."),
-    "members": LazyCommand("muster.cli.groups.description:members", "Show members and what they own."),
-    "explain": LazyCommand("muster.cli.groups.rebalances:explain", "Tell why the group rebalanced, each time."),
-    "history": LazyCommand("muster.cli.groups.rebalances:history", "One line per rebalance."),
-    "shadow": LazyCommand("muster.cli.groups.rebalances:shadow", "Show what other assignors would have decided."),
-    "canary": LazyCommand("muster.cli.groups.control:canary", "Try another assignor for a while, with a way back."),
-    "promote": LazyCommand("muster.cli.groups.control:promote", "The canary becomes the setting."),
-    "rollback": LazyCommand("muster.cli.groups.control:rollback", "The canary goes."),
-    "settings": LazyCommand("muster.cli.groups.control:settings", "Show what is set for the group."),
-    "set": LazyCommand("muster.cli.groups.control:set_", "Set something for the group, such as assignor.options."),
-    "unset": LazyCommand("muster.cli.groups.control:unset", "Unset it again."),
-    "freeze": LazyCommand("muster.cli.groups.control:freeze", "Nobody who lives loses a partition."),
-    "deploy": LazyCommand(
-        "muster.cli.groups.control:deploy", "Members are started anew; what one leaves waits for it."
-    ),
-    "drain": LazyCommand("muster.cli.groups.control:drain", "Move a member's partitions away; it stays."),
-    "undrain": LazyCommand("muster.cli.groups.control:undrain", "Let it have partitions again."),
-    "pin": LazyCommand("muster.cli.groups.control:pin", "A partition belongs to a certain member."),
-    "unpin": LazyCommand("muster.cli.groups.control:unpin", "It does no longer."),
-    "resume": LazyCommand("muster.cli.groups.control:resume", "End all that is held of the group."),
-    "reset-offsets": LazyCommand("muster.cli.groups.offsets:reset_offsets", "Move the positions of an inactive group."),
-    "delete-offsets": LazyCommand("muster.cli.groups.offsets:delete_offsets", "Forget positions of topics."),
-    "migrate-offsets": LazyCommand(
-        "muster.cli.groups.offsets:migrate_offsets",
-        "Copy positions from ZooKeeper to the coordinator, or back.",
-    ),
-    "remove-members": LazyCommand("muster.cli.groups.control:remove_members", "Send members away, as an operator."),
-    "delete": LazyCommand("muster.cli.groups.offsets:delete", "Delete groups without members."),
+    "Inspect": {
+        "list": LazyCommand("muster.cli.groups.description:list_", "List groups."),
+        "describe": LazyCommand(
+            "muster.cli.groups.description:describe", "Show positions and lag, or the state of a group."
+        ),
+        "members": LazyCommand("muster.cli.groups.description:members", "Show members and the partitions they own."),
+    },
+    "Rebalances": {
+        "explain": LazyCommand("muster.cli.groups.rebalances:explain", "Explain why a group rebalanced."),
+        "history": LazyCommand("muster.cli.groups.rebalances:history", "List the rebalances of a group."),
+        "shadow": LazyCommand("muster.cli.groups.rebalances:shadow", "Show what other assignors would have decided."),
+    },
+    "Settings": {
+        "settings": LazyCommand("muster.cli.groups.control:settings", "Show the settings of a group."),
+        "set": LazyCommand("muster.cli.groups.control:set_", "Set a setting of a group, such as assignor.options."),
+        "unset": LazyCommand("muster.cli.groups.control:unset", "Reset settings of a group to their defaults."),
+    },
+    "Canary": {
+        "canary": LazyCommand("muster.cli.groups.control:canary", "Try another assignor on a group for a while."),
+        "promote": LazyCommand("muster.cli.groups.control:promote", "Make the canary the assignor of its group."),
+        "rollback": LazyCommand(
+            "muster.cli.groups.control:rollback", "End the canary and return to the former assignor."
+        ),
+    },
+    "Overrides": {
+        "freeze": LazyCommand("muster.cli.groups.control:freeze", "Freeze a group: no live member loses a partition."),
+        "deploy": LazyCommand("muster.cli.groups.control:deploy", "Keep the partitions of members that restart."),
+        "drain": LazyCommand("muster.cli.groups.control:drain", "Move all partitions away from a member."),
+        "undrain": LazyCommand("muster.cli.groups.control:undrain", "Let a drained member own partitions again."),
+        "pin": LazyCommand("muster.cli.groups.control:pin", "Pin a partition to a member."),
+        "unpin": LazyCommand("muster.cli.groups.control:unpin", "Unpin a partition."),
+        "resume": LazyCommand("muster.cli.groups.control:resume", "End all overrides of a group."),
+    },
+    "Positions": {
+        "reset-offsets": LazyCommand(
+            "muster.cli.groups.offsets:reset_offsets", "Move the positions of an inactive group."
+        ),
+        "delete-offsets": LazyCommand(
+            "muster.cli.groups.offsets:delete_offsets", "Delete the positions of a group in topics."
+        ),
+        "migrate-offsets": LazyCommand(
+            "muster.cli.groups.offsets:migrate_offsets", "Copy positions between ZooKeeper and the coordinator."
+        ),
+    },
+    "Remove": {
+        "remove-members": LazyCommand("muster.cli.groups.control:remove_members", "Remove members from a group."),
+        "delete": LazyCommand("muster.cli.groups.offsets:delete", "Delete groups that have no members."),
+    },
 }
 
 
-@click.group(cls=LazyGroup, lazy=GROUPS_COMMANDS)
+@click.group(cls=LazyGroup, sections=GROUPS_COMMANDS)
 def groups() -> None:
-    """Look into consumer groups, and explain their rebalances."""
+    """Manage consumer groups and explain their rebalances."""
 
 
 # `muster log`
@@ -267,29 +293,29 @@ def groups() -> None:
 
 LOG_COMMANDS = {
     "dump": LazyCommand("muster.cli.data_directory:dump", "Print log files batch by batch."),
-    "verify": LazyCommand("muster.cli.data_directory:verify", "Walk a data directory and check everything."),
-    "recover": LazyCommand("muster.cli.data_directory:recover", "Cut damaged logs off where the damage begins."),
+    "verify": LazyCommand("muster.cli.data_directory:verify", "Check everything in a data directory."),
+    "recover": LazyCommand("muster.cli.data_directory:recover", "Truncate damaged logs where the damage begins."),
 }
 
 
-@click.group(cls=LazyGroup, lazy=LOG_COMMANDS)
+@click.group(cls=LazyGroup, sections={"Commands": LOG_COMMANDS})
 def log() -> None:
-    """Look at log files and data directories. The node need not run."""
+    """Dump, verify and recover log files and data directories of a stopped node."""
 
 
 # `muster pipeline`
 # -----------------
 
 PIPELINE_COMMANDS = {
-    "backtest": LazyCommand("muster.cli.backtest:backtest", "Try assignors on histories, and rank them."),
-    "export-trace": LazyCommand("muster.cli.pipeline:export_trace", "Write a group's history down for a backtest."),
+    "backtest": LazyCommand("muster.cli.backtest:backtest", "Run assignors on recorded histories, and rank them."),
+    "export-trace": LazyCommand("muster.cli.pipeline:export_trace", "Export the history of a group for a backtest."),
     "analytics": LazyCommand(
         "muster.cli.pipeline:analytics",
-        "Lag and rebalances of a node's groups, by Spark, as Parquet.",
+        "Export lag and rebalances as Parquet tables, by Spark.",
     ),
 }
 
 
-@click.group(cls=LazyGroup, lazy=PIPELINE_COMMANDS)
+@click.group(cls=LazyGroup, sections={"Commands": PIPELINE_COMMANDS})
 def pipeline() -> None:
-    """Analyse what groups did, and try other assignors on it."""
+    """Analyse the history of groups, and backtest assignors."""

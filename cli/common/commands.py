@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from enum import IntEnum
 from types import FrameType
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import click
 from click.shell_completion import CompletionItem
@@ -37,12 +37,17 @@ class LazyCommand(NamedTuple):
     summary: str
 
 
+Sections: TypeAlias = Mapping[str, Mapping[str, LazyCommand]]
+"""Commands by name, under the headings of --help."""
+
+
 class LazyGroup(click.Group):
     """A group whose commands are named in a table and imported on use."""
 
-    def __init__(self, *args: Any, lazy: Mapping[str, LazyCommand], **kwargs: Any) -> None:
+    def __init__(self, *args: Any, sections: Sections, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.lazy = lazy
+        self.sections = sections
+        self.lazy = {name: command for commands in sections.values() for name, command in commands.items()}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [name for name, command in self.lazy.items() if command.summary]
@@ -52,6 +57,7 @@ class LazyGroup(click.Group):
             return None
         module, _, attribute = self.lazy[cmd_name].target.partition(":")
         command: click.Command = getattr(importlib.import_module(module), attribute)
+        move_connection_options_last(command)
         return command
 
     def resolve_command(
@@ -66,16 +72,32 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """The table itself again; options are the ordinary way."""
+        """Commands from the table; options as every click group completes them."""
         if incomplete.startswith("-"):
             return super().shell_complete(ctx, incomplete)
         names = (name for name in self.list_commands(ctx) if name.startswith(incomplete))
         return [CompletionItem(name, help=self.lazy[name].summary) for name in names]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The table itself, so that --help imports nothing."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, self.lazy[name].summary) for name in self.list_commands(ctx)])
+        """Write the table under its headings, so that --help imports no command."""
+        width = max(map(len, self.list_commands(ctx)))
+        for heading, commands in self.sections.items():
+            rows = [(name.ljust(width), command.summary) for name, command in commands.items() if command.summary]
+            if rows:
+                with formatter.section(heading):
+                    formatter.write_dl(rows)
+
+
+class ConnectionOption(click.Option):
+    """An option that says how to connect: --help shows it after the options of the command itself."""
+
+
+def move_connection_options_last(command: click.Command) -> None:
+    """Put a command's own options first, and those of the commands below it as well."""
+    command.params.sort(key=lambda param: isinstance(param, ConnectionOption))
+    if isinstance(command, click.Group):
+        for below in command.commands.values():
+            move_connection_options_last(below)
 
 
 # Errors and exit codes

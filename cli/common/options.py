@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from muster.cli.common.commands import Unhealthy
+from muster.cli.common.commands import ConnectionOption, Unhealthy
 from muster.cli.common.output import notice
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ def _keep(ctx: click.Context, param: click.Parameter, path: Path | None) -> None
 
 command_config_option = click.option(
     "--command-config",
+    cls=ConnectionOption,
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
     envvar=ENVIRONMENT,
@@ -50,7 +51,7 @@ command_config_option = click.option(
     is_eager=True,
     expose_value=False,
     callback=_keep,
-    help="Client properties, key=value by line: TLS, a token, bootstrap.servers.",
+    help="Read client properties (TLS, token, bootstrap.servers) from this file.",
 )
 """Read before all others, which look at what it said."""
 
@@ -218,7 +219,7 @@ set_option = click.option(
     multiple=True,
     metavar="KEY=VALUE",
     callback=key_values,
-    help="Set any property by its dotted name; may be repeated.",
+    help="Set a property by its dotted name; may be repeated.",
 )
 
 
@@ -230,19 +231,21 @@ def merge_file_and_options(ctx: click.Context, param: click.Parameter, given: tu
 client_set_option = click.option(
     "--set",
     "overrides",
+    cls=ConnectionOption,
     multiple=True,
     metavar="KEY=VALUE",
     callback=merge_file_and_options,
-    help="Set any client property by its dotted name, such as default.api.timeout.ms, how long to try "
-    f"({ONE_SHOT_PATIENCE_MS} where one answer is wanted); may be repeated.",
+    help=f"Set a client property, such as default.api.timeout.ms ({ONE_SHOT_PATIENCE_MS} for most commands); "
+    "may be repeated.",
 )
 
 _bootstrap_option = click.option(
     "--bootstrap",
+    cls=ConnectionOption,
     metavar="HOST:PORT",
     default=current_bootstrap,
     show_default=f"$MUSTER_BOOTSTRAP or {DEFAULT_BOOTSTRAP}",
-    help="The node to talk to.",
+    help="Connect to this node.",
 )
 
 
@@ -258,7 +261,7 @@ output_option = click.option(
     type=click.Choice(FORMATS),
     default="table",
     show_default=True,
-    help="How to print; wide adds columns.",
+    help="Output format; wide adds columns.",
 )
 
 

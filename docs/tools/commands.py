@@ -1,12 +1,13 @@
 """A page for each command of `muster`, made from what click knows of it."""
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import click
 
 from docs.tools.tables import code, table
-from muster.cli.main import EPILOG, cli
+from muster.cli.common.commands import LazyCommand
+from muster.cli.main import COMMANDS, EPILOG, cli
 
 
 def commands() -> dict[str, click.Command]:
@@ -23,9 +24,17 @@ def page(name: str) -> str:
 
 
 def overview() -> str:
-    """All commands with a sentence each, then exit codes and surroundings."""
-    rows = [[f"[`muster {name}`]({name}.md)", command.get_short_help_str(200)] for name, command in commands().items()]
-    return table(["command", "what it does"], rows) + "\n\n" + " ".join(EPILOG.split())
+    """All commands under the headings of `muster --help`, then exit codes and surroundings."""
+    tables = [
+        f"**{heading}**\n\n" + table(["command", "what it does"], rows)
+        for heading, rows in ((heading, summaries(below)) for heading, below in COMMANDS.items())
+        if rows
+    ]
+    return "\n\n".join([*tables, " ".join(EPILOG.split())])
+
+
+def summaries(below: Mapping[str, LazyCommand]) -> list[list[str]]:
+    return [[f"[`muster {name}`]({name}.md)", command.summary] for name, command in below.items() if command.summary]
 
 
 def parts(command: click.Command, name: str, parent: click.Context, level: int) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """What the command line says to wrong input, and what it costs to ask for help."""
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -11,7 +12,15 @@ import click
 import pytest
 
 from muster.cli.common import options
-from muster.cli.common.commands import CommandError, Exit, LazyGroup, Unhealthy, exit_code_of, run_command
+from muster.cli.common.commands import (
+    CommandError,
+    ConnectionOption,
+    Exit,
+    LazyGroup,
+    Unhealthy,
+    exit_code_of,
+    run_command,
+)
 from muster.cli.common.options import require_listening_node
 from muster.cli.main import cli, main
 from muster.client import errors as client
@@ -46,9 +55,37 @@ def test_help_names_every_command_that_is_not_hidden(capsys: pytest.CaptureFixtu
     code, out, _ = run(capsys, "--help")
     assert code == Exit.OK
     assert isinstance(cli, LazyGroup)
-    shown = {line.split()[0] for line in out.partition("Commands:")[2].splitlines() if line.startswith("  ") and line}
-    assert set(cli.list_commands(click.Context(cli))) <= shown
+    shown = [line.split()[0] for line in out.splitlines() if re.match(r"  [a-z]", line)]
+    assert [name for name in shown if name in cli.lazy] == cli.list_commands(click.Context(cli))
     assert "demo-worker" not in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "headings"),
+    [
+        ([], ["Run", "Groups", "Topics and records", "Security", "Operate", "Develop"]),
+        (["groups"], ["Inspect", "Rebalances", "Settings", "Canary", "Overrides", "Positions", "Remove"]),
+        (["cluster"], ["Commands"]),
+    ],
+)
+def test_help_shows_commands_under_headings(
+    arguments: list[str], headings: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, out, _ = run(capsys, *arguments, "--help")
+    assert re.findall(r"^(\w[\w ]*):$", out, re.MULTILINE) == ["Options", *headings]
+
+
+def test_a_line_of_help_is_a_sentence_of_at_most_twelve_words() -> None:
+    groups = [cli, *(command for command in commands(cli) if isinstance(command, LazyGroup))]
+    lines = [line for group in groups if isinstance(group, LazyGroup) for _, line in group.lazy.values() if line]
+    assert len(lines) > 70
+    assert [line for line in lines if len(line.split()) > 12 or not line[0].isupper() or not line.endswith(".")] == []
+
+
+def test_a_command_shows_its_own_options_before_those_of_the_connection() -> None:
+    for command in commands(cli):
+        last = [isinstance(param, ConnectionOption) for param in command.params]
+        assert last == sorted(last), command.name
 
 
 def test_an_error_that_says_nothing_is_told_by_its_name(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,25 +1,58 @@
 """The background tasks of a node: each has a name, and none ends without being noticed.
 
-The unexpected end of a `BackgroundTask`, or of one of `SupervisedTasks`, is reported to a callback, which stops the
-node or logs what was left undone.
+There are two kinds. `RestartedTask` is a loop that the node needs for as long as it runs: after an unexpected end it is
+logged, reported to the node's health and begun again, after a pause that doubles. `SupervisedTasks` and
+`BackgroundTask` run work whose unexpected end is reported to a callback, which stops the node or logs what was left
+undone. Each end is counted, by the task's name, in the `TaskFailures` of the node that began the task.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeAlias
+from contextvars import ContextVar
+from typing import Any, Final, TypeAlias
+
+import structlog
+
+log = structlog.get_logger("muster.node")
 
 TaskFailed: TypeAlias = Callable[[BaseException], None]
+
+FIRST_PAUSE_S: Final = 0.5
+"""Before a loop that ended is begun again for the first time; each time after that it doubles."""
+
+LONGEST_PAUSE_S: Final = 30.0
+"""A loop that ran for longer than this begins again with the first pause."""
+
+
+class TaskFailures:
+    """The tasks of one node that ended unexpectedly. `counts`: how often, by name."""
+
+    def __init__(self, on_restart: Callable[[str, Exception], None] = lambda name, error: None) -> None:
+        """on_restart: hears the name of a loop that is begun again, and what it ended with."""
+        self.counts: Counter[str] = Counter()
+        self.on_restart = on_restart
+
+
+TASK_FAILURES: ContextVar[TaskFailures] = ContextVar("TASK_FAILURES")
+"""Those of the node that the running code belongs to: a node sets its own before it begins any task, and tasks pass it
+on to those that they begin. Without a node nobody counts."""
+
+
+def current_failures() -> TaskFailures:
+    return TASK_FAILURES.get(None) or TaskFailures()
 
 
 def create_named_task(work: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[None]":
     return asyncio.get_running_loop().create_task(work, name=name or getattr(work, "__qualname__", "background task"))
 
 
-def unexpected_end(task: "asyncio.Task[None]") -> BaseException | None:
-    """What a task that is done ended with, with the task's name in its traceback; None when it was cancelled or
-    returned."""
+def unexpected_end(task: "asyncio.Task[None]", failures: TaskFailures) -> BaseException | None:
+    """What a task that is done ended with, counted, with the task's name in its traceback; None when it was cancelled
+    or returned."""
     if task.cancelled() or (error := task.exception()) is None:
         return None
+    failures.counts[task.get_name()] += 1
     error.add_note(f"It ended the background task {task.get_name()!r}.")
     return error
 
@@ -61,7 +94,7 @@ class SupervisedTasks:
     def _ended(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
         self._on_end()
-        if (error := unexpected_end(task)) is not None:
+        if (error := unexpected_end(task, current_failures())) is not None:
             self._failed(error)
 
 
@@ -93,5 +126,49 @@ class BackgroundTask:
         await self.ended()
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
-        if (error := unexpected_end(task)) is not None:
+        if (error := unexpected_end(task, current_failures())) is not None:
             self._failed(error)
+
+
+class RestartedTask:
+    """A loop that the node needs for as long as it runs. `work` is called to begin it, and again after each end: it
+    must then look anew at all that it looks after."""
+
+    def __init__(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._name = name
+        self._work = work
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = create_named_task(self._run(), self._name)
+
+    def cancel(self) -> None:
+        """Stop it without waiting for its end."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def stop(self) -> None:
+        """Cancel it, and return once it has ended."""
+        self.cancel()
+        if self._task is not None:
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        now_s, pause_s = asyncio.get_running_loop().time, FIRST_PAUSE_S
+        while True:
+            begun_s = now_s()
+            try:
+                await self._work()
+                raise RuntimeError("it returned")
+            except Exception as error:
+                if now_s() - begun_s > LONGEST_PAUSE_S:
+                    pause_s = FIRST_PAUSE_S
+                self._ended(error, pause_s)
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+    def _ended(self, error: Exception, pause_s: float) -> None:
+        failures = current_failures()
+        failures.counts[self._name] += 1
+        log.error("a background task ended and is begun again", task=self._name, retry_s=pause_s, exc_info=error)
+        failures.on_restart(self._name, error)

@@ -294,6 +294,9 @@ def update_lost_explanations_condition(conditions: Conditions, losses: Sequence[
 LATE_MS = 60_000
 """So long after it stood still the node counts as late."""
 
+TASK_TROUBLE_MS = 600_000
+"""A background task counts as ending until it has not ended for so long."""
+
 ASSIGNOR_TROUBLE_MS = 600_000
 """An assignor counts as failing until it makes a plan, or until nobody has asked it for one for so long."""
 
@@ -325,6 +328,16 @@ def report_plan(conditions: Conditions, plan: Planned) -> None:
         conditions.report(name, f"group {plan.group_id!r}: {plan.error}", lasting_ms=ASSIGNOR_TROUBLE_MS)
     else:
         conditions.clear(name)
+
+
+def report_restarted_task(conditions: Conditions, name: str, error: Exception) -> None:
+    """A loop of the node that ended by a mistake of the program; see `RestartedTask`."""
+    conditions.report(
+        f"task-ended:{name}",
+        f"the background task {name!r} ended unexpectedly and was begun again ({error!r}); please report the traceback "
+        "in the node's log",
+        lasting_ms=TASK_TROUBLE_MS,
+    )
 
 
 def report_contained(what: str, error: Exception) -> None:

@@ -16,6 +16,7 @@ from muster.coordinator.config import Address, Settings
 from muster.coordinator.core.model.effects import GroupChanged
 from muster.coordinator.core.model.events import TopicsChanged
 from muster.coordinator.core.shard import Shard
+from muster.coordinator.edge.background_tasks import TASK_FAILURES, TaskFailures
 from muster.coordinator.edge.cluster_view import ClientAddresses
 from muster.coordinator.edge.request_limits import MalformedGroupRequest
 from muster.coordinator.rpc.v1 import coordinator_service_pb2
@@ -50,6 +51,7 @@ from muster.coordinator.server.node_events import (
     report_contained,
     report_operator_calls,
     report_plan,
+    report_restarted_task,
     report_stall,
     report_status,
 )
@@ -60,7 +62,7 @@ from muster.coordinator.server.services.group_coordinator import ClientEndpoint,
 from muster.coordinator.server.services.member_session import ServerSessions
 from muster.coordinator.server.services.zookeeper_registration import HEALTH as ZOOKEEPER
 from muster.coordinator.server.services.zookeeper_registration import ZooKeeperRegistration
-from muster.storage.broker.broker import Broker
+from muster.storage.broker.record_log import RecordLog
 from muster.storage.broker.requests import LogRequests
 from muster.storage.errors import MalformedRequest as MalformedStorageRequest
 from muster.storage.service.broker_service import BrokerService
@@ -225,7 +227,7 @@ class CoordinatorNode:
 
     driver: EngineDriver
     engine: Engine
-    broker: Broker
+    broker: RecordLog
     log_requests: LogRequests
     methods: GrpcMethods
 
@@ -291,6 +293,7 @@ class CoordinatorNode:
         directory that is in use, foreign or unreadable) and ZooKeeper's (out of reach, node id taken, another cluster),
         the port given back. A directory is locked before ZooKeeper hears of it, a new one made after it has agreed.
         """
+        TASK_FAILURES.set(TaskFailures(partial(report_restarted_task, self.telling.conditions)))
         self._certificates = await node_services.load_certificates(self._settings)
         services = (
             HEALTH_NAMES + node_services.security_service_names(self._settings) + cluster_service_names(self._settings)
@@ -373,9 +376,13 @@ class CoordinatorNode:
         """The log, the place among others, and the groups."""
         self._ground = make_backend(self._settings, self._clock, self._certificates, self._doors)
         await self._ground.take(lambda seen: self.driver.tell(partition_for(seen.group_id, self.engine.shards), seen))
-        self.broker = self._ground.disk
+        self.broker = self._ground.record_log
         self._security = await node_services.make_security(
-            self._settings, self.broker, self._certificates, self._ground.rights_store()
+            self._settings,
+            self.broker.topics,
+            self._ground.disk,
+            self._certificates,
+            self._ground.rights_store(),
         )
         if self._ground.joined is None:
             self._have_groups(await self._ground.group_log(), self._settings.offsets_topic_num_partitions)
@@ -488,7 +495,8 @@ class CoordinatorNode:
         self.broker.on_topics_changed(self._topics_changed)
         if self._ground.joined is not None:
             self._ground.joined.coordinate(self.engine, self.driver, self._clock.now_ms, self._fail, self._sessions)
-        self.broker.on_logs_changed(LogFreezer().changed)
+        if (disk := self._ground.disk) is not None:
+            disk.on_logs_changed(LogFreezer().changed)
 
     def _measure(self) -> None:
         """Show what is counted what there is to be looked at."""
@@ -543,7 +551,7 @@ class CoordinatorNode:
             history=self.history,
             rights_of=node_services.topic_rights_of(self._security),
         )
-        self.log_requests = LogRequests(self.broker) if joined is None else joined.requests
+        self.log_requests = self._ground.log_requests()
         if joined is None:
             records = BrokerService(
                 self.log_requests,

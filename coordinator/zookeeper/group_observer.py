@@ -15,6 +15,7 @@ import structlog
 
 from muster.client.members.zookeeper_assignment import GroupRegistration, resolve_topics
 from muster.coordinator.core.model.events import GroupObserved, GroupUnseen, ObservedMember, TopicPartition
+from muster.coordinator.edge.background_tasks import RestartedTask
 from muster.coordinator.zookeeper import layout
 from muster.coordinator.zookeeper.consumer_group import GroupOffsets, gather_bounded
 from muster.coordinator.zookeeper.errors import MalformedZnode, ZooKeeperError
@@ -315,17 +316,14 @@ class GroupObserver:
         self._look = asyncio.Event()
         self._first = True
         self._left_out = 0
-        self._task: asyncio.Task[None] | None = None
+        self._running = RestartedTask("groups in ZooKeeper", self._run)
 
     def start(self) -> None:
         self._session.on_state(self._session_changed)
-        self._look.set()
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._running.start()
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._running.stop()
 
     @property
     def in_touch(self) -> bool:
@@ -370,6 +368,7 @@ class GroupObserver:
             raise GroupHasMembers(f"group {group_id!r} has {len(members)} members in ZooKeeper; stop them first")
 
     async def _run(self) -> None:
+        self._look_anew()
         while True:
             await self._look.wait()
             await self._session.connected()
@@ -438,7 +437,9 @@ class GroupObserver:
     async def _look_at_groups(self) -> None:
         while self._stale:
             await self._look_around()  # what members did since may rest on it
-            group_id = next(iter(self._stale))
+            group_id = next(iter(self._stale), None)
+            if group_id is None:
+                return  # all of them have gone
             del self._stale[group_id]
             watch = self._watches.get(group_id)
             if watch is None:
@@ -470,6 +471,10 @@ class GroupObserver:
 
     def _session_changed(self, state: SessionState) -> None:
         if state is SessionState.CONNECTED:
-            self._stale_around = True
-            self._stale.update(dict.fromkeys(self._watches))
-            self._look.set()
+            self._look_anew()
+
+    def _look_anew(self) -> None:
+        """At everything; first at those whose turn it was."""
+        self._stale_around = True
+        self._stale.update(dict.fromkeys(self._watches))
+        self._look.set()

@@ -17,6 +17,9 @@ TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLU
 TRANSACTIONAL_ID = ResourceType.TRANSACTIONAL_ID
 
 
+OF_ANSWER: Final = "-> "
+
+
 class WithoutRight(Enum):
     """What becomes of what the caller has no right to."""
 
@@ -37,6 +40,22 @@ class RequiredRight(NamedTuple):
     """Who has this one needs not the other."""
     when: str = ""
     """Empty: always."""
+
+    @property
+    def of_answer(self) -> bool:
+        """Whether it is of what the answer has, not the request."""
+        return self.of.startswith(OF_ANSWER)
+
+    def split_path(self) -> tuple[str, str]:
+        """The field that `of` begins with, and the path below it.
+
+        >>> API_RIGHTS["ListOffsets"][0].split_path(), API_RIGHTS["ListGroups"][0].split_path()
+        (('topics', 'name'), ('groups', 'group_id'))
+        >>> API_RIGHTS["Heartbeat"][0].split_path()
+        ('group_id', '')
+        """
+        first, _, rest = self.of.removeprefix(OF_ANSWER).partition(".")
+        return first, rest
 
 
 RequiredRights: TypeAlias = tuple[RequiredRight, ...]

@@ -1,5 +1,6 @@
 """Who may do what at Kafka's door: a layer round the handlers, imported only where somebody is asked who they are.
 
-What a request asks of which names is the table's (`coordinator.security.rights`); here is where each API has its
-names, and where its answers have room for a refusal. A file for each family, and `table.py` lists them all.
+What a request asks of which names is the table's (`coordinator.security.rights`). `answer_shapes` says where answers
+have room for a refusal, and `table_judges` makes judges from both. What no table can say is code, a file for each
+family.
 """

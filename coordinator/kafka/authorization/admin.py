@@ -1,14 +1,12 @@
-"""Judges of the admin APIs: access control lists, quotas, users, elections, reassignments, and settings.
+"""Judges of the admin APIs that need code: the rest of them are rows of `answer_shapes`.
 
-A right on the cluster allows or refuses the whole request. Settings are judged resource by resource
-(DescribeConfigs, AlterConfigs, IncrementalAlterConfigs); ListConfigResources leaves out what the caller may not see,
+DescribeCluster tells authorized operations. Settings are judged resource by resource, each by the right to its type
+(DescribeConfigs, AlterConfigs, IncrementalAlterConfigs). ListConfigResources leaves out what the caller may not see,
 where Kafka lists every topic to a caller that may describe the cluster's settings.
 """
 
-from collections.abc import Callable
 from typing import Any, Final
 
-from muster.coordinator.kafka.authorization.groups import partial_request
 from muster.coordinator.kafka.authorization.judge import (
     MAX_AUDITED_REFUSALS,
     AccessCheck,
@@ -19,8 +17,9 @@ from muster.coordinator.kafka.authorization.judge import (
     allowed_operations,
     refusal_code,
 )
-from muster.coordinator.kafka.codec.codec import encode, struct
-from muster.coordinator.kafka.dispatch import EncodedAnswer, KafkaCall
+from muster.coordinator.kafka.authorization.table_judges import partial_request
+from muster.coordinator.kafka.codec.codec import struct
+from muster.coordinator.kafka.dispatch import KafkaCall
 from muster.coordinator.security.access_model import CLUSTER_NAME, ResourceType
 from muster.coordinator.security.rights import API_RIGHTS, RequiredRight
 
@@ -41,76 +40,6 @@ def judge_describe_cluster(may: AccessCheck, request: Any, call: KafkaCall) -> V
         return answer
 
     return PartialRequest(request, amend)
-
-
-def make_cluster_judge(api: str) -> Judge:
-    (right,) = API_RIGHTS[api]
-    answer = REFUSAL_SHAPES.get(api, refuse_with_code)
-
-    def judge(may: AccessCheck, request: Any, call: KafkaCall) -> Verdict:
-        if may(call, right, api=api):
-            return None
-        said = {"error_code": refusal_code(right), "error_message": may.why(call, right)}
-        refusal = answer(f"{api}Response", request, said)
-        # Written here, for where a request has very many rows this is a thread.
-        return RefusalAnswer(EncodedAnswer(encode(f"{api}Response", call.api_version, refusal)))
-
-    return judge
-
-
-def refuse_with_code(path: str, request: Any, said: dict[str, Any]) -> Any:
-    return struct(path)(**said)
-
-
-def refuse_quotas(path: str, request: Any, said: dict[str, Any]) -> Any:
-    return struct(path)(entries=None, **said)
-
-
-def refuse_creations(path: str, request: Any, said: dict[str, Any]) -> Any:
-    return struct(path)(results=[struct(f"{path}.results")(**said) for _ in request.creations])
-
-
-def refuse_deletions(path: str, request: Any, said: dict[str, Any]) -> Any:
-    return struct(path)(filter_results=[struct(f"{path}.filter_results")(**said) for _ in request.filters])
-
-
-def refuse_quota_entries(path: str, request: Any, said: dict[str, Any]) -> Any:
-    made, part = struct(f"{path}.entries"), struct(f"{path}.entries.entity")
-    return struct(path)(
-        entries=[
-            made(
-                entity=[part(entity_type=one.entity_type, entity_name=one.entity_name) for one in entry.entity], **said
-            )
-            for entry in request.entries
-        ]
-    )
-
-
-def refuse_users(path: str, request: Any, said: dict[str, Any]) -> Any:
-    names = dict.fromkeys(one.name for one in (*request.deletions, *request.upsertions))
-    return struct(path)(results=[struct(f"{path}.results")(user=name, **said) for name in names])
-
-
-def refuse_elections(path: str, request: Any, said: dict[str, Any]) -> Any:
-    """Version 0 has no code for the whole; who asks for all partitions is not told which there are."""
-    made = struct(f"{path}.replica_election_results")
-    row = struct(f"{path}.replica_election_results.partition_result")
-    rows = [
-        made(topic=topic.topic, partition_result=[row(partition_id=number, **said) for number in topic.partitions])
-        for topic in request.topic_partitions or ()
-    ]
-    return struct(path)(error_code=said["error_code"], replica_election_results=rows)
-
-
-REFUSAL_SHAPES: Final[dict[str, Callable[[str, Any, dict[str, Any]], Any]]] = {
-    "CreateAcls": refuse_creations,
-    "ElectLeaders": refuse_elections,
-    "DeleteAcls": refuse_deletions,
-    "AlterClientQuotas": refuse_quota_entries,
-    "DescribeClientQuotas": refuse_quotas,
-    "AlterUserScramCredentials": refuse_users,
-}
-"""Those whose answer has no code for all of it, or more beside it."""
 
 
 # Settings

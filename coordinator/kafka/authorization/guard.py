@@ -1,36 +1,30 @@
 """Puts a judge in front of each handler. If everything is allowed, the handler itself answers, at its usual speed.
 
-`JUDGES` has the judge of each API; an API without a row in the table of rights, or without a judge, is not served. A
-fetch that waits is judged again when it ends. Very large requests are judged in a thread.
+`JUDGES` has the judge of each API, made from the tables or in code; an API without a row in the table of rights, or
+without a judge, is not served. A fetch that waits is judged again when it ends. Very large requests are judged in a
+thread.
 """
 
 import asyncio
 from collections.abc import Callable, Mapping
 from copy import copy
-from functools import partial
+from functools import cache, partial
 from typing import Any, Final
 
 from muster.coordinator.edge.request_limits import LARGE_BYTES
 from muster.coordinator.kafka.authorization.admin import (
     judge_describe_cluster,
     judge_list_config_resources,
-    make_cluster_judge,
     make_resource_judge,
 )
+from muster.coordinator.kafka.authorization.answer_shapes import SHAPES
 from muster.coordinator.kafka.authorization.groups import (
-    MemberJudge,
-    judge_add_offsets_to_txn,
     judge_consumer_group_describe,
     judge_consumer_group_heartbeat,
-    judge_delete_groups,
     judge_describe_groups,
     judge_find_coordinator,
-    judge_join_group,
-    judge_list_groups,
     judge_offset_commit,
-    judge_offset_delete,
     judge_offset_fetch,
-    judge_txn_offset_commit,
 )
 from muster.coordinator.kafka.authorization.judge import (
     AccessCheck,
@@ -41,17 +35,14 @@ from muster.coordinator.kafka.authorization.judge import (
     Verdict,
 )
 from muster.coordinator.kafka.authorization.log import (
-    judge_create_partitions,
     judge_create_topics,
-    judge_delete_records,
     judge_delete_topics,
     judge_fetch,
     judge_init_producer_id,
-    judge_list_offsets,
     judge_metadata,
-    judge_offset_for_leader_epoch,
     judge_produce,
 )
+from muster.coordinator.kafka.authorization.table_judges import WholeJudge, fields_of, make_judge
 from muster.coordinator.kafka.codec.codec import decode_frame, encode
 from muster.coordinator.kafka.dispatch import (
     DeferredAnswer,
@@ -68,48 +59,28 @@ from muster.coordinator.security.rights import API_RIGHTS, RequiredRight
 # The judge of each API
 # ---------------------
 
-JUDGES: Final[Mapping[str, Judge]] = {
+CODE_JUDGES: Final[Mapping[str, Judge]] = {
     "Produce": judge_produce,
     "Fetch": judge_fetch,
-    "ListOffsets": judge_list_offsets,
-    "OffsetForLeaderEpoch": judge_offset_for_leader_epoch,
     "Metadata": judge_metadata,
     "OffsetCommit": judge_offset_commit,
     "OffsetFetch": judge_offset_fetch,
     "FindCoordinator": judge_find_coordinator,
-    "JoinGroup": judge_join_group,
-    "Heartbeat": MemberJudge("Heartbeat"),
-    "LeaveGroup": MemberJudge("LeaveGroup"),
-    "SyncGroup": MemberJudge("SyncGroup"),
     "DescribeGroups": judge_describe_groups,
-    "ListGroups": judge_list_groups,
     "CreateTopics": judge_create_topics,
     "DeleteTopics": judge_delete_topics,
-    "DeleteRecords": judge_delete_records,
     "InitProducerId": judge_init_producer_id,
-    "AddOffsetsToTxn": judge_add_offsets_to_txn,
-    "TxnOffsetCommit": judge_txn_offset_commit,
-    "DescribeAcls": make_cluster_judge("DescribeAcls"),
-    "CreateAcls": make_cluster_judge("CreateAcls"),
-    "DeleteAcls": make_cluster_judge("DeleteAcls"),
     "DescribeConfigs": make_resource_judge("DescribeConfigs", "results"),
     "AlterConfigs": make_resource_judge("AlterConfigs", "responses"),
-    "CreatePartitions": judge_create_partitions,
-    "DeleteGroups": judge_delete_groups,
     "IncrementalAlterConfigs": make_resource_judge("IncrementalAlterConfigs", "responses"),
-    "OffsetDelete": judge_offset_delete,
-    "DescribeClientQuotas": make_cluster_judge("DescribeClientQuotas"),
-    "AlterClientQuotas": make_cluster_judge("AlterClientQuotas"),
-    "DescribeUserScramCredentials": make_cluster_judge("DescribeUserScramCredentials"),
-    "AlterUserScramCredentials": make_cluster_judge("AlterUserScramCredentials"),
-    "ElectLeaders": make_cluster_judge("ElectLeaders"),
-    "AlterPartitionReassignments": make_cluster_judge("AlterPartitionReassignments"),
-    "ListPartitionReassignments": make_cluster_judge("ListPartitionReassignments"),
     "DescribeCluster": judge_describe_cluster,
     "ConsumerGroupHeartbeat": judge_consumer_group_heartbeat,
     "ConsumerGroupDescribe": judge_consumer_group_describe,
     "ListConfigResources": judge_list_config_resources,
 }
+"""Those that a table would only hide; the module of each says why."""
+
+JUDGES: Final[Mapping[str, Judge]] = {**{api: make_judge(api) for api in SHAPES}, **CODE_JUDGES}
 
 
 def find_judge(api: str) -> Judge | None:
@@ -133,38 +104,38 @@ JUDGED_AGAIN: Final = frozenset({"Fetch"})
 LARGE_REQUEST_NAMES: Final = 2_000
 """Names, or rows that have them, above which a thread judges: the others' heartbeats do not wait for that."""
 
-REQUEST_LISTS: Final[dict[str, tuple[str, ...]]] = {
-    "Produce": ("topic_data",),
-    "Fetch": ("topics",),
-    "ListOffsets": ("topics",),
-    "OffsetForLeaderEpoch": ("topics",),
-    "Metadata": ("topics",),
-    "OffsetFetch": ("topics", "groups"),
-    "FindCoordinator": ("coordinator_keys",),
+LISTS_WITHOUT_RIGHT: Final[Mapping[str, tuple[str, ...]]] = {
     "CreateAcls": ("creations",),
     "AlterClientQuotas": ("entries",),
     "AlterUserScramCredentials": ("upsertions", "deletions"),
-    "DescribeGroups": ("groups",),
-    "CreateTopics": ("topics",),
-    "DeleteTopics": ("topics", "topic_names"),
-    "DeleteRecords": ("topics",),
-    "DescribeConfigs": ("resources",),
-    "AlterConfigs": ("resources",),
-    "CreatePartitions": ("topics",),
-    "DeleteGroups": ("groups_names",),
-    "IncrementalAlterConfigs": ("resources",),
-    "OffsetDelete": ("topics",),
-    "TxnOffsetCommit": ("topics",),
-    "ConsumerGroupHeartbeat": ("subscribed_topic_names",),
-    "ConsumerGroupDescribe": ("group_ids",),
+    "DeleteTopics": ("topic_names",),
+    "OffsetFetch": ("topics",),
 }
-"""Where a request has what it may have many of."""
+"""Lists of a request that no right names: a refusal answers row by row, or older versions have the names there."""
+
+JUDGED_IN_PLACE: Final = frozenset({"OffsetCommit"})
+"""A large commit stays in its place before the next one."""
 
 EXPENSIVE_ROWS: Final = frozenset({"CreateAcls", "AlterClientQuotas", "AlterUserScramCredentials"})
 """Whose rows take ten times as long as a name does."""
 
 HAS_ASYNC_FORM: Final = frozenset({"Produce", "Fetch", "ListOffsets"})
-"""Those whose handlers have a long way beside the short one. A large commit stays in its place before the next one."""
+"""Those whose handlers have a long way beside the short one."""
+
+
+@cache
+def request_lists(api: str) -> tuple[str, ...]:
+    """Lists of the request that may have many names, or rows that are judged.
+
+    >>> request_lists("Produce"), request_lists("Heartbeat"), request_lists("OffsetFetch")
+    (('topic_data',), (), ('groups', 'topics'))
+    """
+    if api in JUDGED_IN_PLACE:
+        return ()
+    fields = fields_of(f"{api}Request")
+    named = [right.split_path()[0] for right in API_RIGHTS[api] if not right.of_answer]
+    every = dict.fromkeys((*named, *LISTS_WITHOUT_RIGHT.get(api, ())))
+    return tuple(name for name in every if name in fields and fields[name].array)
 
 
 def is_large(request: Any, lists: tuple[str, ...], most: int = LARGE_REQUEST_NAMES) -> bool:
@@ -220,7 +191,8 @@ def guard_immediate(
     judge: Judge, may: AccessCheck, immediate: Immediate, whole: AnswerCompleter, api: str
 ) -> Immediate:
     judged = guard_any(judge, may, immediate, whole, api)
-    return guard_member(judge.right, may, immediate, judged) if isinstance(judge, MemberJudge) else judged
+    right = judge.member_right if isinstance(judge, WholeJudge) else None
+    return judged if right is None else guard_member(right, may, immediate, judged)
 
 
 def guard_member(right: RequiredRight, may: AccessCheck, immediate: Immediate, judged: Immediate) -> Immediate:
@@ -236,7 +208,7 @@ def guard_member(right: RequiredRight, may: AccessCheck, immediate: Immediate, j
 
 
 def guard_any(judge: Judge, may: AccessCheck, immediate: Immediate, whole: AnswerCompleter, api: str) -> Immediate:
-    lists = REQUEST_LISTS.get(api, ()) if api in HAS_ASYNC_FORM else ()
+    lists = request_lists(api) if api in HAS_ASYNC_FORM else ()
 
     def answered(request: Any, call: KafkaCall) -> Any:
         if lists and is_large(request, lists):
@@ -259,7 +231,7 @@ def guard_any(judge: Judge, may: AccessCheck, immediate: Immediate, whole: Answe
 def guard_async(
     judge: Callable[[Any, KafkaCall], Verdict], handler: Handler, whole: AnswerCompleter, api: str
 ) -> Handler:
-    lists, again = REQUEST_LISTS.get(api, ()), api in JUDGED_AGAIN
+    lists, again = request_lists(api), api in JUDGED_AGAIN
     most = LARGE_REQUEST_NAMES // 10 if api in EXPENSIVE_ROWS else LARGE_REQUEST_NAMES
 
     async def answered(request: Any, call: KafkaCall) -> Any:

@@ -1,14 +1,17 @@
-"""Judges of the log APIs: topics and metadata, produce and fetch, log offsets, producer ids.
+"""Judges of the log APIs that need code: the rest of them are rows of `answer_shapes`.
 
-Topics: Metadata, CreateTopics, DeleteTopics, CreatePartitions, DeleteRecords. Records: Produce, Fetch, ListOffsets,
-OffsetForLeaderEpoch, InitProducerId. An answer never reveals that a topic exists to a caller that may not describe it.
+Metadata names topics by id too, needs CREATE only for what is missing, and has a form of its own in version 0.
+CreateTopics blanks fields of what was created. DeleteTopics names topics by id too. Produce has a fast path for one
+batch, and ends the connection where acks=0. Fetch asks for nothing where a session goes on, and is judged again after
+its wait. InitProducerId needs one of two rights. An answer never reveals that a topic exists to a caller that may not
+describe it.
 """
 
 from collections.abc import Callable
 from copy import copy
 from typing import Any, Final
 
-from muster.coordinator.kafka.authorization.groups import partial_request
+from muster.coordinator.kafka.authorization.answer_shapes import Rows
 from muster.coordinator.kafka.authorization.judge import (
     MAX_AUDITED_REFUSALS,
     AccessCheck,
@@ -18,6 +21,7 @@ from muster.coordinator.kafka.authorization.judge import (
     allowed_operations,
     refusal_code,
 )
+from muster.coordinator.kafka.authorization.table_judges import RefusedRows, partial_request
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka.dispatch import HangUp, KafkaCall
 from muster.coordinator.kafka.handlers.single_batch_produce import SingleBatch
@@ -33,14 +37,11 @@ METADATA_TOPIC_RIGHT, METADATA_CREATE_RIGHT, METADATA_VISIBLE_TOPIC_RIGHT = API_
 DESCRIBE_CLUSTER_RIGHT: Final = on_cluster(DESCRIBE)
 CREATE_TOPICS: Final = "CreateTopics"
 CREATE_TOPICS_RIGHT, CREATED_CONFIGS_RIGHT = API_RIGHTS[CREATE_TOPICS]
+refuse_created: Final = RefusedRows("CreateTopicsResponse.topics", "name", Rows("topics"))
 DELETE_TOPICS: Final = "DeleteTopics"
 (DELETE_TOPICS_RIGHT,) = API_RIGHTS[DELETE_TOPICS]
 DELETED_TOPIC_VISIBLE_RIGHT: Final = RequiredRight(DESCRIBE, ResourceType.TOPIC, DELETE_TOPICS_RIGHT.of)
 """Who lacks it is not told whether there is such a topic, or what its name is."""
-CREATE_PARTITIONS: Final = "CreatePartitions"
-(CREATE_PARTITIONS_RIGHT,) = API_RIGHTS[CREATE_PARTITIONS]
-DELETE_RECORDS: Final = "DeleteRecords"
-(DELETE_RECORDS_RIGHT,) = API_RIGHTS[DELETE_RECORDS]
 
 NO_ID: Final = bytes(16)
 WITHOUT_NAME: Final = "Topic authorization failed."
@@ -105,7 +106,7 @@ def visible_metadata(may: AccessCheck, call: KafkaCall, answer: Any, refused: li
     return answer
 
 
-# -- create, grow -----------------------------------------------------------------------------------------
+# -- create -----------------------------------------------------------------------------------------------
 
 
 def judge_create_topics(may: AccessCheck, request: Any, call: KafkaCall) -> Verdict:
@@ -113,16 +114,7 @@ def judge_create_topics(may: AccessCheck, request: Any, call: KafkaCall) -> Verd
     allowed, refused = may.split(call, CREATE_TOPICS_RIGHT, request.topics, topic_name, api=CREATE_TOPICS)
     if not refused and may.all(call, CREATED_CONFIGS_RIGHT, [topic_name(topic) for topic in allowed]):
         return None
-    made = struct("CreateTopicsResponse.topics")
-    rows = [
-        made(
-            name=topic.name,
-            error_code=refusal_code(CREATE_TOPICS_RIGHT),
-            error_message=may.why(call, CREATE_TOPICS_RIGHT, topic.name, len(refused)),
-            configs=[],
-        )
-        for topic in refused
-    ]
+    rows = refuse_created(may, call, CREATE_TOPICS_RIGHT, refused)
 
     def told(topic: Any) -> Any:
         if not topic.error_code and not may.quietly(call, CREATED_CONFIGS_RIGHT, topic.name):
@@ -132,22 +124,6 @@ def judge_create_topics(may: AccessCheck, request: Any, call: KafkaCall) -> Verd
         return topic
 
     return partial_request(request, "topics", allowed, "CreateTopicsResponse", "topics", rows, told)
-
-
-def judge_create_partitions(may: AccessCheck, request: Any, call: KafkaCall) -> Verdict:
-    allowed, refused = may.split(call, CREATE_PARTITIONS_RIGHT, request.topics, topic_name, api=CREATE_PARTITIONS)
-    if not refused:
-        return None
-    made = struct("CreatePartitionsResponse.results")
-    rows = [
-        made(
-            name=topic.name,
-            error_code=refusal_code(CREATE_PARTITIONS_RIGHT),
-            error_message=may.why(call, CREATE_PARTITIONS_RIGHT, topic.name, len(refused)),
-        )
-        for topic in refused
-    ]
-    return partial_request(request, "topics", allowed, "CreatePartitionsResponse", "results", rows)
 
 
 # -- delete -----------------------------------------------------------------------------------------------
@@ -204,42 +180,18 @@ def refused_deletion_row(
     )
 
 
-def judge_delete_records(may: AccessCheck, request: Any, call: KafkaCall) -> Verdict:
-    allowed, refused = may.split(call, DELETE_RECORDS_RIGHT, request.topics, topic_name, api=DELETE_RECORDS)
-    if not refused:
-        return None
-    made, row = struct("DeleteRecordsResponse.topics"), struct("DeleteRecordsResponse.topics.partitions")
-    rows = [
-        made(
-            name=topic.name,
-            partitions=[
-                row(
-                    partition_index=one.partition_index, low_watermark=-1, error_code=refusal_code(DELETE_RECORDS_RIGHT)
-                )
-                for one in topic.partitions
-            ],
-        )
-        for topic in refused
-    ]
-    return partial_request(request, "topics", allowed, "DeleteRecordsResponse", "topics", rows)
-
-
 def topic_name(topic: Any) -> str:
     return str(topic.name)
 
 
-# Records and log offsets
-# -----------------------
+# Records and producers
+# ---------------------
 
 PRODUCE: Final = "Produce"
 FETCH: Final = "Fetch"
-LIST_OFFSETS: Final = "ListOffsets"
-OFFSET_FOR_LEADER_EPOCH: Final = "OffsetForLeaderEpoch"
 INIT_PRODUCER_ID: Final = "InitProducerId"
 PRODUCE_TOPIC_RIGHT, PRODUCE_TRANSACTION_RIGHT = API_RIGHTS[PRODUCE]
 (FETCH_RIGHT,) = API_RIGHTS[FETCH]
-(LIST_OFFSETS_RIGHT,) = API_RIGHTS[LIST_OFFSETS]
-(LEADER_EPOCH_RIGHT,) = API_RIGHTS[OFFSET_FOR_LEADER_EPOCH]
 IDEMPOTENT_PRODUCER_RIGHT, TRANSACTIONAL_PRODUCER_RIGHT = API_RIGHTS[INIT_PRODUCER_ID]
 ACKS_NONE: Final = 0
 
@@ -344,60 +296,7 @@ def judge_fetch(may: AccessCheck, request: Any, call: KafkaCall) -> Verdict:
     return PartialRequest(left, amend)
 
 
-# -- offsets ----------------------------------------------------------------------------------------------
-
-
-def judge_list_offsets(may: AccessCheck, request: Any, call: KafkaCall) -> Verdict:
-    allowed, refused = may.split(
-        call, LIST_OFFSETS_RIGHT, request.topics, lambda topic: str(topic.name), api=LIST_OFFSETS
-    )
-    if not refused:
-        return None
-    made, row = struct("ListOffsetsResponse.topics"), struct("ListOffsetsResponse.topics.partitions")
-    rows = [
-        made(
-            name=topic.name,
-            partitions=[
-                row(partition_index=one.partition_index, error_code=refusal_code(LIST_OFFSETS_RIGHT))
-                for one in topic.partitions
-            ],
-        )
-        for topic in refused
-    ]
-    left = copy(request)
-    left.topics = allowed
-
-    def amend(answer: Any) -> Any:
-        answer.topics = [*answer.topics, *rows]
-        return answer
-
-    return PartialRequest(left, amend)
-
-
-def judge_offset_for_leader_epoch(may: AccessCheck, request: Any, call: KafkaCall) -> Verdict:
-    allowed, refused = may.split(
-        call, LEADER_EPOCH_RIGHT, request.topics, lambda topic: str(topic.topic), api=OFFSET_FOR_LEADER_EPOCH
-    )
-    if not refused:
-        return None
-    made, row = struct("OffsetForLeaderEpochResponse.topics"), struct("OffsetForLeaderEpochResponse.topics.partitions")
-    rows = [
-        made(
-            topic=topic.topic,
-            partitions=[
-                row(partition=one.partition, error_code=refusal_code(LEADER_EPOCH_RIGHT)) for one in topic.partitions
-            ],
-        )
-        for topic in refused
-    ]
-    left = copy(request)
-    left.topics = allowed
-
-    def amend(answer: Any) -> Any:
-        answer.topics = [*answer.topics, *rows]
-        return answer
-
-    return PartialRequest(left, amend)
+# -- producer ids -----------------------------------------------------------------------------------------
 
 
 def judge_init_producer_id(may: AccessCheck, request: Any, call: KafkaCall) -> Verdict:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from muster.coordinator.edge.request_limits import max_entries
-from muster.coordinator.kafka.authorization import admin
+from muster.coordinator.kafka.authorization import table_judges
 from muster.coordinator.kafka.codec import codec
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka.handlers.acls import AclHandlers
@@ -254,7 +254,7 @@ def test_who_may_not_is_refused_many_entries_in_a_thread(monkeypatch: pytest.Mon
         written_by.append(threading.get_ident())
         return codec.encode(*given)
 
-    monkeypatch.setattr(admin, "encode", encode)
+    monkeypatch.setattr(table_judges, "encode", encode)
 
     async def story(root: Asked, alice: Asked, store: SecurityStore) -> None:
         assert await created(alice, *[row()] * 300) == [(31, "Cluster authorization failed.")] * 300

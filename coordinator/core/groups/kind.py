@@ -124,6 +124,9 @@ class GroupKind(Protocol[G_contra]):
     def plans_itself(self, group: G_contra, /) -> bool:
         """Whether its members make the plans, so that nothing said to the coordinator's assignor reaches them."""
 
+    def classic_offers(self, group: G_contra, /) -> Iterable[tuple[str, frozenset[str]]]:
+        """Its members of the classic protocol, and the names that each offers."""
+
     def settings_changed(self, group: G_contra, trigger: RebalanceTrigger, step: Step, /) -> None:
         """What was planned without the change is void."""
 

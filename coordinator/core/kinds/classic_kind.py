@@ -4,6 +4,8 @@ Includes their read-only views. Subscriptions are shown only while a group is st
 a freeze ends, every member is called back, and newcomers that were waiting join the same round.
 """
 
+from collections.abc import Iterator
+
 from muster.coordinator.core.classic import (
     lifecycle,
     membership,
@@ -170,6 +172,9 @@ class ClassicKind(DefaultKind[ClassicGroup]):
 
     def assignor(self, group: ClassicGroup, step: Step, /) -> str:
         return group.remote if group.members else ""
+
+    def classic_offers(self, group: ClassicGroup, /) -> Iterator[tuple[str, frozenset[str]]]:
+        return ((member.id, member.offer) for member in group.members.values())
 
     def plans_itself(self, group: ClassicGroup, /) -> bool:
         return bool(group.members) and not group.remote

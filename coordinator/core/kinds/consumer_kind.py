@@ -1,5 +1,7 @@
 """What KIP-848 groups answer to members of either protocol, and their read-only views."""
 
+from collections.abc import Iterator
+
 from muster.assignors.data.consumer_protocol import encode_assignment
 from muster.coordinator.core.consumer import (
     classic_members,
@@ -206,6 +208,11 @@ class ConsumerKind(DefaultKind[ConsumerGroup]):
     def situation(self, group: ConsumerGroup, step: Step, /) -> GroupSituation:
         budget = move_budget(step.state, group.id)
         return epoch_ledger.consumer_view(group, step).situation(target.snapshot_of(group, step), budget)
+
+    def classic_offers(self, group: ConsumerGroup, /) -> Iterator[tuple[str, frozenset[str]]]:
+        for member in group.members.values():
+            if member.classic is not None:
+                yield member.id, frozenset(protocol.name for protocol in member.classic.protocols)
 
     def at_rest(self, group: ConsumerGroup, /) -> bool:
         return group.at_rest or not group.members

@@ -4,6 +4,7 @@ Kinds inherit `DefaultKind` and override what they take part in: everything else
 `AbsentKind` opens a group where a request may, and refuses all others.
 """
 
+from collections.abc import Iterable
 from typing import Generic, TypeVar
 
 from muster.assignors.api import Snapshot
@@ -103,6 +104,9 @@ class DefaultKind(Generic[G_contra]):
 
     def plans_itself(self, group: G_contra, /) -> bool:
         return False
+
+    def classic_offers(self, group: G_contra, /) -> Iterable[tuple[str, frozenset[str]]]:
+        return ()
 
     def settings_changed(self, group: G_contra, trigger: RebalanceTrigger, step: Step, /) -> None:
         """Nothing is planned here."""

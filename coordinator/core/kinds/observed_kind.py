@@ -10,7 +10,7 @@ every owner has claimed since then; or, since a member whose share stays the sam
 all is claimed and nothing has moved for a while. Each rebalance observed becomes one ledger entry.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -460,6 +460,9 @@ class ObservedKind:
 
     def plans_itself(self, group: ObservedGroup, /) -> bool:
         return self._kind_of(group.logged).plans_itself(group.logged)
+
+    def classic_offers(self, group: ObservedGroup, /) -> Iterable[tuple[str, frozenset[str]]]:
+        return self._kind_of(group.logged).classic_offers(group.logged)
 
     def situation(self, group: ObservedGroup, step: Step, /) -> GroupSituation:
         return self._kind_of(group.logged).situation(group.logged, step)

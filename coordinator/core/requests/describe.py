@@ -59,13 +59,13 @@ def why_balance_idle(group_id: str, step: Step) -> str:
         return balancing.refused
     if group is None or not group.members:
         return "nobody is in the group"
-    from muster.coordinator.core.control.balance.group_balance import why_balance_cannot_act, why_balance_rests
-
-    if why := why_balance_rests(group, step):
+    if why := group_balance.why_balance_rests(group, step):
         return why
     if balancing.loads is None or not balancing.loads.rated:
         return "loads are known after two samples"
-    return why_balance_cannot_act(group, KINDS[type(group)].plans_itself(group)) if balancing.rules.mode == ACT else ""
+    if balancing.rules.mode != ACT:
+        return ""
+    return group_balance.why_balance_cannot_act(group, KINDS[type(group)].plans_itself(group))
 
 
 def describe_group(request: DescribeGroup, step: Step) -> None:

@@ -6,7 +6,7 @@ whatever cause, does not undo. Balance rests while a group is in flux, on trial 
 single partitions cannot be moved.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
@@ -15,10 +15,10 @@ from muster.assignors.api import JsonValue, Snapshot
 from muster.assignors.registry import BUILT_IN, resolve
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.classic.members import cooperative_names
-from muster.coordinator.core.consumer.group import ConsumerGroup
 from muster.coordinator.core.control.overrides import overrides
 from muster.coordinator.core.groups.group import GroupData
 from muster.coordinator.core.groups.state import ShardState, Step
+from muster.coordinator.core.kinds.registry import KINDS
 from muster.coordinator.core.model.plan import WANT_LAGS
 from muster.coordinator.core.model.records import NEVER_MS, BalanceForgotten, BalanceStored, Moved
 from muster.coordinator.core.model.types import Outcome, RebalanceEntry
@@ -206,18 +206,8 @@ def eager_member(group: GroupData) -> str:
 
     Cooperative is only who offers nothing but cooperative assignors: with an eager one beside them, clients are eager.
     """
-    return next((member for member, offer in classic_offers(group) if not cooperative_names().issuperset(offer)), "")
-
-
-def classic_offers(group: GroupData) -> Iterator[tuple[str, frozenset[str]]]:
-    """Members of the classic protocol, and the names that each offers."""
-    if isinstance(group, ClassicGroup):
-        for member in group.members.values():
-            yield member.id, member.offer
-    elif isinstance(group, ConsumerGroup):
-        for other in group.members.values():
-            if other.classic is not None:
-                yield other.id, frozenset(protocol.name for protocol in other.classic.protocols)
+    offers = KINDS[type(group)].classic_offers(group)
+    return next((member for member, offer in offers if not cooperative_names().issuperset(offer)), "")
 
 
 # When balance rests

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple, TypeAlias
 
+from muster.coordinator.observability.read_model.groups import GroupHolds, HeldDrain
 from muster.coordinator.observability.views.ledger import is_rebalance
-from muster.coordinator.observability.views.overrides import DrainState, OverrideState, override_words
+from muster.coordinator.observability.views.overrides import override_words
 from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance, RebalanceCause
 
 # Facts
@@ -247,17 +248,17 @@ class DoctorFinding:
 # ------------------
 
 
-def override_lines(holds: OverrideState) -> tuple[str, ...]:
+def override_lines(holds: GroupHolds) -> tuple[str, ...]:
     """A line for each, as `muster groups describe` says it."""
     return tuple(words for words, _ in override_words(holds))
 
 
-def drained_ids(members: Iterable[ExaminedMember], holds: OverrideState) -> frozenset[str]:
+def drained_ids(members: Iterable[ExaminedMember], holds: GroupHolds) -> frozenset[str]:
     """The members that are to have nothing."""
     return frozenset(member.id for member in members if any(is_drained(member, drain) for drain in holds.drains))
 
 
-def is_drained(member: ExaminedMember, drain: DrainState) -> bool:
+def is_drained(member: ExaminedMember, drain: HeldDrain) -> bool:
     called = {
         "member-id": member.id,
         "client-id": member.client_id,

@@ -1,134 +1,12 @@
 """What operators control of a group: its balance, its running canary and its fences (docs/control.md), a line each."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Iterator
 
 from typing_extensions import TypedDict
 
+from muster.coordinator.observability.read_model.groups import Canary, GroupBalance, GroupControls
 from muster.coordinator.observability.views.formatting import plural
-from muster.coordinator.observability.views.overrides import (
-    CanaryViewState,
-    SeenCanary,
-    format_minute,
-    seen_canary,
-    sentence,
-)
-from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-
-
-class BalanceState(Protocol):
-    """As `muster.client.described.GroupBalance`."""
-
-    @property
-    def mode(self) -> str: ...
-    @property
-    def idle(self) -> str: ...
-    @property
-    def heaviest(self) -> str: ...
-    @property
-    def ratio(self) -> float | None: ...
-    @property
-    def paid(self) -> int: ...
-    @property
-    def rounds(self) -> int: ...
-    @property
-    def resting(self) -> int: ...
-
-
-class FenceState(Protocol):
-    """As `muster.client.described.GroupFence`."""
-
-    @property
-    def topic(self) -> str: ...
-    @property
-    def partition(self) -> int: ...
-    @property
-    def member_id(self) -> str: ...
-    @property
-    def generation(self) -> int: ...
-    @property
-    def producer_id(self) -> int: ...
-    @property
-    def producer_epoch(self) -> int: ...
-    @property
-    def claimed_at_ms(self) -> int: ...
-
-
-class ControlState(Protocol):
-    """The part of a group's description that operators have a hand in."""
-
-    @property
-    def canary(self) -> CanaryViewState | None: ...
-    @property
-    def balance(self) -> BalanceState | None: ...
-    @property
-    def fences(self) -> int: ...
-    @property
-    def newest_fences(self) -> Sequence[FenceState]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class SeenBalance:
-    mode: str
-    idle: str
-    heaviest: str
-    ratio: float | None
-    paid: int
-    rounds: int
-    resting: int
-
-
-@dataclass(frozen=True, slots=True)
-class SeenFence:
-    topic: str
-    partition: int
-    member_id: str
-    generation: int
-    producer_id: int
-    producer_epoch: int
-    claimed_at_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class SeenControls:
-    """`newest_fences`: some of `fences`, those first that were claimed last."""
-
-    canary: SeenCanary | None = None
-    balance: SeenBalance | None = None
-    fences: int = 0
-    newest_fences: tuple[SeenFence, ...] = ()
-
-
-def seen_controls(group: pb.DescribedGroup) -> SeenControls:
-    told = group.balance
-    return SeenControls(
-        seen_canary(group.canary) if group.HasField("canary") else None,
-        SeenBalance(
-            told.mode,
-            told.idle,
-            told.heaviest,
-            told.ratio if told.HasField("ratio") else None,
-            told.paid,
-            told.rounds,
-            told.resting,
-        )
-        if group.HasField("balance")
-        else None,
-        group.fences.count,
-        tuple(
-            SeenFence(
-                each.topic,
-                each.partition,
-                each.member_id,
-                each.generation,
-                each.producer_id,
-                each.producer_epoch,
-                each.claimed_at_ms,
-            )
-            for each in group.fences.newest
-        ),
-    )
+from muster.coordinator.observability.views.overrides import format_minute, sentence
 
 
 class CanaryStateRow(TypedDict):
@@ -167,7 +45,7 @@ class FencesRow(TypedDict):
     newest: list[FenceRow]
 
 
-def canary_row(found: CanaryViewState | None) -> CanaryStateRow | None:
+def canary_row(found: Canary | None) -> CanaryStateRow | None:
     if found is None:
         return None
     return {
@@ -180,7 +58,7 @@ def canary_row(found: CanaryViewState | None) -> CanaryStateRow | None:
     }
 
 
-def balance_row(found: BalanceState | None) -> BalanceRow | None:
+def balance_row(found: GroupBalance | None) -> BalanceRow | None:
     if found is None:
         return None
     return {
@@ -194,7 +72,7 @@ def balance_row(found: BalanceState | None) -> BalanceRow | None:
     }
 
 
-def fences_row(found: ControlState) -> FencesRow | None:
+def fences_row(found: GroupControls) -> FencesRow | None:
     if not found.fences:
         return None
     newest: list[FenceRow] = [
@@ -212,7 +90,7 @@ def fences_row(found: ControlState) -> FencesRow | None:
     return {"count": found.fences, "newest": newest}
 
 
-def control_lines(found: ControlState) -> Iterator[str]:
+def control_lines(found: GroupControls) -> Iterator[str]:
     """As `muster groups describe` says it: `FENCES: 3 partitions claimed, last orders-0 by web-1 at 12:31 (...)`."""
     if found.canary is not None:
         yield f"CANARY: {sentence(found.canary).removeprefix('Canary ')}"
@@ -222,11 +100,11 @@ def control_lines(found: ControlState) -> Iterator[str]:
         yield f"FENCES: {fence_words(found)}"
 
 
-def balance_words(found: BalanceState) -> str:
+def balance_words(found: GroupBalance) -> str:
     """
-    >>> balance_words(SeenBalance("act", "", "web-1", 1.983, 2, 3, 4))
+    >>> balance_words(GroupBalance("act", "", "web-1", 1.983, 2, 3, 4))
     'act; web-1 carried most, 1.98 times the mean; moves paid in 2 of 3 evaluations in a row; 4 partitions rest'
-    >>> balance_words(SeenBalance("watch", "it rests while a canary runs", "", None, 0, 3, 0))
+    >>> balance_words(GroupBalance("watch", "it rests while a canary runs", "", None, 0, 3, 0))
     'watch; it rests while a canary runs'
     """
     parts = [found.mode, found.idle]
@@ -238,7 +116,7 @@ def balance_words(found: BalanceState) -> str:
     return "; ".join(part for part in parts if part)
 
 
-def fence_words(found: ControlState) -> str:
+def fence_words(found: GroupControls) -> str:
     words = f"{plural(found.fences, 'partition')} claimed"
     for last in found.newest_fences[:1]:
         words += (

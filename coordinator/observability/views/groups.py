@@ -1,108 +1,27 @@
 """Groups, their members, their positions and their settings, a row each."""
 
 from collections.abc import Sequence
-from typing import Protocol
 
 from typing_extensions import TypedDict
 
+from muster.coordinator.observability.read_model.groups import (
+    GroupDescription,
+    GroupHolds,
+    GroupListing,
+    GroupProgress,
+    MemberDescription,
+    PartitionLag,
+)
 from muster.coordinator.observability.views.controls import (
     BalanceRow,
     CanaryStateRow,
-    ControlState,
     FencesRow,
     balance_row,
     canary_row,
     fences_row,
 )
 from muster.coordinator.observability.views.formatting import duration, moment, plural
-from muster.coordinator.observability.views.overrides import HoldRow, OverrideState, hold_rows
-
-Place = tuple[str, int]
-
-
-class ListedGroupState(Protocol):
-    @property
-    def group_id(self) -> str: ...
-    @property
-    def group_type(self) -> str: ...
-    @property
-    def state(self) -> str: ...
-    @property
-    def protocol_type(self) -> str: ...
-    @property
-    def progress(self) -> "ProgressViewState | None": ...
-
-
-class MemberViewState(Protocol):
-    @property
-    def member_id(self) -> str: ...
-    @property
-    def group_instance_id(self) -> str | None: ...
-    @property
-    def client_id(self) -> str: ...
-    @property
-    def client_host(self) -> str: ...
-    @property
-    def client_software(self) -> str: ...
-    @property
-    def assignment(self) -> Sequence[Place]: ...
-
-
-class ProgressViewState(Protocol):
-    @property
-    def lag(self) -> int: ...
-    @property
-    def trend(self) -> float | None: ...
-    @property
-    def eta_s(self) -> float | None: ...
-    @property
-    def health(self) -> str: ...
-    @property
-    def reason(self) -> str: ...
-
-
-class GroupViewState(Protocol):
-    @property
-    def group_id(self) -> str: ...
-    @property
-    def state(self) -> str: ...
-    @property
-    def assignor(self) -> str: ...
-    @property
-    def generation(self) -> int: ...
-    @property
-    def leader(self) -> str: ...
-    @property
-    def coordinator(self) -> str: ...
-    @property
-    def members(self) -> Sequence[MemberViewState]: ...
-    @property
-    def waiting_for(self) -> Sequence[str]: ...
-    @property
-    def waiting_until_ms(self) -> int: ...
-    @property
-    def progress(self) -> ProgressViewState | None: ...
-    @property
-    def planned_there(self) -> str: ...
-    @property
-    def assignor_is_set(self) -> bool: ...
-    @property
-    def kept_out(self) -> str: ...
-    @property
-    def controls(self) -> ControlState: ...
-
-
-class LagViewState(Protocol):
-    @property
-    def partition(self) -> Place: ...
-    @property
-    def committed(self) -> int | None: ...
-    @property
-    def log_end(self) -> int: ...
-    @property
-    def lag(self) -> int: ...
-    @property
-    def owner(self) -> str: ...
+from muster.coordinator.observability.views.overrides import HoldRow, hold_rows
 
 
 class GroupRow(TypedDict):
@@ -161,7 +80,7 @@ class OffsetRow(TypedDict):
     client_id: str | None
 
 
-def group_row(group: ListedGroupState) -> GroupRow:
+def group_row(group: GroupListing) -> GroupRow:
     """What the node's samples say of it is None where there are none."""
     told = group.progress
     return {
@@ -175,7 +94,7 @@ def group_row(group: ListedGroupState) -> GroupRow:
     }
 
 
-def state_row(group: GroupViewState, holds: OverrideState) -> StateRow:
+def state_row(group: GroupDescription, holds: GroupHolds) -> StateRow:
     """What the node's samples say of it is None where there are none. `holds`: what operators hold of the group."""
     told = group.progress
     return {
@@ -202,14 +121,14 @@ def state_row(group: GroupViewState, holds: OverrideState) -> StateRow:
     }
 
 
-def planner_words(group: GroupViewState) -> str | None:
+def planner_words(group: GroupDescription) -> str | None:
     """Who makes the plans; None where nobody does, or it is not known."""
     if group.planned_there:
         return f"the coordinator by {group.planned_there}, {'as set' if group.assignor_is_set else 'as members ask'}"
     return "a member" if group.leader else None
 
 
-def progress_words(progress: ProgressViewState) -> str:
+def progress_words(progress: GroupProgress) -> str:
     """How far behind a group is, and where that leads."""
     if not progress.lag:
         return "everything is read"
@@ -225,7 +144,7 @@ def progress_words(progress: ProgressViewState) -> str:
     return f"{behind}, {progress.trend:,.1f} more each second: it does not catch up at this pace"
 
 
-def member_row(group_id: str, member: MemberViewState) -> MemberRow:
+def member_row(group_id: str, member: MemberDescription) -> MemberRow:
     return {
         "group": group_id,
         "consumer_id": member.member_id,
@@ -238,7 +157,7 @@ def member_row(group_id: str, member: MemberViewState) -> MemberRow:
     }
 
 
-def offset_row(group_id: str, lag: LagViewState, owner: MemberViewState | None, *, known: bool = True) -> OffsetRow:
+def offset_row(group_id: str, lag: PartitionLag, owner: MemberDescription | None, *, known: bool = True) -> OffsetRow:
     """Not `known`: the position lies in a ZooKeeper that is away."""
     topic, partition = lag.partition
     return {
@@ -254,7 +173,7 @@ def offset_row(group_id: str, lag: LagViewState, owner: MemberViewState | None, 
     }
 
 
-def assignment_text(partitions: Sequence[Place]) -> str | None:
+def assignment_text(partitions: Sequence[tuple[str, int]]) -> str | None:
     """As Kafka's tool writes it.
 
     >>> assignment_text((("a", 0), ("a", 2), ("b", 1)))

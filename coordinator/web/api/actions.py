@@ -13,8 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
+from muster.coordinator.observability.read_model.groups import GroupDescription, MemberDescription
 from muster.coordinator.observability.views.formatting import plural
-from muster.coordinator.observability.views.group_answers import Place, SeenGroup, SeenMember
 from muster.coordinator.observability.views.settings import GroupSettingRow, group_setting_rows
 from muster.coordinator.observability.views.topics import Position, ResetRow, parse_position, target_of
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
@@ -23,6 +23,7 @@ from muster.coordinator.web.api.node_queries import (
     EARLIEST,
     LATEST,
     NodeQueries,
+    Place,
     by_topic,
     check_group_code,
     read_settings,
@@ -264,7 +265,7 @@ async def require_inactive(asking: NodeQueries, group: str) -> None:
         require_no_members(found)
 
 
-def require_no_members(found: SeenGroup) -> None:
+def require_no_members(found: GroupDescription) -> None:
     if found.members:
         text = (
             f"group {found.group_id!r} is {found.state} and has {plural(len(found.members), 'member')}; stop them first"
@@ -279,11 +280,11 @@ def read_position(text: str) -> Position:
         raise field_refusal("to", str(error)) from None
 
 
-def is_named(member: SeenMember, body: RemoveMembers) -> bool:
+def is_named(member: MemberDescription, body: RemoveMembers) -> bool:
     return member.member_id in body.members or member.group_instance_id in body.instances
 
 
-def removed_row(group_id: str, member: SeenMember) -> RemovedRow:
+def removed_row(group_id: str, member: MemberDescription) -> RemovedRow:
     return {
         "group": group_id,
         "consumer_id": member.member_id,
@@ -292,7 +293,7 @@ def removed_row(group_id: str, member: SeenMember) -> RemovedRow:
     }
 
 
-def members_sentence(found: SeenGroup, going: list[SeenMember], *, dry_run: bool) -> str:
+def members_sentence(found: GroupDescription, going: list[MemberDescription], *, dry_run: bool) -> str:
     held = sum(len(member.assignment) for member in going)
     did = "would be" if dry_run else "were"
     return (

@@ -8,17 +8,14 @@ from typing import Any, Final
 from google.protobuf.message import Message
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.observability.views.group_answers import (
-    Place,
-    SeenGroup,
-    SeenLag,
-    SeenListing,
-    seen_group,
-    seen_lags,
-    seen_listing,
-    seen_member,
+from muster.coordinator.observability.read_model.group_mapper import (
+    map_group,
+    map_holds,
+    map_lags,
+    map_listing,
+    map_member,
 )
-from muster.coordinator.observability.views.overrides import SeenHolds, seen_holds
+from muster.coordinator.observability.read_model.groups import GroupDescription, GroupHolds, GroupListing, PartitionLag
 from muster.coordinator.rpc.v1 import control_service_pb2 as control_pb
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1 import errors_pb2
@@ -26,6 +23,8 @@ from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
 from muster.coordinator.web.http.node_port import HttpCaller, HttpRefusal, NodePort
 from muster.coordinator.web.http.responses import iterate_in_turns
 from muster.storage.rpc.v1 import broker_service_pb2 as log_pb
+
+Place = tuple[str, int]
 
 EARLIEST: Final = -2
 LATEST: Final = -1
@@ -75,22 +74,22 @@ class NodeQueries:
     async def call(self, method: str, request: Message) -> Any:
         return await self.node.call(method, request, self.by)
 
-    async def groups(self, states: Sequence[str] = (), types: Sequence[str] = ()) -> list[SeenListing]:
+    async def groups(self, states: Sequence[str] = (), types: Sequence[str] = ()) -> list[GroupListing]:
         """All groups by name; only those in one of `states`, of one of `types`, where any are given."""
         request = pb.ListGroupsRequest(states_filter=states, types_filter=types)
         answer = await self.call("ListGroups", request)
         check_group_code(answer.error_code, answer.error_message, "the list of groups")
-        return sorted(map(seen_listing, answer.groups), key=lambda group: group.group_id)
+        return sorted(map(map_listing, answer.groups), key=lambda group: group.group_id)
 
-    async def group(self, group: str) -> SeenGroup:
+    async def group(self, group: str) -> GroupDescription:
         """Raises Refused (404) where there is none."""
         answer = await self.call("DescribeGroups", pb.DescribeGroupsRequest(groups=[group]))
         [found] = answer.groups
         check_group_code(found.error_code, found.error_message, f"group {group!r}")
         if found.group_state == DEAD:
             check_group_code(ErrorCode.GROUP_ID_NOT_FOUND, "", f"group {group!r}")
-        members = [seen_member(member) async for member in iterate_in_turns(found.members)]
-        return seen_group(found, self.node.node().address, members)
+        members = [map_member(member) async for member in iterate_in_turns(found.members)]
+        return map_group(found, self.node.node().address, members)
 
     async def offsets(self, group: str, *, include_zookeeper: bool = True) -> dict[Place, int]:
         """Everything the group has committed, by partition."""
@@ -104,7 +103,7 @@ class NodeQueries:
                     found[topic.name, row.partition_index] = row.committed_offset
         return dict(sorted(found.items()))
 
-    async def lags(self, found: SeenGroup) -> tuple[list[SeenLag], bool]:
+    async def lags(self, found: GroupDescription) -> tuple[list[PartitionLag], bool]:
         """Every partition that the group reads or has committed, and whether its positions could be had.
 
         Positions that lie in a ZooKeeper out of reach are left out.
@@ -116,9 +115,9 @@ class NodeQueries:
                 raise
         return await self._lags(found, include_zookeeper=False), found.protocol_type != "zookeeper"
 
-    async def _lags(self, found: SeenGroup, *, include_zookeeper: bool) -> list[SeenLag]:
+    async def _lags(self, found: GroupDescription, *, include_zookeeper: bool) -> list[PartitionLag]:
         committed = await self.offsets(found.group_id, include_zookeeper=include_zookeeper)
-        owners = {place: member.member_id for member in found.members for place in member.assignment}
+        owners = found.owners()
         there = await self.topics({topic for topic, _ in {*committed, *owners}})
         counts = {topic.name: topic.partitions for topic in there}
         request = pb.OffsetFetchRequest(
@@ -131,7 +130,7 @@ class NodeQueries:
             return []
         answer = await self.call("OffsetFetch", request)
         check_group_code(answer.error_code, answer.error_message, f"group {found.group_id!r}")
-        return seen_lags(answer, owners)
+        return [lag for _, lag in sorted(map_lags([answer], owners).items())]
 
     async def settings(self, group: str) -> GroupSettingsAnswer:
         """A group that nobody has heard of has nothing set."""
@@ -148,11 +147,11 @@ class NodeQueries:
                 raise
             return GroupSettingsAnswer(0, {}, {}, "")
 
-    async def holds(self, group: str) -> SeenHolds:
+    async def holds(self, group: str) -> GroupHolds:
         """What operators hold of it; of a group that nobody has heard of, nothing."""
         answer = await self.call("DescribeHolds", control_pb.DescribeHoldsRequest(group_id=group))
         check_group_code(answer.error_code, answer.error_message, f"group {group!r}")
-        return seen_holds(answer.holds)
+        return map_holds(answer.holds)
 
     async def rebalances(
         self, group: str, limit: int, generation: int = 0, *, snapshots: bool = False

@@ -12,18 +12,10 @@ from pydantic import Field
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
+from muster.coordinator.observability.read_model.group_mapper import BY_NAME, ORPHANS_OF, map_canary, map_holds
+from muster.coordinator.observability.read_model.groups import Canary
 from muster.coordinator.observability.views.formatting import plural
-from muster.coordinator.observability.views.overrides import (
-    BY_NAME,
-    ORPHANS_OF,
-    HoldRow,
-    format_minute,
-    guard_row,
-    hold_rows,
-    seen_canary,
-    seen_holds,
-    sentence,
-)
+from muster.coordinator.observability.views.overrides import HoldRow, format_minute, guard_row, hold_rows, sentence
 from muster.coordinator.rpc.v1 import control_service_pb2 as pb
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
 from muster.coordinator.web.api.actions import Act, Told, action_response, field_refusal
@@ -131,7 +123,7 @@ async def list_overrides(asking: NodeQueries, given: EndpointRequest) -> Respons
 def overrides_response(answer: pb.HoldGroupResponse | pb.ResumeGroupResponse, given: EndpointRequest) -> Response:
     group = given.names["group"]
     check_group_code(answer.error_code, answer.error_message, f"group {group!r}")
-    return action_response(given, answer.sentence, hold_rows(group, seen_holds(answer.holds)))
+    return action_response(given, answer.sentence, hold_rows(group, map_holds(answer.holds)))
 
 
 OVERRIDES_ENDPOINT: Final = ApiEndpoint(
@@ -180,6 +172,19 @@ class CanaryRow(TypedDict):
     guards: list[dict[str, Any]]
 
 
+def canary_document(canary: Canary) -> CanaryRow:
+    return {
+        "state": canary.state,
+        "assignor": canary.assignor,
+        "former": canary.former,
+        "until_ms": canary.until_ms,
+        "promotes": canary.promotes,
+        "rebalances": canary.rebalances,
+        "ended": canary.ended,
+        "guards": [asdict(guard) for guard in canary.guards],
+    }
+
+
 class ToldCanary(Told):
     rows: list[GuardRow]
 
@@ -216,11 +221,11 @@ async def start_canary(asking: NodeQueries, given: EndpointRequest) -> Response:
     check_group_code(answer.error_code, answer.error_message, f"group {given.names['group']!r}")
     if not body.dry_run:
         return canary_response(answer.canary, given)
-    seen = seen_canary(answer.canary)
-    end = "promoted" if seen.promotes else "told to wait"
-    moves = await forecast_moves(asking, given.names["group"], seen.assignor)
-    until = format_minute(seen.until_ms)
-    said = f"{seen.assignor} would plan in place of {seen.former} until {until}, then be {end}{moves}"
+    canary = map_canary(answer.canary)
+    end = "promoted" if canary.promotes else "told to wait"
+    moves = await forecast_moves(asking, given.names["group"], canary.assignor)
+    until = format_minute(canary.until_ms)
+    said = f"{canary.assignor} would plan in place of {canary.former} until {until}, then be {end}{moves}"
     return canary_response(answer.canary, given, said)
 
 
@@ -230,15 +235,15 @@ async def end_canary(asking: NodeQueries, given: EndpointRequest) -> Response:
     group = given.names["group"]
     if body.dry_run:
         found = await require_active_canary(asking, group)
-        seen = seen_canary(found)
+        canary = map_canary(found)
         if body.promote:
             said = (
-                f"{seen.assignor} would become the group's setting; it plans the group already, so that nothing moves"
+                f"{canary.assignor} would become the group's setting; it plans the group already, so that nothing moves"
             )
         else:
-            moves = await forecast_moves(asking, group, seen.former)
-            said = f"{seen.former} would plan in place of {seen.assignor} again{moves}"
-        return canary_response(found, given, f"{sentence(seen)} {said}")
+            moves = await forecast_moves(asking, group, canary.former)
+            said = f"{canary.former} would plan in place of {canary.assignor} again{moves}"
+        return canary_response(found, given, f"{sentence(canary)} {said}")
     request = pb.EndCanaryRequest(group_id=group, promote=body.promote, reason=body.reason)
     answer = await asking.call("EndCanary", request)
     check_group_code(answer.error_code, answer.error_message, f"group {group!r}")
@@ -249,14 +254,14 @@ async def describe_canary(asking: NodeQueries, given: EndpointRequest) -> Respon
     group = given.names["group"]
     answer = await asking.call("DescribeCanary", pb.DescribeCanaryRequest(group_id=group))
     check_group_code(answer.error_code, answer.error_message, f"group {group!r}")
-    return rows_response([asdict(seen_canary(answer.canary))] if answer.HasField("canary") else [], dict)
+    return rows_response([canary_document(map_canary(answer.canary))] if answer.HasField("canary") else [], dict)
 
 
 async def require_active_canary(asking: NodeQueries, group: str) -> pb.Canary:
     """The canary that goes on. Raises Refused (409) where there is none."""
     answer = await asking.call("DescribeCanary", pb.DescribeCanaryRequest(group_id=group))
     check_group_code(answer.error_code, answer.error_message, f"group {group!r}")
-    if not answer.HasField("canary") or not seen_canary(answer.canary).goes_on:
+    if not answer.HasField("canary") or not map_canary(answer.canary).goes_on:
         raise HttpRefusal(409, "INVALID_REQUEST", f"group {group!r} has no canary that goes on")
     found: pb.Canary = answer.canary
     return found
@@ -273,9 +278,9 @@ async def forecast_moves(asking: NodeQueries, group: str, assignor: str) -> str:
 
 
 def canary_response(found: pb.Canary, given: EndpointRequest, said: str = "") -> Response:
-    seen = seen_canary(found)
+    canary = map_canary(found)
     return action_response(
-        given, (said or sentence(seen)).rstrip("."), [guard_row(asdict(guard)) for guard in seen.guards]
+        given, (said or sentence(canary)).rstrip("."), [guard_row(asdict(guard)) for guard in canary.guards]
     )
 
 

@@ -30,12 +30,11 @@ from muster.coordinator.observability.doctor.model import (
 from muster.coordinator.observability.doctor.table import examine_group
 from muster.coordinator.observability.history.group_health import HealthStatus
 from muster.coordinator.observability.history.group_history import GroupHistory
-from muster.coordinator.observability.views.controls import balance_words, fence_words, seen_controls
+from muster.coordinator.observability.read_model.groups import Canary, MemberDescription
+from muster.coordinator.observability.views.controls import balance_words, fence_words
 from muster.coordinator.observability.views.formatting import Names, duration, plural
-from muster.coordinator.observability.views.group_answers import code_word
 from muster.coordinator.observability.views.ledger import ShadowRow, compare_shadows, is_rebalance
-from muster.coordinator.observability.views.overrides import SeenCanary, override_words
-from muster.coordinator.rpc.v1.coordinator_service_pb2 import DescribedMember
+from muster.coordinator.observability.views.overrides import override_words
 from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
 from muster.coordinator.web.pages.assignment_map import AssignmentMap, assignment_map, unowned_words
 from muster.coordinator.web.pages.page_data import GroupPageData, Place
@@ -148,45 +147,43 @@ def shortened(text: str) -> str:
 
 def make_examined_group(facts: GroupPageData) -> ExaminedGroup:
     described = facts.group
-    members = tuple(
-        make_examined_member(member, facts.shares.get(member.member_id, ()), facts) for member in described.members
-    )
+    members = tuple(map(make_examined_member, described.members))
     return ExaminedGroup(
         id=described.group_id,
-        state=described.group_state,
+        state=described.state,
         type=facts.kind.lower() or "classic",
-        assignor=described.protocol_data,
-        generation=described.generation_id,
+        assignor=described.assignor,
+        generation=described.generation,
         leader=described.leader,
         members=members,
-        waiting_for=tuple(described.waiting_for),
+        waiting_for=described.waiting_for,
         waiting_until_ms=described.waiting_until_ms,
         positions={
-            ExaminedPartition(*place): ExaminedPosition(at.committed, at.log_start, at.log_end, at.committed_at_ms)
-            for place, at in facts.positions.items()
+            ExaminedPartition(*tp): ExaminedPosition(at.committed, at.log_start, at.log_end, at.committed_at_ms)
+            for tp, at in facts.positions.items()
         },
         ledger=tuple(facts.history),
-        kept_out=described.planner.kept_out,
+        kept_out=described.kept_out,
         held=override_lines(facts.holds),
         drained=drained_ids(members, facts.holds),
     )
 
 
-def make_examined_member(member: DescribedMember, owned: Sequence[Place], facts: GroupPageData) -> ExaminedMember:
+def make_examined_member(member: MemberDescription) -> ExaminedMember:
     return ExaminedMember(
         id=member.member_id,
         client_id=member.client_id,
         host=member.client_host,
         software=member.client_software,
-        instance_id=member.group_instance_id if member.HasField("group_instance_id") else None,
-        topics=tuple(sorted(facts.wanted.get(member.member_id, ()))),
-        owned=tuple(ExaminedPartition(*place) for place in owned),
-        session_timeout_ms=member.session_timeout_ms if member.HasField("session_timeout_ms") else None,
-        rebalance_timeout_ms=member.rebalance_timeout_ms if member.HasField("rebalance_timeout_ms") else None,
-        heartbeat_interval_ms=member.heartbeat_interval_ms if member.HasField("heartbeat_interval_ms") else None,
-        offers=tuple(member.offered_assignors),
+        instance_id=member.group_instance_id,
+        topics=tuple(sorted(member.topics)),
+        owned=tuple(ExaminedPartition(*tp) for tp in member.assignment),
+        session_timeout_ms=member.session_timeout_ms,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        heartbeat_interval_ms=member.heartbeat_interval_ms,
+        offers=member.offered_assignors,
         refused_commits=member.refused_commits,
-        refused_code=code_word(member.refused_commit_code) if member.refused_commits else "",
+        refused_code=member.refused_commit_code,
         taken_over=member.taken_over,
     )
 
@@ -281,7 +278,7 @@ class GroupPageView:
     """What operators hold of the group, in words, and when it ends by itself (epoch milliseconds)."""
     shadows: tuple[ShadowRow, ...]
     """The last decision that shadow assignors made again: the real one, then theirs."""
-    canary: SeenCanary | None
+    canary: Canary | None
     """The trial of another assignor that goes on."""
     findings: tuple[FindingView, ...]
     examined: bool
@@ -295,20 +292,21 @@ def make_group_view(
     ids = [member.member_id for member in group.members]
     names = name_members(history, ids, {member.member_id: member.client_id for member in group.members})
     holdings = facts.holdings(figures.rates)
-    nobody = [each for each in holdings if each.owner not in facts.shares]
+    present = frozenset(ids)
+    nobody = [each for each in holdings if each.owner not in present]
     moved = last_with_moves(history)
     shown = history[:MOST_REBALANCES]
     longest = max(map(rebalance_duration_ms, shown), default=0)
     views = {entry.number: rebalance_view(entry, names, longest) for entry in (*shown, *([moved] if moved else []))}
-    busy = group.group_state in BUSY
-    goes_on = seen_controls(group)
+    busy = group.state in BUSY
+    controls = group.controls
     return GroupPageView(
         group=group.group_id,
         kind=facts.kind,
-        state=group.group_state,
-        state_class="busy" if busy else "ok" if group.group_state == "Stable" else "",
-        assignor=group.protocol_data,
-        generation=group.generation_id,
+        state=group.state,
+        state_class="busy" if busy else "ok" if group.state == "Stable" else "",
+        assignor=group.assignor,
+        generation=group.generation,
         headline=headline(len(ids), len(holdings), len(nobody), facts.lag),
         waiting=listed([names[member] for member in group.waiting_for]) if group.waiting_for else "",
         waiting_until_ms=group.waiting_until_ms,
@@ -336,8 +334,8 @@ def make_group_view(
         version=facts.version,
         settings=facts.settings,
         suspended=facts.suspended,
-        balance=balance_words(goes_on.balance) if goes_on.balance is not None else "",
-        fences=fence_words(goes_on) if goes_on.fences else "",
+        balance=balance_words(controls.balance) if controls.balance is not None else "",
+        fences=fence_words(controls) if controls.fences else "",
         held=tuple(override_words(facts.holds)),
         shadows=tuple(compare_shadows(history[::-1], 1)),
         canary=facts.canary if facts.canary is not None and facts.canary.goes_on else None,
@@ -400,37 +398,28 @@ def eta_words(eta_s: float | None, lag: int) -> str:
 
 
 def member_rows(
-    members: Sequence[DescribedMember], facts: GroupPageData, names: Names, most: int
+    members: Sequence[MemberDescription], facts: GroupPageData, names: Names, most: int
 ) -> tuple[GroupMemberView, ...]:
-    rows = [
-        GroupMemberView(
-            member_id=member.member_id,
-            name=names[member.member_id],
-            client_id=member.client_id,
-            host=member.client_host,
-            instance=member.group_instance_id,
-            software=member.client_software,
-            partitions=len(facts.shares.get(member.member_id, ())),
-            lag=sum(
-                facts.positions[place].lag
-                for place in facts.shares.get(member.member_id, ())
-                if place in facts.positions
-            ),
-            leader=member.member_id == facts.group.leader,
-            heard_ms=member.last_heard_ms,
-            session=duration(member.session_timeout_ms) if member.HasField("session_timeout_ms") else "",
-            committed_ms=max(
-                (
-                    facts.positions[place].committed_at_ms or 0
-                    for place in facts.shares.get(member.member_id, ())
-                    if place in facts.positions
-                ),
-                default=0,
-            ),
-        )
-        for member in members
-    ]
+    rows = [make_member_view(member, facts, names) for member in members]
     return tuple(sorted(rows, key=lambda row: (-row.lag, row.name) if len(rows) > most else (0, row.name))[:most])
+
+
+def make_member_view(member: MemberDescription, facts: GroupPageData, names: Names) -> GroupMemberView:
+    positions = [facts.positions[tp] for tp in member.assignment if tp in facts.positions]
+    return GroupMemberView(
+        member_id=member.member_id,
+        name=names[member.member_id],
+        client_id=member.client_id,
+        host=member.client_host,
+        instance=member.group_instance_id or "",
+        software=member.client_software,
+        partitions=len(member.assignment),
+        lag=sum(position.lag for position in positions),
+        leader=member.member_id == facts.group.leader,
+        heard_ms=member.last_heard_ms or 0,
+        session=duration(member.session_timeout_ms) if member.session_timeout_ms is not None else "",
+        committed_ms=max((position.committed_at_ms or 0 for position in positions), default=0),
+    )
 
 
 # Figures of the sampler

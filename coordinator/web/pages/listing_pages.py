@@ -82,13 +82,13 @@ class ListingPages:
                 await asyncio.sleep(0)
         found_groups = await asyncio.to_thread(select_groups, groups, lags, troubled, latest, wanted)
         shown = found_groups[(page - 1) * PAGE : page * PAGE]
-        described = await self._asking.described(group.group_id for group in shown)
+        headcounts = await self._asking.headcounts(group.group_id for group in shown)
         parts = []
         for group in shown:
             last = await self._asking.last_rebalance(group.group_id)
             lag = self._figures.lag(group.group_id)
             figures = self._figures.of(group.group_id)
-            parts.append((group, described.get(group.group_id), last, lag, figures))
+            parts.append((group, headcounts.get(group.group_id), last, lag, figures))
             await asyncio.sleep(0)
 
         def page_href(number: int) -> str:
@@ -100,10 +100,10 @@ class ListingPages:
             return around | {
                 "title": "Groups",
                 "wanted": wanted,
-                "states": sorted({group.group_state for group in groups} | ({wanted.state} - {""})),
+                "states": sorted({group.state for group in groups} | ({wanted.state} - {""})),
                 "totals": SimpleNamespace(
                     groups=len(groups),
-                    busy=sum(group.group_state in BUSY for group in groups),
+                    busy=sum(group.state in BUSY for group in groups),
                     unwell=sum(map(bool, troubled.values())),
                     lag=sum(lags.values()),
                 ),

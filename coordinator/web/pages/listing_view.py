@@ -6,10 +6,10 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
+from muster.coordinator.observability.read_model.groups import GroupListing
 from muster.coordinator.observability.views.cluster import age_words, node_row
 from muster.coordinator.observability.views.formatting import host_and_port, size
 from muster.coordinator.rpc.v1 import cluster_service_pb2 as cluster_pb
-from muster.coordinator.rpc.v1.coordinator_service_pb2 import DescribedGroup, ListedGroup
 from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
 from muster.coordinator.web.pages.group_view import (
     BUSY,
@@ -20,6 +20,7 @@ from muster.coordinator.web.pages.group_view import (
     trend_class,
     trend_words,
 )
+from muster.coordinator.web.pages.page_data import GroupHeadcount
 from muster.coordinator.web.pages.pictures import draw_sparkline
 from muster.coordinator.web.pages.rebalance_view import rebalance_address, sentence
 
@@ -61,44 +62,44 @@ class ListedGroupView:
 
 
 def select_groups(
-    groups: Sequence[ListedGroup],
+    groups: Sequence[GroupListing],
     lags: Mapping[str, int],
     troubled: Mapping[str, int],
     latest: Mapping[str, int],
     wanted: GroupListQuery,
-) -> list[ListedGroup]:
+) -> list[GroupListing]:
     """Those that are wanted, in order; `troubled` has a number for each group, the highest for the worst."""
     text = wanted.text.lower()
     found = [
         group
         for group in groups
         if text in group.group_id.lower()
-        and wanted.state in ("", group.group_state)
+        and wanted.state in ("", group.state)
         and (not wanted.with_lag or lags.get(group.group_id, 0) > 0)
     ]
 
-    def order(group: ListedGroup) -> tuple[int, ...]:
-        busy = group.group_state in BUSY
+    def order(group: GroupListing) -> tuple[int, ...]:
+        busy = group.state in BUSY
         return {
             "lag": (-lags.get(group.group_id, -1),),
             "rebalance": (-latest.get(group.group_id, 0),),
-            "trouble": (-troubled.get(group.group_id, 0), -busy, group.group_state == "Empty"),
+            "trouble": (-troubled.get(group.group_id, 0), -busy, group.state == "Empty"),
         }.get(wanted.sort, ())
 
     return sorted(found, key=lambda group: (*order(group), group.group_id))
 
 
 def group_row(
-    listed: ListedGroup, group: DescribedGroup | None, last: Rebalance | None, lag: int | None, figures: SampledFigures
+    listed: GroupListing, group: GroupHeadcount | None, last: Rebalance | None, lag: int | None, figures: SampledFigures
 ) -> ListedGroupView:
     names = name_members([last] if last else [])
-    state = group.group_state if group else listed.group_state
+    state = group.state if group else listed.state
     return ListedGroupView(
         group=listed.group_id,
         kind=listed.group_type,
         state=state,
         state_class="busy" if state in BUSY else "ok" if state == "Stable" else "",
-        members=len(group.members) if group else 0,
+        members=group.members if group else 0,
         lag=lag,
         spark=draw_sparkline(figures.times, figures.lags),
         trend=trend_words(figures.trend),

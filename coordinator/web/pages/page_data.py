@@ -1,22 +1,35 @@
 """What a page fetches from the node before it is rendered: a few calls for each group, in slices."""
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from google.protobuf.message import Message
 
-from muster.assignors.data.consumer_protocol import parse_assignment
-from muster.client.members.subscription import parse_topics
+from muster.coordinator.observability.read_model.group_mapper import (
+    map_canary,
+    map_group,
+    map_holds,
+    map_lags,
+    map_listing,
+)
+from muster.coordinator.observability.read_model.groups import (
+    Canary,
+    GroupDescription,
+    GroupHolds,
+    GroupListing,
+    PartitionLag,
+    TopicPartition,
+)
 from muster.coordinator.observability.views.ledger import is_rebalance
-from muster.coordinator.observability.views.overrides import SeenCanary, SeenHolds, seen_canary, seen_holds
 from muster.coordinator.rpc.v1 import cluster_service_pb2 as cluster_pb
 from muster.coordinator.rpc.v1 import control_service_pb2 as control_pb
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
 from muster.coordinator.rpc.v1.errors_pb2 import ErrorCode
 from muster.coordinator.rpc.v1.ledger_pb2 import NodeStall, Rebalance
 from muster.coordinator.web.http.node_port import CallNotOffered, HttpRefusal, NodePort
+from muster.coordinator.web.http.responses import iterate_in_turns
 from muster.coordinator.web.pages.assignment_map import PartitionOwnership
 from muster.storage.rpc.v1 import broker_service_pb2 as log_pb
 
@@ -34,56 +47,47 @@ Answer = TypeVar("Answer", bound=Message)
 Place = tuple[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionPosition:
-    committed: int | None
-    log_start: int
-    log_end: int
-    committed_at_ms: int | None = None
-    """None where nothing is committed, or nobody kept when."""
+class GroupHeadcount(NamedTuple):
+    """What a list shows of a group beside its figures: its state and how many members it has."""
 
-    @property
-    def lag(self) -> int:
-        """Behind the log's end; of nothing committed, everything there is."""
-        return max(0, self.log_end - (self.log_start if self.committed is None else self.committed))
+    state: str
+    members: int
 
 
 @dataclass(frozen=True, slots=True)
 class GroupPageData:
-    """One group, as the node answered. `wanted`: the topics that each member subscribes to."""
+    """One group, as the node answered."""
 
-    group: group_pb.DescribedGroup
+    group: GroupDescription
     kind: str
     history: Sequence[Rebalance]
     """Newest first."""
     stalls: Sequence[NodeStall] = ()
-    shares: Mapping[str, Sequence[Place]] = field(default_factory=dict)
-    positions: Mapping[Place, PartitionPosition] = field(default_factory=dict)
+    positions: Mapping[TopicPartition, PartitionLag] = field(default_factory=dict)
     version: int = 0
     settings: Mapping[str, str] = field(default_factory=dict)
     suspended: str = ""
     """Why the setting `assignor` does not count until it is set again."""
-    wanted: Mapping[str, Collection[str]] = field(default_factory=dict)
-    holds: SeenHolds = field(default_factory=SeenHolds)
-    canary: SeenCanary | None = None
+    holds: GroupHolds = field(default_factory=GroupHolds)
+    canary: Canary | None = None
 
     def holdings(self, rates: Mapping[Place, float] | None = None) -> list[PartitionOwnership]:
         """Every partition that the group owns or is subscribed to; of a group without members, that it has read.
 
         A position in a topic that no member wants any more is no partition without an owner.
         """
-        owners = {place: member for member, places in self.shares.items() for place in places}
+        owners = self.group.owners()
         rates = rates or {}
-        topics = {topic for each in self.wanted.values() for topic in each}
+        topics = wanted_topics(self.group)
         return [
             PartitionOwnership(
-                *place,
-                owners.get(place, ""),
-                self.positions[place].lag if place in self.positions else None,
-                rates.get(place),
+                *tp,
+                owners.get(tp, ""),
+                self.positions[tp].lag if tp in self.positions else None,
+                rates.get(tp),
             )
-            for place in sorted({*owners, *self.positions})
-            if place in owners or place[0] in topics or not self.shares
+            for tp in sorted({*owners, *self.positions})
+            if tp in owners or tp.topic in topics or not self.group.members
         ]
 
     @property
@@ -114,11 +118,12 @@ class PageQueries:
             return None  # its nodes have no copies to tell of
         return None if answer.error_code else answer
 
-    async def groups(self) -> Sequence[group_pb.ListedGroup]:
+    async def groups(self) -> Sequence[GroupListing]:
         answer = await self.call("ListGroups", group_pb.ListGroupsRequest(), group_pb.ListGroupsResponse)
-        return sorted(answer.groups, key=lambda group: group.group_id)
+        found = [map_listing(group) async for group in iterate_in_turns(answer.groups)]
+        return sorted(found, key=lambda group: group.group_id)
 
-    async def described(self, group_ids: Iterable[str]) -> dict[str, group_pb.DescribedGroup]:
+    async def headcounts(self, group_ids: Iterable[str]) -> dict[str, GroupHeadcount]:
         """Those that are there, one call each: a large group's turn is its own."""
         found = {}
         for group_id in group_ids:
@@ -126,7 +131,7 @@ class PageQueries:
             answer = await self.call("DescribeGroups", request, group_pb.DescribeGroupsResponse)
             for group in answer.groups:
                 if not group.error_code and group.group_state != DEAD:
-                    found[group_id] = group
+                    found[group_id] = GroupHeadcount(group.group_state, len(group.members))
             await asyncio.sleep(0)
         return found
 
@@ -153,55 +158,51 @@ class PageQueries:
         kinds = {each.group_id: each.group_type for each in await self.groups()}
         request = group_pb.DescribeGroupsRequest(groups=[group_id])
         answer = await self.call("DescribeGroups", request, group_pb.DescribeGroupsResponse)
-        group = answer.groups[0]
-        if group.error_code:
-            raise code_refusal(group.error_code, group.error_message)
-        if group.group_state == DEAD:
+        found = answer.groups[0]
+        if found.error_code:
+            raise code_refusal(found.error_code, found.error_message)
+        if found.group_state == DEAD:
             raise HttpRefusal(404, "GROUP_ID_NOT_FOUND", f"there is no group {group_id!r} on this node")
         explained = await self.history(group_id, SHOWN_REBALANCES)
-        shares, wanted = await asyncio.to_thread(shares_of, group)
-        topics = {topic for each in wanted.values() for topic in each}
-        positions = await self.positions(group_id, shares, topics)
+        group = await asyncio.to_thread(map_group, found, self._asks.node().address)
+        positions = await self.positions(group)
         settings = await self.settings(group_id)
         return GroupPageData(
             group=group,
             kind=kinds.get(group_id, ""),
             history=explained.rebalances,
             stalls=explained.stalls,
-            shares=shares,
             positions=positions,
             version=settings.version,
             settings=dict(sorted(settings.settings.items())),
             suspended=settings.suspended,
-            wanted=wanted,
             holds=await self.holds(group_id),
             canary=await self.canary(group_id),
         )
 
-    async def canary(self, group_id: str) -> SeenCanary | None:
+    async def canary(self, group_id: str) -> Canary | None:
         """The group's last trial of an assignor, if it ever had one."""
         request = control_pb.DescribeCanaryRequest(group_id=group_id)
         answer = await self.call("DescribeCanary", request, control_pb.DescribeCanaryResponse)
         if answer.error_code:
             raise code_refusal(answer.error_code, answer.error_message)
-        return seen_canary(answer.canary) if answer.HasField("canary") else None
+        return map_canary(answer.canary) if answer.HasField("canary") else None
 
-    async def holds(self, group_id: str) -> SeenHolds:
+    async def holds(self, group_id: str) -> GroupHolds:
         """What operators hold of the group."""
         request = control_pb.DescribeHoldsRequest(group_id=group_id)
         answer = await self.call("DescribeHolds", request, control_pb.DescribeHoldsResponse)
         if answer.error_code:
             raise code_refusal(answer.error_code, answer.error_message)
-        return seen_holds(answer.holds)
+        return map_holds(answer.holds)
 
-    async def positions(
-        self, group_id: str, shares: Mapping[str, Sequence[Place]], topics: Iterable[str]
-    ) -> dict[Place, PartitionPosition]:
+    async def positions(self, group: GroupDescription) -> dict[TopicPartition, PartitionLag]:
+        group_id, owners = group.group_id, group.owners()
         committed = await self.call(
             "OffsetFetch", group_pb.OffsetFetchRequest(group_id=group_id, all_topics=True), group_pb.OffsetFetchResponse
         )
-        sizes = await self.sizes(topics)
-        ordered = await asyncio.to_thread(places_of, shares, committed, sizes)
+        sizes = await self.sizes(wanted_topics(group))
+        ordered = await asyncio.to_thread(places_of, owners, committed, sizes)
         answers = []
         for at in range(0, len(ordered), AT_ONCE):
             request = group_pb.OffsetFetchRequest(group_id=group_id, include_log_offsets=True)
@@ -209,7 +210,7 @@ class PageQueries:
                 request.topics.add(name=topic, partition_indexes=numbers)
             answers.append(await self.call("OffsetFetch", request, group_pb.OffsetFetchResponse))
             await asyncio.sleep(0)
-        return await asyncio.to_thread(positions_of, answers)
+        return await asyncio.to_thread(map_lags, answers, owners)
 
     async def sizes(self, topics: Iterable[str] | None = None) -> dict[str, int]:
         """Partitions by topic; None asks for all but internal ones. Topics that do not exist are left out."""
@@ -270,18 +271,9 @@ def code_refusal(code: ErrorCode, message: str) -> HttpRefusal:
     return HttpRefusal(STATUS.get(code, 503), name, message or name)
 
 
-def shares_of(group: group_pb.DescribedGroup) -> tuple[dict[str, list[Place]], dict[str, Collection[str]]]:
-    """What each member owns, and the topics that it is subscribed to."""
-    shares: dict[str, list[Place]] = {}
-    wanted: dict[str, Collection[str]] = {}
-    for member in group.members:
-        try:
-            parsed = parse_assignment(member.member_assignment).partitions
-        except ValueError:
-            parsed = {}  # A share in another protocol's format is shown as none.
-        shares[member.member_id] = sorted((topic, number) for topic, numbers in parsed.items() for number in numbers)
-        wanted[member.member_id] = member.subscribed_topic_names or parse_topics(member.member_metadata)
-    return shares, wanted
+def wanted_topics(group: GroupDescription) -> set[str]:
+    """The topics that its members subscribe to."""
+    return {topic for member in group.members for topic in member.topics}
 
 
 def places_in(sizes: Mapping[str, int]) -> list[Place]:
@@ -292,30 +284,12 @@ def places_in(sizes: Mapping[str, int]) -> list[Place]:
     return [(topic, number) for topic, size in sorted(sizes.items()) for number in range(size)]
 
 
-def places_of(
-    shares: Mapping[str, Sequence[Place]], committed: group_pb.OffsetFetchResponse, sizes: Mapping[str, int]
-) -> list[Place]:
+def places_of(owned: Iterable[Place], committed: group_pb.OffsetFetchResponse, sizes: Mapping[str, int]) -> list[Place]:
     """Every partition that is owned, has a position, or is one of these topics'."""
-    places = {place for owned in shares.values() for place in owned}
+    places = set(owned)
     places.update((topic.name, row.partition_index) for topic in committed.topics for row in topic.partitions)
     places.update((topic, number) for topic, size in sizes.items() for number in range(size))
     return sorted(places)
-
-
-def positions_of(answers: Iterable[group_pb.OffsetFetchResponse]) -> dict[Place, PartitionPosition]:
-    """Of the partitions that this node has."""
-    return {
-        (topic.name, row.partition_index): PartitionPosition(
-            row.committed_offset if row.committed_offset >= 0 else None,
-            row.log_start_offset,
-            row.log_end_offset,
-            row.commit_timestamp_ms if row.committed_offset >= 0 and row.commit_timestamp_ms > 0 else None,
-        )
-        for answer in answers
-        for topic in answer.topics
-        for row in topic.partitions
-        if row.HasField("log_end_offset")
-    }
 
 
 def by_topic(places: Iterable[Place]) -> dict[str, list[int]]:

@@ -12,7 +12,7 @@ from muster.coordinator.observability.doctor.model import (
     override_lines,
 )
 from muster.coordinator.observability.doctor.table import has_problem
-from muster.coordinator.observability.views.overrides import SeenDrain, SeenHolds
+from muster.coordinator.observability.read_model.groups import GroupHolds, HeldDrain
 from tests.support.doctor import at, entry, found, group, member, only, tp
 
 
@@ -30,7 +30,7 @@ def test_partitions_unowned() -> None:
 
 
 def test_what_an_operator_holds_is_the_reason_that_is_told() -> None:
-    words = override_lines(SeenHolds(orphans="keep"))
+    words = override_lines(GroupHolds(orphans="keep"))
     short = group(member(owned=(0, 1, 2)), positions={tp(3): at(5, 15)}, leader="a", assignor="range", held=words)
     finding = only("partitions-unowned", short)
     assert finding.evidence[2] == "an operator holds the group: freeze, what loses its owner stays without one"
@@ -43,7 +43,7 @@ def test_what_an_operator_holds_is_the_reason_that_is_told() -> None:
 )
 def test_who_is_drained_is_to_have_nothing(by: str, name: str) -> None:
     busy, idle = member("a", range(8)), member("b", instance_id="pod-1", host="h2")
-    drained = drained_ids([busy, idle], SeenHolds(drains=(SeenDrain(by, name, None, 0),)))
+    drained = drained_ids([busy, idle], GroupHolds(drains=(HeldDrain(by, name, None, 0),)))
     assert drained == {"b"}
     positions = {tp(0): at(0, 5_000)}
     rules = ("skew-by-count", "skew-by-lag", "more-members-than-partitions")

@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from muster.coordinator.observability.history.group_history import GroupHistory, Sample
-from muster.coordinator.observability.views.group_answers import SeenProgress, seen_progress
+from muster.coordinator.observability.read_model.group_mapper import map_progress
+from muster.coordinator.observability.read_model.groups import GroupProgress
 from muster.coordinator.observability.views.groups import progress_words
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.server.services.group_coordinator import add_progress, build_progress, progress_changed
@@ -47,7 +48,7 @@ def test_a_group_that_falls_behind_has_no_end_and_is_not_well() -> None:
 def test_only_groups_that_were_seen_are_told_of() -> None:
     groups = [pb.DescribedGroup(group_id="g"), pb.DescribedGroup(group_id="other")]
     asyncio.run(add_progress(groups, looked((5, 0))))
-    assert [seen_progress(group) is None for group in groups] == [False, True]
+    assert [map_progress(group) is None for group in groups] == [False, True]
 
 
 def test_another_time_of_the_look_is_no_news() -> None:
@@ -78,4 +79,4 @@ def test_another_time_of_the_look_is_no_news() -> None:
     ],
 )
 def test_words(lag: int, trend: float | None, eta_s: float | None, said: str) -> None:
-    assert progress_words(SeenProgress(1, lag, trend, eta_s, "OK", "")) == said
+    assert progress_words(GroupProgress(1, lag, trend, eta_s, "OK", "")) == said

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.observability.views.overrides import hold_lines, seen_holds
+from muster.coordinator.observability.read_model.group_mapper import map_holds
+from muster.coordinator.observability.views.overrides import hold_lines
 from muster.coordinator.rpc.v1 import control_service_pb2 as pb
 from tests.fakes.asked_node import AskedNode
 from tests.unit.web.test_acts import act
@@ -88,7 +89,7 @@ def test_a_refusal_of_the_coordinator_is_one(node: AskedNode) -> None:
 
 
 def test_every_part_has_its_line() -> None:
-    first, second, *rest = hold_lines(seen_holds(HOLDS))
+    first, second, *rest = hold_lines(map_holds(HOLDS))
     assert first == "HELD: freeze, what loses its owner stays without one"
     assert second == "HELD: deploy, 7 of 10 back"
     assert rest[0] == "HELD: pin t-3 to i-1"

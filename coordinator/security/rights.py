@@ -21,7 +21,7 @@ OF_ANSWER: Final = "-> "
 
 
 class WithoutRight(Enum):
-    """What becomes of what the caller has no right to."""
+    """What happens to a resource that the caller has no right to."""
 
     REFUSED = "refused"
     """With the code of its kind of resource: 29, 30, 31 or 53."""
@@ -33,17 +33,16 @@ class RequiredRight(NamedTuple):
     operation: Operation
     resource_type: ResourceType
     of: str = ""
-    """Whose: fields of the request, from the outside inwards; of the answer, if it begins with `->`. Empty: the
-    cluster's."""
+    """The path of the resource's name in the request, or in the answer if it begins with `->`. Empty: the cluster."""
     lacking: WithoutRight = WithoutRight.REFUSED
     instead: "RequiredRight | None" = None
-    """Who has this one needs not the other."""
+    """This right is as good."""
     when: str = ""
     """Empty: always."""
 
     @property
     def of_answer(self) -> bool:
-        """Whether it is of what the answer has, not the request."""
+        """Whether the name is in the answer, not in the request."""
         return self.of.startswith(OF_ANSWER)
 
     def split_path(self) -> tuple[str, str]:
@@ -59,10 +58,10 @@ class RequiredRight(NamedTuple):
 
 
 RequiredRights: TypeAlias = tuple[RequiredRight, ...]
-"""All that a request needs. Empty: everybody may."""
+"""All that a request needs. Empty: every caller may send it."""
 
 REFUSALS: Final = {TOPIC: 29, GROUP: 30, CLUSTER: 31, TRANSACTIONAL_ID: 53}
-"""Kafka's codes for who has no right to a resource of the type."""
+"""Kafka's code for a missing right, by type of resource."""
 
 
 def left_out(operation: Operation, kind: ResourceType, of: str, instead: RequiredRight | None = None) -> RequiredRight:

@@ -1,6 +1,5 @@
-"""Who may do what at Kafka's door: a layer round the handlers, imported only where somebody is asked who they are.
+"""Authorization of Kafka's requests: a layer in front of the handlers, imported only with an authorizer.
 
-What a request asks of which names is the table's (`coordinator.security.rights`). `answer_shapes` says where answers
-have room for a refusal, and `table_judges` makes judges from both. What no table can say is code, a file for each
-family.
+`coordinator.security.rights` has the rights that each request needs. `answer_shapes` says where answers have room for
+a refusal, and `table_judges` makes judges from both tables. What no table can say is code, a file for each family.
 """

@@ -30,7 +30,7 @@ from muster.coordinator.security.rights import API_RIGHTS, RequiredRight
 
 
 def judge_describe_cluster(may: AccessCheck, request: Any, call: KafkaCall) -> Verdict:
-    """Everybody may know the nodes; what he may do there is told to who may look at the cluster."""
+    """Every caller may list the nodes. Authorized operations are only for callers that may describe the cluster."""
     if not request.include_cluster_authorized_operations:
         return None
 
@@ -46,10 +46,10 @@ def judge_describe_cluster(may: AccessCheck, request: Any, call: KafkaCall) -> V
 # --------
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
-"""Kafka's types of what has settings, which are not those of its access control lists."""
+"""Kafka's types of resources with settings; they differ from those of its access control lists."""
 
 RIGHT_BY_RESOURCE_TYPE: Final = {TOPIC: 0, GROUP: 1, BROKER: 2, BROKER_LOGGER: 2, CLIENT_METRICS: 2}
-"""By which of an API's rights each is judged. Types that there are not, the handler has words for."""
+"""The index of the right that each type needs. The handler refuses unknown types."""
 
 LIST_CONFIG_RESOURCES: Final = "ListConfigResources"
 LIST_RESOURCES_RIGHT, VISIBLE_TOPIC_RIGHT, VISIBLE_GROUP_RIGHT = API_RIGHTS[LIST_CONFIG_RESOURCES]
@@ -57,7 +57,7 @@ VISIBLE_RIGHTS: Final = {TOPIC: VISIBLE_TOPIC_RIGHT, GROUP: VISIBLE_GROUP_RIGHT}
 
 
 def make_resource_judge(api: str, rows_in: str) -> Judge:
-    """For an API whose request lists resources; the answer has a row for each in `rows_in`."""
+    """For an API whose request lists resources; the answer's list `rows_in` has a row for each."""
     rights = API_RIGHTS[api]
     path = f"{api}Response.{rows_in}"
 
@@ -110,7 +110,7 @@ def unique_rows(rows: list[Any]) -> list[Any]:
 
 
 def judge_list_config_resources(may: AccessCheck, request: Any, call: KafkaCall) -> Verdict:
-    """Kafka lists every topic to who may look at the cluster's settings; here none that they may not know of."""
+    """Leaves out topics and groups that the caller may not describe. Kafka lists them all."""
     if not may(call, LIST_RESOURCES_RIGHT, api=LIST_CONFIG_RESOURCES):
         return RefusalAnswer(struct("ListConfigResourcesResponse")(error_code=refusal_code(LIST_RESOURCES_RIGHT)))
 

@@ -77,7 +77,7 @@ def judge_describe_groups(may: AccessCheck, request: Any, call: KafkaCall) -> Ve
 
 
 def judge_consumer_group_describe(may: AccessCheck, request: Any, call: KafkaCall) -> Verdict:
-    """A group one of whose topics may not be described is not described."""
+    """Describes a group only if the caller may describe all of its topics."""
     names = dict.fromkeys(request.group_ids)
     allowed, refused = may.split(call, CONSUMER_GROUP_DESCRIBE_RIGHT, names, str, api=CONSUMER_GROUP_DESCRIBE)
     rows = refuse_consumer_groups(may, call, CONSUMER_GROUP_DESCRIBE_RIGHT, refused)
@@ -96,7 +96,7 @@ def judge_consumer_group_describe(may: AccessCheck, request: Any, call: KafkaCal
 
 
 def described_topics(group: Any) -> Iterator[str]:
-    """Names of topics that the answer tells of a group. One that is gone has none."""
+    """Names of topics in the description of a group. A deleted topic has none."""
     for member in group.members:
         yield from member.subscribed_topic_names
         for assignment in (member.assignment, member.target_assignment):
@@ -104,7 +104,7 @@ def described_topics(group: Any) -> Iterator[str]:
 
 
 def operations_filler(may: AccessCheck, call: KafkaCall) -> Callable[[Any], Any]:
-    """A row with what the caller may really do, where that was asked for."""
+    """Fills in the caller's authorized operations, if the request asked for them."""
 
     def told(group: Any) -> Any:
         if group.authorized_operations != OPERATIONS_NOT_REQUESTED:
@@ -122,7 +122,7 @@ CONSUMER_GROUP_RIGHT, SUBSCRIBED_TOPIC_RIGHT, _ = API_RIGHTS[CONSUMER_GROUP_HEAR
 
 
 def judge_consumer_group_heartbeat(may: AccessCheck, request: Any, call: KafkaCall) -> Verdict:
-    """One name that may not be described refuses the whole heartbeat."""
+    """Refuses the whole heartbeat for one topic that the caller may not describe."""
     if not may(call, CONSUMER_GROUP_RIGHT, request.group_id, api=CONSUMER_GROUP_HEARTBEAT):
         return refuse_consumer_heartbeat(
             refusal_code(CONSUMER_GROUP_RIGHT), may.why(call, CONSUMER_GROUP_RIGHT, request.group_id)
@@ -183,7 +183,7 @@ def judge_offset_commit(may: AccessCheck, commit: OffsetCommitRequest, call: Kaf
 
 
 def refuse_commit(topics: list[Any], code: int, version: int, *, large: bool) -> RefusalAnswer:
-    """The same code for all; a thread writes it where there are very many."""
+    """The same code for all partitions. A thread encodes a large answer."""
 
     def answer() -> Any:
         return struct("OffsetCommitResponse")(topics=refused_commit_rows(topics, code))
@@ -206,7 +206,7 @@ def refused_commit_rows(topics: list[Any], code: int) -> list[Any]:
 
 
 def partial_commit(commit: OffsetCommitRequest, topics: list[Any]) -> OffsetCommitRequest:
-    """What is left of a commit of which only these topics may be."""
+    """The commit reduced to these topics."""
     kept = {id(topic) for topic in topics}
     offsets: list[int] = []
     at = 0
@@ -250,7 +250,7 @@ def judge_fetch_of_one_group(may: AccessCheck, request: Any, call: KafkaCall) ->
 
 
 def judge_fetch_of_groups(may: AccessCheck, request: Any, call: KafkaCall) -> Verdict:
-    """Each group for itself: one that is refused has nothing but its code."""
+    """Judges each group separately. A refused group has only its code."""
     allowed, refused = may.split(
         call, FETCH_GROUP_RIGHT, request.groups, lambda group: str(group.group_id), api=OFFSET_FETCH
     )
@@ -282,7 +282,7 @@ def judge_fetch_of_groups(may: AccessCheck, request: Any, call: KafkaCall) -> Ve
 def allowed_part_of_group(
     may: AccessCheck, call: KafkaCall, group: Any, rows: dict[str, list[Any]], everything: set[str]
 ) -> Any:
-    """What may be asked of the group; the rest comes into `rows`, by group."""
+    """The allowed part of a group's request. Refused topics go to `rows`, by group."""
     if group.topics is None:
         everything.add(group.group_id)
         return group

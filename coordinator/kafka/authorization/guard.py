@@ -84,7 +84,7 @@ JUDGES: Final[Mapping[str, Judge]] = {**{api: make_judge(api) for api in SHAPES}
 
 
 def find_judge(api: str) -> Judge | None:
-    """None for an API that everybody may ask. Raises LookupError for one that has no row, or no judge."""
+    """None for an API without rights. Raises LookupError for one that has no row, or no judge."""
     if api not in API_RIGHTS:
         raise LookupError(f"{api} has no row in the table of rights; coordinator/security/rights.py needs one")
     if not API_RIGHTS[api]:
@@ -98,11 +98,11 @@ def find_judge(api: str) -> Judge | None:
 # ---------
 
 JUDGED_AGAIN: Final = frozenset({"Fetch"})
-"""Whoever waits as long as they like for what is to come is judged again when it has come."""
+"""These wait for new records, and are judged again when the wait ends."""
 
 
 LARGE_REQUEST_NAMES: Final = 2_000
-"""Names, or rows that have them, above which a thread judges: the others' heartbeats do not wait for that."""
+"""Above so many names, or rows with names, a thread judges, so that heartbeats do not wait."""
 
 LISTS_WITHOUT_RIGHT: Final[Mapping[str, tuple[str, ...]]] = {
     "CreateAcls": ("creations",),
@@ -117,10 +117,10 @@ JUDGED_IN_PLACE: Final = frozenset({"OffsetCommit"})
 """A large commit stays in its place before the next one."""
 
 EXPENSIVE_ROWS: Final = frozenset({"CreateAcls", "AlterClientQuotas", "AlterUserScramCredentials"})
-"""Whose rows take ten times as long as a name does."""
+"""A row of these takes ten times as long as a name."""
 
 HAS_ASYNC_FORM: Final = frozenset({"Produce", "Fetch", "ListOffsets"})
-"""Those whose handlers have a long way beside the short one."""
+"""These have an async handler next to the immediate one."""
 
 
 @cache
@@ -149,12 +149,12 @@ def is_large(request: Any, lists: tuple[str, ...], most: int = LARGE_REQUEST_NAM
 
 
 def count_inner_topics(groups: Any) -> int:
-    """How many topics the groups of an OffsetFetch name; other requests have names for groups."""
+    """How many topics the groups of an OffsetFetch name. In other requests a group is a plain name."""
     return sum(len(getattr(group, "topics", None) or ()) for group in groups)
 
 
 class HandlerGuard:
-    """Made once for a Dispatch. `tell` hears of refusals."""
+    """Made once for a Dispatch. `tell` is called with each refusal."""
 
     def __init__(self, authorizer: Authorizer, catalog: TopicLookup, tell: RefusalAudit | None = None) -> None:
         self._may = AccessCheck(authorizer, catalog, tell)
@@ -162,7 +162,7 @@ class HandlerGuard:
     def guarded(
         self, api: str, version: int, handler: Handler | None, immediate: Immediate | None
     ) -> tuple[Handler | None, Immediate | None]:
-        """Both of an API's handlers, each behind its judge. Raises LookupError for an API without rights."""
+        """Both handlers of an API, each behind its judge. Raises LookupError for an API without a row or a judge."""
         judge = find_judge(api)
         if judge is None:
             return handler, immediate
@@ -174,7 +174,7 @@ class HandlerGuard:
 
 
 class AnswerCompleter:
-    """Makes answers whole: what a handler wrote as bytes is read again, and written again."""
+    """Completes answers. An answer that a handler encoded is decoded, completed, and encoded again."""
 
     def __init__(self, message: str, version: int) -> None:
         self._message = message
@@ -196,7 +196,7 @@ def guard_immediate(
 
 
 def guard_member(right: RequiredRight, may: AccessCheck, immediate: Immediate, judged: Immediate) -> Immediate:
-    """What members send all the time is looked up here: each call more is felt in a heartbeat."""
+    """A shortcut for frequent requests of members: one more call would be measurable in a heartbeat."""
     authorizer, key = may.authorizer, id(right)
 
     def answered(request: Any, call: KafkaCall) -> Any:
@@ -255,14 +255,14 @@ def guard_async(
 
 
 def without_waiting(request: Any) -> Any:
-    """The same request without patience."""
+    """The same request with a wait of 0."""
     request = copy(request)
     request.max_wait_ms = 0
     return request
 
 
 class CompletedAnswer(DeferredAnswer):
-    """An answer that is made whole when it has come."""
+    """A deferred answer that is completed when it is ready."""
 
     __slots__ = ("_amend", "_answer")
 

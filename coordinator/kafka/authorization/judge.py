@@ -37,47 +37,47 @@ REFUSAL_SENTENCES: Final = {
     ResourceType.CLUSTER: "Cluster authorization failed.",
     ResourceType.TRANSACTIONAL_ID: "Transactional Id authorization failed.",
 }
-"""Kafka's, with which every sentence of ours on a refusal begins."""
+"""Kafka's sentences. Every message about a refusal begins with one."""
 
 
 MAX_SINGLE_CHECKS: Final = 256
-"""Names of one request that are asked about one by one, each decision being kept."""
+"""Up to so many names of a request are checked one by one, and each decision is cached."""
 
 MAX_AUDITED_REFUSALS: Final = 5
-"""Refusals of one request and kind that the audit hears of."""
+"""At most so many refusals of one request and right are audited."""
 
 
 class RefusalAnswer(NamedTuple):
-    """The handler is not asked: this is the answer."""
+    """The handler is not called: this is the answer."""
 
     answer: Any
 
 
 class PartialRequest(NamedTuple):
-    """The handler is asked this, and what it answers is made whole by that."""
+    """The handler gets this request, and `amend` completes its answer."""
 
     request: Any
     amend: Callable[[Any], Any]
-    """Takes an answer with fields, never Written, and may change it. It may be called in a thread."""
+    """Takes an answer with fields, never an EncodedAnswer, and may change it. It may be called in a thread."""
 
 
 Verdict: TypeAlias = RefusalAnswer | PartialRequest | None
-"""None: all of it is allowed, and the answer has nothing to hide."""
+"""None: everything is allowed, and the answer has nothing to hide."""
 
 
 class RefusalAudit(Protocol):
-    """Who hears of refusals."""
+    """Receives refusals."""
 
     def __call__(self, who: Identity, door: str, operation: Operation, kind: ResourceType, name: str, api: str) -> None:
         """Called on the event loop."""
 
 
 class TopicLookup(Protocol):
-    """What of the node's topics a judge has to know, so that its answers do not tell it."""
+    """What a judge has to know of the node's topics, to keep answers from revealing it."""
 
     @property
     def auto_create(self) -> bool:
-        """Whether a topic that is asked for is made."""
+        """Whether a missing topic is created on request."""
 
     def exists(self, name: str) -> bool: ...
 
@@ -86,7 +86,7 @@ class TopicLookup(Protocol):
 
 
 class AccessCheck:
-    """What somebody may do, asked in the table's words."""
+    """Checks a caller's rights, in the terms of the table of rights."""
 
     def __init__(self, authorizer: Authorizer, catalog: TopicLookup, tell: RefusalAudit | None = None) -> None:
         self.authorizer = authorizer
@@ -95,7 +95,7 @@ class AccessCheck:
         self._tell = tell
 
     def quietly(self, call: KafkaCall, right: RequiredRight, name: str = CLUSTER_NAME) -> bool:
-        """Whether the caller has the right. Nobody hears if not: what is only left out is no refusal."""
+        """Whether the caller has the right. Not audited: leaving something out is no refusal."""
         who = call.peer.identity
         if self._allows(who, right.operation, right.resource_type, name):
             return True
@@ -107,7 +107,7 @@ class AccessCheck:
         return self.quietly(call, other, name if other.of else CLUSTER_NAME)
 
     def __call__(self, call: KafkaCall, right: RequiredRight, name: str = CLUSTER_NAME, *, api: str) -> bool:
-        """The same; who keeps the audit hears if not."""
+        """The same, and audits a refusal."""
         who, moment = call.peer.identity, self.authorizer.moment
         if who.cleared.get((id(right), name)) is moment:
             return True
@@ -121,7 +121,7 @@ class AccessCheck:
         return False
 
     def each(self, call: KafkaCall, right: RequiredRight, count: int) -> Callable[[str], bool]:
-        """`quietly`, for that many names: what is worked out for very many is not kept, and takes them little time."""
+        """`quietly`, for `count` names. For very many, decisions are not cached, and each takes little time."""
         if count <= MAX_SINGLE_CHECKS:
             return partial(self.quietly, call, right)
         who, other = call.peer.identity, right.instead
@@ -136,7 +136,7 @@ class AccessCheck:
     def split(
         self, call: KafkaCall, right: RequiredRight, rows: Collection[Item], name_of: Callable[[Item], str], *, api: str
     ) -> tuple[list[Item], list[Item]]:
-        """Rows whose name the caller has the right to, and the others. The audit hears of the first few."""
+        """Allowed rows and refused rows. The first few refusals are audited."""
         may = self.each(call, right, len(rows))
         allowed: list[Item] = []
         refused: list[Item] = []
@@ -146,15 +146,15 @@ class AccessCheck:
         return allowed, refused
 
     def told(self, call: KafkaCall, right: RequiredRight, refused: Iterable[str], *, api: str) -> None:
-        """Tell the audit of these, or the first few of them."""
+        """Audit these, or the first few of them."""
         if self._tell is not None:
             for name in islice(refused, MAX_AUDITED_REFUSALS):
                 self._tell(call.peer.identity, DOOR, right.operation, right.resource_type, name, api)
 
     def why(self, call: KafkaCall, right: RequiredRight, name: str = CLUSTER_NAME, among: int = 1) -> str:
-        """Kafka's sentence on the refusal; to who may know of the resource, what is missing and how it is granted.
+        """Kafka's sentence; for a caller that may describe the resource, also the missing right and how to grant it.
 
-        Not where so many rows are refused (`among`) that nobody reads them.
+        Only the sentence where very many rows (`among`) are refused.
         """
         if among > MAX_SINGLE_CHECKS:
             return REFUSAL_SENTENCES[right.resource_type]
@@ -199,7 +199,7 @@ def allowed_operations(may: AccessCheck, call: KafkaCall, kind: ResourceType, na
 
 @dataclass(frozen=True, slots=True)
 class NodeTopics:
-    """`topics` are all that clients may know of; `auto_create`: one that is asked for is made."""
+    """`topics` are all that clients may see; `auto_create`: a missing topic is created on request."""
 
     topics: Callable[[], Mapping[str, Topic]]
     auto_create: bool

@@ -41,11 +41,11 @@ refuse_created: Final = RefusedRows("CreateTopicsResponse.topics", "name", Rows(
 DELETE_TOPICS: Final = "DeleteTopics"
 (DELETE_TOPICS_RIGHT,) = API_RIGHTS[DELETE_TOPICS]
 DELETED_TOPIC_VISIBLE_RIGHT: Final = RequiredRight(DESCRIBE, ResourceType.TOPIC, DELETE_TOPICS_RIGHT.of)
-"""Who lacks it is not told whether there is such a topic, or what its name is."""
+"""Without it, the answer reveals neither whether the topic exists nor its name."""
 
 NO_ID: Final = bytes(16)
 WITHOUT_NAME: Final = "Topic authorization failed."
-"""Whoever asks by an id is not told the name."""
+"""For a request by id: without the name."""
 
 DELETE_BY_ID_SINCE: Final = 6
 """DeleteTopics names topics by id, too, from this version on."""
@@ -55,7 +55,7 @@ DELETE_BY_ID_SINCE: Final = 6
 
 
 def judge_metadata(may: AccessCheck, request: Any, call: KafkaCall) -> Verdict:
-    """The handler makes what is missing, so that whoever may not is refused before."""
+    """Refuses missing topics that the caller may not create; otherwise the handler would create them."""
     if request.topics is None or (call.api_version == 0 and not request.topics):
         return PartialRequest(request, lambda answer: visible_metadata(may, call, answer, []))
     made = struct("MetadataResponse.topics")
@@ -90,7 +90,7 @@ def clear_topics(answer: Any) -> Any:
 
 
 def visible_metadata(may: AccessCheck, call: KafkaCall, answer: Any, refused: list[Any]) -> Any:
-    """The answer without what the caller may not see, with what it may do, where that was asked for."""
+    """Leaves out topics that the caller may not describe, and fills in authorized operations if requested."""
     rows = []
     sees = may.each(call, METADATA_VISIBLE_TOPIC_RIGHT, len(answer.topics))
     for topic in answer.topics:
@@ -110,7 +110,7 @@ def visible_metadata(may: AccessCheck, call: KafkaCall, answer: Any, refused: li
 
 
 def judge_create_topics(may: AccessCheck, request: Any, call: KafkaCall) -> Verdict:
-    """Who may not look at a topic's settings makes it all the same, and is not told them."""
+    """Without the right to describe settings, the topic is created, and the answer leaves its settings out."""
     allowed, refused = may.split(call, CREATE_TOPICS_RIGHT, request.topics, topic_name, api=CREATE_TOPICS)
     if not refused and may.all(call, CREATED_CONFIGS_RIGHT, [topic_name(topic) for topic in allowed]):
         return None
@@ -164,9 +164,9 @@ def refused_deletion_row(
     real: str | None,
     among: int,
 ) -> Any:
-    """The row that refuses one topic; None for one that the handler may look at."""
+    """The row that refuses one topic; None for a topic that goes to the handler."""
     if real is None or (name is not None and topic_id != NO_ID):
-        return None  # There is none, or the request does not say which: both the handler has words for.
+        return None  # The topic is missing or ambiguous; the handler refuses both.
     made = struct("DeleteTopicsResponse.responses")
     knows, deletes = rights
     known = knows(real)
@@ -225,7 +225,7 @@ def refuse_produce(
     right: RequiredRight = PRODUCE_TOPIC_RIGHT,
     name: str = "",
 ) -> Verdict:
-    """Who wants no answer is told by the connection's end, as of any other failure."""
+    """A request with acks=0 has no answer: its refusal ends the connection, as any other failure does."""
     made, row = struct("ProduceResponse.responses"), struct("ProduceResponse.responses.partition_responses")
     rows = [
         made(

@@ -56,10 +56,11 @@ MAX_LINE_BYTES = 256 << 20
 )
 @click.argument("file", type=click.File("rb"), default="-")
 def assign(assignor: str | None, deadline: float, file: Iterable[bytes]) -> int:
-    """Solve assignment problems: one JSON object per line in, {member: {topic: [partitions]}} out.
+    """Solve assignment problems given as JSON lines.
 
-    Reads standard input, or FILE. NAME is a built-in assignor, a Kafka class name, the entry point of a plugin, or
-    package.module:Class, which may lie in the current directory.
+    Reads one JSON object per line from standard input, or from FILE, and writes {member: {topic: [partitions]}} for
+    each. NAME is a built-in assignor, a Kafka class name, the entry point of a plugin, or package.module:Class, which
+    may be in the current directory.
     """
     from muster.assignors.registry import resolve
 
@@ -135,7 +136,10 @@ ASSIGNOR_COLUMNS = [
 @click.command()
 @output_option
 def list_(style: str) -> None:
-    """List built-in assignors and installed plugins; a plugin that cannot be loaded says why."""
+    """List built-in assignors and installed plugins.
+
+    A plugin that cannot be loaded is listed with the reason.
+    """
     from muster.assignors.tools.catalog import list_assignors
 
     rows = [asdict(entry) for entry in list_assignors()]
@@ -148,7 +152,10 @@ def list_(style: str) -> None:
 @output_option
 @click.argument("name")
 def show_(style: str, name: str) -> None:
-    """Tell what assignor NAME promises. NAME may be a Kafka class name or package.module:Class."""
+    """Show what assignor NAME guarantees, and its options.
+
+    NAME may be a Kafka class name or package.module:Class.
+    """
     from muster.assignors.tools.catalog import describe_assignor as entry_of
 
     find_plugins_here()
@@ -178,7 +185,7 @@ def show_(style: str, name: str) -> None:
     help="Where to write it; a new folder called NAME when not given.",
 )
 def new(name: str, into: Path | None) -> None:
-    """Write a package with a working assignor called NAME, its entry point and its test."""
+    """Create a package with a working assignor NAME and its test."""
     from muster.assignors.tools.catalog import scaffold
 
     try:
@@ -208,9 +215,10 @@ def new(name: str, into: Path | None) -> None:
 )
 @click.argument("target")
 def test(style: str, target: str, deadline: float) -> int:
-    """Put TARGET (a name, or package.module:Class in this folder) through the suite every assignor must pass.
+    """Run the compliance suite on TARGET.
 
-    It runs in a process of its own, and what it prints is shown. Exit code 1 when a check fails.
+    TARGET is a name, or package.module:Class in this folder. It runs in a process of its own, whose output is shown.
+    Exit code 1 when a check fails.
     """
     from muster.assignors.compliance import examine
     from muster.assignors.registry import resolve
@@ -342,10 +350,10 @@ MOVES = [
 @click.option("--max-lag-share", type=NumberRange(min=1), help="The heaviest member's lag over the mean.")
 @click.argument("file", type=EXISTING_FILE, required=False)
 def simulate(bootstrap: str, overrides: dict[str, str], style: str, file: Path | None, **asked: Any) -> None:
-    """Foresee an assignment: for --group, for a recorded rebalance of it (--entry), or for FILE.
+    """Preview an assignment without changing anything.
 
-    FILE holds a snapshot as the ledger keeps it (groups explain -o json --snapshots) or a problem as `muster assign`
-    reads it.
+    Its input is a group (--group), a recorded rebalance of it (--entry), or FILE, which holds a snapshot as the
+    ledger keeps it (groups explain -o json --snapshots) or a problem as `muster assign` reads it.
     """
     find_plugins_here()
     if (file is None) == (asked["group"] is None):

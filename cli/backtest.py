@@ -111,14 +111,14 @@ def backtest(
     suite: str | None,
     **asked: Any,
 ) -> int:
-    """Replay histories of groups under many assignors, and rank these.
+    """Run assignors on recorded histories, and rank them.
 
-    Histories are recorded (--trace) or made up from seeds: SCENARIO is steady, rolling, crashes, autoscale, churn,
+    Histories are recorded (--trace) or generated from seeds: SCENARIO is steady, rolling, crashes, autoscale, churn,
     subscriptions or growth, LOAD is even, zipf or bursty. Candidates are ranked by lag, backlog, count, moves and
     unowned time, weighted evenly unless --weight says otherwise. The figures are the same with Spark and without.
     With --out, DIR gets replays.parquet, ranking.parquet and report.html. Exit code 1 when an assignor failed.
 
-    --suite balance replays load instead, sample by sample, and says whether balance keeps its promises
+    --suite balance replays load instead, sample by sample, and checks the goals of balance
     (docs/assignors/balance.md); exit code 1 when a goal is missed. It needs no Spark.
     """
     if suite is not None:

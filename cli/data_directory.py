@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def storage() -> None:
-    """Write into the data directory of a node that is stopped."""
+    """Set up or reset the security of a stopped node."""
 
 
 @storage.command("bootstrap-user")
@@ -48,10 +48,10 @@ def storage() -> None:
 def bootstrap_user(
     file: Path | None, overrides: dict[str, str], data: str | None, password_file: Path | None, token: bool, name: str
 ) -> None:
-    """Make the first user, NAME, of a node that is stopped, or give them another password.
+    """Create user NAME on a stopped node, or change their password.
 
-    The node has to name them in super.users, or nobody may do anything. Of a cluster (inter.broker.listeners) they
-    are made on one of its nodes, and known to all once that is started.
+    Meant for the first user. The node must name the user in super.users; otherwise no user may do anything. In a
+    cluster (inter.broker.listeners), run it on one node; all nodes know the user once that node has started.
     """
     settings = load_stopped_node_settings(file, overrides | ({"log.dirs": data} if data is not None else {}))
     password = read_password(password_file) if password_file is not None or not token else ""
@@ -77,10 +77,10 @@ def bootstrap_user(
 @click.option("--data", metavar="DIR", help="The data directory (log.dirs).")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def reset_security(file: Path | None, overrides: dict[str, str], data: str | None, yes: bool) -> None:
-    """Give up all users, tokens, access control lists and quotas of a node that is stopped.
+    """Delete all users, tokens, ACLs and quotas of a stopped node.
 
-    The last resort, where what it keeps of them cannot be read. Nobody but super.users may do anything then, and none
-    of them can log in by a password or token before `muster storage bootstrap-user`.
+    The last resort, when they cannot be read. Afterwards only super.users may do anything, and none of them can log
+    in by password or token before `muster storage bootstrap-user`.
     """
     settings = load_stopped_node_settings(file, overrides | ({"log.dirs": data} if data is not None else {}))
     if not yes:
@@ -184,10 +184,10 @@ def dump(
     overrides: dict[str, str],
     files: tuple[str, ...],
 ) -> int:
-    """Print the batches of log files as they lie on disk. Exit code 1 when any is damaged.
+    """Print the batches of log files as they lie on disk.
 
-    With --engine and --shard: a shard of groups that are kept in somebody's Kafka, with its owners, what counts, and
-    what was passed over.
+    Exit code 1 when any is damaged. With --engine and --shard: a shard of groups kept in a Kafka, with its owners,
+    the records that count, and those that were skipped.
     """
     if engine is not None:
         if shard is None or files:
@@ -263,9 +263,10 @@ VERIFY_COLUMNS = [
 @output_option
 @click.argument("data", metavar="DIR", callback=existing_directory)
 def verify(style: str, data: str) -> int:
-    """Check the catalog, the checkpoints and every batch below DIR. Exit code 1 when something is wrong.
+    """Check the catalog, the checkpoints and every batch in DIR.
 
-    Reads only. While a node writes, the last batch of an active segment may be reported as cut off.
+    Exit code 1 when something is wrong. Reads only. While a node writes, the last batch of an active segment may be
+    reported as truncated.
     """
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -304,10 +305,11 @@ RECOVER_COLUMNS = [
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.argument("data", metavar="DIR", callback=existing_directory)
 def recover(style: str, dry_run: bool, yes: bool, data: str) -> None:
-    """Take out of the partitions below DIR what cannot be read. Records behind it are kept where they are intact.
+    """Remove what cannot be read from the partitions in DIR.
 
-    The records lost have offsets from FROM-OFFSET on and below NEXT-OFFSET; without one the log ends there. The node
-    must not run. Look at --dry-run first, and keep a copy.
+    Records behind the damage are kept where they are intact. The lost records have offsets from FROM-OFFSET up to,
+    not including, NEXT-OFFSET; without one the log ends there. The node must not run. Run --dry-run first, and keep a
+    copy.
     """
     from muster.storage.tools.repair import recover_dir
 

@@ -51,9 +51,9 @@ MOST_OF_A_RULE = 10
 )
 @click.argument("groups", metavar="[GROUP]...", nargs=-1)
 def doctor(bootstrap: str, overrides: dict[str, str], style: str, over: float, groups: Sequence[str]) -> int:
-    """Find what is wrong with GROUPs, or with all groups and the node.
+    """Diagnose GROUPs, or all groups and their node.
 
-    Exit code 4 when something is; advice alone is no reason. docs/observe.md lists the rules.
+    Exit code 4 when there is a problem; advice alone does not count. docs/observe.md lists the rules.
     """
     from muster.coordinator.observability.doctor.table import examine_facts, has_problem
 

@@ -108,12 +108,12 @@ async def await_upstream_work(settings: "Settings", work: "Callable[[Upstream], 
 )
 @click.option("--security", is_flag=True, help="Also the topic of rights, tokens and quotas (authorizer=acl).")
 def init(engine: str | None, file: Path | None, given: dict[str, str], again: bool, security: bool) -> None:
-    """Make the state topic, or look whether the one there will do.
+    """Create the state topic, or check the existing one.
 
-    A node does the same when it starts. Beforehand it is of use where nodes may not create topics. A topic that was
-    there before is made anew, or taken as it is after it lost something, with --again only: nodes never do that by
-    themselves, and those that run go on within seconds. With --security the topic of rights is made, too, where it is
-    missing or empty, which nodes do by themselves only together with a first state topic.
+    A node does the same when it starts; this command helps where nodes may not create topics. Only --again recreates
+    a topic that existed before, or accepts one that has lost something: nodes never do that themselves, and running
+    nodes continue within seconds. With --security, also creates the topic of rights where it is missing or empty,
+    which nodes do only together with a first state topic.
     """
     from muster.coordinator.kafka_backend.backend_settings import state_topic_spec_of
     from muster.coordinator.kafka_backend.state_topic import accept_state_topic, prepare_state_topic
@@ -158,10 +158,10 @@ SHARD_COLUMNS = [
 @output_option
 @click.option("--shards", is_flag=True, help="A line for each shard: whose it is, who leads it there, how long it is.")
 def status(engine: str | None, file: Path | None, given: dict[str, str], style: str, shards: bool) -> int:
-    """Show the nodes over that Kafka, and whose each shard is.
+    """Show nodes and the owner of each shard.
 
-    Exit code 4 while a shard is nobody's, or has no leader there. How long acknowledgements take, and what was passed
-    over as void, the nodes' metrics tell (muster_engine_*).
+    Exit code 4 while a shard has no owner, or no leader there. The nodes' metrics show how long acknowledgements take
+    and which records were skipped as void (muster_engine_*).
     """
     from muster.coordinator.kafka_backend.inspection import survey_backend
 
@@ -257,10 +257,10 @@ def acls(
     deny: Sequence[str],
     groups: Sequence[str],
 ) -> None:
-    """Print what Muster needs to be allowed in that Kafka, and what keeps clients out of its groups there.
+    """Print the ACLs that Muster needs in that Kafka.
 
-    Nothing is changed: the lines are commands for kafka-acls.sh. Without --group they are made of engine.kafka.groups,
-    where that is `.*`, or a beginning such as `shop-.*`.
+    Includes those that keep clients out of Muster's groups there. Nothing is changed: the lines are commands for
+    kafka-acls.sh. Without --group they follow engine.kafka.groups, where that is `.*` or a prefix such as `shop-.*`.
     """
     settings = load_engine_settings(engine, file, given)
     login = settings.engine_kafka_sasl_username

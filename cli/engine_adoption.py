@@ -49,11 +49,10 @@ def adopt(
     pattern: str | None,
     groups: Sequence[str],
 ) -> int:
-    """Take GROUPs over from that Kafka, with what they have committed.
+    """Move groups from that Kafka to Muster, with their positions.
 
-    A group must have no members there, and none here; exit code 5, and who they are, where it has (with --all the
-    others are adopted all the same). Its positions there stay as they are. Positions in topics that are no more are
-    left there.
+    A group must have no members, there or here; otherwise exit code 5 and the members (with --all, other groups are
+    moved nevertheless). Its positions in that Kafka stay. Positions in deleted topics are not moved.
     """
     if bool(groups) == (pattern is not None):
         raise click.UsageError("name groups, or say --all PATTERN")
@@ -99,10 +98,10 @@ def release(
     dry_run: bool,
     group: str,
 ) -> None:
-    """Give GROUP back to that Kafka, with what it has committed, and forget it here.
+    """Move GROUP back to that Kafka, with its positions.
 
-    It must have no members, here and there. The next client that comes through Muster has it adopted again: give its
-    clients the brokers' own addresses before they are started.
+    The group is deleted here. It must have no members, here or there. The next client that connects through Muster
+    adopts it again: give its clients the brokers' own addresses before they start.
     """
     settings = load_engine_settings(engine, file, given)
 

@@ -125,7 +125,7 @@ WHERE = {
 @click.command(epilog="\b\n" + "\n".join(WHERE.values()))
 @click.argument("shell", type=click.Choice(sorted(WHERE)))
 def completion(shell: str) -> None:
-    """Print a completion script for SHELL, to be loaded in its start-up file."""
+    """Print a completion script for a shell's start-up file."""
 
     made = get_completion_class(shell)
     assert made is not None, "every shell that can be named has one"
@@ -300,7 +300,7 @@ LOG_COMMANDS = {
 
 @click.group(cls=LazyGroup, sections={"Commands": LOG_COMMANDS})
 def log() -> None:
-    """Dump, verify and recover log files and data directories of a stopped node."""
+    """Dump, verify and recover log files. The node need not run."""
 
 
 # `muster pipeline`

@@ -186,12 +186,12 @@ def analytics(
     settings: dict[str, str],
     style: str,
 ) -> None:
-    """Read the ledger and the committed offsets by Spark, and write down what they tell.
+    """Export lag and rebalances as Parquet tables, by Spark.
 
-    DIR gets five Parquet tables (rebalances, moves, members, causes, lag) and report.html. Lag over time is
-    measured at regular moments: the last position committed by then, against the end of the log then as the
-    records' timestamps tell it. With --keep, what is new since the last run is added to DIR/kept, and the tables
-    are made of all of it.
+    Reads the ledger and the committed offsets. DIR gets five Parquet tables (rebalances, moves, members, causes, lag)
+    and report.html. Lag over time is measured at regular moments: the last position committed by then, against the
+    end of the log at that time by the records' timestamps. With --keep, what is new since the last run is added to
+    DIR/kept, and the tables cover all of it.
     """
     folder = make_folder(out)
     assert folder is not None, "--out is required"
@@ -229,10 +229,11 @@ def analytics(
 def export_trace(
     bootstrap: str, overrides: dict[str, str], group: str | None, ledger: Any, every: float, file: Path
 ) -> None:
-    """Write a group's history to FILE, for `muster pipeline backtest --trace FILE`.
+    """Export the history of a group to FILE for a backtest.
 
-    Who was there when comes from the ledger. Lag comes from committed positions and the logs, at each rebalance and
-    every so many seconds between; from a --ledger file only what the assignor saw is known.
+    `muster pipeline backtest --trace FILE` reads it. Members come from the ledger. Lag comes from committed positions
+    and the logs, at each rebalance and at regular intervals between; a --ledger file gives only what the assignor
+    saw.
     """
     from muster.spark.pipelines.recorded import RecordedLags, build_trace, find_lag_moments, read_entries
     from muster.spark.pipelines.traces import write_trace

@@ -33,11 +33,11 @@ def replay(
     last: int | None,
     file: IO[str] | None,
 ) -> int:
-    """Make the recorded decisions of a group again: does each plan come out the same?
+    """Replay the recorded decisions of a group.
 
-    FILE holds what `muster groups explain GROUP -o json --snapshots` printed. MOVES counts partitions that went from
-    one member to another, SPREAD gives the fewest and the most partitions of a member. Exit code 1 when a plan did not
-    come out as recorded.
+    FILE holds the output of `muster groups explain GROUP -o json --snapshots`. MOVES counts partitions that went from
+    one member to another, SPREAD gives the fewest and the most partitions of a member. Exit code 1 when a plan
+    differs from the recorded one.
     """
     from muster.cli import recorded_decisions
 

@@ -35,10 +35,10 @@ NEWS_S = 10.0
     "--every", type=NumberRange(0.1, 3600), default=2.0, show_default=True, metavar="SECONDS", help="How often to look."
 )
 def top(bootstrap: str, overrides: dict[str, str], once: bool, every: float) -> int | None:
-    """Watch the groups of a node: state, members, lag and its trend, time to go, rebalances, unowned partitions.
+    """Watch the groups of a node live.
 
-    Keys: up and down move, enter opens a group with its assignment map, escape goes back, s sorts, r reverses,
-    / filters, q quits.
+    Shows state, members, lag and its trend, time to catch up, rebalances and unowned partitions. Keys: up and down
+    move, enter opens a group with its assignment map, escape goes back, s sorts, r reverses, / filters, q quits.
     """
     given = client_properties(bootstrap, overrides, default_api_timeout_ms=PATIENCE_MS)
     require_listener(bootstrap, overrides)

@@ -202,9 +202,9 @@ BESIDE_KAFKA: dict[str, Callable[[str, str], Rows]] = {
     help="For wire, cluster, engine: a folder of Kafka 4 or of its jars, as a peer; for wire also HOST:PORT.",
 )
 def bench(suite: str, as_json: bool, only: str, runs: int, quick: bool, jar: str | None, kafka: str | None) -> int:
-    """Measure one SUITE on this machine. Exit code 4 when a goal is missed.
+    """Run a benchmark SUITE on this machine.
 
-    With --runs a case is told once for each run, by its number.
+    Exit code 4 when a goal is missed. With --runs, a case is reported once per run, by its number.
     """
     if jar and suite != "assignors":
         raise click.UsageError("--jar goes with the suite assignors")
@@ -309,7 +309,7 @@ NOT_COUNTED = {"messages": None, "duplicates": None}
 
 @click.group()
 def lab() -> None:
-    """Try the protocol's generations on one workload."""
+    """Compare protocol generations and scalers on one workload."""
 
 
 @lab.command()
@@ -335,9 +335,10 @@ def compare(
     chart: Path | None,
     style: str,
 ) -> int:
-    """Run a rolling restart, a crash and a scale-out under every generation, in virtual time.
+    """Run one course of events under every generation.
 
-    With --real the course is shorter, and messages and duplicates are not counted.
+    The course is a rolling restart, a crash and a scale-out, in virtual time. With --real it is shorter, and messages
+    and duplicates are not counted.
     """
     from muster.workshop.bench.processes import BenchFailed
     from muster.workshop.lab.comparison import Workload, compare_generations
@@ -368,7 +369,10 @@ def compare(
 @click.option("--only", multiple=True, metavar="GENERATION", help="Only this one; may be given more than once.")
 @output_option
 def join(members: Sequence[int], seed: int, only: Sequence[str], style: str) -> None:
-    """Let one more member join groups of N members with 200 partitions, in virtual time."""
+    """Add a member to groups of N members, in virtual time.
+
+    The groups have 200 partitions.
+    """
     from muster.workshop.lab.comparison import measure_joins
 
     print_rows(
@@ -396,10 +400,10 @@ def join_row(costs: "JoinCosts") -> dict[str, Any]:
 @click.option("--seed", type=int, default=1, show_default=True, help="The same seed gives the same noise.")
 @output_option
 def scaler(thresholds: Sequence[int], seed: int, style: str) -> None:
-    """Scale a deployment under four loads by KEDA's Kafka rules and by measured rates, in virtual time.
+    """Scale a deployment by KEDA's rules and by measured rates.
 
-    Consumers read 100 records a second and take 20 s to start. IN-30MIN: the most reversals in any half hour; BEHIND-S:
-    how long more waited than is written in two minutes.
+    Runs four loads in virtual time. Consumers read 100 records a second and take 20 s to start. IN-30MIN: the most
+    reversals in any half hour; BEHIND-S: how long more waited than is written in two minutes.
     """
     from muster.workshop.lab.autoscaling import MUSTER, keda_trigger, make_loads, run_deployment
 

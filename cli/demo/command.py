@@ -59,7 +59,7 @@ def demo(
     engine: str | None,
     keep: bool,
 ) -> int:
-    """Run a group of workers on real lines, kill one, and see why the group rebalanced.
+    """Run a demo that kills a worker and explains the rebalance.
 
     A node, the producer and each worker are processes of their own. Without --input the lines are those of this
     Python's standard library, keyed by file: real, and skewed. Ends by itself, within a minute; with --spark it

@@ -23,7 +23,7 @@ from muster.cli.groups.arguments import (
     override_options,
     report_overrides,
 )
-from muster.coordinator.observability.views.overrides import guard_row, sentence
+from muster.coordinator.observability.views.controls import guard_row, sentence
 
 if TYPE_CHECKING:
     from muster.client import Admin
@@ -59,7 +59,10 @@ reason_option = click.option("--reason", default="", help="What the ledger says 
 @output_option
 @group_argument
 def settings(bootstrap: str, overrides: dict[str, str], style: str, group: str) -> None:
-    """Show what is set for GROUP, at which version, and what holds of all else; wide says what each is."""
+    """Show the settings of GROUP and the defaults of all others.
+
+    Also shows their version; with -o wide, what each setting means.
+    """
     from muster.coordinator.observability.views.settings import group_setting_rows
 
     with connect_admin(bootstrap, overrides) as admin:
@@ -85,9 +88,10 @@ def settings(bootstrap: str, overrides: dict[str, str], style: str, group: str) 
 def set_(
     bootstrap: str, overrides: dict[str, str], style: str, group: str, pairs: tuple[str, ...], **asked: Any
 ) -> None:
-    """Set something for GROUP, whether or not it is there yet; a plan of the coordinator's is made anew.
+    """Set a setting of GROUP, whether or not the group exists yet.
 
-    `muster groups settings GROUP -o wide` tells which settings there are, and what each may be.
+    A plan made by the coordinator is made again. `muster groups settings GROUP -o wide` lists the settings and their
+    values.
 
       muster groups set orders 'assignor.options={"member.capacity": {"big-1": 2.0}}'
     """
@@ -113,7 +117,7 @@ def set_(
 def unset(
     bootstrap: str, overrides: dict[str, str], style: str, group: str, keys: tuple[str, ...], **asked: Any
 ) -> None:
-    """Unset something for GROUP: the default counts again."""
+    """Reset settings of GROUP to their defaults."""
     alter_settings(bootstrap, overrides, style, group, unset=keys, **asked)
 
 
@@ -188,7 +192,10 @@ def parse_setting(name: str, text: str) -> Any:
 )
 @group_argument
 def freeze(bootstrap: str, overrides: dict[str, str], style: str, orphans: Any, group: str, **given: Any) -> None:
-    """Freeze GROUP: who lives keeps its partitions, and newcomers get none, until it is resumed."""
+    """Freeze GROUP: live members keep their partitions, newcomers get none.
+
+    `muster groups resume` ends it.
+    """
     words = override_arguments(given)
     with connect_admin(bootstrap, overrides) as admin:
         held = admin.freeze_group(group, orphans or "", **words)
@@ -209,7 +216,10 @@ def freeze(bootstrap: str, overrides: dict[str, str], style: str, orphans: Any, 
 )
 @group_argument
 def deploy(bootstrap: str, overrides: dict[str, str], style: str, expect: int, group: str, **given: Any) -> None:
-    """Tell GROUP that its members are started anew: what one leaves waits for the next of its client id to come."""
+    """Keep the partitions of members of GROUP that restart.
+
+    What a member leaves behind waits for the next member with the same client id.
+    """
     words = override_arguments(given)
     with connect_admin(bootstrap, overrides) as admin:
         held = admin.deploy_group(group, expect, **words)
@@ -249,10 +259,10 @@ def drain(
     member: str,
     **given: Any,
 ) -> None:
-    """Move all partitions of GROUP's MEMBER to the others; it stays a member with nothing.
+    """Move all partitions of MEMBER to other members of GROUP.
 
-    They move as fast as move.budget allows (assignor.options or balance.move.budget of the group), each by a safe
-    handoff.
+    MEMBER stays in the group without partitions. Partitions move as fast as move.budget allows (assignor.options or
+    balance.move.budget of the group), each by a safe handoff.
     """
     words = override_arguments(given)
     with connect_admin(bootstrap, overrides) as admin:
@@ -288,7 +298,7 @@ def follow_drain(admin: "Admin", group: str, member: str, by: str) -> None:
 def undrain(
     bootstrap: str, overrides: dict[str, str], style: str, by: Any, group: str, member: str, **given: Any
 ) -> None:
-    """Let GROUP's MEMBER have partitions again."""
+    """Let MEMBER of GROUP own partitions again."""
     words = override_arguments(given)
     with connect_admin(bootstrap, overrides) as admin:
         held = admin.undrain_member(group, member, by, **words)
@@ -326,7 +336,10 @@ def pin(
     member: str,
     **given: Any,
 ) -> None:
-    """Pin a partition of GROUP to MEMBER (instance id, client id or member id), for as long as it lives."""
+    """Pin a partition of GROUP to MEMBER.
+
+    MEMBER is an instance id, a client id or a member id. The pin lasts as long as the member lives.
+    """
     words = override_arguments(given)
     with connect_admin(bootstrap, overrides) as admin:
         held = admin.pin_partition(group, *place, member, **words)
@@ -342,7 +355,10 @@ def pin(
 def unpin(
     bootstrap: str, overrides: dict[str, str], style: str, group: str, place: tuple[str, int], **given: Any
 ) -> None:
-    """Pin a partition of GROUP no longer: it stays where it is until a plan moves it."""
+    """Unpin a partition of GROUP.
+
+    It stays where it is until a plan moves it.
+    """
     words = override_arguments(given)
     with connect_admin(bootstrap, overrides) as admin:
         held = admin.unpin_partition(group, *place, **words)
@@ -360,7 +376,10 @@ def unpin(
 @click.option("--only", type=click.Choice(["freeze", "deploy"]), default=None, help="End this, and nothing else.")
 @group_argument
 def resume(bootstrap: str, overrides: dict[str, str], style: str, only: Any, group: str, **given: Any) -> None:
-    """End all that is held of GROUP: freeze, deploy, drains, pins. What follows is one rebalance."""
+    """End all overrides of GROUP: freeze, deploy, drains and pins.
+
+    One rebalance follows.
+    """
     words = override_arguments(given)
     with connect_admin(bootstrap, overrides) as admin:
         held = admin.resume_group(group, only or "", **words)
@@ -408,11 +427,12 @@ def canary(
     reason: str,
     group: str,
 ) -> None:
-    """Try an assignor on GROUP for real, for a while. A guard that trips rolls it back at once.
+    """Try another assignor on GROUP for a while.
 
-    A guard is FIGURE > NUMBER, or > NUMBERx for so many times the group's own last hour: plan-failures; moves and
-    unowned (partition-seconds), for each rebalance; lag, all together, in three samples in a row; expired, members lost
-    to session or poll timeout. The usual ones: plan-failures > 0, unowned > 2x, lag > 2x, expired > 0.
+    It makes the group's real plans. A guard that trips rolls it back immediately. A guard is FIGURE > NUMBER, or >
+    NUMBERx for a multiple of the group's own last hour: plan-failures; moves and unowned (partition-seconds), per
+    rebalance; lag in total, in three samples in a row; expired, members lost to session or poll timeout. Defaults:
+    plan-failures > 0, unowned > 2x, lag > 2x, expired > 0.
 
       muster groups canary orders --assignor 'lag-sticky{"move.budget": 20}' --for 30m
     """
@@ -446,7 +466,7 @@ def canary(
 @reason_option
 @group_argument
 def promote(bootstrap: str, overrides: dict[str, str], style: str, reason: str, group: str) -> None:
-    """The canary of GROUP becomes its setting, now."""
+    """Make the canary of GROUP its assignor."""
     with connect_admin(bootstrap, overrides) as admin:
         report_canary(group, admin.end_canary(group, promote=True, reason=reason), style)
 
@@ -457,7 +477,7 @@ def promote(bootstrap: str, overrides: dict[str, str], style: str, reason: str, 
 @reason_option
 @group_argument
 def rollback(bootstrap: str, overrides: dict[str, str], style: str, reason: str, group: str) -> None:
-    """The canary of GROUP goes; what planned before plans again."""
+    """End the canary of GROUP and return to the former assignor."""
     with connect_admin(bootstrap, overrides) as admin:
         report_canary(group, admin.end_canary(group, promote=False, reason=reason), style)
 
@@ -505,7 +525,10 @@ def remove_members(
     execute: bool,
     group: str,
 ) -> None:
-    """Remove members of GROUP; their partitions go to the others. One that still runs hears of it, and joins again."""
+    """Remove members of GROUP; other members get their partitions.
+
+    A removed member that is still running notices it, and joins again.
+    """
     if everyone == bool(members or instances):
         raise click.UsageError("who shall go is not said, or said twice; expected --member, --instance or --all")
     with connect_admin(bootstrap, overrides) as admin:

@@ -16,7 +16,7 @@ from muster.cli.common.commands import Unhealthy
 from muster.cli.common.options import client_options, connect_admin, output_option
 from muster.cli.common.output import Column, notice, print_document, print_rows
 from muster.cli.groups.arguments import group_argument
-from muster.coordinator.observability.views.controls import control_lines
+from muster.coordinator.observability.views.controls import control_lines, hold_lines
 from muster.coordinator.observability.views.formatting import Names, moment
 from muster.coordinator.observability.views.groups import (
     group_row,
@@ -26,7 +26,6 @@ from muster.coordinator.observability.views.groups import (
     progress_words,
     state_row,
 )
-from muster.coordinator.observability.views.overrides import hold_lines
 
 if TYPE_CHECKING:
     from muster.client import Admin
@@ -103,9 +102,10 @@ def describe_missing_groups(admin: "Admin") -> list[str]:
 @output_option
 @click.option("--state", "states", multiple=True, type=click.Choice(STATES, case_sensitive=False), help="Only these.")
 def list_(bootstrap: str, overrides: dict[str, str], style: str, states: tuple[str, ...]) -> None:
-    """List groups. Exit code 4 when a node cannot tell of some of them, which are missing then.
+    """List groups.
 
-    HEALTH is OK, WARN or ERR by Burrow's rules, where the node samples its groups (docs/observe.md).
+    HEALTH is OK, WARN or ERR by Burrow's rules, where the node samples its groups (docs/observe.md). Exit code 4 when
+    a node cannot report some groups; these are missing from the list.
     """
     with connect_admin(bootstrap, overrides) as admin:
         untold: list[str] = []
@@ -165,7 +165,7 @@ REBALANCING = ("PreparingRebalance", "CompletingRebalance", "Waiting", "Stopping
 def describe(bootstrap: str, overrides: dict[str, str], style: str, state_only: bool, group: str) -> None:
     """Show positions and lag of GROUP by partition.
 
-    From a node that samples its groups also where that leads (on standard error; with --state -o wide in columns).
+    Where the node samples its groups, also the trend of the lag (on standard error; with --state -o wide in columns).
     """
     with connect_admin(bootstrap, overrides) as admin:
         found = admin.describe_group(group)
@@ -265,7 +265,10 @@ MEMBER_COLUMNS = [
 @output_option
 @group_argument
 def members(bootstrap: str, overrides: dict[str, str], style: str, group: str) -> None:
-    """Show the members of GROUP; wide adds what each owns, and what its client runs."""
+    """Show the members of GROUP.
+
+    With -o wide, also the partitions that each owns and its client software.
+    """
     with connect_admin(bootstrap, overrides) as admin:
         found = admin.describe_group(group)
         warn_of_hidden_members(admin, found)

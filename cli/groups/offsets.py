@@ -185,9 +185,9 @@ def connect_string(ctx: click.Context, param: click.Parameter, given: str) -> st
 def migrate_offsets(
     bootstrap: str, overrides: dict[str, str], style: str, to: str, zookeeper: str, dry_run: bool, group: str
 ) -> None:
-    """Copy the positions of GROUP that the other store does not have yet.
+    """Copy positions of GROUP that the other store does not have yet.
 
-    The group has no members, or all of them commit to both stores (dual.commit.enabled=true).
+    The group must have no members, or only members that commit to both stores (dual.commit.enabled=true).
     """
     from muster.client.errors import GroupNotEmpty
 
@@ -229,9 +229,9 @@ DELETION_COLUMNS = [
 @reason_option
 @click.argument("groups", nargs=-1, required=True, metavar="GROUP...")
 def delete(bootstrap: str, overrides: dict[str, str], reason: str, groups: tuple[str, ...]) -> None:
-    """Delete groups that have no members, with their positions and their ledger.
+    """Delete groups that have no members, with their positions and ledger.
 
-    `muster groups history` goes on telling who deleted a group, when, and what positions it had.
+    `muster groups history` still shows who deleted a group, when, and its last positions.
     """
     with connect_admin(bootstrap, overrides) as admin:
         admin.delete_groups(groups, reason)
@@ -248,7 +248,7 @@ def delete(bootstrap: str, overrides: dict[str, str], reason: str, groups: tuple
 def delete_offsets(
     bootstrap: str, overrides: dict[str, str], style: str, topics: tuple[str, ...], reason: str, group: str
 ) -> None:
-    """Forget the positions of GROUP in topics that none of its members is subscribed to."""
+    """Delete positions of GROUP in topics that no member is subscribed to."""
     with connect_admin(bootstrap, overrides) as admin:
         admin.describe_group(group)
         partitions = resolve_partitions(admin, topics)

@@ -51,10 +51,10 @@ def explain(
     snapshots: bool,
     group: str,
 ) -> None:
-    """Tell why GROUP rebalanced, each time, oldest first.
+    """Explain each rebalance of GROUP, oldest first.
 
-    Cause, who set it off, how long each phase took and for whom, which partitions moved, how long each had no owner.
-    In a cluster, where its coordinator moved from one node to another stands among them.
+    Shows the cause, the member behind it, how long each phase took and for whom, which partitions moved, and how long
+    each had no owner. In a cluster, also when its coordinator moved from one node to another.
     """
     with connect_admin(bootstrap, overrides) as admin:
         most = 0 if generation else limit
@@ -89,7 +89,7 @@ def explain(
 @click.option("--limit", type=COUNT, default=100, show_default=True, help="The last N rebalances.")
 @group_argument
 def history(bootstrap: str, overrides: dict[str, str], style: str, limit: int, group: str) -> None:
-    """One line per rebalance of GROUP, oldest first."""
+    """List the rebalances of GROUP, oldest first."""
     with connect_admin(bootstrap, overrides) as admin:
         entries = admin.explain(group, limit)[::-1]
         stalls = admin.stalls(group, limit)[::-1]
@@ -136,12 +136,12 @@ SHADOW_COLUMNS = [
 @click.option("--limit", type=COUNT, default=10, show_default=True, help="The last N decisions that were shadowed.")
 @group_argument
 def shadow(bootstrap: str, overrides: dict[str, str], style: str, limit: int, group: str) -> None:
-    """Show the last decisions for GROUP, and beside each what its shadow assignors would have decided.
+    """Show what shadow assignors would have decided for GROUP.
 
-    MOVES: partitions whose owner would have lost them. OTHERS: how many would have another owner than they got. COST:
-    partition-seconds without an owner, as measured for the plan that counted; for the others, what a move of this group
-    costs on average, for each of theirs. MOST LAG: the share of all lag that one member would have. BALANCE: the most
-    partitions of a member over the mean.
+    MOVES: partitions that a living owner would have lost. OTHERS: partitions that would have had another owner. COST:
+    partition-seconds without an owner, measured for the plan that counted; for the others, their moves at this
+    group's average cost of a move. MOST LAG: the share of all lag on one member. BALANCE: the most partitions of a
+    member over the mean.
 
       muster groups set orders 'shadow.assignors=lag-sticky,uniform'
     """

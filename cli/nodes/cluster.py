@@ -133,12 +133,12 @@ NODE_COLUMNS = [
 @client_options
 @output_option
 def status(bootstrap: str, overrides: dict[str, str], style: str) -> None:
-    """Show who is controller, and how many partitions want for something.
+    """Show the controller and the number of unhealthy partitions.
 
-    OFFLINE: nobody leads them. UNDER-MIN-ISR: they take no records with acks=all. UNDER-REPLICATED: a copy is behind
-    or gone. `muster health` exits with 4 while one of the first two is not 0.
+    OFFLINE: partitions without a leader. UNDER-MIN-ISR: partitions that take no records with acks=all.
+    UNDER-REPLICATED: a replica is behind or gone. `muster health` exits with 4 while one of the first two is not 0.
 
-    A node that is cut off from the cluster tells how it stood when it last heard of it, and says so: exit code 4.
+    A node that is cut off from the cluster shows the state that it last knew, and exits with 4.
     """
     from muster.coordinator.observability.views.cluster import cluster_row
 
@@ -156,9 +156,9 @@ def status(bootstrap: str, overrides: dict[str, str], style: str) -> None:
 @client_options
 @output_option
 def nodes(bootstrap: str, overrides: dict[str, str], style: str) -> None:
-    """List the nodes: up or gone, how many partitions each leads and has copies of, how many of these are behind.
+    """List nodes and what they lead, hold and lag behind on.
 
-    KNOWS: how many changes of the cluster it has taken in, where the controller is asked.
+    KNOWS: how many changes of the cluster the node has applied, where the controller is asked.
     """
     from muster.coordinator.observability.views.cluster import node_row
 
@@ -195,9 +195,9 @@ PARTITION_COLUMNS = [
 @click.option("--offline", "wanted", flag_value="offline", help="Those that nobody leads.")
 @click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Of this topic; may be repeated.")
 def partitions(bootstrap: str, overrides: dict[str, str], style: str, wanted: Any, topics: tuple[str, ...]) -> None:
-    """Show who leads each partition, who has copies, and who of them is in sync (ISR).
+    """Show leader, replicas and ISR of each partition.
 
-    ELR: in sync no more, and with all that was committed; they may lead.
+    ELR: replicas that left the ISR and still have everything that is committed; they may be elected.
     """
     from muster.coordinator.observability.views.cluster import partition_row
 
@@ -234,11 +234,11 @@ ELECTION_COLUMNS = [
 @click.option("--limit", type=COUNT, default=50, show_default=True, help="The last N elections.")
 @click.option("--topic", default="", metavar="TOPIC", help="Of this topic only.")
 def explain(bootstrap: str, overrides: dict[str, str], style: str, limit: int, topic: str) -> None:
-    """Tell why leaders changed, the youngest election first.
+    """Explain leader changes, newest first.
 
-    HOW: isr, the new leader was in sync; elr, it had all that was committed; last known, it was the last in sync and
-    may lack what it had not flushed; unclean, records may be lost; offline, nobody could lead. LOST: records that were
-    cut off afterwards. A shard of groups goes by the name of its first half, __consumer_offsets-N.
+    HOW: isr, the new leader was in sync; elr, it had everything that was committed; last known, it was the last in
+    sync and may lack what it had not flushed; unclean, records may be lost; offline, no replica could lead. LOST:
+    records that were truncated afterwards. A shard of groups has the name of its first half, __consumer_offsets-N.
     """
     from muster.coordinator.observability.views.cluster import election_document, election_row, lost_lines
 

@@ -72,10 +72,10 @@ def serve(
     announce: bool,
     until_eof: bool,
 ) -> int:
-    """Run a node. SIGTERM and Ctrl-C drain it.
+    """Run a node.
 
-    Settings come from FILE, then from --set, --data, --listen and the like, which win. `muster settings` lists them
-    all, each with its default; `muster settings -o wide NAME` says what one means.
+    Settings come from FILE, then from --set, --data, --listen and similar options, which win. `muster settings` lists
+    them with their defaults; `muster settings -o wide NAME` explains one. SIGTERM and Ctrl-C drain the node.
     """
     from muster.coordinator.config import SettingsError, load_settings
 
@@ -150,10 +150,10 @@ def settings(
     style: str,
     names: tuple[str, ...],
 ) -> None:
-    """Show the settings of a node, all or those NAMEd (a part of a name will do: `muster settings session`).
+    """Show the settings of a node, all or those that match NAME.
 
-    Without --running they are those that `muster serve` would start with, given the same --config and --set; what is
-    wrong in them is said, and nothing is started.
+    Part of a name is enough: `muster settings session`. Without --running, shows the settings that `muster serve`
+    would start with, given the same --config and --set, and reports mistakes in them; nothing is started.
     """
     if running and (file or overrides):
         raise click.UsageError("--running asks a node what it has; leave --config and --set out")
@@ -246,10 +246,10 @@ MAX_UNWELL_NAMED = 20
     help="Ask about one part: a gRPC service, or zookeeper (whether the node is in touch with it).",
 )
 def health(bootstrap: str, timeout: float, service: str) -> None:
-    """Exit with 0 when the node serves and nothing is wrong with it, with 4 and the reason otherwise.
+    """Check whether a node is serving; exit code 4 if not.
 
-    Of a cluster, also when any partition has no leader, or too few copies in sync. Whether this one node may get
-    requests is another question, which the answer's first line and gRPC's health checks tell.
+    Prints the reason. In a cluster, also fails when a partition has no leader, or too few replicas in sync. Whether
+    this one node may receive requests is a separate question, which the first line and gRPC's health checks answer.
     """
     import grpc
     from grpc_health.v1 import health_pb2, health_pb2_grpc

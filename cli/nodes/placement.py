@@ -37,10 +37,10 @@ MOST_NAMED = 10
 @client_options
 @click.argument("node", type=NODE)
 def drain(bootstrap: str, overrides: dict[str, str], node: int) -> None:
-    """Let NODE lead nothing that another node can lead: before work on its machine, or to see how the rest bears it.
+    """Move leadership away from NODE, before maintenance for example.
 
-    It stays up, goes on copying, and stays drained when it is started anew, until `undrain`. Over somebody's Kafka the
-    other nodes take its groups, while there is one; there it takes a share again when it is started anew, too.
+    The node stays up, continues to replicate, and stays drained across restarts until `undrain`. Over a Kafka, the
+    other nodes take over its groups; there a restart ends the drain.
     """
     with connect_cluster_admin(bootstrap, overrides) as admin:
         left = admin.drain_node(node)
@@ -61,8 +61,8 @@ def drain(bootstrap: str, overrides: dict[str, str], node: int) -> None:
 def undrain(bootstrap: str, overrides: dict[str, str], node: int) -> None:
     """Let NODE lead again.
 
-    In a cluster it gets back what it is the first replica of with the next look at the balance
-    (leader.imbalance.check.interval.seconds), or at once by `muster cluster elect --all`.
+    In a cluster, it gets back the partitions whose first replica it is at the next check of the balance
+    (leader.imbalance.check.interval.seconds), or immediately by `muster cluster elect --all`.
     """
     with connect_cluster_admin(bootstrap, overrides) as admin:
         admin.drain_node(node, on=False)
@@ -85,9 +85,9 @@ def undrain(bootstrap: str, overrides: dict[str, str], node: int) -> None:
 def elect(
     bootstrap: str, overrides: dict[str, str], everywhere: bool, unclean: bool, places: list[tuple[str, int]]
 ) -> None:
-    """Let each partition's first replica lead, if it is in sync.
+    """Elect the first replica of each partition, if it is in sync.
 
-    What an unclean election cost is counted once the others are back: `muster cluster explain` tells it.
+    What an unclean election lost is counted once the other replicas are back; `muster cluster explain` shows it.
     """
     if everywhere == bool(places):
         raise click.UsageError("which partitions is not said, or said twice; expected TOPIC:PARTITION, or --all")
@@ -140,10 +140,11 @@ def reassign(
     style: str,
     plans: dict[tuple[str, int], tuple[int, ...] | None],
 ) -> None:
-    """Give partitions other replicas, the first of which is to lead; TOPIC:PARTITION=cancel leaves off.
+    """Reassign replicas; without arguments, show the reassignments in progress.
 
-    Those that are added copy first; when they are in sync, those that are no more named go. Without arguments: show
-    what is under way. A shard of groups (__consumer_offsets and __rebalances of one number) moves as one.
+    The first replica is the preferred leader; TOPIC:PARTITION=cancel cancels. New replicas copy first; once they are
+    in sync, the replicas that are no longer named are removed. A shard of groups (__consumer_offsets and __rebalances
+    of one number) moves as one.
     """
     from muster.coordinator.observability.views.cluster import partition_row
 
@@ -191,11 +192,12 @@ def spread(
     replication_factor: int | None,
     execute: bool,
 ) -> None:
-    """Spread replicas over all nodes: after a node came, before one goes, or where one node had everything.
+    """Spread replicas evenly over all nodes, with few moves.
 
-    As little moves as that takes, and replicas of a partition go to as many racks as there are. Internal topics are
-    spread too. `muster cluster reassign` shows how far it is. First replicas lead with the next look at the balance
-    (leader.imbalance.check.interval.seconds), or by `muster cluster elect --all`.
+    Useful after a node was added, before one is removed, or where one node had everything. Replicas of a partition go
+    to as many racks as there are. Internal topics are spread too. `muster cluster reassign` shows the progress. First
+    replicas lead after the next check of the balance (leader.imbalance.check.interval.seconds), or by `muster cluster
+    elect --all`.
     """
     with connect_cluster_admin(bootstrap, overrides) as admin:
         answer = admin.describe_cluster("all", topics)

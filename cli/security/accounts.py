@@ -16,7 +16,7 @@ from muster.cli.common.commands import CommandError, Exit
 from muster.cli.common.options import client_options, connect_admin, output_option
 from muster.cli.common.output import Column, notice, print_document, print_rows
 from muster.cli.groups.arguments import Duration
-from muster.coordinator.observability.views.overrides import format_minute
+from muster.coordinator.observability.views.controls import format_minute
 
 # Where a password comes from
 # ---------------------------
@@ -74,9 +74,9 @@ USER_COLUMNS = [
 
 @click.group()
 def users() -> None:
-    """Who may log in by a password, at a node with authorizer=acl.
+    """Manage users that log in with a password.
 
-    The same users as those of Kafka's kafka-configs --entity-type users.
+    They log in at a node with authorizer=acl. Kafka's kafka-configs --entity-type users manages the same users.
     """
 
 
@@ -86,7 +86,10 @@ def users() -> None:
 @click.option("--iterations", type=click.IntRange(4_096, 16_384), default=4_096, show_default=True, help="Of SCRAM.")
 @click.argument("name")
 def add(bootstrap: str, overrides: dict[str, str], password_file: Path | None, iterations: int, name: str) -> None:
-    """Make user NAME, or give them another password: for SCRAM-SHA-256, SCRAM-SHA-512 and PLAIN."""
+    """Create user NAME, or change their password.
+
+    The password is good for SCRAM-SHA-256, SCRAM-SHA-512 and PLAIN.
+    """
     password = read_password(password_file)
     with connect_admin(bootstrap, overrides) as admin:
         admin.put_users({name: password}, iterations)
@@ -97,7 +100,7 @@ def add(bootstrap: str, overrides: dict[str, str], password_file: Path | None, i
 @client_options
 @output_option
 def list_users(bootstrap: str, overrides: dict[str, str], style: str) -> None:
-    """List users, and how each may log in."""
+    """List users and their login mechanisms."""
     with connect_admin(bootstrap, overrides) as admin:
         found = admin.users()
     rows = [
@@ -111,7 +114,10 @@ def list_users(bootstrap: str, overrides: dict[str, str], style: str) -> None:
 @client_options
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 def delete(bootstrap: str, overrides: dict[str, str], names: tuple[str, ...]) -> None:
-    """Delete users; their connections end. Their entries in access control lists stay."""
+    """Delete users, and end their connections.
+
+    Their access control entries stay.
+    """
     with connect_admin(bootstrap, overrides) as admin:
         admin.delete_users(names)
     notice(f"deleted {', '.join(names)}")
@@ -131,7 +137,10 @@ TOKEN_COLUMNS = [
 
 @click.group()
 def tokens() -> None:
-    """Tokens by which programs, and people with a browser, show who they are to a node with authorizer=acl."""
+    """Manage API tokens.
+
+    Programs, and people with a browser, authenticate with them at a node with authorizer=acl.
+    """
 
 
 @tokens.command()
@@ -143,9 +152,9 @@ def tokens() -> None:
 )
 @click.option("--ttl", type=Duration(), metavar="TIME", help="It ends after so long: 12h, 90d; without it never.")
 def create(bootstrap: str, overrides: dict[str, str], style: str, name: str, principal: str, ttl: int | None) -> None:
-    """Make a token, and print it: it is shown once, and kept as a hash.
+    """Create a token and print it once.
 
-    Put it into the file of --command-config, as token, or into the header
+    The node keeps only a hash. Put the token into the file of --command-config, as token, or into the header
     'authorization: Bearer TOKEN'.
     """
     with connect_admin(bootstrap, overrides) as admin:
@@ -161,7 +170,7 @@ def create(bootstrap: str, overrides: dict[str, str], style: str, name: str, pri
 @client_options
 @output_option
 def list_tokens(bootstrap: str, overrides: dict[str, str], style: str) -> None:
-    """List tokens: whose, what for, until when; not what they are."""
+    """List tokens: owner, purpose and expiry, never the token itself."""
     with connect_admin(bootstrap, overrides) as admin:
         found = admin.tokens()
     rows = [
@@ -181,7 +190,7 @@ def list_tokens(bootstrap: str, overrides: dict[str, str], style: str) -> None:
 @client_options
 @click.argument("ids", nargs=-1, required=True, metavar="TOKEN-ID...")
 def revoke(bootstrap: str, overrides: dict[str, str], ids: tuple[str, ...]) -> None:
-    """Take tokens away; calls and streams that they opened end within a second."""
+    """Revoke tokens; their calls and streams end within a second."""
     with connect_admin(bootstrap, overrides) as admin:
         admin.revoke_tokens(ids)
     notice(f"revoked {', '.join(ids)}")
@@ -217,9 +226,10 @@ def entity_options(function: Function) -> Function:
 
 @click.group()
 def quotas() -> None:
-    """Set, list and remove quotas, by user, client id, both, or ip.
+    """Manage the quotas of users, clients and addresses.
 
-    The most specific counts, as in Kafka: user and client id before user before client id, a name before the default.
+    The most specific quota counts, as in Kafka: user and client id before user before client id, a name before the
+    default.
     """
 
 
@@ -229,11 +239,11 @@ def quotas() -> None:
 @click.option("--dry-run", is_flag=True, help="Check, and change nothing.")
 @click.argument("pairs", nargs=-1, required=True, metavar="NAME=VALUE...")
 def set_(bootstrap: str, overrides: dict[str, str], pairs: tuple[str, ...], dry_run: bool, **given: Any) -> None:
-    """Set quotas, such as producer_byte_rate=1048576; others of the same user stay as they are.
+    """Set quotas, such as producer_byte_rate=1048576.
 
-    Bytes and requests: producer_byte_rate, consumer_byte_rate, request_percentage. Partitions made and deleted:
-    controller_mutation_rate. By ip: connection_creation_rate. By user: group_count, member_count,
-    topic_count.
+    Other quotas of the same user stay. Bytes and requests: producer_byte_rate, consumer_byte_rate,
+    request_percentage. Partitions created and deleted: controller_mutation_rate. By ip: connection_creation_rate. By
+    user: group_count, member_count, topic_count.
     """
     entity = parse_entity(given)
     figures = dict(parse_quota(pair) for pair in pairs)
@@ -247,7 +257,10 @@ def set_(bootstrap: str, overrides: dict[str, str], pairs: tuple[str, ...], dry_
 @entity_options
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 def remove(bootstrap: str, overrides: dict[str, str], names: tuple[str, ...], **given: Any) -> None:
-    """Remove quotas: these, or all that are set of this very user, client id or ip."""
+    """Remove quotas: the named ones, or all of one entity.
+
+    An entity is a user, a client id, both, or an ip.
+    """
     entity = parse_entity(given)
     with connect_admin(bootstrap, overrides) as admin:
         found = [figures for _, figures in admin.quotas(entity, strict=True)]
@@ -261,7 +274,7 @@ def remove(bootstrap: str, overrides: dict[str, str], names: tuple[str, ...], **
 @output_option
 @entity_options
 def list_quotas(bootstrap: str, overrides: dict[str, str], style: str, **given: Any) -> None:
-    """List what is set: all, or what has this user, client id or ip in it."""
+    """List quotas, all or those of a user, client id or ip."""
     from muster.coordinator.security.quota_rules import MEANINGS
 
     with connect_admin(bootstrap, overrides) as admin:

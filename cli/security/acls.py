@@ -202,7 +202,7 @@ ACL_COLUMNS = (
 @resource_options
 @click.option("--principal", metavar="PRINCIPAL", help="Only what concerns this one.")
 def list_acls(bootstrap: str, overrides: dict[str, str], style: str, principal: str | None, **given: Any) -> None:
-    """Show the entries about these resources; all there are without any."""
+    """List access control entries of the given resources, or all."""
     with connect_admin(bootstrap, overrides) as admin:
         found = [acl for wanted in make_filters(given, principal) for acl in admin.acls(wanted)]
     print_acls(sorted(dict.fromkeys(found)), style)
@@ -234,12 +234,14 @@ def print_acls(acls: Sequence[Acl], style: str) -> None:
 @resource_options
 @entry_options
 def add(bootstrap: str, overrides: dict[str, str], style: str, **given: Any) -> None:
-    """Allow principals operations on resources, or deny them.
+    """Allow or deny operations on resources.
 
     muster acls add --allow-principal User:alice --producer --topic orders
 
-    muster acls add --allow-principal User:bob --consumer --topic orders --group billing-* is not a pattern: use
-    --resource-pattern-type prefixed with the beginning of the name.
+    muster acls add --allow-principal User:bob --consumer --topic orders --group billing
+
+    A name with * inside, such as billing-*, is not a pattern: use --resource-pattern-type prefixed with the beginning
+    of the name.
     """
     entries = make_entries(given)
     if not entries:
@@ -259,7 +261,10 @@ def add(bootstrap: str, overrides: dict[str, str], style: str, **given: Any) -> 
 @click.option("--dry-run", is_flag=True, help="Tell what would go, and let it stay.")
 @click.option("--force", is_flag=True, help="Do not ask.")
 def remove(bootstrap: str, overrides: dict[str, str], style: str, dry_run: bool, force: bool, **given: Any) -> None:
-    """Take entries away: those that `add` with the same flags makes, or without principals all about the resources."""
+    """Remove access control entries.
+
+    Removes the entries that `add` with the same flags creates; without principals, all entries of the resources.
+    """
     named = given["allowed"] or given["denied"]
     if not parse_resources(given):
         raise usage_error("no resource is named", "--topic, --group, --cluster, --transactional-id or --user-principal")
@@ -305,7 +310,10 @@ def check(
     operation: Operation,
     **given: Any,
 ) -> int:
-    """Whether a principal may do something, and which entry decides. Exit code 1 where it may not."""
+    """Check whether a principal may do something, and which entry decides.
+
+    Exit code 1 when it may not.
+    """
     resources = parse_resources(given)
     if not resources:
         raise usage_error("no resource is named", "--topic, --group, --cluster, --transactional-id or --user-principal")

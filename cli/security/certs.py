@@ -30,7 +30,7 @@ COLUMNS = [
 
 @click.group()
 def certs() -> None:
-    """Certificates for development, and what is in one."""
+    """Create and inspect certificates for TLS."""
 
 
 @certs.command("init")
@@ -53,10 +53,10 @@ def certs() -> None:
 )
 @click.option("--if-missing", is_flag=True, help="Do nothing, and succeed, where all the files are there.")
 def init(directory: Path, hosts: str, clients: str, days: int, home: Path | None, if_missing: bool) -> None:
-    """Make an authority, and what it signs: a certificate for the node, and one for each client.
+    """Create a certificate authority, and sign certificates for nodes and clients.
 
-    For development and closed networks: whoever has ca.key may be anybody. Files with a key are for their owner's
-    eyes only (0600). Nothing that is there is written over.
+    For development and closed networks: anybody who has ca.key can impersonate anybody. Files with a key are readable
+    by their owner only (0600). Existing files are never overwritten.
     """
     try:
         from muster.cli.security import certificate_authority
@@ -132,7 +132,10 @@ def configuration_advice(directory: Path, clients: list[str]) -> Iterator[str]:
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="FILE")
 @click.option("-o", "--output", "style", type=click.Choice(FORMATS), default="table", show_default=True, help="How.")
 def print_certificates(file: Path, style: str) -> None:
-    """Print a row for each certificate in a PEM file. A key in it is not looked at."""
+    """Show each certificate in a PEM file.
+
+    A private key in the file is ignored.
+    """
     try:
         from cryptography import x509
     except ImportError as error:

@@ -15,7 +15,7 @@ import gc
 import os
 import resource
 import shutil
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import structlog
 
 from muster.coordinator.config import Settings
+from muster.coordinator.edge.background_tasks import RestartedTask
 from muster.coordinator.observability.views.formatting import size
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.runtime.engine import Engine
@@ -381,39 +382,51 @@ class NodeUpkeep:
         self._certificates = certificates
         if certificates is not None:
             certificates.start(conditions)
-        self._tasks = (asyncio.create_task(self._tick()), asyncio.create_task(self._compact()))
+        self._ticking = RestartedTask("log upkeep", self._tick)
+        self._compacting = RestartedTask("compaction", self._compact)
+        self._ticking.start()
+        self._compacting.start()
 
     def stop(self) -> None:
         """Begin nothing more. A compaction's thread lets go of the log when the log is closed."""
         if self._certificates is not None:
             self._certificates.stop()
-        for task in self._tasks:
-            task.cancel()
+        self._ticking.cancel()
+        self._compacting.cancel()
 
     async def _tick(self) -> None:
         """Flushes by age, checkpoints and retention in a thread; what only the appending one may do, log by log."""
-        await self._look_at_room()  # a node that starts on a full disk says so from the first second on
+        await self._attempt(self._look_at_room)  # a node that starts on a full disk says so from the first second on
         while True:
             await asyncio.sleep(TICK_S)
             if (gone := await asyncio.to_thread(self._directory.gone)) is not None:
                 self._fail(gone)
-                return
-            aged: list[Log] = []
-            try:
-                tick = partial(self._broker.tick, self._clock.now_ms(), compacting=False, aged=aged)
-                complaints = await asyncio.to_thread(tick)
-                for old in aged:
-                    self._broker.roll_aged(old, self._clock.now_ms())
-                    await asyncio.sleep(0)
-            except Exception as error:  # whatever it was: what is due next must not be left undone for good
-                log.error("the log's periodic work failed", exc_info=error)
-                complaints = [repr(error)]
-            update_upkeep_condition(self._conditions, complaints)
-            await self._look_at_room()
-            update_lost_explanations_condition(self._conditions, self._group_log.take_losses())
-            update_starved_condition(self._conditions, self._engine.starved)
-            self._log_troubles.carry()
-            self._conditions.current()  # what has run out is told, though nobody asks
+                await asyncio.Event().wait()  # until it is stopped
+            for step in (self._work_on_logs, self._look_at_room, self._carry_conditions):
+                await self._attempt(step)
+
+    async def _attempt(self, step: Callable[[], Awaitable[None]]) -> None:
+        """Whatever goes wrong in it: what is due next must not be left undone for good."""
+        try:
+            await step()
+        except Exception as error:
+            log.error("the log's periodic work failed", exc_info=error)
+            update_upkeep_condition(self._conditions, [repr(error)])
+
+    async def _work_on_logs(self) -> None:
+        aged: list[Log] = []
+        tick = partial(self._broker.tick, self._clock.now_ms(), compacting=False, aged=aged)
+        complaints = await asyncio.to_thread(tick)
+        for old in aged:
+            self._broker.roll_aged(old, self._clock.now_ms())
+            await asyncio.sleep(0)
+        update_upkeep_condition(self._conditions, complaints)
+
+    async def _carry_conditions(self) -> None:
+        update_lost_explanations_condition(self._conditions, self._group_log.take_losses())
+        update_starved_condition(self._conditions, self._engine.starved)
+        self._log_troubles.carry()
+        self._conditions.current()  # what has run out is told, though nobody asks
 
     async def _look_at_room(self) -> None:
         shortage = await asyncio.to_thread(self._disk_room.shortage)

@@ -10,7 +10,6 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any, Final, TextIO, TypeAlias
 
 import structlog
 
+from muster.coordinator.edge.background_tasks import RestartedTask
 from muster.coordinator.edge.listener_base import OperatorAction
 from muster.coordinator.security.access_model import Identity, Operation, ResourceType
 from muster.coordinator.security.login import MOST_ADDRESSES_COUNTED
@@ -217,19 +217,16 @@ class AuditTrail:
     def __init__(self, path: str) -> None:
         self._file = AuditFile(Path(path)) if path else None
         self.audit = AuditLog(write_to_node_log if self._file is None else self._file.write)
-        self._turning: asyncio.Task[None] | None = None
+        self._turning = RestartedTask("audit log", self._turn)
 
     async def start(self) -> None:
         """Raises StorageError."""
         if self._file is not None:
             await asyncio.to_thread(self._file.open)
-        self._turning = asyncio.create_task(self._turn())
+        self._turning.start()
 
     async def stop(self) -> None:
-        if self._turning is not None:
-            self._turning.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._turning
+        await self._turning.stop()
         self.audit.sum_up(all_of_it=True)
         if self._file is not None:
             await asyncio.to_thread(self._file.close)

@@ -1,13 +1,23 @@
 """The audit: what is told, how much of it, and where to."""
 
+import asyncio
 import json
 from pathlib import Path
 
 import pytest
 
+from muster.coordinator.edge import background_tasks
 from muster.coordinator.edge.listener_base import OperatorAction
 from muster.coordinator.security.access_model import Identity, Operation, Principal, ResourceType
-from muster.coordinator.server.security.audit_log import MOST_KINDS, MOST_REFUSALS, AuditFile, AuditLog, Line
+from muster.coordinator.server.security import audit_log
+from muster.coordinator.server.security.audit_log import (
+    MOST_KINDS,
+    MOST_REFUSALS,
+    AuditFile,
+    AuditLog,
+    AuditTrail,
+    Line,
+)
 from muster.storage.errors import StorageError
 
 BOB = Identity(Principal("User", "bob"), "10.0.0.7", "TOKEN", token_id="t1")
@@ -109,3 +119,63 @@ def test_the_file_has_one_object_a_line_and_survives_logrotate(tmp_path: Path) -
 def test_a_file_that_cannot_be_written_is_no_start(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=r"audit\.log is "):
         AuditFile(tmp_path / "nowhere" / "audit.log").open()
+
+
+def test_what_was_done_is_in_the_file_though_its_turn_failed_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is summed up and written at the latest when the node stops, and the turns go on."""
+
+    async def story() -> None:
+        trail = AuditTrail(str(tmp_path / "audit.log"))
+        summed_up, failed, again = trail.audit.sum_up, asyncio.Event(), asyncio.Event()
+
+        def sum_up(*, all_of_it: bool = False) -> None:
+            if not failed.is_set():
+                failed.set()
+                raise ZeroDivisionError
+            again.set()
+            summed_up(all_of_it=all_of_it)
+
+        trail.audit.sum_up = sum_up  # type: ignore[method-assign]
+        await trail.start()
+        async with asyncio.timeout(5):
+            await failed.wait()
+            await again.wait()
+        for _ in range(MOST_REFUSALS + 1):
+            trail.audit.refused(BOB, "grpc", Operation.READ, ResourceType.TOPIC, "orders", "Fetch")
+        await trail.stop()
+        assert trail._file is not None
+        assert trail._file._file is None or trail._file._file.closed
+        assert "refused" in (tmp_path / "audit.log").read_text(encoding="utf-8")
+
+    monkeypatch.setattr(audit_log, "TURN_S", 0.01)
+    monkeypatch.setattr(background_tasks, "FIRST_PAUSE_S", 0.01)
+    asyncio.run(story())
+
+
+def test_a_turn_that_failed_keeps_nothing_from_being_written_when_the_node_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        trail = AuditTrail(str(tmp_path / "audit.log"))
+        failed, flush = asyncio.Event(), AuditFile.flush
+        loop = asyncio.get_running_loop()
+
+        def fails_once(file: AuditFile) -> None:
+            if not failed.is_set():
+                loop.call_soon_threadsafe(failed.set)
+                raise ZeroDivisionError
+            flush(file)
+
+        monkeypatch.setattr(AuditFile, "flush", fails_once)
+        await trail.start()
+        async with asyncio.timeout(5):
+            await failed.wait()
+        await asyncio.sleep(0.02)  # the turn has ended by then
+        trail.audit.refused(BOB, "grpc", Operation.READ, ResourceType.TOPIC, "orders", "Fetch")
+        await trail.stop()
+        assert "refused" in (tmp_path / "audit.log").read_text(encoding="utf-8")
+
+    monkeypatch.setattr(audit_log, "TURN_S", 0.01)
+    asyncio.run(story())

@@ -1,3 +1,3 @@
-"""What is the same for every kind of group: its data, its protocol, the shard's state, and its entries in the
-ledger.
+"""What is the same for every kind of group: its data, its protocol, what extensions may add, the shard's state, and
+entries in the ledger.
 """

@@ -108,7 +108,7 @@ class NodeHttpListener:
         app, listener = await self._loading
         self._inside = inside
         self._listener = listener.HttpListener(self._socket, self._settings.http_max_connections)
-        await self._listener.start(app.app_of(inside, self._settings, inside.meter, gate), tls)
+        await self._listener.start(app.make_app(inside, self._settings, inside.meter, gate), tls)
         log.info("listening", host=self._bound.host, port=self._bound.port)
 
     def drain(self) -> None:

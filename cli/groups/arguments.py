@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from muster.cli.common.output import Column, notice, print_rows
-from muster.coordinator.observability.views.overrides import hold_rows
+from muster.coordinator.observability.views.controls import hold_rows
 
 if TYPE_CHECKING:
     from muster.client import Admin

@@ -11,8 +11,8 @@ from enum import IntEnum
 from typing import NamedTuple, TypeAlias
 
 from muster.coordinator.observability.read_model.groups import GroupHolds, HeldDrain
+from muster.coordinator.observability.views.controls import override_words
 from muster.coordinator.observability.views.ledger import is_rebalance
-from muster.coordinator.observability.views.overrides import override_words
 from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance, RebalanceCause
 
 # Facts

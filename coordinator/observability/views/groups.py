@@ -16,12 +16,13 @@ from muster.coordinator.observability.views.controls import (
     BalanceRow,
     CanaryStateRow,
     FencesRow,
+    HoldRow,
     balance_row,
     canary_row,
     fences_row,
+    hold_rows,
 )
 from muster.coordinator.observability.views.formatting import duration, moment, plural
-from muster.coordinator.observability.views.overrides import HoldRow, hold_rows
 
 
 class GroupRow(TypedDict):

@@ -14,8 +14,8 @@ from typing_extensions import TypedDict
 
 from muster.coordinator.observability.read_model.group_mapper import BY_NAME, ORPHANS_OF, map_canary, map_holds
 from muster.coordinator.observability.read_model.groups import Canary
+from muster.coordinator.observability.views.controls import HoldRow, format_minute, guard_row, hold_rows, sentence
 from muster.coordinator.observability.views.formatting import plural
-from muster.coordinator.observability.views.overrides import HoldRow, format_minute, guard_row, hold_rows, sentence
 from muster.coordinator.rpc.v1 import control_service_pb2 as pb
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
 from muster.coordinator.web.api.actions import Act, Told, action_response, field_refusal

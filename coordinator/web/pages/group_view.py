@@ -31,10 +31,9 @@ from muster.coordinator.observability.doctor.table import examine_group
 from muster.coordinator.observability.history.group_health import HealthStatus
 from muster.coordinator.observability.history.group_history import GroupHistory
 from muster.coordinator.observability.read_model.groups import Canary, MemberDescription
-from muster.coordinator.observability.views.controls import balance_words, fence_words
+from muster.coordinator.observability.views.controls import balance_words, fence_words, override_words
 from muster.coordinator.observability.views.formatting import Names, duration, plural
 from muster.coordinator.observability.views.ledger import ShadowRow, compare_shadows, is_rebalance
-from muster.coordinator.observability.views.overrides import override_words
 from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
 from muster.coordinator.web.pages.assignment_map import AssignmentMap, assignment_map, unowned_words
 from muster.coordinator.web.pages.page_data import GroupPageData, Place

@@ -6,7 +6,7 @@ import pytest
 
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.observability.read_model.group_mapper import map_holds
-from muster.coordinator.observability.views.overrides import hold_lines
+from muster.coordinator.observability.views.controls import hold_lines
 from muster.coordinator.rpc.v1 import control_service_pb2 as pb
 from tests.fakes.asked_node import AskedNode
 from tests.unit.web.test_acts import act

@@ -6,12 +6,11 @@ KIP-595); -1, not given, is not checked.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
+from muster.storage.broker.record_log import RecordLog
 from muster.storage.errors import (
     FencedLeaderEpoch,
-    InvalidConfig,
     NotLeaderOrFollower,
     OffsetOutsideLog,
     PolicyViolation,
@@ -19,11 +18,10 @@ from muster.storage.errors import (
     UnknownLeaderEpoch,
 )
 from muster.storage.files import Buffer
-from muster.storage.logs.log import Log, framings
+from muster.storage.logs.log import Log
 from muster.storage.logs.producer_state import OnRecord
-from muster.storage.records.validation import needs_thread
 from muster.storage.settings_text import os_error_remedy
-from muster.storage.topics.catalog import CatalogEntry, TopicConfigChange, describe_topics
+from muster.storage.topics.catalog import CatalogEntry, TopicConfigChange, describe_topics, plan_topic_change
 from muster.storage.topics.hosting import HostedTopics
 from muster.storage.types import Appended, Fetched, TopicPartition
 
@@ -48,40 +46,6 @@ class Broker(HostedTopics):
             if facts is None or facts.internal:
                 self.check_writable(topic)
         return log.append(batches, now_ms, trusted=trusted)
-
-    def append_each(
-        self,
-        topic: str,
-        partition: int,
-        arrived: Sequence[Buffer],
-        now_ms: int,
-        *,
-        looked: bool = False,
-        at_once: bool = False,
-    ) -> list[Appended | StorageError]:
-        """Append what several callers brought, in their order; one that is refused hurts no other.
-
-        The result is that of `append` called for each, in fewer writes. With `at_once` it ends before one that takes
-        time to look into (see `needs_thread`).
-        """
-        done: list[Appended | StorageError] = []
-        while len(done) < len(arrived):
-            try:
-                log = self.log(topic, partition)
-                self.check_writable(topic)
-                done += log.append_each(arrived[len(done) :], now_ms, looked)
-                if len(done) < len(arrived):
-                    if at_once and needs_thread(arrived[len(done)], log.settings):
-                        break
-                    done.append(log.append(arrived[len(done)], now_ms, looked=looked))
-            except StorageError as error:
-                done.append(error)
-        return done
-
-    @property
-    def walked(self) -> int:
-        """Records that appends had to look at one by one, so far."""
-        return framings.walked
 
     def fetch(self, topic: str, partition: int, offset: int, max_bytes: int, min_one: bool = True) -> Fetched:
         """Batches from `offset` on, up to the high watermark (see `Log.fetch`)."""
@@ -186,15 +150,7 @@ class Broker(HostedTopics):
 
     def plan_change(self, name: str, changes: Mapping[str, str | None]) -> TopicConfigChange:
         """What `change` is to write down, if nothing speaks against it: None stands for the node's default."""
-        topic = self.topic(name)
-        configs = {key: value for key, value in {**topic.configs, **changes}.items() if value is not None}
-        settings = self.settings.for_topic(configs)
-        if self.topic_settings(name).compacted and not settings.compacted:
-            raise InvalidConfig(
-                f"'cleanup.policy' of topic '{name}' cannot become {settings.cleanup_policy!r}: compaction leaves gaps "
-                "that would look like damage then. Keep compact in it, or make a new topic and copy the records."
-            )
-        return TopicConfigChange(replace(topic, configs=configs), settings)
+        return plan_topic_change(self.topic(name), self.settings, changes)
 
     def change(self, changes: Sequence[TopicConfigChange]) -> None:
         """Write the settings of topics down; they survive a crash once this returns, and hold from `use` on.
@@ -260,7 +216,7 @@ class Divergence(NamedTuple):
     log_start_offset: int
 
 
-def check_epoch(broker: Broker, topic: str, partition: int, epoch: int) -> StorageError | None:
+def check_epoch(broker: RecordLog, topic: str, partition: int, epoch: int) -> StorageError | None:
     """The refusal of a client that knows an older or a newer leader epoch than the log; -1 knows none."""
     if epoch < 0:
         return None
@@ -283,7 +239,7 @@ def check_epoch(broker: Broker, topic: str, partition: int, epoch: int) -> Stora
 
 
 def check_history(
-    broker: Broker, topic: str, partition: int, fetch_offset: int, last_epoch: int
+    broker: RecordLog, topic: str, partition: int, fetch_offset: int, last_epoch: int
 ) -> StorageError | Divergence | None:
     """Where the reader's log parts from this one, by the epoch of the last record that it has; None if nowhere."""
     try:

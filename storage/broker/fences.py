@@ -8,8 +8,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from muster.storage.broker.broker import Broker
 from muster.storage.broker.group_commit import GroupCommit
+from muster.storage.broker.record_log import AppendableLog
 from muster.storage.errors import InvalidProducerEpoch, UnknownTopicOrPartition
 from muster.storage.logs.producer_state import MAX_EPOCH, encode_marker
 from muster.storage.types import TopicPartition
@@ -34,7 +34,7 @@ class FenceMarker(NamedTuple):
 class Fences:
     """One per node, on the loop that appends."""
 
-    def __init__(self, broker: Broker, commit: GroupCommit, clock_ms: Callable[[], int]) -> None:
+    def __init__(self, broker: AppendableLog, commit: GroupCommit, clock_ms: Callable[[], int]) -> None:
         self._broker = broker
         self._commit = commit
         self._clock_ms = clock_ms

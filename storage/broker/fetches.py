@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple, TypeAlias
 
-from muster.storage.broker.broker import Broker
+from muster.storage.broker.record_log import RecordLog
 from muster.storage.errors import StorageError
 from muster.storage.files import NotAtHand
 from muster.storage.types import Fetched, TopicPartition
@@ -47,7 +47,7 @@ class ParkedFetch:
 class FetchParking:
     """Who waits for which partition."""
 
-    def __init__(self, broker: Broker, limit: int) -> None:
+    def __init__(self, broker: RecordLog, limit: int) -> None:
         self._limit = limit
         self._count = 0
         self._turn = 0
@@ -176,7 +176,7 @@ class FetchRead:
     # fmt: on
 
     def __init__(
-        self, broker: Broker, order: Sequence[int], places: Sequence[FetchPosition], bounds: FetchLimits
+        self, broker: RecordLog, order: Sequence[int], places: Sequence[FetchPosition], bounds: FetchLimits
     ) -> None:
         self._broker = broker
         self._order, self._places, self._bounds = order, places, bounds

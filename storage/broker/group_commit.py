@@ -8,11 +8,11 @@ from functools import cached_property
 from itertools import islice
 from typing import Any, TypeAlias
 
-from muster.storage.broker.broker import Broker
+from muster.storage.broker.record_log import AppendableLog
 from muster.storage.config import TopicSettings
 from muster.storage.errors import StorageError
 from muster.storage.files import Buffer
-from muster.storage.logs.log import Log
+from muster.storage.logs.log import Log, framings
 from muster.storage.records.validation import needs_thread
 from muster.storage.types import Appended, TopicPartition
 
@@ -49,6 +49,36 @@ class PendingAppend:
 Arrived: TypeAlias = "list[PendingAppend]"
 
 
+def append_each(
+    to: AppendableLog,
+    topic: str,
+    partition: int,
+    arrived: Sequence[Buffer],
+    now_ms: int,
+    *,
+    looked: bool = False,
+    at_once: bool = False,
+) -> list[Appended | StorageError]:
+    """Append the batches of several callers, in their order. A refusal of one does not affect the others.
+
+    The result is that of `append` called for each, in fewer writes. With `at_once` it ends before batches that take
+    time to look into (see `needs_thread`).
+    """
+    done: list[Appended | StorageError] = []
+    while len(done) < len(arrived):
+        try:
+            log = to.log(topic, partition)
+            to.check_writable(topic)
+            done += log.append_each(arrived[len(done) :], now_ms, looked)
+            if len(done) < len(arrived):
+                if at_once and needs_thread(arrived[len(done)], log.settings):
+                    break
+                done.append(log.append(arrived[len(done)], now_ms, looked=looked))
+        except StorageError as error:
+            done.append(error)
+    return done
+
+
 class GroupCommit:
     """Appends at the end of the turn and flushes off the event loop.
 
@@ -56,7 +86,7 @@ class GroupCommit:
     whoever loses interest; what was to be appended still is.
     """
 
-    def __init__(self, broker: Broker, clock_ms: Callable[[], int], *, workers: int = 4) -> None:
+    def __init__(self, broker: AppendableLog, clock_ms: Callable[[], int], *, workers: int = 4) -> None:
         self._broker = broker
         self._clock_ms = clock_ms
         self._pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="fsync")
@@ -121,7 +151,7 @@ class GroupCommit:
     def _append_arrived(self) -> None:
         """Those that have waited longest, as many as a turn may; others arrive behind them meanwhile."""
         now_ms = self._clock_ms()
-        enough = self._broker.walked + WALKED_PER_TURN
+        enough = framings.walked + WALKED_PER_TURN
         for partition in list(islice(self._arrived, PARTITIONS_PER_TURN)):
             lot = self._arrived.pop(partition)
             if partition in self._held:
@@ -137,7 +167,7 @@ class GroupCommit:
             log = None  # The append will say why.
         place = 0
         while place < len(lot):
-            ready, looked = _ready(lot, place, log, hurry=self._broker.walked >= enough)
+            ready, looked = _ready(lot, place, log, hurry=framings.walked >= enough)
             done = self._append_ready(partition, ready, now_ms, looked)
             place += done
             if log is not None and (not ready or done < len(ready)):
@@ -163,7 +193,7 @@ class GroupCommit:
     ) -> Sequence[Appended | Exception]:
         try:
             batches = [arrival.batches for arrival in lot]
-            return self._broker.append_each(*partition, batches, now_ms, looked=looked, at_once=not looked)
+            return append_each(self._broker, *partition, batches, now_ms, looked=looked, at_once=not looked)
         except Exception as error:
             # A bug: those who wait must hear of it.
             return [error] * len(lot)

@@ -10,11 +10,11 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, overload
 
-from muster.storage.broker.broker import Broker
 from muster.storage.broker.fetches import TURN_BYTES, FetchLimits, FetchParking, FetchPosition, FetchRead, ReadBudget
 from muster.storage.broker.group_commit import GroupCommit
+from muster.storage.broker.record_log import AppendableLog, EditableTopics, StandaloneLog
 from muster.storage.errors import (
     InvalidReplicationFactor,
     InvalidRequiredAcks,
@@ -124,6 +124,27 @@ class MorePartitions(NamedTuple):
     assignments: Sequence[Sequence[int]] | None = None
 
 
+class TopicChanges(Protocol):
+    """Requests that change topics. Refusals are values, one per topic: one that is refused hurts no other."""
+
+    def check_new(self, wanted: NewTopic) -> None:
+        """Refuse what `create` would refuse. Raises StorageError."""
+
+    def check_growth(self, wanted: MorePartitions) -> None:
+        """Refuse what `grow` would refuse. Raises StorageError."""
+
+    async def create(self, wanted: Sequence[NewTopic]) -> list[Topic | StorageError]: ...
+
+    async def grow(self, wanted: Sequence[MorePartitions | tuple[str, int]]) -> list[Topic | StorageError]: ...
+
+    async def change(self, wanted: Sequence[tuple[str, Changes]]) -> list[Topic | StorageError]: ...
+
+    async def delete(self, topics: Sequence[Topic]) -> list[StorageError | None]: ...
+
+    async def close(self) -> None:
+        """Begin nothing more; what is under way has ended on return."""
+
+
 class TopicRequests:
     """Refusals are values, one per topic: one that is refused hurts no other.
 
@@ -131,7 +152,7 @@ class TopicRequests:
     begun goes on. `on_gone` is called on the loop when topics are gone for everybody, their files not yet.
     """
 
-    def __init__(self, broker: Broker, on_gone: Callable[[], None]) -> None:
+    def __init__(self, broker: EditableTopics, on_gone: Callable[[], None]) -> None:
         self._broker = broker
         self._on_gone = on_gone
         self._one_by_one = asyncio.Lock()
@@ -306,13 +327,25 @@ class OffsetByTime(NamedTuple):
 class LogRequests:
     """One per node, shared by its edges: they wake each other's fetches and share each other's flushes."""
 
+    @overload
+    def __init__(self, broker: StandaloneLog, *, clock_ms: Callable[[], int] = ...) -> None: ...
+
+    @overload
+    def __init__(self, broker: AppendableLog, *, commit: GroupCommit, topics: TopicChanges) -> None: ...
+
     def __init__(
-        self, broker: Broker, *, commit: GroupCommit | None = None, clock_ms: Callable[[], int] = wall_clock_ms
+        self,
+        broker: Any,
+        *,
+        commit: GroupCommit | None = None,
+        topics: TopicChanges | None = None,
+        clock_ms: Callable[[], int] = wall_clock_ms,
     ) -> None:
-        self.broker = broker
+        """commit, topics: of a log that several nodes share; None: this node appends and changes topics alone."""
+        self.broker: AppendableLog = broker
         self.commit = commit or GroupCommit(broker, clock_ms)
         self.parking = FetchParking(broker, broker.settings.max_parked_fetches)
-        self.topics = TopicRequests(broker, self.parking.wake_all)
+        self.topics: TopicChanges = topics or TopicRequests(broker, self.parking.wake_all)
         self._watched: list[tuple[float, int, asyncio.Future[Appended]]] = []
         self._sweep_due = False
         self._turn = ReadBudget()

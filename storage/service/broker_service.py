@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, TypeAlias
 
-from muster.storage.broker.broker import NOT_TOLD, Broker, Divergence, check_epoch, check_history
+from muster.storage.broker.broker import NOT_TOLD, Divergence, check_epoch, check_history
 from muster.storage.broker.fetches import FetchLimits, FetchPosition
+from muster.storage.broker.record_log import RecordLog
 from muster.storage.broker.requests import (
     AT_ONCE,
     DEFAULT,
@@ -41,7 +42,7 @@ def error_code_of(error: StorageError) -> Any:
     return error.code
 
 
-def find_epoch_mismatch(broker: Broker, topic: str, part: Wanted) -> StorageError | Divergence | None:
+def find_epoch_mismatch(broker: RecordLog, topic: str, part: Wanted) -> StorageError | Divergence | None:
     """Why the reader's idea of the leader, or of what it has read, is not the log's; None where it tells of neither."""
     if part.HasField("current_leader_epoch"):
         refusal = check_epoch(broker, topic, part.partition, part.current_leader_epoch)

@@ -11,7 +11,7 @@ A decided batch carries the sink's producer id. After a crash the log itself say
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from muster.storage.broker.broker import Broker
+from muster.storage.broker.record_log import StagedLog
 from muster.storage.config import LogSettings
 from muster.storage.errors import InvalidRequest, OutOfOrderSequence, RecordListTooLarge, StorageError
 from muster.storage.files import File, Files, RealFiles, remove_tree
@@ -45,7 +45,7 @@ Staged = Sequence[tuple[TopicPartition, bytes]]
 class Staging:
     """The sinks of one node. One thread stages, decides and carries out; `save` and `sync` may run in others."""
 
-    def __init__(self, broker: Broker, settings: LogSettings | None = None, files: Files | None = None) -> None:
+    def __init__(self, broker: StagedLog, settings: LogSettings | None = None, files: Files | None = None) -> None:
         self._broker = broker
         self._settings = settings or broker.settings
         self._files: Files = files or RealFiles()

@@ -7,13 +7,14 @@ that is to be made or to grow: checked, and not begun.
 import base64
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from crc32c import crc32c
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from muster.storage.config import TopicSettings
-from muster.storage.errors import DataDirectoryError, InvalidTopicName, StorageError
+from muster.storage.config import LogSettings, TopicSettings
+from muster.storage.errors import DataDirectoryError, InvalidConfig, InvalidTopicName, StorageError
 from muster.storage.files import Files, read_file, replace_file
 from muster.storage.settings_text import os_error_remedy
 from muster.storage.types import Topic
@@ -179,6 +180,24 @@ class TopicConfigChange(NamedTuple):
 
     topic: Topic
     settings: TopicSettings
+
+
+def plan_topic_change(topic: Topic, node: LogSettings, changes: Mapping[str, str | None]) -> TopicConfigChange:
+    """The topic with these settings; None stands for the node's default. Raises InvalidConfig."""
+    configs = {key: value for key, value in {**topic.configs, **changes}.items() if value is not None}
+    settings = node.for_topic(configs)
+    if node.for_topic(topic.configs).compacted and not settings.compacted:
+        raise InvalidConfig(
+            f"'cleanup.policy' of topic '{topic.name}' cannot become {settings.cleanup_policy!r}: compaction leaves "
+            "gaps that would look like damage then. Keep compact in it, or make a new topic and copy the records."
+        )
+    return TopicConfigChange(replace(topic, configs=configs), settings)
+
+
+def check_not_internal(topic: Topic) -> None:
+    """Raises InvalidTopicName for a topic that only the node itself writes to."""
+    if topic.internal:
+        raise InvalidTopicName(f"Topic '{topic.name}' is internal; only the node itself writes to it.")
 
 
 class TopicPlans:

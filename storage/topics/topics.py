@@ -32,6 +32,7 @@ from muster.storage.topics.catalog import (
     CatalogEntry,
     TopicPlan,
     TopicPlans,
+    check_not_internal,
     check_topic_name,
     colliding_name,
     describe_topics,
@@ -64,7 +65,6 @@ class TopicListeners:
     def __init__(self) -> None:
         self._topic_listeners: list[Callable[[], None]] = []
         self._append_listeners: list[Callable[[str, int], None]] = []
-        self._change_listeners: list[Callable[[int], None]] = []
 
     def on_append(self, listener: Callable[[str, int], None]) -> None:
         """Call with topic and partition when more can be read, possibly from the thread that flushed."""
@@ -73,14 +73,6 @@ class TopicListeners:
     def on_topics_changed(self, listener: Callable[[], None]) -> None:
         """Call after topics or partition counts changed."""
         self._topic_listeners.append(listener)
-
-    def on_logs_changed(self, listener: Callable[[int], None]) -> None:
-        """Call with how many logs were made, some at a time, or (less than 0) are gone; in the thread that does it."""
-        self._change_listeners.append(listener)
-
-    def _tell_change(self, count: int) -> None:
-        for listener in self._change_listeners:
-            listener(count)
 
     def tell_topics(self) -> None:
         """Call the listeners, after `make` or `hide`; in the thread in which they live."""
@@ -114,6 +106,7 @@ class TopicStore(TopicListeners):
         random_bytes: Callable[[int], bytes] = os.urandom,
     ) -> None:
         super().__init__()
+        self._change_listeners: list[Callable[[int], None]] = []
         self.data_dir = os.path.abspath(data_dir)
         self.settings = settings or LogSettings()
         self._files: Files = files or RealFiles()
@@ -153,6 +146,14 @@ class TopicStore(TopicListeners):
     @property
     def node_id(self) -> int:
         return self.identity.node_id
+
+    def on_logs_changed(self, listener: Callable[[int], None]) -> None:
+        """Call with how many logs were made, some at a time, or (less than 0) are gone; in the thread that does it."""
+        self._change_listeners.append(listener)
+
+    def _tell_change(self, count: int) -> None:
+        for listener in self._change_listeners:
+            listener(count)
 
     # -- opening and closing ------------------------------------------------------------------------------
 
@@ -375,8 +376,7 @@ class TopicStore(TopicListeners):
 
     def check_writable(self, name: str) -> None:
         """InvalidTopic for the node's own topics, which clients may not change."""
-        if self.topic(name).internal:
-            raise InvalidTopicName(f"Topic '{name}' is internal; only the node itself writes to it.")
+        check_not_internal(self.topic(name))
 
     def delete_topic(self, name: str) -> None:
         """Remove a topic and its records for good."""

@@ -3,6 +3,7 @@ does what a `ClusterSide` does when it is told to. Followers fetch, flushes end 
 
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
+from typing import Any
 
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.io.commit_waits import CommitWaits, LocalWaits, LogStartWaits
@@ -46,6 +47,18 @@ def topic(
     return TopicView(topic_id, name, {"min.insync.replicas": "2", **configs}, dict(enumerate(partitions)), deleted)
 
 
+class UnchangedTopics:
+    """The topic requests of nodes whose topics the test changes: only `close` is called."""
+
+    async def close(self) -> None:
+        """Nothing was begun."""
+
+    def _changes_nothing(self, wanted: Any) -> Any:
+        raise AssertionError("topics are changed by the test")
+
+    check_new = check_growth = create = grow = change = delete = _changes_nothing
+
+
 class LedSide:
     """The side, and what is over it: `led`, `requests`."""
 
@@ -65,7 +78,7 @@ class LedSide:
         self._sequence = 0
         self.hears(*topics, nodes=tuple(NodeView(node, 10 * node) for node in ALL))
         self.led = ReplicatedBroker(self.broker, self)
-        self.requests = ReplicatedRequests(self.led, self, clock_ms=lambda: T0)
+        self.requests = ReplicatedRequests(self.led, self, UnchangedTopics(), clock_ms=lambda: T0)
 
     # What a `ClusterSide` is asked.
 

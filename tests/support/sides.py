@@ -35,6 +35,7 @@ from muster.coordinator.replication.protocol.controller.events_and_effects impor
 from muster.storage.broker.broker import Broker
 from muster.storage.config import LogSettings
 from muster.storage.logs.log import Log
+from tests.support.led_side import UnchangedTopics
 from tests.support.pace import pace
 from tests.unit.storage.logs import batch
 
@@ -181,7 +182,7 @@ class SideNode:
         )
         self.side.happened = self._happened
         self.led = ReplicatedBroker(self.broker, self.side)
-        self.requests = ReplicatedRequests(self.led, self.side)
+        self.requests = ReplicatedRequests(self.led, self.side, UnchangedTopics())
         await self.side.start()
         self.epoch = self._standing.register(self.id, self.broker.identity.directory_id, door.bound)
         self.side.registered(self.epoch)

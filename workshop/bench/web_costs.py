@@ -15,7 +15,7 @@ import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from google.protobuf.message import Message
 
@@ -35,6 +35,7 @@ from muster.coordinator.server.node.node import CoordinatorNode
 from muster.coordinator.server.node_log import configure_logs
 from muster.coordinator.web.http.monitoring import gzip_pieces
 from muster.coordinator.web.http.node_port import NOBODY, Exposition, HttpCaller, NodeFacts, NodeHealth
+from muster.storage.broker.broker import Broker
 from muster.storage.rpc.v1 import broker_service_pb2 as log_pb
 from muster.workshop.bench.processes import LOAD_CORE, BenchFailed, ServerProcess, Stopwatch, pinned, run_node
 from muster.workshop.bench.report import BENCH, BenchRow, less_is_better
@@ -84,7 +85,7 @@ async def measure_format(home: str, accept: str) -> list[ScrapeCost]:
     )
     await node.start()
     try:
-        node.broker.create_topic("t", SCRAPED_PARTITIONS, {})
+        cast(Broker, node.broker).create_topic("t", SCRAPED_PARTITIONS, {})
         for number in range(SCRAPED_GROUPS):
             commit_in_memory(node, f"group-{number}")
         collect_garbage_like_node()

@@ -143,7 +143,7 @@ class TopicHandlers:
 
     def _check_growth(self, wanted: Any) -> None:
         self._broker.check_writable(wanted.name)
-        self._broker.check_more_partitions(wanted.name, wanted.count)
+        self._requests.topics.check_growth(self._growth(wanted))
         present = self._broker.topic(wanted.name).partitions
         if wanted.assignments is not None:
             if len(wanted.assignments) != wanted.count - present:

@@ -4,10 +4,10 @@ It takes the place of the `Broker` of a single node and answers in the same term
 image.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import MappingProxyType
-from typing import Final, NoReturn, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.io.remote_log_ends import LogSpan, RemoteLogEnds
@@ -22,28 +22,24 @@ from muster.coordinator.replication.protocol.cluster_metadata import (
 from muster.coordinator.replication.protocol.leader import ALL
 from muster.coordinator.replication.protocol.node_replicas import NodeReplicas
 from muster.storage.broker.broker import Broker
-from muster.storage.config import TopicSettings
+from muster.storage.broker.record_log import StagedLog
+from muster.storage.config import LogSettings, TopicSettings
 from muster.storage.errors import (
-    InvalidPartitions,
-    InvalidTopicName,
     NotEnoughReplicas,
     NotLeaderOrFollower,
     StorageError,
-    TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
 from muster.storage.files import Buffer
 from muster.storage.logs.log import Log
 from muster.storage.logs.producer_state import OnRecord
-from muster.storage.topics.catalog import PRIVATE_TOPICS, TopicPlans, check_topic_name, colliding_name
+from muster.storage.topics.catalog import PRIVATE_TOPICS, TopicConfigChange, check_not_internal, plan_topic_change
+from muster.storage.topics.topics import TopicListeners
 from muster.storage.types import Appended, Topic
 from muster.storage.types import TopicPartition as Place
 
 NewIds: TypeAlias = Callable[[int, int], tuple[int, int]]
 """(id, epoch) for a producer that has (id, epoch), or (-1, -1); see `Broker.next_producer_id`."""
-
-MOST_PARTITIONS: Final = 100_000
-"""Of one topic. A node's own bound, `max.partitions`, is about what it holds, whoever else has copies."""
 
 
 class ReplicaSide(Protocol):
@@ -60,15 +56,18 @@ class ReplicaSide(Protocol):
     def on_moved(self, listener: Callable[[TopicPartition], None]) -> None: ...
 
 
-class ReplicatedBroker(Broker):
-    """A `Broker` for clients, over the one that holds this node's copies.
+class ReplicatedBroker(TopicListeners):
+    """The log for clients, over the `Broker` that holds this node's copies: a `StagedLog`.
 
     What reads and writes records asks `log`; what is said of topics comes from the image, and is made anew for those
     that a change of it names. Who only measures (`ends`, `starts`, `sizes`, `high_watermark`, `start_offset`) is told
     of any copy that is in sync here: a follower's high watermark is at most a fetch behind; of other partitions what
-    their leaders say, once somebody asks them (`asks_elsewhere`). What a node does to its disk (`tick`, `compact`,
-    `close`) is the other broker's and is passed on; topics are not changed by either.
+    their leaders say, once somebody asks them (`asks_elsewhere`). What a node does to its disk is done to the `Broker`
+    itself; topics are changed by `ClusterTopics`.
     """
+
+    ahead: Callable[[Sequence[Place]], Awaitable[None]] | None = None
+    """Waits until leaders elsewhere have answered; None before `asks_elsewhere`."""
 
     def __init__(
         self,
@@ -79,24 +78,19 @@ class ReplicatedBroker(Broker):
     ) -> None:
         """broker: as opened by this node. side: listened to from here on. new_ids, new_fence: what gives producer ids
         out that no other node gives (CL-A4); None: this node's own.
-
-        Not `Broker`'s constructor: it would open the directory a second time.
         """
+        super().__init__()
         self.data_dir = broker.data_dir
-        self.settings = broker.settings
-        self.troubles = broker.troubles
-        self.identity = broker.identity
+        self.settings: LogSettings = broker.settings
+        self.cluster_id = broker.cluster_id
         self._disk = broker
         self._new_ids = new_ids or broker.next_producer_id
         self._new_fence = new_fence or broker.next_fence_id
         self._image = side.image
         self._replicas = side.replicas
         self._elsewhere: RemoteLogEnds | None = None
-        self._topic_listeners = []
-        self._append_listeners = []
         self._known: dict[str, Topic] = {}
         self._shown: Mapping[str, Topic] = MappingProxyType({})
-        self._names: dict[str, str] = {}
         self._take(side.image.topics)
         side.on_learned(self._learned)
         side.on_moved(self._moved)
@@ -113,28 +107,16 @@ class ReplicatedBroker(Broker):
             raise UnknownTopicOrPartition(f"There is no topic '{name}'. Create it first, or check its spelling.")
         return topic
 
-    def check_new_topic(
-        self,
-        name: str,
-        partitions: int,
-        configs: Mapping[str, str],
-        beside: TopicPlans | None = None,
-        *,
-        internal: bool = False,
-    ) -> TopicSettings:
-        """Refuse what no node of the cluster would take."""
-        plans = beside or TopicPlans()
-        if colliding_name(name) in PRIVATE_TOPICS:
-            raise InvalidTopicName(f"'{name}' is a name that nodes keep for themselves; expected another one.")
-        check_topic_name(name, self._names)
-        check_topic_name(name, plans.alike)
-        if name in self._known or colliding_name(name) in plans.alike:
-            raise TopicAlreadyExists(f"Topic '{name}' exists already.")
-        check_partition_count(name, 0, partitions)
-        return self.settings.for_topic(dict(configs))
+    def topic_settings(self, name: str) -> TopicSettings:
+        return self.settings.for_topic(self.topic(name).configs)
 
-    def check_more_partitions(self, name: str, total: int) -> None:
-        check_partition_count(name, self.topic(name).partitions, total)
+    def plan_change(self, name: str, changes: Mapping[str, str | None]) -> TopicConfigChange:
+        """What the topic would be; `ClusterTopics` changes it."""
+        return plan_topic_change(self.topic(name), self.settings, changes)
+
+    def check_writable(self, name: str) -> None:
+        """InvalidTopicName for an internal topic, which clients may not change."""
+        check_not_internal(self.topic(name))
 
     def _learned(self, changes: ImageChanges) -> None:
         """The image has changed, and the replicas have taken it in."""
@@ -147,12 +129,9 @@ class ReplicatedBroker(Broker):
         known = dict(self._known)
         for name in names:
             view = self._image.topics.get(name)
-            former = known.pop(name, None)
+            known.pop(name, None)
             if view is not None and name not in PRIVATE_TOPICS:
                 known[name] = topic_from_view(view)
-                self._names[colliding_name(name)] = name
-            elif former is not None:
-                self._names.pop(colliding_name(name), None)
         told = known.keys() != self._known.keys() or any(
             (topic.id, topic.partitions) != (self._known[name].id, self._known[name].partitions)
             for name, topic in known.items()
@@ -243,12 +222,6 @@ class ReplicatedBroker(Broker):
                 with suppress(StorageError):
                     yield self.log(*place)
 
-    def private_log(self, topic: str, partition: int) -> Log | None:
-        return self._disk.private_log(topic, partition)
-
-    def private_written(self) -> None:
-        self._disk.private_written()
-
     # -- records ------------------------------------------------------------------------------------------
 
     def append(self, topic: str, partition: int, batches: Buffer, now_ms: int, *, trusted: bool = False) -> Appended:
@@ -312,11 +285,10 @@ class ReplicatedBroker(Broker):
     def sizes(self, places: Iterable[Place]) -> list[int]:
         return self._disk.sizes(places)
 
-    def _write_checkpoint(self, what: str) -> None:
-        self._disk._write_checkpoint(what)
-
-    def empty_private(self, topic: str, partition: int) -> None:
-        self._disk.empty_private(topic, partition)
+    def delete_records(self, topic: str, partition: int, before: int) -> int:
+        """See `Broker.delete_records`, of a log that this node leads."""
+        self.log(topic, partition)
+        return self._disk.delete_records(topic, partition, before)
 
     def flush(self, partitions: Iterable[Place] | None = None) -> None:
         self._disk.flush(partitions)
@@ -330,35 +302,10 @@ class ReplicatedBroker(Broker):
     def keep_fences(self, on_record: OnRecord) -> None:
         self._disk.keep_fences(on_record)
 
-    # -- who listens --------------------------------------------------------------------------------------
-
-    def on_logs_changed(self, listener: Callable[[int], None]) -> None:
-        self._disk.on_logs_changed(listener)
-
-    def __getattr__(self, name: str) -> NoReturn:
-        """What a `Broker` has for itself, and this one has not."""
-        raise AttributeError(
-            f"LedBroker has no {name!r}: topics and copies are changed by the cluster's side of a node"
-        )
-
     def _moved(self, place: TopicPartition) -> None:
         """More of it is committed, or it is led here no more: either is to be told to who waits for its records."""
         for listener in self._append_listeners:
             listener(*place)
-
-    # -- what the node does to its disk -------------------------------------------------------------------
-
-    def tick(self, now_ms: int, *, compacting: bool = True, aged: list[Log] | None = None) -> list[str]:
-        return self._disk.tick(now_ms, compacting=compacting, aged=aged)
-
-    def roll_aged(self, log: Log, now_ms: int) -> None:
-        self._disk.roll_aged(log, now_ms)
-
-    def compact(self, now_ms: int) -> Place | None:
-        return self._disk.compact(now_ms)
-
-    def close(self) -> None:
-        self._disk.close()
 
 
 def topic_from_view(view: TopicView) -> Topic:
@@ -366,8 +313,5 @@ def topic_from_view(view: TopicView) -> Topic:
     return Topic(view.name, view.topic_id, max(view.partitions, default=-1) + 1, view.configs, view.internal)
 
 
-def check_partition_count(name: str, present: int, total: int) -> None:
-    if total <= present:
-        raise InvalidPartitions(f"Topic '{name}' cannot have {total} partitions; expected more than {present}.")
-    if total > MOST_PARTITIONS:
-        raise InvalidPartitions(f"Topic '{name}' cannot have {total} partitions; expected at most {MOST_PARTITIONS}.")
+if TYPE_CHECKING:
+    _CONFORMS: type[StagedLog] = ReplicatedBroker

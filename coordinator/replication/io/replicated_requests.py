@@ -24,6 +24,7 @@ from muster.storage.broker.requests import (
     GivenUp,
     LogRequests,
     OffsetByTime,
+    TopicChanges,
     refused_partition,
     wall_clock_ms,
 )
@@ -186,10 +187,15 @@ class ReplicatedRequests(LogRequests):
     commit: ReplicatedCommit
 
     def __init__(
-        self, broker: ReplicatedBroker, side: CommitSide, *, clock_ms: Callable[[], int] = wall_clock_ms
+        self,
+        broker: ReplicatedBroker,
+        side: CommitSide,
+        topics: TopicChanges,
+        *,
+        clock_ms: Callable[[], int] = wall_clock_ms,
     ) -> None:
         """clock_ms: the wall clock, for timestamps."""
-        super().__init__(broker, commit=ReplicatedCommit(broker, side, clock_ms), clock_ms=clock_ms)
+        super().__init__(broker, commit=ReplicatedCommit(broker, side, clock_ms), topics=topics)
         self._side = side
 
     def begin_produce(self, parts: Sequence[Batches], acks: int, timeout_ms: int) -> "list[asyncio.Future[Appended]]":

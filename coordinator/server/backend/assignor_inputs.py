@@ -25,7 +25,7 @@ from muster.coordinator.core.shard import Shard
 from muster.coordinator.runtime.answers import ShardWork
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.ports import LastKnownExtent, LogFailed, LogNotReady
-from muster.storage.broker.broker import Broker
+from muster.storage.broker.record_log import LogOffsets
 from muster.storage.errors import NotKnownYet, StorageError
 
 if TYPE_CHECKING:
@@ -327,7 +327,7 @@ def partition_counts(broker: CatalogSource) -> dict[str, int]:
     return {name: topic.partitions for name, topic in broker.topics().items()}
 
 
-def span_of_log(broker: Broker, topic: str, partition: int) -> tuple[int, int]:
+def span_of_log(broker: LogOffsets, topic: str, partition: int) -> tuple[int, int]:
     """Where a partition's log begins and ends. Raises LogFailed where there is none, or it is damaged; NotYet where
     another node is to say."""
     try:

@@ -22,8 +22,8 @@ from muster.coordinator.server.backend.node_services import FENCE_SERVICE
 from muster.coordinator.server.driver.driver import EngineDriver
 from muster.coordinator.server.rpc_dispatch import RpcCall, ServiceMethod, methods_of
 from muster.coordinator.server.services import group_responses
-from muster.storage.broker.broker import Broker
 from muster.storage.broker.fences import FenceOwnership, Fences
+from muster.storage.broker.record_log import AppendableLog
 from muster.storage.broker.requests import LogRequests, wall_clock_ms
 from muster.storage.errors import InvalidProducerEpoch, InvalidTopicName, StorageError, UnknownTopicOrPartition
 
@@ -114,7 +114,7 @@ CODES = {
 
 
 def make_fencing_service(
-    driver: EngineDriver, engine: Engine, broker: Broker, requests: LogRequests
+    driver: EngineDriver, engine: Engine, broker: AppendableLog, requests: LogRequests
 ) -> dict[str, ServiceMethod]:
     """The rows of its service; from here on the logs keep fences for as long as their groups."""
     broker.keep_fences(lambda producer_id: is_fence_on_record(producer_id, engine))
@@ -136,7 +136,7 @@ def is_fence_on_record(producer_id: int, engine: Engine) -> bool:
 class NodeFences:
     """The logs of this node, in the words of groups."""
 
-    def __init__(self, broker: Broker, fences: Fences) -> None:
+    def __init__(self, broker: AppendableLog, fences: Fences) -> None:
         self._broker = broker
         self._fences = fences
 

@@ -28,6 +28,7 @@ from muster.coordinator.server.rpc_dispatch import ServiceMethod
 from muster.coordinator.server.services.zookeeper_registration import ZooKeeperRegistration, build_registration
 from muster.coordinator.zookeeper.group_observer import ReportGroup
 from muster.storage.broker.broker import Broker
+from muster.storage.broker.record_log import RecordLog, StagedLog
 from muster.storage.broker.requests import LogRequests
 from muster.storage.files import RealFiles
 from muster.storage.service.staging_service import StagingService
@@ -49,8 +50,7 @@ if TYPE_CHECKING:
 class NodeBackend:
     """Made in the loop it lives in, then `take`n; `leave` ends it. doors: asked once the ports are known."""
 
-    disk: Broker
-    """The log as it lies in the data directory."""
+    _disk: Broker
 
     def __init__(
         self,
@@ -67,6 +67,16 @@ class NodeBackend:
         self.joined: SharedBackend | None = self._join(certificates)
         """What it is one node of; None for a node on its own, and for nodes beside each other."""
         self.zookeeper: ZooKeeperRegistration | ClusterBackend | None = self._by_zookeeper
+
+    @property
+    def disk(self) -> Broker | None:
+        """The log as it lies in the data directory, once that is open; None for a node without one."""
+        return self._disk
+
+    @property
+    def record_log(self) -> RecordLog:
+        """The topics and logs that this node can read before it is known to others."""
+        return self._disk
 
     @property
     def _by_zookeeper(self) -> "ClusterBackend | None":
@@ -94,7 +104,7 @@ class NodeBackend:
         """That of a node which keeps its groups by itself. Raises PartitionCountConflict."""
         settings = self._settings
         count, size = settings.offsets_topic_num_partitions, settings.offsets_topic_segment_bytes
-        return await asyncio.to_thread(BrokerGroupLog, self.disk, count, size)
+        return await asyncio.to_thread(BrokerGroupLog, self._disk, count, size)
 
     def rights_store(self) -> "SecurityStore | None":
         """Where it is kept who may do what, if not in a log of this node or its cluster."""
@@ -105,8 +115,8 @@ class NodeBackend:
         may do what."""
         if (joined := self._by_zookeeper) is not None:
             self._security = security
-            await joined.enter(self.disk, self._doors(), node_services.node_rights_check(security))
-            await node_services.share_security(security, joined, self.disk)
+            await joined.enter(self._disk, self._doors(), node_services.node_rights_check(security))
+            await node_services.share_security(security, joined, self._disk)
         elif isinstance(self.zookeeper, ZooKeeperRegistration):
             await self.zookeeper.register()
 
@@ -117,7 +127,7 @@ class NodeBackend:
 
     # -- what stands on it --------------------------------------------------------------------------------------------
 
-    def span_of(self, broker: Broker) -> LogSpanOf:
+    def span_of(self, broker: RecordLog) -> LogSpanOf:
         """Where a partition's log begins and ends."""
         return partial(span_of_log, broker)
 
@@ -159,9 +169,14 @@ class NodeBackend:
     def shards(self) -> int:
         return self._settings.offsets_topic_num_partitions if self.joined is None else self.joined.shards
 
+    def log_requests(self) -> LogRequests:
+        """The requests for records and topics; made once per node."""
+        return LogRequests(self._disk) if self.joined is None else self.joined.requests
+
     def staging(self, requests: LogRequests) -> StagingHandlers:
         """The Staging service."""
-        return StagingService(Staging(requests.broker), requests.commit)
+        log: StagedLog = self._disk if (joined := self._by_zookeeper) is None else joined.broker
+        return StagingService(Staging(log), requests.commit)
 
     def fences(self, driver: EngineDriver, engine: Engine, requests: LogRequests) -> dict[str, ServiceMethod]:
         """The rows of the Fencing service."""
@@ -172,7 +187,7 @@ class NodeBackend:
     ) -> Stoppable:
         """What is done by the clock, from now on."""
         settings, certificates = self._settings, self._certificates
-        return NodeUpkeep(settings, self._clock, conditions, self.disk, group_log, engine, fail, certificates)
+        return NodeUpkeep(settings, self._clock, conditions, self._disk, group_log, engine, fail, certificates)
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
@@ -185,8 +200,8 @@ class NodeBackend:
 
     async def close(self) -> None:
         """Give the data directory back."""
-        if hasattr(self, "disk"):
-            await asyncio.to_thread(self.disk.close)
+        if hasattr(self, "_disk"):
+            await asyncio.to_thread(self._disk.close)
 
     def _join(self, certificates: "NodeCertificates | None") -> "SharedBackend | None":
         if not self._settings.inter_broker_listeners:
@@ -199,7 +214,7 @@ class NodeBackend:
 
     def _open(self, cluster_id: str | None) -> None:
         settings = self._settings
-        self.disk = Broker(settings.data_dir, settings, node_id=settings.node_id, cluster_id=cluster_id)
+        self._disk = Broker(settings.data_dir, settings, node_id=settings.node_id, cluster_id=cluster_id)
 
     async def _meet(self, seen: ReportGroup) -> str | None:
         """The cluster's id, agreed on before a data directory is made for it; None where there is nobody to ask."""
@@ -214,7 +229,7 @@ class NodeBackend:
             settings,
             self._clock,
             lambda: build_registration(self._doors().grpc, self._doors().kafka, self._clock.now_ms()),
-            lambda: {name: topic.partitions for name, topic in self.disk.topics().items() if not topic.internal},
+            lambda: {name: topic.partitions for name, topic in self._disk.topics().items() if not topic.internal},
             seen,
         )
         return await side.cluster_id(own, fresh)

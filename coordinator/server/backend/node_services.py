@@ -36,10 +36,12 @@ from muster.coordinator.server.rpc_dispatch import ServiceMethod, methods_of
 from muster.coordinator.server.services.group_control import GroupControl
 from muster.coordinator.server.services.group_coordinator import GroupCoordinator
 from muster.storage.broker.broker import Broker
+from muster.storage.broker.record_log import RecordLog
 from muster.storage.broker.requests import LogRequests
 from muster.storage.rpc.v1 import broker_service_pb2, staging_service_pb2
 from muster.storage.rpc.v1 import staging_service_pb2 as pb
 from muster.storage.service.broker_service import BrokerService
+from muster.storage.types import Topic
 
 if TYPE_CHECKING:
     import grpc
@@ -63,7 +65,7 @@ class SharedBackend(Protocol):
     shards: int
 
     @property
-    def broker(self) -> Broker:
+    def broker(self) -> RecordLog:
         """What there is of topics and records, for this node's doors."""
 
     @property
@@ -198,7 +200,8 @@ def listener_tls(certificates: "NodeCertificates | None", door: str) -> Listener
 
 async def make_security(
     settings: Settings,
-    broker: Broker,
+    topics: Callable[[], Mapping[str, Topic]],
+    disk: Broker | None,
     certificates: "NodeCertificates | None",
     store: "SecurityStore | None" = None,
 ) -> "NodeSecurity | None":
@@ -210,17 +213,19 @@ async def make_security(
     from muster.coordinator.server.security.node_security import NodeSecurity
 
     if store is not None:
-        return NodeSecurity(settings, broker, certificates, store)
-
+        return NodeSecurity(settings, topics, store, certificates)
+    assert disk is not None, "whoever has no data directory has another store"
     if settings.inter_broker_listeners:
         from muster.coordinator.server.cluster_backend.shared_security import SharedSecurityStore
 
-        store = SharedSecurityStore(broker)
+        store = SharedSecurityStore(disk)
         await asyncio.to_thread(store.load)
-        security = NodeSecurity(settings, broker, certificates, store)
+        security = NodeSecurity(settings, topics, store, certificates)
         warn_of_own_rights(security, certificates)
         return security
-    security = NodeSecurity(settings, broker, certificates)
+    from muster.coordinator.server.security.security_store import SecurityStore
+
+    security = NodeSecurity(settings, topics, SecurityStore(disk), certificates, alone=True)
     await asyncio.to_thread(security.load)
     await security.start()
     return security

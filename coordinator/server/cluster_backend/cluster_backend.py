@@ -14,7 +14,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import structlog
 
@@ -76,7 +76,6 @@ from muster.coordinator.zookeeper.group_observer import GroupObserver, ReportGro
 from muster.coordinator.zookeeper.node_registry import settle_cluster_id
 from muster.coordinator.zookeeper.session import SessionState, ZooKeeperSession
 from muster.storage.broker.broker import Broker
-from muster.storage.broker.requests import TopicRequests
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -357,11 +356,10 @@ class ClusterBackend:
         self._ends = RemoteLogEnds(lambda place: self.broker.leader_of(*place)[0], asks, monotonic_ms, self._failed)
         self._ends.start()
         self.broker.asks_elsewhere(self._ends)
-        self.requests = ReplicatedRequests(self.broker, self.side)
         self._showing = showing = ImageWaits(self.side.image, self.side.on_learned)
         planning = TopicPlanner(self.side.image, settings, settings.default_replication_factor, random.randrange)
         topics = ClusterTopics(self.session, showing, planning, partial(os.urandom, ID_BYTES))
-        self.requests.topics = cast(TopicRequests, topics)
+        self.requests = ReplicatedRequests(self.broker, self.side, topics)
         self.admin = ClusterAdmin(self.session, showing)
         self._count = ShardCount(self.session, settings.offsets_topic_num_partitions, self._failed)
         self.shards = await self._count.take()

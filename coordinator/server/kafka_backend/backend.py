@@ -185,8 +185,7 @@ class KafkaBackend:
         self.view.elsewhere = GroupOwnersClient(self.view, self._channels)
         self.oddities = self._made_oddities()
         if settings.authorizer != "none":
-            given = settings, self.broker, self.upstream, self._instance
-            self.rights = UpstreamSecurity(*given, self._stop_over)
+            self.rights = UpstreamSecurity(settings, self.upstream, self._instance, self._stop_over)
 
     async def _look(self) -> int:
         """How many bytes a batch of the state topic has room for. Raises NoUpstream."""

@@ -32,7 +32,7 @@ from muster.coordinator.server.listeners.proxy_listener import NodeProxyListener
 from muster.coordinator.server.node_events import report_contained
 from muster.coordinator.server.rpc_dispatch import ServiceMethod, methods_of
 from muster.coordinator.zookeeper.group_observer import ReportGroup
-from muster.storage.broker.broker import Broker
+from muster.storage.broker.record_log import RecordLog
 from muster.storage.broker.requests import LogRequests
 
 if TYPE_CHECKING:
@@ -74,6 +74,15 @@ class KafkaNodeBackend(NodeBackend):
         return self.joined.view
 
     @property
+    def disk(self) -> None:
+        """It has none."""
+        return None
+
+    @property
+    def record_log(self) -> RecordLog:
+        return self.joined.broker
+
+    @property
     def _by_zookeeper(self) -> None:
         """It meets nobody there."""
         return None
@@ -86,7 +95,6 @@ class KafkaNodeBackend(NodeBackend):
         await self.joined.meet()
         self.measured = self.joined.ends.measured
         self.engine_figures = self.joined.figures
-        self.disk = self.joined.broker
 
     def rights_store(self) -> "SecurityStore | None":
         return None if self.joined.rights is None else self.joined.rights.store
@@ -104,7 +112,7 @@ class KafkaNodeBackend(NodeBackend):
 
     # -- what stands on it --------------------------------------------------------------------------------------------
 
-    def span_of(self, broker: Broker) -> LogSpanOf:
+    def span_of(self, broker: RecordLog) -> LogSpanOf:
         return self.joined.ends.span
 
     async def serve_kafka(

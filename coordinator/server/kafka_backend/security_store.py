@@ -48,7 +48,6 @@ from muster.coordinator.server.security.security_store import (
 from muster.coordinator.server.security.security_store import (
     Record as Written,
 )
-from muster.storage.broker.broker import Broker
 from muster.storage.errors import StorageError
 
 if TYPE_CHECKING:
@@ -82,10 +81,8 @@ class UpstreamSecurityStore(SecurityStore):
     keeps_users = False
     quotas_elsewhere = frozenset({PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, CONTROLLER_MUTATION_RATE, TOPIC_COUNT})
 
-    def __init__(
-        self, broker: Broker, upstream: Upstream, topic: str, *, node: int, instance: str, wall_ms: Callable[[], int]
-    ) -> None:
-        super().__init__(broker)
+    def __init__(self, upstream: Upstream, topic: str, *, node: int, instance: str, wall_ms: Callable[[], int]) -> None:
+        super().__init__(None)
         self._log_there = SecurityLog(
             upstream,
             topic,
@@ -267,14 +264,13 @@ class UpstreamSecurity:
     def __init__(
         self,
         settings: Settings,
-        broker: Broker,
         upstream: Upstream,
         instance: str,
         fail: Callable[[BaseException], None],
     ) -> None:
         """fail: hears why the node may not go on."""
         self.store = UpstreamSecurityStore(
-            broker, upstream, settings.security_topic, node=settings.node_id, instance=instance, wall_ms=wall_ms
+            upstream, settings.security_topic, node=settings.node_id, instance=instance, wall_ms=wall_ms
         )
         self._fail = fail
 

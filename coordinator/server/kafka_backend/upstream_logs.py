@@ -4,17 +4,19 @@ Reading and writing records is refused with a sentence.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from muster.coordinator.config import Settings
 from muster.coordinator.core.model.events import TopicsChanged
 from muster.coordinator.kafka_backend.upstream.topic_watch import UpstreamLogEnds, UpstreamTopics
 from muster.coordinator.runtime.ports import LogFailed, LogNotReady
-from muster.storage.broker.broker import Broker
-from muster.storage.errors import NotKnownYet, StorageError, StorageTroubles, UnknownTopicOrPartition
+from muster.storage.broker.record_log import StandaloneLog
+from muster.storage.errors import NotKnownYet, StorageError, UnknownTopicOrPartition
+from muster.storage.files import Buffer
 from muster.storage.logs.log import Log
 from muster.storage.logs.producer_state import OnRecord
-from muster.storage.types import Topic
+from muster.storage.topics.topics import TopicListeners
+from muster.storage.types import Appended, Topic
 from muster.storage.types import TopicPartition as Place
 
 
@@ -25,34 +27,20 @@ class RecordsKeptInKafka(StorageError):
     name = "UNSUPPORTED_VERSION"
 
 
-class UpstreamLogs(Broker):
-    """A `Broker` for doors that ask which topics there are. What reads or writes records is refused, in words.
-
-    Not `Broker`'s constructor: there is no directory to open.
-    """
+class UpstreamLogs(TopicListeners):
+    """The log for listeners that ask which topics there are: a `StandaloneLog` that refuses, in words, to read or write
+    records and to change topics."""
 
     def __init__(self, settings: Settings, cluster_id: str, topics: UpstreamTopics, ends: UpstreamLogEnds) -> None:
         """cluster_id: the upstream's."""
+        super().__init__()
         self.settings = settings
-        self.troubles = StorageTroubles()
-        self._of_settings = settings
-        self._cluster_id = cluster_id
+        self.cluster_id = cluster_id
         self._told = topics
         self._ends = ends
-        self._topic_listeners = []
-        self._append_listeners = []
-        self._change_listeners = []
         self._shown = self._known()
         self.ahead = ends.ahead
         topics.on_change(self._changed)
-
-    @property
-    def cluster_id(self) -> str:
-        return self._cluster_id
-
-    @property
-    def node_id(self) -> int:
-        return self._of_settings.node_id
 
     # -- topics -----------------------------------------------------------------------------------------------------
 
@@ -93,8 +81,6 @@ class UpstreamLogs(Broker):
     def high_watermark(self, topic: str, partition: int) -> int:
         return self._span(topic, partition)[1]
 
-    end_offset = high_watermark
-
     def _span(self, topic: str, partition: int) -> tuple[int, int]:
         try:
             return self._ends.span(topic, partition)
@@ -122,7 +108,7 @@ class UpstreamLogs(Broker):
     def refusal(self, what: str) -> RecordsKeptInKafka:
         """what: a sentence's beginning, such as "Topics are made"."""
         return RecordsKeptInKafka(
-            f"{what} in the Kafka cluster at {self._of_settings.engine.removeprefix('kafka://')}, not by this node, "
+            f"{what} in the Kafka cluster at {self.settings.engine.removeprefix('kafka://')}, not by this node, "
             "whose engine it is. Use Kafka's own clients and tools there."
         )
 
@@ -131,6 +117,7 @@ class UpstreamLogs(Broker):
 
     check_writable = check_new_topic = check_more_partitions = _refuse
     plan_topic = plan_growth = plan_change = topic_settings = _refuse
+    make = change = use = hide = clear_away = _refuse
 
     def log(self, topic: str, partition: int) -> Log:
         count = self.topic(topic).partitions
@@ -143,11 +130,15 @@ class UpstreamLogs(Broker):
     def logs(self) -> Iterator[Log]:
         return iter(())
 
-    def private_log(self, topic: str, partition: int) -> Log | None:
-        return None
-
     def flush(self, partitions: Iterable[Place] | None = None) -> None:
         """Nothing was written."""
+
+    def append(self, topic: str, partition: int, batches: Buffer, now_ms: int, *, trusted: bool = False) -> Appended:
+        raise self.refusal(f"Records of '{topic}' are written and read")
+
+    def delete_records(self, topic: str, partition: int, before: int) -> int:
+        self.log(topic, partition)
+        raise AssertionError("it is refused there")
 
     def next_producer_id(self, known: int = -1, epoch: int = -1) -> tuple[int, int]:
         raise self.refusal("Records are written and read")
@@ -158,9 +149,6 @@ class UpstreamLogs(Broker):
     def keep_fences(self, on_record: OnRecord) -> None:
         """There are none."""
 
-    def close(self) -> None:
-        """Nothing is open."""
 
-    def __getattr__(self, name: str) -> NoReturn:
-        """What a `Broker` has for itself, and this one has not."""
-        raise AttributeError(f"UpstreamLogs has no {name!r}: records and topics are Kafka's")
+if TYPE_CHECKING:
+    _CONFORMS: type[StandaloneLog] = UpstreamLogs

@@ -27,7 +27,7 @@ from muster.coordinator.runtime.shards import partition_for
 from muster.coordinator.server.driver.driver import EngineDriver
 from muster.coordinator.server.grpc.listener import AddressTaken, describe_remedy
 from muster.coordinator.server.services.zookeeper_registration import ZooKeeperGroups
-from muster.storage.broker.broker import Broker
+from muster.storage.broker.record_log import RecordLog
 from muster.storage.broker.requests import LogRequests
 
 if TYPE_CHECKING:
@@ -244,7 +244,7 @@ def charge_connections(
     security.store.on_change(listener.charge)
 
 
-def make_guard(security: "NodeSecurity | None", broker: Broker, auto_create: bool) -> RequestAuthorizer | None:
+def make_guard(security: "NodeSecurity | None", broker: RecordLog, auto_create: bool) -> RequestAuthorizer | None:
     """None where nobody is asked what they may: the handlers are as they are."""
     if security is None:
         return None

@@ -31,7 +31,6 @@ from muster.coordinator.server.security.call_rights import CallRights
 from muster.coordinator.server.security.grpc_quotas import ConfiguredQuotas, TopicOwners
 from muster.coordinator.server.security.listener_certificates import NodeCertificates
 from muster.coordinator.server.security.security_store import SecurityStore
-from muster.storage.broker.broker import Broker
 from muster.storage.errors import StorageError
 from muster.storage.types import Topic
 
@@ -50,13 +49,15 @@ class NodeSecurity:
     def __init__(
         self,
         settings: Settings,
-        broker: Broker,
+        topics: Callable[[], Mapping[str, Topic]],
+        store: SecurityStore,
         certificates: NodeCertificates | None = None,
-        store: SecurityStore | None = None,
+        *,
+        alone: bool = False,
     ) -> None:
-        """store: where it is kept, if not by this node alone."""
-        self._alone = store is None
-        self.store = store or SecurityStore(broker)
+        """topics: those there are. alone: the store is this node's, and shared with no other."""
+        self._alone = alone
+        self.store = store
         self.authorizer = AclAuthorizer(
             map(parse_principal, principals_of(settings.super_users)),
             allow_if_no_acl_found=settings.allow_everyone_if_no_acl_found,
@@ -86,7 +87,7 @@ class NodeSecurity:
         self.quotas = NodeQuotas(settings.quota_window_num, settings.quota_window_size_seconds)
         self.quota_book = ConfiguredQuotas(self.store)
         self.counts = UserCounts(self.quotas)
-        self.topics: Callable[[], Mapping[str, Topic]] = broker.topics
+        self.topics = topics
         """Those there are; of a cluster, once it is known."""
         self.topic_owners = TopicOwners(self.store, self.quotas, lambda: self.topics())
         self.store.on_change(self.gate.changed)

@@ -67,9 +67,10 @@ class SecurityStore:
     quotas_elsewhere: frozenset[str] = frozenset()
     """Quotas of what does not pass here, or of what others charge for: nobody would keep them."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, disk: Broker | None) -> None:
+        """disk: the broker with the private log; None: a subclass keeps its records elsewhere."""
         self.state = SecurityState()
-        self._broker = broker
+        self._kept_on = disk
         self._writing = asyncio.Lock()
         self._listeners: list[Callable[[Sequence[SecurityRecord]], None]] = []
         self._broken = ""
@@ -88,6 +89,11 @@ class SecurityStore:
         self._log.flush()
         for changes in self._read():
             self.state.apply(changes)
+
+    @property
+    def _broker(self) -> Broker:
+        assert self._kept_on is not None, "a store that is kept elsewhere overrides what needs it"
+        return self._kept_on
 
     @property
     def _log(self) -> Log:

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.storage.broker.broker import Broker
+from muster.storage.broker.group_commit import append_each
 from muster.storage.errors import StorageError
 from muster.storage.logs.log import Log
 from muster.storage.types import Appended
@@ -66,7 +67,7 @@ def test_together_is_as_one_by_one(turns: list[list[tuple[int, int, int]]]) -> N
     together, alone = (opened(disk) for disk in disks)
     for turn in turns:
         lot = [made(*arrival) for arrival in turn]
-        assert told(together.append_each("t", 0, lot, T0)) == told(one_by_one(alone, lot))
+        assert told(append_each(together, "t", 0, lot, T0)) == told(one_by_one(alone, lot))
     for broker in (together, alone):
         broker.flush()
     must_be_alike(together, alone)
@@ -106,7 +107,7 @@ def test_a_full_disk_refuses_what_does_not_fit_and_nothing_else_is_lost() -> Non
                 raise OSError(28, "No space left on device")
 
     disk.fault = fault
-    results = broker.append_each("t", 0, [batch(b"%d" % number) for number in range(4)], T0)
+    results = append_each(broker, "t", 0, [batch(b"%d" % number) for number in range(4)], T0)
     disk.fault = None
     assert [isinstance(result, StorageError) for result in results] == [True, True, False, False]
     broker.flush()

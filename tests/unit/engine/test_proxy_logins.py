@@ -2,8 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -14,7 +13,6 @@ from muster.coordinator.security.access_model import Acl, Operation, PatternType
 from muster.coordinator.security.state import AclKey, SecurityRecord
 from muster.coordinator.server.security.node_security import NodeSecurity
 from muster.coordinator.server.security.security_store import SecurityStore
-from muster.storage.broker.broker import Broker
 from tests.fakes.upstream_broker import HANG_UP, UpstreamBroker, metadata
 from tests.support.engine.proxied import Proxied
 from tests.support.kafka.client import KafkaClient
@@ -32,7 +30,7 @@ class InMemory(SecurityStore):
     keeps_users = False
 
     def __init__(self) -> None:
-        super().__init__(cast(Broker, None))
+        super().__init__(None)
         right = Acl(
             ResourceType.GROUP, PatternType.LITERAL, "hers", "User:alice", "*", Operation.READ, Permission.ALLOW
         )
@@ -43,7 +41,7 @@ class InMemory(SecurityStore):
 
 
 def security(settings: Settings) -> NodeSecurity:
-    made = NodeSecurity(settings, cast(Broker, SimpleNamespace(topics=dict)), None, InMemory())
+    made = NodeSecurity(settings, dict, InMemory())
     made.load()
     return made
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -22,7 +22,6 @@ from muster.coordinator.server.security.security_store import (
     SecurityUnavailable,
     SecurityWriteTimedOut,
 )
-from muster.storage.broker.broker import Broker
 from muster.storage.errors import StorageError
 from muster.storage.records.batch import encode_written
 from tests.fakes.state_topic import StateTopic
@@ -47,9 +46,7 @@ class Nodes:
         self.stores = [self.store(number) for number in range(2)]
 
     def store(self, number: int) -> UpstreamSecurityStore:
-        return UpstreamSecurityStore(
-            cast(Broker, None), self.ups[number], TOPIC, node=number, instance=f"i{number}", wall_ms=lambda: 1
-        )
+        return UpstreamSecurityStore(self.ups[number], TOPIC, node=number, instance=f"i{number}", wall_ms=lambda: 1)
 
     async def prepare(self, *, new: bool) -> None:
         await security_topic.prepare_security_topic(

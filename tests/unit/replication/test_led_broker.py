@@ -2,78 +2,23 @@
 
 import pytest
 
-from muster.coordinator.replication.io.replicated_broker import MOST_PARTITIONS, ReplicatedBroker
+from muster.coordinator.replication.io.replicated_broker import ReplicatedBroker
 from muster.coordinator.replication.protocol.cluster_metadata import TopicPartition
-from muster.storage.broker.broker import Broker
 from muster.storage.errors import (
-    InvalidPartitions,
-    InvalidTopicName,
     NotEnoughReplicas,
     NotLeaderOrFollower,
     OffsetOutsideLog,
     StorageError,
-    TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
-from tests.support.led_side import HERE, NO_CONFIGS, ORDERS, THERE, LedSide, partition, topic
+from tests.support.led_side import HERE, ORDERS, THERE, LedSide, partition, topic
 from tests.unit.storage.logs import T0, batch
 
 LED, COPIED = partition(), partition(leader=THERE, epoch=5)
 
-THE_DISK_S = frozenset(
-    {
-        *("host", "drop", "set_aside", "strays", "truncate", "truncate_all", "begin_anew", "reopen"),
-        *("held_topics", "held_log", "no_room", "is_gone"),
-        *("checkpoint_high_watermarks", "forget_unclean", "recovered", "checkpoint", "change", "use"),
-        *("create_topic", "add_partitions", "plan_topic", "plan_growth", "make", "delete_topic", "hide", "clear_away"),
-    }
-)
-"""What is done to a node's disk by who holds the broker itself: nobody at a door asks for it."""
-
-AS_THEY_ARE = frozenset(
-    {
-        *("append_each", "walked", "fetch", "list_offset", "delete_records", "topic_settings", "plan_change"),
-        *(
-            "cluster_id",
-            "node_id",
-            "unclean",
-            "ahead",
-            "check_writable",
-            "on_append",
-            "on_topics_changed",
-            "tell_topics",
-        ),
-    }
-)
-"""What rests on `log` and `topic`, or says who this node is."""
-
 
 def side() -> LedSide:
     return LedSide(topic(LED, COPIED))
-
-
-def public(one: type) -> set[str]:
-    return {name for name in dir(one) if not name.startswith("_")}
-
-
-def test_each_word_of_a_broker_has_its_meaning_here() -> None:
-    own = {name for name in vars(ReplicatedBroker) if not name.startswith("_")}
-    assert public(Broker) - own == THE_DISK_S | AS_THEY_ARE
-
-
-@pytest.mark.parametrize("name", sorted(THE_DISK_S - {"recovered", "checkpoint_high_watermarks", "forget_unclean"}))
-def test_what_is_the_disk_s_is_not_done_from_a_door(name: str) -> None:
-    led = side().led
-    arguments = {
-        "plan_growth": ("orders", 9), "add_partitions": ("orders", 9), "strays": (), "clear_away": (), "checkpoint": (),
-        "make": ([],), "hide": ([],), "truncate_all": ({("orders", 0): 0},),
-        "host": ([],), "change": ([],), "use": (led.plan_change("orders", {"retention.ms": "5"}), 0),
-        "create_topic": ("new", 1), "plan_topic": ("new", 1), "delete_topic": ("orders",), "truncate": ("orders", 0, 0),
-        "begin_anew": ("orders", 0, 0), "drop": ("orders", [0]), "set_aside": ("orders", [0]), "reopen": ("orders", 0),
-        "held_topics": (), "held_log": ("orders", 0), "no_room": (4096,), "is_gone": ("orders", 0),
-    }  # fmt: skip
-    with pytest.raises(AttributeError, match="changed by the cluster's side of a node"):
-        getattr(led, name)(*arguments[name])
 
 
 # -- topics -----------------------------------------------------------------------------------------------
@@ -122,45 +67,6 @@ def test_a_private_topic_is_none() -> None:
     with pytest.raises(UnknownTopicOrPartition):
         one.led.log("__security", 0)
     assert [log.partition for log in one.led.logs()] == [("orders", 0)]
-
-
-@pytest.mark.parametrize(
-    ("name", "count", "error"),
-    [
-        ("orders", 1, TopicAlreadyExists),
-        ("__security", 1, InvalidTopicName),
-        ("a/b", 1, InvalidTopicName),
-        ("ord.ers", 1, None),
-        ("new", 0, InvalidPartitions),
-        ("new", MOST_PARTITIONS + 1, InvalidPartitions),
-        ("new", MOST_PARTITIONS, None),
-    ],
-)
-def test_a_new_topic_is_held_against_those_of_the_cluster(
-    name: str, count: int, error: type[StorageError] | None
-) -> None:
-    one = side()
-    if error is None:
-        assert one.led.check_new_topic(name, count, {"retention.ms": "5"}).retention_ms == 5
-        return
-    with pytest.raises(error):
-        one.led.check_new_topic(name, count, NO_CONFIGS)
-
-
-def test_a_topic_grows_and_does_not_shrink() -> None:
-    one = side()
-    one.led.check_more_partitions("orders", 3)
-    for count in (1, 2, MOST_PARTITIONS + 1):
-        with pytest.raises(InvalidPartitions):
-            one.led.check_more_partitions("orders", count)
-
-
-def test_names_that_are_alike_count_as_the_same() -> None:
-    one = LedSide(topic(LED, name="a.b"))
-    with pytest.raises(InvalidTopicName, match="collides"):
-        one.led.check_new_topic("a_b", 1, NO_CONFIGS)
-    one.hears(topic(name="a.b", deleted=True))
-    one.led.check_new_topic("a_b", 1, NO_CONFIGS)
 
 
 # -- logs -------------------------------------------------------------------------------------------------

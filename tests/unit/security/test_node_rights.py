@@ -16,6 +16,7 @@ from muster.coordinator.security.access_model import (
     parse_principal,
 )
 from muster.coordinator.server.security.node_security import NodeSecurity
+from muster.coordinator.server.security.security_store import SecurityStore
 from muster.storage.broker.broker import Broker
 
 
@@ -28,7 +29,7 @@ def test_super_users_are_before_anything_is_read_and_others_by_a_list(tmp_path: 
     broker = Broker(tmp_path / "data")
 
     async def story() -> None:
-        security = NodeSecurity(settings, broker)
+        security = NodeSecurity(settings, broker.topics, SecurityStore(broker), alone=True)
         assert security.may_act_as_node(who("User:CN=node-1"))
         for other in (who("User:CN=node-2"), who("User:alice"), UNAUTHENTICATED):
             assert not security.may_act_as_node(other)

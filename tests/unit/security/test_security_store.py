@@ -26,6 +26,7 @@ from muster.coordinator.security.state import (
 )
 from muster.coordinator.server.security.security_store import PLACE, SECURITY_TOPIC, SecurityDamaged, SecurityStore
 from muster.storage.broker.broker import Broker
+from muster.storage.broker.group_commit import append_each
 from muster.storage.errors import InvalidTopicName, StorageError, UnknownTopicOrPartition
 from muster.storage.logs.log import Log
 from muster.storage.records.batch import encode_turn
@@ -84,7 +85,7 @@ def test_nobody_but_the_node_finds_it_and_nobody_takes_its_name(broker: Broker) 
         for trusted in (False, True):
             with pytest.raises(UnknownTopicOrPartition):
                 broker.append(*PLACE, encode_turn([(b"k", b"v", None)], 1), 1, trusted=trusted)
-        assert isinstance(broker.append_each(*PLACE, [b""], 1)[0], UnknownTopicOrPartition)
+        assert isinstance(append_each(broker, *PLACE, [b""], 1)[0], UnknownTopicOrPartition)
         with pytest.raises(UnknownTopicOrPartition):
             broker.fetch(*PLACE, 0, 1)
         with pytest.raises(UnknownTopicOrPartition):

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from muster.storage import errors
+from muster.storage.broker.group_commit import append_each
 from muster.storage.records.batch import encode_batch, read_batches
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, open_broker, read_all, values
@@ -315,7 +316,7 @@ def test_a_moment_without_descriptors_costs_an_append_and_not_the_log(many: bool
 
     def put(partition: int) -> None:
         if many:
-            (done,) = broker.append_each("t", partition, [batch(b"v")], T0)
+            (done,) = append_each(broker, "t", partition, [batch(b"v")], T0)
             if isinstance(done, errors.StorageError):
                 raise done
         else:

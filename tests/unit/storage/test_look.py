@@ -11,7 +11,7 @@ import pytest
 
 from muster.storage.broker import group_commit
 from muster.storage.broker.broker import Broker
-from muster.storage.broker.group_commit import GroupCommit
+from muster.storage.broker.group_commit import GroupCommit, append_each
 from muster.storage.broker.requests import LogRequests
 from muster.storage.compression import codec_number, compress
 from muster.storage.config import TopicSettings
@@ -273,10 +273,10 @@ def test_what_takes_time_is_known_by_its_header() -> None:
 def test_an_append_on_the_loop_ends_before_what_takes_time(long: bytes) -> None:
     lot = [batch(b"1"), batch(b"2"), long, batch(b"3")]
     broker = made()
-    assert len(broker.append_each("t", 0, lot, T0, at_once=True)) == 2
-    assert not broker.append_each("t", 0, lot[2:], T0, at_once=True)
-    assert len(broker.append_each("t", 0, lot[2:], T0, looked=True)) == 2
-    assert len(made({"validate": "header"}).append_each("t", 0, lot, T0, at_once=True)) == 4
+    assert len(append_each(broker, "t", 0, lot, T0, at_once=True)) == 2
+    assert not append_each(broker, "t", 0, lot[2:], T0, at_once=True)
+    assert len(append_each(broker, "t", 0, lot[2:], T0, looked=True)) == 2
+    assert len(append_each(made({"validate": "header"}), "t", 0, lot, T0, at_once=True)) == 4
 
 
 def test_a_look_in_a_thread_holds_up_neither_the_loop_nor_the_order(monkeypatch: pytest.MonkeyPatch) -> None:

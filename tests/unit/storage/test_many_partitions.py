@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from muster.storage.broker import group_commit
 from muster.storage.broker.broker import Broker
 from muster.storage.broker.group_commit import PARTITIONS_PER_TURN, GroupCommit
 from muster.storage.errors import StorageError
@@ -213,7 +214,7 @@ def test_a_turn_appends_to_so_many_partitions_and_others_have_theirs_in_between(
 ) -> None:
     many = 2 * PARTITIONS_PER_TURN + 7
     turn, appended = 0, Counter[int]()
-    append_each = Broker.append_each
+    append_each = group_commit.append_each
 
     def counting(broker: Broker, *what: Any, **how: Any) -> Any:
         appended[turn] += 1
@@ -239,7 +240,7 @@ def test_a_turn_appends_to_so_many_partitions_and_others_have_theirs_in_between(
         beside.cancel()
         await commit.close()
 
-    monkeypatch.setattr(Broker, "append_each", counting)
+    monkeypatch.setattr(group_commit, "append_each", counting)
     asyncio.run(story())
     assert list(appended.values()) == [PARTITIONS_PER_TURN, PARTITIONS_PER_TURN, 7]
 

@@ -1,4 +1,4 @@
-"""What an assignor sees and what it answers: plain values, no clients, clocks or configuration.
+"""What an assignor receives and returns: plain values, no clients, clocks or configuration.
 
 A `Snapshot` is everything a decision depends on, so the same snapshot always gives the same
 assignment, and a snapshot kept in the ledger can be decided again years later.
@@ -32,13 +32,13 @@ class RebalanceProtocol(enum.Enum):
     """How members hand partitions over (KIP-429)."""
 
     EAGER = "eager"
-    """Everybody lets go of everything, then all is given out."""
+    """All members release all partitions, then all are assigned."""
     COOPERATIVE = "cooperative"
-    """Only what moves is let go of, and given out in the next round."""
+    """Members release only partitions that move, which are assigned in the next round."""
 
 
 class AssignorError(ValueError):
-    """An assignor failed or lied; names the assignor and what was wrong."""
+    """An assignor failed, or returned an invalid plan; names the assignor and the problem."""
 
     def __init__(self, assignor: str, problem: str) -> None:
         super().__init__(f"assignor {assignor!r}: {problem}")
@@ -48,13 +48,12 @@ class AssignorError(ValueError):
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All that a decision depends on.
+    """Everything that a plan depends on.
 
-    `topics` maps each topic to its number of partitions, `lags` to records behind, by partition,
-    `racks` to the racks of the replicas, by partition. `stale` are the partitions, by topic, of which
-    nobody said in time where their logs end: their lag rests on what was said before; `lags` is None
-    where that is not known of all of them. Iterating gives every (topic, partition) that some member
-    subscribes to.
+    `topics` maps each topic to its number of partitions, `lags` to the lag of each partition, `racks` to the racks of
+    each partition's replicas. `stale` has the partitions, by topic, whose log ends did not arrive in time: their lag
+    is an older one. `lags` is None where some partitions have none at all. Iterating yields every (topic, partition)
+    that some member subscribes to.
 
     >>> group = Snapshot({"t": 2, "unread": 5}, [Member("a", ("t",))])
     >>> list(group)
@@ -88,34 +87,34 @@ class Snapshot:
                 yield topic, partition
 
     def subscribed_topics(self) -> list[str]:
-        """Topics that exist, have partitions and have a subscriber, in Java's string order."""
+        """Return the topics that exist, have partitions and have a subscriber, in Java's string order."""
         return list(self._subscribed)
 
     def ordered_members(self) -> list[Member]:
-        """Members in Kafka's order: static ones by instance id, then dynamic ones by member id."""
+        """Return members in Kafka's order: static ones by instance id, then dynamic ones by member id."""
         return list(self._ordered)
 
     def subscribers(self, topic: str) -> list[str]:
-        """Ids of the members subscribed to `topic`, in Kafka's order."""
+        """Return the ids of the members that subscribe to `topic`, in Kafka's order."""
         return [member.id for member in self.ordered_members() if topic in member.topics]
 
     def partitions(self, topic: str) -> range:
-        """Partition numbers of `topic`; empty when it does not exist."""
+        """Return the partition numbers of `topic`; empty when it does not exist."""
         return range(self.topics.get(topic, 0))
 
     @property
     def size(self) -> int:
-        """Partitions of all topics together."""
+        """The number of partitions of all topics."""
         return sum(self.topics.values())
 
     @property
     def large(self) -> bool:
-        """Whether arrays pay: below some hundred partitions plain Python is faster."""
+        """Whether arrays are worth their fixed cost: below some hundred partitions plain Python is faster."""
         return self.size >= FAST_FROM
 
     @cached_property
     def columns(self) -> SnapshotColumns:
-        """The same as integer arrays, for assignors that are vectorised; made once."""
+        """The snapshot as integer arrays, for vectorised assignors; computed once."""
         from muster.assignors.data.columns import columns_of
 
         return columns_of(self)
@@ -131,25 +130,27 @@ class Snapshot:
 
     @cached_property
     def held(self) -> Mapping[str, Sequence[int]]:
-        """{topic: rightful owner by partition}, as indices into `ordered_members()`, -1 for nobody's; made once.
+        """The rightful owner of each partition, {topic: owners}, as indices into `ordered_members()`; -1: unowned.
 
-        Topics that nobody claims are left out.
+        Computed once. Topics that no member claims are left out.
         """
         return values.owner_table(self.topics, self._ordered)
 
     def owners(self) -> dict[TopicPartition, str]:
-        """Who rightfully owns what: newest generation wins, a tie at the top is nobody's (KAFKA-13419)."""
+        """Return the rightful owners: the newest generation wins, and a tie at the top leaves a partition unowned
+        (KAFKA-13419).
+        """
         return values.rightful_owners(self.topics, self.members)
 
     def to_json(self) -> str:
-        """This snapshot as one JSON object; `from_json` gives it back equal."""
+        """Encode this snapshot as one JSON object; `from_json` restores an equal one."""
         from muster.assignors.data import snapshot_json
 
         return snapshot_json.encode_snapshot_json(self)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Snapshot:
-        """Read what `to_json` wrote, or what a person wrote; ValueError names the field that is wrong."""
+        """Parse what `to_json` or a person wrote; ValueError names the field that is wrong."""
         from muster.assignors.data import snapshot_json
 
         return cls(**snapshot_json.decode_snapshot_json(text))
@@ -157,12 +158,11 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Assignment:
-    """Who gets what.
+    """A plan: which member gets which partitions.
 
-    `members` holds every member, those without partitions too; partitions are sorted. `withheld`
-    partitions have a new owner who gets them in the next round, once the old one has let go.
-    `unassigned` ones found no place within the limits of the options. `note` is the assignor's own
-    one-line reason.
+    `members` holds every member, including those without partitions; partitions are sorted. `withheld` partitions
+    have a new owner that gets them in the next round, once the old one has released them. `unassigned` partitions
+    found no owner within the limits of the options. `note` is the assignor's own one-line reason.
     """
 
     members: Mapping[str, Mapping[str, Sequence[int]]]
@@ -171,7 +171,7 @@ class Assignment:
     note: str = ""
 
     def to_dict(self) -> dict[str, dict[str, list[int]]]:
-        """Plain dicts and lists, ready for JSON; topics without partitions are left out."""
+        """Return plain dicts and lists, ready for JSON; topics without partitions are left out."""
         return {
             member: {topic: list(partitions) for topic, partitions in share.items() if len(partitions)}
             for member, share in self.members.items()
@@ -183,23 +183,23 @@ Plan: TypeAlias = Mapping[str, Mapping[str, Sequence[int]]]
 
 @runtime_checkable
 class Assignor(Protocol):
-    """The contract of a plugin. `assign` is pure: same snapshot, same answer, under any hash seed.
+    """The contract of a plugin. `assign` is pure: the same snapshot gives the same answer, under any hash seed.
 
-    It answers {member: {topic: partitions}} (members without partitions may be left out) or an
-    `Assignment`. The caller, `muster.assignors.run.run`, checks the answer and holds back what a cooperative
-    member must release first.
+    It returns {member: {topic: partitions}}, where members without partitions may be left out, or an `Assignment`.
+    The caller, `muster.assignors.run.run`, checks the answer and withholds what a cooperative member must release
+    first.
     """
 
     @property
     def name(self) -> str:
-        """By which members ask for it, and the ledger tells of it."""
+        """The name by which members ask for it, and which the ledger records."""
         ...
 
     @property
     def protocol(self) -> RebalanceProtocol:
-        """How its plans are put into effect."""
+        """How its plans take effect."""
         ...
 
     def assign(self, snapshot: Snapshot) -> Plan | Assignment:
-        """Who gets what; every subscribed partition to one subscriber."""
+        """Assign every subscribed partition to one of its subscribers."""
         ...

@@ -1,4 +1,4 @@
-"""The suite that every assignor must pass: ours, and those of plugin authors.
+"""The compliance suite that every assignor must pass, built in or a plugin.
 
 With pytest, three lines:
 
@@ -6,11 +6,11 @@ With pytest, three lines:
     class TestMine(AssignorCompliance):
         assignor = MyAssignor()
 
-Without: `examine(MyAssignor())` answers a report.
+Without pytest: `examine(MyAssignor())` returns a report.
 
-Each check of an assignor that is not this package's runs in the assignor's own process and has `deadline_ms`: one that
-hangs, exits or eats memory fails the check. What cannot be made in another process (a class inside of a function) is
-checked in a thread of this one, where a deadline cannot end what one call in C keeps busy.
+Each check of a plugin runs in a process of its own, with a deadline of `deadline_ms`: a plugin that hangs, exits or
+uses too much memory fails the check. A class that another process cannot import (one inside a function) is checked in
+a thread of this process, where a deadline cannot interrupt a long call in C.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Report:
 
 
 def groups() -> dict[str, Snapshot]:
-    """Named groups that have broken assignors before; small enough to read."""
+    """Return named groups that have broken assignors before; small enough to read."""
     both = ("t", "u")
     return {
         "nobody": Snapshot({"t": 3}, []),
@@ -117,7 +117,7 @@ def groups() -> dict[str, Snapshot]:
 
 
 def examine(assignor: Assignor, deadline_ms: int = DEADLINE_MS) -> Report:
-    """Run every check on every group. After one that hung or ended its process no more are tried."""
+    """Run every check on every group. After a check that hung or ended its process, no more are tried."""
     findings: list[Finding] = []
     stopped = ""
     for check in CHECKS:

@@ -90,19 +90,19 @@ class RebalanceEvent:
     on_ready: "Callable[[tuple[TopicPartition, ...]], None] | None" = field(default=None, compare=False, repr=False)
 
     def ready(self) -> None:
-        """In `on_prepare`, or later, from any thread: what it was called for is prepared. The owner is told."""
+        """In `on_prepare`, or later, from any thread: report to the owner that the preparation is done."""
         if self.on_ready is not None:
             self.on_ready(self.coming)
 
     @property
     def heirs_ready(self) -> bool:
-        """In `on_revoke`: whether the next owners of all these partitions have said that they are ready."""
+        """In `on_revoke`: whether the next owners of all these partitions have reported that they are ready."""
         return self.heirs is not None and self.heirs.ready
 
     def wait_until_ready(self, timeout: float | None = None) -> bool:
-        """In `on_revoke`: wait for that, at most `timeout` seconds and until the deadline; whether it came.
+        """In `on_revoke`: wait for that, at most `timeout` seconds and until the deadline; return whether it came.
 
-        It blocks the thread; what waits in an event loop looks at `heirs_ready`.
+        Blocks the thread; code in an event loop checks `heirs_ready` instead.
         """
         if self.heirs is None:
             return False
@@ -111,7 +111,7 @@ class RebalanceEvent:
 
     @property
     def deadline(self) -> float:
-        """`deadline_ms` in seconds, to be compared with `time.time()`. What is not given up by then is taken."""
+        """`deadline_ms` in seconds, to compare with `time.time()`. Partitions not released by then are taken away."""
         return self.deadline_ms / 1000
 
 

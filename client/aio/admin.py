@@ -252,11 +252,13 @@ class AsyncAdmin(GroupControlCalls, CanaryCalls, AclCalls, QuotaCalls, AccountCa
         self._catalog = PartitionCounts(self._transport, self._transport.config)
 
     async def conditions(self) -> list[NodeCondition]:
-        """What is wrong with the node at the moment; nothing where all is well, or it is too old to say."""
+        """Return what is wrong with the node at the moment; empty when nothing is, or the node is too old to report
+        it.
+        """
         return list((await self.node_status()).conditions)
 
     async def node_status(self) -> NodeStatus:
-        """How the node is: its clock, what is wrong, what its process has. An old node tells little of it."""
+        """Return the state of the node: its clock, conditions and process figures. An old node reports few of them."""
         try:
             answer = await self._transport.retried(
                 methods.DESCRIBE_NODE, group_pb.DescribeNodeRequest(), doing="asking what is wrong"
@@ -268,7 +270,7 @@ class AsyncAdmin(GroupControlCalls, CanaryCalls, AclCalls, QuotaCalls, AccountCa
         return read_node_status(answer)
 
     async def zookeeper_away(self) -> bool:
-        """Whether the node works beside a ZooKeeper that it cannot reach: then what it says of groups there is old."""
+        """Return whether the node cannot reach its ZooKeeper: what it reports of groups there is then outdated."""
         request = health_pb2.HealthCheckRequest(service="zookeeper")
         try:
             answer = await self._transport.retried(methods.HEALTH, request, doing="asking whether ZooKeeper is there")
@@ -302,7 +304,7 @@ class AsyncAdmin(GroupControlCalls, CanaryCalls, AclCalls, QuotaCalls, AccountCa
         return TopicDescription(result.name, result.num_partitions, result.topic_id.hex(), False, dict(configs or {}))
 
     async def delete_topics(self, names: Iterable[str]) -> None:
-        """UnknownTopic for the first that does not exist; the others are deleted."""
+        """Delete topics. Raises UnknownTopic for the first that does not exist; the others are deleted."""
         request = pb.DeleteTopicsRequest(topic_names=list(names))
         answer = await self._transport.call(methods.DELETE_TOPICS, request, doing="deleting topics")
         raise_first_refusal(answer.topics)
@@ -317,11 +319,11 @@ class AsyncAdmin(GroupControlCalls, CanaryCalls, AclCalls, QuotaCalls, AccountCa
         return check_single_result(answer.results).num_partitions
 
     async def list_topics(self, include_internal: bool = False) -> dict[str, int]:
-        """Partition counts by name."""
+        """Return partition counts by name."""
         return dict(sorted((await self._catalog.fetch_all(include_internal)).items()))
 
     async def describe_topic(self, name: str) -> TopicDescription:
-        """With every setting that applies to it."""
+        """Describe a topic with every setting that applies to it."""
         metadata = await self._transport.retried(
             methods.METADATA, pb.MetadataRequest(topics=[name]), doing=f"looking up topic {name!r}"
         )
@@ -335,7 +337,7 @@ class AsyncAdmin(GroupControlCalls, CanaryCalls, AclCalls, QuotaCalls, AccountCa
     async def alter_topic(
         self, name: str, configs: Mapping[str, str], unset: Iterable[str] = (), validate_only: bool = False
     ) -> None:
-        """Give a topic other settings; those in `unset` go back to the node's. The others stay."""
+        """Change settings of a topic, and reset those in `unset` to the node's. Other settings stay."""
         request = pb.AlterConfigsRequest(validate_only=validate_only)
         request.topics.add(topic=name, configs=configs, unset=unset)
         answer = await self._transport.call(methods.ALTER_CONFIGS, request, doing=f"changing settings of {name!r}")
@@ -344,11 +346,11 @@ class AsyncAdmin(GroupControlCalls, CanaryCalls, AclCalls, QuotaCalls, AccountCa
                 raise build_topic_refusal(result.error_code, result.error_message, name)
 
     async def describe_configs(self, topic: str) -> dict[str, str]:
-        """What holds for a topic, by the dotted names of Kafka's topic configs."""
+        """Return the effective settings of a topic, by the dotted names of Kafka's topic configs."""
         return await self._settings(pb.DescribeConfigsRequest(topics=[topic]), topic)
 
     async def describe_node(self) -> dict[str, str]:
-        """What the node runs with, by the dotted names of its settings."""
+        """Return the settings of the node, by their dotted names."""
         return await self._settings(pb.DescribeConfigsRequest(), "the node")
 
     async def _settings(self, request: pb.DescribeConfigsRequest, about: str) -> dict[str, str]:
@@ -360,11 +362,11 @@ class AsyncAdmin(GroupControlCalls, CanaryCalls, AclCalls, QuotaCalls, AccountCa
         return {entry.name: entry.value for result in answer.results for entry in result.configs}
 
     async def delete_records(self, before: Mapping[tuple[str, int], int]) -> dict[TopicPartition, int]:
-        """Drop records below each offset (-1: all there are); the logs' new first offsets."""
+        """Delete records below each offset (-1: all); return the new first offsets."""
         return await delete_records(self._transport, {TopicPartition(*tp): offset for tp, offset in before.items()})
 
     async def list_offsets(self, times: Mapping[tuple[str, int], int]) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """The first offset at or after each time; -1 is the end, -2 the beginning."""
+        """Return the first offset at or after each time; -1 is the end, -2 the beginning."""
         return await list_offsets(self._transport, {TopicPartition(*tp): at for tp, at in times.items()})
 
     # Groups
@@ -372,16 +374,16 @@ class AsyncAdmin(GroupControlCalls, CanaryCalls, AclCalls, QuotaCalls, AccountCa
     async def list_groups(
         self, states: Sequence[str] = (), types: Sequence[str] = (), missing: Callable[[str], None] | None = None
     ) -> list[GroupListing]:
-        """All groups by name, of all nodes; only those in one of `states`, of one of `types`, where any are given.
+        """List the groups of all nodes; only those in one of `states` and of one of `types`, where given.
 
-        Where a node cannot tell of some right now, that is raised, or told to `missing` as a sentence: the list is of
-        the others then.
+        When a node cannot report some groups, that is raised; with `missing`, it is passed to that as a sentence, and
+        the others are returned.
         """
         request = group_pb.ListGroupsRequest(states_filter=states, types_filter=types)
         return sorted(await list_all_groups(self._transport, request, missing), key=lambda group: group.group_id)
 
     async def describe_group(self, group: str) -> GroupDescription:
-        """GroupNotFound when there is none."""
+        """Describe one group; raises GroupNotFound."""
         calls = GroupCalls(self._transport, group)
 
         async def attempt(address: str) -> GroupDescription:
@@ -401,11 +403,13 @@ class AsyncAdmin(GroupControlCalls, CanaryCalls, AclCalls, QuotaCalls, AccountCa
         return await calls.patiently(attempt)
 
     async def describe_groups(self, groups: Iterable[str]) -> list[GroupDescription]:
-        """Those that are there, in the order given, a hundred by a call."""
+        """Describe the groups that exist, in the order given, a hundred per call."""
         return await describe_all_groups(self._transport, list(groups))
 
     async def delete_groups(self, groups: Iterable[str], reason: str = "") -> None:
-        """GroupNotEmpty, GroupNotFound: the first refusal is raised after all were tried. The ledger keeps `reason`."""
+        """Delete groups. The first GroupNotEmpty or GroupNotFound is raised after all were tried. The ledger keeps
+        `reason`.
+        """
         names = list(groups)
         for name in names:
             check_group_id(name)
@@ -414,7 +418,7 @@ class AsyncAdmin(GroupControlCalls, CanaryCalls, AclCalls, QuotaCalls, AccountCa
     async def remove_members(
         self, group: str, members: Iterable[str] | None = None, instances: Iterable[str] | None = None, reason: str = ""
     ) -> list[str]:
-        """Remove members by id or by instance id; neither given means all of them. Returns who was removed."""
+        """Remove members by id or by instance id, or all members when neither is given; return those removed."""
         request = group_pb.RemoveMembersRequest(group_id=group, reason=reason)
         for member_id in members or ():
             request.members.add(member_id=member_id, reason=reason)
@@ -427,7 +431,7 @@ class AsyncAdmin(GroupControlCalls, CanaryCalls, AclCalls, QuotaCalls, AccountCa
         return [result.member_id or result.group_instance_id for result in answer.members]
 
     async def group_settings(self, group: str) -> GroupSettings:
-        """What an operator has set for the group; a group that nobody has heard of has nothing set."""
+        """Return the settings of a group; an unknown group has nothing set."""
         request = group_pb.DescribeGroupSettingsRequest(group_id=group)
         calls = GroupCalls(self._transport, group)
         answer = await calls.once(methods.DESCRIBE_GROUP_SETTINGS, request, f"looking at the settings of {group!r}")
@@ -443,9 +447,9 @@ class AsyncAdmin(GroupControlCalls, CanaryCalls, AclCalls, QuotaCalls, AccountCa
         validate_only: bool = False,
         reason: str = "",
     ) -> GroupSettings:
-        """Change settings, all or none; with `expected_version` only if nobody has changed them since.
+        """Change settings, all or none; with `expected_version`, only if they are still at that version.
 
-        Returns them as they are then, or would be. Raises Refused, which names the setting.
+        Returns the settings as they are then, or would be. Raises Refused, which names the setting.
         """
         request = group_pb.AlterGroupSettingsRequest(
             group_id=group,
@@ -464,14 +468,14 @@ class AsyncAdmin(GroupControlCalls, CanaryCalls, AclCalls, QuotaCalls, AccountCa
     async def group_offsets(
         self, group: str, *, include_zookeeper: bool = True
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Everything the group has committed; without ZooKeeper: what it has committed to the log."""
+        """Return everything the group has committed; without ZooKeeper, what it has committed to the log."""
         found = await GroupCalls(self._transport, group).committed(None, include_zookeeper=include_zookeeper)
         return {tp: offset for tp, offset in sorted(found.items()) if offset is not None}
 
     async def alter_offsets(
         self, group: str, offsets: Mapping[tuple[str, int], int | OffsetAndMetadata], reason: str = ""
     ) -> None:
-        """Set positions of a group without members; with members, it is refused. The ledger keeps the reason."""
+        """Set positions of a group without members; a group with members refuses. The ledger keeps the reason."""
         given = {
             TopicPartition(*tp): OffsetAndMetadata(offset) if isinstance(offset, int) else offset
             for tp, offset in offsets.items()
@@ -479,7 +483,7 @@ class AsyncAdmin(GroupControlCalls, CanaryCalls, AclCalls, QuotaCalls, AccountCa
         await GroupCalls(self._transport, group).commit(given, None, include_zookeeper=True, reason=reason)
 
     async def delete_offsets(self, group: str, partitions: Iterable[tuple[str, int]], reason: str = "") -> None:
-        """Forget positions of topics that no member of the group is subscribed to. The ledger keeps the reason."""
+        """Delete positions of topics that no member of the group is subscribed to. The ledger keeps the reason."""
         request = group_pb.OffsetDeleteRequest(group_id=group, reason=reason)
         for topic, numbers in group_by_topic(list(partitions)).items():
             request.topics.add(name=topic, partition_indexes=numbers)
@@ -492,9 +496,9 @@ class AsyncAdmin(GroupControlCalls, CanaryCalls, AclCalls, QuotaCalls, AccountCa
     async def migrate_offsets(
         self, group: str, to: Literal["kafka", "zookeeper"], zookeeper: str, dry_run: bool = False
     ) -> list["MovedOffset"]:
-        """Copy the positions that the other store has and this one has not; `zookeeper` says where the ensemble is.
+        """Copy the positions that the other store has and this one lacks; `zookeeper` is the connect string.
 
-        GroupNotEmpty while members read that do not commit to both.
+        Raises GroupNotEmpty while any member does not commit to both.
         """
         from muster.client.membership.zookeeper_offsets import migrate_offsets
 
@@ -505,10 +509,10 @@ class AsyncAdmin(GroupControlCalls, CanaryCalls, AclCalls, QuotaCalls, AccountCa
     async def group_lag(
         self, group: str, *, include_zookeeper: bool = True, description: GroupDescription | None = None
     ) -> list[PartitionLag]:
-        """How far behind the group is, for every partition it reads or has committed.
+        """Return the lag of the group, for every partition that it reads or has committed.
 
-        A description that is at hand saves asking for one. Refused when the group keeps positions in a ZooKeeper that
-        is away, unless these are left out.
+        Pass a description to save a call for one. Refused when the group keeps positions in a ZooKeeper that is away,
+        unless these are left out.
         """
         owners = description.owners() if description is not None else await self._owners(group)
         calls = GroupCalls(self._transport, group, coordinator=description.coordinator if description else None)
@@ -537,9 +541,9 @@ class AsyncAdmin(GroupControlCalls, CanaryCalls, AclCalls, QuotaCalls, AccountCa
         *,
         coordinator: str | None = None,
     ) -> list[Rebalance]:
-        """What the ledger knows of the group's rebalances, newest first; 0 means all, and any.
+        """Return the ledger's entries of the group's rebalances, newest first; 0 means all, and any.
 
-        A coordinator that is known (HOST:PORT, as a description has it) saves asking who it is.
+        Pass a known coordinator (HOST:PORT, as a description has it) to save a call for it.
         """
         request = group_pb.ExplainGroupRequest(
             group_id=group, limit=limit, generation_id=generation, include_snapshots=include_snapshots
@@ -547,11 +551,11 @@ class AsyncAdmin(GroupControlCalls, CanaryCalls, AclCalls, QuotaCalls, AccountCa
         return list((await self._explained(request, coordinator)).rebalances)
 
     async def stalls(self, group: str, limit: int = 0) -> list[NodeStall]:
-        """When the group's node stood still since the first of its last rebalances, newest first."""
+        """Return the stalls of the group's node since the first of its last rebalances, newest first."""
         return list((await self._explained(group_pb.ExplainGroupRequest(group_id=group, limit=limit))).stalls)
 
     async def moves(self, group: str, limit: int = 0) -> list[CoordinatorMove]:
-        """Which nodes took the group over since the first of its last rebalances, newest first."""
+        """Return the nodes that took the group over since the first of its last rebalances, newest first."""
         return list((await self._explained(group_pb.ExplainGroupRequest(group_id=group, limit=limit))).moves)
 
     async def _explained(
@@ -568,7 +572,7 @@ class AsyncAdmin(GroupControlCalls, CanaryCalls, AclCalls, QuotaCalls, AccountCa
         return await GroupCalls(self._transport, group, coordinator=coordinator).patiently(attempt)
 
     async def live_snapshot(self, group: str, reset: str = "latest") -> Snapshot:
-        """The group as an assignor would see it now: members, what they own, lags of one moment. It must be stable."""
+        """Return the group as an assignor would see it now: members, ownership and lags. The group must be stable."""
         request = group_pb.SimulateAssignmentRequest(group_id=group, auto_offset_reset=reset)
 
         async def attempt(address: str) -> Snapshot:
@@ -580,12 +584,12 @@ class AsyncAdmin(GroupControlCalls, CanaryCalls, AclCalls, QuotaCalls, AccountCa
         return await GroupCalls(self._transport, group).patiently(attempt)
 
     async def watch(self, group: str) -> AsyncIterator[group_pb.WatchGroupResponse]:
-        """Every change of state, generation and plan, as it becomes durable, until the caller stops listening."""
+        """Yield every change of state, generation and plan as it becomes durable, until the caller stops iterating."""
         async for change in watch_at_coordinator(self._transport, GroupCalls(self._transport, group)):
             yield change
 
     async def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         await self._transport.close()
 
     async def __aenter__(self) -> Self:

@@ -48,7 +48,9 @@ FILTERS: Final[Mapping[str, cluster_pb.PartitionFilter]] = {
 
 
 class ClusterCalls:
-    """A part of `Admin`. All of it raises TransportRefused (status UNIMPLEMENTED) where the node is on its own."""
+    """The administration of a cluster, as part of `Admin`. On a standalone node, all calls raise TransportRefused
+    (status UNIMPLEMENTED).
+    """
 
     _transport: Transport
 
@@ -81,8 +83,10 @@ class ClusterCalls:
     async def elect_leaders(
         self, partitions: Iterable[Place] | None = None, *, unclean: bool = False
     ) -> list[cluster_pb.ElectedLeader]:
-        """Have each partition's first replica lead; None: wherever another one does. `unclean`: have anybody lead who
-        lives, of one partition that nobody leads; records may be lost. What became of each; refusals are in it."""
+        """Elect each partition's first replica; None: wherever another replica leads. `unclean`: elect any live
+        replica of one partition that has no leader; records may be lost. Returns the outcomes, which include
+        refusals.
+        """
         request = cluster_pb.ElectLeadersRequest(
             election_type=cluster_pb.ELECTION_TYPE_UNCLEAN
             if unclean
@@ -99,8 +103,9 @@ class ClusterCalls:
     async def reassign_partitions(
         self, wanted: Mapping[Place, Sequence[int] | None]
     ) -> list[cluster_pb.AlteredReassignment]:
-        """Give partitions other replicas, the first of which is to lead; None leaves off what is under way. On return
-        it has begun. What became of each; refusals are in it."""
+        """Reassign replicas, the first of which is the preferred leader; None cancels a reassignment. It has begun on
+        return. Returns the outcomes, which include refusals.
+        """
         request = cluster_pb.AlterPartitionReassignmentsRequest(timeout_ms=self._patience_ms())
         for (topic, number), replicas in wanted.items():
             request.partitions.add(topic=topic, partition=number, replicas=replicas, cancel=replicas is None)
@@ -109,14 +114,14 @@ class ClusterCalls:
         return list(answer.results)
 
     async def reassignments(self) -> list[cluster_pb.ClusterPartitionState]:
-        """The partitions whose replicas are changing."""
+        """Return the partitions whose replicas are changing."""
         request = cluster_pb.ListPartitionReassignmentsRequest()
         answer = await self._transport.retried(methods.LIST_REASSIGNMENTS, request, doing="listing reassignments")
         check_code(answer.error_code, answer.error_message)
         return list(answer.partitions)
 
     async def drain_node(self, node_id: int, *, on: bool = True) -> list[Place]:
-        """Have a node lead nothing that another can lead, until it is undrained (`on=False`). What it still leads."""
+        """Move leadership away from a node until it is undrained (`on=False`). Returns what it still leads."""
         request = cluster_pb.DrainNodeRequest(node_id=node_id, undrain=not on, timeout_ms=self._patience_ms())
         doing = f"draining node {node_id}"
         answer = await self._transport.call(methods.DRAIN_NODE, request, doing=doing)
@@ -129,8 +134,9 @@ class ClusterCalls:
     async def explain_elections(
         self, limit: int = 50, topic: str = "", *, address: str | None = None
     ) -> list[cluster_pb.Election]:
-        """The last elections that changed a leader, the youngest first. Raises Refused (6) where the node has no copy
-        of the ledger of elections: ask another by its `address`."""
+        """Return the last elections that changed a leader, newest first. Raises Refused (6) where the node has no
+        copy of the ledger of elections: ask another by its `address`.
+        """
         request = cluster_pb.ExplainElectionsRequest(limit=limit, topic=topic)
         answer = await self._transport.retried(
             methods.EXPLAIN_ELECTIONS, request, doing="explaining elections", address=address
@@ -153,39 +159,41 @@ class AccountCalls:
     _transport: Transport
 
     async def users(self) -> list[UserDescription]:
-        """Who may log in by a password, and how; by name."""
+        """Return the users that log in with a password, by name, with their mechanisms."""
         request = security_pb.DescribeUsersRequest()
         answer = await self._transport.retried(methods.DESCRIBE_USERS, request, doing="listing users")
         check_code(answer.error_code, answer.error_message)
         return [UserDescription(each.name, tuple(each.mechanisms), each.iterations) for each in answer.users]
 
     async def put_users(self, passwords: Mapping[str, str], iterations: int = 0) -> None:
-        """Make users, or give them other passwords. `iterations`: of SCRAM; 0: the node's. Raises Refused."""
+        """Create users, or change their passwords. `iterations`: of SCRAM; 0: the node's. Raises Refused."""
         request = security_pb.AlterUsersRequest()
         for name, password in passwords.items():
             request.upsertions.add(name=name, password=password, iterations=iterations)
         await self._alter(request, "making users")
 
     async def delete_users(self, names: Sequence[str]) -> None:
-        """Delete users; their connections end. Raises Refused for one that is not there, when others are gone."""
+        """Delete users, and end their connections. Raises Refused for one that does not exist; others are deleted."""
         await self._alter(security_pb.AlterUsersRequest(deletions=names), "deleting users")
 
     async def tokens(self) -> list[TokenDescription]:
-        """API tokens, oldest first; what they are is not kept."""
+        """Return the API tokens, oldest first, without their secrets."""
         request = security_pb.DescribeTokensRequest()
         answer = await self._transport.retried(methods.DESCRIBE_TOKENS, request, doing="listing tokens")
         check_code(answer.error_code, answer.error_message)
         return list(map(read_token, answer.tokens))
 
     async def create_token(self, name: str, principal: str = "", lifetime_ms: int = 0) -> tuple[str, TokenDescription]:
-        """A new token, which nobody can tell again, and what is kept of it. `lifetime_ms`: 0 for no end."""
+        """Create a token; return its secret, which cannot be shown again, and its description. `lifetime_ms`: 0 for
+        no end.
+        """
         request = security_pb.CreateTokenRequest(name=name, principal=principal, lifetime_ms=lifetime_ms)
         answer = await self._transport.call(methods.CREATE_TOKEN, request, doing="making a token")
         check_code(answer.error_code, answer.error_message)
         return answer.token, read_token(answer.description)
 
     async def revoke_tokens(self, ids: Sequence[str]) -> None:
-        """Take tokens away; what they opened ends. Raises Refused for one that is not there, when others are gone."""
+        """Revoke tokens, and end what they opened. Raises Refused for one that does not exist; others are revoked."""
         request = security_pb.RevokeTokensRequest(token_ids=ids)
         answer = await self._transport.call(methods.REVOKE_TOKENS, request, doing="revoking tokens")
         check_code(answer.error_code, answer.error_message)

@@ -472,23 +472,24 @@ class AsyncConsumer:
         black_list: bool = False,
         on_prepare: OnPartitions["AsyncConsumer"] | None = None,
     ) -> None:
-        """Take part in the group for these topics; one that begins with ^ is a regular expression.
+        """Join the group and subscribe to these topics; one that begins with ^ is a regular expression.
 
-        Subscribing again changes the topics. Without `on_lost`, lost partitions go to `on_revoke`. `black_list` means
-        every topic that the expressions do not match (group.protocol=zookeeper). `on_prepare` hears of partitions that
-        others are still letting go of (group.protocol=consumer): `event.ready()` tells these that they need not wait.
+        Subscribing again changes the topics. Without `on_lost`, lost partitions go to `on_revoke`. With `black_list`,
+        subscribes to every topic that the expressions do not match (group.protocol=zookeeper). `on_prepare` receives
+        partitions that their owners have not released yet (group.protocol=consumer): call `event.ready()` to tell
+        them that they need not wait.
         """
         self._listener = RebalanceListener(on_assign, on_revoke, on_lost, on_prepare)
         await self._core.subscribe([topics] if isinstance(topics, str) else list(topics), black_list)
 
     async def unsubscribe(self) -> None:
-        """Give up all partitions (with callbacks) and leave the group."""
+        """Give up all partitions, with callbacks, and leave the group."""
         await self._core.begin_unsubscribe()
         await self._last_callbacks()
         await self._core.finish_unsubscribe()
 
     async def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
-        """Read exactly these, without rebalances. With a group.id, offsets are still committed and found."""
+        """Read exactly these partitions, without rebalances. With a group.id, offsets are still committed and found."""
         await self._core.assign([TopicPartition(*tp) for tp in partitions])
 
     async def unassign(self) -> None:
@@ -496,7 +497,7 @@ class AsyncConsumer:
         await self.unsubscribe()
 
     async def poll(self, timeout: float | None = None) -> Message | None:
-        """The next record; None when none came within `timeout` seconds (None: wait for ever)."""
+        """Return the next record, or None when none arrived within `timeout` seconds (None: wait for ever)."""
         core = self._core
         core.begin_poll()
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -510,7 +511,7 @@ class AsyncConsumer:
                 return None
 
     async def consume(self, num_messages: int = 1, timeout: float | None = None) -> list[Message]:
-        """Up to `num_messages` of what is there; waits only for the first."""
+        """Return up to `num_messages` records that are available; waits only for the first."""
         first = await self.poll(timeout)
         messages = [] if first is None else [first]
         while 0 < len(messages) < num_messages and (message := self._core.pop()) is not None:
@@ -526,115 +527,115 @@ class AsyncConsumer:
     async def commit(
         self, message: Message | None = None, offsets: Mapping[tuple[str, int], Offset] | None = None
     ) -> None:
-        """Commit after `message`, exactly `offsets`, or after all that was handed over.
+        """Commit the offset after `message`, exactly `offsets`, or the offset after everything that was handed over.
 
-        Waits for the group's word. Raises CommitFailed when the group has gone on without this consumer.
+        Waits for the answer. Raises CommitFailed when the group has gone on without this consumer.
         """
         await self._core.commits.commit(choose_commit_offsets(self._core, message, offsets))
 
     def store_offsets(
         self, message: Message | None = None, offsets: Mapping[tuple[str, int], int] | None = None
     ) -> None:
-        """Say what is done, for the next commit; needs enable.auto.offset.store=false."""
+        """Mark offsets as processed, for the next commit; needs enable.auto.offset.store=false."""
         given = {message.topic_partition: message.offset + 1} if message is not None else {}
         self._core.store(given | {TopicPartition(*tp): offset for tp, offset in (offsets or {}).items()})
 
     async def committed(self, partitions: Iterable[tuple[str, int]]) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has committed, None where nothing is."""
+        """Return the group's committed offsets, None where there is none."""
         return await self._core.commits.committed([TopicPartition(*tp) for tp in partitions])
 
     async def position(self, partition: tuple[str, int]) -> int:
-        """The offset of the next record that `poll` would hand over."""
+        """Return the offset of the next record that `poll` would return."""
         return await self._core.seeking.position(TopicPartition(*partition))
 
     async def seek(self, partition: tuple[str, int], offset: int) -> None:
-        """Go on from here."""
+        """Continue reading from this offset."""
         await self._core.seeking.seek(TopicPartition(*partition), offset)
 
     async def seek_to_beginning(self, *partitions: tuple[str, int]) -> None:
-        """Go on from the first record there is; without arguments, in all assigned partitions."""
+        """Continue from the first record; without arguments, in all assigned partitions."""
         await self._core.seeking.seek_to_edge([TopicPartition(*tp) for tp in partitions], end=False)
 
     async def seek_to_end(self, *partitions: tuple[str, int]) -> None:
-        """Go on with what comes; without arguments, in all assigned partitions."""
+        """Continue from the end of the log; without arguments, in all assigned partitions."""
         await self._core.seeking.seek_to_edge([TopicPartition(*tp) for tp in partitions], end=True)
 
     async def get_watermark_offsets(self, partition: tuple[str, int]) -> Watermarks:
-        """The first offset there is, and the one the next record will get."""
+        """Return the first offset of a partition, and the offset that its next record will get."""
         tp = TopicPartition(*partition)
         low = await list_start_offsets(self._core.transport, [tp])
         high = await list_end_offsets(self._core.transport, [tp])
         return Watermarks(low[tp], high[tp])
 
     async def beginning_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[TopicPartition, int]:
-        """The first offset there is, for each; owned or not."""
+        """Return the first offset of each partition, owned or not."""
         return await list_start_offsets(self._core.transport, [TopicPartition(*tp) for tp in partitions])
 
     async def end_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[TopicPartition, int]:
-        """The offset that the next record will get, for each; owned or not."""
+        """Return the offset that the next record of each partition will get, owned or not."""
         return await list_end_offsets(self._core.transport, [TopicPartition(*tp) for tp in partitions])
 
     async def offsets_for_times(
         self, times: Mapping[tuple[str, int], int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record at or after each time (epoch milliseconds); None where there is none."""
+        """Return the first record at or after each time (epoch milliseconds), None where there is none."""
         found = await list_offsets(self._core.transport, {TopicPartition(*tp): at for tp, at in times.items()})
         return {tp: at if at.offset >= 0 else None for tp, at in found.items()}
 
     async def list_topics(self, topic: str | None = None) -> dict[str, int]:
-        """Partition counts by name, of all topics or of this one; nothing for a topic that does not exist."""
+        """Return partition counts by name, of all topics or of one; empty for a topic that does not exist."""
         return await self._core.catalog.listed(topic)
 
     async def topics(self) -> set[str]:
-        """The names of all topics."""
+        """Return the names of all topics."""
         return set(await self._core.catalog.listed())
 
     async def partitions_for_topic(self, topic: str) -> set[int] | None:
-        """The numbers of its partitions; None when there is no such topic."""
+        """Return the partition numbers of a topic, None when it does not exist."""
         count = (await self._core.catalog.listed(topic)).get(topic)
         return None if count is None else set(range(count))
 
     async def pause(self, *partitions: tuple[str, int]) -> None:
-        """Hand over no more records of these until `resume`; they stay owned."""
+        """Stop returning records of these partitions until `resume`; they stay owned."""
         await self._core.seeking.pause([TopicPartition(*tp) for tp in partitions])
 
     async def resume(self, *partitions: tuple[str, int]) -> None:
-        """Hand over records of these again, from where `pause` left off."""
+        """Return records of these partitions again, from where `pause` stopped."""
         await self._core.seeking.resume([TopicPartition(*tp) for tp in partitions])
 
     def paused(self) -> set[TopicPartition]:
-        """What `pause` holds back now."""
+        """Return the paused partitions."""
         return self._core.seeking.paused()
 
     def subscription(self) -> set[str]:
-        """What was subscribed to, as it was given: names, and expressions that begin with ^."""
+        """Return the subscription as it was given: names, and expressions that begin with ^."""
         return self._core.subscription()
 
     def assignment(self) -> set[TopicPartition]:
-        """What is owned now. Inside `on_revoke` and `on_lost` the partitions are still in it."""
+        """Return the owned partitions. Inside `on_revoke` and `on_lost`, it still includes those that go."""
         return set(self._core.assigned)
 
     def truncations(self) -> int:
-        """How often it was sent back because a log lost records that it had read (an unclean election)."""
+        """How often this consumer was reset because a log lost records that it had read (an unclean election)."""
         return self._core.fetcher.truncations
 
     def memberid(self) -> str:
-        """By which id the group knows this consumer; empty while it is no member."""
+        """Return the member id of this consumer; empty while it is not a member."""
         return self._core.group_metadata().member_id
 
     def consumer_group_metadata(self) -> GroupMetadata:
-        """Who this consumer is to its group right now."""
+        """Return this consumer's identity in its group."""
         return self._core.group_metadata()
 
     def fencing_token(self, partition: tuple[str, int]) -> FencingToken:
-        """Proof of ownership to send along with writes; see `FencingToken`."""
+        """Return proof of ownership to send with writes; see `FencingToken`."""
         return self._core.fencing_token(TopicPartition(*partition))
 
     async def close(self, leave: bool | str = True) -> None:
-        """Commit if that is automatic, run the last callbacks, leave the group. Static members stay in it.
+        """Commit if that is automatic, run the last callbacks, and leave the group. Static members stay in it.
 
-        `leave`: True as usual, False or "remain" to stay a member until the session is over, "leave" to leave even as
-        a static member. Closing twice does nothing.
+        `leave`: True for that default, False or "remain" to stay a member until the session ends, "leave" to leave
+        even as a static member. Closing twice is harmless.
         """
         await self._close(leave, handed_over_is_done=True)
 

@@ -19,16 +19,17 @@ By = Literal["member-id", "client-id", "instance", "host"]
 
 
 class GroupControlCalls:
-    """Part of the admin client. Each verb takes what all of them have in common:
+    """The overrides of a group, as part of the admin client. Every call shares these arguments:
 
-    `for_ms`: it ends by itself after so long. `expected_version`: only if what is held is at that version (0: nothing
-    is), else Refused. `validate_only`: say what it would do, and change nothing. `reason` goes into the ledger.
+    `for_ms`: the override ends after so long. `expected_version`: only if the overrides are at that version (0: there
+    are none), else Refused. `validate_only`: report what would change, and change nothing. `reason` is kept in the
+    ledger.
     """
 
     _transport: Transport
 
     async def group_holds(self, group: str) -> GroupHolds:
-        """What is held of the group; of a group that nobody has heard of, nothing."""
+        """Return the overrides of the group; an unknown group has none."""
         calls = GroupCalls(self._transport, group)
         request = pb.DescribeHoldsRequest(group_id=group)
         answer = await calls.once(methods.DESCRIBE_HOLDS, request, f"looking at what is held of {group!r}")
@@ -44,10 +45,10 @@ class GroupControlCalls:
         validate_only: bool = False,
         reason: str = "",
     ) -> HoldResult:
-        """Nobody who lives loses a partition, and newcomers get none, until the group is resumed.
+        """Freeze the group: no live member loses a partition, and newcomers get none, until it is resumed.
 
-        `orphans`: what loses its owner goes to whoever has least ("give"), or stays without one ("keep"); "": the
-        first, or the second where the members make their plans themselves.
+        `orphans`: a partition that loses its owner goes to the member with the least ("give"), or stays without one
+        ("keep"). "" means the first, or the second where the members make their own plans.
         """
         request = pb.HoldGroupRequest(group_id=group, freeze=pb.Freeze(orphans=ORPHANS_OF[orphans]))
         return await self._hold(request, for_ms, expected_version, validate_only, reason)
@@ -62,7 +63,7 @@ class GroupControlCalls:
         validate_only: bool = False,
         reason: str = "",
     ) -> HoldResult:
-        """Members are started anew: what one leaves waits for the next that comes, until `expect` have come back."""
+        """Keep the partitions of members that restart for the next member that comes, until `expect` have come back."""
         request = pb.HoldGroupRequest(group_id=group, deploy=pb.Deploy(expect=expect))
         return await self._hold(request, for_ms, expected_version, validate_only, reason)
 
@@ -77,7 +78,7 @@ class GroupControlCalls:
         validate_only: bool = False,
         reason: str = "",
     ) -> HoldResult:
-        """The partitions of whoever is named so move away; he stays a member with nothing, started anew or not."""
+        """Move all partitions away from a member; it stays in the group without any, across restarts."""
         request = pb.HoldGroupRequest(group_id=group, drain=pb.Drain(by=BY_NAME[by], name=name))
         return await self._hold(request, for_ms, expected_version, validate_only, reason)
 
@@ -93,7 +94,7 @@ class GroupControlCalls:
         validate_only: bool = False,
         reason: str = "",
     ) -> HoldResult:
-        """The partition belongs to whoever has this instance id, client id or member id, as long as he lives."""
+        """Pin a partition to the member with this instance id, client id or member id, for as long as it lives."""
         request = pb.HoldGroupRequest(group_id=group, pin=pb.Pin(topic=topic, partition=partition, name=name))
         return await self._hold(request, for_ms, expected_version, validate_only, reason)
 
@@ -106,7 +107,7 @@ class GroupControlCalls:
         validate_only: bool = False,
         reason: str = "",
     ) -> HoldResult:
-        """End the freeze, or the deploy; "": everything that is held of the group."""
+        """End the freeze or the deploy; "" ends all overrides of the group."""
         request = pb.ResumeGroupRequest(group_id=group)
         if what == "freeze":
             request.freeze = True
@@ -124,7 +125,7 @@ class GroupControlCalls:
         validate_only: bool = False,
         reason: str = "",
     ) -> HoldResult:
-        """Whoever is named so gets partitions again."""
+        """Let a drained member own partitions again."""
         request = pb.ResumeGroupRequest(group_id=group, drain=pb.Drain(by=BY_NAME[by], name=name))
         return await self._resume(request, expected_version, validate_only, reason)
 
@@ -138,7 +139,7 @@ class GroupControlCalls:
         validate_only: bool = False,
         reason: str = "",
     ) -> HoldResult:
-        """The partition stays where it is until a plan moves it."""
+        """Unpin a partition; it stays where it is until a plan moves it."""
         request = pb.ResumeGroupRequest(group_id=group, pin=pb.Pin(topic=topic, partition=partition))
         return await self._resume(request, expected_version, validate_only, reason)
 

@@ -217,36 +217,38 @@ class AsyncWorker:
         on_lose: OnPartition["AsyncWorker"] | None = None,
         on_prepare: OnPartition["AsyncWorker"] | None = None,
     ) -> None:
-        """Take part. Joining again changes the names. `on_prepare` as in `Consumer.subscribe`, for each partition."""
+        """Join the group. Joining again changes the names. `on_prepare` is called per partition, as in
+        `Consumer.subscribe`.
+        """
         self._listener = RebalanceListener(on_gain, on_lose, on_prepare=on_prepare)
         await self._core.join(tuple(topics), tuple(resources))
 
     async def poll(self, timeout: float | None = None) -> bool:
-        """Run the callbacks of one change; False when there was none within `timeout` seconds."""
+        """Run the callbacks of one change; return False when there was none within `timeout` seconds."""
         callback = await self._core.next_callback(timeout)
         if callback is not None:
             await self._tell(callback)
         return callback is not None
 
     async def run(self) -> None:
-        """Run callbacks until the worker is closed, from a callback or another thread, or Ctrl-C."""
+        """Run callbacks until the worker is closed, by a callback, another thread or Ctrl-C."""
         while not self._core.closed:
             await self.poll()
 
     def owned(self) -> set[TopicPartition]:
-        """What is owned now. Inside `on_lose` it is still in it."""
+        """Return what is owned now. Inside `on_lose`, it still includes what goes."""
         return set(self._core.owned)
 
     def fencing_token(self, partition: tuple[str, int]) -> FencingToken:
-        """Proof of ownership; IllegalState when the partition is not owned."""
+        """Return proof of ownership; raises IllegalState when the partition is not owned."""
         return self._core.fencing_token(TopicPartition(*partition))
 
     def group_metadata(self) -> GroupMetadata:
-        """Who this worker is to its group right now."""
+        """Return this worker's identity in its group."""
         return self._core.identity()
 
     async def close(self, leave: bool | str = True) -> None:
-        """Run `on_lose` for all that is owned, then leave. `leave` as in `Consumer.close`."""
+        """Run `on_lose` for everything that is owned, then leave. `leave` as in `Consumer.close`."""
         if self._core.closed:
             return
         try:

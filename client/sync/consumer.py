@@ -45,17 +45,18 @@ class Consumer:
         black_list: bool = False,
         on_prepare: OnPartitions["Consumer"] | None = None,
     ) -> None:
-        """Take part in the group for these topics; one that begins with ^ is a regular expression.
+        """Join the group and subscribe to these topics; one that begins with ^ is a regular expression.
 
-        Subscribing again changes the topics. Without `on_lost`, lost partitions go to `on_revoke`. `black_list` means
-        every topic that the expressions do not match (group.protocol=zookeeper). `on_prepare` hears of partitions that
-        others are still letting go of (group.protocol=consumer): `event.ready()` tells these that they need not wait.
+        Subscribing again changes the topics. Without `on_lost`, lost partitions go to `on_revoke`. With `black_list`,
+        subscribes to every topic that the expressions do not match (group.protocol=zookeeper). `on_prepare` receives
+        partitions that their owners have not released yet (group.protocol=consumer): call `event.ready()` to tell
+        them that they need not wait.
         """
         self._listener = RebalanceListener(on_assign, on_revoke, on_lost, on_prepare)
         self._run(self._core.subscribe([topics] if isinstance(topics, str) else list(topics), black_list))
 
     def unsubscribe(self) -> None:
-        """Give up all partitions (with callbacks) and leave the group."""
+        """Give up all partitions, with callbacks, and leave the group."""
         self._run(self._core.begin_unsubscribe())
         self._last_callbacks()
         self._run(self._core.finish_unsubscribe())
@@ -65,7 +66,7 @@ class Consumer:
         self.unsubscribe()
 
     def poll(self, timeout: float | None = None) -> Message | None:
-        """The next record; None when none came within `timeout` seconds (None: wait for ever)."""
+        """Return the next record, or None when none arrived within `timeout` seconds (None: wait for ever)."""
         core = self._core
         core.begin_poll()
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -79,7 +80,7 @@ class Consumer:
                 return None
 
     def consume(self, num_messages: int = 1, timeout: float | None = None) -> list[Message]:
-        """Up to `num_messages` of what is there; waits only for the first."""
+        """Return up to `num_messages` records that are available; waits only for the first."""
         first = self.poll(timeout)
         messages = [] if first is None else [first]
         while 0 < len(messages) < num_messages and (message := self._core.pop()) is not None:
@@ -124,10 +125,9 @@ class Consumer:
         offsets: Mapping[tuple[str, int], Offset] | None = None,
         asynchronous: bool = False,
     ) -> concurrent.futures.Future[None] | None:
-        """Commit after `message`, exactly `offsets`, or after all that was handed over.
+        """Commit the offset after `message`, exactly `offsets`, or the offset after everything that was handed over.
 
-        Waits for the group's word, or with `asynchronous` returns a future at once. Raises CommitFailed when the group
-        has gone on without this consumer.
+        Waits for the answer. Raises CommitFailed when the group has gone on without this consumer.
         """
         given = choose_commit_offsets(self._core, message, offsets)
         work = self._core.commits.commit(given)
@@ -162,10 +162,10 @@ class Consumer:
     fencing_token = same(AsyncConsumer.fencing_token)
 
     def close(self, leave: bool | str = True) -> None:
-        """Commit if that is automatic, run the last callbacks, leave the group. Static members stay in it.
+        """Commit if that is automatic, run the last callbacks, and leave the group. Static members stay in it.
 
-        `leave`: True as usual, False or "remain" to stay a member until the session is over, "leave" to leave even as
-        a static member. Closing twice does nothing.
+        `leave`: True for that default, False or "remain" to stay a member until the session ends, "leave" to leave
+        even as a static member. Closing twice is harmless.
         """
         self._close(leave, handed_over_is_done=True)
 

@@ -47,10 +47,10 @@ class Producer:
         timestamp: int = 0,
         headers: Headers | Mapping[str, bytes | None] = (),
     ) -> None:
-        """Queue one record; waits for room up to max.block.ms, then raises BufferFull.
+        """Queue one record. Waits for room up to max.block.ms, then raises BufferFull.
 
         `on_delivery(error, metadata)` is called from the client's thread and should return quickly. `timestamp` is
-        epoch milliseconds, 0 means now.
+        epoch milliseconds; 0 means now.
         """
         core = self._core
         partitions = core.catalog.remembered(topic)
@@ -77,7 +77,7 @@ class Producer:
         timestamp: int = 0,
         headers: Headers | Mapping[str, bytes | None] = (),
     ) -> "concurrent.futures.Future[RecordMetadata]":
-        """As `produce`, with a future of where the record went."""
+        """Queue one record as `produce` does, and return a future of its metadata."""
         future: concurrent.futures.Future[RecordMetadata] = concurrent.futures.Future()
 
         def delivered(error: Exception | None, metadata: RecordMetadata | None) -> None:
@@ -90,16 +90,16 @@ class Producer:
         return future
 
     def poll(self, timeout: float = 0.0) -> int:
-        """Wait up to `timeout` seconds for the word on records that are on their way; returns how many had it since.
+        """Wait up to `timeout` seconds for deliveries; return how many records were delivered or failed since the
+        last call.
 
-        Nothing has to be polled here, for `on_delivery` is called without: this is for who waits for room or for news.
-        Failed records count as well, and `flush` still raises for them.
+        Optional: `on_delivery` is called without it. Failed records count as well, and `flush` still raises for them.
         """
         self._core.accumulator.wait_for_news(timeout)
         return self._core.accumulator.reported()
 
     def flush(self, timeout: float | None = None) -> int:
-        """Wait until everything is delivered; returns how many batches are still on their way after `timeout` seconds.
+        """Wait until everything is delivered; return how many batches are still outstanding after `timeout` seconds.
 
         Raises DeliveryFailed when records were given up since the last flush.
         """
@@ -108,7 +108,7 @@ class Producer:
         return self._core.accumulator.waiting
 
     def close(self, timeout: float | None = None) -> None:
-        """Flush and stop. Records not delivered within `timeout` seconds are given up, and that is an error."""
+        """Flush and stop. Records that are not delivered within `timeout` seconds are given up, which is an error."""
         if self._core.closed:
             return
         try:
@@ -121,17 +121,17 @@ class Producer:
     def claim(self, partitions: Iterable[tuple[str, int]] = ()) -> None:
         """Become the fence's only writer now, before the first record; needs `fence`.
 
-        From then on every record of an earlier owner is refused (ProducerFenced), by these logs and all that it has
-        written to. Without this the first record does the same. Raises ProducerFenced when another owner may write.
+        From then on, every log that an earlier owner has written to refuses its records (ProducerFenced). Without
+        this call, the first record does the same. Raises ProducerFenced when another owner may write.
         """
         self._loop.run(self._core.claim(partitions))
 
     def list_topics(self, topic: str | None = None) -> dict[str, int]:
-        """Partition counts by name, of all topics or of this one; nothing for a topic that does not exist."""
+        """Return partition counts by name, of all topics or of one; empty for a topic that does not exist."""
         return self._loop.run(self._core.catalog.listed(topic))
 
     def partitions_for(self, topic: str) -> set[int]:
-        """The numbers of its partitions, looked up within max.block.ms; UnknownTopic when there is no such topic."""
+        """Return the partition numbers of a topic, looked up within max.block.ms; raises UnknownTopic."""
         return set(range(self._loop.run(self._core.count(topic))))
 
     def __len__(self) -> int:

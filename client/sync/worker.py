@@ -36,19 +36,21 @@ class Worker:
         on_lose: OnPartition["Worker"] | None = None,
         on_prepare: OnPartition["Worker"] | None = None,
     ) -> None:
-        """Take part. Joining again changes the names. `on_prepare` as in `Consumer.subscribe`, for each partition."""
+        """Join the group. Joining again changes the names. `on_prepare` is called per partition, as in
+        `Consumer.subscribe`.
+        """
         self._listener = RebalanceListener(on_gain, on_lose, on_prepare=on_prepare)
         self._run(self._core.join(tuple(topics), tuple(resources)))
 
     def poll(self, timeout: float | None = None) -> bool:
-        """Run the callbacks of one change; False when there was none within `timeout` seconds."""
+        """Run the callbacks of one change; return False when there was none within `timeout` seconds."""
         callback = self._run(self._core.next_callback(timeout))
         if callback is not None:
             self._tell(callback)
         return callback is not None
 
     def run(self) -> None:
-        """Run callbacks until the worker is closed, from a callback or another thread, or Ctrl-C."""
+        """Run callbacks until the worker is closed, by a callback, another thread or Ctrl-C."""
         while not self._core.closed:
             self.poll()
 
@@ -57,7 +59,7 @@ class Worker:
     group_metadata = same(AsyncWorker.group_metadata)
 
     def close(self, leave: bool | str = True) -> None:
-        """Run `on_lose` for all that is owned, then leave. `leave` as in `Consumer.close`."""
+        """Run `on_lose` for everything that is owned, then leave. `leave` as in `Consumer.close`."""
         if self._core.closed:
             return
         try:

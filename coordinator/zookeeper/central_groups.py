@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from muster.client.members.member_types import TopicPartition
+from muster.coordinator.edge.background_tasks import RestartedTask
 from muster.coordinator.zookeeper import layout
 from muster.coordinator.zookeeper.consumer_group import GroupOffsets, chunk_partitions
 from muster.coordinator.zookeeper.errors import NodeExists, NoNode, ZooKeeperError
@@ -43,17 +44,15 @@ class CentralGroupPublisher:
         """Groups of consumers of that era, under the same name: not touched, and said once."""
         self._session_id = 0
         self._look = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._running = RestartedTask("central groups in ZooKeeper", self._run)
 
     def start(self) -> None:
         self._session.on_state(self._session_changed)
         self._session_id = self._session.id
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._running.start()
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._running.stop()
 
     def publish(self, groups: Mapping[str, PublishedCentralGroup]) -> None:
         """These are all central groups there are."""
@@ -65,6 +64,8 @@ class CentralGroupPublisher:
             self._look.set()
 
     async def _run(self) -> None:
+        self._stale |= self._wanted.keys() | self._written.keys()
+        self._look.set()
         while True:
             await self._look.wait()
             await self._session.connected()

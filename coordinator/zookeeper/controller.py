@@ -7,10 +7,12 @@ differ, under its epoch: a controller that was superseded can no longer write.
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import structlog
 
+from muster.coordinator.edge.background_tasks import RestartedTask
 from muster.coordinator.zookeeper import layout
 from muster.coordinator.zookeeper.consumer_group import gather_bounded
 from muster.coordinator.zookeeper.election import ElectedTerm, ElectionCandidate
@@ -63,7 +65,7 @@ class PartitionController:
         self._session = session
         self._stale = asyncio.Event()
         self._topics = TopicsWatch(session, self._stale.set)
-        self._task: asyncio.Task[None] | None = None
+        self._ruling: RestartedTask | None = None
         self._states: dict[TopicPartition, PartitionStateZnode] = {}
         """What is known to be written, of the topics as they were `_made`"""
         self._made: dict[str, int] = {}
@@ -84,17 +86,18 @@ class PartitionController:
 
     def _elected(self, reign: ElectedTerm) -> None:
         log.info("this node is the controller", epoch=reign.epoch)
-        self._states.clear()
-        self._stale.set()
-        self._task = asyncio.get_running_loop().create_task(self._rule(reign))
+        self._ruling = RestartedTask("partition states in ZooKeeper", partial(self._rule, reign))
+        self._ruling.start()
 
     def _resigned(self) -> None:
         log.info("this node is the controller no longer")
-        if self._task is not None:
-            self._task.cancel()
-            self._task = None
+        if self._ruling is not None:
+            self._ruling.cancel()
+            self._ruling = None
 
     async def _rule(self, reign: ElectedTerm) -> None:
+        self._states.clear()
+        self._stale.set()
         while True:
             await self._stale.wait()
             await self._session.connected()
@@ -102,7 +105,7 @@ class PartitionController:
             try:
                 await self._mend(reign)
             except BadVersion:
-                return  # another one has been elected; the election will say so, too
+                await asyncio.Event().wait()  # another one has been elected; the election will say so, too
             except ZooKeeperError as error:
                 log.warning("the states of some partitions could not be written", why=str(error), retry_s=RETRY_S)
                 self._states.clear()

@@ -10,10 +10,12 @@ allows for clocks that run at different speeds: the next candidate is elected wh
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import structlog
 
+from muster.coordinator.edge.background_tasks import RestartedTask, SupervisedTasks
 from muster.coordinator.zookeeper.errors import BadVersion, NodeExists, NoNode, ZooKeeperError
 from muster.coordinator.zookeeper.layout import read_epoch
 from muster.coordinator.zookeeper.session import SessionState, WatchEvent, ZooKeeperSession
@@ -73,9 +75,9 @@ class ElectionCandidate:
         self._look = asyncio.Event()
         self._lease_ends = 0.0
         self._doubt: asyncio.TimerHandle | None = None
-        self._proofs: asyncio.Task[None] | None = None
-        self._asked: set[asyncio.Task[None]] = set()
-        self._task: asyncio.Task[None] | None = None
+        self._proofs: RestartedTask | None = None
+        self._asked = SupervisedTasks(self._question_failed)
+        self._standing: RestartedTask | None = None
 
     @property
     def reign(self) -> ElectedTerm | None:
@@ -85,15 +87,15 @@ class ElectionCandidate:
     def start(self) -> None:
         """Stand for election from now on. Once."""
         self._session.on_state(self._session_changed)
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._standing = RestartedTask(f"election at {self._path}", self._run)
+        self._standing.start()
 
     async def stop(self) -> None:
         """Stand no longer; one that is elected makes room at once."""
-        if self._task is None:
+        if self._standing is None:
             return
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
-        self._task = None
+        await self._standing.stop()
+        self._standing = None
         reign = self._reign
         self._resign()
         if reign is not None and self._session.state is SessionState.CONNECTED:
@@ -199,7 +201,8 @@ class ElectionCandidate:
     def _elected(self, reign: ElectedTerm, proved_s: float) -> None:
         self._reign = reign
         self._extend(proved_s)
-        self._proofs = asyncio.get_running_loop().create_task(self._keep_proving(reign))
+        self._proofs = RestartedTask(f"proofs of being elected at {self._path}", partial(self._keep_proving, reign))
+        self._proofs.start()
         self._on_seen(self._body())
         self._on_elected(reign)
 
@@ -208,8 +211,7 @@ class ElectionCandidate:
             self._doubt.cancel()
         if self._proofs is not None:
             self._proofs.cancel()
-        for asked in self._asked:
-            asked.cancel()
+        self._asked.stop()
         self._doubt = self._proofs = None
         if self._reign is not None:
             self._reign = None
@@ -217,13 +219,13 @@ class ElectionCandidate:
 
     async def _keep_proving(self, reign: ElectedTerm) -> None:
         """One question after the other goes out, whether or not the last has been answered."""
-        loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(self._session_s / PROOFS_PER_SESSION)
             await self._session.connected()
-            asked = loop.create_task(self._ask(reign))
-            self._asked.add(asked)
-            asked.add_done_callback(self._asked.discard)
+            self._asked.start(self._ask(reign))
+
+    def _question_failed(self, error: BaseException) -> None:
+        log.error("whether this one is still elected could not be asked", path=self._path, exc_info=error)
 
     async def _ask(self, reign: ElectedTerm) -> None:
         asked_s = asyncio.get_running_loop().time()
@@ -266,7 +268,7 @@ class ElectionCandidate:
         self._look.set()
 
     def _session_changed(self, state: SessionState) -> None:
-        if self._task is None:
+        if self._standing is None:
             return
         match state:
             case SessionState.LOST:

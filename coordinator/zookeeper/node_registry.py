@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import structlog
 
+from muster.coordinator.edge.background_tasks import RestartedTask
 from muster.coordinator.zookeeper import layout
 from muster.coordinator.zookeeper.consumer_group import gather_bounded
 from muster.coordinator.zookeeper.errors import MalformedZnode, NodeExists, NotEmpty, ZooKeeperError
@@ -143,7 +144,7 @@ class ZooKeeperRegistry:
         self._path = layout.broker_path(broker_id)
         self._stale = asyncio.Event()
         self._published = TopicsWatch(session, self._stale.set)
-        self._task: asyncio.Task[None] | None = None
+        self._running = RestartedTask("registration in ZooKeeper", self._keep_right)
         self._foreign: set[str] = set()
         self._elsewhere: dict[str, ReplicaAssignment] | None = None
         self._told: set[str] = set()
@@ -210,14 +211,11 @@ class ZooKeeperRegistry:
     def start(self) -> None:
         """Publish the topics, and keep all of it right from now on."""
         self._session.on_state(self._session_changed)
-        self._stale.set()
-        self._task = asyncio.get_running_loop().create_task(self._keep_right())
+        self._running.start()
 
     async def stop(self) -> None:
         """Look after nothing any more. The registration goes with the session."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._running.stop()
 
     def changed(self) -> None:
         """The topics, or the doors, are others than before."""
@@ -234,6 +232,7 @@ class ZooKeeperRegistry:
         return topic in self._elsewhere
 
     async def _keep_right(self) -> None:
+        self._stale.set()
         while True:
             await self._stale.wait()
             await self._session.connected()

@@ -13,6 +13,7 @@ from typing import Any
 
 import structlog
 
+from muster.coordinator.edge.background_tasks import RestartedTask
 from muster.coordinator.replication.protocol.cluster_metadata import NO_EPOCH, ClusterNode, NodeEndpoint
 from muster.coordinator.zookeeper import layout as paths
 from muster.coordinator.zookeeper.cluster import cluster_layout
@@ -99,7 +100,7 @@ class ClusterRegistration:
         self._on_taken = on_taken
         self._path = paths.broker_path(node().id)
         self._stale = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._running = RestartedTask("registration in ZooKeeper", self._keep)
         self._over = NO_EPOCH
         self.epoch = NO_EPOCH
         """That of the registration; NO_EPOCH while there is none."""
@@ -121,15 +122,11 @@ class ClusterRegistration:
     def start(self) -> None:
         """Keep it right from now on."""
         self._session.on_state(self._session_changed)
-        self._stale.set()
-        self._task = asyncio.get_running_loop().create_task(self._keep())
+        self._running.start()
 
     async def stop(self) -> None:
         """Look after nothing any more. The registration goes with the session."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-            self._task = None
+        await self._running.stop()
 
     def anew(self, epoch: int) -> None:
         """The controller says that the registration of this epoch counts no more (CL-C9): make another."""
@@ -153,6 +150,7 @@ class ClusterRegistration:
             )
 
     async def _keep(self) -> None:
+        self._stale.set()
         while True:
             await self._stale.wait()
             await self._session.connected()

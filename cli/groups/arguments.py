@@ -30,13 +30,19 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def group_argument(function: Function) -> Function:
     """GROUP, or --group GROUP for fingers used to Kafka's tool, as `group`."""
     # Eager, so that it is known when the argument is looked at.
-    option = click.option("--group", "group_option", metavar="GROUP", is_eager=True, help="The same as the argument.")
+    option = click.option(
+        "--group",
+        "group_option",
+        metavar="GROUP",
+        is_eager=True,
+        help="Name the group by an option instead of the argument.",
+    )
     argument = click.argument("group", metavar="GROUP", required=False, callback=choose_group)
     return option(argument(function))
 
 
 reason_option = click.option(
-    "--reason", default="", metavar="TEXT", help="Why: for the group's ledger and the node's log."
+    "--reason", default="", metavar="TEXT", help="Reason, kept in the group's ledger and the node's log."
 )
 
 
@@ -103,21 +109,21 @@ class Duration(click.ParamType[int]):
 
 
 for_option = click.option(
-    "--for", "for_ms", type=Duration(), metavar="TIME", help="It ends by itself after so long: 90s, 15m, 2h."
+    "--for", "for_ms", type=Duration(), metavar="TIME", help="End it automatically after this time: 90s, 15m, 2h."
 )
 
 
 def override_options(function: Function) -> Function:
     """--version, --dry-run and --reason, as `muster groups set` has them."""
     for option in (
-        click.option("--reason", default="", help="What the ledger says of it."),
-        click.option("--dry-run", is_flag=True, help="Say what it would do, with figures, and change nothing."),
+        click.option("--reason", default="", help="Reason, kept in the ledger."),
+        click.option("--dry-run", is_flag=True, help="Show what would change, with figures, and change nothing."),
         click.option(
             "--version",
             "expected_version",
             type=click.IntRange(0),
             metavar="N",
-            help="Only if what is held is at this version; 0: nothing is. Exit code 5 when it is not.",
+            help="Only if the overrides are at this version (0: none); exit code 5 otherwise.",
         ),
     ):
         function = option(function)

@@ -48,10 +48,10 @@ version_option = click.option(
     "--version",
     type=click.IntRange(0),
     metavar="N",
-    help="Only if the settings are at this version; 0: the group has none. Exit code 5 when they are not.",
+    help="Only if the settings are at this version (0: none); exit code 5 otherwise.",
 )
-dry_run_option = click.option("--dry-run", is_flag=True, help="Check, show what would be, and change nothing.")
-reason_option = click.option("--reason", default="", help="What the ledger says of it.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Check and show the result, and change nothing.")
+reason_option = click.option("--reason", default="", help="Reason, kept in the ledger.")
 
 
 @click.command()
@@ -187,8 +187,8 @@ def parse_setting(name: str, text: str) -> Any:
     "--orphans",
     type=click.Choice(["give", "keep"]),
     default=None,
-    help="What loses its owner goes to whoever has least, or stays without one. Where members make their own plans: "
-    "keep only.",
+    help="Give partitions that lose their owner to the member with the least, or keep them unassigned. Where members "
+    "make their own plans: keep only.",
 )
 @group_argument
 def freeze(bootstrap: str, overrides: dict[str, str], style: str, orphans: Any, group: str, **given: Any) -> None:
@@ -210,9 +210,15 @@ def freeze(bootstrap: str, overrides: dict[str, str], style: str, orphans: Any, 
 @client_options
 @output_option
 @override_options
-@click.option("--expect", type=COUNT, required=True, metavar="N", help="So many members go and come back.")
+@click.option("--expect", type=COUNT, required=True, metavar="N", help="How many members restart.")
 @click.option(
-    "--timeout", "--for", "for_ms", type=Duration(), default="15m", show_default=True, help="Over then at the latest."
+    "--timeout",
+    "--for",
+    "for_ms",
+    type=Duration(),
+    default="15m",
+    show_default=True,
+    help="End it after this time at the latest.",
 )
 @group_argument
 def deploy(bootstrap: str, overrides: dict[str, str], style: str, expect: int, group: str, **given: Any) -> None:
@@ -236,7 +242,7 @@ by_option = click.option(
     type=click.Choice(["member-id", "client-id", "instance", "host"]),
     default="member-id",
     show_default=True,
-    help="What MEMBER is. One that is named by client-id, instance or host stays drained when it is started anew.",
+    help="What MEMBER names. By client-id, instance or host, it stays drained across restarts.",
 )
 
 
@@ -246,7 +252,7 @@ by_option = click.option(
 @override_options
 @for_option
 @by_option
-@click.option("--wait", is_flag=True, help="Tell how far it is, until nothing is left.")
+@click.option("--wait", is_flag=True, help="Show progress until no partition is left.")
 @group_argument
 @click.argument("member")
 def drain(
@@ -373,7 +379,7 @@ def unpin(
 @client_options
 @output_option
 @override_options
-@click.option("--only", type=click.Choice(["freeze", "deploy"]), default=None, help="End this, and nothing else.")
+@click.option("--only", type=click.Choice(["freeze", "deploy"]), default=None, help="End only this.")
 @group_argument
 def resume(bootstrap: str, overrides: dict[str, str], style: str, only: Any, group: str, **given: Any) -> None:
     """End all overrides of GROUP: freeze, deploy, drains and pins.
@@ -400,18 +406,20 @@ GUARD_COLUMNS = [
 @click.command()
 @client_options
 @output_option
-@click.option("--assignor", metavar="NAME[{JSON}]", help="The candidate, with its options. Without it: how it goes.")
-@click.option("--for", "for_ms", type=Duration(), metavar="TIME", help="How long it is tried: 90s, 30m, 2h.")
-@click.option("--guard", "guards", multiple=True, metavar="EXPR", help="Instead of the usual guards; may be repeated.")
-@click.option("--lag-floor", type=click.IntRange(0), metavar="N", help="Less lag trips no guard; 1000 unless told.")
+@click.option("--assignor", metavar="NAME[{JSON}]", help="The candidate and its options; without it, show the canary.")
+@click.option("--for", "for_ms", type=Duration(), metavar="TIME", help="How long to try it: 90s, 30m, 2h.")
+@click.option("--guard", "guards", multiple=True, metavar="EXPR", help="Replace the default guards; may be repeated.")
+@click.option(
+    "--lag-floor", type=click.IntRange(0), metavar="N", help="Lag below this trips no guard; 1000 by default."
+)
 @click.option(
     "--then",
     type=click.Choice(["promote", "wait"]),
     default="promote",
     show_default=True,
-    help="At the end of its time it becomes the setting, or waits for promote or rollback.",
+    help="At the end, promote it, or wait for promote or rollback.",
 )
-@click.option("--dry-run", is_flag=True, help="Say what it would be held against, with figures, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Show its guards with figures, and change nothing.")
 @reason_option
 @group_argument
 def canary(
@@ -510,9 +518,9 @@ REMOVAL_COLUMNS = [
 @output_option
 @click.option("--member", "members", multiple=True, metavar="ID", help="By member id; may be repeated.")
 @click.option("--instance", "instances", multiple=True, metavar="ID", help="By group.instance.id; may be repeated.")
-@click.option("--all", "everyone", is_flag=True, help="Every member.")
-@click.option("--reason", default="removed by an operator", show_default=True, help="What the ledger says of it.")
-@click.option("--execute/--dry-run", default=False, help="Do it; without, only show who would go.")
+@click.option("--all", "everyone", is_flag=True, help="Remove all members.")
+@click.option("--reason", default="removed by an operator", show_default=True, help="Reason, kept in the ledger.")
+@click.option("--execute/--dry-run", default=False, help="Remove them; without, only show which would go.")
 @group_argument
 def remove_members(
     bootstrap: str,

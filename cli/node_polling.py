@@ -12,15 +12,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from muster.client.aio import AsyncAdmin
-from muster.client.described import GroupDescription, GroupListing, MemberDescription, NodeStatus
+from muster.client.described import GroupDescription, GroupListing, NodeStatus
 from muster.client.errors import ClientError, GroupNotFound, Refused, Unreachable
+from muster.client.types import TopicPartition
 from muster.coordinator.observability.doctor.model import (
     DoctorFacts,
     ExaminedGroup,
-    ExaminedMember,
     ExaminedNode,
-    ExaminedPartition,
-    ExaminedPosition,
     NodeTrouble,
     Positions,
     drained_ids,
@@ -89,8 +87,8 @@ async def gather_groups(
                     described.group_id, limit=LEDGER_ENTRIES, coordinator=described.coordinator
                 )
                 positions = await fetch_positions(admin, described)
-                group = make_group(described, find_group_type(listings, described.group_id))
-                if group.stable and (group.free(partitions) or not all(member.owned for member in group.members)):
+                group = ExaminedGroup(described, find_group_type(listings, described.group_id))
+                if group.stable and (group.free(partitions) or not all(member.assignment for member in group.members)):
                     holds = await admin.group_holds(group.id)
                     group = replace(group, held=override_lines(holds), drained=drained_ids(group.members, holds))
             except Unreachable:
@@ -132,51 +130,12 @@ def has_waiting_records(group: ExaminedGroup) -> bool:
 
 
 async def fetch_positions(admin: AsyncAdmin, described: GroupDescription) -> Positions:
-    return {
-        ExaminedPartition(*lag.partition): ExaminedPosition(
-            lag.committed, lag.log_start, lag.log_end, lag.committed_at_ms
-        )
-        for lag in await admin.group_lag(described.group_id, description=described)
-    }
-
-
-def make_group(described: GroupDescription, group_type: str) -> ExaminedGroup:
-    return ExaminedGroup(
-        described.group_id,
-        described.state,
-        group_type,
-        described.assignor,
-        described.generation,
-        described.leader,
-        tuple(map(make_member, described.members)),
-        described.waiting_for,
-        described.waiting_until_ms,
-        kept_out=described.kept_out,
-    )
+    return {lag.partition: lag for lag in await admin.group_lag(described.group_id, description=described)}
 
 
 def find_group_type(listings: Mapping[str, GroupListing], group: str) -> str:
     """Nothing for one that was not told of a moment ago."""
     return listings[group].group_type if group in listings else ""
-
-
-def make_member(described: MemberDescription) -> ExaminedMember:
-    return ExaminedMember(
-        described.member_id,
-        described.client_id,
-        described.client_host,
-        described.client_software,
-        described.group_instance_id,
-        described.topics,
-        tuple(ExaminedPartition(*tp) for tp in described.assignment),
-        described.session_timeout_ms,
-        described.rebalance_timeout_ms,
-        described.heartbeat_interval_ms,
-        described.offered_assignors,
-        described.refused_commits,
-        described.refused_commit_code,
-        described.taken_over,
-    )
 
 
 def make_node(status: NodeStatus, settings: Mapping[str, str], ahead_ms: int | None) -> ExaminedNode:
@@ -253,7 +212,7 @@ class GroupLine:
             return 0
         owned = self.group.owners()
         return sum(
-            ExaminedPartition(topic, number) not in owned
+            TopicPartition(topic, number) not in owned
             for topic in self.group.by_topic()
             for number in range(self.partitions.get(topic, 0))
         )
@@ -299,7 +258,7 @@ class NodePoller:
         described = await self._admin.describe_groups(list(listings))
         partitions = await self._admin.list_topics(include_internal=True)
         now_ms = status.now_ms or int(time.time() * 1000)
-        groups = {each.group_id: make_group(each, listings[each.group_id]) for each in described}
+        groups = {each.group_id: ExaminedGroup(each, listings[each.group_id]) for each in described}
         for name in self._known.keys() - groups.keys():
             self._forget(name)
         close = self._chosen(list(groups), wanted)

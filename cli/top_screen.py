@@ -12,7 +12,8 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from muster.cli.node_polling import GroupLine, GroupsPicture
-from muster.coordinator.observability.doctor.model import ExaminedMember, ExaminedPartition, cause_name, seconds, some
+from muster.coordinator.observability.doctor.model import cause_name, member_name, seconds, some
+from muster.coordinator.observability.read_model.groups import MemberDescription, TopicPartition
 from muster.coordinator.observability.views.formatting import Names, harmless, plural
 
 # Figures
@@ -133,10 +134,10 @@ def group_head(line: GroupLine, now_ms: int) -> list[Text]:
         lines.append(Text(f"last: #{newest.number} {why}{by}, {ago} ago"))
         cost = f"{newest.unowned_partition_seconds:.1f} partition-seconds without an owner"
         lines.append(Text(f"      {len(newest.moves)} moved, {cost}"))
-    if group.waiting_for:
-        left = seconds(max(0, group.waiting_until_ms - now_ms) // 1000 * 1000)
-        names = Names(member.id for member in group.members)
-        waits = some([harmless(names[member]) for member in group.waiting_for])
+    if group.description.waiting_for:
+        left = seconds(max(0, group.description.waiting_until_ms - now_ms) // 1000 * 1000)
+        names = Names(member.member_id for member in group.members)
+        waits = some([harmless(names[member]) for member in group.description.waiting_for])
         lines.append(Text(f"waits for {waits}, at most {left} more", style="bold yellow"))
     return lines
 
@@ -153,11 +154,11 @@ def assignment_map(line: GroupLine, width: int) -> list[Text]:
     """Members as rows, partitions as columns, topic by topic; several partitions to a column where there are many."""
     group, lines = line.group, []
     owners = group.owners()
-    names = Names(member.id for member in group.members)
+    names = Names(member.member_id for member in group.members)
     for topic in sorted({*group.by_topic(), *(tp.topic for tp in group.positions)}):
         known = [tp.partition for tp in (*group.positions, *owners) if tp.topic == topic]
         count = max(line.partitions.get(topic, 0), max(known, default=-1) + 1)
-        places = [ExaminedPartition(topic, number) for number in range(count)]
+        places = [TopicPartition(topic, number) for number in range(count)]
         step = max(1, -(-count // max(10, width - NAMED - 16)))
         bundled = f", {step} to a column" if step > 1 else ""
         lines.append(Text(harmless(topic), style="bold cyan").append(f"  {count} partitions{bundled}", style="dim"))
@@ -166,9 +167,9 @@ def assignment_map(line: GroupLine, width: int) -> list[Text]:
         if free and group.members:
             lines.append(map_row("nobody", len(free), columns, set(free), line, loud=True))
         for member in group.members:
-            mine = {tp for tp in member.owned if tp.topic == topic}
+            mine = {tp for tp in member.assignment if tp.topic == topic}
             if mine or topic in member.topics:
-                lines.append(map_row(harmless(names[member.id]), len(mine), columns, mine, line))
+                lines.append(map_row(harmless(names[member.member_id]), len(mine), columns, mine, line))
         if not group.members:
             lines.append(map_row("(no members)", count, columns, set(places), line))
         lines.append(Text())
@@ -178,8 +179,8 @@ def assignment_map(line: GroupLine, width: int) -> list[Text]:
 def map_row(
     name: str,
     count: int,
-    columns: Sequence[Sequence[ExaminedPartition]],
-    mine: set[ExaminedPartition],
+    columns: Sequence[Sequence[TopicPartition]],
+    mine: set[TopicPartition],
     line: GroupLine,
     *,
     loud: bool = False,
@@ -194,7 +195,7 @@ def map_row(
     return text
 
 
-def mark_by_lag(owned: Sequence[ExaminedPartition], line: GroupLine) -> tuple[str, str]:
+def mark_by_lag(owned: Sequence[TopicPartition], line: GroupLine) -> tuple[str, str]:
     """By the largest lag among them."""
     lags = [line.group.positions[tp].lag for tp in owned if tp in line.group.positions]
     if not lags:
@@ -214,8 +215,8 @@ def map_legend() -> Text:
     )
 
 
-def idle_members(members: Sequence[ExaminedMember]) -> list[Text]:
-    without = [harmless(member.name) for member in members if not member.owned]
+def idle_members(members: Sequence[MemberDescription]) -> list[Text]:
+    without = [harmless(member_name(member)) for member in members if not member.assignment]
     return [Text(f"without any partition: {some(without)}", style="yellow")] if without else []
 
 

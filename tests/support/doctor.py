@@ -1,35 +1,50 @@
 """Groups, members and rebalances as the doctor sees them, and what it finds in them."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from muster.coordinator.observability.doctor.model import (
     DoctorFacts,
     DoctorFinding,
     ExaminedGroup,
-    ExaminedMember,
     ExaminedNode,
-    ExaminedPartition,
-    ExaminedPosition,
 )
 from muster.coordinator.observability.doctor.table import examine_facts
+from muster.coordinator.observability.read_model.groups import (
+    GroupDescription,
+    MemberDescription,
+    PartitionLag,
+    TopicPartition,
+    lag_of,
+)
 from muster.coordinator.rpc.v1.ledger_pb2 import MemberPlan, Rebalance, RebalanceCause, RebalanceOutcome
 
 NOW = 10_000_000
 MINUTE = 60_000
 
 
-def tp(partition: int, topic: str = "t") -> ExaminedPartition:
-    return ExaminedPartition(topic, partition)
+def tp(partition: int, topic: str = "t") -> TopicPartition:
+    return TopicPartition(topic, partition)
 
 
-def member(name: str = "a", owned: Iterable[int] = (), **more: Any) -> ExaminedMember:
-    given: dict[str, Any] = {"client_id": name, "host": "h", "topics": ("t",)} | more
-    return ExaminedMember(name, owned=tuple(tp(p) for p in owned), **given)
+def member(name: str = "a", owned: Iterable[int] = (), **more: Any) -> MemberDescription:
+    given: dict[str, Any] = {"group_instance_id": None, "client_id": name, "client_host": "h", "topics": ("t",)} | more
+    return MemberDescription(name, assignment=tuple(tp(p) for p in owned), **given)
 
 
-def group(*members: ExaminedMember, state: str = "Stable", **more: Any) -> ExaminedGroup:
-    return ExaminedGroup("g", state, members=members, **more)
+OF_ITS_DESCRIPTION = ("assignor", "generation", "kept_out", "leader", "waiting_for", "waiting_until_ms")
+
+
+def group(*members: MemberDescription, name: str = "g", state: str = "Stable", **more: Any) -> ExaminedGroup:
+    told = {key: more.pop(key) for key in OF_ITS_DESCRIPTION if key in more}
+    empty = GroupDescription(name, state, "consumer", "", 0, "", "here:1", members)
+    return ExaminedGroup(replace(empty, **told), **more)
+
+
+def described_as(group: ExaminedGroup, **told: Any) -> ExaminedGroup:
+    """The same with something else in its description."""
+    return replace(group, description=replace(group.description, **told))
 
 
 def entry(number: int, cause: str = "MEMBER_JOINED", ago_ms: int = MINUTE, **more: Any) -> Rebalance:
@@ -50,8 +65,8 @@ def entry(number: int, cause: str = "MEMBER_JOINED", ago_ms: int = MINUTE, **mor
     )
 
 
-def at(committed: int | None, end: int, age_ms: int = 0) -> ExaminedPosition:
-    return ExaminedPosition(committed, 0, end, NOW - age_ms)
+def at(committed: int | None, end: int, age_ms: int = 0) -> PartitionLag:
+    return PartitionLag(tp(0), committed, 0, end, lag_of(committed, 0, end), "", NOW - age_ms)
 
 
 def found(

@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterator
 from muster.coordinator.observability.doctor.model import (
     DoctorFacts,
     ExaminedGroup,
-    ExaminedMember,
-    ExaminedPartition,
     RuleCase,
     Severity,
+    member_name,
     number_entries,
+    partition_name,
     some,
 )
+from muster.coordinator.observability.read_model.groups import MemberDescription, TopicPartition
 from muster.coordinator.observability.views.formatting import plural
 
 # Ownership
@@ -29,7 +30,7 @@ def unowned(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]:
     """Partitions of a subscribed topic that no member owns, in a group that is settled."""
     if not group.stable or not group.members:
         return
-    nobodys: dict[str, list[ExaminedPartition]] = defaultdict(list)
+    nobodys: dict[str, list[TopicPartition]] = defaultdict(list)
     for tp in group.free(facts.partitions):
         nobodys[tp.topic].append(tp)
     for topic, readers in group.by_topic().items():
@@ -38,7 +39,7 @@ def unowned(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]:
             yield RuleCase(
                 f"nobody owns {plural(len(free), 'partition')} of {topic}, although the group is stable",
                 (
-                    some([str(tp) for tp in free]),
+                    some([partition_name(tp) for tp in free]),
                     f"waiting there: {plural(waiting, 'record')}" if waiting else "no position there has a lag",
                     explain_unowned(group, topic, readers),
                 ),
@@ -47,7 +48,7 @@ def unowned(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]:
             )
 
 
-def explain_unowned(group: ExaminedGroup, topic: str, readers: list[ExaminedMember]) -> str:
+def explain_unowned(group: ExaminedGroup, topic: str, readers: list[MemberDescription]) -> str:
     """The reason, as far as it can be seen from outside."""
     newest = next(iter(group.rebalances), None)
     entry = f"; see {number_entries([newest])}" if newest is not None else ""
@@ -56,7 +57,7 @@ def explain_unowned(group: ExaminedGroup, topic: str, readers: list[ExaminedMemb
     subscribed = sum(topic in member.topics for member in readers)
     if subscribed < len(group.members):
         return f"{subscribed} of {len(group.members)} members subscribe to {topic}{entry}"
-    planner = "its leader" if group.leader else "the coordinator"
+    planner = "its leader" if group.description.leader else "the coordinator"
     return f"{planner} planned with {group.assignor or 'an unknown assignor'}, which left them out{entry}"
 
 
@@ -85,7 +86,7 @@ def idle_members(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]
     if not group.stable:
         return
     members = group.working
-    idle = [member for member in members if not member.owned]
+    idle = [member for member in members if not member.assignment]
     topics = sorted(group.by_topic())
     partitions = sum(facts.partitions.get(topic, 0) for topic in topics)
     if idle and partitions and len(members) > partitions:
@@ -93,29 +94,29 @@ def idle_members(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]
             f"nothing to do for {plural(len(idle), 'member')} of {len(members)}",
             (
                 f"{some(topics)}: {plural(partitions, 'partition')} for {len(members)} members",
-                f"without any: {some([member.name for member in idle])}",
+                f"without any: {some([member_name(member) for member in idle])}",
             ),
         )
 
 
 def mixed_offers(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]:
     """Classic members offer different assignors, so that a wish of some cannot come true."""
-    offers = {member.id: member.offers for member in group.members if member.offers}
+    offers = {member.member_id: member.offered_assignors for member in group.members if member.offered_assignors}
     if group.type != "classic" or len(offers) < 2:
         return
     common = frozenset.intersection(*(frozenset(names) for names in offers.values()))
-    wished: dict[str, list[ExaminedMember]] = defaultdict(list)
+    wished: dict[str, list[MemberDescription]] = defaultdict(list)
     for member in group.members:
-        if member.offers and member.offers[0] not in common:
-            wished[member.offers[0]].append(member)
+        if member.offered_assignors and member.offered_assignors[0] not in common:
+            wished[member.offered_assignors[0]].append(member)
     for name, members in wished.items():
-        without = [m for m in group.members if m.offers and name not in m.offers]
+        without = [m for m in group.members if m.offered_assignors and name not in m.offered_assignors]
         eager = " and stops everybody at each rebalance" if name == COOPERATIVE else ""
         runs = group.assignor or "another"
         yield RuleCase(
             f"preferred by {plural(len(members), 'member')}: {name}, but the group runs {runs}{eager}",
             (
-                f"not offered by {plural(len(without), 'member')}: {some([m.name for m in without])}",
+                f"not offered by {plural(len(without), 'member')}: {some([member_name(m) for m in without])}",
                 f"offered by all: {some(sorted(common)) or 'nothing'}",
             ),
         )
@@ -123,8 +124,10 @@ def mixed_offers(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]
 
 def kept_out(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]:
     """The setting `assignor` of a group does not count: a member leads."""
-    if group.kept_out:
-        yield RuleCase("the group is planned by a member, not by the assignor that is set", (group.kept_out,))
+    if group.description.kept_out:
+        yield RuleCase(
+            "the group is planned by a member, not by the assignor that is set", (group.description.kept_out,)
+        )
 
 
 # Skew
@@ -143,16 +146,15 @@ def skewed_by_count(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCa
     """Members that subscribe to the same have very different numbers of partitions."""
     if not group.stable or len(group.working) < 2:
         return
-    if len({member.topics for member in group.working}) > 1:
+    if len({frozenset(member.topics) for member in group.working}) > 1:
         return  # who reads other topics has other shares
-    most, least = extremes(group, lambda member: len(member.owned))
-    many, few = len(most.owned), len(least.owned)
+    most, least = extremes(group, lambda member: len(member.assignment))
+    many, few = len(most.assignment), len(least.assignment)
     if many - few > COUNT_APART and many > 2 * max(few, 1):
         yield RuleCase(
-            f"{most.name} has {plural(many, 'partition')}, {least.name} has {few}",
+            f"{member_name(most)} has {plural(many, 'partition')}, {member_name(least)} has {few}",
             (
-                f"{sum(len(m.owned) for m in group.members)} partitions for {len(group.working)} members that "
-                "subscribe to the same topics",
+                f"{count_owned(group)} partitions for {len(group.working)} members that subscribe to the same topics",
                 f"assignor: {group.assignor or 'unknown'}",
             ),
         )
@@ -168,8 +170,8 @@ def skewed_by_rate(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCas
     if not group.earlier or group.apart_ms <= 0:
         return
 
-    def rate(member: ExaminedMember) -> float:
-        both = (tp for tp in member.owned if tp in group.positions and tp in group.earlier)
+    def rate(member: MemberDescription) -> float:
+        both = (tp for tp in member.assignment if tp in group.positions and tp in group.earlier)
         written = sum(group.positions[tp].log_end - group.earlier[tp].log_end for tp in both)
         return written * 1000 / group.apart_ms
 
@@ -177,7 +179,7 @@ def skewed_by_rate(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCas
 
 
 def above_the_mean(
-    group: ExaminedGroup, of: Callable[[ExaminedMember], float], times: float, least: float, what: str
+    group: ExaminedGroup, of: Callable[[MemberDescription], float], times: float, least: float, what: str
 ) -> Iterator[RuleCase]:
     """`times` the mean of the others, and at least `least`."""
     if not group.stable or len(group.working) < 2:
@@ -187,15 +189,21 @@ def above_the_mean(
     mean, top = sum(others) / len(others), of(most)
     if top >= least and top > times * mean:
         yield RuleCase(
-            f"{most.name} has {top:,.0f} {what}, the others {mean:,.0f} on average",
+            f"{member_name(most)} has {top:,.0f} {what}, the others {mean:,.0f} on average",
             (
-                f"it has {plural(len(most.owned), 'partition')} of {sum(len(m.owned) for m in group.members)}",
+                f"it has {plural(len(most.assignment), 'partition')} of {count_owned(group)}",
                 f"assignor: {group.assignor or 'unknown'}",
             ),
         )
 
 
-def extremes(group: ExaminedGroup, of: Callable[[ExaminedMember], float]) -> tuple[ExaminedMember, ExaminedMember]:
+def count_owned(group: ExaminedGroup) -> int:
+    return sum(len(member.assignment) for member in group.members)
+
+
+def extremes(
+    group: ExaminedGroup, of: Callable[[MemberDescription], float]
+) -> tuple[MemberDescription, MemberDescription]:
     """Who has most and least of those that are to have something; ties go to the smaller id."""
-    ordered = sorted(group.working, key=lambda member: (-of(member), member.id))
+    ordered = sorted(group.working, key=lambda member: (-of(member), member.member_id))
     return ordered[0], ordered[-1]

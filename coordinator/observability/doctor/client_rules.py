@@ -14,13 +14,14 @@ from typing import TypeAlias
 from muster.coordinator.observability.doctor.model import (
     DoctorFacts,
     ExaminedGroup,
-    ExaminedMember,
     RuleCase,
     list_culprits,
+    member_name,
     number_entries,
     seconds,
     some,
 )
+from muster.coordinator.observability.read_model.groups import MemberDescription
 from muster.coordinator.observability.views.formatting import plural
 from muster.coordinator.rpc.v1.ledger_pb2 import RebalanceCause
 
@@ -127,7 +128,7 @@ DEFECTS = (
 
 def known_defects(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]:
     """Members run a version that is known for a defect."""
-    cases: dict[tuple[str, str], list[ExaminedMember]] = defaultdict(list)
+    cases: dict[tuple[str, str], list[MemberDescription]] = defaultdict(list)
     for member in group.members:
         software = software_of(member)
         if software:
@@ -137,14 +138,14 @@ def known_defects(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase
             if has_defect(defect, name, version, group.assignor):
                 yield RuleCase(
                     f"{name} {version}, in {plural(len(members), 'member')}: {defect.what}",
-                    (f"members: {some([member.name for member in members])}", f"known as {defect.source}"),
+                    (f"members: {some([member_name(member) for member in members])}", f"known as {defect.source}"),
                     f"upgrade to {defect.software} {defect.mended} or later",
                 )
 
 
-def software_of(member: ExaminedMember) -> tuple[str, str] | None:
+def software_of(member: MemberDescription) -> tuple[str, str] | None:
     """Name and version, as the client says them, or as its default client id does."""
-    name, _, version = member.software.partition(" ")
+    name, _, version = member.client_software.partition(" ")
     if numbers(version):
         return name, version.removeprefix("v")
     for known in BY_CLIENT_ID:
@@ -187,7 +188,7 @@ BACKOFF = "group.central.rebalance.backoff.ms"
 
 def few_heartbeats(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]:
     """The session timeout is less than three heartbeats."""
-    cases: dict[tuple[int, int, bool], list[ExaminedMember]] = defaultdict(list)
+    cases: dict[tuple[int, int, bool], list[MemberDescription]] = defaultdict(list)
     for member in group.members:
         session_ms = member.session_timeout_ms
         beat_ms = member.heartbeat_interval_ms or DEFAULT_HEARTBEAT_MS
@@ -199,7 +200,7 @@ def few_heartbeats(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCas
             f"{plural(len(members), 'member')} may miss fewer than two heartbeats before the session ends",
             (
                 f"session timeout {seconds(session_ms)} < 3 x heartbeat interval {seconds(beat_ms)}{by}",
-                f"members: {some([member.name for member in members])}",
+                f"members: {some([member_name(member) for member in members])}",
             ),
         )
 
@@ -212,15 +213,15 @@ def long_session(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]
         yield RuleCase(
             f"a member that dies keeps its partitions for up to {seconds(longest.session_timeout_ms or 0)}",
             (
-                f"session timeout above {seconds(LONG_SESSION_MS)}: {some([member.name for member in late])}",
-                f"the longest is {seconds(longest.session_timeout_ms or 0)}, of {longest.name}",
+                f"session timeout above {seconds(LONG_SESSION_MS)}: {some([member_name(member) for member in late])}",
+                f"the longest is {seconds(longest.session_timeout_ms or 0)}, of {member_name(longest)}",
             ),
         )
 
 
 def poll_under_session(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]:
     """A rebalance waits for a member for a shorter time than its session lasts."""
-    cases: dict[tuple[int, int], list[ExaminedMember]] = defaultdict(list)
+    cases: dict[tuple[int, int], list[MemberDescription]] = defaultdict(list)
     for member in group.members:
         session_ms, poll_ms = member.session_timeout_ms, member.rebalance_timeout_ms
         if session_ms is not None and poll_ms is not None and 0 < poll_ms < session_ms:
@@ -230,7 +231,7 @@ def poll_under_session(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[Rul
             f"{plural(len(members), 'member')} will be put out of a rebalance before the session ends",
             (
                 f"rebalance timeout (max.poll.interval.ms) {seconds(poll_ms)} < session timeout {seconds(session_ms)}",
-                f"members: {some([member.name for member in members])}",
+                f"members: {some([member_name(member) for member in members])}",
             ),
         )
 
@@ -244,7 +245,7 @@ def long_rebalance(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCas
             f"a rebalance may wait up to {seconds(longest_ms)} for one member that does not poll",
             (
                 f"rebalance timeout (max.poll.interval.ms) above {seconds(LONG_REBALANCE_MS)}: "
-                f"{some([member.name for member in slow])}",
+                f"{some([member_name(member) for member in slow])}",
                 f"{plural(len(group.members) - 1, 'other member')} would wait with it",
             ),
         )
@@ -285,7 +286,7 @@ def retries_under_session(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[
             (
                 f"{RETRIES} {retries} x {BACKOFF} {seconds(backoff_ms)} = {seconds(retries * backoff_ms)} "
                 f"< session timeout {seconds(longest_ms)}",
-                f"members: {some([member.name for member in beyond])}",
+                f"members: {some([member_name(member) for member in beyond])}",
             ),
         )
 
@@ -310,14 +311,16 @@ def used_twice(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]:
         names[instance] += 1
         hosts.setdefault(instance, set()).add(entry.culprit_client_host)
     # A calm takeover is no rebalance: only the node's own count tells of it.
-    counted = {member.instance_id: member for member in group.members if member.instance_id and member.taken_over}
+    counted = {
+        member.group_instance_id: member for member in group.members if member.group_instance_id and member.taken_over
+    }
     for instance in sorted({*names, *filter(None, counted)}):
         here = counted.get(instance)
         times = max(names[instance], here.taken_over if here else 0)
         if times >= REPLACED_OFTEN:
             theirs = [e for e in entries if instance_of(e.culprit, e.culprit_client_id) == instance]
-            places = {*hosts.get(instance, ()), *([here.host] if here else [])}
-            now = [f"now {here.client_id or here.id} has it"] if here else []
+            places = {*hosts.get(instance, ()), *([here.client_host] if here else [])}
+            now = [f"now {here.client_id or here.member_id} has it"] if here else []
             yield RuleCase(
                 f"instance id {instance!r} was taken over, or asked for by another, {times} times in "
                 f"{seconds(REPLACED_IN_MS)}",
@@ -342,7 +345,7 @@ def never_reused(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]
         for member in entry.members:
             if member.group_instance_id:
                 lives.setdefault(member.group_instance_id, set()).add(member.member_id)
-    now = {member.instance_id for member in group.members if member.instance_id}
+    now = {member.group_instance_id for member in group.members if member.group_instance_id}
     gone = sorted(name for name, ids in lives.items() if name not in now and len(ids) == 1)
     if now and len(gone) >= STRANGERS * len(now):
         yield RuleCase(

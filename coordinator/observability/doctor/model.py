@@ -8,9 +8,16 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
-from muster.coordinator.observability.read_model.groups import GroupHolds, HeldDrain
+from muster.coordinator.observability.read_model.groups import (
+    GroupDescription,
+    GroupHolds,
+    HeldDrain,
+    MemberDescription,
+    PartitionLag,
+    TopicPartition,
+)
 from muster.coordinator.observability.views.controls import override_words
 from muster.coordinator.observability.views.ledger import is_rebalance
 from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance, RebalanceCause
@@ -22,93 +29,49 @@ ASKED_LATER_MS = 60_000
 """A ledger may be read so long after the clock was."""
 
 
-class ExaminedPartition(NamedTuple):
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
-
-
-@dataclass(frozen=True, slots=True)
-class ExaminedMember:
-    """One member. What its protocol does not tell is None, or empty."""
-
-    id: str
-    client_id: str = ""
-    host: str = ""
-    software: str = ""
-    """What its client runs, such as `librdkafka 2.16.0`."""
-    instance_id: str | None = None
-    topics: tuple[str, ...] = ()
-    owned: tuple[ExaminedPartition, ...] = ()
-    session_timeout_ms: int | None = None
-    rebalance_timeout_ms: int | None = None
-    heartbeat_interval_ms: int | None = None
-    offers: tuple[str, ...] = ()
-    """Assignors, in its order of preference."""
-    refused_commits: int = 0
-    """How many of its commits were refused, or a partition of them, since the last that was taken as a whole."""
-    refused_code: str = ""
-    """Kafka's word for why the last was."""
-    taken_over: int = 0
-    """How often in the last ten minutes another process came under its instance id."""
-
-    @property
-    def name(self) -> str:
-        """As a sentence calls it: by what somebody chose, with where it runs."""
-        called = self.instance_id or self.client_id or self.id
-        return f"{called} at {self.host}" if self.host else called
-
-
-@dataclass(frozen=True, slots=True)
-class ExaminedPosition:
-    """Where the group stands in one partition."""
-
-    committed: int | None
-    log_start: int
-    log_end: int
-    committed_at_ms: int | None = None
-
-    @property
-    def lag(self) -> int:
-        """Records to go; without a commit all that are there."""
-        start = self.log_start if self.committed is None else self.committed
-        return max(0, self.log_end - start)
-
-
-Positions = Mapping[ExaminedPartition, ExaminedPosition]
+Positions = Mapping[TopicPartition, PartitionLag]
 
 
 @dataclass(frozen=True, slots=True)
 class ExaminedGroup:
-    """One group: its state, its positions, and its last rebalances, newest first."""
+    """One group as it was described, with its positions and its last rebalances, newest first."""
 
-    id: str
-    state: str
+    description: GroupDescription
     type: str = "classic"
-    assignor: str = ""
-    generation: int = 0
-    leader: str = ""
-    members: tuple[ExaminedMember, ...] = ()
-    waiting_for: tuple[str, ...] = ()
-    waiting_until_ms: int = 0
     positions: Positions = field(default_factory=dict)
     earlier: Positions = field(default_factory=dict)
     """The same a moment before; empty when there was one look only."""
     apart_ms: int = 0
     """How far apart both looks were."""
     ledger: tuple[Rebalance, ...] = ()
-    kept_out: str = ""
-    """Why an assignor that an operator has set does not count, and because of whom."""
     held: tuple[str, ...] = ()
     """What operators hold of it, a line each; asked where a partition or a member has been left out."""
     drained: frozenset[str] = frozenset()
     """Ids of members that an operator lets have nothing."""
 
     @property
+    def id(self) -> str:
+        return self.description.group_id
+
+    @property
+    def state(self) -> str:
+        return self.description.state
+
+    @property
     def stable(self) -> bool:
         return self.state == "Stable"
+
+    @property
+    def assignor(self) -> str:
+        return self.description.assignor
+
+    @property
+    def generation(self) -> int:
+        return self.description.generation
+
+    @property
+    def members(self) -> tuple[MemberDescription, ...]:
+        return self.description.members
 
     @property
     def rebalances(self) -> tuple[Rebalance, ...]:
@@ -120,27 +83,27 @@ class ExaminedGroup:
         return tuple(entry for entry in self.rebalances if is_recent(entry, now_ms, window_ms))
 
     @property
-    def working(self) -> tuple[ExaminedMember, ...]:
+    def working(self) -> tuple[MemberDescription, ...]:
         """The members that are to have something."""
-        return tuple(member for member in self.members if member.id not in self.drained)
+        return tuple(member for member in self.members if member.member_id not in self.drained)
 
-    def free(self, partitions: Mapping[str, int]) -> list[ExaminedPartition]:
+    def free(self, partitions: Mapping[str, int]) -> list[TopicPartition]:
         """Partitions of the topics that members read which nobody owns; `partitions`: how many each topic has."""
         owned = self.owners()
-        wanted = (ExaminedPartition(topic, at) for topic in self.by_topic() for at in range(partitions.get(topic, 0)))
+        wanted = (TopicPartition(topic, at) for topic in self.by_topic() for at in range(partitions.get(topic, 0)))
         return [tp for tp in wanted if tp not in owned]
 
-    def owners(self) -> dict[ExaminedPartition, ExaminedMember]:
-        return {tp: member for member in self.members for tp in member.owned}
+    def owners(self) -> dict[TopicPartition, str]:
+        return self.description.owners()
 
-    def lag_of(self, member: ExaminedMember) -> int:
-        return sum(self.positions[tp].lag for tp in member.owned if tp in self.positions)
+    def lag_of(self, member: MemberDescription) -> int:
+        return sum(self.positions[tp].lag for tp in member.assignment if tp in self.positions)
 
-    def by_topic(self) -> dict[str, list[ExaminedMember]]:
+    def by_topic(self) -> dict[str, list[MemberDescription]]:
         """Topic -> the members that subscribe to it, or own some of it."""
-        readers: dict[str, list[ExaminedMember]] = defaultdict(list)
+        readers: dict[str, list[MemberDescription]] = defaultdict(list)
         for member in self.members:
-            for topic in sorted({*member.topics, *(tp.topic for tp in member.owned)}):
+            for topic in sorted({*member.topics, *(tp.topic for tp in member.assignment)}):
                 readers[topic].append(member)
         return readers
 
@@ -253,25 +216,39 @@ def override_lines(holds: GroupHolds) -> tuple[str, ...]:
     return tuple(words for words, _ in override_words(holds))
 
 
-def drained_ids(members: Iterable[ExaminedMember], holds: GroupHolds) -> frozenset[str]:
+def drained_ids(members: Iterable[MemberDescription], holds: GroupHolds) -> frozenset[str]:
     """The members that are to have nothing."""
-    return frozenset(member.id for member in members if any(is_drained(member, drain) for drain in holds.drains))
+    return frozenset(member.member_id for member in members if any(is_drained(member, drain) for drain in holds.drains))
 
 
-def is_drained(member: ExaminedMember, drain: HeldDrain) -> bool:
+def is_drained(member: MemberDescription, drain: HeldDrain) -> bool:
     called = {
-        "member-id": member.id,
+        "member-id": member.member_id,
         "client-id": member.client_id,
-        "instance": member.instance_id,
-        "host": member.host,
+        "instance": member.group_instance_id,
+        "host": member.client_host,
     }
     return called.get(drain.by) == drain.name
 
 
-# Figures in words
-# ----------------
+# Names and figures in words
+# --------------------------
 
 MOST_NAMES = 5
+
+
+def member_name(member: MemberDescription) -> str:
+    """As a sentence calls it: by what somebody chose, with where it runs."""
+    called = member.group_instance_id or member.client_id or member.member_id
+    return f"{called} at {member.client_host}" if member.client_host else called
+
+
+def partition_name(tp: TopicPartition) -> str:
+    """
+    >>> partition_name(TopicPartition("orders", 3))
+    'orders-3'
+    """
+    return f"{tp.topic}-{tp.partition}"
 
 
 def seconds(ms: float) -> str:

@@ -11,6 +11,7 @@ from muster.coordinator.observability.doctor.model import (
     cause_name,
     is_recent,
     list_culprits,
+    member_name,
     number_entries,
     seconds,
     some,
@@ -163,20 +164,20 @@ def leader_never_syncs(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[Rul
 
 
 def find_leader(group: ExaminedGroup) -> str:
-    found = next((member.name for member in group.members if member.id == group.leader), "")
-    return found or group.leader or "nobody"
+    found = next((member_name(member) for member in group.members if member.member_id == group.description.leader), "")
+    return found or group.description.leader or "nobody"
 
 
 def overdue(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]:
     """A rebalance goes on after the moment at which it was to end at the latest."""
-    late_ms = facts.now_ms - group.waiting_until_ms
-    if group.waiting_until_ms and group.waiting_for and late_ms > OVERDUE_MS:
-        names = {member.id: member.name for member in group.members}
+    late_ms = facts.now_ms - group.description.waiting_until_ms
+    if group.description.waiting_until_ms and group.description.waiting_for and late_ms > OVERDUE_MS:
+        names = {member.member_id: member_name(member) for member in group.members}
         yield RuleCase(
             f"a rebalance is {seconds(late_ms // 1000 * 1000)} past its deadline, and goes on",
             (
                 f"state {group.state}, generation {group.generation}",
-                f"waits for {some([names.get(member, member) for member in group.waiting_for])}",
+                f"waits for {some([names.get(member, member) for member in group.description.waiting_for])}",
             ),
         )
 

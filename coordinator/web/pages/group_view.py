@@ -20,9 +20,6 @@ from markupsafe import Markup
 from muster.coordinator.observability.doctor.model import (
     DoctorFacts,
     ExaminedGroup,
-    ExaminedMember,
-    ExaminedPartition,
-    ExaminedPosition,
     Severity,
     drained_ids,
     override_lines,
@@ -145,45 +142,13 @@ def shortened(text: str) -> str:
 
 
 def make_examined_group(facts: GroupPageData) -> ExaminedGroup:
-    described = facts.group
-    members = tuple(map(make_examined_member, described.members))
     return ExaminedGroup(
-        id=described.group_id,
-        state=described.state,
-        type=facts.kind.lower() or "classic",
-        assignor=described.assignor,
-        generation=described.generation,
-        leader=described.leader,
-        members=members,
-        waiting_for=described.waiting_for,
-        waiting_until_ms=described.waiting_until_ms,
-        positions={
-            ExaminedPartition(*tp): ExaminedPosition(at.committed, at.log_start, at.log_end, at.committed_at_ms)
-            for tp, at in facts.positions.items()
-        },
+        facts.group,
+        facts.kind.lower() or "classic",
+        facts.positions,
         ledger=tuple(facts.history),
-        kept_out=described.kept_out,
         held=override_lines(facts.holds),
-        drained=drained_ids(members, facts.holds),
-    )
-
-
-def make_examined_member(member: MemberDescription) -> ExaminedMember:
-    return ExaminedMember(
-        id=member.member_id,
-        client_id=member.client_id,
-        host=member.client_host,
-        software=member.client_software,
-        instance_id=member.group_instance_id,
-        topics=tuple(sorted(member.topics)),
-        owned=tuple(ExaminedPartition(*tp) for tp in member.assignment),
-        session_timeout_ms=member.session_timeout_ms,
-        rebalance_timeout_ms=member.rebalance_timeout_ms,
-        heartbeat_interval_ms=member.heartbeat_interval_ms,
-        offers=member.offered_assignors,
-        refused_commits=member.refused_commits,
-        refused_code=member.refused_commit_code,
-        taken_over=member.taken_over,
+        drained=drained_ids(facts.group.members, facts.holds),
     )
 
 

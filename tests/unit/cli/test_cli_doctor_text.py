@@ -3,13 +3,14 @@
 import pytest
 
 from muster.cli.doctor import MOST_OF_A_RULE, print_findings, summary
-from muster.coordinator.observability.doctor.model import DoctorFacts, ExaminedGroup, ExaminedMember
+from muster.coordinator.observability.doctor.model import DoctorFacts
 from muster.coordinator.observability.doctor.table import examine_facts
+from tests.support.doctor import group, member
 
 
 def facts(groups: int, name: str = "g") -> DoctorFacts:
-    member = ExaminedMember("m", client_id="evil\x1b[2J", session_timeout_ms=600_000)
-    return DoctorFacts(1, groups=tuple(ExaminedGroup(f"{name}{n}", "Stable", members=(member,)) for n in range(groups)))
+    sick = member("m", client_id="evil\x1b[2J", client_host="", topics=(), session_timeout_ms=600_000)
+    return DoctorFacts(1, groups=tuple(group(sick, name=f"{name}{n}") for n in range(groups)))
 
 
 def test_of_one_rule_only_some_are_shown_and_the_others_counted(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,29 +8,21 @@ from rich.cells import cell_len
 from muster.cli.node_polling import GroupLine, GroupsPicture, LagTrail
 from muster.cli.top import named
 from muster.cli.top_screen import SORTS, TopScreen
-from muster.coordinator.observability.doctor.model import (
-    ExaminedGroup,
-    ExaminedMember,
-    ExaminedPartition,
-    ExaminedPosition,
-)
 from muster.coordinator.rpc.v1.ledger_pb2 import REBALANCE_CAUSE_SESSION_EXPIRED, Rebalance
+from tests.support.doctor import at, described_as, group, member, tp
 
 NOW = 4_000_000
 
 
 def line(name: str, lag: int = 0, members: int = 1, partitions: int = 4, **more: object) -> GroupLine:
     """A group whose members share all partitions but the last in turn."""
-    places = [ExaminedPartition("t", n) for n in range(partitions)]
+    places = [tp(n) for n in range(partitions)]
     people = tuple(
-        ExaminedMember(
-            f"{name}-m{m}", f"client-{m}", "h", topics=("t",), owned=tuple(places[m : partitions - 1 : members])
-        )
-        for m in range(members)
+        member(f"{name}-m{m}", range(m, partitions - 1, members), client_id=f"client-{m}") for m in range(members)
     )
-    positions = {tp: ExaminedPosition(0, 0, lag) for tp in places}
-    group = ExaminedGroup(name, "Stable", members=people, positions=positions)
-    return replace(GroupLine(group, {"t": partitions}, lag * partitions, 0.0, None, 2), **more)  # type: ignore[arg-type]
+    positions = {place: at(0, lag) for place in places}
+    examined = group(*people, name=name, positions=positions)
+    return replace(GroupLine(examined, {"t": partitions}, lag * partitions, 0.0, None, 2), **more)  # type: ignore[arg-type]
 
 
 def board(*lines: GroupLine) -> TopScreen:
@@ -119,7 +111,7 @@ def test_a_name_can_do_nothing_to_the_terminal() -> None:
     hostile = line(evil)
     hostile = replace(
         hostile,
-        group=replace(hostile.group, assignor=evil, members=(ExaminedMember(evil, evil, evil, topics=("t\x1b",)),)),
+        group=described_as(hostile.group, assignor=evil, members=(member(evil, client_host=evil, topics=("t\x1b",)),)),
     )
     shown = board(hostile)
     for width in (80, 130):

@@ -12,7 +12,7 @@ from tests.support.doctor import NOW, found, group, member, only
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda d: f"{d.software}-{d.mended}")
 def test_client_defect(defect: Any) -> None:
     def runs(version: str, assignor: str = defect.assignor) -> bool:
-        sick = group(member(software=f"{defect.software} {version}"), assignor=assignor)
+        sick = group(member(client_software=f"{defect.software} {version}"), assignor=assignor)
         return any(defect.source in f.evidence[1] for f in found("client-defect", sick))
 
     assert runs(defect.since)
@@ -29,7 +29,7 @@ def test_older_clients_say_their_version_in_their_client_id() -> None:
     assert "kafka-python 2.0.1" in finding.what
     assert finding.todo == "upgrade to kafka-python 2.0.2 or later"
     assert not found("client-defect", group(member("kafka-python-mine")))
-    assert not found("client-defect", group(member(software="librdkafka")))
+    assert not found("client-defect", group(member(client_software="librdkafka")))
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ The same answers go through the admin client, the command line, the HTTP API, th
 import asyncio
 import json
 import os
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -388,3 +389,20 @@ def test_the_page_of_a_group(node: AskedNode) -> None:
         return found
 
     check("page", asyncio.run(gather()))
+
+
+OF_THE_WIRE = re.compile(r"\b(?:pb|group_pb|coordinator_pb)\.(?:DescribedGroup|DescribedMember|ListedGroup)\b")
+WRITERS = ("server/services/",)
+
+
+def test_one_module_reads_what_the_wire_says_of_groups() -> None:
+    """Whoever shows groups reads the values that it makes."""
+    root = Path(__file__).parents[3]
+    rooms = [path for room in ("cli", "client", "coordinator", "spark") for path in (root / room).rglob("*.py")]
+    found = {
+        str(path.relative_to(root / "coordinator") if path.is_relative_to(root / "coordinator") else path)
+        for path in rooms
+        if not path.name.endswith("_pb2.py") and OF_THE_WIRE.search(path.read_text("utf-8"))
+    }
+    readers = {name for name in found if not name.startswith(WRITERS)}
+    assert readers == {"observability/read_model/group_mapper.py"}

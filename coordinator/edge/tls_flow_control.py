@@ -18,6 +18,7 @@ from typing import Any, Final, cast
 
 import structlog
 
+from muster.coordinator.edge.background_tasks import RestartedTask
 from muster.coordinator.edge.listener_base import ListenerTls
 from muster.coordinator.edge.overload import LogThrottle
 
@@ -210,7 +211,7 @@ class TlsHandshakes:
         self._under_way: dict[asyncio.Task[None], str] = {}
         self._hosts: Counter[str] = Counter()
         self._told = LogThrottle(TELL_EVERY_S)
-        self._accepting: asyncio.Task[None] | None = None
+        self._accepting = RestartedTask("TLS connections", self._accept)
 
     @property
     def under_way(self) -> int:
@@ -221,12 +222,11 @@ class TlsHandshakes:
         return self._hosts[host]
 
     def start(self) -> None:
-        self._accepting = asyncio.get_running_loop().create_task(self._accept())
+        self._accepting.start()
 
     def close(self) -> None:
         """Let nobody in any more; handshakes under way are broken off."""
-        if self._accepting is not None:
-            self._accepting.cancel()
+        self._accepting.cancel()
         for task in tuple(self._under_way):
             task.cancel()
         self._listening.close()
@@ -238,7 +238,7 @@ class TlsHandshakes:
                 sock, address = await loop.sock_accept(self._listening)
             except OSError as error:
                 if self._listening.fileno() < 0:
-                    return
+                    await asyncio.Event().wait()  # closed: until it is cancelled
                 if error.errno in NO_ROOM:
                     self._tell("", f"no further connection can be taken: {error.strerror}")
                     await asyncio.sleep(PAUSE_S)

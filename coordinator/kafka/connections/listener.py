@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from muster.coordinator.edge.background_tasks import RestartedTask
 from muster.coordinator.edge.listener_base import ListenerTls, open_listening_socket
 from muster.coordinator.edge.overload import LogThrottle
 from muster.coordinator.kafka.connections.connection import (
@@ -79,7 +80,7 @@ class ConnectionListener:
         self._socket: socket.socket | None = None
         self._server: asyncio.Server | None = None
         self._handshakes: TlsHandshakes | None = None
-        self._sweeping: asyncio.Task[None] | None = None
+        self._sweeping = RestartedTask("idle connections", self._sweep)
         self._connections: set[ServerConnection] = set()
         self._hosts: Counter[str] = Counter()
         self._refusals = LogThrottle(TELL_EVERY_S)
@@ -148,7 +149,7 @@ class ConnectionListener:
             self._shared.identity_of = tls.identity_of
             self._handshakes = TlsHandshakes(tls, self._socket, make, self._admits)
             self._handshakes.start()
-        self._sweeping = loop.create_task(self._sweep())
+        self._sweeping.start()
 
     def drain(self) -> None:
         """Let nobody in any more; connections close as soon as what they asked is answered."""
@@ -161,8 +162,7 @@ class ConnectionListener:
     async def close(self, grace_s: float) -> None:
         """Drain, wait until everyone is gone, and cut off who is not after the grace."""
         self.drain()
-        if self._sweeping is not None:
-            self._sweeping.cancel()
+        self._sweeping.cancel()
         try:
             async with asyncio.timeout(grace_s):
                 await self._all_gone.wait()

@@ -28,6 +28,7 @@ import structlog
 
 from muster.coordinator.config.security import AuthenticationSettings
 from muster.coordinator.config.values import split_list
+from muster.coordinator.edge.background_tasks import RestartedTask
 from muster.coordinator.errors import NotAuthenticated, Overloaded
 from muster.coordinator.kafka.connections.sasl_login import NONE, LoginQueueFull, SaslLogin
 from muster.coordinator.kafka.dispatch import KafkaCall
@@ -336,7 +337,7 @@ class SigningKeyRing:
         self._seen: object = None
         self._tried_s = float("-inf")
         self._reading: asyncio.Task[bool] | None = None
-        self._turning: asyncio.Task[None] | None = None
+        self._turning = RestartedTask("keys for signed tokens", self._turn)
 
     @property
     def _file(self) -> Path | None:
@@ -352,13 +353,13 @@ class SigningKeyRing:
                     f"sasl.oauthbearer.jwks.endpoint.url is {self._url}, where no keys can be read: {error}"
                 ) from error
             log.warning("no keys for signed tokens", url=self._url, why=str(error))
-        self._turning = asyncio.create_task(self._turn())
+        self._turning.start()
 
     def close(self) -> None:
         self._checking.close()
-        for task in (self._turning, self._reading):
-            if task is not None:
-                task.cancel()
+        self._turning.cancel()
+        if self._reading is not None:
+            self._reading.cancel()
 
     def believe(self, token: str) -> TokenSubject:
         """Raises Unbelieved; UnknownKey where newer keys may help."""

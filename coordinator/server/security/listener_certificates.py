@@ -22,6 +22,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
@@ -37,6 +38,7 @@ from muster.coordinator.config.tls import (
     PrincipalMappingRule,
     map_subject,
 )
+from muster.coordinator.edge.background_tasks import RestartedTask
 from muster.coordinator.edge.listener_base import ListenerTls, OnName
 from muster.coordinator.edge.overload import LogThrottle
 from muster.coordinator.runtime.node_status import Conditions
@@ -591,7 +593,7 @@ class NodeCertificates:
             for name, door in settings.doors.items()
             if door.encrypted
         }
-        self._looking: asyncio.Task[None] | None = None
+        self._looking: RestartedTask | None = None
 
     def of(self, door: str) -> ListenerCertificates | None:
         return self._of.get(door)
@@ -606,7 +608,8 @@ class NodeCertificates:
 
     def start(self, conditions: Conditions) -> None:
         """From now on look after them, on this loop."""
-        self._looking = asyncio.get_running_loop().create_task(self._look_after(conditions))
+        self._looking = RestartedTask("certificates", partial(self._look_after, conditions))
+        self._looking.start()
 
     def stop(self) -> None:
         if self._looking is not None:

@@ -33,6 +33,7 @@ from muster.coordinator.core.model.rights import Rights
 from muster.coordinator.core.model.types import Cause, CommittedOffset, RequestId
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.edge import request_limits
+from muster.coordinator.edge.background_tasks import RestartedTask
 from muster.coordinator.edge.request_limits import MalformedGroupRequest, error_sentence
 from muster.coordinator.errors import CallRefusal, ErrorCode, NodeShuttingDown
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
@@ -76,7 +77,7 @@ class CentralElection:
         self._cores = cores
         self._on_resigned = on_resigned
         self._owners = CentralGroupPublisher(session)
-        self._task: asyncio.Task[None] | None = None
+        self._publishing = RestartedTask("positions of central groups", self._publish_now_and_then)
         self._election = ElectionCandidate(
             session,
             layout.CENTRAL_COORDINATOR,
@@ -99,12 +100,10 @@ class CentralElection:
     def start(self) -> None:
         self._owners.start()
         self._election.start()
-        self._task = asyncio.get_running_loop().create_task(self._publish_now_and_then())
+        self._publishing.start()
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._publishing.stop()
         await self._owners.stop()
         await self._election.stop()
 

@@ -1,13 +1,12 @@
 """The gRPC services of a node: the one table of their calls, and the security that guards it.
 
-`SharedBackend` is what the composition root asks of a backend that several nodes share (a cluster, a Kafka). Security
-and TLS are made, and imported, only where a setting asks for them.
+Security and TLS are made, and imported, only where a setting asks for them.
 """
 
 import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypedDict
+from typing import TYPE_CHECKING, Protocol, TypedDict
 
 import structlog
 
@@ -36,8 +35,6 @@ from muster.coordinator.server.rpc_dispatch import ServiceMethod, methods_of
 from muster.coordinator.server.services.group_control import GroupControl
 from muster.coordinator.server.services.group_coordinator import GroupCoordinator
 from muster.storage.broker.broker import Broker
-from muster.storage.broker.record_log import RecordLog
-from muster.storage.broker.requests import LogRequests
 from muster.storage.rpc.v1 import broker_service_pb2, staging_service_pb2
 from muster.storage.rpc.v1 import staging_service_pb2 as pb
 from muster.storage.service.broker_service import BrokerService
@@ -47,64 +44,14 @@ if TYPE_CHECKING:
     import grpc
 
     from muster.coordinator.security.access_model import Identity
-    from muster.coordinator.server.cluster_backend.cluster_backend import ClusterBackend
     from muster.coordinator.server.security.call_rights import CallRights
     from muster.coordinator.server.security.listener_certificates import NodeCertificates
     from muster.coordinator.server.security.node_security import NodeSecurity
     from muster.coordinator.server.security.security_store import SecurityStore
-    from muster.coordinator.server.services.member_session import ServerSessions
 
 
 # Ports
 # -----
-
-
-class SharedBackend(Protocol):
-    """`Joined`, or a node's side over somebody's Kafka."""
-
-    shards: int
-
-    @property
-    def broker(self) -> RecordLog:
-        """What there is of topics and records, for this node's doors."""
-
-    @property
-    def requests(self) -> LogRequests: ...
-
-    @property
-    def group_log(self) -> Any:
-        """A `GroupLog`."""
-
-    @property
-    def engine(self) -> Callable[..., Engine]:
-        """Makes the engine of a node whose shards are not its own for good."""
-
-    @property
-    def admin(self) -> Any:
-        """Who says who is to lead; None where nobody does."""
-
-    def coordinate(
-        self,
-        engine: Engine,
-        driver: "EngineDriver",
-        clock_ms: Callable[[], int],
-        fail: Callable[[BaseException], None],
-        sessions: "ServerSessions",
-    ) -> None:
-        """From now on have the groups of the shards that are this node's in the engine."""
-
-    def group_service(self, *args: Any, **given: Any) -> GroupCoordinator:
-        """Takes what `GroupCoordinator` takes."""
-
-    def record_service(
-        self, advertised: Callable[[], tuple[str, int]], room: Callable[[Any], int]
-    ) -> BrokerService: ...
-
-    def table(self) -> dict[str, ServiceMethod]:
-        """The calls that a node on its own has not."""
-
-    async def let_go(self) -> None:
-        """Give up what is this node's, in good order, as far as that can be."""
 
 
 class StagingHandlers(Protocol):
@@ -205,9 +152,8 @@ async def make_security(
     certificates: "NodeCertificates | None",
     store: "SecurityStore | None" = None,
 ) -> "NodeSecurity | None":
-    """None where nobody is asked who they are. Of one node of many it knows nothing before `share_security`. store:
-    where it is
-    kept by others; whoever has it tells when it is known. Raises SecurityDamaged, StorageError."""
+    """None where nobody is asked who they are. Of one node of many it knows nothing before `join`. store:
+    where it is kept with others; whoever has it tells when it is known. Raises SecurityDamaged, StorageError."""
     if settings.authorizer == "none":
         return None
     from muster.coordinator.server.security.node_security import NodeSecurity
@@ -215,14 +161,6 @@ async def make_security(
     if store is not None:
         return NodeSecurity(settings, topics, store, certificates)
     assert disk is not None, "whoever has no data directory has another store"
-    if settings.inter_broker_listeners:
-        from muster.coordinator.server.cluster_backend.shared_security import SharedSecurityStore
-
-        store = SharedSecurityStore(disk)
-        await asyncio.to_thread(store.load)
-        security = NodeSecurity(settings, topics, store, certificates)
-        warn_of_own_rights(security, certificates)
-        return security
     from muster.coordinator.server.security.security_store import SecurityStore
 
     security = NodeSecurity(settings, topics, SecurityStore(disk), certificates, alone=True)
@@ -245,14 +183,6 @@ def warn_of_own_rights(security: "NodeSecurity", certificates: "NodeCertificates
             principal=str(principal),
             needs="CLUSTER_ACTION on CLUSTER",
         )
-
-
-async def share_security(security: "NodeSecurity | None", joined: "ClusterBackend", disk: Broker) -> None:
-    """Have from the cluster, which this node has joined, who may do what; nobody may be answered before. Raises
-    SecurityDamaged, StorageError."""
-    from muster.coordinator.server.cluster_backend.shared_security import follow_cluster_security
-
-    await follow_cluster_security(security, joined, disk)
 
 
 def node_rights_check(security: "NodeSecurity | None") -> "Callable[[Identity], bool] | None":

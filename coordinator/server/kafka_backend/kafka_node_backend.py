@@ -8,9 +8,10 @@ upstream's (KB-X12).
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from muster.coordinator.config import Settings
+from muster.coordinator.edge.cluster_view import ClientAddresses
 from muster.coordinator.edge.listener_base import ReportAction as TellAction
 from muster.coordinator.kafka.handlers.configs import ConfigHandlers, GroupConfigs
 from muster.coordinator.kafka.handlers.group_requests import GroupRequests
@@ -19,10 +20,11 @@ from muster.coordinator.kafka_backend.proxy.broker_addresses import ProxyAddress
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.node_status import Conditions
 from muster.coordinator.server.backend import node_services
-from muster.coordinator.server.backend.assignor_inputs import LogSpanOf
-from muster.coordinator.server.backend.node_backend import NodeBackend
+from muster.coordinator.server.backend.assignor_inputs import LogSpanOf, MeasuredSpans
+from muster.coordinator.server.backend.node_backend import MakeGroups, NodeBackend
 from muster.coordinator.server.backend.node_services import FENCE_SERVICE
 from muster.coordinator.server.backend.upkeep import LossReporter
+from muster.coordinator.server.driver.clock import NodeClock
 from muster.coordinator.server.driver.driver import EngineDriver
 from muster.coordinator.server.kafka_backend.backend import KafkaBackend
 from muster.coordinator.server.kafka_backend.grpc_services import RefusedFencing, RefusedStaging
@@ -31,15 +33,18 @@ from muster.coordinator.server.listeners.kafka_listener import NodeKafkaListener
 from muster.coordinator.server.listeners.proxy_listener import NodeProxyListener
 from muster.coordinator.server.node_events import report_contained
 from muster.coordinator.server.rpc_dispatch import ServiceMethod, methods_of
+from muster.coordinator.server.services.group_coordinator import GroupCoordinator
 from muster.coordinator.zookeeper.group_observer import ReportGroup
 from muster.storage.broker.record_log import RecordLog
 from muster.storage.broker.requests import LogRequests
+from muster.storage.service.broker_service import BrokerService
 
 if TYPE_CHECKING:
-    from muster.coordinator.observability.metrics.instruments import Instruments
+    from muster.coordinator.observability.metrics.instruments import Instruments, KafkaBackendFigures
     from muster.coordinator.server.security.listener_certificates import NodeCertificates
     from muster.coordinator.server.security.node_security import NodeSecurity
     from muster.coordinator.server.security.security_store import SecurityStore
+    from muster.coordinator.server.services.member_session import ServerSessions
 
 
 # Settings by Kafka's tools (KB-X12)
@@ -64,62 +69,89 @@ TICK_S: Final = 1.0
 """How often it is looked what is wrong."""
 
 
-class KafkaNodeBackend(NodeBackend):
-    """As its base, of another ground."""
+class KafkaNodeBackend:
+    """doors: asked once the ports are known."""
 
-    joined: KafkaBackend
+    disk = zookeeper = figures = None
+
+    def __init__(
+        self,
+        settings: Settings,
+        clock: NodeClock,
+        certificates: "NodeCertificates | None",
+        doors: Callable[[], ClientAddresses],
+    ) -> None:
+        self._settings = settings
+        self._certificates = certificates
+        self._part = KafkaBackend(settings, clock, doors, certificates)
+        self.measured: MeasuredSpans | None = None
+        self.engine_figures: Callable[[], KafkaBackendFigures] | None = None
 
     @property
     def cluster(self) -> AssignedCluster:
-        return self.joined.view
-
-    @property
-    def disk(self) -> None:
-        """It has none."""
-        return None
+        return self._part.view
 
     @property
     def record_log(self) -> RecordLog:
-        return self.joined.broker
+        return self._part.broker
 
     @property
-    def _by_zookeeper(self) -> None:
-        """It meets nobody there."""
-        return None
+    def requests(self) -> LogRequests:
+        return self._part.requests
 
-    def _join(self, certificates: "NodeCertificates | None") -> KafkaBackend:
-        return KafkaBackend(self._settings, self._clock, self._doors, certificates)
-
-    async def take(self, seen: ReportGroup) -> None:
+    async def open(self, seen: ReportGroup) -> None:
         """Look at the upstream. Raises NoUpstream. There is no ZooKeeper in which anything could be seen."""
-        await self.joined.meet()
-        self.measured = self.joined.ends.measured
-        self.engine_figures = self.joined.figures
+        await self._part.meet()
+        self.measured = self._part.ends.measured
+        self.engine_figures = self._part.figures
 
-    def rights_store(self) -> "SecurityStore | None":
-        return None if self.joined.rights is None else self.joined.rights.store
+    async def rights_store(self) -> "SecurityStore | None":
+        return None if self._part.rights is None else self._part.rights.store
 
-    async def register(self, security: "NodeSecurity | None" = None) -> None:
+    async def join(self, security: "NodeSecurity | None", make_groups: MakeGroups) -> None:
         """Know who may do what. Whose shards are whose is dealt once the engine is there."""
-        if security is not None and self.joined.rights is not None:
-            await self.joined.rights.share(security)
+        if security is not None and self._part.rights is not None:
+            await self._part.rights.share(security)
+        make_groups(self._part.group_log, self._part.shards, self._part.engine)
+
+    async def hand_over(self) -> None:
+        await self._part.let_go()
 
     async def leave(self) -> None:
-        await self.joined.close()
+        await self._part.close()
 
     async def close(self) -> None:
         """Nothing is held."""
 
-    # -- what stands on it --------------------------------------------------------------------------------------------
+    # -- services -----------------------------------------------------------------------------------------------------
 
-    def span_of(self, broker: RecordLog) -> LogSpanOf:
-        return self.joined.ends.span
+    @property
+    def log_span(self) -> LogSpanOf:
+        return self._part.ends.span
+
+    def coordinate(
+        self,
+        engine: Engine,
+        driver: EngineDriver,
+        clock_ms: Callable[[], int],
+        fail: Callable[[BaseException], None],
+        sessions: "ServerSessions",
+    ) -> None:
+        self._part.coordinate(engine, driver, clock_ms, fail, sessions)
+
+    def group_service(self, *args: Any, **given: Any) -> GroupCoordinator:
+        return self._part.group_service(*args, **given)
+
+    def record_service(self, advertised: Callable[[], tuple[str, int]], room: Callable[[Any], int]) -> BrokerService:
+        return self._part.record_service(advertised, room)
+
+    def table(self) -> dict[str, ServiceMethod]:
+        return self._part.table()
 
     async def serve_kafka(
         self,
         door: NodeKafkaListener | NodeProxyListener,
         driver: EngineDriver,
-        requests: LogRequests,
         *,
         partitions: Callable[[], Mapping[str, int]],
         instruments: "Instruments | None",
@@ -127,7 +159,7 @@ class KafkaNodeBackend(NodeBackend):
         security: "NodeSecurity | None",
     ) -> None:
         assert isinstance(door, NodeProxyListener), "such a node has one before its upstream"
-        side, broker = self.joined, self.joined.broker
+        side, broker = self._part, self._part.broker
         side.traffic = door
         groups = GroupConfigs(GroupRequests(driver, side.shards), self.cluster)
         await side.met()
@@ -140,7 +172,7 @@ class KafkaNodeBackend(NodeBackend):
                 broker.start_offset(topic, partition),
                 broker.high_watermark(topic, partition),
             ),
-            configs=partial(ProxyConfigs, requests, groups),
+            configs=partial(ProxyConfigs, self.requests, groups),
             tell=tell,
             cluster=self.cluster,
             transactions=side.transactions_of(partitions),
@@ -150,16 +182,16 @@ class KafkaNodeBackend(NodeBackend):
             security=security,
         )
 
-    def staging(self, requests: LogRequests) -> RefusedStaging:
+    def staging(self) -> RefusedStaging:
         return RefusedStaging(self._settings.engine)
 
-    def fences(self, driver: EngineDriver, engine: Engine, requests: LogRequests) -> dict[str, ServiceMethod]:
+    def fences(self, driver: EngineDriver, engine: Engine) -> dict[str, ServiceMethod]:
         return methods_of(FENCE_SERVICE, RefusedFencing(self._settings.engine))
 
     def upkeep(
         self, conditions: Conditions, group_log: LossReporter, engine: Engine, fail: Callable[[BaseException], None]
     ) -> "KafkaUpkeep":
-        return KafkaUpkeep(self._settings, self.joined, conditions, self._certificates)
+        return KafkaUpkeep(self._settings, self._part, conditions, self._certificates)
 
 
 class KafkaUpkeep:
@@ -206,3 +238,7 @@ class KafkaUpkeep:
         if shown is not None:
             brokers = self._side.upstream.view.brokers
             set_condition(self._conditions, NAMES, broker_names_sentence(self._settings, brokers, shown.covers))
+
+
+if TYPE_CHECKING:
+    _CONFORMS: type[NodeBackend] = KafkaNodeBackend

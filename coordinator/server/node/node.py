@@ -33,8 +33,9 @@ from muster.coordinator.server.backend.assignor_inputs import (
     partition_counts,
     topic_ids,
 )
-from muster.coordinator.server.backend.node_backend import NodeBackend, cluster_service_names
+from muster.coordinator.server.backend.node_backend import NodeBackend
 from muster.coordinator.server.backend.node_services import HEALTH_NAMES, make_method_table
+from muster.coordinator.server.backend.standalone_backend import StandaloneBackend
 from muster.coordinator.server.backend.upkeep import LogFreezer, ProcessResources, report_fatal_error
 from muster.coordinator.server.driver.clock import NodeClock
 from muster.coordinator.server.driver.driver import EngineDriver
@@ -58,19 +59,17 @@ from muster.coordinator.server.node_events import (
 from muster.coordinator.server.rpc_dispatch import ServiceMethod
 from muster.coordinator.server.services.central_groups import NO_ELECTION, CentralElection
 from muster.coordinator.server.services.group_control import GroupControl
-from muster.coordinator.server.services.group_coordinator import ClientEndpoint, GroupCoordinator, GroupWatchers
+from muster.coordinator.server.services.group_coordinator import ClientEndpoint, GroupWatchers
 from muster.coordinator.server.services.member_session import ServerSessions
 from muster.coordinator.server.services.zookeeper_registration import HEALTH as ZOOKEEPER
 from muster.coordinator.server.services.zookeeper_registration import ZooKeeperRegistration
 from muster.storage.broker.record_log import RecordLog
 from muster.storage.broker.requests import LogRequests
 from muster.storage.errors import MalformedRequest as MalformedStorageRequest
-from muster.storage.service.broker_service import BrokerService
 
 if TYPE_CHECKING:
     from muster.coordinator.observability.history.group_changes import GroupChanges
     from muster.coordinator.observability.history.group_history import GroupHistory
-    from muster.coordinator.server.backend.node_services import SharedBackend
     from muster.coordinator.server.listeners.http_listener import NodeHttpListener
     from muster.coordinator.server.listeners.proxy_listener import NodeProxyListener
     from muster.coordinator.server.monitoring.group_sampling import GroupObservation
@@ -99,11 +98,24 @@ def make_backend(
     settings: Settings, clock: NodeClock, certificates: "NodeCertificates | None", doors: Callable[[], ClientAddresses]
 ) -> NodeBackend:
     """That of a node with these settings. Raises AddressTaken."""
-    if not settings.upstream:
-        return NodeBackend(settings, clock, certificates, doors)
-    from muster.coordinator.server.kafka_backend.kafka_node_backend import KafkaNodeBackend
+    if settings.upstream:
+        from muster.coordinator.server.kafka_backend.kafka_node_backend import KafkaNodeBackend
 
-    return KafkaNodeBackend(settings, clock, certificates, doors)
+        return KafkaNodeBackend(settings, clock, certificates, doors)
+    if settings.inter_broker_listeners:
+        from muster.coordinator.server.cluster_backend.replicated_backend import ReplicatedBackend
+
+        return ReplicatedBackend(settings, clock, certificates, doors)
+    return StandaloneBackend(settings, clock, certificates, doors)
+
+
+def cluster_service_names(settings: Settings) -> tuple[str, ...]:
+    """What is served beside the rest, for health and reflection."""
+    if not settings.inter_broker_listeners:
+        return ()
+    from muster.coordinator.server.cluster_backend.cluster_service import CLUSTER_SERVICE
+
+    return (CLUSTER_SERVICE.full_name,)
 
 
 # What observes the node
@@ -309,7 +321,7 @@ class CoordinatorNode:
             if self._http is not None and not self._http.bind():
                 self._http = self.measuring = self._instruments = None  # nobody will look: nothing is counted
                 self._observing = self._observing if self._settings.scaler_enable else None
-            await self._take_ground()
+            await self._open_backend()
         except BaseException:
             if hasattr(self, "_ground"):
                 await self._ground.leave()
@@ -342,7 +354,6 @@ class CoordinatorNode:
             await self._ground.serve_kafka(
                 self._kafka,
                 self.driver,
-                self.log_requests,
                 partitions=lambda: self._partitions,
                 instruments=self._instruments,
                 tell=tell,
@@ -372,24 +383,19 @@ class CoordinatorNode:
         log_listening(self._bound, self.kafka_bound, self.http_bound, self._settings.node_id)
         return self._bound
 
-    async def _take_ground(self) -> None:
+    async def _open_backend(self) -> None:
         """The log, the place among others, and the groups."""
         self._ground = make_backend(self._settings, self._clock, self._certificates, self._doors)
-        await self._ground.take(lambda seen: self.driver.tell(partition_for(seen.group_id, self.engine.shards), seen))
+        await self._ground.open(lambda seen: self.driver.tell(partition_for(seen.group_id, self.engine.shards), seen))
         self.broker = self._ground.record_log
         self._security = await node_services.make_security(
             self._settings,
             self.broker.topics,
             self._ground.disk,
             self._certificates,
-            self._ground.rights_store(),
+            await self._ground.rights_store(),
         )
-        if self._ground.joined is None:
-            self._have_groups(await self._ground.group_log(), self._settings.offsets_topic_num_partitions)
-            self.engine.load(self._loaded_ms)
-        await self._ground.register(self._security)
-        if self._ground.joined is not None:
-            self._stand_by(self._ground.joined)
+        await self._ground.join(self._security, self._have_groups)
 
     async def stop(self) -> None:
         """Drain: refuse new calls, answer parked ones, flush and close the log, then close the port.
@@ -400,10 +406,7 @@ class CoordinatorNode:
         log.info("draining", parked=self.driver.parked, in_flight=self.methods.in_flight)
         if self._central is not None:
             await self._central.stop()
-        if self._ground.joined is not None:
-            await self._ground.joined.let_go()
-        else:
-            await self._ground.leave()
+        await self._ground.hand_over()
         await self._listener.announce_shutdown()
         self.methods.drain()
         for door in (self._kafka, self._http):
@@ -428,13 +431,12 @@ class CoordinatorNode:
         await node_services.stop_security(self._security)
         log.info("stopped")
 
-    def _stand_by(self, joined: "SharedBackend") -> None:
-        """One of many: which groups are coordinated here is for the cluster to say, again and again."""
-        self.broker = joined.broker
-        self._have_groups(joined.group_log, joined.shards, joined.engine)
-
-    def _have_groups(self, group_log: BrokerGroupLog, shards: int, make: Callable[..., Engine] = Engine) -> None:
+    def _have_groups(
+        self, group_log: BrokerGroupLog, shards: int, make: Callable[..., Engine] = Engine, *, load: bool = False
+    ) -> None:
+        """See `MakeGroups`. A node that is one of many is told again and again which groups are coordinated here."""
         settings = self._settings
+        self.broker = self._ground.record_log
         self._group_log = group_log
         self.engine = make(
             group_log,
@@ -447,9 +449,11 @@ class CoordinatorNode:
             loads_elsewhere=True,
         )
         self._partitions = partition_counts(self.broker)
-        self._log_span = self._ground.span_of(self.broker)
+        self._log_span = self._ground.log_span
         self.engine.submit_all(TopicsChanged(self._partitions, ids=topic_ids(self.broker)))
         self._loaded_ms = self._clock.now_ms()
+        if load:
+            self.engine.load(self._loaded_ms)
 
     def _report_status(self, shard: int, status: ShardStatus, why: str) -> None:
         report_status(self.telling.conditions, shard, status, why, self.engine.report(shard))
@@ -493,8 +497,7 @@ class CoordinatorNode:
                 self._sessions.end_central,
             )
         self.broker.on_topics_changed(self._topics_changed)
-        if self._ground.joined is not None:
-            self._ground.joined.coordinate(self.engine, self.driver, self._clock.now_ms, self._fail, self._sessions)
+        self._ground.coordinate(self.engine, self.driver, self._clock.now_ms, self._fail, self._sessions)
         if (disk := self._ground.disk) is not None:
             disk.on_logs_changed(LogFreezer().changed)
 
@@ -529,8 +532,7 @@ class CoordinatorNode:
         self._lines.noticed(notice)
 
     def _table(self) -> dict[str, ServiceMethod]:
-        joined = self._ground.joined
-        groups = (GroupCoordinator if joined is None else joined.group_service)(
+        groups = self._ground.group_service(
             self.driver,
             self._watchers,
             self._sessions,
@@ -551,22 +553,14 @@ class CoordinatorNode:
             history=self.history,
             rights_of=node_services.topic_rights_of(self._security),
         )
-        self.log_requests = self._ground.log_requests()
-        if joined is None:
-            records = BrokerService(
-                self.log_requests,
-                node_id=self._settings.node_id,
-                advertised=lambda: self.advertised,
-                room=answer_room,
-            )
-        else:
-            records = joined.record_service(lambda: self.advertised, answer_room)
-        self._staging = self._ground.staging(self.log_requests)
-        fences = self._ground.fences(self.driver, self.engine, self.log_requests)
+        self.log_requests = self._ground.requests
+        records = self._ground.record_service(lambda: self.advertised, answer_room)
+        self._staging = self._ground.staging()
+        fences = self._ground.fences(self.driver, self.engine)
         before = partial(mean_lag_before, self.history, self._clock.now_ms)
         carried = partial(loads_now, self.history, self._clock.now_ms)
         control = GroupControl(self.driver, self.engine.shards, before, carried)
-        return make_method_table(groups, control, records, self._staging) | fences | (joined.table() if joined else {})
+        return make_method_table(groups, control, records, self._staging) | fences | self._ground.table()
 
     def _topics_changed(self) -> None:
         before, self._partitions = self._partitions, partition_counts(self.broker)

@@ -1,0 +1,221 @@
+"""The backend of a standalone node: a data directory, and a registration in ZooKeeper if it has one.
+
+The directory is locked before ZooKeeper hears of the node, and a new one is made only after ZooKeeper has named the
+cluster.
+"""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, cast
+
+from muster.coordinator.config import Settings
+from muster.coordinator.edge.cluster_view import ClientAddresses
+from muster.coordinator.edge.listener_base import ReportAction
+from muster.coordinator.runtime.engine import Engine
+from muster.coordinator.runtime.group_log import BrokerGroupLog
+from muster.coordinator.runtime.node_status import Conditions
+from muster.coordinator.server.backend import node_services
+from muster.coordinator.server.backend.assignor_inputs import LogSpanOf, span_of_log
+from muster.coordinator.server.backend.fencing import make_fencing_service
+from muster.coordinator.server.backend.node_backend import MakeGroups, NodeBackend
+from muster.coordinator.server.backend.node_services import StagingHandlers, Stoppable
+from muster.coordinator.server.backend.upkeep import LossReporter, NodeUpkeep
+from muster.coordinator.server.driver.clock import NodeClock
+from muster.coordinator.server.driver.driver import EngineDriver
+from muster.coordinator.server.listeners.kafka_listener import NodeKafkaListener
+from muster.coordinator.server.rpc_dispatch import ServiceMethod
+from muster.coordinator.server.services.group_coordinator import GroupCoordinator
+from muster.coordinator.server.services.zookeeper_registration import ZooKeeperRegistration, build_registration
+from muster.coordinator.zookeeper.group_observer import ReportGroup
+from muster.storage.broker.broker import Broker
+from muster.storage.broker.requests import LogRequests
+from muster.storage.files import RealFiles
+from muster.storage.service.broker_service import BrokerService
+from muster.storage.service.staging_service import StagingService
+from muster.storage.staging.staging import Staging
+from muster.storage.topics.catalog import format_id
+from muster.storage.topics.data_dir import is_fresh, known_cluster_id
+
+if TYPE_CHECKING:
+    from muster.coordinator.observability.metrics.instruments import Instruments
+    from muster.coordinator.server.listeners.proxy_listener import NodeProxyListener
+    from muster.coordinator.server.security.listener_certificates import NodeCertificates
+    from muster.coordinator.server.security.node_security import NodeSecurity
+    from muster.coordinator.server.services.member_session import ServerSessions
+
+
+class DataDirectory:
+    """A node's data directory: `open`ed, then `disk`, then `close`d."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._disk: Broker | None = None
+
+    @property
+    def disk(self) -> Broker:
+        assert self._disk is not None, "`open` comes first"
+        return self._disk
+
+    async def open(self, agree: Callable[[], Awaitable[str | None]]) -> None:
+        """Lock the directory and open what lies there. agree: returns the cluster's id for a new directory; a directory
+        that is known to be this node's is locked before that is asked."""
+        fresh = is_fresh(RealFiles(), str(self._settings.data_dir))
+        if not fresh:
+            await asyncio.to_thread(self._open, None)
+        cluster_id = await agree()
+        if fresh:
+            await asyncio.to_thread(self._open, cluster_id)
+
+    def cluster_ids(self) -> tuple[str | None, str]:
+        """The cluster's id by the directory, None for a new one, and an id for a cluster that has none."""
+        return known_cluster_id(RealFiles(), str(self._settings.data_dir)), format_id(os.urandom(16))
+
+    async def close(self) -> None:
+        if self._disk is not None:
+            await asyncio.to_thread(self._disk.close)
+
+    def _open(self, cluster_id: str | None) -> None:
+        settings = self._settings
+        self._disk = Broker(settings.data_dir, settings, node_id=settings.node_id, cluster_id=cluster_id)
+
+
+class StandaloneBackend:
+    """doors: asked once the ports are known."""
+
+    cluster = figures = engine_figures = measured = None
+
+    def __init__(
+        self,
+        settings: Settings,
+        clock: NodeClock,
+        certificates: "NodeCertificates | None",
+        doors: Callable[[], ClientAddresses],
+    ) -> None:
+        self._settings = settings
+        self._certificates = certificates
+        self._clock = clock
+        self._doors = doors
+        self._directory = DataDirectory(settings)
+        self.zookeeper: ZooKeeperRegistration | None = None
+
+    @property
+    def disk(self) -> Broker:
+        return self._directory.disk
+
+    @property
+    def record_log(self) -> Broker:
+        return self._directory.disk
+
+    @cached_property
+    def requests(self) -> LogRequests:
+        return LogRequests(self.disk)
+
+    async def open(self, seen: ReportGroup) -> None:
+        await self._directory.open(partial(self._meet, seen))
+
+    async def _meet(self, seen: ReportGroup) -> str | None:
+        """The cluster's id, agreed on before a data directory is made for it; None where there is nobody to ask."""
+        if not self._settings.zookeeper_connect:
+            return None
+        own, fresh = self._directory.cluster_ids()
+        self.zookeeper = side = await ZooKeeperRegistration.open(
+            self._settings,
+            self._clock,
+            lambda: build_registration(self._doors().grpc, self._doors().kafka, self._clock.now_ms()),
+            lambda: {name: topic.partitions for name, topic in self.disk.topics().items() if not topic.internal},
+            seen,
+        )
+        return await side.cluster_id(own, fresh)
+
+    async def rights_store(self) -> None:
+        """It is in a log of this node."""
+
+    async def join(self, security: "NodeSecurity | None", make_groups: MakeGroups) -> None:
+        """The groups are known before the node is. Raises PartitionCountConflict."""
+        settings = self._settings
+        count, size = settings.offsets_topic_num_partitions, settings.offsets_topic_segment_bytes
+        make_groups(await asyncio.to_thread(BrokerGroupLog, self.disk, count, size), count, load=True)
+        if self.zookeeper is not None:
+            await self.zookeeper.register()
+
+    # -- services -----------------------------------------------------------------------------------------------------
+
+    @property
+    def log_span(self) -> LogSpanOf:
+        return partial(span_of_log, self.disk)
+
+    def coordinate(
+        self,
+        engine: Engine,
+        driver: EngineDriver,
+        clock_ms: Callable[[], int],
+        fail: Callable[[BaseException], None],
+        sessions: "ServerSessions",
+    ) -> None:
+        """All shards are this node's already."""
+
+    def group_service(self, *args: Any, **given: Any) -> GroupCoordinator:
+        return GroupCoordinator(*args, **given)
+
+    def record_service(self, advertised: Callable[[], tuple[str, int]], room: Callable[[Any], int]) -> BrokerService:
+        return BrokerService(self.requests, node_id=self._settings.node_id, advertised=advertised, room=room)
+
+    def table(self) -> dict[str, ServiceMethod]:
+        return {}
+
+    def staging(self) -> StagingHandlers:
+        return StagingService(Staging(self.disk), self.requests.commit)
+
+    def fences(self, driver: EngineDriver, engine: Engine) -> dict[str, ServiceMethod]:
+        return make_fencing_service(driver, engine, self.disk, self.requests)
+
+    async def serve_kafka(
+        self,
+        door: "NodeKafkaListener | NodeProxyListener",
+        driver: EngineDriver,
+        *,
+        partitions: Callable[[], Mapping[str, int]],
+        instruments: "Instruments | None",
+        tell: ReportAction,
+        security: "NodeSecurity | None",
+    ) -> None:
+        zookeeper = self.zookeeper
+        await cast(NodeKafkaListener, door).start(
+            driver,
+            self.requests,
+            instruments=instruments,
+            shards=self._settings.offsets_topic_num_partitions,
+            partitions=partitions,
+            observed=zookeeper.groups if zookeeper is not None else None,
+            elsewhere=zookeeper.has_elsewhere if zookeeper is not None else lambda topic: False,
+            tell=tell,
+            security=security,
+            tls=node_services.listener_tls(self._certificates, "kafka"),
+            cluster=None,
+            admin=None,
+        )
+
+    def upkeep(
+        self, conditions: Conditions, group_log: LossReporter, engine: Engine, fail: Callable[[BaseException], None]
+    ) -> Stoppable:
+        settings, certificates = self._settings, self._certificates
+        return NodeUpkeep(settings, self._clock, conditions, self.disk, group_log, engine, fail, certificates)
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    async def hand_over(self) -> None:
+        await self.leave()
+
+    async def leave(self) -> None:
+        zookeeper, self.zookeeper = self.zookeeper, None
+        if zookeeper is not None:
+            await zookeeper.close()
+
+    async def close(self) -> None:
+        await self._directory.close()
+
+
+if TYPE_CHECKING:
+    _CONFORMS: type[NodeBackend] = StandaloneBackend

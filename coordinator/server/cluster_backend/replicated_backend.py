@@ -1,0 +1,201 @@
+"""The backend of a node of a cluster: a data directory with this node's copies, and the part it has in the cluster."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+from muster.coordinator.config import Settings
+from muster.coordinator.edge.cluster_view import ClientAddresses, ClusterView
+from muster.coordinator.edge.listener_base import ReportAction
+from muster.coordinator.replication.io.replicated_broker import ReplicatedBroker
+from muster.coordinator.replication.io.replicated_requests import ReplicatedRequests
+from muster.coordinator.runtime.engine import Engine
+from muster.coordinator.runtime.node_status import Conditions
+from muster.coordinator.server.backend import node_services
+from muster.coordinator.server.backend.assignor_inputs import LogSpanOf, span_of_log
+from muster.coordinator.server.backend.fencing import make_fencing_service
+from muster.coordinator.server.backend.node_backend import MakeGroups, NodeBackend
+from muster.coordinator.server.backend.node_services import StagingHandlers, Stoppable
+from muster.coordinator.server.backend.standalone_backend import DataDirectory
+from muster.coordinator.server.backend.upkeep import LossReporter, NodeUpkeep
+from muster.coordinator.server.cluster_backend.cluster_backend import ClusterBackend
+from muster.coordinator.server.cluster_backend.cluster_description import ClusterMetricsSource
+from muster.coordinator.server.driver.clock import NodeClock
+from muster.coordinator.server.driver.driver import EngineDriver
+from muster.coordinator.server.listeners.kafka_listener import NodeKafkaListener
+from muster.coordinator.server.rpc_dispatch import ServiceMethod
+from muster.coordinator.server.services.group_coordinator import GroupCoordinator
+from muster.coordinator.zookeeper.group_observer import ReportGroup
+from muster.storage.broker.broker import Broker
+from muster.storage.broker.record_log import RecordLog
+from muster.storage.service.broker_service import BrokerService
+from muster.storage.service.staging_service import StagingService
+from muster.storage.staging.staging import Staging
+
+if TYPE_CHECKING:
+    from muster.coordinator.observability.metrics.instruments import Instruments
+    from muster.coordinator.server.listeners.proxy_listener import NodeProxyListener
+    from muster.coordinator.server.security.listener_certificates import NodeCertificates
+    from muster.coordinator.server.security.node_security import NodeSecurity
+    from muster.coordinator.server.security.security_store import SecurityStore
+    from muster.coordinator.server.services.member_session import ServerSessions
+
+
+class ReplicatedBackend:
+    """doors: asked once the ports are known. Raises AddressTaken."""
+
+    engine_figures = measured = None
+
+    def __init__(
+        self,
+        settings: Settings,
+        clock: NodeClock,
+        certificates: "NodeCertificates | None",
+        doors: Callable[[], ClientAddresses],
+    ) -> None:
+        self._settings = settings
+        self._certificates = certificates
+        self._clock = clock
+        self._doors = doors
+        self._directory = DataDirectory(settings)
+        self._security: NodeSecurity | None = None
+        self._joined = False
+        self._part = ClusterBackend(settings, certificates)
+        self._part.bind()
+        self.zookeeper: ClusterBackend | None = self._part
+
+    @property
+    def disk(self) -> Broker:
+        return self._directory.disk
+
+    @property
+    def record_log(self) -> RecordLog:
+        return self._part.broker if self._joined else self._directory.disk
+
+    @property
+    def requests(self) -> ReplicatedRequests:
+        return self._part.requests
+
+    @property
+    def cluster(self) -> ClusterView:
+        return self._part.view
+
+    @property
+    def figures(self) -> ClusterMetricsSource:
+        return self._part.figures
+
+    async def open(self, seen: ReportGroup) -> None:
+        await self._directory.open(partial(self._meet, seen))
+
+    async def _meet(self, seen: ReportGroup) -> str:
+        own, fresh = self._directory.cluster_ids()
+        return await self._part.meet(own, fresh, seen)
+
+    async def rights_store(self) -> "SecurityStore | None":
+        """What this node has of it; the rest comes from the cluster, in `join`."""
+        if self._settings.authorizer == "none":
+            return None
+        from muster.coordinator.server.cluster_backend.shared_security import SharedSecurityStore
+
+        store = SharedSecurityStore(self.disk)
+        await asyncio.to_thread(store.load)
+        return store
+
+    async def join(self, security: "NodeSecurity | None", make_groups: MakeGroups) -> None:
+        """The engine is made once the cluster has said how many shards there are."""
+        self._security = security
+        if security is not None:
+            node_services.warn_of_own_rights(security, self._certificates)
+        await self._part.enter(self.disk, self._doors(), node_services.node_rights_check(security))
+        from muster.coordinator.server.cluster_backend.shared_security import follow_cluster_security
+
+        await follow_cluster_security(security, self._part, self.disk)
+        self._joined = True
+        make_groups(self._part.group_log, self._part.shards, self._part.engine)
+
+    # -- services -----------------------------------------------------------------------------------------------------
+
+    @property
+    def _log(self) -> ReplicatedBroker:
+        return self._part.broker
+
+    @property
+    def log_span(self) -> LogSpanOf:
+        return partial(span_of_log, self._log)
+
+    def coordinate(
+        self,
+        engine: Engine,
+        driver: EngineDriver,
+        clock_ms: Callable[[], int],
+        fail: Callable[[BaseException], None],
+        sessions: "ServerSessions",
+    ) -> None:
+        self._part.coordinate(engine, driver, clock_ms, fail, sessions)
+
+    def group_service(self, *args: Any, **given: Any) -> GroupCoordinator:
+        return self._part.group_service(*args, **given)
+
+    def record_service(self, advertised: Callable[[], tuple[str, int]], room: Callable[[Any], int]) -> BrokerService:
+        return self._part.record_service(advertised, room)
+
+    def table(self) -> dict[str, ServiceMethod]:
+        return self._part.table()
+
+    def staging(self) -> StagingHandlers:
+        return StagingService(Staging(self._log), self.requests.commit)
+
+    def fences(self, driver: EngineDriver, engine: Engine) -> dict[str, ServiceMethod]:
+        return make_fencing_service(driver, engine, self._log, self.requests)
+
+    async def serve_kafka(
+        self,
+        door: "NodeKafkaListener | NodeProxyListener",
+        driver: EngineDriver,
+        *,
+        partitions: Callable[[], Mapping[str, int]],
+        instruments: "Instruments | None",
+        tell: ReportAction,
+        security: "NodeSecurity | None",
+    ) -> None:
+        part = self._part
+        await cast(NodeKafkaListener, door).start(
+            driver,
+            self.requests,
+            instruments=instruments,
+            shards=part.shards,
+            partitions=partitions,
+            observed=part.groups,
+            elsewhere=part.has_elsewhere,
+            tell=tell,
+            security=security,
+            tls=node_services.listener_tls(self._certificates, "kafka"),
+            cluster=self.cluster,
+            admin=part.admin,
+        )
+
+    def upkeep(
+        self, conditions: Conditions, group_log: LossReporter, engine: Engine, fail: Callable[[BaseException], None]
+    ) -> Stoppable:
+        settings, certificates = self._settings, self._certificates
+        return NodeUpkeep(settings, self._clock, conditions, self.disk, group_log, engine, fail, certificates)
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    async def hand_over(self) -> None:
+        await self._part.let_go()
+
+    async def leave(self) -> None:
+        if self._security is not None:
+            self._security.store.stop()
+        zookeeper, self.zookeeper = self.zookeeper, None
+        if zookeeper is not None:
+            await zookeeper.close()
+
+    async def close(self) -> None:
+        await self._directory.close()
+
+
+if TYPE_CHECKING:
+    _CONFORMS: type[NodeBackend] = ReplicatedBackend

@@ -17,7 +17,7 @@ FEW, MANY = 20, 60
 SPARE = 8
 """What is under way, and groups that a call opened which was cancelled too late: these go by their own time limits."""
 
-FAREWELLS = {"Ledger": 1, "RebalanceEntry": 1}
+FAREWELLS = {"GroupLedger": 1, "RebalanceEntry": 1}
 """Who deleted a group is told for a while, of so many groups at most: see `noted.MAX_FAREWELLS`."""
 
 

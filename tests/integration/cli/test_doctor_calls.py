@@ -7,6 +7,7 @@ import pytest
 
 from muster.cli.node_polling import gather_facts
 from muster.client.aio import AsyncAdmin
+from muster.coordinator.observability.doctor.model import partition_name
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.server.node.node import CoordinatorNode
 from tests.support.grpc_node import commit, connected, create_topic, serving
@@ -56,7 +57,7 @@ def test_a_group_costs_three_calls_and_each_has_all_its_positions(tmp_path: Path
             assert sum(calls.values()) <= 6, calls
             assert len(facts.groups) == GROUPS
             for group in facts.groups:
-                found = {str(tp): (at.committed, at.log_end, at.lag) for tp, at in group.positions.items()}
+                found = {partition_name(tp): (at.committed, at.log_end, at.lag) for tp, at in group.positions.items()}
                 assert found == {"t-0": (1, 3, 2), "t-1": (None, 0, 0)}
                 assert group.earlier.keys() == group.positions.keys()
                 assert [entry.number for entry in group.ledger] == [1]

@@ -40,7 +40,7 @@ class JarsUnavailable(Exception):
 
 
 def find_jars(*coordinates: str) -> list[Path]:
-    """The jars of `GROUP:ARTIFACT:VERSION` and all they need. Raises NotFetched."""
+    """The jars of `GROUP:ARTIFACT:VERSION` and all they need. Raises JarsUnavailable."""
     folder = cache_folder() / "jars" / "+".join(name.replace(":", "_") for name in coordinates)
     if not folder.exists():
         fetch_jars(coordinates, folder)
@@ -63,6 +63,9 @@ def fetch_jars(coordinates: Sequence[str], folder: Path) -> None:
         coming.rename(folder)
     except subprocess.TimeoutExpired:
         raise JarsUnavailable(f"Maven did not fetch {', '.join(coordinates)} within {FETCH_S} s") from None
+    except OSError:
+        if not folder.exists():  # else another process has fetched the same jars meanwhile
+            raise
     finally:
         shutil.rmtree(coming, ignore_errors=True)
 

@@ -164,7 +164,7 @@ class ShardState:
 
     limits: Limits
     facts: Mapping[type[Any], Callable[["ShardState", Any], None]]
-    extensions: Extensions = NO_EXTENSIONS
+    extensions: Extensions = field(default=NO_EXTENSIONS, compare=False, repr=False)
     planner: Planner = plan_inline
     groups: dict[str, GroupData] = field(default_factory=dict)
     """A group that ZooKeeper holds stands in front of the one of that id that the log has: it is on its way."""

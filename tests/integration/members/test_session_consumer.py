@@ -167,6 +167,10 @@ def test_members_survive_a_restart_of_the_node(tmp_path: Path) -> None:
             with member(node, "g") as three:
                 three.subscribe("t")
                 poll_until(lambda: bool(three.assignment()), one, two, three, what="the newcomer gets something")
+
+                def is_later() -> bool:
+                    return one.consumer_group_metadata().generation > epoch
+
+                poll_until(is_later, one, two, three, what="the first one hears of the new epoch")
             assert told.lost == []
-            assert one.consumer_group_metadata().generation > epoch
             assert before

@@ -90,7 +90,12 @@ def test_heartbeats_are_measured_against_the_echo(tmp_path: Path, monkeypatch: p
 def test_a_node_that_counts_is_measured_against_one_that_does_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, small in (("MEMBERS", 3), ("ROUNDS", 1), ("WARM_UP_S", 0.1), ("ROUND_S", 0.2)):
+    for name, small in (
+        ("COMPARED_MEMBERS", 3),
+        ("COMPARED_ROUNDS", 1),
+        ("COMPARED_WARM_UP_S", 0.1),
+        ("COMPARED_ROUND_S", 0.2),
+    ):
         monkeypatch.setattr(heartbeats, name, small)
     monkeypatch.setattr(heartbeats, "HEARTBEAT_MEMBERS", 3)
     rows = list(heartbeats.measure_metrics_cost("metrics", str(tmp_path)))
@@ -100,7 +105,7 @@ def test_a_node_that_counts_is_measured_against_one_that_does_not(
 
 @pytest.mark.integration
 def test_a_scrape_is_measured_by_its_series(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, small in (("GROUPS", 10), ("PARTITIONS", 10), ("TIMES", 2)):
+    for name, small in (("SCRAPED_GROUPS", 10), ("SCRAPED_PARTITIONS", 10), ("SCRAPE_TIMES", 2)):
         monkeypatch.setattr(web_costs, name, small)
     rows = list(web_costs.measure_scrape("scrape", str(tmp_path)))
     assert [row.unit for row in rows] == ["us CPU/series", "us CPU/series", "ms CPU"] * 2
@@ -109,7 +114,7 @@ def test_a_scrape_is_measured_by_its_series(tmp_path: Path, monkeypatch: pytest.
 
 @pytest.mark.integration
 def test_open_pages_are_measured_beside_a_node_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, small in (("PAGES", 4), ("ROUNDS", 1), ("ROUND_S", 0.1), ("SETTLED_S", 0.0)):
+    for name, small in (("PAGES", 4), ("FOLLOWING_ROUNDS", 1), ("ROUND_S", 0.1), ("SETTLED_S", 0.0)):
         monkeypatch.setattr(web_costs, name, small)
     (row,) = web_costs.measure_open_pages("following", str(tmp_path / "data"))
     assert row.case.startswith("following: 4 open pages")
@@ -156,10 +161,10 @@ def test_messages_of_a_group_grow_with_its_members(tmp_path: Path, monkeypatch: 
 @pytest.mark.integration
 def test_others_are_listened_to_while_a_stranger_asks_for_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, small in (
-        ("PARTITIONS", 100),
+        ("STALL_PARTITIONS", 100),
         ("OFFSETS", 700),
         ("EXPIRING_GROUPS", 3),
-        ("MEMBERS", 3),
+        ("STALL_MEMBERS", 3),
         ("READS", 3),
         ("LARGE_BATCHES", 2),
         ("SEGMENTS", 2),
@@ -186,7 +191,7 @@ def test_a_start_is_measured_after_a_kill(tmp_path: Path, monkeypatch: pytest.Mo
 def test_what_others_hear_beside_refused_requests_is_told_for_both_doors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, small in (("IDLE_S", 0.1), ("ENTRIES", 150_000), ("TIMES", 1), ("FLOOD", 50), ("FLOODS", 1)):
+    for name, small in (("IDLE_S", 0.1), ("ENTRIES", 150_000), ("ABUSE_TIMES", 1), ("FLOOD", 50), ("FLOODS", 1)):
         monkeypatch.setattr(interference, name, small)
     rows = list(interference.measure_abuse("abuse", str(tmp_path / "data")))
     assert len(rows) == 6

@@ -149,6 +149,7 @@ class ElectionCandidate:
         deposing, self._deposing = self._deposing, None
         found = await self._session.get(self._path, self._fired)
         if found is None:
+            self._resign()  # somebody deleted the place by hand: whoever is elected next begins a reign of its own
             await self._take(None)
         elif found.owner != self._session.id:
             self._resign()
@@ -232,11 +233,13 @@ class ElectionCandidate:
         try:
             await self._prove(reign)
         except BadVersion:
-            self._ended("another one was elected")
+            if self._reign == reign:
+                self._ended("another one was elected")
         except ZooKeeperError as error:
             log.debug("whether this one is still elected is not known", path=self._path, why=str(error))
         else:
-            self.proved(asked_s)
+            if self._reign == reign:
+                self.proved(asked_s)
 
     async def _prove(self, reign: ElectedTerm) -> None:
         """Raises BadVersion once another was elected. A transaction takes a quorum; a read, any server answers."""

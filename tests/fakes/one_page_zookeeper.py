@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from muster.coordinator.zookeeper.errors import BadVersion, ConnectionLost, NodeExists, NoNode
-from muster.coordinator.zookeeper.session import SessionState, StateListener, Watch, Znode
+from muster.coordinator.zookeeper.session import SessionState, StateListener, Watch, WatchEvent, Znode
 
 SESSION_S = 6.0
 PLACE, COUNTER = "/place", "/epoch"
@@ -35,10 +35,16 @@ def on_virtual_time(story: Coroutine[Any, Any, None]) -> None:
 
 
 class Server:
-    """Znodes with versions and owners; transactions that check, create, set and delete, one after the other."""
+    """Znodes with versions and owners; transactions that check, create, set and delete, one after the other. What one
+    of these changes fires the watches there; `nodes` may be changed directly, and then none fires."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, Znode] = {}
+        self._watches: dict[str, list[Watch]] = {}
+
+    def watch(self, path: str, watch: Watch) -> None:
+        """Once: the next change there calls it."""
+        self._watches.setdefault(path, []).append(watch)
 
     def apply(self, steps: list[tuple[Any, ...]]) -> None:
         nodes = dict(self.nodes)
@@ -56,7 +62,12 @@ class Server:
                 nodes[path] = nodes[path]._replace(data=rest[0], version=nodes[path].version + 1)
             elif verb == "delete":
                 del nodes[path]
-        self.nodes = nodes
+        before, self.nodes = self.nodes, nodes
+        for verb, path, *_ in steps:
+            if before.get(path) != nodes.get(path):
+                kind: Any = {"create": "created", "set": "changed", "delete": "deleted"}[verb]
+                for watch in self._watches.pop(path, ()):
+                    asyncio.get_running_loop().call_soon(watch, WatchEvent(kind, path))
 
 
 class Line:
@@ -91,6 +102,8 @@ class Line:
 
     async def get(self, path: str, watch: Watch | None = None) -> Znode | None:
         await self._trip()
+        if watch is not None:
+            self._server.watch(path, watch)
         return self._server.nodes.get(path)
 
     async def exists(self, path: str, watch: Watch | None = None) -> bool:

@@ -3,6 +3,8 @@
 import asyncio
 from typing import Any
 
+import pytest
+
 from muster.coordinator.zookeeper.election import ElectionCandidate
 from muster.coordinator.zookeeper.session import SessionState
 from tests.fakes.one_page_zookeeper import COUNTER, PLACE, SESSION_S, Line, Server, on_virtual_time
@@ -71,8 +73,8 @@ def test_one_that_another_was_elected_over_resigns_at_the_next_proof() -> None:
         server = Server()
         election = candidate(Line(server, 1), told)
         await asyncio.sleep(1)
-        del server.nodes[PLACE]
-        server.apply([("create", PLACE, b"you", 2), ("set", COUNTER, b"2", 1)])
+        server.nodes[PLACE] = server.nodes[PLACE]._replace(data=b"you", owner=2)
+        server.nodes[COUNTER] = server.nodes[COUNTER]._replace(data=b"2", version=2)
         over_s = asyncio.get_running_loop().time()
         await asyncio.sleep(SESSION_S / 2)
         assert [epoch for _, epoch in told] == [1, 0]
@@ -183,5 +185,25 @@ def test_one_whose_process_is_gone_is_deposed_at_once() -> None:
         assert server.nodes[PLACE].owner == 2  # what it leaves when it stops is not another's place
         await two.stop()
         assert PLACE not in server.nodes
+
+    on_virtual_time(story())
+
+
+@pytest.mark.parametrize("resume", [True, False])
+def test_whoever_is_elected_again_after_the_place_was_deleted_by_hand_stays_elected(resume: bool) -> None:
+    """As `delete /controller`: operators do it to have another controller. The proofs of the reign that ended must not
+    judge the next one."""
+
+    async def story() -> None:
+        told: list[tuple[float, int]] = []
+        server = Server()
+        election = candidate(Line(server, 1), told, resume=resume)
+        await asyncio.sleep(1)
+        server.apply([("delete", PLACE, -1)])
+        await asyncio.sleep(SESSION_S * 5)
+        assert [epoch for _, epoch in told] == [1, 0, 2]
+        assert election.reign is not None
+        assert election.reign.epoch == 2
+        await election.stop()
 
     on_virtual_time(story())

@@ -133,7 +133,7 @@ def examine(assignor: Assignor, deadline_ms: int = DEADLINE_MS) -> Report:
 
 
 def outcome(check: str, group: str, assignor: Assignor, deadline_ms: int) -> str:
-    """What is wrong, or nothing. Raises Overran and Ended."""
+    """What is wrong, or nothing. Raises PluginOverran and PluginEnded."""
     if is_ours(assignor):
         return found(check, group, assignor)
     try:

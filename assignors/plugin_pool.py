@@ -82,7 +82,7 @@ class Isolation:
     ) -> Assignment:
         """As `muster.assignors.run.run`. Assignors of this package run here, untimed.
 
-        Raises AssignorError; Overran, whose sentence ends with `remedy`, for one that was not done after so many
+        Raises AssignorError; PluginOverran, whose sentence ends with `remedy`, for one that was not done after so many
         milliseconds of its own.
         """
         if is_ours(assignor):

@@ -197,8 +197,8 @@ class PluginProcess:
     def ask(self, header: dict[str, Any], body: bytes, deadline_ms: int, late: str) -> tuple[dict[str, Any], Any]:
         """The answer's header and body. Any failure but the plugin's own error ends the process.
 
-        Raises Overran (with `late`, in which {deadline_ms} is filled in), Ended, and AssignorError with what the plugin
-        did wrong.
+        Raises PluginOverran (with `late`, in which {deadline_ms} is filled in), PluginEnded, and AssignorError with
+        what the plugin did wrong.
         """
         until_s = time.monotonic() + deadline_ms / 1000
         try:
@@ -233,7 +233,7 @@ class PluginProcess:
                 os.close(self._lifeline)
 
     def stop(self) -> None:
-        """As `kill`, for somebody else than who is asking it a question: that one gets Ended, and clears up."""
+        """As `kill`, for somebody else than who is asking it a question: that one gets PluginEnded, and clears up."""
         with self._ending:
             if self._child.returncode is None:
                 self._signal()

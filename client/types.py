@@ -191,7 +191,7 @@ class OnDelivery(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SecurityConfig:
-    """How a client knows its node, and shows who it is; `security_config.SecurityProperties` checks it.
+    """How a client knows its node, and shows who it is; `config.SecurityProperties` checks it.
 
     What is secret is in no repr, so in no plan and no log of who prints what holds it.
     """

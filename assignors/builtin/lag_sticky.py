@@ -47,7 +47,7 @@ class MoveThresholds:
 
 
 class PlacementView(Protocol):
-    """Who has what, in the middle of a decision (`weighted.Placement`); members are numbered as in `columns`."""
+    """Who has what, in the middle of a decision (`Placement`); members are numbered as in `columns`."""
 
     columns: SnapshotColumns
     knobs: MoveThresholds

@@ -165,7 +165,7 @@ class Closed:
 
 @dataclass(frozen=True, slots=True)
 class WakeMemberAt:
-    """Send `Tick` at this time; replaces an earlier wish."""
+    """Send `TimerExpired` at this time; replaces an earlier wish."""
 
     at_ms: int
 

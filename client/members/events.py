@@ -205,7 +205,7 @@ class PollResumed:
 
 @dataclass(frozen=True, slots=True)
 class TimerExpired:
-    """The time of the last `WakeAt` has come. An early or extra tick does no harm."""
+    """The time of the last `WakeMemberAt` has come. An early or extra tick does no harm."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,7 +71,7 @@ class TopicLeaderSearch:
     async def look(self, view: ConsumerGroupView, mine: GroupRegistration, topics: Mapping[str, int]) -> None:
         """Speak to whoever leads `topics` (topic -> broker id), and say what keeps this consumer from reading.
 
-        Raises LedApart.
+        Raises TopicsLedApart.
         """
         self._say_what_is_missing(view, mine)
         apart = find_split_leaders(topics)

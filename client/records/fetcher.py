@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class FetchWishes(Protocol):
-    """What is asked of `fetcher.Fetcher`."""
+    """What is asked of `ConsumerFetcher`."""
 
     @property
     def full(self) -> bool: ...

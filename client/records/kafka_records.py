@@ -103,7 +103,7 @@ PATIENCE_S: Final = 0.1
 
 
 class KafkaPollWishes(Protocol):
-    """What is asked of `fetcher.Fetcher`."""
+    """What is asked of `ConsumerFetcher`."""
 
     @property
     def states(self) -> dict[TopicPartition, ConsumedPartition]: ...

@@ -1,7 +1,7 @@
 """Settings of where a node keeps its state: the log in its own directory, or a Kafka cluster (`engine`).
 
-`check_engine` refuses settings that have no place in Kafka-backed mode; `check_numbers` holds node ids to the 32 bits
-that Kafka's clients know a node by.
+`check_backend_settings` refuses settings that have no place in Kafka-backed mode; `check_node_id` holds node ids to the
+32 bits that Kafka's clients know a node by.
 """
 
 from collections.abc import Collection, Mapping

@@ -63,8 +63,8 @@ class OtherNodes(Protocol):
     async def forwarded(
         self, node: int, method: str, request: "Message", answer: "type[ForwardedAnswer]"
     ) -> "ForwardedAnswer":
-        """What that node answers to the same call by gRPC, which tells it by a header FORWARDED. Raises NotThere and
-        NotNow, as it does, and NotNow where it does not answer."""
+        """What that node answers to the same call by gRPC, which tells it by a header FORWARDED. Raises SubjectNotFound
+        and TemporarilyUnknown, as it does, and TemporarilyUnknown where it does not answer."""
 
 
 class ClusterView(Protocol):

@@ -334,8 +334,8 @@ class NodesGroup:
         self._looking.start(self._look())
 
     async def entered(self) -> None:
-        """Return once the group has told for the first time how shards are dealt. Raises Unusable where it refuses this
-        node for good; while nobody answers it is waited for."""
+        """Return once the group has told for the first time how shards are dealt. Raises UnusableUpstream where it
+        refuses this node for good; while nobody answers it is waited for."""
         await asyncio.shield(self._entered)
 
     @property

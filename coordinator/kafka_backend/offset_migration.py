@@ -70,7 +70,7 @@ async def adopt_group(
     """Take the positions that the upstream has of the group (KB-M1). topics: those that there are, with their
     partitions.
 
-    Raises InTheWay, NotThere, UpstreamError, and what `here` raises.
+    Raises MoveBlocked, NoSuchUpstreamGroup, UpstreamError, and what `here` raises.
     """
     state = await require_empty_upstream(upstream, group)
     there = await group_requests.fetch_offsets(upstream, group)
@@ -96,7 +96,7 @@ async def adopt_group(
 async def release_group(upstream: Upstream, group: str, here: LocalGroups, *, dry_run: bool = False) -> MovedOffsets:
     """Give the group's positions to the upstream, and forget it here (KB-M3).
 
-    Raises InTheWay, UpstreamError, and what `here` raises.
+    Raises MoveBlocked, UpstreamError, and what `here` raises.
     """
     await require_empty_here(here, group)
     await require_empty_upstream(upstream, group)
@@ -113,7 +113,7 @@ async def release_group(upstream: Upstream, group: str, here: LocalGroups, *, dr
 
 
 async def require_empty_upstream(upstream: Upstream, group: str) -> str:
-    """In which state the group is. Raises InTheWay."""
+    """In which state the group is. Raises MoveBlocked."""
     there = await group_requests.describe_group(upstream, group)
     if there.members:
         named = first_names([f"{each.client_id or each.id} at {each.host}" for each in there.members])
@@ -169,7 +169,7 @@ class OffsetMirror:
         on_trouble: Callable[[str], None] = lambda sentence: None,
         on_bug: Callable[[BaseException], None] = lambda error: None,
     ) -> None:
-        """positions: all that counts of what a group has committed; raises Away. interval_ms:
+        """positions: all that counts of what a group has committed; raises GroupAway. interval_ms:
         `engine.kafka.offsets.mirror.interval.ms`. on_trouble hears why something was not written, and of "" when all
         was."""
         self._upstream = upstream

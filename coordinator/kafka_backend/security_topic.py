@@ -89,7 +89,7 @@ async def prepare_security_topic(
 ) -> None:
     """Look whether the topic will do. new: it may be made, or begun, which is to have these records in it (`mark`).
 
-    Raises Unusable, UpstreamError.
+    Raises UnusableUpstream, UpstreamError.
     """
     wanted = StateTopicSpec(topic, 1, replication, id_base)
     seen = (await upstream.refresh([topic])).topics.get(topic)
@@ -229,7 +229,7 @@ class SecurityLog:
     # -- reading ------------------------------------------------------------------------------------------------------
 
     async def load(self, take: Take) -> None:
-        """All there is now. Raises Damaged, UpstreamError."""
+        """All there is now. Raises SecurityTopicDamaged, UpstreamError."""
         asked_s = asyncio.get_running_loop().time()
         await self._upstream.refresh([self.topic])
         self._id = self._upstream.view.topics[self.topic].topic_id
@@ -243,7 +243,7 @@ class SecurityLog:
         self._heard_s = self._looked_s = asked_s
 
     async def run(self, take: Take) -> None:
-        """What comes, for as long as it is there. Raises Damaged."""
+        """What comes, for as long as it is there. Raises SecurityTopicDamaged."""
         loop = asyncio.get_running_loop()
         while True:
             try:
@@ -288,7 +288,7 @@ class SecurityLog:
             self._heard_s = asked_s
 
     def _is_the_same(self) -> None:
-        """Raises Damaged."""
+        """Raises SecurityTopicDamaged."""
         seen_now = self._upstream.view.topics.get(self.topic)
         if seen_now is not None and not seen_now.code and seen_now.topic_id != self._id:
             raise SecurityTopicDamaged(
@@ -296,7 +296,7 @@ class SecurityLog:
             )
 
     def _taken(self, batches: Sequence[BatchView], take: Take) -> None:
-        """Raises Damaged."""
+        """Raises SecurityTopicDamaged."""
         try:
             for batch in batches:
                 if batch.next_offset <= self._replay.position:
@@ -369,8 +369,8 @@ class SecurityLog:
             self._replay.owners = [each for each in self._replay.owners if each[0] >= turn]
 
     async def append(self, new: Sequence[NewRecord]) -> None:
-        """Durable, read again, and counting on return; `own` comes before. Raises Superseded, UpstreamError; whoever
-        gives up waiting does not know whether it was written."""
+        """Durable, read again, and counting on return; `own` comes before. Raises SecurityOwnerSuperseded,
+        UpstreamError; whoever gives up waiting does not know whether it was written."""
         held = self._held
         if held is None or not self.owned:
             raise SecurityOwnerSuperseded

@@ -75,8 +75,8 @@ class RecordTooLarge(LogFailed):
 def fit_turn(shard: int, groups: Sequence[Entry], ledger: Sequence[Entry], most: int) -> MeasuredRecords:
     """What one turn writes, the ledger's records first and the group's last (KB-S1).
 
-    An entry of the ledger that alone is too large is cut short. Raises TooLarge for a group's record that is: nothing
-    of the turn is kept then.
+    An entry of the ledger that alone is too large is cut short. Raises RecordTooLarge for a group's record that is:
+    nothing of the turn is kept then.
     """
     check_room(shard, groups, most)
     turn = MeasuredRecords(
@@ -87,7 +87,7 @@ def fit_turn(shard: int, groups: Sequence[Entry], ledger: Sequence[Entry], most:
 
 
 def check_room(shard: int, groups: Sequence[Entry], most: int) -> None:
-    """Raises TooLarge."""
+    """Raises RecordTooLarge."""
     if isinstance(groups, MeasuredRecords) and groups.largest + RECORD_BYTES <= most:
         return
     large = [entry for entry in groups if size_of(entry) + RECORD_BYTES > most]
@@ -181,8 +181,8 @@ class ReplayedRecords:
 
 
 class StateLog:
-    """A `GroupLog`. Its `append` never waits: `Owning` is told of its number by the engine right after, and releases
-    what rests on it once Kafka has acknowledged it."""
+    """A `GroupLog`. Its `append` never waits: `ShardOwner` is told of its number by the engine right after, and
+    releases what rests on it once Kafka has acknowledged it."""
 
     def __init__(self, batch_bytes: int) -> None:
         """batch_bytes: what one batch has room for (KB-S1)."""
@@ -207,7 +207,7 @@ class StateLog:
             before.extend(fits)
 
     def check_room(self, shard: int, groups: Sequence[Entry]) -> None:
-        """Raises TooLarge for what `append` would refuse, of which group it is."""
+        """Raises RecordTooLarge for what `append` would refuse, of which group it is."""
         check_room(shard, groups, self.batch_bytes)
 
     def flush(self, shards: Sequence[int]) -> None:

@@ -23,7 +23,7 @@ from muster.storage.records.batch import BatchView
 
 
 class LogOwner(Protocol):
-    """`Owning`, as far as it is asked here."""
+    """`ShardOwner`, as far as it is asked here."""
 
     def step(self, event: ev.ShardEvent) -> None: ...
 
@@ -43,7 +43,7 @@ class LogOwner(Protocol):
     async def refresh_leaders(self) -> None: ...
 
     def ask(self, shard: int, request: int, asking: Coroutine[Any, Any, None]) -> None:
-        """Have it run; where it raises, `Failed` is the answer to the request."""
+        """Have it run; where it raises, `RequestWithoutAnswer` is the answer to the request."""
 
     def begin(self, work: Coroutine[Any, Any, None]) -> None: ...
 

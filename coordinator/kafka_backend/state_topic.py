@@ -135,7 +135,7 @@ async def prepare_state_topic(upstream: Upstream, wanted: StateTopicSpec) -> int
     """How many bytes a batch of the state topic may have, less a tenth (KB-S1); makes the topic where there is none,
     and none was before.
 
-    Raises Unusable, and UpstreamError where nobody answers.
+    Raises UnusableUpstream, and UpstreamError where nobody answers.
     """
     await check_upstream(upstream, wanted)
     if not topic_exists(upstream, wanted):
@@ -167,7 +167,7 @@ async def is_same_topic(marks: TopicMarks, topic: UpstreamTopic) -> bool:
 
 
 async def check_upstream(upstream: Upstream, wanted: StateTopicSpec) -> None:
-    """Raises Unusable where nodes cannot be over this upstream at all."""
+    """Raises UnusableUpstream where nodes cannot be over this upstream at all."""
     if lacks := await upstream.lacks():
         raise UnusableUpstream(
             f"the upstream does not speak {', '.join(lacks)}, which is needed; expected Apache Kafka 2.8 or later"
@@ -223,7 +223,7 @@ async def create_state_topic(upstream: Upstream, wanted: StateTopicSpec) -> None
 
 
 async def create_checked_topic(upstream: Upstream, wanted: StateTopicSpec, configs: Mapping[str, str]) -> None:
-    """Raises Unusable, UpstreamError."""
+    """Raises UnusableUpstream, UpstreamError."""
     configs = {**configs, "min.insync.replicas": str(min(2, wanted.replication))}
     try:
         await create_topic(upstream, wanted.topic, wanted.partitions, wanted.replication, configs)
@@ -255,7 +255,7 @@ async def wait_for_leaders(upstream: Upstream, wanted: StateTopicSpec) -> None:
 
 
 def check_configs(wanted: StateTopicSpec, configs: Mapping[str, str]) -> int:
-    """Raises Unusable for settings under which the topic would lose groups."""
+    """Raises UnusableUpstream for settings under which the topic would lose groups."""
     topic = wanted.topic
     policy = configs.get("cleanup.policy", "")
     if policy != "compact":
@@ -281,7 +281,7 @@ WRITE_MS: Final = 30_000
 
 async def accept_state_topic(upstream: Upstream, wanted: StateTopicSpec) -> int:
     """As `usable`, of a topic that need not be the one it was: it is made where there is none, and what its logs lack
-    is given up. Nodes that run hear of it within seconds. Raises Unusable, and UpstreamError."""
+    is given up. Nodes that run hear of it within seconds. Raises UnusableUpstream, and UpstreamError."""
     await check_upstream(upstream, wanted)
     if not topic_exists(upstream, wanted):
         await create_state_topic(upstream, wanted)

@@ -59,19 +59,19 @@ from muster.coordinator.runtime.stepper import FlushJob, FlushQueue, LoadJob, Re
 class LeaseAuthority(Protocol):
     """Who decides, and knows what of a shard's log counts. Called by the engine's thread.
 
-    It calls back (see `LedEngine`) from within `flushed`, and from none of the others.
+    It calls back (see `LeasedEngine`) from within `flushed`, and from none of the others.
     """
 
     def may_answer(self, shard: int) -> bool:
-        """Whether an answer of the shard may leave at this very moment. If not, `LedEngine.opened` follows when it
+        """Whether an answer of the shard may leave at this very moment. If not, `LeasedEngine.opened` follows when it
         may."""
 
     def may_fire(self, shard: int) -> bool:
-        """Whether the shard's timers may fire now. If not, `LedEngine.opened` follows when they may."""
+        """Whether the shard's timers may fire now. If not, `LeasedEngine.opened` follows when they may."""
 
     def wrote(self, shard: int, position: int) -> None:
-        """The shard's log as it is now has its first `position` appends: `LedEngine.committed` follows once all of that
-        counts."""
+        """The shard's log as it is now has its first `position` appends: `LeasedEngine.committed` follows once all of
+        that counts."""
 
     def flushed(self, shards: Collection[int]) -> None:
         """What had been appended to these shards' logs when the flush began is on this node's disk."""

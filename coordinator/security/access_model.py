@@ -1,8 +1,8 @@
 """Kafka's words for access: principals, identities, operations, resource types, and entries of access control lists.
 
 Operations, resource types, pattern types and permissions have Kafka's numbers (AclOperation, ResourceType, PatternType,
-AclPermissionType); an entry is a KIP-11 and KIP-290 binding. `SUPPORTED` is Kafka's AclEntry: the operations that
-exist on each resource type; only these, and ALL, can be granted.
+AclPermissionType); an entry is a KIP-11 and KIP-290 binding. `SUPPORTED_OPERATIONS` is Kafka's AclEntry: the operations
+that exist on each resource type; only these, and ALL, can be granted.
 
 A principal is what entries name, such as `User:alice` (KIP-11). An identity is a principal, the address it speaks from
 and how it authenticated; one object for as long as nothing of it changes. A node with `authorizer=none` uses the

@@ -31,7 +31,7 @@ class MalformedName(ValueError):
 
 
 def format_rfc2253(der: bytes) -> str:
-    """The text of an X.501 Name in DER. Raises NoName.
+    """The text of an X.501 Name in DER. Raises MalformedName.
 
     >>> format_rfc2253(bytes.fromhex("301d310b3009060355040613024445310e300c06035504030c05612c622b63"))
     'CN=a\\\\,b\\\\+c,C=DE'

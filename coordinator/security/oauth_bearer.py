@@ -69,7 +69,7 @@ class SigningKeySet:
     passed_over: int = 0
 
     def of(self, algorithm: str, kid: str | None) -> Any:
-        """Raises UnknownKey. A token without an id is believed where only one key can be meant."""
+        """Raises UnknownSigningKey. A token without an id is believed where only one key can be meant."""
         if kid is not None:
             if (key := self.found.get((algorithm, kid))) is None:
                 raise UnknownSigningKey(UNKNOWN_KEY)
@@ -126,7 +126,7 @@ def key_algorithms(jwk: Mapping[str, Any]) -> Sequence[str]:
 
 
 def verify_token(token: str, keys: SigningKeySet, expected: TokenRequirements, now_s: float) -> TokenSubject:
-    """Whom the token speaks of. Raises Unbelieved. Takes some 100 us for the signature.
+    """Whom the token speaks of. Raises TokenRefused. Takes some 100 us for the signature.
 
     `now_s`: by the wall clock.
     """
@@ -154,7 +154,7 @@ def verify_token(token: str, keys: SigningKeySet, expected: TokenRequirements, n
 
 
 def verify_claims(claims: Mapping[str, Any], expected: TokenRequirements, now_s: float) -> TokenSubject:
-    """Of the claims of a token that is ours. Raises Unbelieved."""
+    """Of the claims of a token that is ours. Raises TokenRefused."""
     until_s = read_time_claim(claims, "exp")
     if until_s is None:
         raise TokenRefused("no end")
@@ -201,14 +201,14 @@ REFUSAL: Final = json.dumps({"status": "invalid_token"}).encode()
 
 
 class OauthBearerServer:
-    """One conversation. `verify` says whom a token speaks of; raises Unbelieved. It is called off the loop."""
+    """One conversation. `verify` says whom a token speaks of; raises TokenRefused. It is called off the loop."""
 
     def __init__(self, verify: Callable[[str], TokenSubject]) -> None:
         self._verify = verify
         self._refused = ""
 
     def evaluate(self, data: bytes) -> LoginStep:
-        """See `Mechanism`."""
+        """See `SaslMechanism`."""
         if self._refused:
             raise LoginFailed(self._refused)
         token, authzid = parse_bearer_message(decode_text(data, MOST_TOKEN_BYTES))

@@ -63,7 +63,7 @@ class ScramServer:
         self._begun = False
 
     def evaluate(self, data: bytes) -> SaslChallenge | SaslSuccess:
-        """See `Mechanism`."""
+        """See `SaslMechanism`."""
         text = decode_text(data, MAX_SCRAM_MESSAGE_BYTES)
         if self._begun:
             return self._final(text)
@@ -219,7 +219,7 @@ class PlainServer:
         self._stand_in = stand_in
 
     def evaluate(self, data: bytes) -> LoginWork:
-        """See `Mechanism`."""
+        """See `SaslMechanism`."""
         name, password = parse_plain_message(data)
         known, stand_in = self._hash_of(name), self._stand_in(name)
         return LoginWork(

@@ -127,7 +127,7 @@ class InvalidQuota(ValueError):
 
 
 def check_entity(parts: Sequence[tuple[str, str | None]]) -> QuotaEntity:
-    """Whose quota it is, as it is kept. None for a name: the default of its type. Raises BadQuota.
+    """Whose quota it is, as it is kept. None for a name: the default of its type. Raises InvalidQuota.
 
     >>> check_entity([("user", "alice"), ("client-id", None)])
     (('client-id', None), ('user', 'alice'))
@@ -154,7 +154,7 @@ def check_entity(parts: Sequence[tuple[str, str | None]]) -> QuotaEntity:
 
 
 def check_value(entity: QuotaEntity, name: str, value: float) -> float:
-    """A figure that may be set for this entity. Raises BadQuota."""
+    """A figure that may be set for this entity. Raises InvalidQuota."""
     known = quotas_of_entity(entity)
     if name not in known:
         raise InvalidQuota(
@@ -200,7 +200,7 @@ def filter_quotas(
 ) -> list[tuple[QuotaEntity, Mapping[str, float]]]:
     """Entities that have each type asked for, by name, by default or at all; `strict`: and no other type.
 
-    Raises BadQuota for a filter that makes no sense.
+    Raises InvalidQuota for a filter that makes no sense.
     """
     by_type: dict[str, tuple[int, str | None]] = {}
     for kind, how, name in wanted:

@@ -269,7 +269,7 @@ def update_disk_room_condition(conditions: Conditions, shortage: str) -> None:
 def update_write_condition(conditions: Conditions, refusal: str, before: str) -> None:
     """`refusal`: what the system said when something was to be written, `before` what it said the last time; empty: it
     took it, and so much as the log was last refused. What the log is refused meanwhile is the log's to tell
-    (`LogTroubles`).
+    (`LogConditions`).
     """
     if refusal:
         conditions.report("disk-full", refusal, impairs=LOG)

@@ -152,7 +152,7 @@ class RegisteredConsumer:
             await self._session.ensure(path)
 
     async def register(self, registration: GroupRegistration) -> str:
-        """The id of this session's one registration. Raises IdInUse when `consumer_path.id` stays taken for two
+        """The id of this session's one registration. Raises ConsumerIdInUse when `consumer_path.id` stays taken for two
         sessions.
 
         ZooKeeper tells whose session holds a name, and not whether a process is behind it: that of one that died holds
@@ -354,7 +354,7 @@ class GroupOffsets:
         """Write them, all or none of each 500.
 
         With `registered_as`, only while that registration stands: the check is part of the transaction, so a consumer
-        that slept through its session's end cannot overwrite its successor. Raises NotRegistered then.
+        that slept through its session's end cannot overwrite its successor. Raises ConsumerNotRegistered then.
         """
         wanted = sorted(offsets)
         for start in range(0, len(wanted), MAX_IN_TRANSACTION):

@@ -347,18 +347,18 @@ class GroupObserver:
         return await GroupOffsets(self._session, group_id).fetch_all(malformed)
 
     async def write_positions(self, group_id: str, positions: Mapping[TopicPartition, int]) -> None:
-        """Set positions of a group without members. Raises GroupActive, ZooKeeperError."""
+        """Set positions of a group without members. Raises GroupHasMembers, ZooKeeperError."""
         await self._must_be_idle(group_id)
         await GroupOffsets(self._session, group_id).write(positions, registered_as=None)
 
     async def delete_positions(self, group_id: str, partitions: Collection[TopicPartition]) -> None:
-        """Forget positions of a group without members. Raises GroupActive, ZooKeeperError."""
+        """Forget positions of a group without members. Raises GroupHasMembers, ZooKeeperError."""
         await self._must_be_idle(group_id)
         for topic, partition in partitions:
             await self._session.delete(layout.offset_path(group_id, topic, partition))
 
     async def delete(self, group_id: str) -> None:
-        """Delete all that ZooKeeper has of a group without members. Raises GroupActive, ZooKeeperError."""
+        """Delete all that ZooKeeper has of a group without members. Raises GroupHasMembers, ZooKeeperError."""
         await self._must_be_idle(group_id)
         await self._session.delete_all(layout.group_path(group_id))
         self._forget(group_id)

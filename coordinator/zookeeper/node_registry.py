@@ -151,15 +151,15 @@ class ZooKeeperRegistry:
         self.registered = False
 
     async def must_be_free(self) -> None:
-        """Raises IdTaken when another node is registered under this id, OfACluster where the nodes there keep copies
-        for each other: asked before anything is made for this one."""
+        """Raises NodeIdTaken when another node is registered under this id, ClusterNodesRegistered where the nodes
+        there keep copies for each other: asked before anything is made for this one."""
         holder = await self._session.get(self._path)
         if holder is not None and not self._is_own(holder):
             raise self._taken(holder)
         await self._must_be_beside_nodes_alone()
 
     async def register(self) -> None:
-        """Take the node's place in /brokers/ids, once, at the start. Raises IdTaken, naming the holder.
+        """Take the node's place in /brokers/ids, once, at the start. Raises NodeIdTaken, naming the holder.
 
         A place that this node's own earlier session still holds, since it ended without a word, is waited for.
         """

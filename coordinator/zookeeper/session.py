@@ -110,7 +110,7 @@ class ZooKeeperSession:
     async def open(self, *, make_chroot: bool = True) -> None:
         """Connect, and make the chroot if it is not there. Raises Unreachable after the connection timeout.
 
-        Without `make_chroot` raises NoChroot instead: what only looks must not leave anything behind.
+        Without `make_chroot` raises MissingChroot instead: what only looks must not leave anything behind.
         """
         self.client.add_listener(self._heard)
         # kazoo looks host names up before it starts its threads.
@@ -179,14 +179,14 @@ class ZooKeeperSession:
 
     async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, parents: bool = True) -> None:
         """Make the znode, and with `parents` the persistent ones above. Raises NodeExists; NoNode without a parent;
-        TooLarge."""
+        ZooKeeperRequestTooLarge."""
         check_size([(path, data)])
         await self.perform(lambda c: c.create_async(path, data, ephemeral=ephemeral, makepath=parents))
 
     async def put(self, path: str, data: bytes, version: int = -1) -> int:
         """Replace what the znode holds, if it still has that version (-1: any); its new one.
 
-        Raises NoNode, BadVersion, TooLarge.
+        Raises NoNode, BadVersion, ZooKeeperRequestTooLarge.
         """
         check_size([(path, data)])
         stat = await self.perform(lambda c: c.set_async(path, data, version))
@@ -224,7 +224,7 @@ class ZooKeeperSession:
 
     async def commit(self, build: Callable[[Any], object]) -> None:
         """Do all or nothing of what `build` puts on kazoo's transaction; the error of the failed step is raised, and
-        its `step` says which that was. Raises TooLarge before anything is sent."""
+        its `step` says which that was. Raises ZooKeeperRequestTooLarge before anything is sent."""
         transaction = self.client.transaction()
         build(transaction)
         check_size([(each.path, getattr(each, "data", b"")) for each in transaction.operations])
@@ -337,7 +337,7 @@ class ZooKeeperSession:
 
 
 def check_size(writes: Sequence[tuple[str, bytes]]) -> None:
-    """Refuse what is too large for one request. Raises TooLarge, which names the largest."""
+    """Refuse what is too large for one request. Raises ZooKeeperRequestTooLarge, which names the largest."""
     size = sum(len(path.encode()) + len(data) + FRAME_BYTES for path, data in writes) + FRAME_BYTES
     if size >= MAX_REQUEST_BYTES:
         raise errors.ZooKeeperRequestTooLarge(max(writes, key=lambda each: len(each[1]))[0], size, MAX_REQUEST_BYTES)

@@ -336,8 +336,8 @@ def analyse(
 
     `until_ms` is where lag over time ends, `every_ms` the pause between its moments, chosen when not given. No
     `groups` are all of them. With `keeping`, records are added to what earlier runs kept in the same folder, and
-    the tables are made of all of it. `out` must be reachable from the executors. Raises NoPlotting, ClientError,
-    ValueError.
+    the tables are made of all of it. `out` must be reachable from the executors. Raises PlottingNotInstalled,
+    ClientError, ValueError.
     """
     found = choose_groups(decode_source(spark, options, out, keeping), groups)
     entries = rebalance_rows(found.ledger).cache()

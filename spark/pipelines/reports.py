@@ -102,7 +102,7 @@ class ReportPage:
     def chart(
         self, title: str, note: str, draw: Callable[[Any], None], height: float = 3.4, width: float = 10.4
     ) -> None:
-        """`draw` is given a matplotlib figure. Raises NoPlotting."""
+        """`draw` is given a matplotlib figure. Raises PlottingNotInstalled."""
         self._charts += 1
         with make_figure(f"muster-{self._charts}", width, height) as figure:
             draw(figure)
@@ -160,7 +160,7 @@ def render_svg(figure: Any) -> str:
 
 
 def check_plotting() -> None:
-    """Raises NoPlotting: better before the work than after it."""
+    """Raises PlottingNotInstalled: better before the work than after it."""
     with make_figure("", 1, 1):
         pass
 
@@ -225,7 +225,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def build_analytics_report(tables: Mapping[str, Any], malformed: int) -> str:
-    """One HTML page from the tables, which are Spark data frames. Raises NoPlotting."""
+    """One HTML page from the tables, which are Spark data frames. Raises PlottingNotInstalled."""
     from pyspark.sql import functions as F
 
     entries = collect_rows(tables["rebalances"].orderBy(F.col("started_at").desc()).limit(MAX_POINTS))
@@ -514,7 +514,7 @@ WORDS: Mapping[str, str] = {
 
 
 def build_backtest_report(test: Backtest, rows: Sequence[BacktestRow], weights: Mapping[str, float] = EVEN) -> str:
-    """One HTML page. Raises NoPlotting."""
+    """One HTML page. Raises PlottingNotInstalled."""
     standings = rank_candidates(rows, weights)
     charted = standings[:MAX_CHARTED]
     page = ReportPage(

@@ -306,7 +306,7 @@ class HostedTopics(TopicStore):
     # -- what is written down before a log changes --------------------------------------------------------
 
     def truncate(self, topic: str, partition: int, offset: int) -> int:
-        """Cut the log's end off at `offset` (see `upkeep.truncate_to`); its end afterwards."""
+        """Cut the log's end off at `offset` (see `retention.truncate_log`); its end afterwards."""
         failures = self.truncate_all({(topic, partition): offset})
         for failure in failures.values():
             raise failure

@@ -411,7 +411,7 @@ CASES: Final[dict[str, MeasureOverKafka]] = {
 def run(only: str = "", kafka: str = "") -> Iterator[BenchRow]:
     """Measure the cases whose name contains `only`, over a broker of the folder `kafka`, or of what Maven has.
 
-    Raises BenchFailed, NotFetched, JavaNotFound.
+    Raises BenchFailed, JarsUnavailable, JavaNotFound.
     """
     wanted = {name: measure for name, measure in CASES.items() if only in name}
     if not wanted:

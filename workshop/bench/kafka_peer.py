@@ -126,7 +126,7 @@ class KafkaBroker:
 def running_broker(home: str, classpath: str = "", delay_ms: int = 3_000) -> Iterator[KafkaBroker]:
     """From the jars of `classpath`, or from Maven's. The first of a group waits `delay_ms` for others.
 
-    Raises NotFetched, JavaNotFound, and BenchFailed for a broker that does not answer.
+    Raises JarsUnavailable, JavaNotFound, and BenchFailed for a broker that does not answer.
     """
     place = Path(home) / "kafka"
     place.mkdir()

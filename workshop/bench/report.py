@@ -122,7 +122,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def write_tables(page: Path, tables: Mapping[str, str]) -> None:
-    """Write each table between the page's marks of its name. Raises NoPlace, and has written nothing then."""
+    """Write each table between the page's marks of its name. Raises MarksMissing, and has written nothing then."""
     text = page.read_text()
     for name, body in tables.items():
         text = replace_between_marks(text, name, body, str(page))

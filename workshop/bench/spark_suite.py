@@ -83,7 +83,7 @@ def measure_kafka_source(name: str, home: str) -> Iterator[BenchRow]:
 
 
 def find_spark_source() -> tuple[str, str]:
-    """What it is, and its jars as Spark wants them. Raises NotFetched."""
+    """What it is, and its jars as Spark wants them. Raises JarsUnavailable."""
     try:
         version, found = VERSIONS[0], find_jars(ARTIFACT.format(VERSIONS[0]))
     except JarsUnavailable:

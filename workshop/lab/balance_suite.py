@@ -153,7 +153,7 @@ def plan_by_load(
 
 
 class MusterBalance:
-    """Muster's, by these rules: the parts of the core, put together as in `core.control.balance.evaluating`."""
+    """Muster's, by these rules: the parts of the core, put together as in `core.control.balance.evaluation`."""
 
     def __init__(self, partitions: int, rules: BalanceRules) -> None:
         self.rules, self.loads, self.patience = (

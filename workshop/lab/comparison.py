@@ -256,7 +256,7 @@ class ChartUnavailable(Exception):
 
 
 def draw_comparison(results: Sequence[ComparisonResult], path: Path) -> None:
-    """Write the chart; the suffix of the path chooses the format (svg, png, pdf). Raises NoPlotting, OSError."""
+    """Write the chart; the suffix of the path chooses the format (svg, png, pdf). Raises ChartUnavailable, OSError."""
     try:
         import matplotlib
         from matplotlib.figure import Figure

@@ -135,7 +135,7 @@ class UnknownServerName(Exception):
 
 def broker_of_name(name: str | None, hosts: BrokerHosts, own: str, covers: Callable[[str], bool]) -> int | None:
     """The broker that a name stands for; OWN for the node's own name, for any other one that its certificate is for
-    (such as that of all nodes together), and for none. Raises UnknownName."""
+    (such as that of all nodes together), and for none. Raises UnknownServerName."""
     if name is None or name.lower() == own.lower():
         return OWN_NAME
     broker = hosts.broker(name)

@@ -108,7 +108,7 @@ def group_of(name: str, version: int, frame: Frame) -> tuple[str, int]:
 
 
 def behind_header(data: Frame, position: int, flexible: bool) -> int:
-    """Where the body begins, behind client id and tagged fields. Raises Cut, MalformedFrame."""
+    """Where the body begins, behind client id and tagged fields. Raises HeaderCut, MalformedFrame."""
     _, position = string_at(data, position, False)
     if not flexible:
         return position
@@ -123,7 +123,7 @@ def behind_header(data: Frame, position: int, flexible: bool) -> int:
 
 
 def string_at(data: Frame, position: int, compact: bool) -> tuple[bytes | None, int]:
-    """A string, or null, and where it ends. Raises Cut, MalformedFrame."""
+    """A string, or null, and where it ends. Raises HeaderCut, MalformedFrame."""
     try:
         if compact:
             size, position = read_uvarint(data, position)
@@ -637,7 +637,7 @@ class LoginProxyConnection(ProxyConnection):
     # -- its broker ---------------------------------------------------------------------------------------------------
 
     async def _ask_broker(self, name: str, version: int, request: Any) -> Any:
-        """See `relaying.Ask`. Raises HangUp, MalformedFrame."""
+        """See `AskBroker`. Raises HangUp, MalformedFrame."""
         header = NO_CLIENT_ID + (b"\0" if is_flexible(f"{name}Request", version) else b"")
         frame = await self._said(APIS[name], version, 0, header, request)
         return decode(f"{name}Response", version, frame, body_position(name, version, frame))[0]

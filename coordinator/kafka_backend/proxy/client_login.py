@@ -43,9 +43,8 @@ PROOF: Final = b"v="
 
 
 class RelayedExchange:
-    """One login. It is a `Mechanism` whose work the broker does: `parse_plain_message` is to be passed on to it, and
-    `answered` says
-    what its answer comes to."""
+    """One login. It is a `SaslMechanism` whose work the broker does: `parse_plain_message` is to be passed on to it,
+    and `answered` says what its answer comes to."""
 
     def __init__(self, mechanism: str, claim: str = "sub") -> None:
         """claim: the one of a token that names whom it speaks of."""
@@ -58,7 +57,7 @@ class RelayedExchange:
         self.said = b""
 
     def evaluate(self, data: bytes) -> LoginWork:
-        """See `Mechanism`."""
+        """See `SaslMechanism`."""
         if self._waiting or self._over:
             raise LoginFailed("out of turn")
         self._over = True  # unless it is found good

@@ -32,7 +32,7 @@ SETTINGS: Final = frozenset({"DescribeConfigs", "AlterConfigs", "IncrementalAlte
 
 
 def served_apis(names: frozenset[str] = READ_HERE) -> tuple[Api, ...]:
-    """Rows of the table, for a `Dispatch`; how they hold up those behind them is as on the node's own log."""
+    """Rows of the table, for a `Dispatcher`; how they hold up those behind them is as on the node's own log."""
     parked = {api.name: api for api in APIS}
     return tuple(
         parked.get(api.name, api) for api, way in TABLE.values() if api.name in names and way is not RequestRoute.PASS

@@ -125,7 +125,7 @@ class ProxyPrincipalCheck:
         self.sentence = ""
 
     async def check(self) -> None:
-        """Raises Unusable."""
+        """Raises UnusableUpstream."""
         await self.look()
         if self.sentence:
             self._upstream.close()

@@ -31,7 +31,8 @@ from muster.coordinator.kafka_backend.shard_ownership.shard_log import (
 
 @dataclass(frozen=True, slots=True)
 class InitProducer:
-    """InitProducerId v2+ for `{cluster}.shard-{shard}`, at its transaction coordinator. -> ProducerGiven, Failed.
+    """InitProducerId v2+ for `{cluster}.shard-{shard}`, at its transaction coordinator. -> ProducerInitialized,
+    RequestWithoutAnswer.
 
     The edge asks FindCoordinator of key type 1 first where it does not know that one, and again after 14, 15, 16 and
     after a lost connection: a new cluster makes `__transaction_state` by that only.
@@ -43,7 +44,8 @@ class InitProducer:
 
 @dataclass(frozen=True, slots=True)
 class FindLogEnd:
-    """ListOffsets of the latest offset, read_uncommitted, at the partition's leader. -> EndTold, Failed."""
+    """ListOffsets of the latest offset, read_uncommitted, at the partition's leader. -> LogEndFound,
+    RequestWithoutAnswer."""
 
     shard: int
     request: int
@@ -52,7 +54,7 @@ class FindLogEnd:
 @dataclass(frozen=True, slots=True)
 class FetchLog:
     """Fetch from `offset` on, read_uncommitted, what one answer holds; nothing is wanted from `upto` on, though a
-    batch that begins before it may be brought whole, and more does no harm. -> Fetched, Failed."""
+    batch that begins before it may be brought whole, and more does no harm. -> Fetched, RequestWithoutAnswer."""
 
     shard: int
     request: int
@@ -113,7 +115,8 @@ class AcquisitionReport:
 
 @dataclass(frozen=True, slots=True)
 class ServeShard:
-    """The shard is this node's: `Append`s are taken from now on, and may_answer tells whether answers may leave."""
+    """The shard is this node's: `ShardAppend`s are taken from now on, and may_answer tells whether answers may
+    leave."""
 
     shard: int
     report: AcquisitionReport
@@ -177,7 +180,7 @@ class FindLeaders:
 @dataclass(frozen=True, slots=True)
 class WriteClientBatch:
     """KB-E2: one Produce request of this one batch, acks=all, with its client's transactional id, at the partition's
-    leader. -> TxnAnswered, Failed."""
+    leader. -> ClientBatchAnswered, RequestWithoutAnswer."""
 
     shard: int
     request: int
@@ -187,7 +190,7 @@ class WriteClientBatch:
 
 @dataclass(frozen=True, slots=True)
 class DescribeProducer:
-    """KB-E3: DescribeProducers at the partition's leader. -> ProducerTold, Failed."""
+    """KB-E3: DescribeProducers at the partition's leader. -> ProducerDescribed, RequestWithoutAnswer."""
 
     shard: int
     request: int
@@ -196,8 +199,8 @@ class DescribeProducer:
 
 @dataclass(frozen=True, slots=True)
 class ClientWriteOutcome:
-    """What became of the `AppendTxn` of this token: Kafka's code; 0: it is in the log, at this offset and the next
-    ones, and waits for its marker."""
+    """What became of the `AppendClientOffsets` of this token: Kafka's code; 0: it is in the log, at this offset and the
+    next ones, and waits for its marker."""
 
     shard: int
     token: int
@@ -207,7 +210,8 @@ class ClientWriteOutcome:
 
 @dataclass(frozen=True, slots=True)
 class FollowLog:
-    """KB-E4: Fetch from `offset` on, as `FetchLog` does, and wait a while for something to come. -> Fetched, Failed."""
+    """KB-E4: Fetch from `offset` on, as `FetchLog` does, and wait a while for something to come. -> Fetched,
+    RequestWithoutAnswer."""
 
     shard: int
     request: int
@@ -246,7 +250,7 @@ class StopProcess:
 
 @dataclass(frozen=True, slots=True)
 class WakeShardsAt:
-    """Send `Tick` then; replaces an earlier wish."""
+    """Send `ShardsTick` then; replaces an earlier wish."""
 
     at_ms: int
 
@@ -292,7 +296,8 @@ class ShardsAssigned:
 
 @dataclass(frozen=True, slots=True)
 class RevokeShards:
-    """These must be let go of in good order (KB-F8); `LetGo(token)` when they are. deadline_ms: after it, anyhow."""
+    """These must be let go of in good order (KB-F8); `ShardsLetGo(token)` when they are. deadline_ms: after it,
+    anyhow."""
 
     token: int
     shards: frozenset[int]
@@ -395,7 +400,7 @@ class LogFetched:
 
 @dataclass(frozen=True, slots=True)
 class LoadFinished:
-    """The engine has taken in all that `Apply` named so far; it can serve the shard."""
+    """The engine has taken in all that `ApplyRecords` named so far; it can serve the shard."""
 
     shard: int
     request: int
@@ -487,7 +492,8 @@ class TurnDecided:
 @dataclass(frozen=True, slots=True)
 class AppendClientOffsets:
     """Write these in a client's name (KB-E2): they were allowed to be in its transaction. token: repeated by the
-    `TxnOutcome`, which does not come where the shard goes before (`Unload`). size: of the keys and values, in bytes."""
+    `ClientWriteOutcome`, which does not come where the shard goes before (`Unload`). size: of the keys and values, in
+    bytes."""
 
     shard: int
     token: int
@@ -498,7 +504,7 @@ class AppendClientOffsets:
 
 @dataclass(frozen=True, slots=True)
 class ShardsTick:
-    """The moment of the last `WakeAt` has come. A tick too many does no harm."""
+    """The moment of the last `WakeShardsAt` has come. A tick too many does no harm."""
 
 
 ShardEvent: TypeAlias = (

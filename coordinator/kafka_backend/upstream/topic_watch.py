@@ -6,7 +6,7 @@ the thread of the loop, except where a docstring says otherwise.
 
 Log ends are asked of the leaders on behalf of whoever plans or describes a group (KB-T5, KB-T6). An answer of the
 last second is used again, and a question in flight is shared. A leader that does not answer is left alone for a
-while; the last known ends of its partitions are returned as `LastKnown`.
+while; the last known ends of its partitions are returned as `LastKnownExtent`.
 """
 
 import asyncio
@@ -117,7 +117,7 @@ class UpstreamTopics:
 
     def recalled(self, core: object, orphans: Iterable[tuple[str, bytes]]) -> TopicsChanged:
         """A shard was read that has positions in topics which no answer has told of: see `TopicPresence.recalled`. All
-        that there is, with them. It is what a `LedEngine` wants as `on_orphans`."""
+        that there is, with them. It is what a `LeasedEngine` wants as `on_orphans`."""
         if isinstance(core, Shard):
             self._changed(self._seen.recalled(topics_with_offsets(core, orphans), self._now_ms()))
             self.look_soon()
@@ -321,7 +321,7 @@ class UpstreamLogEnds:
     def span(self, topic: str, partition: int) -> tuple[int, int]:
         """The first offset of a log, and the one after its last; a `LastKnownExtent` where its leader does not answer.
 
-        Raises NotYet until it was asked for, and LogFailed where nobody has ever said.
+        Raises LogNotReady until it was asked for, and LogFailed where nobody has ever said.
         """
         place = (topic, partition)
         found = self._known.get(place, NOTHING)

@@ -1,8 +1,8 @@
 """KEDA's ExternalScaler: its handlers, without a transport.
 
-Each handler reads the metadata (BadMetadata: INVALID_ARGUMENT), looks at the group (NotThere: NOT_FOUND, NotNow:
-UNAVAILABLE) and answers by `replica_rules`. An error leaves the decision to KEDA's own fallback; nothing here
-answers 0 because something is unknown.
+Each handler reads the metadata (BadMetadata: INVALID_ARGUMENT), looks at the group (SubjectNotFound: NOT_FOUND,
+TemporarilyUnknown: UNAVAILABLE) and answers by `replica_rules`. An error leaves the decision to KEDA's own fallback;
+nothing here answers 0 because something is unknown.
 """
 
 import asyncio
@@ -33,7 +33,8 @@ class GroupSource(Protocol):
     """How a group is looked at."""
 
     async def look(self, trigger: ScalerTrigger) -> GroupSample:
-        """Raises NotThere for a group or topic that is not there, NotNow for one that cannot be told of yet."""
+        """Raises SubjectNotFound for a group or topic that is not there, TemporarilyUnknown for one that cannot be told
+        of yet."""
 
 
 class ExternalScaler:
@@ -94,7 +95,7 @@ class ExternalScaler:
         return is_active(trigger, await self._groups.look(trigger), memory, self._clock_ms())
 
     async def _pause(self, seconds: float) -> None:
-        """Raises Draining when the node stops meanwhile."""
+        """Raises NodeShuttingDown when the node stops meanwhile."""
         try:
             async with asyncio.timeout(seconds):
                 await self._closed.wait()

@@ -237,7 +237,7 @@ class ElectionLedger:
         wall_ms: Callable[[], int],
         failed: TaskFailed,
     ) -> None:
-        """appended: see `ClusterSide.appended`. now_ms: the clock of notes; wall_ms: that of people."""
+        """appended: see `ReplicaManager.appended`. now_ms: the clock of notes; wall_ms: that of people."""
         self.counted = ElectionCounts()
         self._broker = broker
         self._replicas = replicas

@@ -141,7 +141,7 @@ class ReplicaManager:
             wall_ms=wall_ms,
             failed=self._failed,
         )
-        """What the controller's `Note`s are told (see `Surroundings.note`)."""
+        """What the controller's `ElectionNote`s are told (see `CandidateContext.note`)."""
         note = self.elections.append
         self.desk = NodeDesk(self.replicas, self.image, around.desk, now_ms=now_ms, happened=self.settle, note=note)
         self._tasks = SupervisedTasks(self._failed)

@@ -43,7 +43,7 @@ NewIds: TypeAlias = Callable[[int, int], tuple[int, int]]
 
 
 class ReplicaSide(Protocol):
-    """What is asked of a `ClusterSide`."""
+    """What is asked of a `ReplicaManager`."""
 
     @property
     def image(self) -> ClusterImage: ...

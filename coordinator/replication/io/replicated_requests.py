@@ -45,7 +45,7 @@ TOGETHER: Final = 32
 
 
 class CommitSide(ReplicaSide, Protocol):
-    """What is asked of a `ClusterSide`."""
+    """What is asked of a `ReplicaManager`."""
 
     @property
     def committing(self) -> CommitWaits: ...

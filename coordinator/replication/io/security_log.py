@@ -72,7 +72,7 @@ class SecurityLeader:
         wall_ms: Callable[[], int],
         happened: Callable[[], None],
     ) -> None:
-        """appended: see `ClusterSide.appended`. happened: called after it has changed the replicas. `moved` is to be
+        """appended: see `ReplicaManager.appended`. happened: called after it has changed the replicas. `moved` is to be
         called when more is committed, or the lead is lost."""
         self._happened = happened
         self._broker = broker

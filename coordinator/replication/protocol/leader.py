@@ -271,7 +271,8 @@ class Leader:
     seen_epoch: the highest leader epoch that it was shown: the node leads the unit again only by an image of that one,
     or of a later one. in_sync: who is, and whom the controller was asked to let in. moved: the high watermark of a half
     has moved since somebody set it to False; wishes: `wants` may have something to say. lets_in: whether others may
-    join those in sync; a shard's term holds them back as long as it owes silence to former leaders (`term.Term`).
+    join those in sync; a shard's term holds them back as long as it owes silence to former leaders
+    (`CoordinatorTerm`).
     """
 
     __slots__ = (

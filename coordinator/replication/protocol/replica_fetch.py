@@ -63,7 +63,7 @@ class ReplicaLog(Protocol):
         """Batches from `offset` on, up to the end of the log and at least one."""
 
     def append_as_follower(self, records: Records) -> None:
-        """Append as the leader has numbered them. Raises Damaged, and then has appended nothing."""
+        """Append as the leader has numbered them. Raises DamagedBatches, and then has appended nothing."""
 
     def cut(self, to: int) -> None:
         """Give up what is at `to` and above; durable on return."""

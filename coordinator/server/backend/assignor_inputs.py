@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 LogSpanOf = Callable[[str, int], tuple[int, int]]
 """The first offset of a partition, and the one after its last. Raises LogFailed where they cannot be known, and
-NotYet where another node is being asked."""
+LogNotReady where another node is being asked."""
 
 LOOKUPS_PER_TURN = 500
 """Partitions whose logs are looked up in the loop's turn: some microseconds each."""
@@ -328,8 +328,8 @@ def partition_counts(broker: CatalogSource) -> dict[str, int]:
 
 
 def span_of_log(broker: LogOffsets, topic: str, partition: int) -> tuple[int, int]:
-    """Where a partition's log begins and ends. Raises LogFailed where there is none, or it is damaged; NotYet where
-    another node is to say."""
+    """Where a partition's log begins and ends. Raises LogFailed where there is none, or it is damaged; LogNotReady
+    where another node is to say."""
     try:
         return broker.start_offset(topic, partition), broker.high_watermark(topic, partition)
     except NotKnownYet as error:

@@ -290,7 +290,7 @@ class ClusterBackend:
         """Register, and return once it is known how the cluster stands. clients: where they are told to go. may: who
         is answered at the door between nodes; None: everybody.
 
-        Raises OtherKind, IdTaken, ForeignTopics, NoController, and ZooKeeper's weather.
+        Raises MixedNodeKinds, NodeIdTaken, ForeignTopics, ControllerUnreachable, and ZooKeeper's weather.
         """
         settings = self._settings
         doors = client_endpoints(clients)
@@ -469,7 +469,7 @@ class ClusterBackend:
         await self.session.close()
         self._door.give_back()
 
-    # As `ZooKeeperSide` has it.
+    # As `ZooKeeperRegistration` has it.
 
     def start(self, on_touch: Callable[[bool], None]) -> None:
         """Watch groups of that era, and say from now on whether ZooKeeper is in reach."""

@@ -303,7 +303,7 @@ def describe_election(row: pb.Election, told: ElectionReport) -> None:
 
 
 class ClusterMetricsSource:
-    """See `ClusterSight`. min_isr: of topics that say nothing themselves."""
+    """See `ClusterFiguresSource`. min_isr: of topics that say nothing themselves."""
 
     def __init__(
         self,

@@ -110,7 +110,7 @@ def node_listening_on(node: NodeView, listener: str) -> NodeAddress | None:
 
 
 class ClusterEnds(Protocol):
-    """See `replication.ends.EndsElsewhere`."""
+    """See `RemoteLogEnds`."""
 
     @property
     def untried(self) -> bool: ...

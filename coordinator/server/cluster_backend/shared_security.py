@@ -164,7 +164,7 @@ class SharedSecurityStore(SecurityStore):
         raise SecurityUnavailable("others change the same again and again; try again")
 
     async def _latest(self) -> None:
-        """Raises Unavailable."""
+        """Raises SecurityUnavailable."""
         why = "what others have changed is not committed yet"
         try:
             async with asyncio.timeout(DEADLINE_S):
@@ -187,7 +187,7 @@ class SharedSecurityStore(SecurityStore):
         return {change.key: self.state.value(change.key) for change in changes}
 
     async def _write(self, records: Sequence[Record], changes: Sequence[SecurityRecord], seen: SecurityRead) -> None:
-        """Raises Overtaken, Unavailable, StorageError."""
+        """Raises ConcurrentSecurityChange, SecurityUnavailable, StorageError."""
         async with self._writing:
             told = _WriteProgress()
             try:

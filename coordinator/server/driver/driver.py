@@ -419,13 +419,13 @@ class EngineDriver:
     async def ask(self, shard: int, event: events.Request, wanted: type[ReplyType]) -> ReplyType:
         """Return the reply to one request.
 
-        Raises Overloaded when a limit is reached, Draining once the driver is closed. When the caller is cancelled
-        the shard forgets the request.
+        Raises Overloaded when a limit is reached, NodeShuttingDown once the driver is closed. When the caller is
+        cancelled the shard forgets the request.
         """
         return await self._answered(shard, event, wanted, self._submit(shard, event))
 
     def begin(self, shard: int, event: events.Request, waiter: ReplyWaiter) -> None:
-        """Ask without waiting: `waiter` gets the reply. Raises Overloaded and Draining, as `ask` does."""
+        """Ask without waiting: `waiter` gets the reply. Raises Overloaded and NodeShuttingDown, as `ask` does."""
         if self._closed:
             raise NodeShuttingDown
         parks = isinstance(event, LONG_POLLS)
@@ -515,7 +515,7 @@ class EngineDriver:
     async def close(self, timeout_s: float) -> None:
         """Answer everyone who is parked NOT_COORDINATOR, make durable what was promised, and take nothing more.
 
-        Raises TimeoutError when a flush does not end in time; unanswered requests then fail as Draining.
+        Raises TimeoutError when a flush does not end in time; unanswered requests then fail as NodeShuttingDown.
         """
         self._closed = True
         self._idle.clear()

@@ -162,7 +162,7 @@ class KafkaBackend:
         """Why the node may not go on, where that is known before it is under way."""
 
     async def meet(self) -> None:
-        """Look whether this upstream will do, and which topics there are. Raises NoUpstream."""
+        """Look whether this upstream will do, and which topics there are. Raises UpstreamRefusedNode."""
         settings = self._settings
         batch_bytes = await self._look()
         self.ends = UpstreamLogEnds(
@@ -188,7 +188,7 @@ class KafkaBackend:
             self.rights = UpstreamSecurity(settings, self.upstream, self._instance, self._stop_over)
 
     async def _look(self) -> int:
-        """How many bytes a batch of the state topic has room for. Raises NoUpstream."""
+        """How many bytes a batch of the state topic has room for. Raises UpstreamRefusedNode."""
         settings = self._settings
         try:
             await prepare_security(settings, self.upstream)
@@ -270,7 +270,7 @@ class KafkaBackend:
         )
 
     def _has_ports_for_all(self) -> None:
-        """Raises Unusable for a broker that Kafka's clients could not be led to."""
+        """Raises UnusableUpstream for a broker that Kafka's clients could not be led to."""
         settings, first = self._settings, self._settings.engine_kafka_broker_id_first
         ids = range(first, first + len(settings.broker_ports))
         told_apart = settings.kafka_listeners and not settings.engine_kafka_broker_hosts

@@ -100,7 +100,7 @@ class KafkaNodeBackend:
         return self._part.requests
 
     async def open(self, seen: ReportGroup) -> None:
-        """Look at the upstream. Raises NoUpstream. There is no ZooKeeper in which anything could be seen."""
+        """Look at the upstream. Raises UpstreamRefusedNode. There is no ZooKeeper in which anything could be seen."""
         await self._part.meet()
         self.measured = self._part.ends.measured
         self.engine_figures = self._part.figures

@@ -182,7 +182,7 @@ class UpstreamSecurityStore(SecurityStore):
         raise SecurityUnavailable("others change the same again and again; try again")
 
     async def _owned(self) -> None:
-        """Raises Unavailable."""
+        """Raises SecurityUnavailable."""
         topic = self._log_there.topic
         try:
             async with asyncio.timeout(DEADLINE_S):
@@ -198,7 +198,7 @@ class UpstreamSecurityStore(SecurityStore):
         return {change.key: self.state.value(change.key) for change in changes}
 
     async def _write(self, records: Sequence[Written], changes: Sequence[SecurityRecord], seen: SecurityRead) -> None:
-        """Raises Overtaken, Unavailable, StorageError."""
+        """Raises ConcurrentSecurityChange, SecurityUnavailable, StorageError."""
         async with self._writing:
             await self._owned()
             if any(self.state.value(change.key) != seen.get(change.key) for change in changes):
@@ -238,7 +238,7 @@ class FollowingEnded(Exception):
 
 async def prepare_security(settings: Settings, upstream: Upstream, *, anew: bool = False) -> None:
     """Before the state topic is made: the topic of rights comes first, so that a node which finds the one finds the
-    other. anew: an operator wants it made. Raises Unusable, UpstreamError."""
+    other. anew: an operator wants it made. Raises UnusableUpstream, UpstreamError."""
     topic = settings.security_topic
     if settings.authorizer == "none":
         if await security_topic.security_topic_exists(upstream, topic):

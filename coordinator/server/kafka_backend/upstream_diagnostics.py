@@ -176,7 +176,7 @@ log = structlog.get_logger("muster.engine")
 
 
 class PerformsOwnership(Protocol):
-    """`Owning`, as far as it is asked here."""
+    """`ShardOwner`, as far as it is asked here."""
 
     @property
     def shards(self) -> NodeShards: ...

@@ -72,7 +72,7 @@ class UpstreamLogs(TopicListeners):
     # -- where logs end -----------------------------------------------------------------------------------------------
 
     def span(self, topic: str, partition: int) -> tuple[int, int]:
-        """See `UpstreamLogEnds.span`. Raises NotYet and LogFailed."""
+        """See `UpstreamLogEnds.span`. Raises LogNotReady and LogFailed."""
         return self._ends.span(topic, partition)
 
     def start_offset(self, topic: str, partition: int) -> int:

@@ -43,7 +43,7 @@ class ScaledGroups:
         self._span = span
 
     async def look(self, trigger: ScalerTrigger) -> GroupSample:
-        """The group of the trigger, and the partitions that count. Raises NotThere or NotNow."""
+        """The group of the trigger, and the partitions that count. Raises SubjectNotFound or TemporarilyUnknown."""
         shard = self._shard(trigger.group)
         places = self._places(trigger, shard)
         committed, ends, breath = [], [], LoopSlice()

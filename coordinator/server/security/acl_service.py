@@ -109,10 +109,10 @@ class PrincipalTopicRights:
         self._ruled: TopicNames | None = None
         self.tell: Callable[[RightsAnew], None] = lambda event: None
         self.moment = object()
-        """See `RightsOf`. Whoever was told in it is among those that are kept."""
+        """See `TopicRightsSource`. Whoever was told in it is among those that are kept."""
 
     def of(self, who: Identity) -> TopicRights:
-        """See `RightsOf`."""
+        """See `TopicRightsSource`."""
         whose = who.principal, who.host
         kept = self._kept.get(whose)
         if kept is None:

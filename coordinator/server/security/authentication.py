@@ -123,7 +123,7 @@ class CallerAuthenticator:
         self._known: dict[str, dict[str, Identity]] = {}
         """By what was shown, then by address."""
         self.seen: Container[str] = self._known
-        """See `AsksWho.seen`."""
+        """See `Authenticator.seen`."""
         self._pairs = 0
         """How many there are of both together."""
         self._keys = 0
@@ -158,7 +158,7 @@ class CallerAuthenticator:
         self._forget_if(lambda caller: caller.mechanism == BEARER_TOKEN)
 
     def known(self, host: str, authorization: str) -> Identity | None:
-        """See `AsksWho.known`."""
+        """See `Authenticator.known`."""
         callers = self._known.get(authorization)
         identity = None if callers is None else callers.get(host)
         if identity is None or identity.until_s == inf or identity.until_s > time.monotonic():
@@ -169,7 +169,7 @@ class CallerAuthenticator:
     async def identify(
         self, *, host: str, authorization: str, certificate: bytes | None = None, door: str = "grpc"
     ) -> Identity:
-        """See `AsksWho.identify`."""
+        """See `Authenticator.identify`."""
         if authorization:
             if (known := self.known(host, authorization)) is not None:
                 return known
@@ -184,7 +184,7 @@ class CallerAuthenticator:
 
     @asynccontextmanager
     async def lasting(self, identity: Identity) -> AsyncIterator[None]:
-        """See `AsksWho.lasting`."""
+        """See `Authenticator.lasting`."""
         timeout = asyncio.timeout_at(None if identity.until_s == inf else identity.until_s)
         try:
             async with timeout:
@@ -284,7 +284,7 @@ class HashingThreads:
         self._waiting = 0
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Raises TooManyWait, and what the work raises."""
+        """Raises HashingQueueFull, and what the work raises."""
         if self._waiting >= MOST_WAITING_TO_HASH:
             raise HashingQueueFull
         self._waiting += 1
@@ -344,7 +344,7 @@ class SigningKeyRing:
         return Path(unquote(self._parts.path)) if self._parts.scheme == "file" else None
 
     async def start(self) -> None:
-        """Read the keys. Raises KeysUnreadable for a file that has none; what is elsewhere may come later."""
+        """Read the keys. Raises SigningKeysUnreadable for a file that has none; what is elsewhere may come later."""
         try:
             await asyncio.to_thread(self._read)
         except (OSError, ValueError) as error:
@@ -362,7 +362,7 @@ class SigningKeyRing:
             self._reading.cancel()
 
     def believe(self, token: str) -> TokenSubject:
-        """Raises Unbelieved; UnknownKey where newer keys may help."""
+        """Raises TokenRefused; UnknownSigningKey where newer keys may help."""
         return verify_token(token, self._keys, self._expected, time.time())
 
     async def verify(self, token: str) -> SignedIdentity:

@@ -482,7 +482,7 @@ class CallGuard:
         return None
 
     def refusal(self, code: ErrorCode, text: str) -> Any:
-        """Raises Denied where an answer has no place for the code."""
+        """Raises CallDenied where an answer has no place for the code."""
         fields = self.method.response_type.DESCRIPTOR.fields_by_name
         if "error_code" not in fields:
             raise CallDenied(text or code.name)

@@ -324,7 +324,7 @@ class ConfiguredQuotas:
     async def matching(
         self, wanted: Sequence[tuple[str, int, str | None]], *, strict: bool
     ) -> list[tuple[QuotaEntity, Mapping[str, float]]]:
-        """Raises BadQuota."""
+        """Raises InvalidQuota."""
         there = dict(self._store.state.quotas)
         return await run_off_loop_if_large(lambda: filter_quotas(there, wanted, strict=strict), len(there))
 
@@ -376,7 +376,7 @@ class ConfiguredQuotas:
         return told
 
     def _are_kept(self, names: Iterable[str]) -> None:
-        """Raises BadQuota."""
+        """Raises InvalidQuota."""
         for name in names:
             if name in self._store.quotas_elsewhere:
                 raise InvalidQuota(
@@ -388,7 +388,7 @@ class ConfiguredQuotas:
 def apply_quota_ops(
     entity: QuotaEntity, before: Mapping[str, float], ops: Sequence[tuple[str, float | None]]
 ) -> dict[str, float]:
-    """Its figures then. Raises BadQuota."""
+    """Its figures then. Raises InvalidQuota."""
     times = Counter(name for name, _ in ops)
     figures = dict(before)
     for name, value in ops:

@@ -392,7 +392,7 @@ class CurrentTlsContext(ssl.SSLContext):
         self._now = context
 
     def on_name(self, told: OnName) -> None:
-        """See `Tls.on_name`."""
+        """See `ListenerTls.on_name`."""
         self._now.sni_callback = lambda handshake, name, _: told(handshake, name)
 
     def wrap_bio(self, *args: Any, **more: Any) -> ssl.SSLObject:
@@ -441,7 +441,8 @@ class UnmappedCertificate(ValueError):
 
 
 def subject_of(certificate: bytes) -> str:
-    """The subject of a certificate, PEM or DER, as Java's `X500Principal.getName()` has it. Raises NotNamed."""
+    """The subject of a certificate, PEM or DER, as Java's `X500Principal.getName()` has it. Raises
+    UnmappedCertificate."""
     from cryptography import x509
 
     try:
@@ -460,7 +461,7 @@ class CertificatePrincipals:
         self._known: OrderedDict[bytes, Principal] = OrderedDict()
 
     def principal_of(self, certificate: bytes) -> Principal:
-        """Of a certificate, PEM or DER. Raises NotNamed."""
+        """Of a certificate, PEM or DER. Raises UnmappedCertificate."""
         known = self._known.get(certificate)
         if known is None:
             known = self._known[certificate] = Principal(USER, self._name(subject_of(certificate)))
@@ -469,7 +470,7 @@ class CertificatePrincipals:
         return known
 
     def identity_of(self, certificate: bytes, host: str) -> Identity:
-        """Who speaks from `host`. Raises NotNamed."""
+        """Who speaks from `host`. Raises UnmappedCertificate."""
         return Identity(self.principal_of(certificate), host, MECHANISM)
 
     def _name(self, subject: str) -> str:
@@ -599,7 +600,7 @@ class NodeCertificates:
         return self._of.get(door)
 
     def principal_of(self, certificate: bytes, door: str) -> Principal:
-        """Whose certificate (PEM or DER) a door was shown. Raises NotNamed."""
+        """Whose certificate (PEM or DER) a door was shown. Raises UnmappedCertificate."""
         return self._of[door].names.principal_of(certificate)
 
     def expiries(self) -> Mapping[str, float]:

@@ -93,7 +93,7 @@ class GroupWatcher:
     async def get(self) -> tuple[GroupChanged | None, int]:
         """Wait for the next notice; with it comes how many rebalances were skipped before it. None: a nudge.
 
-        Raises Draining when the node shuts down and everything has been read.
+        Raises NodeShuttingDown when the node shuts down and everything has been read.
         """
         while not self._unread:
             if self._closed:
@@ -685,6 +685,6 @@ class RoutedGroupCoordinator(GroupCoordinator):
         return await super()._current(group_id)
 
     def _coordinates(self, group_id: str) -> None:
-        """Raises Draining, at which clients look for the coordinator."""
+        """Raises NodeShuttingDown, at which clients look for the coordinator."""
         if not coordinates_shard(self._cluster, self._shard_of(group_id)):
             raise NodeShuttingDown(f"this node does not coordinate group '{group_id}'; find the coordinator again")

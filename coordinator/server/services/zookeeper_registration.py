@@ -136,8 +136,8 @@ class ZooKeeperRegistration:
         )
 
     async def cluster_id(self, own: str | None, fresh: str) -> str:
-        """See `settle_cluster_id`. Raises IdTaken and OfACluster, too: a node that cannot register should leave
-        nothing behind."""
+        """See `settle_cluster_id`. Raises NodeIdTaken and ClusterNodesRegistered, too: a node that cannot register
+        should leave nothing behind."""
         await self._registry.must_be_free()
         return await settle_cluster_id(self.session, own, fresh)
 

@@ -376,7 +376,7 @@ class ConfigChangeWatch:
 
 async def take_producer_ids(session: ZooKeeperSession, node_id: int) -> cluster_layout.ProducerIdBlock:
     """The next block of producer ids, for this node alone (CL-A4). One whose answer was lost is taken all the same, and
-    used by nobody. Raises ConnectionLost, SessionExpired, MalformedZnode, NoProducerIds."""
+    used by nobody. Raises ConnectionLost, SessionExpired, MalformedZnode, ProducerIdsExhausted."""
     path = cluster_layout.PRODUCER_ID_BLOCK
     while True:
         found = await session.get(path)

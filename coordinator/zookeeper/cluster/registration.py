@@ -106,15 +106,16 @@ class ClusterRegistration:
         """That of the registration; NO_EPOCH while there is none."""
 
     async def register(self) -> int:
-        """Register, once, at the start; the node epoch. Raises OtherKind, IdTaken (both name who is there), and
-        ZooKeeper's weather. The node has locked its data directory by then: who is registered with the same is its own
-        former life."""
+        """Register, once, at the start; the node epoch. Raises MixedNodeKinds, NodeIdTaken (both name who is there),
+        and ZooKeeper's weather. The node has locked its data directory by then: who is registered with the same is its
+        own former life."""
         await self.prepare()
         await self._take()
         return self.epoch
 
     async def prepare(self) -> None:
-        """What has to be before: folders, and no node of the other kind. Raises OtherKind, and ZooKeeper's weather."""
+        """What has to be before: folders, and no node of the other kind. Raises MixedNodeKinds, and ZooKeeper's
+        weather."""
         for root in ROOTS:
             await self._session.ensure(root)
         await self._must_be_of_a_kind()
@@ -166,7 +167,7 @@ class ClusterRegistration:
                 await asyncio.sleep(RETRY_S)
 
     async def _take(self) -> None:
-        """Be registered by this session, and watch it. Raises IdTaken."""
+        """Be registered by this session, and watch it. Raises NodeIdTaken."""
         while True:
             found = await self._session.get(self._path, self._fired)
             if found is not None and found.owner == self._session.id and found.made != self._over:

@@ -158,8 +158,8 @@ class PartitionLoads:
 
     def counted(self, drain_ms: int, behind: bool) -> Floats:
         """What each partition counts as, in records: by its means, but by the last sample alone while a member falls
-        behind (`judging.falls_behind`). The means keep calm what harms nobody; where records pile up, each sample that
-        passes before they believe it costs a sample's worth of what is too much."""
+        behind (`does_member_fall_behind`). The means keep calm what harms nobody; where records pile up, each sample
+        that passes before they believe it costs a sample's worth of what is too much."""
         return self.last_records(drain_ms) if behind else self.mean_records(drain_ms)
 
     def growth(self) -> tuple[Floats, Floats]:
@@ -208,7 +208,7 @@ Names = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class MemberBurdens:
-    """What members carry for their capacity, by one plan and one set of loads. In records (`Carried.records`)."""
+    """What members carry for their capacity, by one plan and one set of loads. In records (`LoadRates.records`)."""
 
     heaviest: float
     mean: float

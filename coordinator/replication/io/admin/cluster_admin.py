@@ -212,7 +212,7 @@ Shown = Callable[[], bool]
 
 
 class ImageWaits:
-    """learned: takes a listener that hears of each change of the image (`ClusterSide.on_learned`)."""
+    """learned: takes a listener that hears of each change of the image (`ReplicaManager.on_learned`)."""
 
     def __init__(self, image: ClusterImage, learned: Callable[[Callable[[ImageChanges], None]], None]) -> None:
         self.image = image
@@ -367,7 +367,7 @@ class ClusterAdmin:
 
     async def drain(self, node: int, on: bool = True) -> ErrorCode:
         """Have a node lead nothing, as long as others can: it stays a follower, also under the next controller; or end
-        that. NONE once it is written: its leaders go one step after the other (`ImageView` shows them).
+        that. NONE once it is written: its leaders go one step after the other (`ClusterImageView` shows them).
         RESOURCE_NOT_FOUND (91) for a node that nobody knows, REQUEST_TIMED_OUT where ZooKeeper did not answer."""
         if on and node not in self._image.nodes:
             return ErrorCode.RESOURCE_NOT_FOUND

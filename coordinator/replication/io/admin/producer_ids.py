@@ -46,7 +46,7 @@ class ProducerIdBlocks:
         return cls(lambda: take_producer_ids(session, node_id), session.connected)
 
     async def begin(self) -> None:
-        """Have a block, and the next one. Raises ZooKeeper's weather, MalformedZnode, NoProducerIds."""
+        """Have a block, and the next one. Raises ZooKeeper's weather, MalformedZnode, ProducerIdsExhausted."""
         block = await self._take()
         self._next, self._end = block.first, block.last + 1
         self._fetch()
@@ -58,7 +58,7 @@ class ProducerIdBlocks:
             await asyncio.gather(self._fetching, return_exceptions=True)
 
     async def next(self) -> int:
-        """An id that was never given before, once there is one. Raises NoProducerIds."""
+        """An id that was never given before, once there is one. Raises ProducerIdsExhausted."""
         while True:
             try:
                 return self.fresh()

@@ -35,7 +35,7 @@ PORTION_BYTES: Final = 128 << 10
 
 
 class StoredShardTail:
-    """See `Tail`. Raises LogFailed where the node has no such log."""
+    """See `CommittedTail`. Raises LogFailed where the node has no such log."""
 
     def __init__(self, broker: Broker, topic: str, shard: int) -> None:
         self._broker = broker
@@ -96,7 +96,7 @@ class StoredShardTail:
 
 
 class GroupLogSide(Protocol):
-    """Of `ClusterSide`, what the log needs."""
+    """Of `ReplicaManager`, what the log needs."""
 
     @property
     def replicas(self) -> NodeReplicas: ...

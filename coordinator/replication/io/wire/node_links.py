@@ -82,8 +82,8 @@ class LinkBroken(LinkError):
 
 
 async def connect_socket(address: Address) -> socket.socket:
-    """A socket that is connected to the first address of the host that takes it. Raises Refused, where all of them
-    refuse, and Broken. It may take as long as the kernel likes."""
+    """A socket that is connected to the first address of the host that takes it. Raises LinkRefused, where all of them
+    refuse, and LinkBroken. It may take as long as the kernel likes."""
     loop = asyncio.get_running_loop()
     try:
         found = await loop.getaddrinfo(*address, type=socket.SOCK_STREAM)
@@ -194,7 +194,8 @@ class NodeLink(ClientConnection[LinkError]):
         """Connect and greet within `timeout_s`. With `tls` the other end has to be who it says at that host. An answer
         of more than `most_answer_bytes` ends the link.
 
-        Raises Refused where every address of the host refuses, Silent where nothing is heard in time, else Broken.
+        Raises LinkRefused where every address of the host refuses, LinkSilent where nothing is heard in time, else
+        LinkBroken.
         """
         try:
             async with asyncio.timeout(timeout_s):
@@ -350,7 +351,7 @@ def parse_answer(api: str, frame: Frame, meaning: Callable[[Any], Answer]) -> An
 
 
 async def open_connection(make: "Callable[[], NodeLink]", address: Address, tls: "SSLContext | None") -> Any:
-    """A connection to the first address of the host that takes one. Raises Refused, Broken."""
+    """A connection to the first address of the host that takes one. Raises LinkRefused, LinkBroken."""
     sock = await connect_socket(address)
     try:
         _, link = await asyncio.get_running_loop().create_connection(

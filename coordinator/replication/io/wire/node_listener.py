@@ -63,7 +63,7 @@ class NodeGuard:
     def guarded(
         self, api: str, version: int, handler: Handler | None, immediate: Immediate | None
     ) -> tuple[Handler | None, Immediate | None]:
-        """See `Guarding`."""
+        """See `RequestAuthorizer`."""
         if api == GREETING:
             return handler, immediate
         name, told = f"{api}Response", "error_code" in fields_of(f"{api}Response", version)

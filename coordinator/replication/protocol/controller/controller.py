@@ -118,7 +118,7 @@ class Controller:
 
     def step(self, event: ControllerEvent, now_ms: int) -> list[ControllerEffect]:
         """What follows from an event at this moment (milliseconds of a monotonic clock). Never raises for what comes
-        from outside: what cannot be applied is named in a `Warn`, and skipped (CL-C13)."""
+        from outside: what cannot be applied is named in a `WarnOperator`, and skipped (CL-C13)."""
         self.reign.now_ms = now_ms
         out: list[ControllerEffect] = []
         self.reign.out = out

@@ -43,7 +43,7 @@ class ControllerElected(NamedTuple):
     checks. version: as read after the election. image: what this node knows as one of the cluster, if it does.
     `NodesRead`, `TopicsRead` (complete), `DrainedNodesRead` and what waits in ZooKeeper (`ElectLeadersRequested`,
     `ReassignmentRequested`, `TopicDeletionsRead`) follow, read after the election; the states when
-    `effects.ReadStates` asks for them.
+    `ReadPartitionStates` asks for them.
     """
 
     node: int
@@ -70,8 +70,8 @@ class TopicsRead(NamedTuple):
 
 
 class StatesRead(NamedTuple):
-    """Answer to `effects.ReadStates`: every state there is, by partition (not unit: both halves of a shard), and
-    the cluster's version as it was before the states were read. broken: those that cannot be read (CL-C13)."""
+    """Answer to `ReadPartitionStates`: every state there is, by partition (not unit: both halves of a shard),
+    and the cluster's version as it was before the states were read. broken: those that cannot be read (CL-C13)."""
 
     states: Mapping[TopicPartition, PartitionState]
     version: ClusterVersion
@@ -95,7 +95,7 @@ class IsrItem(NamedTuple):
 
 
 class AlterPartitionRequested(NamedTuple):
-    """AlterPartition. Answered by `effects.IsrAltered`."""
+    """AlterPartition. Answered by `AlterPartitionResult`."""
 
     request: RequestId
     node: int
@@ -123,7 +123,7 @@ class ImagePolled(NamedTuple):
 
 
 class ShutdownRequested(NamedTuple):
-    """ControlledShutdown. Answered by `effects.ShutdownAnswered`: when the node leads nothing more, or after
+    """ControlledShutdown. Answered by `ShutdownResult`: when the node leads nothing more, or after
     `Settings.shutdown_wait_ms`."""
 
     request: RequestId
@@ -147,7 +147,7 @@ class ElectionType(Enum):
 
 class ElectLeadersRequested(NamedTuple):
     """ElectLeaders, or `/admin/preferred_replica_election` and, unclean, `/muster/cluster/unclean_election` (request
-    None: nobody hears the answer, and the znode is removed). Answered by `effects.Answered`."""
+    None: nobody hears the answer, and the znode is removed). Answered by `Answered`."""
 
     request: RequestId | None
     places: tuple[TopicPartition, ...]
@@ -156,7 +156,7 @@ class ElectLeadersRequested(NamedTuple):
 
 class ReassignmentRequested(NamedTuple):
     """AlterPartitionReassignments, or `/admin/reassign_partitions` (request None, as above): the replicas wanted,
-    None to cancel. Answered by `effects.Answered` when it is written that they come and go."""
+    None to cancel. Answered by `Answered` when it is written that they come and go."""
 
     request: RequestId | None
     wanted: Mapping[TopicPartition, tuple[int, ...] | None]
@@ -175,7 +175,7 @@ class ConnectionBroken(NamedTuple):
 
 
 class ConnectionsRefused(NamedTuple):
-    """Answer to `effects.Probe`, about the same registration: when connections were refused by ECONNREFUSED, in
+    """Answer to `ProbeNode`, about the same registration: when connections were refused by ECONNREFUSED, in
     milliseconds of the clock of `now_ms`. Empty if one was not refused."""
 
     node: int
@@ -203,13 +203,13 @@ class WriteFailed(NamedTuple):
 
 
 class VersionRead(NamedTuple):
-    """Answer to `effects.ReadVersion`."""
+    """Answer to `ReadClusterVersion`."""
 
     version: ClusterVersion
 
 
 class ControllerTick(NamedTuple):
-    """Time passed: at the moment of the last `effects.WakeAt`, or at any other."""
+    """Time passed: at the moment of the last `WakeControllerAt`, or at any other."""
 
 
 class ControllerResigned(NamedTuple):
@@ -285,7 +285,7 @@ WriteOperation: TypeAlias = (
 
 class WriteMulti(NamedTuple):
     """One multi: check `/controller_epoch` at epoch_version; the operations; set `/muster/cluster/version` to
-    (epoch, sequence), at cluster_version (NO_EPOCH: make it). Answered by `events.Written` or `WriteFailed`; until then
+    (epoch, sequence), at cluster_version (NO_EPOCH: make it). Answered by `Written` or `WriteFailed`; until then
     there is no other.
 
     That the cluster's version is checked as well puts all writes of a reign into one order: one whose answer was lost,
@@ -300,17 +300,17 @@ class WriteMulti(NamedTuple):
 
 
 class ReadClusterVersion(NamedTuple):
-    """After a lost answer (CL-Z6): sync, read `/muster/cluster/version`. Answered by `events.VersionRead`, however long
+    """After a lost answer (CL-Z6): sync, read `/muster/cluster/version`. Answered by `VersionRead`, however long
     it takes."""
 
 
 class ReadPartitionStates(NamedTuple):
-    """Sync; read the cluster's version, then all topics (`events.TopicsSeen`, complete), then all states
-    (`events.StatesRead`)."""
+    """Sync; read the cluster's version, then all topics (`TopicsRead`, complete), then all states
+    (`StatesRead`)."""
 
 
 class IsrResult(NamedTuple):
-    """For one item of AlterIsr: with NONE the state as it is now."""
+    """For one item of IsrProposal: with NONE the state as it is now."""
 
     topic_id: bytes
     partition: int
@@ -346,7 +346,7 @@ class Respond(NamedTuple):
 
 
 class ProbeNode(NamedTuple):
-    """Connect to the node's replication door, three times within 300 ms while it refuses, and say `events.Refused`."""
+    """Connect to the node's replication door, three times within 300 ms while it refuses, and say `Refused`."""
 
     node: int
     node_epoch: int
@@ -400,7 +400,7 @@ class RemoveMarker(NamedTuple):
 
 
 class WakeControllerAt(NamedTuple):
-    """`events.Tick` is wanted at this moment at the latest. A later one replaces it."""
+    """`ControllerTick` is wanted at this moment at the latest. A later one replaces it."""
 
     at_ms: int
 

@@ -11,13 +11,23 @@ import json
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import fields
-from typing import Any, ClassVar, Literal, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from muster.client.errors import ConfigError
 from muster.client.types import ConnectionConfig, SecurityConfig, split_servers
-from muster.storage.settings_text import BadReference, Resolved, describe_allowed, resolve_references
+from muster.storage.settings_text import (
+    MAX_INT,
+    BadReference,
+    NonNegativeInt32,
+    PositiveInt32,
+    Resolved,
+    describe_allowed,
+    resolve_references,
+    setting,
+    to_dotted,
+)
 
 # Records in a Kafka cluster
 # --------------------------
@@ -26,21 +36,19 @@ from muster.storage.settings_text import BadReference, Resolved, describe_allowe
 class RecordsProperties(BaseModel):
     """They mean something where the nodes keep groups in a Kafka cluster (`muster serve --engine`), else nothing."""
 
-    records_bootstrap_servers: str = Field(
-        "", description="Where that Kafka is, HOST:PORT by comma, in place of what the nodes say."
+    records_bootstrap_servers: str = setting(
+        "", "Where that Kafka is, HOST:PORT by comma, in place of what the nodes say."
     )
-    records_security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] | None = Field(
-        None, description="What it is spoken to by."
+    records_security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] | None = setting(
+        None, "What it is spoken to by."
     )
-    records_sasl_mechanism: str | None = Field(None, min_length=1, description="How a login is shown, for SASL_...")
-    records_sasl_username: str | None = Field(None, min_length=1, description="The login's name.")
-    records_sasl_password: str | None = Field(None, min_length=1, repr=False, description="Its password.")
-    records_ssl_ca_location: str | None = Field(None, min_length=1, description="A file with the CAs to trust.")
-    records_ssl_certificate_location: str | None = Field(None, min_length=1, description="This client's certificate.")
-    records_ssl_key_location: str | None = Field(None, min_length=1, description="The key that belongs to it.")
-    records_ssl_key_password: str | None = Field(
-        None, min_length=1, repr=False, description="What that key is encrypted with."
-    )
+    records_sasl_mechanism: str | None = setting(None, "How a login is shown, for SASL_...", min_length=1)
+    records_sasl_username: str | None = setting(None, "The login's name.", min_length=1)
+    records_sasl_password: str | None = setting(None, "Its password.", min_length=1, repr=False)
+    records_ssl_ca_location: str | None = setting(None, "A file with the CAs to trust.", min_length=1)
+    records_ssl_certificate_location: str | None = setting(None, "This client's certificate.", min_length=1)
+    records_ssl_key_location: str | None = setting(None, "The key that belongs to it.", min_length=1)
+    records_ssl_key_password: str | None = setting(None, "What that key is encrypted with.", min_length=1, repr=False)
 
 
 # TLS and credentials (KIP-651)
@@ -72,37 +80,37 @@ def show_property(name: str, value: object) -> str:
 class SecurityProperties(BaseModel):
     """What every client understands of TLS and tokens. What contradicts itself is refused, never overlooked."""
 
-    security_protocol: Literal["PLAINTEXT", "SSL"] = Field("PLAINTEXT", description="SSL: by TLS. PLAINTEXT: without.")
-    ssl_truststore_type: Literal["PEM"] = Field("PEM", description="PEM is the only one.")
-    ssl_truststore_location: str | None = Field(
-        None, min_length=1, description="A file with the CAs to trust; without it and the next: those of gRPC."
+    security_protocol: Literal["PLAINTEXT", "SSL"] = setting("PLAINTEXT", "SSL: by TLS. PLAINTEXT: without.")
+    ssl_truststore_type: Literal["PEM"] = setting("PEM", "PEM is the only one.")
+    ssl_truststore_location: str | None = setting(
+        None, "A file with the CAs to trust; without it and the next: those of gRPC.", min_length=1
     )
-    ssl_truststore_certificates: str | None = Field(
-        None, min_length=1, description="The CAs themselves, as PEM, in place of a file."
+    ssl_truststore_certificates: str | None = setting(
+        None, "The CAs themselves, as PEM, in place of a file.", min_length=1
     )
-    ssl_keystore_type: Literal["PEM"] = Field("PEM", description="PEM is the only one.")
-    ssl_keystore_location: str | None = Field(
-        None, min_length=1, description="A file with this client's certificate, its chain, and the key (PKCS#8)."
+    ssl_keystore_type: Literal["PEM"] = setting("PEM", "PEM is the only one.")
+    ssl_keystore_location: str | None = setting(
+        None, "A file with this client's certificate, its chain, and the key (PKCS#8).", min_length=1
     )
-    ssl_keystore_certificate_chain: str | None = Field(
-        None, min_length=1, description="The certificate and its chain, as PEM, in place of a file."
+    ssl_keystore_certificate_chain: str | None = setting(
+        None, "The certificate and its chain, as PEM, in place of a file.", min_length=1
     )
-    ssl_keystore_key: str | None = Field(
-        None, min_length=1, repr=False, description="The key that belongs to it, as PEM (PKCS#8)."
+    ssl_keystore_key: str | None = setting(
+        None, "The key that belongs to it, as PEM (PKCS#8).", min_length=1, repr=False
     )
-    ssl_key_password: str | None = Field(None, min_length=1, repr=False, description="What the key is encrypted with.")
-    ssl_endpoint_identification_algorithm: Literal["https"] = Field(
-        "https", description="https: the certificate has to have the node's name. It cannot be switched off."
+    ssl_key_password: str | None = setting(None, "What the key is encrypted with.", min_length=1, repr=False)
+    ssl_endpoint_identification_algorithm: Literal["https"] = setting(
+        "https", "https: the certificate has to have the node's name. It cannot be switched off."
     )
-    ssl_target_name: str | None = Field(
-        None, min_length=1, max_length=253, description="The name to look for instead of the address's, for all nodes."
+    ssl_target_name: str | None = setting(
+        None, "The name to look for instead of the address's, for all nodes.", min_length=1, max_length=253
     )
-    token: str | None = Field(
-        None, repr=False, description="Shown with each call: an API token (muster tokens create), or a signed JWT."
+    token: str | None = setting(
+        None, "Shown with each call: an API token (muster tokens create), or a signed JWT.", repr=False
     )
-    token_file: str | None = Field(None, min_length=1, description="A file with the token, read again when it changes.")
-    allow_insecure_token: bool = Field(
-        False, description="Whether a token may go unencrypted to a node that is not on this machine."
+    token_file: str | None = setting(None, "A file with the token, read again when it changes.", min_length=1)
+    allow_insecure_token: bool = setting(
+        False, "Whether a token may go unencrypted to a node that is not on this machine."
     )
 
     @field_validator("security_protocol", mode="before")
@@ -183,7 +191,6 @@ def check_token(text: str) -> str:
 # ZooKeeper-based consumers
 # -------------------------
 
-INT_MAX = 2**31 - 1
 COMMIT_INTERVAL_MS = 60_000
 """How often a consumer of that era committed by itself."""
 
@@ -204,34 +211,31 @@ def is_znode_name(name: str) -> bool:
 class ZookeeperProperties(BaseModel):
     """What `group.protocol=zookeeper` understands, and what a group on its way out of ZooKeeper needs."""
 
-    zookeeper_connect: str | None = Field(None, description="HOST:PORT,HOST:PORT/CHROOT of the ensemble.")
-    zookeeper_session_timeout_ms: int = Field(
-        6_000, ge=1, le=INT_MAX, description="Silence after which ZooKeeper gives a consumer up."
+    zookeeper_connect: str | None = setting(None, "HOST:PORT,HOST:PORT/CHROOT of the ensemble.")
+    zookeeper_session_timeout_ms: PositiveInt32 = setting(6_000, "Silence after which ZooKeeper gives a consumer up.")
+    zookeeper_connection_timeout_ms: PositiveInt32 = setting(
+        6_000, "How long the first connection to ZooKeeper may take."
     )
-    zookeeper_connection_timeout_ms: int = Field(
-        6_000, ge=1, le=INT_MAX, description="How long the first connection to ZooKeeper may take."
+    zookeeper_sync_time_ms: NonNegativeInt32 = setting(
+        2_000, "How far a server of the ensemble may be behind its leader."
     )
-    zookeeper_sync_time_ms: int = Field(
-        2_000, ge=0, le=INT_MAX, description="How far a server of the ensemble may be behind its leader."
+    rebalance_max_retries: Annotated[int, Field(ge=0, le=10_000)] = setting(
+        4, "Further attempts of a rebalance that met claims of others."
     )
-    rebalance_max_retries: int = Field(
-        4, ge=0, le=10_000, description="Further attempts of a rebalance that met claims of others."
+    rebalance_backoff_ms: int | None = setting(
+        None, "The wait between those attempts; default zookeeper.sync.time.ms.", ge=1, le=MAX_INT
     )
-    rebalance_backoff_ms: int | None = Field(
-        None, ge=1, le=INT_MAX, description="The wait between those attempts; default zookeeper.sync.time.ms."
+    consumer_id: str | None = setting(
+        None, "A name to register under instead of one made from host, time and chance.", max_length=255
     )
-    consumer_id: str | None = Field(
-        None, max_length=255, description="A name to register under instead of one made from host, time and chance."
+    num_streams: Annotated[int, Field(ge=1, le=1_000)] = setting(
+        1, "How often the consumer takes part in the sharing: a share for each stream."
     )
-    num_streams: int = Field(
-        1, ge=1, le=1_000, description="How often the consumer takes part in the sharing: a share for each stream."
+    offsets_storage: Literal["zookeeper", "kafka"] = setting(
+        "zookeeper", "Where positions are kept: zookeeper, or kafka (the group's coordinator)."
     )
-    offsets_storage: Literal["zookeeper", "kafka"] = Field(
-        "zookeeper", description="Where positions are kept: zookeeper, or kafka (the group's coordinator)."
-    )
-    dual_commit_enabled: bool | None = Field(
-        None,
-        description="Commit to both stores and begin at the larger offset; default true with offsets.storage=kafka.",
+    dual_commit_enabled: bool | None = setting(
+        None, "Commit to both stores and begin at the larger offset; default true with offsets.storage=kafka."
     )
 
     @field_validator("zookeeper_connect")
@@ -265,10 +269,6 @@ class ZookeeperProperties(BaseModel):
 
 # Which properties apply to which group.protocol
 # ----------------------------------------------
-
-
-def to_dotted(name: str) -> str:
-    return name.replace("_", ".")
 
 
 COORDINATOR_ASSIGNS = "the coordinator assigns; group.remote.assignor asks for an assignor of its own"
@@ -354,19 +354,17 @@ class ClientConfig(SecurityProperties):
     )
     kind: ClassVar[str] = "client"
 
-    bootstrap_servers: str = Field(DEFAULT_BOOTSTRAP, description="HOST:PORT of a node, or several by comma.")
-    client_id: str = Field("", max_length=255, description="A name for logs and the ledger.")
-    request_timeout_ms: int = Field(30_000, ge=1, le=INT_MAX, description="How long one request may take.")
-    default_api_timeout_ms: int = Field(
-        60_000, ge=1, le=INT_MAX, description="How long a call may take, retries included."
-    )
-    retry_backoff_ms: int = Field(100, ge=1, le=INT_MAX, description="The wait before the first retry.")
-    retry_backoff_max_ms: int = Field(1_000, ge=1, le=INT_MAX, description="The longest wait between retries.")
-    reconnect_backoff_ms: int = Field(50, ge=1, le=INT_MAX, description="The wait before the first reconnect.")
-    reconnect_backoff_max_ms: int = Field(1_000, ge=1, le=INT_MAX, description="The longest wait between reconnects.")
-    metadata_max_age_ms: int = Field(300_000, ge=1, le=INT_MAX, description="How old known partition counts may get.")
-    receive_message_max_bytes: int = Field(
-        64 << 20, ge=1 << 20, le=INT_MAX, description="The largest answer taken from a node."
+    bootstrap_servers: str = setting(DEFAULT_BOOTSTRAP, "HOST:PORT of a node, or several by comma.")
+    client_id: str = setting("", "A name for logs and the ledger.", max_length=255)
+    request_timeout_ms: PositiveInt32 = setting(30_000, "How long one request may take.")
+    default_api_timeout_ms: PositiveInt32 = setting(60_000, "How long a call may take, retries included.")
+    retry_backoff_ms: PositiveInt32 = setting(100, "The wait before the first retry.")
+    retry_backoff_max_ms: PositiveInt32 = setting(1_000, "The longest wait between retries.")
+    reconnect_backoff_ms: PositiveInt32 = setting(50, "The wait before the first reconnect.")
+    reconnect_backoff_max_ms: PositiveInt32 = setting(1_000, "The longest wait between reconnects.")
+    metadata_max_age_ms: PositiveInt32 = setting(300_000, "How old known partition counts may get.")
+    receive_message_max_bytes: Annotated[int, Field(ge=1 << 20, le=MAX_INT)] = setting(
+        64 << 20, "The largest answer taken from a node."
     )
 
     @field_validator("bootstrap_servers", mode="before")
@@ -398,22 +396,21 @@ class ProducerConfig(RecordsProperties, ClientConfig):
 
     kind: ClassVar[str] = "producer"
 
-    acks: Literal["all", "1", "0"] = Field("all", description="Whose word to wait for: all, 1, or 0 (nobody's).")
-    enable_idempotence: bool | None = Field(
-        None,
-        description="Number batches, so that one sent again is written once; default: where nodes share a cluster.",
+    acks: Literal["all", "1", "0"] = setting("all", "Whose word to wait for: all, 1, or 0 (nobody's).")
+    enable_idempotence: bool | None = setting(
+        None, "Number batches, so that one sent again is written once; default: where nodes share a cluster."
     )
-    linger_ms: int = Field(5, ge=0, le=60_000, description="How long a record may wait for company.")
-    batch_size: int = Field(16_384, ge=0, le=16 << 20, description="Bytes of one batch; 0 sends each record alone.")
-    buffer_memory: int = Field(32 << 20, ge=1 << 16, description="Bytes of records not yet delivered.")
-    max_block_ms: int = Field(60_000, ge=0, le=INT_MAX, description="How long produce() may wait for room or metadata.")
-    max_request_size: int = Field(1 << 20, ge=1, le=64 << 20, description="The largest record, and request.")
-    delivery_timeout_ms: int = Field(
-        120_000, ge=1, le=INT_MAX, description="When to give a record up, retries included."
+    linger_ms: Annotated[int, Field(ge=0, le=60_000)] = setting(5, "How long a record may wait for company.")
+    batch_size: Annotated[int, Field(ge=0, le=16 << 20)] = setting(
+        16_384, "Bytes of one batch; 0 sends each record alone."
     )
-    compression_type: Literal["none", "gzip"] = Field("none", description="none or gzip.")
-    max_in_flight_requests_per_connection: int = Field(
-        5, ge=1, le=100, description="Requests under way; a partition is in one at most, so order is kept."
+    buffer_memory: Annotated[int, Field(ge=1 << 16)] = setting(32 << 20, "Bytes of records not yet delivered.")
+    max_block_ms: NonNegativeInt32 = setting(60_000, "How long produce() may wait for room or metadata.")
+    max_request_size: Annotated[int, Field(ge=1, le=64 << 20)] = setting(1 << 20, "The largest record, and request.")
+    delivery_timeout_ms: PositiveInt32 = setting(120_000, "When to give a record up, retries included.")
+    compression_type: Literal["none", "gzip"] = setting("none", "none or gzip.")
+    max_in_flight_requests_per_connection: Annotated[int, Field(ge=1, le=100)] = setting(
+        5, "Requests under way; a partition is in one at most, so order is kept."
     )
 
     @field_validator("acks", mode="before")
@@ -439,41 +436,37 @@ class GroupConfig(ClientConfig):
 
     kind: ClassVar[str] = "worker"
 
-    group_id: str | None = Field(None, description="The group to be a member of.")
-    group_instance_id: str | None = Field(None, description="Makes the member static (KIP-345).")
-    client_rack: str = Field("", description="Where this member runs, for rack-aware assignors.")
-    session_timeout_ms: int = Field(
-        45_000, ge=1, le=INT_MAX, description="Silence after which the group gives a member up."
+    group_id: str | None = setting(None, "The group to be a member of.")
+    group_instance_id: str | None = setting(None, "Makes the member static (KIP-345).")
+    client_rack: str = setting("", "Where this member runs, for rack-aware assignors.")
+    session_timeout_ms: PositiveInt32 = setting(45_000, "Silence after which the group gives a member up.")
+    heartbeat_interval_ms: PositiveInt32 = setting(3_000, "How often a member says that it lives.")
+    max_poll_interval_ms: PositiveInt32 = setting(
+        300_000, "The longest time between polls, and for callbacks in a rebalance."
     )
-    heartbeat_interval_ms: int = Field(3_000, ge=1, le=INT_MAX, description="How often a member says that it lives.")
-    max_poll_interval_ms: int = Field(
-        300_000, ge=1, le=INT_MAX, description="The longest time between polls, and for callbacks in a rebalance."
-    )
-    partition_assignment_strategy: str = Field(
-        "range,cooperative-sticky", description="Assignors by name, Kafka class, entry point or module:Class."
+    partition_assignment_strategy: str = setting(
+        "range,cooperative-sticky", "Assignors by name, Kafka class, entry point or module:Class."
     )
     partition_assignment_options: dict[str, Any] = Field(
-        default_factory=dict,
-        description="What a leader tells its assignor beside the group: an object or its JSON.",
+        default_factory=dict, description="What a leader tells its assignor beside the group: an object or its JSON."
     )
-    partition_assignment_deadline_ms: int = Field(
-        10_000, ge=1, le=INT_MAX, description="How long the assignor of a leader may think before its plan is replaced."
+    partition_assignment_deadline_ms: PositiveInt32 = setting(
+        10_000, "How long the assignor of a leader may think before its plan is replaced."
     )
-    partition_assignment_isolation: Literal["process", "thread"] = Field(
-        "process",
-        description="Where an assignor that is not built in runs: only a process can be stopped when it hangs.",
+    partition_assignment_isolation: Literal["process", "thread"] = setting(
+        "process", "Where an assignor that is not built in runs: only a process can be stopped when it hangs."
     )
-    group_protocol: Literal["classic", "consumer", "central", "zookeeper"] = Field(
+    group_protocol: Literal["classic", "consumer", "central", "zookeeper"] = setting(
         "classic",
-        description="classic: the members assign (JoinGroup, SyncGroup). consumer: the coordinator (KIP-848). "
-        "central: the coordinator, which stops and starts everybody. zookeeper: every consumer for itself (0.8).",
+        "classic: the members assign (JoinGroup, SyncGroup). consumer: the coordinator (KIP-848). central: the "
+        "coordinator, which stops and starts everybody. zookeeper: every consumer for itself (0.8).",
     )
-    group_remote_assignor: str | None = Field(
-        None, description="The assignor that the coordinator shall run; classic groups need all members to ask for one."
+    group_remote_assignor: str | None = setting(
+        None, "The assignor that the coordinator shall run; classic groups need all members to ask for one."
     )
 
-    group_membership: Literal["push", "poll"] = Field(
-        "push", description="push: hear of rebalances at once, by a stream; poll: by the next heartbeat."
+    group_membership: Literal["push", "poll"] = setting(
+        "push", "push: hear of rebalances at once, by a stream; poll: by the next heartbeat."
     )
 
     @field_validator("group_id", "group_instance_id", "group_remote_assignor")
@@ -517,14 +510,14 @@ class GroupConfig(ClientConfig):
 class WorkerConfig(GroupConfig):
     """A worker owns partitions or named resources and reads no log."""
 
-    scheduled_rebalance_max_delay_ms: int = Field(
-        300_000, ge=0, le=INT_MAX, description="How long named resources wait for a worker that went; 0: not at all."
+    scheduled_rebalance_max_delay_ms: NonNegativeInt32 = setting(
+        300_000, "How long named resources wait for a worker that went; 0: not at all."
     )
-    scheduled_rebalance_delay_survives_leader: bool = Field(
-        True, description="Whether the wait goes on when the leader goes; false forgets it, as Kafka Connect does."
+    scheduled_rebalance_delay_survives_leader: bool = setting(
+        True, "Whether the wait goes on when the leader goes; false forgets it, as Kafka Connect does."
     )
-    partition_assignment_strategy: str = Field(
-        "cooperative-sticky", description="Assignors by name, Kafka class, entry point or module:Class."
+    partition_assignment_strategy: str = setting(
+        "cooperative-sticky", "Assignors by name, Kafka class, entry point or module:Class."
     )
 
     @model_validator(mode="after")
@@ -543,24 +536,20 @@ class ConsumerConfig(RecordsProperties, ZookeeperProperties, GroupConfig):
 
     kind: ClassVar[str] = "consumer"
 
-    max_poll_records: int = Field(500, ge=1, le=1_000_000, description="Records handed over at once, at most.")
-    auto_offset_reset: Literal["latest", "earliest", "none"] = Field(
-        "latest", description="Where to begin without a committed offset: latest, earliest, none (an error)."
+    max_poll_records: Annotated[int, Field(ge=1, le=1_000_000)] = setting(500, "Records handed over at once, at most.")
+    auto_offset_reset: Literal["latest", "earliest", "none"] = setting(
+        "latest", "Where to begin without a committed offset: latest, earliest, none (an error)."
     )
-    enable_auto_commit: bool | None = Field(None, description="Commit what was polled; default true with a group.id.")
-    enable_auto_offset_store: bool = Field(
-        True, description="Whether a handed-over record counts as done at the next poll."
+    enable_auto_commit: bool | None = setting(None, "Commit what was polled; default true with a group.id.")
+    enable_auto_offset_store: bool = setting(True, "Whether a handed-over record counts as done at the next poll.")
+    auto_commit_interval_ms: PositiveInt32 = setting(
+        5_000, "How often to commit automatically; with zookeeper once a minute."
     )
-    auto_commit_interval_ms: int = Field(
-        5_000, ge=1, le=INT_MAX, description="How often to commit automatically; with zookeeper once a minute."
-    )
-    fetch_min_bytes: int = Field(1, ge=1, le=INT_MAX, description="What a fetch waits for.")
-    fetch_max_wait_ms: int = Field(500, ge=0, le=300_000, description="How long a fetch waits for it.")
-    fetch_max_bytes: int = Field(
-        50 << 20, ge=1, le=INT_MAX, description="Bytes of one fetch, and of what is read ahead."
-    )
-    max_partition_fetch_bytes: int = Field(1 << 20, ge=1, le=INT_MAX, description="Bytes of one partition in a fetch.")
-    exclude_internal_topics: bool = Field(True, description="Whether a pattern leaves internal topics out.")
+    fetch_min_bytes: PositiveInt32 = setting(1, "What a fetch waits for.")
+    fetch_max_wait_ms: Annotated[int, Field(ge=0, le=300_000)] = setting(500, "How long a fetch waits for it.")
+    fetch_max_bytes: PositiveInt32 = setting(50 << 20, "Bytes of one fetch, and of what is read ahead.")
+    max_partition_fetch_bytes: PositiveInt32 = setting(1 << 20, "Bytes of one partition in a fetch.")
+    exclude_internal_topics: bool = setting(True, "Whether a pattern leaves internal topics out.")
 
     @field_validator("auto_offset_reset", mode="before")
     @classmethod

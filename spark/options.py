@@ -12,7 +12,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from muster.client.config import ClientConfig, WorkerConfig, load, show_property, to_dotted
+from muster.client.config import ClientConfig, WorkerConfig, load, show_property
 from muster.client.errors import ConfigError
 from muster.spark.assignor_deadline import DEADLINE_MS, MAX_DEADLINE_MS
 from muster.spark.kafka_options import (
@@ -29,7 +29,7 @@ from muster.spark.kafka_options import (
 )
 from muster.spark.planning import ONE_TO_ONE, PLANNING_WAYS, check_assignor
 from muster.spark.read_options import OptionError, ReadOptions, Strategy, parse_assign, read_json
-from muster.storage.settings_text import describe_allowed
+from muster.storage.settings_text import describe_allowed, setting, to_dotted
 
 # Options of a read
 # -----------------
@@ -58,60 +58,53 @@ class GivenOptions(BaseModel):
 
     model_config = ConfigDict(alias_generator=to_camel_case, populate_by_name=True, extra="forbid", frozen=True)
 
-    subscribe: str | None = Field(None, description="Topics by name, separated by commas.")
-    subscribe_pattern: str | None = Field(None, description="A regular expression; topics whose whole names match it.")
-    assign: dict[str, list[int]] | None = Field(None, description='Partitions as JSON: {"orders": [0, 1]}.')
-    starting_offsets: str | None = Field(
-        None, description="earliest, latest, committed (with group.id), or JSON with -2 for earliest, -1 for latest."
+    subscribe: str | None = setting(None, "Topics by name, separated by commas.")
+    subscribe_pattern: str | None = setting(None, "A regular expression; topics whose whole names match it.")
+    assign: dict[str, list[int]] | None = setting(None, 'Partitions as JSON: {"orders": [0, 1]}.')
+    starting_offsets: str | None = setting(
+        None, "earliest, latest, committed (with group.id), or JSON with -2 for earliest, -1 for latest."
     )
-    starting_offsets_fallback: Literal["earliest", "latest", "error"] = Field(
-        "earliest", description="Where to begin in partitions for which the group has committed nothing."
+    starting_offsets_fallback: Literal["earliest", "latest", "error"] = setting(
+        "earliest", "Where to begin in partitions for which the group has committed nothing."
     )
-    starting_timestamp: int | None = Field(None, ge=0, description="Epoch milliseconds for all partitions.")
-    starting_offsets_by_timestamp: str | None = Field(None, description="JSON: epoch milliseconds per partition.")
-    starting_offsets_by_timestamp_strategy: Strategy = Field(
-        "error", description="What to do in partitions without so young a record: error, or latest."
+    starting_timestamp: int | None = setting(None, "Epoch milliseconds for all partitions.", ge=0)
+    starting_offsets_by_timestamp: str | None = setting(None, "JSON: epoch milliseconds per partition.")
+    starting_offsets_by_timestamp_strategy: Strategy = setting(
+        "error", "What to do in partitions without so young a record: error, or latest."
     )
-    ending_offsets: str | None = Field(None, description="latest, committed (with group.id), or JSON with -1.")
-    ending_timestamp: int | None = Field(None, ge=0, description="Epoch milliseconds for all partitions.")
-    ending_offsets_by_timestamp: str | None = Field(None, description="JSON: epoch milliseconds per partition.")
-    fail_on_data_loss: bool = Field(True, description="Whether records that are gone before they were read fail it.")
-    include_headers: bool = Field(False, description="Whether rows carry the headers column.")
-    columns: str | None = Field(None, description="Only these columns, separated by commas.")
-    pushdown: bool = Field(False, description="Read only what filters on partition, topic and offset leave.")
-    assignor: str = Field("split", min_length=1, description="split, one-to-one, or any registered assignor.")
+    ending_offsets: str | None = setting(None, "latest, committed (with group.id), or JSON with -1.")
+    ending_timestamp: int | None = setting(None, "Epoch milliseconds for all partitions.", ge=0)
+    ending_offsets_by_timestamp: str | None = setting(None, "JSON: epoch milliseconds per partition.")
+    fail_on_data_loss: bool = setting(True, "Whether records that are gone before they were read fail it.")
+    include_headers: bool = setting(False, "Whether rows carry the headers column.")
+    columns: str | None = setting(None, "Only these columns, separated by commas.")
+    pushdown: bool = setting(False, "Read only what filters on partition, topic and offset leave.")
+    assignor: str = setting("split", "split, one-to-one, or any registered assignor.", min_length=1)
     assignor_options: dict[str, Any] = Field(default_factory=dict, description="JSON: what the assignor is told.")
-    assignor_deadline_ms: int = Field(
-        DEADLINE_MS, ge=1, le=MAX_DEADLINE_MS, description="How long an assignor that is a plugin may take to plan."
+    assignor_deadline_ms: int = setting(
+        DEADLINE_MS, "How long an assignor that is a plugin may take to plan.", ge=1, le=MAX_DEADLINE_MS
     )
-    tasks: Literal["cores"] | int = Field("cores", description="Task slots to plan for: a number, or cores.")
-    min_partitions: int | None = Field(None, ge=1, le=MAX_TASKS, description="At least so many tasks.")
-    max_records_per_partition: int | None = Field(None, ge=1, description="At most so many records in one task.")
-    max_offsets_per_trigger: int | None = Field(None, ge=1, description="Records of one micro-batch, at most.")
-    min_offsets_per_trigger: int | None = Field(None, ge=1, description="Records to wait for before a micro-batch.")
-    max_trigger_delay: int = Field(
-        DEFAULT_TRIGGER_DELAY_MS, ge=1, description="How long to wait for minOffsetsPerTrigger: 15m, 30s, 500ms."
+    tasks: Literal["cores"] | int = setting("cores", "Task slots to plan for: a number, or cores.")
+    min_partitions: int | None = setting(None, "At least so many tasks.", ge=1, le=MAX_TASKS)
+    max_records_per_partition: int | None = setting(None, "At most so many records in one task.", ge=1)
+    max_offsets_per_trigger: int | None = setting(None, "Records of one micro-batch, at most.", ge=1)
+    min_offsets_per_trigger: int | None = setting(None, "Records to wait for before a micro-batch.", ge=1)
+    max_trigger_delay: int = setting(
+        DEFAULT_TRIGGER_DELAY_MS, "How long to wait for minOffsetsPerTrigger: 15m, 30s, 500ms.", ge=1
     )
-    max_bytes_per_trigger: int | None = Field(
-        None, ge=1, description="Bytes of one micro-batch as they lie in the log, about."
+    max_bytes_per_trigger: int | None = setting(None, "Bytes of one micro-batch as they lie in the log, about.", ge=1)
+    offsets_refresh_ms: int = setting(100, "How often the driver asks where logs end.", ge=1, le=3_600_000)
+    arrow_rows: int = setting(40_000, "Rows of one Arrow batch, at most.", ge=1, le=250_000)
+    commit_offsets: bool = setting(True, "Whether progress is committed to the group.")
+    poll_timeout_ms: int = setting(
+        120_000, "How long a task waits for records, retries included.", name="kafkaConsumer.pollTimeoutMs", ge=1
     )
-    offsets_refresh_ms: int = Field(100, ge=1, le=3_600_000, description="How often the driver asks where logs end.")
-    arrow_rows: int = Field(40_000, ge=1, le=250_000, description="Rows of one Arrow batch, at most.")
-    commit_offsets: bool = Field(True, description="Whether progress is committed to the group.")
-    poll_timeout_ms: int = Field(
-        120_000,
-        ge=1,
-        alias="kafkaConsumer.pollTimeoutMs",
-        description="How long a task waits for records, retries included.",
+    fetch_max_bytes: int = setting(4 << 20, "Bytes of one answer to a task.", name="fetch.max.bytes", ge=1, le=32 << 20)
+    max_partition_fetch_bytes: int = setting(
+        4 << 20, "Bytes of one partition in it.", name="max.partition.fetch.bytes", ge=1, le=32 << 20
     )
-    fetch_max_bytes: int = Field(
-        4 << 20, ge=1, le=32 << 20, alias="fetch.max.bytes", description="Bytes of one answer to a task."
-    )
-    max_partition_fetch_bytes: int = Field(
-        4 << 20, ge=1, le=32 << 20, alias="max.partition.fetch.bytes", description="Bytes of one partition in it."
-    )
-    isolation_level: Literal["read_uncommitted", "read_committed"] = Field(
-        "read_uncommitted", alias="isolation.level", description="Whether data of open and aborted transactions counts."
+    isolation_level: Literal["read_uncommitted", "read_committed"] = setting(
+        "read_uncommitted", "Whether data of open and aborted transactions counts.", name="isolation.level"
     )
 
     @field_validator("assign", mode="before")
@@ -367,42 +360,38 @@ class WriteOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
-    topic: str | None = Field(None, min_length=1, description="Where all rows go; wins over a topic column.")
-    compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = Field(
-        "none", alias="compression.type", description="none, gzip, snappy, lz4 or zstd."
+    topic: str | None = setting(None, "Where all rows go; wins over a topic column.", min_length=1)
+    compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = setting(
+        "none", "none, gzip, snappy, lz4 or zstd.", name="compression.type"
     )
-    batch_size: int = Field(
-        512 << 10,
-        alias="batch.size",
-        ge=1024,
-        le=16 << 20,
-        description="Bytes of one record batch, before compression.",
+    batch_size: int = setting(
+        512 << 10, "Bytes of one record batch, before compression.", name="batch.size", ge=1024, le=16 << 20
     )
-    max_request_size: int = Field(
-        4 << 20, alias="max.request.size", ge=1024, le=32 << 20, description="Bytes of one request, about."
+    max_request_size: int = setting(
+        4 << 20, "Bytes of one request, about.", name="max.request.size", ge=1024, le=32 << 20
     )
-    delivery_timeout_ms: int = Field(
-        120_000, alias="delivery.timeout.ms", ge=1, description="When to give a request up, retries included."
+    delivery_timeout_ms: int = setting(
+        120_000, "When to give a request up, retries included.", name="delivery.timeout.ms", ge=1
     )
-    acks: Literal["all", "-1"] = Field("all", description="all: a task counts as done when its records are on disk.")
-    exactly_once: bool = Field(
-        True, alias="exactlyOnce", description="Whether a stream's batches are staged and committed; false appends."
+    acks: Literal["all", "-1"] = setting("all", "all: a task counts as done when its records are on disk.")
+    exactly_once: bool = setting(
+        True, "Whether a stream's batches are staged and committed; false appends.", name="exactlyOnce"
     )
-    delivery: Literal["exactly-once", "at-least-once"] | None = Field(
-        None, description="Of a stream: exactly-once, the default, or at-least-once, which is exactlyOnce=false."
+    delivery: Literal["exactly-once", "at-least-once"] | None = setting(
+        None, "Of a stream: exactly-once, the default, or at-least-once, which is exactlyOnce=false."
     )
-    txn_app_id: str | None = Field(
+    txn_app_id: str | None = setting(
         None,
-        alias="txnAppId",
+        "Makes a batch write exactly-once: who writes. Letters, digits, '.', '_' and '-'.",
+        name="txnAppId",
         pattern=r"^[a-zA-Z0-9_-][a-zA-Z0-9._-]{0,180}$",
-        description="Makes a batch write exactly-once: who writes. Letters, digits, '.', '_' and '-'.",
     )
-    txn_version: int | None = Field(
-        None, alias="txnVersion", ge=0, le=2**62, description="Which of its writes this is; each once, upwards."
+    txn_version: int | None = setting(
+        None, "Which of its writes this is; each once, upwards.", name="txnVersion", ge=0, le=2**62
     )
     client: dict[str, str] = Field(default_factory=dict, repr=False, description="Properties of the client.")
-    ignored: tuple[str, ...] = Field((), description="What was taken and means nothing here, with the reason.")
-    streaming: bool = Field(False, description="Which kind of write this is.")
+    ignored: tuple[str, ...] = setting((), "What was taken and means nothing here, with the reason.")
+    streaming: bool = setting(False, "Which kind of write this is.")
 
     @model_validator(mode="after")
     def _check(self) -> Self:

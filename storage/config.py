@@ -12,16 +12,20 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from muster.storage.compression import MAX_DECOMPRESSED_BYTES
 from muster.storage.errors import InvalidConfig
-from muster.storage.settings_text import describe_allowed
+from muster.storage.settings_text import (
+    MAX_INT,
+    MAX_LONG,
+    NonNegativeInt32,
+    NonNegativeInt64,
+    PositiveInt32,
+    PositiveInt64,
+    SettingsModel,
+    describe_allowed,
+    setting,
+)
 
 # What a topic may set for itself
 # -------------------------------
-
-MAX_LONG = 2**63 - 1
-MAX_INT = 2**31 - 1
-
-Milliseconds = int
-Bytes = int
 
 
 def in_order(policy: Any) -> Any:
@@ -39,216 +43,116 @@ REPLICAS = r"^(\*|none|\d+:\d+(,\d+:\d+)*)?$"
 """What Kafka takes for throttled replicas: all, none, or partition:node pairs."""
 
 
-class TopicSettings(BaseModel):
+class TopicSettings(SettingsModel):
     """What holds for one topic, under the names that Kafka gives topic configs."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
-    segment_bytes: Bytes = Field(
-        alias="segment.bytes",
-        ge=61,
-        le=MAX_INT,
-        description="A segment file is closed before it grows past this many bytes.",
+    segment_bytes: Annotated[int, Field(ge=61, le=MAX_INT)] = setting(
+        ..., "A segment file is closed before it grows past this many bytes."
     )
-    segment_ms: Milliseconds = Field(
-        alias="segment.ms",
-        ge=1,
-        description="A segment is closed when its records span more than this many milliseconds.",
+    segment_ms: Annotated[int, Field(ge=1)] = setting(
+        ..., "A segment is closed when its records span more than this many milliseconds."
     )
-    index_interval_bytes: Bytes = Field(
-        alias="index.interval.bytes",
-        ge=0,
-        le=MAX_INT,
-        description="An index entry is added whenever more than this many bytes were appended since the last one.",
+    index_interval_bytes: NonNegativeInt32 = setting(
+        ..., "An index entry is added whenever more than this many bytes were appended since the last one."
     )
-    segment_index_bytes: Bytes = Field(
-        alias="segment.index.bytes",
-        ge=4,
-        le=MAX_INT,
-        description="A segment is closed when one of its two indexes reaches this many bytes, at 48 at the earliest.",
+    segment_index_bytes: Annotated[int, Field(ge=4, le=MAX_INT)] = setting(
+        ..., "A segment is closed when one of its two indexes reaches this many bytes, at 48 at the earliest."
     )
-    max_message_bytes: Bytes = Field(
-        alias="max.message.bytes",
-        ge=61,
-        le=MAX_INT,
-        description="The largest record batch that an append takes, in bytes.",
+    max_message_bytes: Annotated[int, Field(ge=61, le=MAX_INT)] = setting(
+        ..., "The largest record batch that an append takes, in bytes."
     )
-    flush_messages: int = Field(
-        alias="flush.messages",
-        ge=1,
-        le=MAX_LONG,
-        description="An append is acknowledged after an fsync once this many messages wait for one.",
+    flush_messages: PositiveInt64 = setting(
+        ..., "An append is acknowledged after an fsync once this many messages wait for one."
     )
-    flush_ms: Milliseconds = Field(
-        alias="flush.ms",
-        ge=0,
-        le=MAX_LONG,
-        description="Records are flushed to disk at the latest this many milliseconds after they were appended.",
+    flush_ms: NonNegativeInt64 = setting(
+        ..., "Records are flushed to disk at the latest this many milliseconds after they were appended."
     )
-    retention_ms: Milliseconds = Field(
-        alias="retention.ms",
-        ge=-1,
-        le=MAX_LONG,
-        description="Segments whose youngest record is older than this are removed; -1 keeps them.",
+    retention_ms: Annotated[int, Field(ge=-1, le=MAX_LONG)] = setting(
+        ..., "Segments whose youngest record is older than this are removed; -1 keeps them."
     )
-    retention_bytes: Bytes = Field(
-        alias="retention.bytes",
-        ge=-1,
-        le=MAX_LONG,
-        description="The oldest segments are removed while the partition is larger than this; -1 sets no bound.",
+    retention_bytes: Annotated[int, Field(ge=-1, le=MAX_LONG)] = setting(
+        ..., "The oldest segments are removed while the partition is larger than this; -1 sets no bound."
     )
-    file_delete_delay_ms: Milliseconds = Field(
-        alias="file.delete.delay.ms",
-        ge=0,
-        description="How long a removed segment's files stay on disk under their .deleted names.",
+    file_delete_delay_ms: Annotated[int, Field(ge=0)] = setting(
+        ..., "How long a removed segment's files stay on disk under their .deleted names."
     )
-    cleanup_policy: CleanupPolicy = Field(
-        alias="cleanup.policy",
-        description="Delete old segments, compact them to the last value per key, both, or, left empty, neither.",
+    cleanup_policy: CleanupPolicy = setting(
+        ..., "Delete old segments, compact them to the last value per key, both, or, left empty, neither."
     )
-    delete_retention_ms: Milliseconds = Field(
-        alias="delete.retention.ms",
-        ge=0,
-        description="How long a tombstone stays in a compacted log after its first cleaning.",
+    delete_retention_ms: Annotated[int, Field(ge=0)] = setting(
+        ..., "How long a tombstone stays in a compacted log after its first cleaning."
     )
-    min_cleanable_dirty_ratio: float = Field(
-        alias="min.cleanable.dirty.ratio",
-        ge=0,
-        le=1,
-        description="The log is compacted when at least this share of it has not been compacted yet.",
+    min_cleanable_dirty_ratio: float = setting(
+        ..., "The log is compacted when at least this share of it has not been compacted yet.", ge=0, le=1
     )
-    min_compaction_lag_ms: Milliseconds = Field(
-        alias="min.compaction.lag.ms",
-        ge=0,
-        description="Records younger than this are not compacted.",
+    min_compaction_lag_ms: Annotated[int, Field(ge=0)] = setting(..., "Records younger than this are not compacted.")
+    max_compaction_lag_ms: PositiveInt64 = setting(
+        ..., "A log with uncompacted records older than this is compacted whatever its ratio."
     )
-    max_compaction_lag_ms: Milliseconds = Field(
-        alias="max.compaction.lag.ms",
-        ge=1,
-        le=MAX_LONG,
-        description="A log with uncompacted records older than this is compacted whatever its ratio.",
+    message_timestamp_type: Literal["CreateTime", "LogAppendTime"] = setting(
+        ..., "Whether records keep the producer's timestamp or get the time of their arrival."
     )
-    message_timestamp_type: Literal["CreateTime", "LogAppendTime"] = Field(
-        alias="message.timestamp.type",
-        description="Whether records keep the producer's timestamp or get the time of their arrival.",
+    message_timestamp_before_max_ms: NonNegativeInt64 = setting(
+        ..., "A record whose timestamp lies further back than this is refused."
     )
-    message_timestamp_before_max_ms: Milliseconds = Field(
-        alias="message.timestamp.before.max.ms",
-        ge=0,
-        le=MAX_LONG,
-        description="A record whose timestamp lies further back than this is refused.",
+    message_timestamp_after_max_ms: NonNegativeInt64 = setting(
+        ..., "A record whose timestamp lies further ahead than this is refused."
     )
-    message_timestamp_after_max_ms: Milliseconds = Field(
-        alias="message.timestamp.after.max.ms",
-        ge=0,
-        le=MAX_LONG,
-        description="A record whose timestamp lies further ahead than this is refused.",
+    validate_records: Literal["header", "full"] = setting(
+        ..., "How a produced batch is checked: its header and checksum, or every record in it as well.", name="validate"
     )
-    validate_records: Literal["header", "full"] = Field(
-        alias="validate",
-        description="How a produced batch is checked: its header and checksum, or every record in it as well.",
-    )
-    max_unpacked_bytes: Bytes = Field(
-        alias="validate.max.unpacked.bytes",
-        ge=1 << 20,
-        le=MAX_DECOMPRESSED_BYTES,
-        description="With validate=full a batch whose records unpack to more than this many bytes is refused.",
+    max_unpacked_bytes: Annotated[int, Field(ge=1 << 20, le=MAX_DECOMPRESSED_BYTES)] = setting(
+        ...,
+        "With validate=full a batch whose records unpack to more than this many bytes is refused.",
+        name="validate.max.unpacked.bytes",
     )
     # What scripts for Kafka set as a matter of course. Taken and shown; nothing here follows them, as each one says.
-    compression_type: Literal["producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"] = Field(
-        default="producer",
-        alias="compression.type",
-        description="Has no effect here: batches stay as their producer compressed them, which all readers can read.",
+    compression_type: Literal["producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"] = setting(
+        "producer", "Has no effect here: batches stay as their producer compressed them, which all readers can read."
     )
-    compression_gzip_level: int = Field(
-        default=-1,
-        alias="compression.gzip.level",
-        ge=-1,
-        le=9,
-        description="Has no effect here: batches stay as their producer compressed them.",
+    compression_gzip_level: Annotated[int, Field(ge=-1, le=9)] = setting(
+        -1, "Has no effect here: batches stay as their producer compressed them."
     )
-    compression_lz4_level: int = Field(
-        default=9,
-        alias="compression.lz4.level",
-        ge=1,
-        le=17,
-        description="Has no effect here: batches stay as their producer compressed them.",
+    compression_lz4_level: Annotated[int, Field(ge=1, le=17)] = setting(
+        9, "Has no effect here: batches stay as their producer compressed them."
     )
-    compression_zstd_level: int = Field(
-        default=3,
-        alias="compression.zstd.level",
-        ge=-131_072,
-        le=22,
-        description="Has no effect here: batches stay as their producer compressed them.",
+    compression_zstd_level: Annotated[int, Field(ge=-131_072, le=22)] = setting(
+        3, "Has no effect here: batches stay as their producer compressed them."
     )
-    min_insync_replicas: int = Field(
-        default=1,
-        alias="min.insync.replicas",
-        ge=1,
-        le=MAX_INT,
-        description="How many copies must have a record before it is acknowledged to who asks for all, but never more "
-        "than there are: one, on a node alone.",
+    min_insync_replicas: PositiveInt32 = setting(
+        1,
+        "How many copies must have a record before it is acknowledged to who asks for all, but never more than there "
+        "are: one, on a node alone.",
     )
-    unclean_leader_election_enable: bool = Field(
-        default=False,
-        alias="unclean.leader.election.enable",
-        description="Whether a copy that may lack acknowledged records is elected where no other is left. A node alone "
-        "has no other.",
+    unclean_leader_election_enable: bool = setting(
+        False,
+        "Whether a copy that may lack acknowledged records is elected where no other is left. A node alone has no "
+        "other.",
     )
-    segment_jitter_ms: Milliseconds = Field(
-        default=0,
-        alias="segment.jitter.ms",
-        ge=0,
-        le=MAX_LONG,
-        description="Has no effect here: a segment is closed at segment.ms.",
-    )
-    preallocate: bool = Field(
-        default=False,
-        alias="preallocate",
-        description="Has no effect here: a segment file grows as it is written.",
-    )
-    leader_replication_throttled_replicas: str = Field(
-        default="",
-        alias="leader.replication.throttled.replicas",
+    segment_jitter_ms: NonNegativeInt64 = setting(0, "Has no effect here: a segment is closed at segment.ms.")
+    preallocate: bool = setting(False, "Has no effect here: a segment file grows as it is written.")
+    leader_replication_throttled_replicas: str = setting(
+        "",
+        "Which copies count against their leaders' leader.replication.throttled.rate while they are not in sync: pairs "
+        "of partition:node, or *. A node alone copies nothing.",
         pattern=REPLICAS,
-        description="Which copies count against their leaders' leader.replication.throttled.rate while they are not in "
-        "sync: pairs of partition:node, or *. A node alone copies nothing.",
     )
-    follower_replication_throttled_replicas: str = Field(
-        default="",
-        alias="follower.replication.throttled.replicas",
+    follower_replication_throttled_replicas: str = setting(
+        "",
+        "Which copies count against their nodes' follower.replication.throttled.rate while they are not in sync: pairs "
+        "of partition:node, or *. A node alone copies nothing.",
         pattern=REPLICAS,
-        description="Which copies count against their nodes' follower.replication.throttled.rate while they are not in "
-        "sync: pairs of partition:node, or *. A node alone copies nothing.",
     )
-    remote_storage_enable: Literal["false"] = Field(
-        default="false",
-        alias="remote.storage.enable",
-        description="There is no tiered storage here.",
+    remote_storage_enable: Literal["false"] = setting("false", "There is no tiered storage here.")
+    remote_log_copy_disable: bool = setting(False, "Has no effect here: there is no tiered storage.")
+    remote_log_delete_on_disable: bool = setting(False, "Has no effect here: there is no tiered storage.")
+    local_retention_ms: Annotated[int, Field(ge=-2, le=MAX_LONG)] = setting(
+        -2, "Has no effect here: there is no tiered storage, and retention.ms counts."
     )
-    remote_log_copy_disable: bool = Field(
-        default=False,
-        alias="remote.log.copy.disable",
-        description="Has no effect here: there is no tiered storage.",
-    )
-    remote_log_delete_on_disable: bool = Field(
-        default=False,
-        alias="remote.log.delete.on.disable",
-        description="Has no effect here: there is no tiered storage.",
-    )
-    local_retention_ms: Milliseconds = Field(
-        default=-2,
-        alias="local.retention.ms",
-        ge=-2,
-        le=MAX_LONG,
-        description="Has no effect here: there is no tiered storage, and retention.ms counts.",
-    )
-    local_retention_bytes: Bytes = Field(
-        default=-2,
-        alias="local.retention.bytes",
-        ge=-2,
-        le=MAX_LONG,
-        description="Has no effect here: there is no tiered storage, and retention.bytes counts.",
+    local_retention_bytes: Annotated[int, Field(ge=-2, le=MAX_LONG)] = setting(
+        -2, "Has no effect here: there is no tiered storage, and retention.bytes counts."
     )
 
     @property
@@ -275,232 +179,158 @@ MAX_SHOWN = 200
 """Characters of a bad value that its refusal repeats."""
 
 
-class LogSettings(BaseModel):
+class LogSettings(SettingsModel):
     """What a node promises about its logs; every value is a default that a topic may override where Kafka lets it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
-    segment_bytes: Bytes = Field(
-        default=1 << 30,
-        alias="log.segment.bytes",
-        ge=61,
-        le=MAX_INT,
-        description="A segment file is closed and the next one begun before it grows past this many bytes.",
+    segment_bytes: Annotated[int, Field(ge=61, le=MAX_INT)] = setting(
+        1 << 30,
+        "A segment file is closed and the next one begun before it grows past this many bytes.",
+        name="log.segment.bytes",
     )
-    roll_ms: Milliseconds = Field(
-        default=7 * 86_400_000,
-        alias="log.roll.ms",
-        ge=1,
-        description="A segment is closed when its records span more than this many milliseconds.",
+    roll_ms: Annotated[int, Field(ge=1)] = setting(
+        7 * 86_400_000,
+        "A segment is closed when its records span more than this many milliseconds.",
+        name="log.roll.ms",
     )
-    index_interval_bytes: Bytes = Field(
-        default=4096,
-        alias="log.index.interval.bytes",
-        ge=0,
-        le=MAX_INT,
-        description="An index entry is added whenever more than this many bytes were appended since the last one.",
+    index_interval_bytes: NonNegativeInt32 = setting(
+        4096,
+        "An index entry is added whenever more than this many bytes were appended since the last one.",
+        name="log.index.interval.bytes",
     )
-    index_size_max_bytes: Bytes = Field(
-        default=10 << 20,
-        alias="log.index.size.max.bytes",
-        ge=48,
-        le=MAX_INT,
-        description="A segment is closed when one of its two indexes reaches this many bytes.",
+    index_size_max_bytes: Annotated[int, Field(ge=48, le=MAX_INT)] = setting(
+        10 << 20,
+        "A segment is closed when one of its two indexes reaches this many bytes.",
+        name="log.index.size.max.bytes",
     )
-    message_max_bytes: Bytes = Field(
-        default=(1 << 20) + 12,
-        alias="message.max.bytes",
-        ge=61,
-        le=MAX_INT,
-        description="The largest record batch that an append takes, in bytes.",
+    message_max_bytes: Annotated[int, Field(ge=61, le=MAX_INT)] = setting(
+        (1 << 20) + 12, "The largest record batch that an append takes, in bytes."
     )
-    flush_interval_messages: int = Field(
-        default=1,
-        alias="log.flush.interval.messages",
-        ge=1,
-        le=MAX_LONG,
-        description=(
-            "An append is acknowledged after an fsync once this many messages wait for one; 1 means that every "
-            "acknowledged record is on disk, a huge value leaves flushing to the operating system."
-        ),
+    flush_interval_messages: PositiveInt64 = setting(
+        1,
+        "An append is acknowledged after an fsync once this many messages wait for one; 1 means that every "
+        "acknowledged record is on disk, a huge value leaves flushing to the operating system.",
+        name="log.flush.interval.messages",
     )
-    flush_interval_ms: Milliseconds = Field(
-        default=MAX_LONG,
-        alias="log.flush.interval.ms",
-        ge=1,
-        le=MAX_LONG,
-        description="Records are flushed to disk at the latest this many milliseconds after they were appended.",
+    flush_interval_ms: PositiveInt64 = setting(
+        MAX_LONG,
+        "Records are flushed to disk at the latest this many milliseconds after they were appended.",
+        name="log.flush.interval.ms",
     )
-    flush_offset_checkpoint_interval_ms: Milliseconds = Field(
-        default=60_000,
-        alias="log.flush.offset.checkpoint.interval.ms",
-        ge=1,
-        description="How often the recovery point of every log is written to its checkpoint file.",
+    flush_offset_checkpoint_interval_ms: Annotated[int, Field(ge=1)] = setting(
+        60_000,
+        "How often the recovery point of every log is written to its checkpoint file.",
+        name="log.flush.offset.checkpoint.interval.ms",
     )
-    retention_ms: Milliseconds = Field(
-        default=7 * 86_400_000,
-        alias="log.retention.ms",
-        ge=-1,
-        le=MAX_LONG,
-        description="Segments whose youngest record is older than this are removed; -1 keeps them whatever their age.",
+    retention_ms: Annotated[int, Field(ge=-1, le=MAX_LONG)] = setting(
+        7 * 86_400_000,
+        "Segments whose youngest record is older than this are removed; -1 keeps them whatever their age.",
+        name="log.retention.ms",
     )
-    retention_bytes: Bytes = Field(
-        default=-1,
-        alias="log.retention.bytes",
-        ge=-1,
-        le=MAX_LONG,
-        description="The oldest segments are removed while a partition is larger than this; -1 sets no bound.",
+    retention_bytes: Annotated[int, Field(ge=-1, le=MAX_LONG)] = setting(
+        -1,
+        "The oldest segments are removed while a partition is larger than this; -1 sets no bound.",
+        name="log.retention.bytes",
     )
-    retention_check_interval_ms: Milliseconds = Field(
-        default=300_000,
-        alias="log.retention.check.interval.ms",
-        ge=1,
-        description="How often retention looks for segments to remove.",
+    retention_check_interval_ms: Annotated[int, Field(ge=1)] = setting(
+        300_000, "How often retention looks for segments to remove.", name="log.retention.check.interval.ms"
     )
-    segment_delete_delay_ms: Milliseconds = Field(
-        default=60_000,
-        alias="log.segment.delete.delay.ms",
-        ge=0,
-        description="How long a removed segment's files stay on disk under their .deleted names.",
+    segment_delete_delay_ms: Annotated[int, Field(ge=0)] = setting(
+        60_000,
+        "How long a removed segment's files stay on disk under their .deleted names.",
+        name="log.segment.delete.delay.ms",
     )
-    cleanup_policy: CleanupPolicy = Field(
-        default="delete",
-        alias="log.cleanup.policy",
-        description="What happens to old segments: delete, compact to the last value per key, both, or neither.",
+    cleanup_policy: CleanupPolicy = setting(
+        "delete",
+        "What happens to old segments: delete, compact to the last value per key, both, or neither.",
+        name="log.cleanup.policy",
     )
-    cleaner_delete_retention_ms: Milliseconds = Field(
-        default=86_400_000,
-        alias="log.cleaner.delete.retention.ms",
-        ge=0,
-        description="How long a tombstone stays in a compacted log after its first cleaning.",
+    cleaner_delete_retention_ms: Annotated[int, Field(ge=0)] = setting(
+        86_400_000,
+        "How long a tombstone stays in a compacted log after its first cleaning.",
+        name="log.cleaner.delete.retention.ms",
     )
-    cleaner_min_cleanable_ratio: float = Field(
-        default=0.5,
-        alias="log.cleaner.min.cleanable.ratio",
+    cleaner_min_cleanable_ratio: float = setting(
+        0.5,
+        "A log is compacted when at least this share of it has not been compacted yet.",
+        name="log.cleaner.min.cleanable.ratio",
         ge=0,
         le=1,
-        description="A log is compacted when at least this share of it has not been compacted yet.",
     )
-    cleaner_min_compaction_lag_ms: Milliseconds = Field(
-        default=0,
-        alias="log.cleaner.min.compaction.lag.ms",
-        ge=0,
-        description="Records younger than this are not compacted.",
+    cleaner_min_compaction_lag_ms: Annotated[int, Field(ge=0)] = setting(
+        0, "Records younger than this are not compacted.", name="log.cleaner.min.compaction.lag.ms"
     )
-    cleaner_max_compaction_lag_ms: Milliseconds = Field(
-        default=MAX_LONG,
-        alias="log.cleaner.max.compaction.lag.ms",
-        ge=1,
-        le=MAX_LONG,
-        description="A log with uncompacted records older than this is compacted whatever its ratio.",
+    cleaner_max_compaction_lag_ms: PositiveInt64 = setting(
+        MAX_LONG,
+        "A log with uncompacted records older than this is compacted whatever its ratio.",
+        name="log.cleaner.max.compaction.lag.ms",
     )
-    cleaner_backoff_ms: Milliseconds = Field(
-        default=15_000,
-        alias="log.cleaner.backoff.ms",
-        ge=0,
-        description="How often the cleaner looks for a log to compact.",
+    cleaner_backoff_ms: Annotated[int, Field(ge=0)] = setting(
+        15_000, "How often the cleaner looks for a log to compact.", name="log.cleaner.backoff.ms"
     )
-    cleaner_dedupe_buffer_size: Bytes = Field(
-        default=128 << 20,
-        alias="log.cleaner.dedupe.buffer.size",
-        ge=1024,
-        description="How much memory one compaction pass may take for the keys it remembers.",
+    cleaner_dedupe_buffer_size: Annotated[int, Field(ge=1024)] = setting(
+        128 << 20,
+        "How much memory one compaction pass may take for the keys it remembers.",
+        name="log.cleaner.dedupe.buffer.size",
     )
-    message_timestamp_type: Literal["CreateTime", "LogAppendTime"] = Field(
-        default="CreateTime",
-        alias="log.message.timestamp.type",
-        description="Whether records keep the producer's timestamp or get the time of their arrival.",
+    message_timestamp_type: Literal["CreateTime", "LogAppendTime"] = setting(
+        "CreateTime",
+        "Whether records keep the producer's timestamp or get the time of their arrival.",
+        name="log.message.timestamp.type",
     )
-    message_timestamp_before_max_ms: Milliseconds = Field(
-        default=MAX_LONG,
-        alias="log.message.timestamp.before.max.ms",
-        ge=0,
-        le=MAX_LONG,
-        description="A record whose timestamp lies further back than this is refused.",
+    message_timestamp_before_max_ms: NonNegativeInt64 = setting(
+        MAX_LONG,
+        "A record whose timestamp lies further back than this is refused.",
+        name="log.message.timestamp.before.max.ms",
     )
-    message_timestamp_after_max_ms: Milliseconds = Field(
-        default=3_600_000,
-        alias="log.message.timestamp.after.max.ms",
-        ge=0,
-        le=MAX_LONG,
-        description="A record whose timestamp lies further ahead than this is refused.",
+    message_timestamp_after_max_ms: NonNegativeInt64 = setting(
+        3_600_000,
+        "A record whose timestamp lies further ahead than this is refused.",
+        name="log.message.timestamp.after.max.ms",
     )
-    validate_records: Literal["header", "full"] = Field(
-        default="full",
-        alias="log.validate",
-        description="How a produced batch is checked: its header and checksum, or every record in it as well.",
+    validate_records: Literal["header", "full"] = setting(
+        "full",
+        "How a produced batch is checked: its header and checksum, or every record in it as well.",
+        name="log.validate",
     )
-    max_unpacked_bytes: Bytes = Field(
-        default=64 << 20,
-        alias="log.validate.max.unpacked.bytes",
-        ge=1 << 20,
-        le=MAX_DECOMPRESSED_BYTES,
-        description="With validate=full a batch whose records unpack to more than this many bytes is refused.",
+    max_unpacked_bytes: Annotated[int, Field(ge=1 << 20, le=MAX_DECOMPRESSED_BYTES)] = setting(
+        64 << 20,
+        "With validate=full a batch whose records unpack to more than this many bytes is refused.",
+        name="log.validate.max.unpacked.bytes",
     )
-    producer_id_expiration_ms: Milliseconds = Field(
-        default=86_400_000,
-        alias="producer.id.expiration.ms",
-        ge=1,
-        description="An idempotent producer that was idle for this long is forgotten.",
+    producer_id_expiration_ms: Annotated[int, Field(ge=1)] = setting(
+        86_400_000, "An idempotent producer that was idle for this long is forgotten."
     )
-    num_partitions: int = Field(
-        default=1,
-        alias="num.partitions",
-        ge=1,
-        le=100_000,
-        description="How many partitions a topic gets when its creator does not say.",
+    num_partitions: Annotated[int, Field(ge=1, le=100_000)] = setting(
+        1, "How many partitions a topic gets when its creator does not say."
     )
-    max_partitions: int = Field(
-        default=100_000,
-        alias="max.partitions",
-        ge=1,
-        description="The most partitions that all topics of a node may have together.",
+    max_partitions: Annotated[int, Field(ge=1)] = setting(
+        100_000, "The most partitions that all topics of a node may have together."
     )
-    max_open_files: int = Field(
-        default=512,
-        alias="log.max.open.files",
-        ge=16,
-        description="How many segment files are kept open at once; the longest unused ones are closed.",
+    max_open_files: Annotated[int, Field(ge=16)] = setting(
+        512,
+        "How many segment files are kept open at once; the longest unused ones are closed.",
+        name="log.max.open.files",
     )
-    fetch_max_bytes: Bytes = Field(
-        default=55 << 20,
-        alias="fetch.max.bytes",
-        ge=1024,
-        le=MAX_INT,
-        description="The most bytes that one fetch answer carries.",
+    fetch_max_bytes: Annotated[int, Field(ge=1024, le=MAX_INT)] = setting(
+        55 << 20, "The most bytes that one fetch answer carries."
     )
-    max_parked_fetches: int = Field(
-        default=10_000,
-        alias="fetch.max.parked",
-        ge=1,
-        description="How many fetches may wait for new records at once; further ones are answered after 0.1 s.",
+    max_parked_fetches: Annotated[int, Field(ge=1)] = setting(
+        10_000,
+        "How many fetches may wait for new records at once; further ones are answered after 0.1 s.",
+        name="fetch.max.parked",
     )
-    sink_max_staged_bytes: Bytes = Field(
-        default=16 << 30,
-        alias="sink.max.staged.bytes",
-        ge=1 << 20,
-        description="The most bytes that exactly-once sinks may have staged, but not decided about, on this node.",
+    sink_max_staged_bytes: Annotated[int, Field(ge=1 << 20)] = setting(
+        16 << 30, "The most bytes that exactly-once sinks may have staged, but not decided about, on this node."
     )
-    sink_staged_retention_ms: Milliseconds = Field(
-        default=86_400_000,
-        alias="sink.staged.retention.ms",
-        ge=1,
-        le=MAX_LONG,
-        description="Staged records that nobody decided about are removed after this many milliseconds.",
+    sink_staged_retention_ms: PositiveInt64 = setting(
+        86_400_000, "Staged records that nobody decided about are removed after this many milliseconds."
     )
-    sink_retention_ms: Milliseconds = Field(
-        default=7 * 86_400_000,
-        alias="sink.retention.ms",
-        ge=1,
-        le=MAX_LONG,
-        description="How long an idle sink's last batch is remembered, so that it is not written a second time.",
+    sink_retention_ms: PositiveInt64 = setting(
+        7 * 86_400_000, "How long an idle sink's last batch is remembered, so that it is not written a second time."
     )
-    max_sinks: int = Field(
-        default=10_000,
-        alias="max.sinks",
-        ge=1,
-        description="How many exactly-once sinks a node remembers at once.",
-    )
+    max_sinks: Annotated[int, Field(ge=1)] = setting(10_000, "How many exactly-once sinks a node remembers at once.")
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:

@@ -1,8 +1,10 @@
-"""Settings as text: references in values are resolved, and what a setting allows is described.
+"""How a setting is declared, read from text, and described.
+
+A setting is one row of a model: its type with its limits, its default, one sentence. Its name is the field's, with
+dots. Descriptions of allowed values are taken from the row, so that words and checks cannot diverge.
 
 `${file:PATH:KEY}`, `${directory:PATH:FILE}` and `${env:NAME}` (KIP-297, KIP-421) let a properties file be shown to
 anybody: what it refers to is read when the program starts. No error and no repr contains a value that was read.
-Descriptions of allowed values are taken from the pydantic field, so that words and checks cannot diverge.
 """
 
 import errno
@@ -11,10 +13,50 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import NoneType
-from typing import Any, Final, Literal, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, get_args, get_origin
 
-from pydantic import SecretStr
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
 from pydantic.fields import FieldInfo
+
+# One row for each setting
+# ------------------------
+
+MAX_INT = 2**31 - 1
+MAX_LONG = 2**63 - 1
+
+PositiveInt32 = Annotated[int, Field(ge=1, le=MAX_INT)]
+NonNegativeInt32 = Annotated[int, Field(ge=0, le=MAX_INT)]
+PositiveInt64 = Annotated[int, Field(ge=1, le=MAX_LONG)]
+NonNegativeInt64 = Annotated[int, Field(ge=0, le=MAX_LONG)]
+
+
+def to_dotted(name: str) -> str:
+    """A setting's name, from its field's.
+
+    >>> to_dotted("node_id")
+    'node.id'
+    """
+    return name.replace("_", ".")
+
+
+class SettingsModel(BaseModel):
+    """A model whose fields are settings, each declared by `setting`."""
+
+    model_config = ConfigDict(alias_generator=to_dotted)
+
+
+def setting(default: Any, meaning: str, *, name: str | None = None, allowed: str | None = None, **more: Any) -> Any:
+    """A setting's default (`...`: it must be given) and what it means, in one sentence.
+
+    name: if it is not the field's with dots. allowed: what it takes, in words, if its type does not say it. more: what
+    pydantic's `Field` takes.
+    """
+    if name is not None:
+        more["alias"] = name
+    if allowed is not None:
+        more["json_schema_extra"] = {"allowed": allowed}
+    return Field(default, description=meaning, **more)
+
 
 # Values that stand somewhere else (KIP-297, KIP-421)
 # ---------------------------------------------------

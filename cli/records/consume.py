@@ -310,7 +310,8 @@ def start_offsets(
 ) -> dict[tuple[str, int], int]:
     """Where to begin in each partition, within what its log has."""
     from muster.client import Admin
-    from muster.client.config import ClientConfig, to_dotted
+    from muster.client.config import ClientConfig
+    from muster.storage.settings_text import to_dotted
 
     every_client = {to_dotted(name) for name in ClientConfig.model_fields}
     shared = {key: value for key, value in overrides.items() if key in every_client}

@@ -5,14 +5,12 @@ Without `inter.broker.listeners` a node is alone and the replication settings ha
 be lost with one node, which Kafka's defaults do not promise.
 """
 
-from typing import Self
+from typing import Annotated, Self
 
-from pydantic import BaseModel, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from muster.coordinator.config.values import (
     DAY_MS,
-    MAX_INT,
-    MAX_LONG,
     MAX_SHORT,
     Address,
     ConnectText,
@@ -23,182 +21,111 @@ from muster.coordinator.config.values import (
     parse_listener,
     validated_by,
 )
+from muster.storage.settings_text import (
+    MAX_INT,
+    MAX_LONG,
+    NonNegativeInt32,
+    NonNegativeInt64,
+    PositiveInt32,
+    SettingsModel,
+    setting,
+)
 
 MOST_BYTES = 1 << 30
 LAG_IN_WAITS = 2
 """A replica that waits for `replica.fetch.wait.max.ms` in each fetch must not be out of sync between two of them."""
 
 
-class ClusterSettings(BaseModel):
+class ClusterSettings(SettingsModel):
     """They count where `inter.broker.listeners` is set, together with `zookeeper.connect`."""
 
-    inter_broker_listeners: str = Field(
-        default="",
-        alias="inter.broker.listeners",
-        description="The HOST:PORT on which the other nodes of a cluster are answered, behind PLAINTEXT:// (as without "
-        "a word) or SSL://; port 0 takes a free one, empty: the node is alone.",
+    inter_broker_listeners: str = setting(
+        "",
+        "The HOST:PORT on which the other nodes of a cluster are answered, behind PLAINTEXT:// (as without a word) or "
+        "SSL://; port 0 takes a free one, empty: the node is alone.",
     )
-    inter_broker_advertised_listeners: str = Field(
-        default="",
-        alias="inter.broker.advertised.listeners",
-        description="The HOST:PORT that other nodes are told to connect to; empty means that of "
-        "inter.broker.listeners, port 0 the port that is listened on.",
+    inter_broker_advertised_listeners: str = setting(
+        "",
+        "The HOST:PORT that other nodes are told to connect to; empty means that of inter.broker.listeners, port 0 the "
+        "port that is listened on.",
     )
-    broker_rack: str = Field(
-        default="",
-        alias="broker.rack",
+    broker_rack: str = setting(
+        "",
+        "Where the node stands: copies of a partition go to as many racks as there are.",
+        allowed="a name, or nothing",
         max_length=255,
-        description="Where the node stands: copies of a partition go to as many racks as there are.",
-        json_schema_extra={"allowed": "a name, or nothing"},
     )
-    default_replication_factor: int = Field(
-        default=3,
-        alias="default.replication.factor",
-        ge=1,
-        le=MAX_SHORT,
-        description="How many copies the partitions of a new topic have where nobody says.",
+    default_replication_factor: Annotated[int, Field(ge=1, le=MAX_SHORT)] = setting(
+        3, "How many copies the partitions of a new topic have where nobody says."
     )
-    offsets_topic_replication_factor: int = Field(
-        default=3,
-        alias="offsets.topic.replication.factor",
-        ge=1,
-        le=MAX_SHORT,
-        description="How many copies groups, offsets and the other internal topics have; they are made once there are "
-        "so many nodes.",
+    offsets_topic_replication_factor: Annotated[int, Field(ge=1, le=MAX_SHORT)] = setting(
+        3,
+        "How many copies groups, offsets and the other internal topics have; they are made once there are so many "
+        "nodes.",
     )
-    min_insync_replicas: int = Field(
-        default=2,
-        alias="min.insync.replicas",
-        ge=1,
-        le=MAX_INT,
-        description="How many copies must have a record before it is acknowledged to who asks for all, unless the "
-        "topic says otherwise; never more than there are.",
+    min_insync_replicas: PositiveInt32 = setting(
+        2,
+        "How many copies must have a record before it is acknowledged to who asks for all, unless the topic says "
+        "otherwise; never more than there are.",
     )
-    unclean_leader_election_enable: bool = Field(
-        default=False,
-        alias="unclean.leader.election.enable",
-        description="Whether a copy that may lack acknowledged records is elected where no other is left, unless the "
-        "topic says otherwise.",
+    unclean_leader_election_enable: bool = setting(
+        False,
+        "Whether a copy that may lack acknowledged records is elected where no other is left, unless the topic says "
+        "otherwise.",
     )
-    replica_lag_time_max_ms: int = Field(
-        default=10_000,
-        alias="replica.lag.time.max.ms",
-        ge=1,
-        le=DAY_MS,
-        description="A copy that has not been at its leader's end for this long is out of sync; at least twice "
+    replica_lag_time_max_ms: Annotated[int, Field(ge=1, le=DAY_MS)] = setting(
+        10_000,
+        "A copy that has not been at its leader's end for this long is out of sync; at least twice "
         "replica.fetch.wait.max.ms.",
     )
-    replica_fetch_wait_max_ms: int = Field(
-        default=500,
-        alias="replica.fetch.wait.max.ms",
-        ge=1,
-        le=DAY_MS,
-        description="How long a leader holds a copy's fetch until there are records.",
+    replica_fetch_wait_max_ms: Annotated[int, Field(ge=1, le=DAY_MS)] = setting(
+        500, "How long a leader holds a copy's fetch until there are records."
     )
-    replica_fetch_min_bytes: int = Field(
-        default=1,
-        alias="replica.fetch.min.bytes",
-        ge=0,
-        le=MOST_BYTES,
-        description="With fewer bytes of records than this it is held for that long.",
+    replica_fetch_min_bytes: Annotated[int, Field(ge=0, le=MOST_BYTES)] = setting(
+        1, "With fewer bytes of records than this it is held for that long."
     )
-    replica_fetch_max_bytes: int = Field(
-        default=1 << 20,
-        alias="replica.fetch.max.bytes",
-        ge=0,
-        le=MOST_BYTES,
-        description="How many bytes of one partition are fetched at once; a single batch always is, however large.",
+    replica_fetch_max_bytes: Annotated[int, Field(ge=0, le=MOST_BYTES)] = setting(
+        1 << 20, "How many bytes of one partition are fetched at once; a single batch always is, however large."
     )
-    replica_fetch_response_max_bytes: int = Field(
-        default=10 << 20,
-        alias="replica.fetch.response.max.bytes",
-        ge=0,
-        le=MOST_BYTES,
-        description="How many bytes of all partitions together.",
+    replica_fetch_response_max_bytes: Annotated[int, Field(ge=0, le=MOST_BYTES)] = setting(
+        10 << 20, "How many bytes of all partitions together."
     )
-    replica_fetch_backoff_ms: int = Field(
-        default=200,
-        alias="replica.fetch.backoff.ms",
-        ge=0,
-        le=DAY_MS,
-        description="How long a partition whose fetch was refused is left alone, and a node that cannot be reached.",
+    replica_fetch_backoff_ms: Annotated[int, Field(ge=0, le=DAY_MS)] = setting(
+        200, "How long a partition whose fetch was refused is left alone, and a node that cannot be reached."
     )
-    replica_high_watermark_checkpoint_interval_ms: int = Field(
-        default=5_000,
-        alias="replica.high.watermark.checkpoint.interval.ms",
-        ge=1,
-        le=DAY_MS,
-        description="How often it is written down how far all partitions are committed.",
+    replica_high_watermark_checkpoint_interval_ms: Annotated[int, Field(ge=1, le=DAY_MS)] = setting(
+        5_000, "How often it is written down how far all partitions are committed."
     )
-    auto_leader_rebalance_enable: bool = Field(
-        default=True,
-        alias="auto.leader.rebalance.enable",
-        description="Whether partitions go back by themselves to the leader they prefer.",
+    auto_leader_rebalance_enable: bool = setting(
+        True, "Whether partitions go back by themselves to the leader they prefer."
     )
-    leader_imbalance_per_broker_percentage: int = Field(
-        default=10,
-        alias="leader.imbalance.per.broker.percentage",
-        ge=0,
-        le=100,
-        description="They do where more than this share of those that prefer a node is led elsewhere.",
+    leader_imbalance_per_broker_percentage: Annotated[int, Field(ge=0, le=100)] = setting(
+        10, "They do where more than this share of those that prefer a node is led elsewhere."
     )
-    leader_imbalance_check_interval_seconds: int = Field(
-        default=300,
-        alias="leader.imbalance.check.interval.seconds",
-        ge=1,
-        le=MAX_INT,
-        description="How often that is looked at.",
+    leader_imbalance_check_interval_seconds: PositiveInt32 = setting(300, "How often that is looked at.")
+    controlled_shutdown_enable: bool = setting(
+        True, "Whether a node that is asked to stop first lets go of what it leads."
     )
-    controlled_shutdown_enable: bool = Field(
-        default=True,
-        alias="controlled.shutdown.enable",
-        description="Whether a node that is asked to stop first lets go of what it leads.",
+    controlled_shutdown_max_retries: NonNegativeInt32 = setting(3, "How often it asks the controller for that again.")
+    controlled_shutdown_retry_backoff_ms: Annotated[int, Field(ge=0, le=DAY_MS)] = setting(
+        1_000, "How long it waits before."
     )
-    controlled_shutdown_max_retries: int = Field(
-        default=3,
-        alias="controlled.shutdown.max.retries",
-        ge=0,
-        le=MAX_INT,
-        description="How often it asks the controller for that again.",
+    offsets_commit_timeout_ms: Annotated[int, Field(ge=1, le=DAY_MS)] = setting(
+        5_000, "How long an answer about a group waits until enough copies have what it says."
     )
-    controlled_shutdown_retry_backoff_ms: int = Field(
-        default=1_000,
-        alias="controlled.shutdown.retry.backoff.ms",
-        ge=0,
-        le=DAY_MS,
-        description="How long it waits before.",
+    leader_replication_throttled_rate: NonNegativeInt64 = setting(
+        MAX_LONG, "Bytes a second that this node sends of a topic's leader.replication.throttled.replicas."
     )
-    offsets_commit_timeout_ms: int = Field(
-        default=5_000,
-        alias="offsets.commit.timeout.ms",
-        ge=1,
-        le=DAY_MS,
-        description="How long an answer about a group waits until enough copies have what it says.",
+    follower_replication_throttled_rate: NonNegativeInt64 = setting(
+        MAX_LONG, "Bytes a second that it fetches of a topic's follower.replication.throttled.replicas."
     )
-    leader_replication_throttled_rate: int = Field(
-        default=MAX_LONG,
-        alias="leader.replication.throttled.rate",
-        ge=0,
-        le=MAX_LONG,
-        description="Bytes a second that this node sends of a topic's leader.replication.throttled.replicas.",
+    broker_eviction_on_refusal: bool = setting(
+        True,
+        "Whether a node whose inter.broker.listeners refuses connections counts as dead before its session ends; false "
+        "where a proxy answers for nodes.",
     )
-    follower_replication_throttled_rate: int = Field(
-        default=MAX_LONG,
-        alias="follower.replication.throttled.rate",
-        ge=0,
-        le=MAX_LONG,
-        description="Bytes a second that it fetches of a topic's follower.replication.throttled.replicas.",
-    )
-    broker_eviction_on_refusal: bool = Field(
-        default=True,
-        alias="broker.eviction.on.refusal",
-        description="Whether a node whose inter.broker.listeners refuses connections counts as dead before its session "
-        "ends; false where a proxy answers for nodes.",
-    )
-    offsets_warm_replicas: bool = Field(
-        default=True,
-        alias="offsets.warm.replicas",
-        description="Whether copies of groups and offsets are kept ready in memory, so that taking over is quick.",
+    offsets_warm_replicas: bool = setting(
+        True, "Whether copies of groups and offsets are kept ready in memory, so that taking over is quick."
     )
 
     @property
@@ -242,25 +169,15 @@ class ClusterSettings(BaseModel):
 # ---------
 
 
-class ZooKeeperConnectionSettings(BaseModel):
-    zookeeper_connect: ConnectText = Field(
-        default=ConnectText(""),
-        alias="zookeeper.connect",
-        description="The ZooKeeper in which this node registers, and whose groups it shows; empty means none.",
+class ZooKeeperConnectionSettings(SettingsModel):
+    zookeeper_connect: ConnectText = setting(
+        ConnectText(""), "The ZooKeeper in which this node registers, and whose groups it shows; empty means none."
     )
-    zookeeper_session_timeout_ms: int = Field(
-        default=6_000,
-        alias="zookeeper.session.timeout.ms",
-        ge=100,
-        le=MAX_INT,
-        description="How long ZooKeeper waits for a silent node before its registration goes.",
+    zookeeper_session_timeout_ms: Annotated[int, Field(ge=100, le=MAX_INT)] = setting(
+        6_000, "How long ZooKeeper waits for a silent node before its registration goes."
     )
-    zookeeper_connection_timeout_ms: int = Field(
-        default=6_000,
-        alias="zookeeper.connection.timeout.ms",
-        ge=100,
-        le=MAX_INT,
-        description="How long a starting node waits for ZooKeeper to answer before it gives up.",
+    zookeeper_connection_timeout_ms: Annotated[int, Field(ge=100, le=MAX_INT)] = setting(
+        6_000, "How long a starting node waits for ZooKeeper to answer before it gives up."
     )
 
     is_a_connect_string = field_validator("zookeeper_connect")(validated_by(parse_connect))

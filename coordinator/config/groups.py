@@ -5,97 +5,54 @@ protocol and back) and central groups each have a model of their own. Offsets: h
 topics that hold groups and ledger. Waiting: how many requests, streams and watchers may be parked at once.
 """
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from muster.coordinator.config.values import MAX_INT, AssignorNames, check_assignor_names, split_list
+from muster.coordinator.config.values import AssignorNames, check_assignor_names, split_list
+from muster.storage.settings_text import MAX_INT, NonNegativeInt32, PositiveInt32, SettingsModel, setting
 
 # All groups
 # ----------
 
 
-class GroupCoordinationSettings(BaseModel):
-    group_min_session_timeout_ms: int = Field(
-        default=6_000,
-        alias="group.min.session.timeout.ms",
-        ge=1,
-        le=MAX_INT,
-        description="The shortest session timeout that a member may ask for.",
+class GroupCoordinationSettings(SettingsModel):
+    group_min_session_timeout_ms: PositiveInt32 = setting(
+        6_000, "The shortest session timeout that a member may ask for."
     )
-    group_max_session_timeout_ms: int = Field(
-        default=1_800_000,
-        alias="group.max.session.timeout.ms",
-        ge=1,
-        le=MAX_INT,
-        description="The longest session timeout that a member may ask for.",
+    group_max_session_timeout_ms: PositiveInt32 = setting(
+        1_800_000, "The longest session timeout that a member may ask for."
     )
-    group_initial_rebalance_delay_ms: int = Field(
-        default=3_000,
-        alias="group.initial.rebalance.delay.ms",
-        ge=0,
-        le=MAX_INT,
-        description="How long the first rebalance of an empty group waits for more members to join.",
+    group_initial_rebalance_delay_ms: NonNegativeInt32 = setting(
+        3_000, "How long the first rebalance of an empty group waits for more members to join."
     )
-    group_max_size: int = Field(
-        default=MAX_INT,
-        alias="group.max.size",
-        ge=1,
-        le=MAX_INT,
-        description="The most members that one group may have.",
+    group_max_size: PositiveInt32 = setting(MAX_INT, "The most members that one group may have.")
+    group_ledger_max_entries: Annotated[int, Field(ge=1, le=100_000)] = setting(
+        100, "How many rebalances of each group are kept to be explained; the oldest go first."
     )
-    group_ledger_max_entries: int = Field(
-        default=100,
-        alias="group.ledger.max.entries",
-        ge=1,
-        le=100_000,
-        description="How many rebalances of each group are kept to be explained; the oldest go first.",
+    group_ledger_max_bytes: NonNegativeInt32 = setting(
+        32 << 20, "About how much memory they may take for each group; the oldest go first, the newest is kept."
     )
-    group_ledger_max_bytes: int = Field(
-        default=32 << 20,
-        alias="group.ledger.max.bytes",
-        ge=0,
-        le=MAX_INT,
-        description="About how much memory they may take for each group; the oldest go first, the newest is kept.",
+    group_ledger_max_snapshot_bytes: NonNegativeInt32 = setting(
+        1 << 20, "The largest assignor input that is kept with a rebalance; a larger one is left out."
     )
-    group_ledger_max_snapshot_bytes: int = Field(
-        default=1 << 20,
-        alias="group.ledger.max.snapshot.bytes",
-        ge=0,
-        le=MAX_INT,
-        description="The largest assignor input that is kept with a rebalance; a larger one is left out.",
+    group_assignor_deadline_ms: PositiveInt32 = setting(
+        10_000, "How long an assignor, or a topic pattern, may run on this node before it counts as failed."
     )
-    group_assignor_deadline_ms: int = Field(
-        default=10_000,
-        alias="group.assignor.deadline.ms",
-        ge=1,
-        le=MAX_INT,
-        description="How long an assignor, or a topic pattern, may run on this node before it counts as failed.",
+    group_assignor_isolation: Literal["process", "thread"] = setting(
+        "process",
+        "Where assignors that are not built in run: in processes of their own, which are killed at the deadline, or in "
+        "threads of the node, which cannot be stopped.",
     )
-    group_assignor_isolation: Literal["process", "thread"] = Field(
-        default="process",
-        alias="group.assignor.isolation",
-        description="Where assignors that are not built in run: in processes of their own, which are killed at the "
-        "deadline, or in threads of the node, which cannot be stopped.",
+    group_assignor_max_memory_bytes: Annotated[int, Field(ge=1 << 20, le=1 << 40)] = setting(
+        1 << 30, "How much memory the process of an assignor may take beyond what it needs to start."
     )
-    group_assignor_max_memory_bytes: int = Field(
-        default=1 << 30,
-        alias="group.assignor.max.memory.bytes",
-        ge=1 << 20,
-        le=1 << 40,
-        description="How much memory the process of an assignor may take beyond what it needs to start.",
+    group_assignor_max_processes: Annotated[int, Field(ge=1, le=256)] = setting(
+        4, "How many processes of assignors there may be at a time, idle ones included."
     )
-    group_assignor_max_processes: int = Field(
-        default=4,
-        alias="group.assignor.max.processes",
-        ge=1,
-        le=256,
-        description="How many processes of assignors there may be at a time, idle ones included.",
-    )
-    group_remote_assignors: AssignorNames = Field(
-        default=AssignorNames(""),
-        alias="group.remote.assignors",
-        description="Assignors beyond the built-in ones and installed plugins that classic members may have run here.",
+    group_remote_assignors: AssignorNames = setting(
+        AssignorNames(""),
+        "Assignors beyond the built-in ones and installed plugins that classic members may have run here.",
     )
 
     @property
@@ -122,93 +79,46 @@ class GroupCoordinationSettings(BaseModel):
 # -------------------------
 
 
-class ConsumerGroupSettings(BaseModel):
-    group_consumer_session_timeout_ms: int = Field(
-        default=45_000,
-        alias="group.consumer.session.timeout.ms",
-        ge=1,
-        le=MAX_INT,
-        description="How long a member of a consumer-protocol group may be silent before it is taken out.",
+class ConsumerGroupSettings(SettingsModel):
+    group_consumer_session_timeout_ms: PositiveInt32 = setting(
+        45_000, "How long a member of a consumer-protocol group may be silent before it is taken out."
     )
-    group_consumer_min_session_timeout_ms: int = Field(
-        default=45_000,
-        alias="group.consumer.min.session.timeout.ms",
-        ge=1,
-        le=MAX_INT,
-        description="The lower bound of group.consumer.session.timeout.ms.",
+    group_consumer_min_session_timeout_ms: PositiveInt32 = setting(
+        45_000, "The lower bound of group.consumer.session.timeout.ms."
     )
-    group_consumer_max_session_timeout_ms: int = Field(
-        default=60_000,
-        alias="group.consumer.max.session.timeout.ms",
-        ge=1,
-        le=MAX_INT,
-        description="The upper bound of group.consumer.session.timeout.ms.",
+    group_consumer_max_session_timeout_ms: PositiveInt32 = setting(
+        60_000, "The upper bound of group.consumer.session.timeout.ms."
     )
-    group_consumer_heartbeat_interval_ms: int = Field(
-        default=5_000,
-        alias="group.consumer.heartbeat.interval.ms",
-        ge=1,
-        le=MAX_INT,
-        description="How often members of consumer-protocol groups are told to send heartbeats.",
+    group_consumer_heartbeat_interval_ms: PositiveInt32 = setting(
+        5_000, "How often members of consumer-protocol groups are told to send heartbeats."
     )
-    group_consumer_min_heartbeat_interval_ms: int = Field(
-        default=5_000,
-        alias="group.consumer.min.heartbeat.interval.ms",
-        ge=1,
-        le=MAX_INT,
-        description="The lower bound of group.consumer.heartbeat.interval.ms.",
+    group_consumer_min_heartbeat_interval_ms: PositiveInt32 = setting(
+        5_000, "The lower bound of group.consumer.heartbeat.interval.ms."
     )
-    group_consumer_max_heartbeat_interval_ms: int = Field(
-        default=15_000,
-        alias="group.consumer.max.heartbeat.interval.ms",
-        ge=1,
-        le=MAX_INT,
-        description="The upper bound of group.consumer.heartbeat.interval.ms.",
+    group_consumer_max_heartbeat_interval_ms: PositiveInt32 = setting(
+        15_000, "The upper bound of group.consumer.heartbeat.interval.ms."
     )
-    group_consumer_max_size: int = Field(
-        default=MAX_INT,
-        alias="group.consumer.max.size",
-        ge=1,
-        le=MAX_INT,
-        description="The most members that one consumer-protocol group may have.",
+    group_consumer_max_size: PositiveInt32 = setting(
+        MAX_INT, "The most members that one consumer-protocol group may have."
     )
-    group_consumer_assignors: AssignorNames = Field(
-        default=AssignorNames("uniform,range"),
-        alias="group.consumer.assignors",
-        description="The assignors that consumer-protocol groups may ask for; the first is for those that do not ask.",
+    group_consumer_assignors: AssignorNames = setting(
+        AssignorNames("uniform,range"),
+        "The assignors that consumer-protocol groups may ask for; the first is for those that do not ask.",
     )
-    group_consumer_migration_policy: Literal["bidirectional", "upgrade", "downgrade", "disabled"] = Field(
-        default="bidirectional",
-        alias="group.consumer.migration.policy",
-        description="Whether groups may change to the consumer protocol (upgrade) and back (downgrade).",
+    group_consumer_migration_policy: Literal["bidirectional", "upgrade", "downgrade", "disabled"] = setting(
+        "bidirectional", "Whether groups may change to the consumer protocol (upgrade) and back (downgrade)."
     )
-    group_consumer_assignment_interval_ms: int = Field(
-        default=1_000,
-        alias="group.consumer.assignment.interval.ms",
-        ge=0,
-        le=MAX_INT,
-        description="The shortest time between two new assignments of one consumer-protocol group.",
+    group_consumer_assignment_interval_ms: NonNegativeInt32 = setting(
+        1_000, "The shortest time between two new assignments of one consumer-protocol group."
     )
-    group_consumer_min_assignment_interval_ms: int = Field(
-        default=0,
-        alias="group.consumer.min.assignment.interval.ms",
-        ge=0,
-        le=MAX_INT,
-        description="The lower bound of group.consumer.assignment.interval.ms.",
+    group_consumer_min_assignment_interval_ms: NonNegativeInt32 = setting(
+        0, "The lower bound of group.consumer.assignment.interval.ms."
     )
-    group_consumer_max_assignment_interval_ms: int = Field(
-        default=15_000,
-        alias="group.consumer.max.assignment.interval.ms",
-        ge=0,
-        le=MAX_INT,
-        description="The upper bound of group.consumer.assignment.interval.ms.",
+    group_consumer_max_assignment_interval_ms: NonNegativeInt32 = setting(
+        15_000, "The upper bound of group.consumer.assignment.interval.ms."
     )
-    group_consumer_regex_refresh_interval_ms: int = Field(
-        default=600_000,
-        alias="group.consumer.regex.refresh.interval.ms",
-        ge=10_000,
-        le=MAX_INT,
-        description="How old the list of topics that match a subscription's pattern may grow.",
+    group_consumer_regex_refresh_interval_ms: Annotated[int, Field(ge=10_000, le=MAX_INT)] = setting(
+        600_000, "How old the list of topics that match a subscription's pattern may grow."
     )
 
     @property
@@ -256,27 +166,15 @@ def check_within_bounds(name: str, value: int, low: int, high: int) -> None:
 # --------------
 
 
-class CentralGroupSettings(BaseModel):
-    group_central_rebalance_max_retries: int = Field(
-        default=4,
-        alias="group.central.rebalance.max.retries",
-        ge=0,
-        le=1_000,
-        description="How often a failed attempt to rebalance a central group is repeated before it is reported.",
+class CentralGroupSettings(SettingsModel):
+    group_central_rebalance_max_retries: Annotated[int, Field(ge=0, le=1_000)] = setting(
+        4, "How often a failed attempt to rebalance a central group is repeated before it is reported."
     )
-    group_central_rebalance_backoff_ms: int = Field(
-        default=2_000,
-        alias="group.central.rebalance.backoff.ms",
-        ge=1,
-        le=MAX_INT,
-        description="The pause before a failed attempt to rebalance a central group is repeated.",
+    group_central_rebalance_backoff_ms: PositiveInt32 = setting(
+        2_000, "The pause before a failed attempt to rebalance a central group is repeated."
     )
-    group_central_max_timed_out_heartbeats: int = Field(
-        default=3,
-        alias="group.central.max.timed.out.heartbeats",
-        ge=1,
-        le=1_000,
-        description="Pings in a row that a member of a central group may leave unanswered before it is given up.",
+    group_central_max_timed_out_heartbeats: Annotated[int, Field(ge=1, le=1_000)] = setting(
+        3, "Pings in a row that a member of a central group may leave unanswered before it is given up."
     )
 
 
@@ -284,41 +182,20 @@ class CentralGroupSettings(BaseModel):
 # -------------------------------------
 
 
-class OffsetsSettings(BaseModel):
-    offsets_retention_minutes: int = Field(
-        default=10_080,
-        alias="offsets.retention.minutes",
-        ge=1,
-        le=MAX_INT,
-        description="How long committed offsets outlive their group's last member, or their last commit.",
+class OffsetsSettings(SettingsModel):
+    offsets_retention_minutes: PositiveInt32 = setting(
+        10_080, "How long committed offsets outlive their group's last member, or their last commit."
     )
-    offsets_retention_check_interval_ms: int = Field(
-        default=600_000,
-        alias="offsets.retention.check.interval.ms",
-        ge=1,
-        le=MAX_INT,
-        description="How often expired offsets are looked for.",
+    offsets_retention_check_interval_ms: PositiveInt32 = setting(600_000, "How often expired offsets are looked for.")
+    # In characters, as Kafka counts; four bytes each still fit a stored string.
+    offset_metadata_max_bytes: Annotated[int, Field(ge=0, le=8_191)] = setting(
+        4_096, "The longest note that a client may commit with an offset, in characters."
     )
-    offset_metadata_max_bytes: int = Field(
-        default=4_096,
-        alias="offset.metadata.max.bytes",
-        ge=0,
-        le=8_191,  # in characters, as Kafka counts; four bytes each still fit a stored string
-        description="The longest note that a client may commit with an offset, in characters.",
+    offsets_topic_num_partitions: Annotated[int, Field(ge=1, le=10_000)] = setting(
+        50, "Over how many partitions groups are spread; fixed once the data directory exists."
     )
-    offsets_topic_num_partitions: int = Field(
-        default=50,
-        alias="offsets.topic.num.partitions",
-        ge=1,
-        le=10_000,
-        description="Over how many partitions groups are spread; fixed once the data directory exists.",
-    )
-    offsets_topic_segment_bytes: int = Field(
-        default=100 << 20,
-        alias="offsets.topic.segment.bytes",
-        ge=1 << 20,
-        le=MAX_INT,
-        description="Segment size of the internal topics, small for quick compaction; one group may keep a quarter.",
+    offsets_topic_segment_bytes: Annotated[int, Field(ge=1 << 20, le=MAX_INT)] = setting(
+        100 << 20, "Segment size of the internal topics, small for quick compaction; one group may keep a quarter."
     )
 
 
@@ -326,39 +203,17 @@ class OffsetsSettings(BaseModel):
 # --------------------
 
 
-class WaitingSettings(BaseModel):
-    max_parked_requests: int = Field(
-        default=20_000,
-        alias="max.parked.requests",
-        ge=1,
-        le=MAX_INT,
-        description="How many JoinGroup and SyncGroup requests may wait for their group at once.",
+class WaitingSettings(SettingsModel):
+    max_parked_requests: PositiveInt32 = setting(
+        20_000, "How many JoinGroup and SyncGroup requests may wait for their group at once."
     )
-    queued_max_requests: int = Field(
-        default=20_000,
-        alias="queued.max.requests",
-        ge=1,
-        le=MAX_INT,
-        description="How many requests may wait for the coordinator's next turn before further ones are refused.",
+    queued_max_requests: PositiveInt32 = setting(
+        20_000, "How many requests may wait for the coordinator's next turn before further ones are refused."
     )
-    max_watchers: int = Field(
-        default=1_000,
-        alias="max.watchers",
-        ge=0,
-        le=MAX_INT,
-        description="How many WatchGroup streams may be open at once.",
+    max_watchers: NonNegativeInt32 = setting(1_000, "How many WatchGroup streams may be open at once.")
+    max_sessions: NonNegativeInt32 = setting(
+        20_000, "How many members may be on a Session stream, shared or their own, at once; further ones poll."
     )
-    max_sessions: int = Field(
-        default=20_000,
-        alias="max.sessions",
-        ge=0,
-        le=MAX_INT,
-        description="How many members may be on a Session stream, shared or their own, at once; further ones poll.",
-    )
-    group_reconnect_grace_ms: int = Field(
-        default=MAX_INT,
-        alias="group.reconnect.grace.ms",
-        ge=0,
-        le=MAX_INT,
-        description="How long a member whose Session stream broke is waited for, if its session does not end before.",
+    group_reconnect_grace_ms: NonNegativeInt32 = setting(
+        MAX_INT, "How long a member whose Session stream broke is waited for, if its session does not end before."
     )

@@ -5,13 +5,13 @@
 """
 
 from collections.abc import Collection, Mapping
-from typing import Final, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from muster.coordinator.config.kafka_proxy import ProxyPrincipalSettings, ProxySettings, check_proxy_principal
-from muster.coordinator.config.values import DAY_MS, MAX_INT, MAX_SHORT, SASL_MECHANISMS, Address, parse_address
-from muster.storage.settings_text import setting_as_text
+from muster.coordinator.config.values import DAY_MS, MAX_SHORT, SASL_MECHANISMS, Address, parse_address
+from muster.storage.settings_text import MAX_INT, PositiveInt32, setting, setting_as_text
 
 BUNDLED: Final = "bundled"
 SCHEME: Final = "kafka://"
@@ -35,150 +35,83 @@ def parse_engine(text: str) -> tuple[Address, ...]:
 
 
 class KafkaBackendSettings(ProxyPrincipalSettings, ProxySettings):
-    engine: str = Field(
-        default=BUNDLED,
-        alias="engine",
-        description="What keeps the node's state: the log in its own directory, or a Kafka cluster.",
-        json_schema_extra={"allowed": f"{BUNDLED}, or {SCHEME}HOST:PORT,HOST:PORT"},
+    engine: str = setting(
+        BUNDLED,
+        "What keeps the node's state: the log in its own directory, or a Kafka cluster.",
+        allowed=f"{BUNDLED}, or {SCHEME}HOST:PORT,HOST:PORT",
     )
-    engine_kafka_security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
-        default="PLAINTEXT",
-        alias="engine.kafka.security.protocol",
-        description="What is spoken to the brokers.",
+    engine_kafka_security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = setting(
+        "PLAINTEXT", "What is spoken to the brokers."
     )
-    engine_kafka_sasl_mechanism: str = Field(
-        default="",
-        alias="engine.kafka.sasl.mechanism",
-        description="How this node shows them who it is, where the protocol begins with SASL.",
-        json_schema_extra={"allowed": f"one of {', '.join(SASL_MECHANISMS)}, or nothing"},
+    engine_kafka_sasl_mechanism: str = setting(
+        "",
+        "How this node shows them who it is, where the protocol begins with SASL.",
+        allowed=f"one of {', '.join(SASL_MECHANISMS)}, or nothing",
     )
-    engine_kafka_sasl_username: str = Field(
-        default="",
-        alias="engine.kafka.sasl.username",
-        description="By this name, unless by a token.",
-        json_schema_extra={"allowed": "a name, or nothing"},
+    engine_kafka_sasl_username: str = setting("", "By this name, unless by a token.", allowed="a name, or nothing")
+    engine_kafka_sasl_password: SecretStr = setting(SecretStr(""), "Its password.")
+    engine_kafka_sasl_oauthbearer_token_file: str = setting(
+        "", "The file with the token for OAUTHBEARER, read anew for each connection.", allowed="a file, or nothing"
     )
-    engine_kafka_sasl_password: SecretStr = Field(
-        default=SecretStr(""),
-        alias="engine.kafka.sasl.password",
-        description="Its password.",
+    engine_kafka_ssl_truststore_location: str = setting(
+        "",
+        "The authorities whose certificates brokers may show; nothing: those of the system.",
+        allowed="a PEM file, or nothing",
     )
-    engine_kafka_sasl_oauthbearer_token_file: str = Field(
-        default="",
-        alias="engine.kafka.sasl.oauthbearer.token.file",
-        description="The file with the token for OAUTHBEARER, read anew for each connection.",
-        json_schema_extra={"allowed": "a file, or nothing"},
+    engine_kafka_ssl_keystore_location: str = setting(
+        "", "The certificate and key that this node shows them.", allowed="a PEM file, or nothing"
     )
-    engine_kafka_ssl_truststore_location: str = Field(
-        default="",
-        alias="engine.kafka.ssl.truststore.location",
-        description="The authorities whose certificates brokers may show; nothing: those of the system.",
-        json_schema_extra={"allowed": "a PEM file, or nothing"},
-    )
-    engine_kafka_ssl_keystore_location: str = Field(
-        default="",
-        alias="engine.kafka.ssl.keystore.location",
-        description="The certificate and key that this node shows them.",
-        json_schema_extra={"allowed": "a PEM file, or nothing"},
-    )
-    engine_kafka_ssl_key_password: SecretStr = Field(
-        default=SecretStr(""),
-        alias="engine.kafka.ssl.key.password",
-        description="What that key is encrypted with, if it is.",
-    )
-    engine_kafka_cluster: str = Field(
-        default="muster",
-        alias="engine.kafka.cluster",
+    engine_kafka_ssl_key_password: SecretStr = setting(SecretStr(""), "What that key is encrypted with, if it is.")
+    engine_kafka_cluster: str = setting(
+        "muster",
+        "Names what Muster has in that Kafka: the nodes' group, the state topic, transactional ids.",
+        allowed=f"up to {LONGEST_NAME} letters, digits, dots, dashes and underscores",
         pattern=r"^[A-Za-z0-9._-]+$",
         max_length=LONGEST_NAME,
-        description="Names what Muster has in that Kafka: the nodes' group, the state topic, transactional ids.",
-        json_schema_extra={"allowed": f"up to {LONGEST_NAME} letters, digits, dots, dashes and underscores"},
     )
-    engine_kafka_state_topic: str = Field(
-        default="",
-        alias="engine.kafka.state.topic",
+    engine_kafka_state_topic: str = setting(
+        "",
+        "The topic with groups, offsets and ledger; nothing: the cluster's name and .state.",
+        allowed="a topic (up to 249 letters, digits, dots, dashes, underscores), or nothing",
         pattern=r"^[A-Za-z0-9._-]*$",
         max_length=249,
-        description="The topic with groups, offsets and ledger; nothing: the cluster's name and .state.",
-        json_schema_extra={"allowed": "a topic (up to 249 letters, digits, dots, dashes, underscores), or nothing"},
     )
-    engine_kafka_state_replication_factor: int = Field(
-        default=3,
-        alias="engine.kafka.state.replication.factor",
-        ge=1,
-        le=MAX_SHORT,
-        description="How many copies that topic has when it is made.",
+    engine_kafka_state_replication_factor: Annotated[int, Field(ge=1, le=MAX_SHORT)] = setting(
+        3, "How many copies that topic has when it is made."
     )
-    engine_kafka_node_id_base: int = Field(
-        default=1_000_000,
-        alias="engine.kafka.node.id.base",
-        ge=1,
-        le=MAX_INT,
-        description="Kafka clients know a Muster node by this and its node.id; above all ids of brokers.",
+    engine_kafka_node_id_base: PositiveInt32 = setting(
+        1_000_000, "Kafka clients know a Muster node by this and its node.id; above all ids of brokers."
     )
-    engine_kafka_session_timeout_ms: int = Field(
-        default=10_000,
-        alias="engine.kafka.session.timeout.ms",
-        ge=1_000,
-        le=DAY_MS,
-        description="After so long without a word from a node its shards are dealt to others.",
+    engine_kafka_session_timeout_ms: Annotated[int, Field(ge=1_000, le=DAY_MS)] = setting(
+        10_000, "After so long without a word from a node its shards are dealt to others."
     )
-    engine_kafka_heartbeat_interval_ms: int = Field(
-        default=2_000,
-        alias="engine.kafka.heartbeat.interval.ms",
-        ge=100,
-        le=DAY_MS,
-        description="How often a node says a word to the nodes' group there.",
+    engine_kafka_heartbeat_interval_ms: Annotated[int, Field(ge=100, le=DAY_MS)] = setting(
+        2_000, "How often a node says a word to the nodes' group there."
     )
-    engine_kafka_delivery_timeout_ms: int = Field(
-        default=30_000,
-        alias="engine.kafka.delivery.timeout.ms",
-        ge=1_000,
-        le=DAY_MS,
-        description="How long it is tried to write what a shard decided before the shard is taken anew.",
+    engine_kafka_delivery_timeout_ms: Annotated[int, Field(ge=1_000, le=DAY_MS)] = setting(
+        30_000, "How long it is tried to write what a shard decided before the shard is taken anew."
     )
-    engine_kafka_max_unacked_bytes_per_shard: int = Field(
-        default=8 << 20,
-        alias="engine.kafka.max.unacked.bytes.per.shard",
-        ge=1 << 10,
-        le=1 << 30,
-        description="With so much not acknowledged yet a shard takes no further requests for now.",
+    engine_kafka_max_unacked_bytes_per_shard: Annotated[int, Field(ge=1 << 10, le=1 << 30)] = setting(
+        8 << 20, "With so much not acknowledged yet a shard takes no further requests for now."
     )
-    engine_kafka_owner_refresh_ms: int = Field(
-        default=21_600_000,
-        alias="engine.kafka.owner.refresh.ms",
-        ge=1_000,
-        le=7 * DAY_MS,
-        description="How often a shard writes something, be there nothing, so that brokers do not forget its producer.",
+    engine_kafka_owner_refresh_ms: Annotated[int, Field(ge=1_000, le=7 * DAY_MS)] = setting(
+        21_600_000, "How often a shard writes something, be there nothing, so that brokers do not forget its producer."
     )
 
-    engine_kafka_metadata_refresh_ms: int = Field(
-        default=5_000,
-        alias="engine.kafka.metadata.refresh.ms",
-        ge=100,
-        le=DAY_MS,
-        description="How often that Kafka is asked which topics it has.",
+    engine_kafka_metadata_refresh_ms: Annotated[int, Field(ge=100, le=DAY_MS)] = setting(
+        5_000, "How often that Kafka is asked which topics it has."
     )
-    engine_kafka_topic_gone_after_ms: int = Field(
-        default=60_000,
-        alias="engine.kafka.topic.gone.after.ms",
-        ge=1_000,
-        le=DAY_MS,
-        description="A topic counts as deleted once two brokers, so long apart, have said that they do not know it; "
-        "what groups committed there goes with it.",
+    engine_kafka_topic_gone_after_ms: Annotated[int, Field(ge=1_000, le=DAY_MS)] = setting(
+        60_000,
+        "A topic counts as deleted once two brokers, so long apart, have said that they do not know it; what groups "
+        "committed there goes with it.",
     )
 
-    engine_kafka_offsets_mirror: bool = Field(
-        default=False,
-        alias="engine.kafka.offsets.mirror",
-        description="Whether what groups commit is also committed to that Kafka's own coordinator.",
+    engine_kafka_offsets_mirror: bool = setting(
+        False, "Whether what groups commit is also committed to that Kafka's own coordinator."
     )
-    engine_kafka_offsets_mirror_interval_ms: int = Field(
-        default=5_000,
-        alias="engine.kafka.offsets.mirror.interval.ms",
-        ge=100,
-        le=DAY_MS,
-        description="How often that is done for one group, at most.",
+    engine_kafka_offsets_mirror_interval_ms: Annotated[int, Field(ge=100, le=DAY_MS)] = setting(
+        5_000, "How often that is done for one group, at most."
     )
 
     @property

@@ -10,9 +10,10 @@ import re
 from pathlib import Path
 from typing import Final, Protocol, Self
 
-from pydantic import BaseModel, Field, SecretStr, field_validator, model_validator
+from pydantic import SecretStr, field_validator, model_validator
 
-from muster.coordinator.config.values import MAX_INT, SASL_MECHANISMS, ListenerAddress, format_address
+from muster.coordinator.config.values import SASL_MECHANISMS, ListenerAddress, format_address
+from muster.storage.settings_text import NonNegativeInt32, SettingsModel, setting
 
 # Groups and broker addresses
 # ---------------------------
@@ -39,44 +40,29 @@ def parse_ports(text: str) -> range:
     return ports
 
 
-class ProxySettings(BaseModel):
-    engine_kafka_groups: str = Field(
-        default=".*",
-        alias="engine.kafka.groups",
-        description="Which groups are Muster's, by their whole ids; all others stay Kafka's.",
-        json_schema_extra={"allowed": "a regular expression of RE2"},
+class ProxySettings(SettingsModel):
+    engine_kafka_groups: str = setting(
+        ".*",
+        "Which groups are Muster's, by their whole ids; all others stay Kafka's.",
+        allowed="a regular expression of RE2",
     )
-    engine_kafka_groups_except: str = Field(
-        default="",
-        alias="engine.kafka.groups.except",
-        description="Which of those are Kafka's all the same.",
-        json_schema_extra={"allowed": "a regular expression of RE2, or nothing"},
+    engine_kafka_groups_except: str = setting(
+        "", "Which of those are Kafka's all the same.", allowed="a regular expression of RE2, or nothing"
     )
-    engine_kafka_broker_ports: str = Field(
-        default="",
-        alias="engine.kafka.broker.ports",
-        description="The ports at which the node stands for the brokers, one for each.",
-        json_schema_extra={"allowed": "FIRST-LAST, or nothing"},
+    engine_kafka_broker_ports: str = setting(
+        "", "The ports at which the node stands for the brokers, one for each.", allowed="FIRST-LAST, or nothing"
     )
-    engine_kafka_broker_id_first: int = Field(
-        default=0,
-        alias="engine.kafka.broker.id.first",
-        ge=0,
-        le=MAX_INT,
-        description="The id of the broker at the first of these ports; the next id is at the next port.",
+    engine_kafka_broker_id_first: NonNegativeInt32 = setting(
+        0, "The id of the broker at the first of these ports; the next id is at the next port."
     )
 
-    engine_kafka_broker_hosts: str = Field(
-        default="",
-        alias="engine.kafka.broker.hosts",
-        description="Instead of ports: the names by which TLS clients ask for the brokers, all at the port of "
-        "kafka.listeners.",
-        json_schema_extra={"allowed": f"a host's name with {ID} in it, or nothing"},
+    engine_kafka_broker_hosts: str = setting(
+        "",
+        "Instead of ports: the names by which TLS clients ask for the brokers, all at the port of kafka.listeners.",
+        allowed=f"a host's name with {ID} in it, or nothing",
     )
-    engine_kafka_transactions: bool = Field(
-        default=True,
-        alias="engine.kafka.transactions",
-        description="Whether transactions of clients may have positions of Muster's groups in them.",
+    engine_kafka_transactions: bool = setting(
+        True, "Whether transactions of clients may have positions of Muster's groups in them."
     )
 
     @property
@@ -151,47 +137,29 @@ PRINCIPAL: Final = "engine.kafka.proxy.principal"
 OAUTHBEARER: Final = "OAUTHBEARER"
 
 
-class ProxyPrincipalSettings(BaseModel):
-    engine_kafka_proxy_principal: str = Field(
-        default="",
-        alias=PRINCIPAL,
-        description="As whom clients with certificates come to the brokers, as Kafka calls him; his credentials are "
-        "the settings that begin with engine.kafka.proxy.",
-        json_schema_extra={"allowed": "TYPE:NAME, such as User:apps, or nothing"},
+class ProxyPrincipalSettings(SettingsModel):
+    engine_kafka_proxy_principal: str = setting(
+        "",
+        "As whom clients with certificates come to the brokers, as Kafka calls him; his credentials are the settings "
+        "that begin with engine.kafka.proxy.",
+        name=PRINCIPAL,
+        allowed="TYPE:NAME, such as User:apps, or nothing",
     )
-    engine_kafka_proxy_sasl_mechanism: str = Field(
-        default="",
-        alias="engine.kafka.proxy.sasl.mechanism",
-        description="How the brokers are shown that it is he; nothing: as engine.kafka.sasl.mechanism.",
-        json_schema_extra={"allowed": f"one of {', '.join(SASL_MECHANISMS)}, or nothing"},
+    engine_kafka_proxy_sasl_mechanism: str = setting(
+        "",
+        "How the brokers are shown that it is he; nothing: as engine.kafka.sasl.mechanism.",
+        allowed=f"one of {', '.join(SASL_MECHANISMS)}, or nothing",
     )
-    engine_kafka_proxy_sasl_username: str = Field(
-        default="",
-        alias="engine.kafka.proxy.sasl.username",
-        description="His name, unless by a token.",
-        json_schema_extra={"allowed": "a name, or nothing"},
+    engine_kafka_proxy_sasl_username: str = setting("", "His name, unless by a token.", allowed="a name, or nothing")
+    engine_kafka_proxy_sasl_password: SecretStr = setting(SecretStr(""), "His password.")
+    engine_kafka_proxy_sasl_oauthbearer_token_file: str = setting(
+        "", "The file with his token for OAUTHBEARER, read anew for each connection.", allowed="a file, or nothing"
     )
-    engine_kafka_proxy_sasl_password: SecretStr = Field(
-        default=SecretStr(""),
-        alias="engine.kafka.proxy.sasl.password",
-        description="His password.",
+    engine_kafka_proxy_ssl_keystore_location: str = setting(
+        "", "His certificate and key, where engine.kafka.security.protocol is SSL.", allowed="a PEM file, or nothing"
     )
-    engine_kafka_proxy_sasl_oauthbearer_token_file: str = Field(
-        default="",
-        alias="engine.kafka.proxy.sasl.oauthbearer.token.file",
-        description="The file with his token for OAUTHBEARER, read anew for each connection.",
-        json_schema_extra={"allowed": "a file, or nothing"},
-    )
-    engine_kafka_proxy_ssl_keystore_location: str = Field(
-        default="",
-        alias="engine.kafka.proxy.ssl.keystore.location",
-        description="His certificate and key, where engine.kafka.security.protocol is SSL.",
-        json_schema_extra={"allowed": "a PEM file, or nothing"},
-    )
-    engine_kafka_proxy_ssl_key_password: SecretStr = Field(
-        default=SecretStr(""),
-        alias="engine.kafka.proxy.ssl.key.password",
-        description="What that key is encrypted with, if it is.",
+    engine_kafka_proxy_ssl_key_password: SecretStr = setting(
+        SecretStr(""), "What that key is encrypted with, if it is."
     )
 
     @field_validator("engine_kafka_proxy_principal")

@@ -8,12 +8,11 @@ extra; where the extra is missing, a default address gives way and a configured 
 import re
 from functools import cache, partial
 from importlib.util import find_spec
-from typing import Self
+from typing import Annotated, Self
 
-from pydantic import BaseModel, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from muster.coordinator.config.values import (
-    MAX_INT,
     WITH_SASL,
     Address,
     AddressOrNone,
@@ -25,62 +24,37 @@ from muster.coordinator.config.values import (
     split_list,
     validated_by,
 )
+from muster.storage.settings_text import MAX_INT, NonNegativeInt32, PositiveInt32, SettingsModel, setting
 
 # gRPC
 # ----
 
 
-class GrpcSettings(BaseModel):
-    grpc_max_message_bytes: int = Field(
-        default=64 << 20,
-        alias="grpc.max.message.bytes",
-        ge=1 << 20,
-        le=MAX_INT,
-        description="The largest gRPC message that is taken or sent.",
+class GrpcSettings(SettingsModel):
+    grpc_max_message_bytes: Annotated[int, Field(ge=1 << 20, le=MAX_INT)] = setting(
+        64 << 20, "The largest gRPC message that is taken or sent."
     )
-    grpc_max_pending_calls: int = Field(
-        default=20_000,
-        alias="grpc.max.pending.calls",
-        ge=1,
-        le=MAX_INT // 2,
-        description="How many calls may wait to be accepted before further ones are turned away.",
+    grpc_max_pending_calls: Annotated[int, Field(ge=1, le=MAX_INT // 2)] = setting(
+        20_000, "How many calls may wait to be accepted before further ones are turned away."
     )
-    grpc_max_streams_per_connection: int = Field(
-        default=256,
-        alias="grpc.max.streams.per.connection",
-        ge=1,
-        le=MAX_INT,
-        description="How many calls one connection may have under way at once, so that a flood holds others up by so "
-        "many; three quarters of them may be streams, more of those are refused (RESOURCE_EXHAUSTED).",
+    grpc_max_streams_per_connection: PositiveInt32 = setting(
+        256,
+        "How many calls one connection may have under way at once, so that a flood holds others up by so many; three "
+        "quarters of them may be streams, more of those are refused (RESOURCE_EXHAUSTED).",
     )
-    grpc_max_unsent_bytes: int = Field(
-        default=128 << 20,
-        alias="grpc.max.unsent.bytes",
-        ge=1 << 20,
-        le=MAX_INT,
-        description="How many bytes of answers gRPC clients may leave unread, all together; above it the slowest are "
-        "cut off, who leaves some unread is refused large answers, and who reads gets a batch at a time.",
+    grpc_max_unsent_bytes: Annotated[int, Field(ge=1 << 20, le=MAX_INT)] = setting(
+        128 << 20,
+        "How many bytes of answers gRPC clients may leave unread, all together; above it the slowest are cut off, who "
+        "leaves some unread is refused large answers, and who reads gets a batch at a time.",
     )
-    grpc_keepalive_time_ms: int = Field(
-        default=10_000,
-        alias="grpc.keepalive.time.ms",
-        ge=1_000,
-        le=MAX_INT,
-        description="A connection that is silent for this long is asked whether its peer is still there.",
+    grpc_keepalive_time_ms: Annotated[int, Field(ge=1_000, le=MAX_INT)] = setting(
+        10_000, "A connection that is silent for this long is asked whether its peer is still there."
     )
-    grpc_keepalive_timeout_ms: int = Field(
-        default=5_000,
-        alias="grpc.keepalive.timeout.ms",
-        ge=100,
-        le=MAX_INT,
-        description="A peer that does not answer that question within this time counts as gone.",
+    grpc_keepalive_timeout_ms: Annotated[int, Field(ge=100, le=MAX_INT)] = setting(
+        5_000, "A peer that does not answer that question within this time counts as gone."
     )
-    grpc_min_ping_interval_ms: int = Field(
-        default=5_000,
-        alias="grpc.min.ping.interval.ms",
-        ge=0,
-        le=MAX_INT,
-        description="A client that asks the same more often than this loses its connection.",
+    grpc_min_ping_interval_ms: NonNegativeInt32 = setting(
+        5_000, "A client that asks the same more often than this loses its connection."
     )
 
 
@@ -88,81 +62,39 @@ class GrpcSettings(BaseModel):
 # ----------------
 
 
-class KafkaSettings(BaseModel):
-    kafka_listeners: str = Field(
-        default="",
-        alias="kafka.listeners",
-        description="The HOST:PORT on which Kafka's protocol is served, behind PLAINTEXT:// (as without a word), "
-        "SSL://, SASL_PLAINTEXT:// or SASL_SSL://; port 0 takes a free one, empty: not at all.",
+class KafkaSettings(SettingsModel):
+    kafka_listeners: str = setting(
+        "",
+        "The HOST:PORT on which Kafka's protocol is served, behind PLAINTEXT:// (as without a word), SSL://, "
+        "SASL_PLAINTEXT:// or SASL_SSL://; port 0 takes a free one, empty: not at all.",
     )
-    kafka_advertised_listeners: str = Field(
-        default="",
-        alias="kafka.advertised.listeners",
-        description=(
-            "The HOST:PORT that Kafka clients are told to connect to; empty means that of kafka.listeners, port 0 the "
-            "port that is listened on."
-        ),
+    kafka_advertised_listeners: str = setting(
+        "",
+        "The HOST:PORT that Kafka clients are told to connect to; empty means that of kafka.listeners, port 0 the port "
+        "that is listened on.",
     )
-    auto_create_topics_enable: bool = Field(
-        default=True,
-        alias="auto.create.topics.enable",
-        description="Whether a topic that a Kafka client asks for by name is made when there is none.",
+    auto_create_topics_enable: bool = setting(
+        True, "Whether a topic that a Kafka client asks for by name is made when there is none."
     )
-    socket_request_max_bytes: int = Field(
-        default=100 << 20,
-        alias="socket.request.max.bytes",
-        ge=1 << 20,
-        le=MAX_INT,
-        description="The largest request that is taken from a Kafka client.",
+    socket_request_max_bytes: Annotated[int, Field(ge=1 << 20, le=MAX_INT)] = setting(
+        100 << 20, "The largest request that is taken from a Kafka client."
     )
-    max_connections: int = Field(
-        default=20_000,
-        alias="max.connections",
-        ge=1,
-        le=MAX_INT,
-        description="How many Kafka clients may be connected at once.",
+    max_connections: PositiveInt32 = setting(20_000, "How many Kafka clients may be connected at once.")
+    max_connections_per_ip: PositiveInt32 = setting(MAX_INT, "How many of them may come from one address.")
+    connections_max_idle_ms: Annotated[int, Field(ge=1_000, le=MAX_INT)] = setting(
+        600_000, "A Kafka client's connection on which nothing moved for this long is closed."
     )
-    max_connections_per_ip: int = Field(
-        default=MAX_INT,
-        alias="max.connections.per.ip",
-        ge=1,
-        le=MAX_INT,
-        description="How many of them may come from one address.",
+    kafka_max_in_flight_requests_per_connection: PositiveInt32 = setting(
+        1_000, "How many requests of one Kafka client are read before some of them have been answered."
     )
-    connections_max_idle_ms: int = Field(
-        default=600_000,
-        alias="connections.max.idle.ms",
-        ge=1_000,
-        le=MAX_INT,
-        description="A Kafka client's connection on which nothing moved for this long is closed.",
+    kafka_max_in_flight_bytes_per_connection: Annotated[int, Field(ge=1 << 20, le=MAX_INT)] = setting(
+        64 << 20, "How many bytes they may have altogether; a single request of any allowed size is always read."
     )
-    kafka_max_in_flight_requests_per_connection: int = Field(
-        default=1_000,
-        alias="kafka.max.in.flight.requests.per.connection",
-        ge=1,
-        le=MAX_INT,
-        description="How many requests of one Kafka client are read before some of them have been answered.",
+    kafka_max_unsent_bytes_per_connection: Annotated[int, Field(ge=1 << 10, le=MAX_INT)] = setting(
+        1 << 20, "A Kafka client that leaves more than this of its answers unread gets no further ones for now."
     )
-    kafka_max_in_flight_bytes_per_connection: int = Field(
-        default=64 << 20,
-        alias="kafka.max.in.flight.bytes.per.connection",
-        ge=1 << 20,
-        le=MAX_INT,
-        description="How many bytes they may have altogether; a single request of any allowed size is always read.",
-    )
-    kafka_max_unsent_bytes_per_connection: int = Field(
-        default=1 << 20,
-        alias="kafka.max.unsent.bytes.per.connection",
-        ge=1 << 10,
-        le=MAX_INT,
-        description="A Kafka client that leaves more than this of its answers unread gets no further ones for now.",
-    )
-    kafka_max_unsent_bytes: int = Field(
-        default=256 << 20,
-        alias="kafka.max.unsent.bytes",
-        ge=1 << 20,
-        le=MAX_INT,
-        description="What all Kafka clients together may leave unread; above it the slowest is cut off.",
+    kafka_max_unsent_bytes: Annotated[int, Field(ge=1 << 20, le=MAX_INT)] = setting(
+        256 << 20, "What all Kafka clients together may leave unread; above it the slowest is cut off."
     )
 
     @property
@@ -204,51 +136,34 @@ WEB_EXTRA = ("starlette", "uvicorn", "jinja2", "prometheus_client")
 """What the extra `web` brings."""
 
 
-class HttpSettings(BaseModel):
-    http_listeners: AddressOrNone = Field(
-        default=DEFAULT_HTTP_ADDRESS,
-        alias="http.listeners",
-        description="The HOST:PORT on which probes, metrics, the JSON API and the web page are served, behind "
-        "PLAINTEXT:// (as without a word) or SSL://; port 0 takes a free one, empty: not at all; where this default is "
-        "taken, or the extra web is not installed, the node starts without.",
+class HttpSettings(SettingsModel):
+    http_listeners: AddressOrNone = setting(
+        DEFAULT_HTTP_ADDRESS,
+        "The HOST:PORT on which probes, metrics, the JSON API and the web page are served, behind PLAINTEXT:// (as "
+        "without a word) or SSL://; port 0 takes a free one, empty: not at all; where this default is taken, or the "
+        "extra web is not installed, the node starts without.",
     )
-    http_insecure: bool = Field(
-        default=False,
-        alias="http.insecure",
-        description="Whether http.listeners may be PLAINTEXT on an address that other machines reach, as "
-        "allow.insecure.listeners says it of every listener.",
+    http_insecure: bool = setting(
+        False,
+        "Whether http.listeners may be PLAINTEXT on an address that other machines reach, as allow.insecure.listeners "
+        "says it of every listener.",
     )
-    http_hosts: HostNames = Field(
-        default=HostNames(""),
-        alias="http.hosts",
-        description="Names, by commas, by which browsers and scrapers call the HTTP listener, beside localhost, "
-        "its own host and any plain address; a request by another name is refused: a foreign page may have sent it.",
+    http_hosts: HostNames = setting(
+        HostNames(""),
+        "Names, by commas, by which browsers and scrapers call the HTTP listener, beside localhost, its own host and "
+        "any plain address; a request by another name is refused: a foreign page may have sent it.",
     )
-    http_actions: bool = Field(
-        default=True,
-        alias="http.actions",
-        description="Whether the HTTP listener takes requests that change something; false: it only shows.",
+    http_actions: bool = setting(
+        True, "Whether the HTTP listener takes requests that change something; false: it only shows."
     )
-    http_max_event_streams: int = Field(
-        default=500,
-        alias="http.max.event.streams",
-        ge=1,
-        le=MAX_INT,
-        description="How many pages may be told of changes as they happen; further ones are asked to come again later.",
+    http_max_event_streams: PositiveInt32 = setting(
+        500, "How many pages may be told of changes as they happen; further ones are asked to come again later."
     )
-    http_max_connections: int = Field(
-        default=1_000,
-        alias="http.max.connections",
-        ge=1,
-        le=MAX_INT,
-        description="How many connections the HTTP listener has at once; further ones are closed at once.",
+    http_max_connections: PositiveInt32 = setting(
+        1_000, "How many connections the HTTP listener has at once; further ones are closed at once."
     )
-    http_max_request_bytes: int = Field(
-        default=1 << 20,
-        alias="http.max.request.bytes",
-        ge=1 << 10,
-        le=64 << 20,
-        description="The largest body of an HTTP request.",
+    http_max_request_bytes: Annotated[int, Field(ge=1 << 10, le=64 << 20)] = setting(
+        1 << 20, "The largest body of an HTTP request."
     )
 
     @property

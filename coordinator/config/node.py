@@ -6,14 +6,13 @@ and topics may have, and whether rebalances are exported as traces and to which 
 
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from muster.coordinator.config.values import (
     DAY_MS,
-    MAX_INT,
     Address,
     CollectorText,
     ListenerAddress,
@@ -22,54 +21,37 @@ from muster.coordinator.config.values import (
     parse_listener,
     validated_by,
 )
+from muster.storage.settings_text import NonNegativeInt32, NonNegativeInt64, SettingsModel, setting
 
 
-class NodeSettings(BaseModel):
-    node_id: int = Field(
-        default=1, alias="node.id", ge=0, le=MAX_INT, description="The number by which clients are told of this node."
+class NodeSettings(SettingsModel):
+    node_id: NonNegativeInt32 = setting(1, "The number by which clients are told of this node.")
+    listeners: str = setting(
+        "127.0.0.1:9290",
+        "The HOST:PORT on which gRPC is served, behind PLAINTEXT:// (as without a word) or SSL://; port 0 takes a free "
+        "one.",
     )
-    listeners: str = Field(
-        default="127.0.0.1:9290",
-        alias="listeners",
-        description="The HOST:PORT on which gRPC is served, behind PLAINTEXT:// (as without a word) or SSL://; port 0 "
-        "takes a free one.",
+    advertised_listeners: str = setting(
+        "",
+        "The HOST:PORT that clients are told to connect to; empty means the address of listeners, port 0 the port that "
+        "is listened on.",
     )
-    advertised_listeners: str = Field(
-        default="",
-        alias="advertised.listeners",
-        description=(
-            "The HOST:PORT that clients are told to connect to; empty means the address of listeners, port 0 the port "
-            "that is listened on."
-        ),
+    data_dir: Path = setting(
+        Path("muster-data"),
+        "The one directory that holds everything the node keeps; it is made when missing.",
+        name="log.dirs",
     )
-    data_dir: Path = Field(
-        default=Path("muster-data"),
-        alias="log.dirs",
-        description="The one directory that holds everything the node keeps; it is made when missing.",
+    log_dirs_free_warn_bytes: NonNegativeInt64 = setting(
+        1 << 30, "The node's health says so when less room than this is left for log.dirs; 0 means never."
     )
-    log_dirs_free_warn_bytes: int = Field(
-        default=1 << 30,
-        alias="log.dirs.free.warn.bytes",
-        ge=0,
-        le=2**63 - 1,
-        description="The node's health says so when less room than this is left for log.dirs; 0 means never.",
+    logging_level: Literal["debug", "info", "warning", "error"] = setting(
+        "info", "The least important events that the node still writes to standard error."
     )
-    logging_level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info",
-        alias="logging.level",
-        description="The least important events that the node still writes to standard error.",
+    logging_format: Literal["console", "json"] = setting(
+        "console", "Whether those events are lines for people or one JSON object per line."
     )
-    logging_format: Literal["console", "json"] = Field(
-        default="console",
-        alias="logging.format",
-        description="Whether those events are lines for people or one JSON object per line.",
-    )
-    shutdown_timeout_ms: int = Field(
-        default=10_000,
-        alias="shutdown.timeout.ms",
-        ge=0,
-        le=DAY_MS,
-        description="How long a node that is asked to stop waits for answers and flushes under way.",
+    shutdown_timeout_ms: Annotated[int, Field(ge=0, le=DAY_MS)] = setting(
+        10_000, "How long a node that is asked to stop waits for answers and flushes under way."
     )
 
     @property
@@ -117,21 +99,14 @@ class NodeSettings(BaseModel):
 # -----------------
 
 
-class ObservationSettings(BaseModel):
-    observe_sample_ms: int = Field(
-        default=10_000,
-        alias="observe.sample.ms",
-        ge=100,
-        le=DAY_MS,
-        description=(
-            "How often the node looks at log ends and committed offsets, for rates, trends and health of groups; it "
-            "looks only where the HTTP listener or the scaler is on."
-        ),
+class ObservationSettings(SettingsModel):
+    observe_sample_ms: Annotated[int, Field(ge=100, le=DAY_MS)] = setting(
+        10_000,
+        "How often the node looks at log ends and committed offsets, for rates, trends and health of groups; it looks "
+        "only where the HTTP listener or the scaler is on.",
     )
-    scaler_enable: bool = Field(
-        default=False,
-        alias="scaler.enable",
-        description="Whether KEDA may ask this node, on listeners, how many replicas a group's consumers should have.",
+    scaler_enable: bool = setting(
+        False, "Whether KEDA may ask this node, on listeners, how many replicas a group's consumers should have."
     )
 
 
@@ -139,25 +114,19 @@ class ObservationSettings(BaseModel):
 # -------
 
 
-class MetricsSettings(BaseModel):
-    metrics_granularity: Literal["group", "topic", "partition"] = Field(
-        default="partition",
-        alias="metrics.granularity",
-        description="How fine /metrics is: a group's sums and balance, what is of its topics beside, or each "
-        "partition, as the dashboards of kafka_exporter expect it.",
+class MetricsSettings(SettingsModel):
+    metrics_granularity: Literal["group", "topic", "partition"] = setting(
+        "partition",
+        "How fine /metrics is: a group's sums and balance, what is of its topics beside, or each partition, as the "
+        "dashboards of kafka_exporter expect it.",
     )
-    metrics_max_series: int = Field(
-        default=50_000,
-        alias="metrics.max.series",
-        ge=0,
-        le=MAX_INT,
-        description="How many series of groups and topics /metrics has; beyond it the finest of the largest groups and "
-        "topics are left out; sums and numbers of members stay.",
+    metrics_max_series: NonNegativeInt32 = setting(
+        50_000,
+        "How many series of groups and topics /metrics has; beyond it the finest of the largest groups and topics are "
+        "left out; sums and numbers of members stay.",
     )
-    metrics_member_commit_age: bool = Field(
-        default=False,
-        alias="metrics.member.commit.age",
-        description="Whether /metrics tells of each member how long ago it last committed.",
+    metrics_member_commit_age: bool = setting(
+        False, "Whether /metrics tells of each member how long ago it last committed."
     )
 
 
@@ -165,16 +134,13 @@ class MetricsSettings(BaseModel):
 # ------
 
 
-class TracingSettings(BaseModel):
-    otel_exporter: Literal["none", "otlp"] = Field(
-        default="none",
-        alias="otel.exporter",
-        description="Whether each completed rebalance is told as a trace of OpenTelemetry, by OTLP over gRPC.",
+class TracingSettings(SettingsModel):
+    otel_exporter: Literal["none", "otlp"] = setting(
+        "none", "Whether each completed rebalance is told as a trace of OpenTelemetry, by OTLP over gRPC."
     )
-    otel_endpoint: CollectorText = Field(
-        default=CollectorText("http://127.0.0.1:4317"),
-        alias="otel.endpoint",
-        description="The collector that takes the traces, as http://HOST:PORT, or https://HOST:PORT for TLS.",
+    otel_endpoint: CollectorText = setting(
+        CollectorText("http://127.0.0.1:4317"),
+        "The collector that takes the traces, as http://HOST:PORT, or https://HOST:PORT for TLS.",
     )
 
     @model_validator(mode="after")

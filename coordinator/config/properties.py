@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from textwrap import wrap
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from pydantic import SecretStr, ValidationError
 from pydantic.fields import FieldInfo
@@ -161,28 +161,25 @@ def explain_fault(fault: Any, given: Mapping[str, GivenSetting], known: Mapping[
     return f"{place}: {key} is {text!r}, expected {expected(known[key])}{detail}"
 
 
+ALLOWED_WORDS: Final[Mapping[object, str]] = {
+    SecretStr: "a secret, which is never shown, or nothing",
+    AssignorNames: "names of assignors, separated by commas",
+    PrincipalNames: "principals such as User:alice, separated by semicolons, or nothing",
+    FileText: "the path of a file, or nothing",
+    ConnectText: "HOST:PORT,HOST:PORT/CHROOT or nothing",
+    AddressOrNone: "HOST:PORT or nothing",
+    HostNames: "names of hosts, separated by commas, or nothing",
+    CollectorText: "http://HOST:PORT or https://HOST:PORT",
+    Path: "a directory",
+}
+
+
 def expected(field: FieldInfo) -> str:
     """What the field allows, in words."""
     if isinstance(field.json_schema_extra, Mapping) and "allowed" in field.json_schema_extra:
         return str(field.json_schema_extra["allowed"])
-    if field.annotation is SecretStr:
-        return "a secret, which is never shown, or nothing"
-    if field.annotation is AssignorNames:
-        return "names of assignors, separated by commas"
-    if field.annotation is PrincipalNames:
-        return "principals such as User:alice, separated by semicolons, or nothing"
-    if field.annotation is FileText:
-        return "the path of a file, or nothing"
-    if field.annotation is ConnectText:
-        return "HOST:PORT,HOST:PORT/CHROOT or nothing"
-    if field.annotation is AddressOrNone:
-        return "HOST:PORT or nothing"
-    if field.annotation is HostNames:
-        return "names of hosts, separated by commas, or nothing"
-    if field.annotation is CollectorText:
-        return "http://HOST:PORT or https://HOST:PORT"
+    if field.annotation in ALLOWED_WORDS:
+        return ALLOWED_WORDS[field.annotation]
     if field.annotation is str:
         return "HOST:PORT" if field.default else "HOST:PORT or nothing"
-    if field.annotation is Path:
-        return "a directory"
     return in_words(field)

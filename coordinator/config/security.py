@@ -4,124 +4,93 @@ Authentication: SASL mechanisms, tokens and the keys that check them. Authorizat
 asked, and the super users. Quotas: over which time use is measured.
 """
 
-from typing import Final, Literal, Self
+from typing import Annotated, Final, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from muster.coordinator.config.values import (
     DAY_MS,
-    MAX_INT,
     SASL_MECHANISMS,
     FileText,
     ListenerAddress,
     PrincipalNames,
     split_list,
 )
+from muster.storage.settings_text import MAX_INT, NonNegativeInt32, PositiveInt32, SettingsModel, setting
 
 # Authentication
 # --------------
 
 
-class AuthenticationSettings(BaseModel):
-    sasl_enabled_mechanisms: str = Field(
-        default="",
-        alias="sasl.enabled.mechanisms",
-        description="How clients of a SASL_PLAINTEXT or SASL_SSL listener may show who they are.",
-        json_schema_extra={"allowed": f"some of {', '.join(SASL_MECHANISMS)}, by commas"},
+class AuthenticationSettings(SettingsModel):
+    sasl_enabled_mechanisms: str = setting(
+        "",
+        "How clients of a SASL_PLAINTEXT or SASL_SSL listener may show who they are.",
+        allowed=f"some of {', '.join(SASL_MECHANISMS)}, by commas",
     )
-    sasl_plain_allow_plaintext: bool = Field(
-        default=False,
-        alias="sasl.plain.allow.plaintext",
-        description="Whether PLAIN may be spoken on a SASL_PLAINTEXT listener, where everybody on the way reads the "
-        "password.",
+    sasl_plain_allow_plaintext: bool = setting(
+        False,
+        "Whether PLAIN may be spoken on a SASL_PLAINTEXT listener, where everybody on the way reads the password.",
     )
-    connections_max_reauth_ms: int = Field(
-        default=0,
-        alias="connections.max.reauth.ms",
-        ge=0,
-        le=MAX_INT,
-        description="After so long a Kafka client has to show again who it is (KIP-368), or its next request ends the "
-        "connection; 0: never, but the end of a token counts in any case.",
+    connections_max_reauth_ms: NonNegativeInt32 = setting(
+        0,
+        "After so long a Kafka client has to show again who it is (KIP-368), or its next request ends the connection; "
+        "0: never, but the end of a token counts in any case.",
     )
-    sasl_server_max_receive_size: int = Field(
-        default=65_536,
-        alias="sasl.server.max.receive.size",
-        ge=1_024,
-        le=524_288,
-        description="The largest request that is taken from a Kafka client before it has shown who it is.",
+    sasl_server_max_receive_size: Annotated[int, Field(ge=1_024, le=524_288)] = setting(
+        65_536, "The largest request that is taken from a Kafka client before it has shown who it is."
     )
-    connection_setup_timeout_ms: int = Field(
-        default=10_000,
-        alias="connection.setup.timeout.ms",
-        ge=100,
-        le=600_000,
-        description="A Kafka client has to show who it is within so long; handshakes of TLS have the same time.",
+    connection_setup_timeout_ms: Annotated[int, Field(ge=100, le=600_000)] = setting(
+        10_000, "A Kafka client has to show who it is within so long; handshakes of TLS have the same time."
     )
-    connection_failed_authentication_delay_ms: int = Field(
-        default=100,
-        alias="connection.failed.authentication.delay.ms",
-        ge=0,
-        le=10_000,
-        description="An answer that refuses a login waits so long, and holds up nobody else's.",
+    connection_failed_authentication_delay_ms: Annotated[int, Field(ge=0, le=10_000)] = setting(
+        100, "An answer that refuses a login waits so long, and holds up nobody else's."
     )
-    max_connection_creation_rate: int = Field(
-        default=MAX_INT,
-        alias="max.connection.creation.rate",
-        ge=1,
-        le=MAX_INT,
-        description="How many Kafka clients a second are let in; what comes faster is not read from for a while.",
+    max_connection_creation_rate: PositiveInt32 = setting(
+        MAX_INT, "How many Kafka clients a second are let in; what comes faster is not read from for a while."
     )
-    oauthbearer_jwks_url: str = Field(
-        default="",
-        alias="sasl.oauthbearer.jwks.endpoint.url",
-        description="Where the public keys (JWKS) of those are that sign tokens, for OAUTHBEARER and for bearers of "
-        "signed tokens by gRPC and HTTP; empty: no signed token is believed.",
-        json_schema_extra={"allowed": "https://HOST/PATH, file:///PATH, or nothing"},
+    oauthbearer_jwks_url: str = setting(
+        "",
+        "Where the public keys (JWKS) of those are that sign tokens, for OAUTHBEARER and for bearers of signed tokens "
+        "by gRPC and HTTP; empty: no signed token is believed.",
+        name="sasl.oauthbearer.jwks.endpoint.url",
+        allowed="https://HOST/PATH, file:///PATH, or nothing",
     )
-    oauthbearer_refresh_ms: int = Field(
-        default=3_600_000,
-        alias="sasl.oauthbearer.jwks.endpoint.refresh.ms",
-        ge=1_000,
-        le=DAY_MS,
-        description="How often keys at an https address are read again; a file is read when it changes.",
+    oauthbearer_refresh_ms: Annotated[int, Field(ge=1_000, le=DAY_MS)] = setting(
+        3_600_000,
+        "How often keys at an https address are read again; a file is read when it changes.",
+        name="sasl.oauthbearer.jwks.endpoint.refresh.ms",
     )
-    oauthbearer_audience: str = Field(
-        default="",
-        alias="sasl.oauthbearer.expected.audience",
-        description="Whom a token has to be meant for (aud), one of these.",
-        json_schema_extra={"allowed": "names, by commas"},
+    oauthbearer_audience: str = setting(
+        "",
+        "Whom a token has to be meant for (aud), one of these.",
+        name="sasl.oauthbearer.expected.audience",
+        allowed="names, by commas",
     )
-    oauthbearer_issuer: str = Field(
-        default="",
-        alias="sasl.oauthbearer.expected.issuer",
-        description="Who has to have made it (iss); empty: anybody whose key is in the set.",
-        json_schema_extra={"allowed": "a name, or nothing"},
+    oauthbearer_issuer: str = setting(
+        "",
+        "Who has to have made it (iss); empty: anybody whose key is in the set.",
+        name="sasl.oauthbearer.expected.issuer",
+        allowed="a name, or nothing",
     )
-    oauthbearer_sub_claim: str = Field(
-        default="sub",
-        alias="sasl.oauthbearer.sub.claim.name",
+    oauthbearer_sub_claim: str = setting(
+        "sub",
+        "The claim that names whom it speaks of.",
+        name="sasl.oauthbearer.sub.claim.name",
+        allowed="a name",
         min_length=1,
-        description="The claim that names whom it speaks of.",
-        json_schema_extra={"allowed": "a name"},
     )
-    oauthbearer_skew_s: int = Field(
-        default=30,
-        alias="sasl.oauthbearer.clock.skew.seconds",
-        ge=0,
-        le=600,
-        description="By how much the clocks of those who make tokens may be wrong.",
+    oauthbearer_skew_s: Annotated[int, Field(ge=0, le=600)] = setting(
+        30, "By how much the clocks of those who make tokens may be wrong.", name="sasl.oauthbearer.clock.skew.seconds"
     )
-    http_probes_anonymous: bool = Field(
-        default=True,
-        alias="http.probes.anonymous",
-        description="Whether the probes of the HTTP listener, and gRPC's health service, answer those who have not "
-        "shown who they are (with authorizer=acl); they are told yes or no, without reasons.",
+    http_probes_anonymous: bool = setting(
+        True,
+        "Whether the probes of the HTTP listener, and gRPC's health service, answer those who have not shown who they "
+        "are (with authorizer=acl); they are told yes or no, without reasons.",
     )
-    grpc_reflection_anonymous: bool = Field(
-        default=False,
-        alias="grpc.reflection.anonymous",
-        description="Whether gRPC's reflection, which lists services and messages, answers them.",
+    grpc_reflection_anonymous: bool = setting(
+        False, "Whether gRPC's reflection, which lists services and messages, answers them."
     )
 
     @property
@@ -179,22 +148,16 @@ USER: Final = "User"
 """The kind of principal that logins, certificates and tokens make."""
 
 
-class AuthorizationSettings(BaseModel):
-    authorizer: Literal["none", "acl"] = Field(
-        default="none",
-        alias="authorizer",
-        description="Whether access control lists say who may do what (acl), or whoever reaches a port may do all "
-        "there is (none).",
+class AuthorizationSettings(SettingsModel):
+    authorizer: Literal["none", "acl"] = setting(
+        "none",
+        "Whether access control lists say who may do what (acl), or whoever reaches a port may do all there is (none).",
     )
-    super_users: PrincipalNames = Field(
-        default=PrincipalNames(""),
-        alias="super.users",
-        description="Who may do everything, by semicolons, such as User:admin;User:CN=ops.",
+    super_users: PrincipalNames = setting(
+        PrincipalNames(""), "Who may do everything, by semicolons, such as User:admin;User:CN=ops."
     )
-    allow_everyone_if_no_acl_found: bool = Field(
-        default=False,
-        alias="allow.everyone.if.no.acl.found",
-        description="Whether everybody may do everything with a resource that no access control list names.",
+    allow_everyone_if_no_acl_found: bool = setting(
+        False, "Whether everybody may do everything with a resource that no access control list names."
     )
 
     @field_validator("super_users")
@@ -225,12 +188,11 @@ def principals_of(names: str) -> tuple[str, ...]:
 # ---------
 
 
-class AuditSettings(BaseModel):
-    audit_log: FileText = Field(
-        default=FileText(""),
-        alias="audit.log",
-        description="With authorizer=acl: the file to which each act of administration, each refusal and each failed "
-        "login is appended, a JSON object a line; empty means the node's own log.",
+class AuditSettings(SettingsModel):
+    audit_log: FileText = setting(
+        FileText(""),
+        "With authorizer=acl: the file to which each act of administration, each refusal and each failed login is "
+        "appended, a JSON object a line; empty means the node's own log.",
     )
 
 
@@ -238,18 +200,10 @@ class AuditSettings(BaseModel):
 # ------
 
 
-class QuotaSettings(BaseModel):
-    quota_window_num: int = Field(
-        default=11,
-        ge=1,
-        le=1_000,
-        alias="quota.window.num",
-        description="How many windows a rate is measured over, for quotas.",
+class QuotaSettings(SettingsModel):
+    quota_window_num: Annotated[int, Field(ge=1, le=1_000)] = setting(
+        11, "How many windows a rate is measured over, for quotas."
     )
-    quota_window_size_seconds: int = Field(
-        default=1,
-        ge=1,
-        le=3_600,
-        alias="quota.window.size.seconds",
-        description="How long each of these windows is, in seconds.",
+    quota_window_size_seconds: Annotated[int, Field(ge=1, le=3_600)] = setting(
+        1, "How long each of these windows is, in seconds."
     )

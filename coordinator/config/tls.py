@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+from pydantic import ConfigDict, SecretStr, field_validator
 
 from muster.coordinator.config.values import split_list
+from muster.storage.settings_text import SettingsModel, setting
 
 # Mapping rules (KIP-371)
 # -----------------------
@@ -148,82 +149,56 @@ class BadCertificate(ValueError):
     """A certificate, key or bundle cannot be used; the text says which, where it lies, why, and what to do."""
 
 
-class CertificateSettings(BaseModel):
+class CertificateSettings(SettingsModel):
     """What one listener shows, and asks for."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
-    ssl_keystore_type: Literal["PEM"] = Field(
-        default="PEM",
-        alias="ssl.keystore.type",
-        description="How certificate and key are kept; Java's stores are not read.",
+    ssl_keystore_type: Literal["PEM"] = setting("PEM", "How certificate and key are kept; Java's stores are not read.")
+    ssl_keystore_location: str = setting(
+        "",
+        "The file with the node's certificate, those of the authorities between it and the root, and its private key; "
+        "read again when it changes.",
+        allowed="a PEM file, or nothing",
     )
-    ssl_keystore_location: str = Field(
-        default="",
-        alias="ssl.keystore.location",
-        description="The file with the node's certificate, those of the authorities between it and the root, and its "
-        "private key; read again when it changes.",
-        json_schema_extra={"allowed": "a PEM file, or nothing"},
+    ssl_key_password: SecretStr = setting(SecretStr(""), "What the private key is encrypted with, if it is.")
+    ssl_keystore_certificate_chain: str = setting(
+        "",
+        "The certificate and those between it and the root themselves, instead of a file; spaces may stand for the "
+        "ends of lines.",
+        allowed="PEM, or nothing",
     )
-    ssl_key_password: SecretStr = Field(
-        default=SecretStr(""),
-        alias="ssl.key.password",
-        description="What the private key is encrypted with, if it is.",
+    ssl_keystore_key: SecretStr = setting(SecretStr(""), "Likewise the private key itself (PKCS #8).")
+    ssl_truststore_type: Literal["PEM"] = setting(
+        "PEM", "How the authorities are kept whose client certificates are believed."
     )
-    ssl_keystore_certificate_chain: str = Field(
-        default="",
-        alias="ssl.keystore.certificate.chain",
-        description="The certificate and those between it and the root themselves, instead of a file; spaces may stand "
-        "for the ends of lines.",
-        json_schema_extra={"allowed": "PEM, or nothing"},
+    ssl_truststore_location: str = setting(
+        "", "The file with their certificates; read again when it changes.", allowed="a PEM file, or nothing"
     )
-    ssl_keystore_key: SecretStr = Field(
-        default=SecretStr(""),
-        alias="ssl.keystore.key",
-        description="Likewise the private key itself (PKCS #8).",
+    ssl_truststore_certificates: str = setting(
+        "", "These certificates themselves, instead of a file.", allowed="PEM, or nothing"
     )
-    ssl_truststore_type: Literal["PEM"] = Field(
-        default="PEM",
-        alias="ssl.truststore.type",
-        description="How the authorities are kept whose client certificates are believed.",
+    ssl_client_auth: Literal["none", "requested", "required"] = setting(
+        "none",
+        "Whether clients show a certificate: they need not, they may (not by gRPC, which cannot ask so), or they have "
+        "to.",
     )
-    ssl_truststore_location: str = Field(
-        default="",
-        alias="ssl.truststore.location",
-        description="The file with their certificates; read again when it changes.",
-        json_schema_extra={"allowed": "a PEM file, or nothing"},
+    ssl_enabled_protocols: str = setting(
+        ",".join(TLS_VERSIONS),
+        "Which versions of TLS are spoken; gRPC speaks both.",
+        allowed=f"{' and '.join(TLS_VERSIONS)}, by a comma, or one of them",
     )
-    ssl_truststore_certificates: str = Field(
-        default="",
-        alias="ssl.truststore.certificates",
-        description="These certificates themselves, instead of a file.",
-        json_schema_extra={"allowed": "PEM, or nothing"},
+    ssl_cipher_suites: str = setting(
+        "",
+        "Which suites are used, by the names of TLS or of OpenSSL; empty means those that OpenSSL holds for good "
+        "(gRPC's are set by its environment variable GRPC_SSL_CIPHER_SUITES only).",
+        allowed="names, separated by commas, or nothing",
     )
-    ssl_client_auth: Literal["none", "requested", "required"] = Field(
-        default="none",
-        alias="ssl.client.auth",
-        description="Whether clients show a certificate: they need not, they may (not by gRPC, which cannot ask so), "
-        "or they have to.",
-    )
-    ssl_enabled_protocols: str = Field(
-        default=",".join(TLS_VERSIONS),
-        alias="ssl.enabled.protocols",
-        description="Which versions of TLS are spoken; gRPC speaks both.",
-        json_schema_extra={"allowed": f"{' and '.join(TLS_VERSIONS)}, by a comma, or one of them"},
-    )
-    ssl_cipher_suites: str = Field(
-        default="",
-        alias="ssl.cipher.suites",
-        description="Which suites are used, by the names of TLS or of OpenSSL; empty means those that OpenSSL holds "
-        "for good (gRPC's are set by its environment variable GRPC_SSL_CIPHER_SUITES only).",
-        json_schema_extra={"allowed": "names, separated by commas, or nothing"},
-    )
-    ssl_principal_mapping_rules: str = Field(
-        default="DEFAULT",
-        alias="ssl.principal.mapping.rules",
-        description="How the subject of a client's certificate becomes the name of its user, the first rule that "
-        "matches: DEFAULT (the whole subject) or RULE:PATTERN/REPLACEMENT/ with L or U behind for lower or upper case.",
-        json_schema_extra={"allowed": "Kafka's rules, separated by commas"},
+    ssl_principal_mapping_rules: str = setting(
+        "DEFAULT",
+        "How the subject of a client's certificate becomes the name of its user, the first rule that matches: DEFAULT "
+        "(the whole subject) or RULE:PATTERN/REPLACEMENT/ with L or U behind for lower or upper case.",
+        allowed="Kafka's rules, separated by commas",
     )
 
     @property
@@ -263,18 +238,14 @@ class TlsSettings(CertificateSettings):
     `listener.name.grpc.`, `listener.name.http.` or `listener.name.replication.` (inter.broker.listeners) before it,
     such as `listener.name.kafka.ssl.client.auth=required`."""
 
-    allow_insecure_listeners: bool = Field(
-        default=False,
-        alias="allow.insecure.listeners",
-        description="Whether a listener may be PLAINTEXT, or SASL_PLAINTEXT, on an address that other machines reach, "
-        "and ZooKeeper one that asks nobody for credentials: what is said there is read on the way, and nobody is who "
-        "they say they are.",
+    allow_insecure_listeners: bool = setting(
+        False,
+        "Whether a listener may be PLAINTEXT, or SASL_PLAINTEXT, on an address that other machines reach, and "
+        "ZooKeeper one that asks nobody for credentials: what is said there is read on the way, and nobody is who they "
+        "say they are.",
     )
-    listener_name: dict[str, str] = Field(
-        default={},
-        alias="listener.name",
-        repr=False,
-        description="Settings of one listener, by what is written behind the prefix.",
+    listener_name: dict[str, str] = setting(
+        {}, "Settings of one listener, by what is written behind the prefix.", repr=False
     )
 
     def certificates_of(self, door: str) -> CertificateSettings:

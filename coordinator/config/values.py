@@ -184,8 +184,6 @@ def add_default_port(server: str) -> str:
 # ----------------
 
 MAX_SHORT = 2**15 - 1
-MAX_INT = 2**31 - 1
-MAX_LONG = 2**63 - 1
 DAY_MS = 86_400_000
 
 SASL_MECHANISMS: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN", "OAUTHBEARER")

@@ -11,7 +11,7 @@ from muster.coordinator.config.settings import Settings
 from muster.coordinator.errors import ErrorCode
 from muster.storage.config import TopicSettings
 from muster.storage.settings_text import describe_allowed as in_words
-from muster.storage.settings_text import setting_as_text
+from muster.storage.settings_text import setting_as_text, to_dotted
 
 CLIENTS = (config.ClientConfig, config.ProducerConfig, config.GroupConfig, config.WorkerConfig, config.ConsumerConfig)
 
@@ -49,7 +49,7 @@ def own_fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
         if issubclass(base, config.ClientConfig) and base in CLIENTS:
             inherited |= base.model_fields
     return {
-        config.to_dotted(name): field
+        to_dotted(name): field
         for name, field in model.model_fields.items()
         if name not in inherited or inherited[name].default != field.default
     }

@@ -113,6 +113,13 @@ def code() -> str:
 # -- the properties file ------------------------------------------------------------------------------------------
 
 
+def test_every_default_is_a_value_that_its_setting_allows() -> None:
+    class Checked(Settings, validate_default=True):
+        """As if each default had been written into the file."""
+
+    assert Checked.model_validate({}).model_dump() == Settings().model_dump()
+
+
 def test_the_rendered_file_is_the_defaults_and_reads_back(tmp_path: Path) -> None:
     text = render_properties()
     assert load_settings(write(tmp_path, text)) == load_settings()

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from muster.cli.workshop import choose_generations, join_row
-from muster.client.config import ZOOKEEPER_ONLY, ConsumerConfig, to_dotted
+from muster.client.config import ZOOKEEPER_ONLY, ConsumerConfig
 from muster.client.members.zookeeper_member import MOVES, ZookeeperState
+from muster.storage.settings_text import to_dotted
 from muster.workshop.lab.comparison import measure_joins
 
 PAGES = Path(__file__).parents[3] / "docs" / "protocol"

@@ -5,6 +5,7 @@ import dataclasses
 import inspect
 import textwrap
 import types
+from enum import IntEnum
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from docs.tools import contracts
@@ -12,20 +13,31 @@ from docs.tools.tables import code, table
 from muster.coordinator.core.model import types as core
 from muster.coordinator.core.model.types import (
     Cause,
+    Certainty,
+    FurtherTrigger,
+    Incarnation,
     MemberPlan,
     Outcome,
     PartitionMove,
+    PhaseWait,
     PositionChange,
     RebalanceEntry,
     RebalancePhase,
     Score,
     Settlement,
     Stall,
+    TopicChange,
+    TopicChangeKind,
+    WaitEnd,
 )
 
 SHOWN = {
     RebalanceEntry: "Rebalance",
+    FurtherTrigger: "FurtherTrigger",
+    TopicChange: "TopicChange",
+    Incarnation: "Incarnation",
     RebalancePhase: "RebalancePhase",
+    PhaseWait: "PhaseWait",
     MemberPlan: "MemberPlan",
     PartitionMove: "PartitionMove",
     PositionChange: "PositionChange",
@@ -34,6 +46,10 @@ SHOWN = {
     Stall: "NodeStall",
 }
 """What may be in a value, and the message by which gRPC tells the same: its comments hold for both."""
+
+
+NUMBERED = (Cause, Outcome, Certainty, WaitEnd, TopicChangeKind)
+"""Enums that are written as numbers, each with a table of its own."""
 
 
 def fields() -> str:
@@ -61,7 +77,7 @@ def remarks(kind: type) -> dict[str, str]:
 
 def told(hint: Any) -> str:
     """A type as the JSON that it becomes."""
-    if hint in (Cause, Outcome):
+    if hint in NUMBERED:
         return f"number: [{hint.__name__}](#{hint.__name__.lower()})"
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
         return f"[{hint.__name__}](#{hint.__name__.lower()})"
@@ -83,6 +99,18 @@ def outcomes() -> str:
     return numbers(Outcome)
 
 
-def numbers(kind: type[Cause] | type[Outcome]) -> str:
+def certainties() -> str:
+    return numbers(Certainty)
+
+
+def wait_ends() -> str:
+    return numbers(WaitEnd)
+
+
+def topic_change_kinds() -> str:
+    return numbers(TopicChangeKind)
+
+
+def numbers(kind: type[IntEnum]) -> str:
     """The members of an enum with their numbers."""
     return table(["number", "name"], [[str(each.value), code(each.name)] for each in kind])

@@ -17,6 +17,7 @@ from muster.coordinator.core.model.records import DelayStored
 from muster.coordinator.core.model.types import (
     AUDIT_OUTCOMES,
     Cause,
+    Certainty,
     MemberPlan,
     Outcome,
     PartitionMove,
@@ -25,6 +26,7 @@ from muster.coordinator.core.model.types import (
     RebalancePhase,
     Score,
     Settlement,
+    TopicChange,
     frozen_value,
 )
 
@@ -53,6 +55,9 @@ class RebalanceTrigger:
     client_id: str = ""
     client_host: str = ""
     client_reason: str = ""
+    certainty: Certainty = Certainty.RECORDED
+    evidence: str = ""
+    topics: tuple[TopicChange, ...] = ()
 
 
 class NamedClient(Protocol):

@@ -375,7 +375,9 @@ def shorten_entry(entry: RebalanceEntry, limit: int) -> RebalanceEntry:
 
 
 def entry_bytes(entry: RebalanceEntry) -> int:
-    words = text_bytes(entry.detail, entry.client_reason, entry.culprit, entry.culprit_client_id, entry.snapshot_json)
+    words = text_bytes(
+        entry.detail, entry.evidence, entry.client_reason, entry.culprit, entry.culprit_client_id, entry.snapshot_json
+    )
     return (
         1_024
         + 2 * words  # quotes within a snapshot are escaped
@@ -384,6 +386,10 @@ def entry_bytes(entry: RebalanceEntry) -> int:
         + sum(text_bytes(text) + FIXED_BYTES for text in entry.also)
         + sum(text_bytes(change.topic) + ENTRY_BYTES for change in entry.positions)
         + sum(text_bytes(phase.name, *phase.waited_for) + ENTRY_BYTES for phase in entry.phases)
+        + sum(text_bytes(w.member_id, w.client_id) + ENTRY_BYTES for phase in entry.phases for w in phase.waits)
+        + sum(text_bytes(t.detail, t.culprit, t.culprit_client_id) + ENTRY_BYTES for t in entry.triggers)
+        + sum(text_bytes(change.topic, change.by) + ENTRY_BYTES for change in entry.topics)
+        + sum(text_bytes(each.member_id, each.previous_id) + ENTRY_BYTES for each in entry.incarnations)
     )
 
 

@@ -74,6 +74,38 @@ class Cause(IntEnum):
     DEPLOY_OVER = 45
     PIN_CHANGED = 46
     DRAINED = 47
+    NODE_STALLED = 48
+    PROTOCOLS_CHANGED = 49
+    MEMBER_RESTARTED = 50
+    INSTANCE_ID_SHARED = 51
+
+
+class Certainty(IntEnum):
+    """How the ledger knows a cause. Numbers are those of `coordinator.rpc.v1.Certainty`."""
+
+    UNSPECIFIED = 0
+    RECORDED = 1
+    INFERRED = 2
+    UNKNOWN = 3
+
+
+class WaitEnd(IntEnum):
+    """How the wait for a member ended. Numbers are those of `coordinator.rpc.v1.WaitEnd`."""
+
+    NEVER = 0
+    JOINED = 1
+    EXPIRED = 2
+    LEFT = 3
+    REPLACED = 4
+
+
+class TopicChangeKind(IntEnum):
+    """What happened to a topic. Numbers are those of `coordinator.rpc.v1.TopicChangeKind`."""
+
+    MADE = 1
+    GREW = 2
+    DELETED = 3
+    REMADE = 4
 
 
 class Outcome(IntEnum):
@@ -89,6 +121,7 @@ class Outcome(IntEnum):
     WATCHED = 8
     POSITIONS_CHANGED = 9
     GROUP_DELETED = 10
+    MEMBER_CHANGED = 11
 
 
 AUDIT_OUTCOMES = frozenset(
@@ -99,9 +132,11 @@ AUDIT_OUTCOMES = frozenset(
         Outcome.WATCHED,
         Outcome.POSITIONS_CHANGED,
         Outcome.GROUP_DELETED,
+        Outcome.MEMBER_CHANGED,
     }
 )
-"""Entries of what operators did: whoever looks for the last plan, or counts rebalances, passes them over."""
+"""Entries beside those of rebalances (what operators did, static members that restarted): not plans, and not counted as
+rebalances."""
 
 
 class GroupState(Enum):
@@ -214,12 +249,61 @@ class StoredOffset(NamedTuple):
 
 
 @frozen_value
+class PhaseWait:
+    """A member that a phase waited for. `after_ms`: since the phase began, when the wait for it ended."""
+
+    member_id: str
+    client_id: str
+    came: WaitEnd
+    after_ms: int
+
+
+@frozen_value
 class RebalancePhase:
-    """One stretch of a rebalance: how long, and for whom it waited, last arrival last."""
+    """One stretch of a rebalance: how long, and for which members it waited, last arrival last.
+
+    `waits` says how each of these waits ended; entries of older versions have ids only.
+    """
 
     name: str
     duration_ms: int
     waited_for: tuple[str, ...] = ()
+    waits: tuple[PhaseWait, ...] = ()
+
+
+@frozen_value
+class FurtherTrigger:
+    """What else asked for a rebalance while it was under way."""
+
+    cause: Cause
+    detail: str
+    at_ms: int
+    culprit: str = ""
+    culprit_client_id: str = ""
+    culprit_client_host: str = ""
+    certainty: Certainty = Certainty.RECORDED
+
+
+@frozen_value
+class TopicChange:
+    """What happened to a topic: partitions before and after, when, and by whom if that is known."""
+
+    topic: str
+    kind: TopicChangeKind
+    before: int
+    after: int
+    at_ms: int
+    by: str = ""
+
+
+@frozen_value
+class Incarnation:
+    """A member that came back under a new id. `how`: what became of the old id, as in the contract."""
+
+    member_id: str
+    previous_id: str
+    away_ms: int
+    how: str
 
 
 @frozen_value
@@ -320,6 +404,16 @@ class RebalanceEntry:
     """What an operator did to positions, as far as it is told."""
     more_positions: int = 0
     """How many changes of positions are not told."""
+    certainty: Certainty = Certainty.UNSPECIFIED
+    """How the cause is known; UNSPECIFIED in entries of older versions."""
+    evidence: str = ""
+    """The facts that an inferred cause was concluded from, in one sentence."""
+    triggers: tuple[FurtherTrigger, ...] = ()
+    """What else asked for it, with times; `also` has the sentences."""
+    topics: tuple[TopicChange, ...] = ()
+    """What happened to topics of the group, and led to it."""
+    incarnations: tuple[Incarnation, ...] = ()
+    """Members that came back under new ids."""
     shadows: tuple[Score, ...] = ()
     """The plan's own score, and those of the group's shadow assignors: added when they are told, stored beside it."""
 

@@ -29,7 +29,7 @@ class UpstreamTopic(NamedTuple):
     partitions: int
 
 
-class TopicChange(NamedTuple):
+class TopicPresenceChange(NamedTuple):
     """What became of topics. gone: with the ids that went. created, grown: as they are now; one whose id was not known
     has grown as well."""
 
@@ -71,8 +71,8 @@ class _ChangeDraft:
     grown: dict[str, UpstreamTopic] = field(default_factory=dict)
     gone: dict[str, bytes] = field(default_factory=dict)
 
-    def done(self) -> TopicChange:
-        return TopicChange(self.created, self.grown, self.gone)
+    def done(self) -> TopicPresenceChange:
+        return TopicPresenceChange(self.created, self.grown, self.gone)
 
 
 class TopicPresence:
@@ -95,7 +95,7 @@ class TopicPresence:
             name: now_ms - known.unseen.since_ms for name, known in self._topics.items() if known.unseen is not None
         }
 
-    def heard(self, topics: Mapping[str, UpstreamTopic], now_ms: int) -> TopicChange:
+    def heard(self, topics: Mapping[str, UpstreamTopic], now_ms: int) -> TopicPresenceChange:
         """Metadata of all topics, as one broker told it; those with an error are to be left out."""
         draft = _ChangeDraft()
         for name, topic in topics.items():
@@ -105,14 +105,14 @@ class TopicPresence:
                 known.unseen = TopicUnseen(now_ms, now_ms)
         return draft.done()
 
-    def learn_some(self, topics: Mapping[str, UpstreamTopic]) -> TopicChange:
+    def learn_some(self, topics: Mapping[str, UpstreamTopic]) -> TopicPresenceChange:
         """Metadata of some topics: says nothing of others."""
         draft = _ChangeDraft()
         for name, topic in topics.items():
             self._saw(name, topic, draft)
         return draft.done()
 
-    def recalled(self, topics: Mapping[str, UpstreamTopic], now_ms: int) -> TopicChange:
+    def recalled(self, topics: Mapping[str, UpstreamTopic], now_ms: int) -> TopicPresenceChange:
         """Topics in which groups have positions, as the state log has them. One that no answer has told of since this
         process began may be gone, or not shown to us: it is there, and unseen, until brokers say otherwise. Its
         partitions are at least those with positions; its id is NO_ID where no position has one."""
@@ -159,7 +159,7 @@ class TopicPresence:
 
     def answered(
         self, question: TopicQuestion, broker: int, name_code: int, id_code: int, now_ms: int, *, only: bool = False
-    ) -> TopicChange:
+    ) -> TopicPresenceChange:
         """What a broker said of the name, and of the id. Who knows one of them ends the doubt for now: the next whole
         answer that leaves the topic out begins anew. Another error says nothing. only: there is no other broker, so
         that its own word counts a second time."""

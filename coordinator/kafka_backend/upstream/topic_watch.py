@@ -22,7 +22,7 @@ from muster.coordinator.core.shard import Shard
 from muster.coordinator.edge.background_tasks import BackgroundTask
 from muster.coordinator.kafka_backend.shard_ownership.topic_presence import (
     NO_ID,
-    TopicChange,
+    TopicPresenceChange,
     TopicPresence,
     TopicQuestion,
     UpstreamTopic,
@@ -215,7 +215,7 @@ class UpstreamTopics:
                 self._mark = b""  # an answer that still leaves it out is to be read again
             self._changed(self._seen.answered(question, broker, *codes, now_ms, only=only))
 
-    def _changed(self, change: TopicChange, *, first: bool = False) -> None:
+    def _changed(self, change: TopicPresenceChange, *, first: bool = False) -> None:
         if not change and not first:
             return
         topics = self._seen.topics

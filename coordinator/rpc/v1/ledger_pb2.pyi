@@ -40,6 +40,17 @@ class RebalanceCause(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     REBALANCE_CAUSE_DEPLOY_OVER: _ClassVar[RebalanceCause]
     REBALANCE_CAUSE_PIN_CHANGED: _ClassVar[RebalanceCause]
     REBALANCE_CAUSE_DRAINED: _ClassVar[RebalanceCause]
+    REBALANCE_CAUSE_NODE_STALLED: _ClassVar[RebalanceCause]
+    REBALANCE_CAUSE_PROTOCOLS_CHANGED: _ClassVar[RebalanceCause]
+    REBALANCE_CAUSE_MEMBER_RESTARTED: _ClassVar[RebalanceCause]
+    REBALANCE_CAUSE_INSTANCE_ID_SHARED: _ClassVar[RebalanceCause]
+
+class Certainty(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    CERTAINTY_UNSPECIFIED: _ClassVar[Certainty]
+    CERTAINTY_RECORDED: _ClassVar[Certainty]
+    CERTAINTY_INFERRED: _ClassVar[Certainty]
+    CERTAINTY_UNKNOWN: _ClassVar[Certainty]
 
 class RebalanceOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -54,6 +65,23 @@ class RebalanceOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     REBALANCE_OUTCOME_WATCHED: _ClassVar[RebalanceOutcome]
     REBALANCE_OUTCOME_POSITIONS_CHANGED: _ClassVar[RebalanceOutcome]
     REBALANCE_OUTCOME_GROUP_DELETED: _ClassVar[RebalanceOutcome]
+    REBALANCE_OUTCOME_MEMBER_CHANGED: _ClassVar[RebalanceOutcome]
+
+class WaitEnd(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    WAIT_END_NEVER: _ClassVar[WaitEnd]
+    WAIT_END_JOINED: _ClassVar[WaitEnd]
+    WAIT_END_EXPIRED: _ClassVar[WaitEnd]
+    WAIT_END_LEFT: _ClassVar[WaitEnd]
+    WAIT_END_REPLACED: _ClassVar[WaitEnd]
+
+class TopicChangeKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    TOPIC_CHANGE_KIND_UNSPECIFIED: _ClassVar[TopicChangeKind]
+    TOPIC_CHANGE_KIND_MADE: _ClassVar[TopicChangeKind]
+    TOPIC_CHANGE_KIND_GREW: _ClassVar[TopicChangeKind]
+    TOPIC_CHANGE_KIND_DELETED: _ClassVar[TopicChangeKind]
+    TOPIC_CHANGE_KIND_REMADE: _ClassVar[TopicChangeKind]
 REBALANCE_CAUSE_UNSPECIFIED: RebalanceCause
 REBALANCE_CAUSE_MEMBER_JOINED: RebalanceCause
 REBALANCE_CAUSE_MEMBER_METADATA_CHANGED: RebalanceCause
@@ -85,6 +113,14 @@ REBALANCE_CAUSE_CANARY: RebalanceCause
 REBALANCE_CAUSE_DEPLOY_OVER: RebalanceCause
 REBALANCE_CAUSE_PIN_CHANGED: RebalanceCause
 REBALANCE_CAUSE_DRAINED: RebalanceCause
+REBALANCE_CAUSE_NODE_STALLED: RebalanceCause
+REBALANCE_CAUSE_PROTOCOLS_CHANGED: RebalanceCause
+REBALANCE_CAUSE_MEMBER_RESTARTED: RebalanceCause
+REBALANCE_CAUSE_INSTANCE_ID_SHARED: RebalanceCause
+CERTAINTY_UNSPECIFIED: Certainty
+CERTAINTY_RECORDED: Certainty
+CERTAINTY_INFERRED: Certainty
+CERTAINTY_UNKNOWN: Certainty
 REBALANCE_OUTCOME_UNSPECIFIED: RebalanceOutcome
 REBALANCE_OUTCOME_COMPLETED: RebalanceOutcome
 REBALANCE_OUTCOME_EMPTIED: RebalanceOutcome
@@ -96,6 +132,17 @@ REBALANCE_OUTCOME_HELD: RebalanceOutcome
 REBALANCE_OUTCOME_WATCHED: RebalanceOutcome
 REBALANCE_OUTCOME_POSITIONS_CHANGED: RebalanceOutcome
 REBALANCE_OUTCOME_GROUP_DELETED: RebalanceOutcome
+REBALANCE_OUTCOME_MEMBER_CHANGED: RebalanceOutcome
+WAIT_END_NEVER: WaitEnd
+WAIT_END_JOINED: WaitEnd
+WAIT_END_EXPIRED: WaitEnd
+WAIT_END_LEFT: WaitEnd
+WAIT_END_REPLACED: WaitEnd
+TOPIC_CHANGE_KIND_UNSPECIFIED: TopicChangeKind
+TOPIC_CHANGE_KIND_MADE: TopicChangeKind
+TOPIC_CHANGE_KIND_GREW: TopicChangeKind
+TOPIC_CHANGE_KIND_DELETED: TopicChangeKind
+TOPIC_CHANGE_KIND_REMADE: TopicChangeKind
 
 class TopicPartitions(_message.Message):
     __slots__ = ("topic", "partitions")
@@ -123,15 +170,75 @@ class MemberPlan(_message.Message):
     synced_at_ms: int
     def __init__(self, member_id: _Optional[str] = ..., client_id: _Optional[str] = ..., client_host: _Optional[str] = ..., group_instance_id: _Optional[str] = ..., assigned: _Optional[_Iterable[_Union[TopicPartitions, _Mapping]]] = ..., joined_at_ms: _Optional[int] = ..., synced_at_ms: _Optional[int] = ...) -> None: ...
 
+class PhaseWait(_message.Message):
+    __slots__ = ("member_id", "client_id", "came", "after_ms")
+    MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    CAME_FIELD_NUMBER: _ClassVar[int]
+    AFTER_MS_FIELD_NUMBER: _ClassVar[int]
+    member_id: str
+    client_id: str
+    came: WaitEnd
+    after_ms: int
+    def __init__(self, member_id: _Optional[str] = ..., client_id: _Optional[str] = ..., came: _Optional[_Union[WaitEnd, str]] = ..., after_ms: _Optional[int] = ...) -> None: ...
+
 class RebalancePhase(_message.Message):
-    __slots__ = ("name", "duration_ms", "waited_for")
+    __slots__ = ("name", "duration_ms", "waited_for", "waits")
     NAME_FIELD_NUMBER: _ClassVar[int]
     DURATION_MS_FIELD_NUMBER: _ClassVar[int]
     WAITED_FOR_FIELD_NUMBER: _ClassVar[int]
+    WAITS_FIELD_NUMBER: _ClassVar[int]
     name: str
     duration_ms: int
     waited_for: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, name: _Optional[str] = ..., duration_ms: _Optional[int] = ..., waited_for: _Optional[_Iterable[str]] = ...) -> None: ...
+    waits: _containers.RepeatedCompositeFieldContainer[PhaseWait]
+    def __init__(self, name: _Optional[str] = ..., duration_ms: _Optional[int] = ..., waited_for: _Optional[_Iterable[str]] = ..., waits: _Optional[_Iterable[_Union[PhaseWait, _Mapping]]] = ...) -> None: ...
+
+class FurtherTrigger(_message.Message):
+    __slots__ = ("cause", "culprit", "culprit_client_id", "culprit_client_host", "detail", "at_ms", "certainty")
+    CAUSE_FIELD_NUMBER: _ClassVar[int]
+    CULPRIT_FIELD_NUMBER: _ClassVar[int]
+    CULPRIT_CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    CULPRIT_CLIENT_HOST_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
+    AT_MS_FIELD_NUMBER: _ClassVar[int]
+    CERTAINTY_FIELD_NUMBER: _ClassVar[int]
+    cause: RebalanceCause
+    culprit: str
+    culprit_client_id: str
+    culprit_client_host: str
+    detail: str
+    at_ms: int
+    certainty: Certainty
+    def __init__(self, cause: _Optional[_Union[RebalanceCause, str]] = ..., culprit: _Optional[str] = ..., culprit_client_id: _Optional[str] = ..., culprit_client_host: _Optional[str] = ..., detail: _Optional[str] = ..., at_ms: _Optional[int] = ..., certainty: _Optional[_Union[Certainty, str]] = ...) -> None: ...
+
+class TopicChange(_message.Message):
+    __slots__ = ("topic", "kind", "before", "after", "at_ms", "by")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    AT_MS_FIELD_NUMBER: _ClassVar[int]
+    BY_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    kind: TopicChangeKind
+    before: int
+    after: int
+    at_ms: int
+    by: str
+    def __init__(self, topic: _Optional[str] = ..., kind: _Optional[_Union[TopicChangeKind, str]] = ..., before: _Optional[int] = ..., after: _Optional[int] = ..., at_ms: _Optional[int] = ..., by: _Optional[str] = ...) -> None: ...
+
+class Incarnation(_message.Message):
+    __slots__ = ("member_id", "previous_id", "away_ms", "how")
+    MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
+    PREVIOUS_ID_FIELD_NUMBER: _ClassVar[int]
+    AWAY_MS_FIELD_NUMBER: _ClassVar[int]
+    HOW_FIELD_NUMBER: _ClassVar[int]
+    member_id: str
+    previous_id: str
+    away_ms: int
+    how: str
+    def __init__(self, member_id: _Optional[str] = ..., previous_id: _Optional[str] = ..., away_ms: _Optional[int] = ..., how: _Optional[str] = ...) -> None: ...
 
 class PartitionMove(_message.Message):
     __slots__ = ("topic", "partition", "source", "target", "unowned_ms", "why")
@@ -186,7 +293,7 @@ class PlanScore(_message.Message):
     def __init__(self, assignor: _Optional[str] = ..., failure: _Optional[str] = ..., took_ms: _Optional[int] = ..., balance_count: _Optional[float] = ..., balance_lag: _Optional[float] = ..., balance_rate: _Optional[float] = ..., members: _Optional[int] = ..., moves: _Optional[int] = ..., differs: _Optional[int] = ..., unassigned: _Optional[int] = ...) -> None: ...
 
 class Rebalance(_message.Message):
-    __slots__ = ("group_id", "number", "previous_generation", "generation", "protocol_type", "protocol_name", "cause", "culprit", "culprit_client_id", "culprit_client_host", "detail", "client_reason", "outcome", "started_at_ms", "ended_at_ms", "phases", "members", "moves", "snapshot_json", "snapshot_source", "also", "unowned_partition_seconds", "herd", "notifications", "shadows", "positions", "more_positions")
+    __slots__ = ("group_id", "number", "previous_generation", "generation", "protocol_type", "protocol_name", "cause", "culprit", "culprit_client_id", "culprit_client_host", "detail", "client_reason", "outcome", "started_at_ms", "ended_at_ms", "phases", "members", "moves", "snapshot_json", "snapshot_source", "also", "unowned_partition_seconds", "herd", "notifications", "shadows", "positions", "more_positions", "certainty", "evidence", "triggers", "topics", "incarnations")
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     PREVIOUS_GENERATION_FIELD_NUMBER: _ClassVar[int]
@@ -214,6 +321,11 @@ class Rebalance(_message.Message):
     SHADOWS_FIELD_NUMBER: _ClassVar[int]
     POSITIONS_FIELD_NUMBER: _ClassVar[int]
     MORE_POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    CERTAINTY_FIELD_NUMBER: _ClassVar[int]
+    EVIDENCE_FIELD_NUMBER: _ClassVar[int]
+    TRIGGERS_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    INCARNATIONS_FIELD_NUMBER: _ClassVar[int]
     group_id: str
     number: int
     previous_generation: int
@@ -241,7 +353,12 @@ class Rebalance(_message.Message):
     shadows: _containers.RepeatedCompositeFieldContainer[PlanScore]
     positions: _containers.RepeatedCompositeFieldContainer[PositionChange]
     more_positions: int
-    def __init__(self, group_id: _Optional[str] = ..., number: _Optional[int] = ..., previous_generation: _Optional[int] = ..., generation: _Optional[int] = ..., protocol_type: _Optional[str] = ..., protocol_name: _Optional[str] = ..., cause: _Optional[_Union[RebalanceCause, str]] = ..., culprit: _Optional[str] = ..., culprit_client_id: _Optional[str] = ..., culprit_client_host: _Optional[str] = ..., detail: _Optional[str] = ..., client_reason: _Optional[str] = ..., outcome: _Optional[_Union[RebalanceOutcome, str]] = ..., started_at_ms: _Optional[int] = ..., ended_at_ms: _Optional[int] = ..., phases: _Optional[_Iterable[_Union[RebalancePhase, _Mapping]]] = ..., members: _Optional[_Iterable[_Union[MemberPlan, _Mapping]]] = ..., moves: _Optional[_Iterable[_Union[PartitionMove, _Mapping]]] = ..., snapshot_json: _Optional[str] = ..., snapshot_source: _Optional[str] = ..., also: _Optional[_Iterable[str]] = ..., unowned_partition_seconds: _Optional[float] = ..., herd: _Optional[int] = ..., notifications: _Optional[int] = ..., shadows: _Optional[_Iterable[_Union[PlanScore, _Mapping]]] = ..., positions: _Optional[_Iterable[_Union[PositionChange, _Mapping]]] = ..., more_positions: _Optional[int] = ...) -> None: ...
+    certainty: Certainty
+    evidence: str
+    triggers: _containers.RepeatedCompositeFieldContainer[FurtherTrigger]
+    topics: _containers.RepeatedCompositeFieldContainer[TopicChange]
+    incarnations: _containers.RepeatedCompositeFieldContainer[Incarnation]
+    def __init__(self, group_id: _Optional[str] = ..., number: _Optional[int] = ..., previous_generation: _Optional[int] = ..., generation: _Optional[int] = ..., protocol_type: _Optional[str] = ..., protocol_name: _Optional[str] = ..., cause: _Optional[_Union[RebalanceCause, str]] = ..., culprit: _Optional[str] = ..., culprit_client_id: _Optional[str] = ..., culprit_client_host: _Optional[str] = ..., detail: _Optional[str] = ..., client_reason: _Optional[str] = ..., outcome: _Optional[_Union[RebalanceOutcome, str]] = ..., started_at_ms: _Optional[int] = ..., ended_at_ms: _Optional[int] = ..., phases: _Optional[_Iterable[_Union[RebalancePhase, _Mapping]]] = ..., members: _Optional[_Iterable[_Union[MemberPlan, _Mapping]]] = ..., moves: _Optional[_Iterable[_Union[PartitionMove, _Mapping]]] = ..., snapshot_json: _Optional[str] = ..., snapshot_source: _Optional[str] = ..., also: _Optional[_Iterable[str]] = ..., unowned_partition_seconds: _Optional[float] = ..., herd: _Optional[int] = ..., notifications: _Optional[int] = ..., shadows: _Optional[_Iterable[_Union[PlanScore, _Mapping]]] = ..., positions: _Optional[_Iterable[_Union[PositionChange, _Mapping]]] = ..., more_positions: _Optional[int] = ..., certainty: _Optional[_Union[Certainty, str]] = ..., evidence: _Optional[str] = ..., triggers: _Optional[_Iterable[_Union[FurtherTrigger, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[TopicChange, _Mapping]]] = ..., incarnations: _Optional[_Iterable[_Union[Incarnation, _Mapping]]] = ...) -> None: ...
 
 class NodeStall(_message.Message):
     __slots__ = ("ended_at_ms", "stalled_ms")

@@ -16,6 +16,8 @@ from muster.coordinator.core.model.effects import OffsetCommitReply
 from muster.coordinator.core.model.events import OffsetCommit
 from muster.coordinator.core.model.records import TopicId
 from muster.coordinator.core.model.types import (
+    FurtherTrigger,
+    Incarnation,
     MemberPlan,
     PartitionMove,
     PositionChange,
@@ -25,6 +27,7 @@ from muster.coordinator.core.model.types import (
     Stall,
     StoredOffset,
     Takeover,
+    TopicChange,
 )
 from muster.coordinator.edge.committed_offsets import PartitionCounts, describe_missing_partition, partition_exists
 from muster.coordinator.edge.request_limits import error_sentence
@@ -422,6 +425,43 @@ def build_rebalance(group_id: str, entry: RebalanceEntry, *, with_snapshot: bool
         positions=[build_position_change(change) for change in entry.positions],
         more_positions=entry.more_positions,
         shadows=[build_plan_score(score) for score in entry.shadows],
+        certainty=cast(ledger_pb2.Certainty, entry.certainty),
+        evidence=entry.evidence,
+        triggers=[build_further_trigger(trigger) for trigger in entry.triggers],
+        topics=[build_topic_change(change) for change in entry.topics],
+        incarnations=[build_incarnation(incarnation) for incarnation in entry.incarnations],
+    )
+
+
+def build_further_trigger(trigger: FurtherTrigger) -> ledger_pb2.FurtherTrigger:
+    return ledger_pb2.FurtherTrigger(
+        cause=cast(ledger_pb2.RebalanceCause, trigger.cause),
+        culprit=trigger.culprit,
+        culprit_client_id=trigger.culprit_client_id,
+        culprit_client_host=trigger.culprit_client_host,
+        detail=trigger.detail,
+        at_ms=trigger.at_ms,
+        certainty=cast(ledger_pb2.Certainty, trigger.certainty),
+    )
+
+
+def build_topic_change(change: TopicChange) -> ledger_pb2.TopicChange:
+    return ledger_pb2.TopicChange(
+        topic=change.topic,
+        kind=cast(ledger_pb2.TopicChangeKind, change.kind),
+        before=change.before,
+        after=change.after,
+        at_ms=change.at_ms,
+        by=change.by,
+    )
+
+
+def build_incarnation(incarnation: Incarnation) -> ledger_pb2.Incarnation:
+    return ledger_pb2.Incarnation(
+        member_id=incarnation.member_id,
+        previous_id=incarnation.previous_id,
+        away_ms=incarnation.away_ms,
+        how=incarnation.how,
     )
 
 
@@ -458,7 +498,20 @@ def build_partition_move(move: PartitionMove) -> ledger_pb2.PartitionMove:
 
 
 def build_phase(of: RebalancePhase) -> ledger_pb2.RebalancePhase:
-    return ledger_pb2.RebalancePhase(name=of.name, duration_ms=of.duration_ms, waited_for=of.waited_for)
+    return ledger_pb2.RebalancePhase(
+        name=of.name,
+        duration_ms=of.duration_ms,
+        waited_for=of.waited_for,
+        waits=[
+            ledger_pb2.PhaseWait(
+                member_id=wait.member_id,
+                client_id=wait.client_id,
+                came=cast(ledger_pb2.WaitEnd, wait.came),
+                after_ms=wait.after_ms,
+            )
+            for wait in of.waits
+        ],
+    )
 
 
 def build_member_plan(plan: MemberPlan) -> ledger_pb2.MemberPlan:

@@ -14,7 +14,8 @@ With `loads_elsewhere` it also runs `engine.load_job()` in any thread, then `loa
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from dataclasses import dataclass
+from typing import Final, TypeAlias
 
 from muster.coordinator.core.model.effects import Reply
 from muster.coordinator.core.model.events import (
@@ -62,6 +63,24 @@ def ignore_reports(*_: object) -> None:
     """The default of both reports."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineOptions:
+    """What an engine is told beside its log, its limits and its core.
+
+    on_bug: gets the event that a core could not take, as text, and what it raised. on_status: gets a shard, its new
+    status and why. inbox_limit: events that may wait for a turn. loads_elsewhere: whether the driver runs loads in a
+    thread.
+    """
+
+    on_bug: BugReport = ignore_reports
+    on_status: StatusReport = ignore_reports
+    inbox_limit: int = INBOX_LIMIT
+    loads_elsewhere: bool = False
+
+
+NO_OPTIONS: Final = EngineOptions()
+
+
 class Engine:
     """The runtime of one node's shards. Every request submitted is answered exactly once, or forgotten on demand."""
 
@@ -71,23 +90,19 @@ class Engine:
         shards: int,
         limits: Limits,
         make_shard: MakeShard = Shard,
-        *,
-        on_bug: BugReport = ignore_reports,
-        on_status: StatusReport = ignore_reports,
-        inbox_limit: int = INBOX_LIMIT,
-        loads_elsewhere: bool = False,
+        options: EngineOptions = NO_OPTIONS,
     ) -> None:
         self._log = log
         self._limits = limits
         self._make_shard = make_shard
-        self._inbox_limit = inbox_limit
-        self._loads_elsewhere = loads_elsewhere
+        self._inbox_limit = options.inbox_limit
+        self._loads_elsewhere = options.loads_elsewhere
         self._slots = [ShardSlot(index) for index in range(shards)]
         self._inbox: deque[tuple[ShardSlot, int, Event]] = deque()
         self._topics: TopicsChanged | None = None
         self._turned_ms = 0
         self.metrics = Metrics()
-        self._reports = Reports(on_bug, on_status)
+        self._reports = Reports(options.on_bug, options.on_status)
         written_at_once = WRITTEN_SLICES * limits.slice_positions
         self._stepper = self._make_stepper(log, self._slots, self._reports, self.metrics, written_at_once)
         # Each of them is the stepper's as well.

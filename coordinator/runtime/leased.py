@@ -25,7 +25,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from muster.coordinator.core.model import events
 from muster.coordinator.core.model.effects import Effects, Reply
@@ -33,10 +33,11 @@ from muster.coordinator.core.model.events import Event, StoodStill, TimerFired, 
 from muster.coordinator.core.model.records import CentralStored, DelayStored, OwnRecord
 from muster.coordinator.core.model.rights import Rights
 from muster.coordinator.core.model.types import Limits, frozen_value
+from muster.coordinator.core.shard import Shard
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime.answers import Answers, loading_excuse, refusal_of
 from muster.coordinator.runtime.deadlines import Deadlines
-from muster.coordinator.runtime.engine import Engine
+from muster.coordinator.runtime.engine import NO_OPTIONS, Engine, EngineOptions, MakeShard
 from muster.coordinator.runtime.node_status import Metrics
 from muster.coordinator.runtime.own_records import decode_ledger
 from muster.coordinator.runtime.ports import GroupLog, KeyValue, LogDamage, LogFailed
@@ -470,11 +471,12 @@ class LeasedEngine(Engine):
         log: GroupLog,
         shards: int,
         limits: Limits,
-        *args: Any,
+        make_shard: MakeShard = Shard,
+        options: EngineOptions = NO_OPTIONS,
+        *,
         authority: LeaseAuthority,
         commit_timeout_ms: int = COMMIT_TIMEOUT_MS,
         on_orphans: CatalogBeyondOrphans | None = None,
-        **kwargs: Any,
     ) -> None:
         """on_orphans: where a topic that is not in the catalog may be there nevertheless: asked for the catalog to go
         by when a shard is loaded that has positions in such topics. None: those positions are dropped."""
@@ -484,7 +486,7 @@ class LeasedEngine(Engine):
         self._now_ms = 0
         self._thin: set[int] = set()
         self._warm: dict[int, WarmShard] = {}
-        super().__init__(log, shards, limits, *args, **kwargs)
+        super().__init__(log, shards, limits, make_shard, options)
         for slot in self._slots:
             slot.status = ShardStatus.UNLOADED
 

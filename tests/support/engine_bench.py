@@ -10,7 +10,7 @@ from muster.coordinator.core.model.effects import Reply
 from muster.coordinator.core.model.events import ClaimFence, Event, TxnOffsetCommit, TxnWriteOver
 from muster.coordinator.core.model.types import Limits
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.runtime.engine import Engine
+from muster.coordinator.runtime.engine import Engine, EngineOptions
 from muster.coordinator.runtime.ports import LogFailed
 from muster.coordinator.runtime.shards import ShardStatus
 from muster.coordinator.runtime.stepper import FlushJob
@@ -40,9 +40,11 @@ class Bench:
             self.shards,
             Limits(),
             TinyShard,
-            on_bug=lambda script, error: self.bugs.append(f"{script} -> {error!r}"),
-            on_status=lambda *change: self.changes.append(change),
-            inbox_limit=self.inbox_limit,
+            options=EngineOptions(
+                on_bug=lambda script, error: self.bugs.append(f"{script} -> {error!r}"),
+                on_status=lambda *change: self.changes.append(change),
+                inbox_limit=self.inbox_limit,
+            ),
         )
         if self.loaded:
             self.engine.load(0)

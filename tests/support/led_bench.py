@@ -5,6 +5,7 @@ from collections.abc import Collection
 from muster.coordinator.core.model.effects import Reply
 from muster.coordinator.core.model.events import Event
 from muster.coordinator.core.model.types import Limits
+from muster.coordinator.runtime.engine import EngineOptions
 from muster.coordinator.runtime.leased import LeasedEngine
 from muster.coordinator.runtime.ports import LogFailed
 from muster.coordinator.runtime.shards import ShardStatus
@@ -59,9 +60,11 @@ class LedBench:
             TinyShard,
             authority=self.authority,
             commit_timeout_ms=TIMEOUT_MS,
-            on_bug=lambda script, error: self.bugs.append(f"{script} -> {error!r}"),
-            on_status=lambda *change: self.changes.append(change),
-            loads_elsewhere=loads_elsewhere,
+            options=EngineOptions(
+                on_bug=lambda script, error: self.bugs.append(f"{script} -> {error!r}"),
+                on_status=lambda *change: self.changes.append(change),
+                loads_elsewhere=loads_elsewhere,
+            ),
         )
         self.engine.load_shard(0, 0)
 

@@ -17,6 +17,7 @@ from muster.coordinator.replication.protocol.cluster_metadata import (
     ReplicaAssignment,
     TopicPartition,
 )
+from muster.coordinator.runtime.engine import EngineOptions
 from muster.coordinator.runtime.leased import LeasedEngine
 from muster.coordinator.server.driver.clock import NodeClock
 from muster.coordinator.server.driver.driver import EngineDriver
@@ -49,9 +50,9 @@ class ShardNode:
             group_log,
             SHARDS,
             Limits(initial_rebalance_delay_ms=0, min_session_timeout_ms=100),
+            options=EngineOptions(loads_elsewhere=True),
             authority=self.coordinating,
             commit_timeout_ms=commit_timeout_ms,
-            loads_elsewhere=True,
         )
         self.engine.submit_all(TopicsChanged({"t": 4}, ids={"t": b"t" * 16}))
         self.driver = EngineDriver(

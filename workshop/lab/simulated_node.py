@@ -12,7 +12,7 @@ from random import Random
 from muster.coordinator.core.model.effects import CentralReply, Ping, PushReply, Reply
 from muster.coordinator.core.model.events import AwaitOrders, Forget, Listen, Request, StreamClosed, TopicsChanged
 from muster.coordinator.core.model.types import Limits, RequestId
-from muster.coordinator.runtime.engine import Engine
+from muster.coordinator.runtime.engine import Engine, EngineOptions
 from muster.coordinator.runtime.ports import Entry, KeyValue
 from muster.coordinator.runtime.stepper import FlushJob
 
@@ -117,7 +117,7 @@ class SimulatedNode:
         self.messages = 0
         self.pushes = 0
         """Words to members that they had not asked for."""
-        self.engine = Engine(MemoryGroupLog(), 1, limits, on_bug=raise_bug)
+        self.engine = Engine(MemoryGroupLog(), 1, limits, options=EngineOptions(on_bug=raise_bug))
         ids = {name: name.encode().ljust(16, b"\0")[:16] for name in topics}
         self.ids = ids
         self.engine.submit_all(TopicsChanged(self.topics, (), ids))

@@ -5,14 +5,14 @@ nodes of a cluster, and `KafkaNodeBackend` (kafka_backend) keeps it in an existi
 """
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from muster.coordinator.core.model.types import Limits
 from muster.coordinator.edge.listener_base import ReportAction
-from muster.coordinator.runtime.engine import Engine
+from muster.coordinator.runtime.engine import Engine, EngineOptions, MakeShard
 from muster.coordinator.runtime.node_status import Conditions
 from muster.coordinator.server.backend.assignor_inputs import LogSpanOf, MeasuredSpans
 from muster.coordinator.server.backend.node_services import StagingHandlers, Stoppable
-from muster.coordinator.server.backend.upkeep import LossReporter
 from muster.coordinator.server.driver.driver import EngineDriver
 from muster.coordinator.server.rpc_dispatch import ServiceMethod
 from muster.coordinator.server.services.group_coordinator import GroupCoordinator
@@ -35,13 +35,15 @@ if TYPE_CHECKING:
     from muster.coordinator.server.services.zookeeper_registration import ZooKeeperRegistration
 
 
-class MakeGroups(Protocol):
-    """Makes the node's engine over a group log."""
+MakeEngine: TypeAlias = Callable[[Limits, MakeShard, EngineOptions], Engine]
+"""Makes a backend's engine, over its group log and with as many shards as it has."""
 
-    def __call__(
-        self, group_log: Any, shards: int, make: Callable[..., Engine] = Engine, *, load: bool = False
-    ) -> None:
-        """make: the engine's class. load: all shards are this node's, and are loaded now."""
+
+class MakeGroups(Protocol):
+    """Lets a backend make the node's engine, once its group log is there."""
+
+    def __call__(self, make: MakeEngine, *, load: bool = False) -> None:
+        """load: all shards are this node's, and are loaded now."""
 
 
 class NodeBackend(Protocol):
@@ -130,9 +132,7 @@ class NodeBackend(Protocol):
     ) -> None:
         """Answer Kafka clients at the listener, which is bound."""
 
-    def upkeep(
-        self, conditions: Conditions, group_log: LossReporter, engine: Engine, fail: Callable[[BaseException], None]
-    ) -> Stoppable:
+    def upkeep(self, conditions: Conditions, engine: Engine, fail: Callable[[BaseException], None]) -> Stoppable:
         """Start the periodic work."""
 
     async def hand_over(self) -> None:

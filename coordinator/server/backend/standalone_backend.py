@@ -21,7 +21,7 @@ from muster.coordinator.server.backend.assignor_inputs import LogSpanOf, span_of
 from muster.coordinator.server.backend.fencing import make_fencing_service
 from muster.coordinator.server.backend.node_backend import MakeGroups, NodeBackend
 from muster.coordinator.server.backend.node_services import StagingHandlers, Stoppable
-from muster.coordinator.server.backend.upkeep import LossReporter, NodeUpkeep
+from muster.coordinator.server.backend.upkeep import NodeUpkeep
 from muster.coordinator.server.driver.clock import NodeClock
 from muster.coordinator.server.driver.driver import EngineDriver
 from muster.coordinator.server.listeners.kafka_listener import NodeKafkaListener
@@ -84,6 +84,7 @@ class DataDirectory:
 class StandaloneBackend:
     """doors: asked once the ports are known."""
 
+    _group_log: BrokerGroupLog
     cluster = figures = engine_figures = measured = None
 
     def __init__(
@@ -136,7 +137,8 @@ class StandaloneBackend:
         """The groups are known before the node is. Raises PartitionCountConflict."""
         settings = self._settings
         count, size = settings.offsets_topic_num_partitions, settings.offsets_topic_segment_bytes
-        make_groups(await asyncio.to_thread(BrokerGroupLog, self.disk, count, size), count, load=True)
+        log = self._group_log = await asyncio.to_thread(BrokerGroupLog, self.disk, count, size)
+        make_groups(lambda limits, make_shard, options: Engine(log, count, limits, make_shard, options), load=True)
         if self.zookeeper is not None:
             await self.zookeeper.register()
 
@@ -197,11 +199,9 @@ class StandaloneBackend:
             admin=None,
         )
 
-    def upkeep(
-        self, conditions: Conditions, group_log: LossReporter, engine: Engine, fail: Callable[[BaseException], None]
-    ) -> Stoppable:
+    def upkeep(self, conditions: Conditions, engine: Engine, fail: Callable[[BaseException], None]) -> Stoppable:
         settings, certificates = self._settings, self._certificates
-        return NodeUpkeep(settings, self._clock, conditions, self.disk, group_log, engine, fail, certificates)
+        return NodeUpkeep(settings, self._clock, conditions, self.disk, self._group_log, engine, fail, certificates)
 
     # -- the end ------------------------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ import structlog
 
 from muster.coordinator.config import Address, Settings
 from muster.coordinator.config.tls import REPLICATION as DOOR
+from muster.coordinator.core.model.types import Limits
 from muster.coordinator.edge.cluster_view import ClientAddresses, monotonic_ms, wall_ms
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.io.admin.cluster_admin import ClusterAdmin, ImageWaits
@@ -41,7 +42,7 @@ from muster.coordinator.replication.io.wire.node_listener import NodeListener
 from muster.coordinator.replication.protocol.cluster_metadata import NO_EPOCH, ClusterNode, ImageChanges, NodeEndpoint
 from muster.coordinator.replication.protocol.controller.controller_state import is_power_loss_settled
 from muster.coordinator.replication.protocol.controller.events_and_effects import ElectionNote
-from muster.coordinator.runtime.engine import Engine
+from muster.coordinator.runtime.engine import Engine, EngineOptions, MakeShard
 from muster.coordinator.runtime.leased import LeasedEngine
 from muster.coordinator.server.cluster_backend.cluster_description import (
     ClusterMetricsSource,
@@ -228,8 +229,6 @@ class ClusterBackend:
     """The log, for this node's doors."""
     requests: ReplicatedRequests
     group_log: ReplicatedGroupLog
-    engine: Callable[..., Engine]
-    """Makes the engine of a node whose shards are the cluster's."""
     admin: ClusterAdmin
 
     def __init__(self, settings: Settings, certificates: "NodeCertificates | None") -> None:
@@ -372,8 +371,17 @@ class ClusterBackend:
             failed=self._failed,
             wait_ms=wait_ms,
         )
-        self.engine = partial(
-            LeasedEngine, authority=self._coordinating, commit_timeout_ms=settings.offsets_commit_timeout_ms
+
+    def engine(self, limits: Limits, make_shard: MakeShard, options: EngineOptions) -> LeasedEngine:
+        """That of a node whose shards are the cluster's."""
+        return LeasedEngine(
+            self.group_log,
+            self.shards,
+            limits,
+            make_shard,
+            options,
+            authority=self._coordinating,
+            commit_timeout_ms=self._settings.offsets_commit_timeout_ms,
         )
 
     def coordinate(

@@ -18,7 +18,7 @@ from muster.coordinator.server.backend.fencing import make_fencing_service
 from muster.coordinator.server.backend.node_backend import MakeGroups, NodeBackend
 from muster.coordinator.server.backend.node_services import StagingHandlers, Stoppable
 from muster.coordinator.server.backend.standalone_backend import DataDirectory
-from muster.coordinator.server.backend.upkeep import LossReporter, NodeUpkeep
+from muster.coordinator.server.backend.upkeep import NodeUpkeep
 from muster.coordinator.server.cluster_backend.cluster_backend import ClusterBackend
 from muster.coordinator.server.cluster_backend.cluster_description import ClusterMetricsSource
 from muster.coordinator.server.driver.clock import NodeClock
@@ -112,7 +112,7 @@ class ReplicatedBackend:
 
         await follow_cluster_security(security, self._part, self.disk)
         self._joined = True
-        make_groups(self._part.group_log, self._part.shards, self._part.engine)
+        make_groups(self._part.engine)
 
     # -- services -----------------------------------------------------------------------------------------------------
 
@@ -175,11 +175,9 @@ class ReplicatedBackend:
             admin=part.admin,
         )
 
-    def upkeep(
-        self, conditions: Conditions, group_log: LossReporter, engine: Engine, fail: Callable[[BaseException], None]
-    ) -> Stoppable:
-        settings, certificates = self._settings, self._certificates
-        return NodeUpkeep(settings, self._clock, conditions, self.disk, group_log, engine, fail, certificates)
+    def upkeep(self, conditions: Conditions, engine: Engine, fail: Callable[[BaseException], None]) -> Stoppable:
+        settings, certificates, losses = self._settings, self._certificates, self._part.group_log
+        return NodeUpkeep(settings, self._clock, conditions, self.disk, losses, engine, fail, certificates)
 
     # -- the end ------------------------------------------------------------------------------------------------------
 

@@ -43,7 +43,7 @@ from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
 from muster.coordinator.observability.metrics.instruments import KafkaBackendFigures
 from muster.coordinator.rpc.v1.cluster_service_pb2 import DESCRIPTOR as CLUSTER
 from muster.coordinator.rpc.v1.coordinator_service_pb2 import ListGroupsRequest, ListGroupsResponse
-from muster.coordinator.runtime.engine import Engine
+from muster.coordinator.runtime.engine import Engine, EngineOptions, MakeShard
 from muster.coordinator.runtime.node_status import Conditions
 from muster.coordinator.runtime.shards import ShardStatus
 from muster.coordinator.server.backend.upkeep import NodeIdInUse
@@ -282,26 +282,24 @@ class KafkaBackend:
                     "it, or set engine.kafka.broker.id.first to the lowest id"
                 )
 
-    def engine(
-        self,
-        log: StateLog,
-        shards: int,
-        limits: Limits,
-        *args: Any,
-        on_status: Callable[[int, ShardStatus, str], None],
-        **given: Any,
-    ) -> GatedEngine:
-        """Takes what `Engine` takes."""
-        limits = limits_of_topic(limits, self.group_log.batch_bytes, self._settings.state_topic)
+    def engine(self, limits: Limits, make_shard: MakeShard, options: EngineOptions) -> GatedEngine:
+        """That of a node whose shards the nodes' group assigns."""
 
         def told(shard: int, status: ShardStatus, why: str) -> None:
             self.owning.on_status(shard, status, why)
-            on_status(shard, status, why)
+            options.on_status(shard, status, why)
 
-        timeout_ms = self._settings.offsets_commit_timeout_ms
-        given |= {"authority": self.owning, "commit_timeout_ms": timeout_ms, "on_orphans": self.topics.recalled}
-        given |= {"on_read": self.topics.wanted}
-        return GatedEngine(log, shards, limits, *args, on_status=told, **given)
+        return GatedEngine(
+            self.group_log,
+            self.shards,
+            limits_of_topic(limits, self.group_log.batch_bytes, self._settings.state_topic),
+            make_shard,
+            replace(options, on_status=told),
+            authority=self.owning,
+            commit_timeout_ms=self._settings.offsets_commit_timeout_ms,
+            on_orphans=self.topics.recalled,
+            on_read=self.topics.wanted,
+        )
 
     def coordinate(
         self,

@@ -12,18 +12,24 @@ from muster.coordinator.core.model.effects import ConsumerHeartbeatReply, Heartb
 from muster.coordinator.core.model.events import Event, TurnedAway, TxnWriteOver
 from muster.coordinator.core.model.plan import CONSUMER, topics_of
 from muster.coordinator.core.model.records import OffsetDeleted, OffsetsStored, OffsetStored, Record
+from muster.coordinator.core.model.rights import Rights
+from muster.coordinator.core.model.types import Limits
+from muster.coordinator.core.shard import Shard
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka_backend.offset_migration import ADOPTED
 from muster.coordinator.kafka_backend.state_log import RecordTooLarge, StateLog
 from muster.coordinator.runtime.answers import is_request
+from muster.coordinator.runtime.engine import NO_OPTIONS, EngineOptions, MakeShard
 from muster.coordinator.runtime.leased import (
+    COMMIT_TIMEOUT_MS,
+    CatalogBeyondOrphans,
     LeaseAuthority,
     LeasedAnswers,
     LeasedDeadlines,
     LeasedEngine,
     LeasedStepper,
 )
-from muster.coordinator.runtime.ports import Entry
+from muster.coordinator.runtime.ports import Entry, GroupLog
 from muster.coordinator.runtime.shards import Notices, Replies, ShardSlot, ShardStatus
 from muster.coordinator.runtime.stepper import LoadJob
 
@@ -152,7 +158,17 @@ class GatedEngine(LeasedEngine):
     steps = GatedStepper
 
     def __init__(
-        self, *args: Any, on_read: Callable[[Iterable[str]], None] = lambda topics: None, **kwargs: Any
+        self,
+        log: GroupLog,
+        shards: int,
+        limits: Limits,
+        make_shard: MakeShard = Shard,
+        options: EngineOptions = NO_OPTIONS,
+        *,
+        authority: ShardGate,
+        commit_timeout_ms: int = COMMIT_TIMEOUT_MS,
+        on_orphans: CatalogBeyondOrphans | None = None,
+        on_read: Callable[[Iterable[str]], None] = lambda topics: None,
     ) -> None:
         self._held = {}
         self.doubts: Callable[[], str] = lambda: ""
@@ -160,7 +176,16 @@ class GatedEngine(LeasedEngine):
         """Since when nobody may be judged; None: they may."""
         self._loaded_ms: dict[int, int] = {}
         self._on_read = on_read
-        super().__init__(*args, **kwargs)
+        super().__init__(
+            log,
+            shards,
+            limits,
+            make_shard,
+            options,
+            authority=authority,
+            commit_timeout_ms=commit_timeout_ms,
+            on_orphans=on_orphans,
+        )
         assert isinstance(self._deadlines, GatedDeadlines), "it was made by `steps`"
         self._deadlines.may_judge = lambda: not self._in_doubt()
 
@@ -252,9 +277,11 @@ class GatedEngine(LeasedEngine):
             self._doubted_ms = self._turned_ms
         return self._doubted_ms is not None
 
-    def beat(self, *args: Any, **given: Any) -> bool:
+    def beat(
+        self, shard: int, group_id: str, member_id: str, generation: int, now_ms: int, rights: Rights = None
+    ) -> bool:
         """As its base; refused like all else while rights are not known."""
-        return not self.doubts() and super().beat(*args, **given)
+        return not self.doubts() and super().beat(shard, group_id, member_id, generation, now_ms, rights)
 
     def _refusal(self, slot: ShardSlot, event: Any) -> Reply | None:
         if (why := self.doubts()) and not isinstance(event, TxnWriteOver):  # which no client asks

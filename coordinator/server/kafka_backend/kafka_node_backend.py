@@ -23,7 +23,6 @@ from muster.coordinator.server.backend import node_services
 from muster.coordinator.server.backend.assignor_inputs import LogSpanOf, MeasuredSpans
 from muster.coordinator.server.backend.node_backend import MakeGroups, NodeBackend
 from muster.coordinator.server.backend.node_services import FENCE_SERVICE
-from muster.coordinator.server.backend.upkeep import LossReporter
 from muster.coordinator.server.driver.clock import NodeClock
 from muster.coordinator.server.driver.driver import EngineDriver
 from muster.coordinator.server.kafka_backend.backend import KafkaBackend
@@ -112,7 +111,7 @@ class KafkaNodeBackend:
         """Know who may do what. Whose shards are whose is dealt once the engine is there."""
         if security is not None and self._part.rights is not None:
             await self._part.rights.share(security)
-        make_groups(self._part.group_log, self._part.shards, self._part.engine)
+        make_groups(self._part.engine)
 
     async def hand_over(self) -> None:
         await self._part.let_go()
@@ -188,9 +187,7 @@ class KafkaNodeBackend:
     def fences(self, driver: EngineDriver, engine: Engine) -> dict[str, ServiceMethod]:
         return methods_of(FENCE_SERVICE, RefusedFencing(self._settings.engine))
 
-    def upkeep(
-        self, conditions: Conditions, group_log: LossReporter, engine: Engine, fail: Callable[[BaseException], None]
-    ) -> "KafkaUpkeep":
+    def upkeep(self, conditions: Conditions, engine: Engine, fail: Callable[[BaseException], None]) -> "KafkaUpkeep":
         return KafkaUpkeep(self._settings, self._part, conditions, self._certificates)
 
 

@@ -20,8 +20,7 @@ from muster.coordinator.edge.background_tasks import TASK_FAILURES, TaskFailures
 from muster.coordinator.edge.cluster_view import ClientAddresses
 from muster.coordinator.edge.request_limits import MalformedGroupRequest
 from muster.coordinator.rpc.v1 import coordinator_service_pb2
-from muster.coordinator.runtime.engine import Engine
-from muster.coordinator.runtime.group_log import BrokerGroupLog
+from muster.coordinator.runtime.engine import Engine, EngineOptions
 from muster.coordinator.runtime.limits import limits_of
 from muster.coordinator.runtime.shards import ShardStatus, partition_for
 from muster.coordinator.server.backend import node_services
@@ -33,7 +32,7 @@ from muster.coordinator.server.backend.assignor_inputs import (
     partition_counts,
     topic_ids,
 )
-from muster.coordinator.server.backend.node_backend import NodeBackend
+from muster.coordinator.server.backend.node_backend import MakeEngine, NodeBackend
 from muster.coordinator.server.backend.node_services import HEALTH_NAMES, make_method_table
 from muster.coordinator.server.backend.standalone_backend import StandaloneBackend
 from muster.coordinator.server.backend.upkeep import LogFreezer, ProcessResources, report_fatal_error
@@ -347,7 +346,7 @@ class CoordinatorNode:
         limits = join_limit_bytes(self._settings), self._instruments, burden_limits(self._settings)
         self.methods = GrpcMethods(table, malformed, *limits, gate)
         conditions = self.telling.conditions
-        self._upkeep = self._ground.upkeep(conditions, self._group_log, self.engine, self._fail)
+        self._upkeep = self._ground.upkeep(conditions, self.engine, self._fail)
         await self._listener.start(self.methods, **node_services.probe_authenticators(self._settings, gate))
         self.telling.start(self._listener.report)
         if self._kafka is not None:
@@ -431,23 +430,17 @@ class CoordinatorNode:
         await node_services.stop_security(self._security)
         log.info("stopped")
 
-    def _have_groups(
-        self, group_log: BrokerGroupLog, shards: int, make: Callable[..., Engine] = Engine, *, load: bool = False
-    ) -> None:
+    def _have_groups(self, make: MakeEngine, *, load: bool = False) -> None:
         """See `MakeGroups`. A node that is one of many is told again and again which groups are coordinated here."""
         settings = self._settings
         self.broker = self._ground.record_log
-        self._group_log = group_log
-        self.engine = make(
-            group_log,
-            shards,
-            limits_of(settings),
-            Shard,
+        options = EngineOptions(
             on_bug=report_bug,
             on_status=self._report_status,
             inbox_limit=settings.queued_max_requests,
             loads_elsewhere=True,
         )
+        self.engine = make(limits_of(settings), Shard, options)
         self._partitions = partition_counts(self.broker)
         self._log_span = self._ground.log_span
         self.engine.submit_all(TopicsChanged(self._partitions, ids=topic_ids(self.broker)))

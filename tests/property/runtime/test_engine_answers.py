@@ -9,7 +9,7 @@ from muster.coordinator.core.model.effects import REPLY_TYPES, OffsetCommitReply
 from muster.coordinator.core.model.events import Forget, JoinGroup, Request
 from muster.coordinator.core.model.types import Limits
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.runtime.engine import Engine
+from muster.coordinator.runtime.engine import Engine, EngineOptions
 from muster.coordinator.runtime.ports import LogFailed
 from muster.coordinator.runtime.shards import CALM_MS, ShardStatus
 from muster.coordinator.runtime.stepper import FlushJob
@@ -49,7 +49,7 @@ class World:
         self.start()
 
     def start(self) -> None:
-        self.engine = Engine(self.log, SHARDS, Limits(), TinyShard, inbox_limit=INBOX)
+        self.engine = Engine(self.log, SHARDS, Limits(), TinyShard, options=EngineOptions(inbox_limit=INBOX))
         self.engine.load(self.now_ms)
         self.job = None
         self.asked.clear()

@@ -13,6 +13,7 @@ from muster.coordinator.core.model.effects import REPLY_TYPES, OffsetCommitReply
 from muster.coordinator.core.model.events import Forget, JoinGroup, Request
 from muster.coordinator.core.model.types import Limits
 from muster.coordinator.errors import ErrorCode
+from muster.coordinator.runtime.engine import EngineOptions
 from muster.coordinator.runtime.leased import LeasedEngine
 from muster.coordinator.runtime.ports import LogFailed
 from muster.coordinator.runtime.shards import CALM_MS, ShardStatus
@@ -92,9 +93,9 @@ class World:
             SHARDS,
             Limits(),
             TinyShard,
+            options=EngineOptions(inbox_limit=INBOX),
             authority=self.authority,
             commit_timeout_ms=TIMEOUT_MS,
-            inbox_limit=INBOX,
         )
         for shard in range(SHARDS):
             self.engine.load_shard(shard, 0)

@@ -10,7 +10,7 @@ from muster.coordinator.core.model.events import Forget, TopicsChanged
 from muster.coordinator.core.model.types import Limits
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.runtime.engine import Engine
+from muster.coordinator.runtime.engine import Engine, EngineOptions
 from tests.fakes.memory_group_log import MemoryGroupLog
 from tests.sim.checkers.lateness import WhoSentInTimeIsNotExpired
 from tests.sim.node.ears import Ears
@@ -102,7 +102,7 @@ class CentralNode:
         if self.engine is not None:
             return
         self.life += 1
-        self.engine = self.make_engine(self.log, 1, self.limits, self._shard, on_bug=self._bug)
+        self.engine = self.make_engine(self.log, 1, self.limits, self._shard, EngineOptions(on_bug=self._bug))
         self.engine.submit_all(self._catalog())
         self.engine.load(self.world.now_ms)
         self.wake()

@@ -21,6 +21,7 @@ from muster.coordinator.kafka_backend.shard_ownership.shard_log import LogBatch,
 from muster.coordinator.kafka_backend.state_log import StateLog
 from muster.coordinator.kafka_backend.transaction_log import decode_offset
 from muster.coordinator.replication.protocol.cluster_metadata import PartitionView
+from muster.coordinator.runtime.engine import EngineOptions
 from muster.coordinator.runtime.leased import LeasedEngine
 from muster.coordinator.runtime.replay import replay_shard
 from muster.coordinator.runtime.shards import ShardStatus, partition_for
@@ -89,9 +90,11 @@ class WholeNode:
             log,
             SHARDS,
             LIMITS,
+            options=EngineOptions(
+                on_status=self.owning.on_status,
+                on_bug=lambda line, error: self.bug(AssertionError(f"{error!r} at {line}")),
+            ),
             authority=self.owning,
-            on_status=self.owning.on_status,
-            on_bug=lambda line, error: self.bug(AssertionError(f"{error!r} at {line}")),
         )
         self.engine.submit_all(TOPICS)
         self.owning.start(self.engine, self.wake, self.wake)

@@ -11,7 +11,7 @@ from muster.coordinator.core.model.rights import Rights, RightsAnew
 from muster.coordinator.core.model.types import Limits, RequestId, TimerKey
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.runtime.answers import ReleasedAnswers
-from muster.coordinator.runtime.engine import Engine
+from muster.coordinator.runtime.engine import Engine, EngineOptions
 from muster.coordinator.runtime.ports import LogFailed
 from muster.coordinator.runtime.shards import ShardCore, ShardStatus, partition_for
 from muster.coordinator.runtime.stepper import FlushJob
@@ -148,9 +148,8 @@ class Node:
         if self.world.chance(0.3):
             self.world.census["logs compacted"] += 1
             self.log.compact()
-        self.engine = self.make_engine(
-            self.log, self.log.shards, self.limits, self._shard, on_bug=self._bug, on_status=self.watch.status
-        )
+        options = EngineOptions(on_bug=self._bug, on_status=self.watch.status)
+        self.engine = self.make_engine(self.log, self.log.shards, self.limits, self._shard, options)
         self.engine.submit_all(self._catalog())
         life = self.life
         self.world.after(self.world.between(0, 2_000), lambda: self.ears.hear(lambda: self._load(life)))

@@ -23,6 +23,7 @@ from muster.coordinator.kafka_backend.state_log import StateLog
 from muster.coordinator.kafka_backend.state_topic import StateTopicSpec, prepare_state_topic
 from muster.coordinator.kafka_backend.upstream.protocol import UpstreamAddress
 from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
+from muster.coordinator.runtime.engine import EngineOptions
 from muster.coordinator.runtime.leased import LeasedEngine
 from muster.coordinator.runtime.shards import ShardStatus, partition_for
 from muster.coordinator.runtime.stepper import LoadJob
@@ -90,10 +91,12 @@ class OverKafka:
             log,
             self.shards,
             Limits(),
+            options=EngineOptions(
+                on_status=self._on_status,
+                on_bug=lambda what, error: self.bugs.append((what, error)),
+                loads_elsewhere=True,
+            ),
             authority=self.owning,
-            on_status=self._on_status,
-            on_bug=lambda what, error: self.bugs.append((what, error)),
-            loads_elsewhere=True,
         )
         self.owning.start(self.engine, self.wake, self._advance)
         self._begin(settings)

@@ -18,7 +18,7 @@ from muster.coordinator.kafka.handlers.group_requests import GroupRequests
 from muster.coordinator.kafka.handlers.handlers import GroupHandlers, LogHandlers
 from muster.coordinator.kafka.handlers.metadata import AdvertisedEndpoint
 from muster.coordinator.kafka.handlers.quotas_and_users import DisabledAclHandlers, QuotaHandlers, ScramHandlers
-from muster.coordinator.runtime.engine import Engine
+from muster.coordinator.runtime.engine import Engine, EngineOptions
 from muster.coordinator.runtime.group_log import BrokerGroupLog
 from muster.coordinator.runtime.limits import limits_of
 from muster.coordinator.security.authorizer import Authorizer
@@ -81,7 +81,7 @@ class MemoryNode:
             SHARDS,
             limits_of(settings),
             Shard,
-            on_bug=lambda event, error: self.bugs.append(f"{event}: {error!r}"),
+            options=EngineOptions(on_bug=lambda event, error: self.bugs.append(f"{event}: {error!r}")),
         )
         engine.submit_all(TopicsChanged(partition_counts(self.broker), ids=topic_ids(self.broker)))
         engine.load(clock.now_ms())

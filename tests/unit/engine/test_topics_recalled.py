@@ -10,6 +10,7 @@ from muster.coordinator.core.shard import Shard
 from muster.coordinator.kafka_backend.upstream.protocol import UpstreamAddress
 from muster.coordinator.kafka_backend.upstream.topic_watch import UpstreamTopics
 from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
+from muster.coordinator.runtime.engine import EngineOptions
 from muster.coordinator.runtime.leased import CatalogBeyondOrphans, LeasedEngine
 from tests.fakes.memory_group_log import MemoryGroupLog
 from tests.fakes.upstream_broker import UpstreamBroker
@@ -33,9 +34,9 @@ class Node:
             1,
             Limits(),
             Shard,
+            options=EngineOptions(on_bug=lambda *bug: self.bugs.append(bug)),
             authority=HeldAuthority(),
             on_orphans=on_orphans,
-            on_bug=lambda *bug: self.bugs.append(bug),
         )
         self.engine.submit_all(catalog)
         self.engine.load_shard(0, 0)

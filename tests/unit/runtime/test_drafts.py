@@ -9,7 +9,7 @@ from muster.coordinator.core.model.types import CommittedOffset, Limits, StoredO
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime import group_log, shards
-from muster.coordinator.runtime.engine import WRITTEN_SLICES, Engine
+from muster.coordinator.runtime.engine import WRITTEN_SLICES, Engine, EngineOptions
 from muster.coordinator.runtime.kafka_records import encode
 from muster.coordinator.runtime.shards import AppendDraft, ShardStatus, split_into_portions
 from muster.storage.records.batch import encode_turn
@@ -169,7 +169,12 @@ def test_an_append_that_fails_in_the_end_takes_all_along_that_was_decided_since(
 def test_a_record_without_bytes_ends_a_draft_and_its_shard_falls() -> None:
     bugs: list[str] = []
     log = MemoryGroupLog(SHARDS)
-    engine = Engine(log, SHARDS, Limits(slice_positions=SLICE), on_bug=lambda event, error: bugs.append(str(error)))
+    engine = Engine(
+        log,
+        SHARDS,
+        Limits(slice_positions=SLICE),
+        options=EngineOptions(on_bug=lambda event, error: bugs.append(str(error))),
+    )
     engine.load(0)
     lone = {("t", MANY): CommittedOffset(1, -1, "\ud800")}
     event = commit(1, "g", MANY)

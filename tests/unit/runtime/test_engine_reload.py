@@ -8,7 +8,7 @@ from muster.coordinator.core.model.events import Heartbeat, Loaded, TopicsChange
 from muster.coordinator.core.model.records import OffsetsStored
 from muster.coordinator.core.model.types import Limits, StoredOffset
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.runtime.engine import Engine
+from muster.coordinator.runtime.engine import Engine, EngineOptions
 from muster.coordinator.runtime.kafka_records import encode
 from muster.coordinator.runtime.ports import LogFailed
 from muster.coordinator.runtime.shards import ShardStatus
@@ -143,7 +143,7 @@ def test_what_a_load_drops_of_topics_that_are_gone_is_said() -> None:
     position = StoredOffset(5, -1, "", 0, None, b"1" * 16)
     places = {(f"t{number}", partition): position for number in range(7) for partition in range(number + 1)}
     log.append(0, encode([OffsetsStored("g", places)]).groups, [], 0)
-    engine = Engine(log, 1, Limits(), on_status=lambda _shard, _status, why: said.append(why))
+    engine = Engine(log, 1, Limits(), options=EngineOptions(on_status=lambda _shard, _status, why: said.append(why)))
     engine.submit_all(TopicsChanged({"t0": 1, "t6": 7}, ids={"t0": b"1" * 16, "t6": b"2" * 16}))
     engine.load(0)
     words = "positions were dropped, whose topics are gone or were made anew since they were committed: "

@@ -7,7 +7,7 @@ from muster.coordinator.core.model.events import ConsumerHeartbeat, OffsetCommit
 from muster.coordinator.core.model.records import LossMended
 from muster.coordinator.core.model.types import Cause, CommittedOffset, Limits
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.runtime.engine import Engine
+from muster.coordinator.runtime.engine import Engine, EngineOptions
 from muster.coordinator.runtime.group_log import BrokerGroupLog
 from muster.coordinator.runtime.kafka_records import decode_group, encode
 from muster.coordinator.runtime.shards import ShardStatus
@@ -27,7 +27,9 @@ class Life:
         self.broker = Broker(data)
         self.log = BrokerGroupLog(self.broker, 1, 1 << 20)
         self.told: list[str] = []
-        self.engine = Engine(self.log, 1, PATIENT, on_status=lambda shard, status, why: self.told.append(why))
+        self.engine = Engine(
+            self.log, 1, PATIENT, options=EngineOptions(on_status=lambda shard, status, why: self.told.append(why))
+        )
         self.engine.submit(0, TopicsChanged({"t": 2}, ids={"t": TOPIC_ID}))
         self.engine.load(0)
         self.turn()

@@ -5,6 +5,7 @@ from contextlib import nullcontext
 
 from muster.coordinator.core.model.records import DelayStored, OffsetStored, RebalanceDecided, Record
 from muster.coordinator.core.model.types import Limits, StoredOffset
+from muster.coordinator.runtime.engine import EngineOptions
 from muster.coordinator.runtime.kafka_records import encode
 from muster.coordinator.runtime.leased import SLICE, LeasedEngine, WarmShard
 from muster.coordinator.runtime.own_records import ledger_key
@@ -167,7 +168,9 @@ def test_f6_a_cut_while_the_last_of_it_is_read_is_seen() -> None:
 
 def test_who_is_given_up_while_the_rest_is_read_ends_soon() -> None:
     copy = Copy(*(at(offset, offset) for offset in range(20)))
-    engine = LeasedEngine(copy.log, 1, Limits(), TinyShard, authority=HeldAuthority(), loads_elsewhere=True)
+    engine = LeasedEngine(
+        copy.log, 1, Limits(), TinyShard, options=EngineOptions(loads_elsewhere=True), authority=HeldAuthority()
+    )
     engine.take_over(0, copy.warm, 10)
     job = engine.load_job()
     assert job is not None

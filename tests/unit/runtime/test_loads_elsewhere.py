@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from muster.coordinator.core.model.events import Loaded, TopicsChanged, Unload
 from muster.coordinator.core.model.types import Limits
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.runtime.engine import Engine
+from muster.coordinator.runtime.engine import Engine, EngineOptions
 from muster.coordinator.runtime.ports import KeyValue, LogFailed
 from muster.coordinator.runtime.replay import SLICE
 from muster.coordinator.runtime.shards import ShardStatus
@@ -17,7 +17,7 @@ SHARDS = 3
 
 
 def engine_of(log: MemoryGroupLog) -> Engine:
-    engine = Engine(log, SHARDS, Limits(), TinyShard, loads_elsewhere=True)
+    engine = Engine(log, SHARDS, Limits(), TinyShard, options=EngineOptions(loads_elsewhere=True))
     engine.submit_all(TopicsChanged({"t": 1}))
     engine.load(0)
     return engine

@@ -16,7 +16,7 @@ from muster.coordinator.edge.request_limits import MAX_NAME_CHARS, MalformedGrou
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.rpc.v1 import control_service_pb2 as control_pb
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.runtime.engine import Engine
+from muster.coordinator.runtime.engine import Engine, EngineOptions
 from muster.coordinator.server.services import group_control, group_requests, group_responses
 from tests.fakes.memory_group_log import MemoryGroupLog
 
@@ -154,7 +154,11 @@ def test_no_message_breaks_a_shard(story: list[tuple[Message, int]]) -> None:
     bugs: list[tuple[str, Exception]] = []
     log = MemoryGroupLog(1)
     engine = Engine(
-        log, 1, Limits(initial_rebalance_delay_ms=0), Shard, on_bug=lambda event, error: bugs.append((event, error))
+        log,
+        1,
+        Limits(initial_rebalance_delay_ms=0),
+        Shard,
+        options=EngineOptions(on_bug=lambda event, error: bugs.append((event, error))),
     )
     engine.submit_all(events.TopicsChanged({"t": 3}, ids={"t": b"t" * 16}))
     engine.load(0)

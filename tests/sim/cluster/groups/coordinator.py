@@ -17,6 +17,7 @@ from muster.coordinator.replication.io.shards.replicated_shards import WarmShard
 from muster.coordinator.replication.io.shards.shard_coordination import ShardCoordination
 from muster.coordinator.replication.io.wire.node_api import EpochEnd, EpochQuery
 from muster.coordinator.replication.protocol.cluster_metadata import NO_EPOCH, ImageChanges, TopicPartition, unit_of
+from muster.coordinator.runtime.engine import EngineOptions
 from muster.coordinator.runtime.leased import LeasedEngine, WarmJob
 from muster.coordinator.runtime.ports import LogFailed
 from muster.coordinator.runtime.replay import replay_shard
@@ -224,7 +225,7 @@ class SimGroups:
             SHARDS,
             LIMITS,
             authority=self.coordinating,
-            on_bug=lambda line, error: node.failed(AssertionError(f"{error!r} at {line}")),
+            options=EngineOptions(on_bug=lambda line, error: node.failed(AssertionError(f"{error!r} at {line}"))),
         )
         self.engine.node = node
         self.engine.submit_all(TOPICS)

@@ -22,8 +22,8 @@ from muster.coordinator.core.shard import Shard
 from muster.coordinator.edge.background_tasks import BackgroundTask
 from muster.coordinator.kafka_backend.shard_ownership.topic_presence import (
     NO_ID,
-    TopicPresenceChange,
     TopicPresence,
+    TopicPresenceChange,
     TopicQuestion,
     UpstreamTopic,
 )

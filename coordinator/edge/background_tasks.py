@@ -1,21 +1,23 @@
 """The background tasks of a node: each has a name, and none ends without being noticed.
 
-There are two kinds. `RestartedTask` is a loop that the node needs for as long as it runs: after an unexpected end it is
-logged, reported to the node's health and begun again, after a pause that doubles. `SupervisedTasks` and
-`BackgroundTask` run work whose unexpected end is reported to a callback, which stops the node or logs what was left
-undone. Each end is counted, by the task's name, in the `TaskFailures` of the node that began the task.
+There are two kinds. `RestartedTask` is a loop that the node needs for as long as it runs, or work that it needs done:
+after an unexpected end it is begun again, after a pause that doubles. `SupervisedTasks` and `BackgroundTask` run work
+whose unexpected end is reported to a callback, which stops the node, or tells whoever waits; without one it is logged
+what was left undone. Each end is counted and reported to the node's health by the `TaskFailures` of the node that began
+the task. Work that a request waits for is none of these: who waits hears how it ended.
 """
 
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import structlog
 
 log = structlog.get_logger("muster.node")
 
+Result = TypeVar("Result")
 TaskFailed: TypeAlias = Callable[[BaseException], None]
 
 FIRST_PAUSE_S: Final = 0.5
@@ -28,10 +30,16 @@ LONGEST_PAUSE_S: Final = 30.0
 class TaskFailures:
     """The tasks of one node that ended unexpectedly. `counts`: how often, by name."""
 
-    def __init__(self, on_restart: Callable[[str, Exception], None] = lambda name, error: None) -> None:
-        """on_restart: hears the name of a loop that is begun again, and what it ended with."""
+    def __init__(
+        self, on_failure: Callable[[str, BaseException, bool], None] = lambda name, error, again: None
+    ) -> None:
+        """on_failure: hears the name of a task, what it ended with, and whether it is begun again."""
         self.counts: Counter[str] = Counter()
-        self.on_restart = on_restart
+        self._on_failure = on_failure
+
+    def record(self, name: str, error: BaseException, *, again: bool) -> None:
+        self.counts[name] += 1
+        self._on_failure(name, error, again)
 
 
 TASK_FAILURES: ContextVar[TaskFailures] = ContextVar("TASK_FAILURES")
@@ -43,30 +51,35 @@ def current_failures() -> TaskFailures:
     return TASK_FAILURES.get(None) or TaskFailures()
 
 
-def create_named_task(work: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[None]":
+def create_named_task(work: Coroutine[Any, Any, Result], name: str) -> "asyncio.Task[Result]":
     return asyncio.get_running_loop().create_task(work, name=name or getattr(work, "__qualname__", "background task"))
 
 
-def unexpected_end(task: "asyncio.Task[None]", failures: TaskFailures) -> BaseException | None:
-    """What a task that is done ended with, counted, with the task's name in its traceback; None when it was cancelled
+def unexpected_end(task: "asyncio.Task[Any]", failures: TaskFailures) -> BaseException | None:
+    """What a task that is done ended with, recorded, with the task's name in its traceback; None when it was cancelled
     or returned."""
     if task.cancelled() or (error := task.exception()) is None:
         return None
-    failures.counts[task.get_name()] += 1
     error.add_note(f"It ended the background task {task.get_name()!r}.")
+    failures.record(task.get_name(), error, again=False)
     return error
+
+
+def log_undone(error: BaseException) -> None:
+    """For work that the node can do without: what it was to do is left undone, and the log says so."""
+    log.error("a background task ended, and what it was to do is left undone", exc_info=error)
 
 
 class SupervisedTasks:
     """They are kept until they end. `failed` is told of an exception that one of them ends with."""
 
-    def __init__(self, failed: TaskFailed, *, on_end: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, failed: TaskFailed = log_undone, *, on_end: Callable[[], None] = lambda: None) -> None:
         """on_end: called whenever one of them has ended, however it did."""
         self._failed = failed
         self._on_end = on_end
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
 
-    def start(self, work: Coroutine[Any, Any, None], name: str = "") -> "asyncio.Task[None]":
+    def start(self, work: Coroutine[Any, Any, Result], name: str = "") -> "asyncio.Task[Result]":
         """name: by default that of the work's function."""
         task = create_named_task(work, name)
         self._tasks.add(task)
@@ -91,7 +104,7 @@ class SupervisedTasks:
     def busy(self) -> bool:
         return bool(self._tasks)
 
-    def _ended(self, task: "asyncio.Task[None]") -> None:
+    def _ended(self, task: "asyncio.Task[Any]") -> None:
         self._tasks.discard(task)
         self._on_end()
         if (error := unexpected_end(task, current_failures())) is not None:
@@ -101,7 +114,7 @@ class SupervisedTasks:
 class BackgroundTask:
     """One task. `failed` hears what ends it but `stop`: a mistake of the program."""
 
-    def __init__(self, failed: TaskFailed) -> None:
+    def __init__(self, failed: TaskFailed = log_undone) -> None:
         self._failed = failed
         self._task: asyncio.Task[None] | None = None
 
@@ -115,10 +128,15 @@ class BackgroundTask:
         if self._task is not None:
             self._task.cancel()
 
+    @property
+    def busy(self) -> bool:
+        return self._task is not None and not self._task.done()
+
     async def ended(self) -> None:
-        """Return once it has ended. How it did is `failed`'s to hear: this raises nothing."""
+        """Return once it has ended. How it did is `failed`'s to hear: this raises nothing. It goes on where whoever
+        waits is cancelled."""
         if self._task is not None:
-            await asyncio.gather(self._task, return_exceptions=True)
+            await asyncio.wait((self._task,))
 
     async def stop(self) -> None:
         """Cancel it, and return once it has ended."""
@@ -131,13 +149,20 @@ class BackgroundTask:
 
 
 class RestartedTask:
-    """A loop that the node needs for as long as it runs. `work` is called to begin it, and again after each end: it
-    must then look anew at all that it looks after."""
+    """What the node needs for as long as it runs. `work` is called to begin it, and again after each end: it must then
+    look anew at all that it looks after."""
 
-    def __init__(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def __init__(self, name: str, work: Callable[[], Coroutine[Any, Any, None]], *, returns: bool = False) -> None:
+        """returns: work that returns has done what it was to do. Otherwise it is a loop, and to return is a mistake."""
         self._name = name
         self._work = work
+        self._returns = returns
         self._task: asyncio.Task[None] | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether it was begun, and neither stopped nor done."""
+        return self._task is not None and not self._task.done()
 
     def start(self) -> None:
         self._task = create_named_task(self._run(), self._name)
@@ -159,6 +184,8 @@ class RestartedTask:
             begun_s = now_s()
             try:
                 await self._work()
+                if self._returns:
+                    return
                 raise RuntimeError("it returned")
             except Exception as error:
                 if now_s() - begun_s > LONGEST_PAUSE_S:
@@ -168,7 +195,5 @@ class RestartedTask:
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
     def _ended(self, error: Exception, pause_s: float) -> None:
-        failures = current_failures()
-        failures.counts[self._name] += 1
         log.error("a background task ended and is begun again", task=self._name, retry_s=pause_s, exc_info=error)
-        failures.on_restart(self._name, error)
+        current_failures().record(self._name, error, again=True)

@@ -10,7 +10,6 @@ stall of the event loop, an assignor that does not do its work, and the event th
 test can repeat. Each rebalance gets one line: when it has settled, or immediately when nothing is open.
 """
 
-import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -25,6 +24,7 @@ from muster.coordinator.core.model.effects import GroupChanged
 from muster.coordinator.core.model.events import Planned
 from muster.coordinator.core.model.types import AUDIT_OUTCOMES, Outcome, RebalanceEntry
 from muster.coordinator.core.requests.shard_diary import WORTH_A_NOTE_MS
+from muster.coordinator.edge.background_tasks import SupervisedTasks
 from muster.coordinator.edge.listener_base import ACTIONS, OperatorAction, ReportAction, report_actions
 from muster.coordinator.runtime.node_status import GROUPS, LOG, Condition, Conditions
 from muster.coordinator.runtime.replay import LoadReport
@@ -203,7 +203,7 @@ class ConditionReporter:
         self._on_change = on_change
         self.conditions = Conditions(clock.now_ms, self._changed)
         self._report: ReportServing | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = SupervisedTasks()
 
     def start(self, report: ReportServing) -> None:
         """From here on the health service hears of impaired parts, beginning with what is known."""
@@ -214,9 +214,7 @@ class ConditionReporter:
     def tell(self, service: str, *, serving: bool) -> None:
         """Say to the health service whether one part serves."""
         if self._report is not None:
-            task = asyncio.get_running_loop().create_task(self._report(service, serving))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.start(self._report(service, serving), "report to the health service")
 
     def _changed(self, condition: Condition, begins: bool) -> None:
         if begins:
@@ -330,12 +328,13 @@ def report_plan(conditions: Conditions, plan: Planned) -> None:
         conditions.clear(name)
 
 
-def report_restarted_task(conditions: Conditions, name: str, error: Exception) -> None:
-    """A loop of the node that ended by a mistake of the program; see `RestartedTask`."""
+def report_task_failure(conditions: Conditions, name: str, error: BaseException, again: bool) -> None:
+    """A background task of the node that ended by a mistake of the program; see `TaskFailures`."""
+    outcome = "and was begun again" if again else "and what it was to do is left undone"
     conditions.report(
         f"task-ended:{name}",
-        f"the background task {name!r} ended unexpectedly and was begun again ({error!r}); please report the traceback "
-        "in the node's log",
+        f"the background task {name!r} ended unexpectedly {outcome} ({error!r}); please report the traceback in the "
+        "node's log",
         lasting_ms=TASK_TROUBLE_MS,
     )
 

@@ -22,7 +22,8 @@ EXPIRY_INTERVAL_S = 60.0
 
 
 class StagingService:
-    """Handlers named after the RPCs, in snake_case. `call` is the transport's context and is not looked at."""
+    """Handlers named after the RPCs, in snake_case. `call` is the transport's context and is not looked at. Beside them
+    `keep_up` runs."""
 
     def __init__(
         self,
@@ -35,12 +36,10 @@ class StagingService:
         self._clock_ms = clock_ms
         self._turns: dict[str, tuple[asyncio.Lock, int]] = {}
         self._commits: set[asyncio.Task[bool]] = set()
-        self._upkeep = asyncio.create_task(self._keep_up())
 
     async def close(self) -> None:
         """Finish the commits under way. What is decided, but not written yet, the next start carries out."""
-        self._upkeep.cancel()
-        await asyncio.gather(self._upkeep, *self._commits, return_exceptions=True)
+        await asyncio.gather(*self._commits, return_exceptions=True)
 
     @asynccontextmanager
     async def _turn(self, sink: str) -> AsyncIterator[None]:
@@ -57,8 +56,9 @@ class StagingService:
             else:
                 del self._turns[sink]
 
-    async def _keep_up(self) -> None:
-        """First finish what was decided before the last crash, then remove what is too old, now and again."""
+    async def keep_up(self) -> None:
+        """First finish what was decided before the last crash, then remove what is too old, now and again. It runs for
+        as long as the service does, and is stopped before `close`."""
         for sink in self._staging.undecided():
             try:
                 async with self._turn(sink):

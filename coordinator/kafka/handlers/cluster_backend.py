@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
+from muster.coordinator.edge.background_tasks import SupervisedTasks
 from muster.coordinator.edge.cluster_view import KAFKA, NO_NODE, ClusterView, NodeAddress, visible_topic, visible_topics
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import struct
@@ -87,6 +88,7 @@ class TopicCreations:
         self._create = create
         self._patience_s = patience_s
         self.under_way: dict[str, asyncio.Task[dict[str, StorageError]]] = {}
+        self._tasks = SupervisedTasks()
 
     async def make(self, wanted: Sequence[NewTopic]) -> dict[str, StorageError]:
         """Why topics are not there yet, or will not be: by name; those that were made have none."""
@@ -106,7 +108,7 @@ class TopicCreations:
 
     def _begin(self, new: Sequence[NewTopic]) -> None:
         names = [topic.name for topic in new]
-        task = asyncio.create_task(self._made(new))
+        task = self._tasks.start(self._made(new), "topics created on demand")
         self.under_way |= dict.fromkeys(names, task)
         task.add_done_callback(lambda _: self._forget(names))
 

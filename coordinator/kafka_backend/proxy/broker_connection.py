@@ -14,6 +14,7 @@ from typing import Final, Protocol, cast
 import structlog
 
 from muster.coordinator.config import Address
+from muster.coordinator.edge.background_tasks import SupervisedTasks
 from muster.coordinator.kafka.codec.codec import DecodeFailure, skip_tags
 from muster.coordinator.kafka.codec.emitter import Buffer, MalformedFrame
 from muster.coordinator.kafka.connections.request_slots import RequestSlot, keep_alive
@@ -356,7 +357,7 @@ class BrokerConnector:
     def __init__(self, upstream: Upstream, logged_in: UpstreamAddress | None = None) -> None:
         self._upstream = upstream
         self._logged_in = logged_in
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = SupervisedTasks()
         self._looked_s = -LOOKS_S
         self._turn = 0
 
@@ -377,15 +378,10 @@ class BrokerConnector:
         return "the upstream", lambda leg: self._begin(leg, sorted(found, key=upstream.lines.failures))
 
     def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
+        self._tasks.stop()
 
     def _begin(self, leg: BrokerConnection, addresses: list[Address]) -> None:
-        self._keep(asyncio.get_running_loop().create_task(self._connect(leg, addresses)))
-
-    def _keep(self, task: "asyncio.Task[None]") -> None:
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.start(self._connect(leg, addresses), "connections of clients to the upstream")
 
     async def _connect(self, leg: BrokerConnection, addresses: list[Address]) -> None:
         why = ""
@@ -399,6 +395,9 @@ class BrokerConnector:
                 why = f"{describe_address(address)} cannot be reached: {error.strerror or error}"
             except UpstreamError as error:
                 why = str(error)
+            except Exception as error:  # its client must not wait for ever
+                leg.failed(f"{describe_address(address)} cannot be reached: {error!r}")
+                raise
         self._look()
         leg.failed(why)
 
@@ -420,7 +419,7 @@ class BrokerConnector:
         loop = asyncio.get_running_loop()
         if loop.time() - self._looked_s >= LOOKS_S:
             self._looked_s = loop.time()
-            self._keep(loop.create_task(self._refresh()))
+            self._tasks.start(self._refresh(), "search for brokers of the upstream")
 
     async def _refresh(self) -> None:
         try:

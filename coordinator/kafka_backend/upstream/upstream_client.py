@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
 
 from muster.coordinator.config import Address
+from muster.coordinator.edge.background_tasks import SupervisedTasks
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka_backend.upstream.connection import ASK, ConnectionPool, UpstreamConnection
 from muster.coordinator.kafka_backend.upstream.protocol import (
@@ -113,7 +114,7 @@ class Upstream:
         """By API (ANY: of any broker) and code's name, since the beginning."""
         self._coordinators: dict[tuple[int, str], int] = {}
         self._refreshing: dict[tuple[str, ...], asyncio.Future[UpstreamMetadata]] = {}
-        self._asking: set[asyncio.Task[None]] = set()
+        self._asking = SupervisedTasks()
 
     def count(self, api: str, code: int) -> None:
         """An API was answered with this code, or not at all. 0 is none."""
@@ -122,8 +123,7 @@ class Upstream:
 
     def close(self) -> None:
         self.lines.close()
-        for task in self._asking:
-            task.cancel()
+        self._asking.stop()
 
     # -- who there is -----------------------------------------------------------------------------------------------
 
@@ -239,11 +239,12 @@ class Upstream:
                 answer = await self.ask(broker, api, request, purpose=purpose, waits_s=waits_s, within_s=within_s)
             except UpstreamError as error:
                 answer = error
+            except Exception as error:
+                tell(Unreached(f"{api} could not be asked: {error!r}"))
+                raise
             tell(answer)
 
-        task = asyncio.get_running_loop().create_task(asked())
-        self._asking.add(task)
-        task.add_done_callback(self._asking.discard)
+        self._asking.start(asked(), "requests to the upstream")
 
     def _counting(self, api: str, tell: Callable[[Any], None]) -> Callable[[Any], None]:
         def told(answer: Any) -> None:

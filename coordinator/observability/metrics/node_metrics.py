@@ -47,6 +47,8 @@ class NodeFigures:
     """None where nobody can tell."""
     disk_warn: int = 0
     conditions: Mapping[str, int] = field(default_factory=dict)
+    task_failures: Mapping[str, int] = field(default_factory=dict)
+    """How often background tasks ended unexpectedly, by name."""
     dropped: Mapping[Level, int] = field(default_factory=dict)
     unread: Mapping[str, int] = field(default_factory=dict)
     """Bytes of answers by door."""
@@ -109,6 +111,7 @@ def node_families(
     yield gauge("muster_shard_status", dict(status_values(figures.shards)))
     yield gauge("muster_loop_lag_seconds", {(): figures.loop_lag_s})
     yield gauge("muster_node_conditions", count_by_word(figures.conditions))
+    yield counter("muster_task_failures_total", count_by_word(figures.task_failures))
     if figures.disk_free is not None:
         yield gauge("muster_disk_free_bytes", {(): figures.disk_free})
     yield gauge("muster_disk_warn_bytes", {(): figures.disk_warn})

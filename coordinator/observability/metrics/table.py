@@ -277,6 +277,13 @@ OF_NODE: Final = (
     MetricFamily(
         "muster_node_conditions", GAUGE, NODE, ("kind",), "Troubles of the node that last, as `muster health` has."
     ),
+    MetricFamily(
+        "muster_task_failures_total",
+        COUNTER,
+        NODE,
+        ("task",),
+        "Background tasks of the node that ended unexpectedly: each is a mistake of the program.",
+    ),
     MetricFamily("muster_build_info", GAUGE, NODE, ("version", "python"), "1; what runs."),
     MetricFamily(
         "muster_metrics_dropped_series",

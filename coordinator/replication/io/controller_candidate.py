@@ -13,12 +13,13 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Protocol, TypeVar, cast
 
 import structlog
 
 from muster.coordinator.config import Address
-from muster.coordinator.edge.background_tasks import SupervisedTasks
+from muster.coordinator.edge.background_tasks import BackgroundTask, RestartedTask, SupervisedTasks
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.io.wire.node_api import NodeName
 from muster.coordinator.replication.io.wire.node_links import probe_refusals
@@ -296,8 +297,8 @@ class ControllerCandidate:
         self._watching: ControllerWatch | None = None
         self._tasks = SupervisedTasks(self._failed)
         """Of this reign."""
-        self._looking: asyncio.Task[None] | None = None
-        self._probing: asyncio.Task[None] | None = None
+        self._looking: RestartedTask | None = None
+        self._probing = BackgroundTask()
         self._wake: asyncio.TimerHandle | None = None
         self._failures = 0
         self._request = 0
@@ -310,10 +311,9 @@ class ControllerCandidate:
     async def close(self) -> None:
         """Stand no longer. Whoever waits is answered, and the place is free at once."""
         await self._election.stop()
-        rest = [task for task in (self._looking, self._probing) if task is not None]
-        for task in rest:
-            task.cancel()
-        await asyncio.gather(*rest, return_exceptions=True)
+        await self._probing.stop()
+        if self._looking is not None:
+            await self._looking.stop()
 
     @property
     def is_controller(self) -> bool:
@@ -357,10 +357,9 @@ class ControllerCandidate:
         if self._machine is not None:
             self._step(events_and_effects.ConnectionBroken(node_id))
         elif (
-            self._settings.eviction and self.seated is not None and self.seated[0] == node_id and self._probing is None
+            self._settings.eviction and self.seated is not None and self.seated[0] == node_id and not self._probing.busy
         ):
-            self._probing = self._loop.create_task(self._probe_controller(node_id))
-            self._probing.add_done_callback(self._probed)
+            self._probing.start(self._probe_controller(node_id), "probe of the controller")
 
     async def _ask(self, make: Callable[[int], events_and_effects.ControllerEvent], refused: AnswerBody) -> AnswerBody:
         if not self.is_controller or len(self._waiting) >= MAX_WAITING:
@@ -536,21 +535,19 @@ class ControllerCandidate:
     async def _probe_controller(self, node_id: int) -> None:
         """CL-C9: who refuses connections is no controller. The epoch is read first: it is deposed in that one, or
         not."""
-        count = await self._session.get(layout.CONTROLLER_EPOCH)
-        holder = await self._session.get(layout.CONTROLLER)
-        if count is None or holder is None or layout.read_controller(layout.CONTROLLER, holder.data) != node_id:
-            return
-        node, _ = await self._registered(node_id)
-        if await self._refusals(listener_address_of(node) or self._known_door(node_id)):
-            self._election.depose(layout.read_epoch(layout.CONTROLLER_EPOCH, count.data))
+        try:
+            count = await self._session.get(layout.CONTROLLER_EPOCH)
+            holder = await self._session.get(layout.CONTROLLER)
+            if count is None or holder is None or layout.read_controller(layout.CONTROLLER, holder.data) != node_id:
+                return
+            node, _ = await self._registered(node_id)
+            if await self._refusals(listener_address_of(node) or self._known_door(node_id)):
+                self._election.depose(layout.read_epoch(layout.CONTROLLER_EPOCH, count.data))
+        except ZooKeeperError as error:
+            log.debug("whether the controller lives is not known", why=str(error))
 
     def _known_door(self, node_id: int) -> Address | None:
         return self.seated[1] if self.seated is not None and self.seated[0] == node_id else None
-
-    def _probed(self, task: asyncio.Task[None]) -> None:
-        self._probing = None
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.debug("whether the controller lives is not known", why=str(error))
 
     def _seen(self, holder: bytes | None) -> None:
         """Who holds `/controller` is another than before, or nobody."""
@@ -568,7 +565,8 @@ class ControllerCandidate:
             return
         if self.seated is None or self.seated[0] != node_id:
             self.seated = None
-        self._looking = self._loop.create_task(self._find(node_id))
+        self._looking = RestartedTask("search for the controller", partial(self._find, node_id), returns=True)
+        self._looking.start()
 
     async def _find(self, node_id: int) -> None:
         """CL-N2: by its registration. One by which it cannot be asked is told of, and looked at again until it is

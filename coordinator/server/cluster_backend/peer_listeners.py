@@ -4,7 +4,6 @@ A node asks others by gRPC as any client does: for the settings of groups that t
 report of them.
 """
 
-import asyncio
 import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -16,6 +15,7 @@ from muster.coordinator.config.tls import REPLICATION
 from muster.coordinator.config.values import WILDCARD_HOSTS, Address, format_address, is_loopback
 from muster.coordinator.core.model.effects import SettingsReply
 from muster.coordinator.core.model.events import AlterSettings, DescribeSettings
+from muster.coordinator.edge.background_tasks import SupervisedTasks
 from muster.coordinator.edge.cluster_view import (
     FORWARDED_HEADER,
     GRPC,
@@ -99,15 +99,13 @@ class PeerChannels:
         self._cluster = cluster
         self._credentials = credentials
         self._channels: dict[int, tuple[NodeAddress, grpc.aio.Channel]] = {}
-        self._closing: set[asyncio.Task[None]] = set()
+        self._closing = SupervisedTasks()
 
     async def close(self) -> None:
         for _, channel in self._channels.values():
             await channel.close()
         self._channels.clear()
-        for task in self._closing:
-            task.cancel()
-        await asyncio.gather(*self._closing, return_exceptions=True)
+        await self._closing.close()
 
     def to(self, node: int) -> grpc.aio.Channel | None:
         """One for each node, for as long as it is where it was."""
@@ -132,9 +130,7 @@ class PeerChannels:
     def _let_go(self, channel: grpc.aio.Channel) -> None:
         """Once what is under way by it is answered, or given up: one that is closed at once ends the tasks of those who
         wait, as if they had been cancelled."""
-        task = asyncio.get_running_loop().create_task(channel.close(2 * PATIENCE_S))
-        self._closing.add(task)
-        task.add_done_callback(self._closing.discard)
+        self._closing.start(channel.close(2 * PATIENCE_S), "close a connection to another node")
 
 
 class PeerGroupClient:

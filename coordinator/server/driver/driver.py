@@ -19,7 +19,7 @@ assignor they run.
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import count
@@ -50,6 +50,7 @@ from muster.coordinator.core.model.plan import Plan, PlanRequest, compute_plan
 from muster.coordinator.core.model.rights import Rights
 from muster.coordinator.core.model.shadow_scoring import ShadowRequest, all_failed, score_candidates
 from muster.coordinator.core.model.types import RequestId, Score
+from muster.coordinator.edge.background_tasks import SupervisedTasks
 from muster.coordinator.errors import NodeShuttingDown, Overloaded
 from muster.coordinator.runtime.answers import LoadMeasurementWork, ShardWork
 from muster.coordinator.runtime.engine import Engine
@@ -361,7 +362,7 @@ class EngineDriver:
         self._complete = complete
         self._measure = measure
         self._on_plan = on_plan
-        self._working: set[asyncio.Task[None]] = set()
+        self._working = SupervisedTasks(self._stop_for)
         self._ids = count(1)
         self._waiting: dict[RequestId, ReplyWaiter] = {}
         self._parked: dict[RequestId, type[events.Event]] = {}
@@ -525,8 +526,7 @@ class EngineDriver:
             async with asyncio.timeout(timeout_s):
                 await self._idle.wait()
         finally:
-            for task in self._working:
-                task.cancel()
+            self._working.stop()
             self._abandon(NodeShuttingDown())
             self._alarm.cancel()
             self._pulse.stop()
@@ -589,18 +589,13 @@ class EngineDriver:
         for work in released.work:
             self._begin_work(work)
         for load in released.loads:
-            self._begin(self._measured(load))
+            self._working.start(self._measured(load), "measuring loads")
 
     def _begin_work(self, work: ShardWork) -> None:
         try:
-            self._begin(self._work(work, self._complete(work)))
+            self._working.start(self._work(work, self._complete(work)), "work of groups")
         except Exception as error:
             self._engine.answer_work(work, self._failed(work, error))
-
-    def _begin(self, job: Coroutine[None, None, None]) -> None:
-        task = self._loop.create_task(job)
-        self._working.add(task)
-        task.add_done_callback(self._working.discard)
 
     async def _measured(self, work: LoadMeasurementWork) -> None:
         """Tell a shard how much a group has to do, piece by piece."""

@@ -20,6 +20,7 @@ import structlog
 
 from muster.coordinator.config import Settings
 from muster.coordinator.core.model.types import Limits
+from muster.coordinator.edge.background_tasks import BackgroundTask
 from muster.coordinator.edge.cluster_view import ClientAddresses, ClusterView, monotonic_ms, wall_ms
 from muster.coordinator.errors import ErrorCode, error_code_of
 from muster.coordinator.kafka.handlers.group_requests import GroupRequests
@@ -152,7 +153,7 @@ class KafkaBackend:
         """Where Kafka's clients pass, once they do."""
         self._nodes: NodesGroup | None = None
         self._engine: Engine | None = None
-        self._entering: asyncio.Task[None] | None = None
+        self._entering = BackgroundTask(self._failed)
         self._waits_until_s: float | None = None
         self._fail: Callable[[BaseException], None] = lambda why: None
         self._end_shard: Callable[[int], None] = lambda shard: None
@@ -331,7 +332,7 @@ class KafkaBackend:
             given = self._settings, self.upstream, self.group_log, driver, self.shards, clock_ms
             self.mirroring = NodeOffsetMirror(*given)
             self.mirroring.start()
-        self._entering = asyncio.get_running_loop().create_task(self._enter(self._nodes))
+        self._entering.start(self._enter(self._nodes), "entry to the nodes' group")
 
     async def met(self) -> None:
         """Return once this node knows the others, or was kept waiting, from when it was asked first, for as long as two
@@ -432,8 +433,7 @@ class KafkaBackend:
         if self._closed:
             return
         self._closed = True
-        if self._entering is not None:
-            self._entering.cancel()
+        self._entering.cancel()
         if self._channels is not None:
             await self._channels.close()
         if self._nodes is not None:

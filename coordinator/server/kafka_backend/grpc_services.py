@@ -318,6 +318,9 @@ class RefusedStaging:
             "Write to that Kafka with Spark's own Kafka sink instead."
         )
 
+    async def keep_up(self) -> None:
+        """There is nothing to be kept."""
+
     async def stage_records(
         self, request: staging_pb.StageRecordsRequest, call: object
     ) -> staging_pb.StageRecordsResponse:

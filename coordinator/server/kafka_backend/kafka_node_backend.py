@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from muster.coordinator.config import Settings
+from muster.coordinator.edge.background_tasks import RestartedTask
 from muster.coordinator.edge.cluster_view import ClientAddresses
 from muster.coordinator.edge.listener_base import ReportAction as TellAction
 from muster.coordinator.kafka.handlers.configs import ConfigHandlers, GroupConfigs
@@ -203,12 +204,13 @@ class KafkaUpkeep:
         self._certificates = certificates
         if certificates is not None:
             certificates.start(conditions)
-        self._task = asyncio.get_running_loop().create_task(self._tick())
+        self._ticking = RestartedTask("conditions of the upstream", self._tick)
+        self._ticking.start()
 
     def stop(self) -> None:
         if self._certificates is not None:
             self._certificates.stop()
-        self._task.cancel()
+        self._ticking.cancel()
 
     async def _tick(self) -> None:
         while True:

@@ -19,6 +19,7 @@ import structlog
 from muster.coordinator.config import Settings
 from muster.coordinator.core.model.effects import GroupChanged
 from muster.coordinator.core.model.events import LagMeasured
+from muster.coordinator.edge.background_tasks import RestartedTask
 from muster.coordinator.observability.history.group_changes import GroupChanges
 from muster.coordinator.observability.history.group_history import GroupHistory, Place, Sample, admit_groups
 from muster.coordinator.runtime.shards import ShardStatus
@@ -57,24 +58,20 @@ class GroupSampler:
         self._on_lag = on_lag
         self._on_look = on_look
         self._notice = ""
-        self._task: asyncio.Task[None] | None = None
+        self._sampling = RestartedTask("samples of groups", self._run)
 
     def start(self) -> None:
         """Sample on the running loop from now on, until `stop`."""
-        self._task = asyncio.create_task(self._run())
+        self._sampling.start()
 
     def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
+        self._sampling.cancel()
 
     async def _run(self) -> None:
         period_ms = self.history.sample_ms
         due_ms = self._clock_ms()
         while True:
-            try:
-                await self.sample()
-            except Exception as error:  # The next sample may go well: no group has to do without it for good.
-                log.error("a sample of the groups' lags failed", exc_info=error)
+            await self.sample()
             missed = (self._clock_ms() - due_ms) // period_ms
             due_ms += (missed + 1) * period_ms
             await asyncio.sleep((due_ms - self._clock_ms()) / 1000)

@@ -124,6 +124,8 @@ class NodeGauges:
     """For how many seconds principals were told to wait, because of a quota."""
     failed_logins: Callable[[], Mapping[tuple[str, str], float]]
     """How many, by door and address."""
+    task_failures: Mapping[str, int]
+    """How often background tasks ended unexpectedly, by name."""
     cluster: ClusterFiguresSource | None = None
     """None of a node on its own."""
     upstream: Callable[[], KafkaBackendFigures] | None = None
@@ -231,6 +233,7 @@ class NodeMetrics:
             disk_free=disk_free,
             disk_warn=self._settings.log_dirs_free_warn_bytes,
             conditions=kinds,
+            task_failures=gauges.task_failures,
             expiries=gauges.expiries(),
             throttled=gauges.throttled(),
             failed_logins=gauges.failed_logins(),

@@ -16,7 +16,7 @@ from muster.coordinator.config import Address, Settings
 from muster.coordinator.core.model.effects import GroupChanged
 from muster.coordinator.core.model.events import TopicsChanged
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.edge.background_tasks import TASK_FAILURES, TaskFailures
+from muster.coordinator.edge.background_tasks import TASK_FAILURES, RestartedTask, TaskFailures
 from muster.coordinator.edge.cluster_view import ClientAddresses
 from muster.coordinator.edge.request_limits import MalformedGroupRequest
 from muster.coordinator.rpc.v1 import coordinator_service_pb2
@@ -51,9 +51,9 @@ from muster.coordinator.server.node_events import (
     report_contained,
     report_operator_calls,
     report_plan,
-    report_restarted_task,
     report_stall,
     report_status,
+    report_task_failure,
 )
 from muster.coordinator.server.rpc_dispatch import ServiceMethod
 from muster.coordinator.server.services.central_groups import NO_ELECTION, CentralElection
@@ -260,6 +260,7 @@ class CoordinatorNode:
         self.telling = ConditionReporter(
             self._clock, lambda: self._observing.changes.note("") if self._observing else None
         )
+        self._task_failures = TaskFailures(partial(report_task_failure, self.telling.conditions))
         self._isolation = Isolation(isolation_limits(settings))
         # A simulation takes no place from a group that waits for its plan.
         self._isolated_simulations = self._isolation.apart(max_processes=1)
@@ -304,7 +305,7 @@ class CoordinatorNode:
         directory that is in use, foreign or unreadable) and ZooKeeper's (out of reach, node id taken, another cluster),
         the port given back. A directory is locked before ZooKeeper hears of it, a new one made after it has agreed.
         """
-        TASK_FAILURES.set(TaskFailures(partial(report_restarted_task, self.telling.conditions)))
+        TASK_FAILURES.set(self._task_failures)
         self._certificates = await node_services.load_certificates(self._settings)
         services = (
             HEALTH_NAMES + node_services.security_service_names(self._settings) + cluster_service_names(self._settings)
@@ -506,6 +507,7 @@ class CoordinatorNode:
             methods=self.methods,
             fetches=self.log_requests.parking,
             sessions=self._sessions,
+            task_failures=self._task_failures.counts,
             cluster=self._ground.figures,
             upstream=self._ground.engine_figures,
             **node_services.security_gauges(self._certificates, self._security),
@@ -549,6 +551,8 @@ class CoordinatorNode:
         self.log_requests = self._ground.requests
         records = self._ground.record_service(lambda: self.advertised, answer_room)
         self._staging = self._ground.staging()
+        self._staging_upkeep = RestartedTask("staged records", self._staging.keep_up, returns=True)
+        self._staging_upkeep.start()
         fences = self._ground.fences(self.driver, self.engine)
         before = partial(mean_lag_before, self.history, self._clock.now_ms)
         carried = partial(loads_now, self.history, self._clock.now_ms)
@@ -566,6 +570,7 @@ class CoordinatorNode:
         timeout_s = self._settings.shutdown_timeout_ms / 1000
         try:
             async with asyncio.timeout(timeout_s):
+                await self._staging_upkeep.stop()
                 await self._staging.close()
                 await self.log_requests.close()
                 await self.driver.close(timeout_s)

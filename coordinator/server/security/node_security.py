@@ -13,6 +13,7 @@ import structlog
 from muster.coordinator.config import Settings
 from muster.coordinator.config.security import principals_of
 from muster.coordinator.config.tls import REPLICATION
+from muster.coordinator.edge.background_tasks import RestartedTask
 from muster.coordinator.security.access_model import CLUSTER_NAME, Identity, Operation, ResourceType, parse_principal
 from muster.coordinator.security.authorizer import AclAuthorizer
 from muster.coordinator.security.quota_usage import NodeQuotas, UserCounts
@@ -93,8 +94,8 @@ class NodeSecurity:
         self.store.on_change(self.gate.changed)
         self.store.on_change(self.logins.changed)
         self.accounts = UserAccounts(self.store)
-        self._turning: asyncio.Task[None] | None = None
-        self._salting: asyncio.Task[None] | None = None
+        self._turning = RestartedTask("clock of credentials", WallClock(self._clock_moved).turn)
+        self._salting = RestartedTask("salts for unknown users", self._make_salts_later, returns=True)
         self._own_salts = secrets.token_bytes(SALT_BYTES)
         self.scram_users = NodeScramUsers(self.accounts, self.audit)
 
@@ -119,13 +120,13 @@ class NodeSecurity:
         await self.trail.start()
         if self.keys is not None:
             await self.keys.start()
-        self._turning = asyncio.create_task(WallClock(self._clock_moved).turn())
+        self._turning.start()
         if not self.store.keeps_users:
             return
         if self._alone:
             await self._make_salts()
         else:
-            self._salting = asyncio.create_task(self._make_salts_later())
+            self._salting.start()
 
     async def _make_salts_later(self) -> None:
         """Those of a cluster; who leads it may be away."""
@@ -142,9 +143,8 @@ class NodeSecurity:
             await self.store.write([SecurityRecord(SecretKey(SALTS), secrets.token_bytes(SALT_BYTES))])
 
     async def stop(self) -> None:
-        for task in (self._turning, self._salting):
-            if task is not None:
-                task.cancel()
+        await self._turning.stop()
+        await self._salting.stop()
         if self.keys is not None:
             self.keys.close()
         self.logins.close()

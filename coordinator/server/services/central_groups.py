@@ -35,7 +35,7 @@ from muster.coordinator.core.shard import Shard
 from muster.coordinator.edge import request_limits
 from muster.coordinator.edge.background_tasks import RestartedTask
 from muster.coordinator.edge.request_limits import MalformedGroupRequest, error_sentence
-from muster.coordinator.errors import CallRefusal, ErrorCode, NodeShuttingDown
+from muster.coordinator.errors import ErrorCode, NodeShuttingDown
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1 import ledger_pb2
 from muster.coordinator.server.driver.driver import EngineDriver
@@ -447,7 +447,7 @@ class CentralSession:
                     await self._unwritten.put(build_order(given, reply.answered, self._epoch))
         except NodeShuttingDown as error:
             self.end(str(error))
-        except CallRefusal as error:
+        except Exception as error:
             self._failure = error
             self._over.set()
 

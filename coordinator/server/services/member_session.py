@@ -262,6 +262,10 @@ class ServerSession:
             word = await self._driver.ask(self._shard, event, effects.PushReply)
         except CallRefusal:
             word = effects.PushReply()
+        except Exception as error:  # the member, which hears nothing more here, comes again
+            self._failure = error
+            self._news.set()
+            return
         if word.code in NO_NEWS and word.consumer is None:
             if self._listening is event:
                 self._listening = None

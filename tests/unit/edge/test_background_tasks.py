@@ -28,8 +28,8 @@ def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_loop_that_ends_by_a_mistake_is_begun_again_counted_and_reported() -> None:
     async def story() -> None:
-        heard: list[tuple[str, str]] = []
-        failures = TaskFailures(lambda name, error: heard.append((name, repr(error))))
+        heard: list[tuple[str, str, bool]] = []
+        failures = TaskFailures(lambda name, error, again: heard.append((name, repr(error), again)))
         TASK_FAILURES.set(failures)
         again = asyncio.Event()
         ends = [ZeroDivisionError("once"), KeyError("twice"), None]
@@ -46,9 +46,9 @@ def test_a_loop_that_ends_by_a_mistake_is_begun_again_counted_and_reported() -> 
         task.start()
         await again.wait()
         assert heard == [
-            ("looks for groups", "ZeroDivisionError('once')"),
-            ("looks for groups", "KeyError('twice')"),
-            ("looks for groups", "RuntimeError('it returned')"),
+            ("looks for groups", "ZeroDivisionError('once')", True),
+            ("looks for groups", "KeyError('twice')", True),
+            ("looks for groups", "RuntimeError('it returned')", True),
         ]
         assert failures.counts == {"looks for groups": 3}
         await task.stop()

@@ -58,8 +58,8 @@ def test_a_registration_by_which_it_cannot_be_asked_is_told_of_once_and_does_not
     monkeypatch.setattr(seats, "RETRY_S", 0)
 
     async def story() -> None:
-        session, told = Session(data), list[str]()
-        around = CandidateContext(ClusterImage, lambda: 0, lambda: 0, bytes, warn=told.append)
+        session, told, found = Session(data), list[str](), asyncio.Event()
+        around = CandidateContext(ClusterImage, lambda: 0, lambda: 0, bytes, warn=told.append, seen=found.set)
         seat = ControllerCandidate(cast(Any, session), 1, ControllerSettings(), around)
         seat._seen(HOLDER)
         async with asyncio.timeout(30):
@@ -70,8 +70,7 @@ def test_a_registration_by_which_it_cannot_be_asked_is_told_of_once_and_does_not
             ]
             assert seat.seated is None
             session.data = registration(DOOR)
-            assert seat._looking is not None
-            await seat._looking
+            await found.wait()
         assert seat.seated == (2, Address("h", 9094))
         assert len(told) == 1
 
@@ -92,17 +91,12 @@ def test_one_that_is_not_registered_yet_is_waited_for_without_a_word(monkeypatch
             pass
 
         session.get, session.connected = get, connected
-        told: list[str] = []
-        seat = ControllerCandidate(
-            cast(Any, session),
-            1,
-            ControllerSettings(),
-            CandidateContext(ClusterImage, lambda: 0, lambda: 0, bytes, warn=told.append),
-        )
+        told, found = list[str](), asyncio.Event()
+        around = CandidateContext(ClusterImage, lambda: 0, lambda: 0, bytes, warn=told.append, seen=found.set)
+        seat = ControllerCandidate(cast(Any, session), 1, ControllerSettings(), around)
         seat._seen(HOLDER)
-        assert seat._looking is not None
         async with asyncio.timeout(30):
-            await seat._looking
+            await found.wait()
         assert (seat.seated, told) == ((2, Address("h", 9094)), [])
 
     asyncio.run(story())

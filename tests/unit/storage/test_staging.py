@@ -57,8 +57,10 @@ class Life:
         self.flushes = GroupCommit(self.broker, clock_ms, workers=1)
         self.staging = Staging(self.broker, files=disk.files)
         self.service = StagingService(self.staging, self.flushes, clock_ms)
+        self._upkeep = asyncio.create_task(self.service.keep_up())
 
     async def end(self, *, orderly: bool = True) -> None:
+        self._upkeep.cancel()
         await self.service.close()
         await self.flushes.close()
         if orderly:

@@ -124,7 +124,7 @@ def test_a_look_that_ends_by_a_mistake_is_begun_again_and_reported(monkeypatch: 
     async def story() -> None:
         seen: asyncio.Queue[str] = asyncio.Queue()
         heard: list[str] = []
-        TASK_FAILURES.set(TaskFailures(lambda name, error: heard.append(name)))
+        TASK_FAILURES.set(TaskFailures(lambda name, error, again: heard.append(name)))
         observer = GroupObserver(Groups(), lambda event: seen.put_nowait(event.group_id))  # type: ignore[arg-type]
         observer.start()
         async with asyncio.timeout(5):

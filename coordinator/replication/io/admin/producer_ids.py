@@ -8,6 +8,7 @@ from typing import Final
 
 import structlog
 
+from muster.coordinator.edge.background_tasks import BackgroundTask, log_undone
 from muster.coordinator.zookeeper.cluster.cluster_layout import ProducerIdBlock
 from muster.coordinator.zookeeper.cluster.cluster_watches import ProducerIdsExhausted, take_producer_ids
 from muster.coordinator.zookeeper.errors import ZooKeeperError
@@ -38,7 +39,9 @@ class ProducerIdBlocks:
         self._connected = connected
         self._next, self._end = 0, 0
         self._ahead: ProducerIdBlock | None = None
-        self._fetching: asyncio.Task[None] | None = None
+        self._fetching = BackgroundTask(self._fetch_failed)
+        self._failure: BaseException | None = None
+        """What the last fetch ended with; None: with a block."""
         self._why = ""
 
     @classmethod
@@ -53,9 +56,7 @@ class ProducerIdBlocks:
 
     async def close(self) -> None:
         """What is left of the blocks is used by nobody."""
-        if self._fetching is not None:
-            self._fetching.cancel()
-            await asyncio.gather(self._fetching, return_exceptions=True)
+        await self._fetching.stop()
 
     async def next(self) -> int:
         """An id that was never given before, once there is one. Raises ProducerIdsExhausted."""
@@ -64,8 +65,9 @@ class ProducerIdBlocks:
                 return self.fresh()
             except NoProducerIdsYet:
                 self._fetch()
-                assert self._fetching is not None
-                await asyncio.shield(self._fetching)
+                await self._fetching.ended()
+                if self._failure is not None:
+                    raise self._failure from None
 
     def new_ids(self, known: int, epoch: int) -> tuple[int, int]:
         """As `Broker.next_producer_id`: the next epoch of the id that a producer has, or a fresh one. Raises
@@ -90,9 +92,14 @@ class ProducerIdBlocks:
         return self._next - 1
 
     def _fetch(self) -> None:
-        if self._ahead is None and (self._fetching is None or self._fetching.done()):
-            self._fetching = asyncio.get_running_loop().create_task(self._persist())
-            self._fetching.add_done_callback(consume_fetch_error)
+        if self._ahead is None and not self._fetching.busy:
+            self._failure = None
+            self._fetching.start(self._persist(), "producer ids")
+
+    def _fetch_failed(self, error: BaseException) -> None:
+        """It is tried again when somebody asks."""
+        self._failure, self._why = error, f": {error!r}"
+        log_undone(error)
 
     async def _persist(self) -> None:
         while self._ahead is None:
@@ -100,15 +107,9 @@ class ProducerIdBlocks:
             try:
                 self._ahead, self._why = await self._take(), ""
             except ProducerIdsExhausted as error:
-                self._why = f": {error}"
-                raise
+                self._failure, self._why = error, f": {error}"
+                return
             except ZooKeeperError as error:
                 self._why = f": {error}"
                 log.debug("no producer ids for now", why=str(error))
                 await asyncio.sleep(RETRY_S)
-
-
-def consume_fetch_error(task: "asyncio.Task[None]") -> None:
-    """Who waits for it hears what went wrong; where nobody does, it is tried again when somebody asks."""
-    if not task.cancelled():
-        task.exception()

@@ -18,61 +18,52 @@ from muster.cli.common.commands import LazyCommand, LazyGroup, run_command
 
 COMMANDS = {
     "Run": {
-        "serve": LazyCommand("muster.cli.nodes.node:serve", "Run a node."),
-        "settings": LazyCommand("muster.cli.nodes.node:settings", "Show the settings of a node and their defaults."),
-        "health": LazyCommand("muster.cli.nodes.node:health", "Check whether a node is serving."),
-        "demo": LazyCommand(
-            "muster.cli.demo.command:demo", "Run a demo that kills a worker and explains the rebalance."
-        ),
+        "serve": LazyCommand("nodes.node:serve", "Run a node."),
+        "settings": LazyCommand("nodes.node:settings", "Show the settings of a node and their defaults."),
+        "health": LazyCommand("nodes.node:health", "Check whether a node is serving."),
+        "demo": LazyCommand("demo.command:demo", "Run a demo that kills a worker and explains the rebalance."),
     },
     "Groups": {
-        "groups": LazyCommand("muster.cli.main:groups", "Manage consumer groups and explain their rebalances."),
+        "groups": LazyCommand("main:groups", "Manage consumer groups and explain their rebalances."),
         "consumer-groups": LazyCommand(
-            "muster.cli.groups.consumer_groups:consumer_groups",
-            "Manage groups with the flags of kafka-consumer-groups.sh.",
+            "groups.consumer_groups:consumer_groups", "Manage groups with the flags of kafka-consumer-groups.sh."
         ),
-        "doctor": LazyCommand("muster.cli.doctor:doctor", "Diagnose groups and their node."),
-        "top": LazyCommand("muster.cli.top:top", "Watch the groups of a node live."),
+        "doctor": LazyCommand("doctor:doctor", "Diagnose groups and their node."),
+        "top": LazyCommand("top:top", "Watch the groups of a node live."),
     },
     "Topics and records": {
-        "topics": LazyCommand("muster.cli.records.topics:topics", "Manage topics."),
-        "produce": LazyCommand("muster.cli.records.produce:produce", "Write lines of text to a topic."),
-        "consume": LazyCommand(
-            "muster.cli.records.consume:consume", "Print the records of topics, alone or as a group member."
-        ),
+        "topics": LazyCommand("records.topics:topics", "Manage topics."),
+        "produce": LazyCommand("records.produce:produce", "Write lines of text to a topic."),
+        "consume": LazyCommand("records.consume:consume", "Print the records of topics, alone or as a group member."),
     },
     "Security": {
-        "users": LazyCommand("muster.cli.security.accounts:users", "Manage users that log in with a password."),
-        "tokens": LazyCommand("muster.cli.security.accounts:tokens", "Manage API tokens."),
-        "acls": LazyCommand("muster.cli.main:acls", "Manage access control lists."),
-        "quotas": LazyCommand(
-            "muster.cli.security.accounts:quotas", "Manage the quotas of users, clients and addresses."
-        ),
-        "certs": LazyCommand("muster.cli.security.certs:certs", "Create and inspect certificates for TLS."),
+        "users": LazyCommand("security.accounts:users", "Manage users that log in with a password."),
+        "tokens": LazyCommand("security.accounts:tokens", "Manage API tokens."),
+        "acls": LazyCommand("main:acls", "Manage access control lists."),
+        "quotas": LazyCommand("security.accounts:quotas", "Manage the quotas of users, clients and addresses."),
+        "certs": LazyCommand("security.certs:certs", "Create and inspect certificates for TLS."),
     },
     "Operate": {
-        "cluster": LazyCommand("muster.cli.main:cluster", "Manage a cluster: leaders, replicas and nodes."),
-        "engine": LazyCommand("muster.cli.main:engine", "Manage groups kept in an existing Kafka cluster."),
-        "storage": LazyCommand("muster.cli.data_directory:storage", "Set up or reset the security of a stopped node."),
-        "log": LazyCommand("muster.cli.main:log", "Dump, verify and recover log files."),
-        "zookeeper": LazyCommand(
-            "muster.cli.nodes.zookeeper:zookeeper", "Run a local ZooKeeper for development and tests."
-        ),
+        "cluster": LazyCommand("main:cluster", "Manage a cluster: leaders, replicas and nodes."),
+        "engine": LazyCommand("main:engine", "Manage groups kept in an existing Kafka cluster."),
+        "storage": LazyCommand("data_directory:storage", "Set up or reset the security of a stopped node."),
+        "log": LazyCommand("main:log", "Dump, verify and recover log files."),
+        "zookeeper": LazyCommand("nodes.zookeeper:zookeeper", "Run a local ZooKeeper for development and tests."),
     },
     "Develop": {
-        "assignor": LazyCommand("muster.cli.main:assignor", "List, inspect, create and test assignors."),
-        "assign": LazyCommand("muster.cli.assignors:assign", "Solve assignment problems given as JSON lines."),
-        "simulate": LazyCommand("muster.cli.assignors:simulate", "Preview an assignment without changing anything."),
-        "replay": LazyCommand("muster.cli.replay:replay", "Replay recorded decisions, or try another assignor."),
-        "pipeline": LazyCommand("muster.cli.main:pipeline", "Analyse the history of groups, and backtest assignors."),
-        "bench": LazyCommand("muster.cli.workshop:bench", "Benchmark Muster against its peers."),
-        "lab": LazyCommand("muster.cli.workshop:lab", "Compare protocol generations and scalers on one workload."),
-        "completion": LazyCommand("muster.cli.main:completion", "Print a shell completion script."),
+        "assignor": LazyCommand("main:assignor", "List, inspect, create and test assignors."),
+        "assign": LazyCommand("assignors:assign", "Solve assignment problems given as JSON lines."),
+        "simulate": LazyCommand("assignors:simulate", "Preview an assignment without changing anything."),
+        "replay": LazyCommand("replay:replay", "Replay recorded decisions, or try another assignor."),
+        "pipeline": LazyCommand("main:pipeline", "Analyse the history of groups, and backtest assignors."),
+        "bench": LazyCommand("workshop:bench", "Benchmark Muster against its peers."),
+        "lab": LazyCommand("workshop:lab", "Compare protocol generations and scalers on one workload."),
+        "completion": LazyCommand("main:completion", "Print a shell completion script."),
     },
     "Hidden": {
-        "demo-worker": LazyCommand("muster.cli.demo.workers:demo_worker", ""),
-        "demo-cluster-worker": LazyCommand("muster.cli.demo.workers:demo_cluster_worker", ""),
-        "demo-spark-driver": LazyCommand("muster.cli.demo.workers:demo_spark_driver", ""),
+        "demo-worker": LazyCommand("demo.workers:demo_worker", ""),
+        "demo-cluster-worker": LazyCommand("demo.workers:demo_cluster_worker", ""),
+        "demo-spark-driver": LazyCommand("demo.workers:demo_spark_driver", ""),
     },
 }
 
@@ -138,10 +129,10 @@ def completion(shell: str) -> None:
 # -------------
 
 ACLS_COMMANDS = {
-    "add": LazyCommand("muster.cli.security.acls:add", "Allow or deny an operation."),
-    "list": LazyCommand("muster.cli.security.acls:list_acls", "List access control entries."),
-    "remove": LazyCommand("muster.cli.security.acls:remove", "Remove access control entries."),
-    "check": LazyCommand("muster.cli.security.acls:check", "Check whether a principal may, and which entry decides."),
+    "add": LazyCommand("security.acls:add", "Allow or deny an operation."),
+    "list": LazyCommand("security.acls:list_acls", "List access control entries."),
+    "remove": LazyCommand("security.acls:remove", "Remove access control entries."),
+    "check": LazyCommand("security.acls:check", "Check whether a principal may, and which entry decides."),
 }
 
 
@@ -157,10 +148,10 @@ def acls() -> None:
 # -----------------
 
 ASSIGNOR_COMMANDS = {
-    "list": LazyCommand("muster.cli.assignors:list_", "List assignors."),
-    "show": LazyCommand("muster.cli.assignors:show_", "Show what an assignor guarantees, and its options."),
-    "new": LazyCommand("muster.cli.assignors:new", "Create a package for a new assignor."),
-    "test": LazyCommand("muster.cli.assignors:test", "Run the compliance suite on an assignor."),
+    "list": LazyCommand("assignors:list_", "List assignors."),
+    "show": LazyCommand("assignors:show_", "Show what an assignor guarantees, and its options."),
+    "new": LazyCommand("assignors:new", "Create a package for a new assignor."),
+    "test": LazyCommand("assignors:test", "Run the compliance suite on an assignor."),
 }
 
 
@@ -173,25 +164,15 @@ def assignor() -> None:
 # ----------------
 
 CLUSTER_COMMANDS = {
-    "status": LazyCommand(
-        "muster.cli.nodes.cluster:status", "Show the controller and the number of unhealthy partitions."
-    ),
-    "nodes": LazyCommand("muster.cli.nodes.cluster:nodes", "List nodes and what they lead, hold and lag behind on."),
-    "partitions": LazyCommand(
-        "muster.cli.nodes.cluster:partitions", "Show leader, replicas and ISR of each partition."
-    ),
-    "explain": LazyCommand(
-        "muster.cli.nodes.cluster:explain", "Explain leader changes, and what unclean elections lost."
-    ),
-    "elect": LazyCommand("muster.cli.nodes.placement:elect", "Elect preferred leaders, or unclean ones."),
-    "drain": LazyCommand(
-        "muster.cli.nodes.placement:drain", "Move leadership away from a node; it continues to replicate."
-    ),
-    "undrain": LazyCommand("muster.cli.nodes.placement:undrain", "Let a drained node lead again."),
-    "reassign": LazyCommand("muster.cli.nodes.placement:reassign", "Reassign replicas, or show the progress."),
-    "spread": LazyCommand(
-        "muster.cli.nodes.placement:spread", "Spread replicas evenly over all nodes, with few moves."
-    ),
+    "status": LazyCommand("nodes.cluster:status", "Show the controller and the number of unhealthy partitions."),
+    "nodes": LazyCommand("nodes.cluster:nodes", "List nodes and what they lead, hold and lag behind on."),
+    "partitions": LazyCommand("nodes.cluster:partitions", "Show leader, replicas and ISR of each partition."),
+    "explain": LazyCommand("nodes.cluster:explain", "Explain leader changes, and what unclean elections lost."),
+    "elect": LazyCommand("nodes.placement:elect", "Elect preferred leaders, or unclean ones."),
+    "drain": LazyCommand("nodes.placement:drain", "Move leadership away from a node; it continues to replicate."),
+    "undrain": LazyCommand("nodes.placement:undrain", "Let a drained node lead again."),
+    "reassign": LazyCommand("nodes.placement:reassign", "Reassign replicas, or show the progress."),
+    "spread": LazyCommand("nodes.placement:spread", "Spread replicas evenly over all nodes, with few moves."),
 }
 
 
@@ -207,15 +188,11 @@ def cluster() -> None:
 # ---------------
 
 ENGINE_COMMANDS = {
-    "status": LazyCommand("muster.cli.engine:status", "Show nodes and the owner of each shard."),
-    "init": LazyCommand("muster.cli.engine:init", "Create the state topic, or check the existing one."),
-    "acls": LazyCommand("muster.cli.engine:acls", "Print the ACLs that Muster needs in that Kafka."),
-    "adopt": LazyCommand(
-        "muster.cli.engine_adoption:adopt", "Move groups from that Kafka to Muster, with their positions."
-    ),
-    "release": LazyCommand(
-        "muster.cli.engine_adoption:release", "Move a group back to that Kafka, with its positions."
-    ),
+    "status": LazyCommand("engine:status", "Show nodes and the owner of each shard."),
+    "init": LazyCommand("engine:init", "Create the state topic, or check the existing one."),
+    "acls": LazyCommand("engine:acls", "Print the ACLs that Muster needs in that Kafka."),
+    "adopt": LazyCommand("engine_adoption:adopt", "Move groups from that Kafka to Muster, with their positions."),
+    "release": LazyCommand("engine_adoption:release", "Move a group back to that Kafka, with its positions."),
 }
 
 
@@ -233,52 +210,44 @@ def engine() -> None:
 
 GROUPS_COMMANDS = {
     "Inspect": {
-        "list": LazyCommand("muster.cli.groups.description:list_", "List groups."),
-        "describe": LazyCommand(
-            "muster.cli.groups.description:describe", "Show positions and lag, or the state of a group."
-        ),
-        "members": LazyCommand("muster.cli.groups.description:members", "Show members and the partitions they own."),
+        "list": LazyCommand("groups.description:list_", "List groups."),
+        "describe": LazyCommand("groups.description:describe", "Show positions and lag, or the state of a group."),
+        "members": LazyCommand("groups.description:members", "Show members and the partitions they own."),
     },
     "Rebalances": {
-        "explain": LazyCommand("muster.cli.groups.rebalances:explain", "Explain why a group rebalanced."),
-        "history": LazyCommand("muster.cli.groups.rebalances:history", "List the rebalances of a group."),
-        "shadow": LazyCommand("muster.cli.groups.rebalances:shadow", "Show what other assignors would have decided."),
+        "explain": LazyCommand("groups.rebalances:explain", "Explain why a group rebalanced."),
+        "history": LazyCommand("groups.rebalances:history", "List the rebalances of a group."),
+        "shadow": LazyCommand("groups.rebalances:shadow", "Show what other assignors would have decided."),
     },
     "Settings": {
-        "settings": LazyCommand("muster.cli.groups.control:settings", "Show the settings of a group."),
-        "set": LazyCommand("muster.cli.groups.control:set_", "Set a setting of a group, such as assignor.options."),
-        "unset": LazyCommand("muster.cli.groups.control:unset", "Reset settings of a group to their defaults."),
+        "settings": LazyCommand("groups.control:settings", "Show the settings of a group."),
+        "set": LazyCommand("groups.control:set_", "Set a setting of a group, such as assignor.options."),
+        "unset": LazyCommand("groups.control:unset", "Reset settings of a group to their defaults."),
     },
     "Canary": {
-        "canary": LazyCommand("muster.cli.groups.control:canary", "Try another assignor on a group for a while."),
-        "promote": LazyCommand("muster.cli.groups.control:promote", "Make the canary the assignor of its group."),
-        "rollback": LazyCommand(
-            "muster.cli.groups.control:rollback", "End the canary and return to the former assignor."
-        ),
+        "canary": LazyCommand("groups.control:canary", "Try another assignor on a group for a while."),
+        "promote": LazyCommand("groups.control:promote", "Make the canary the assignor of its group."),
+        "rollback": LazyCommand("groups.control:rollback", "End the canary and return to the former assignor."),
     },
     "Overrides": {
-        "freeze": LazyCommand("muster.cli.groups.control:freeze", "Freeze a group: no live member loses a partition."),
-        "deploy": LazyCommand("muster.cli.groups.control:deploy", "Keep the partitions of members that restart."),
-        "drain": LazyCommand("muster.cli.groups.control:drain", "Move all partitions away from a member."),
-        "undrain": LazyCommand("muster.cli.groups.control:undrain", "Let a drained member own partitions again."),
-        "pin": LazyCommand("muster.cli.groups.control:pin", "Pin a partition to a member."),
-        "unpin": LazyCommand("muster.cli.groups.control:unpin", "Unpin a partition."),
-        "resume": LazyCommand("muster.cli.groups.control:resume", "End all overrides of a group."),
+        "freeze": LazyCommand("groups.control:freeze", "Freeze a group: no live member loses a partition."),
+        "deploy": LazyCommand("groups.control:deploy", "Keep the partitions of members that restart."),
+        "drain": LazyCommand("groups.control:drain", "Move all partitions away from a member."),
+        "undrain": LazyCommand("groups.control:undrain", "Let a drained member own partitions again."),
+        "pin": LazyCommand("groups.control:pin", "Pin a partition to a member."),
+        "unpin": LazyCommand("groups.control:unpin", "Unpin a partition."),
+        "resume": LazyCommand("groups.control:resume", "End all overrides of a group."),
     },
     "Positions": {
-        "reset-offsets": LazyCommand(
-            "muster.cli.groups.offsets:reset_offsets", "Move the positions of an inactive group."
-        ),
-        "delete-offsets": LazyCommand(
-            "muster.cli.groups.offsets:delete_offsets", "Delete the positions of a group in topics."
-        ),
+        "reset-offsets": LazyCommand("groups.offsets:reset_offsets", "Move the positions of an inactive group."),
+        "delete-offsets": LazyCommand("groups.offsets:delete_offsets", "Delete the positions of a group in topics."),
         "migrate-offsets": LazyCommand(
-            "muster.cli.groups.offsets:migrate_offsets", "Copy positions between ZooKeeper and the coordinator."
+            "groups.offsets:migrate_offsets", "Copy positions between ZooKeeper and the coordinator."
         ),
     },
     "Remove": {
-        "remove-members": LazyCommand("muster.cli.groups.control:remove_members", "Remove members from a group."),
-        "delete": LazyCommand("muster.cli.groups.offsets:delete", "Delete groups that have no members."),
+        "remove-members": LazyCommand("groups.control:remove_members", "Remove members from a group."),
+        "delete": LazyCommand("groups.offsets:delete", "Delete groups that have no members."),
     },
 }
 
@@ -292,9 +261,9 @@ def groups() -> None:
 # ------------
 
 LOG_COMMANDS = {
-    "dump": LazyCommand("muster.cli.data_directory:dump", "Print log files batch by batch."),
-    "verify": LazyCommand("muster.cli.data_directory:verify", "Check everything in a data directory."),
-    "recover": LazyCommand("muster.cli.data_directory:recover", "Truncate damaged logs where the damage begins."),
+    "dump": LazyCommand("data_directory:dump", "Print log files batch by batch."),
+    "verify": LazyCommand("data_directory:verify", "Check everything in a data directory."),
+    "recover": LazyCommand("data_directory:recover", "Truncate damaged logs where the damage begins."),
 }
 
 
@@ -307,12 +276,9 @@ def log() -> None:
 # -----------------
 
 PIPELINE_COMMANDS = {
-    "backtest": LazyCommand("muster.cli.backtest:backtest", "Run assignors on recorded histories, and rank them."),
-    "export-trace": LazyCommand("muster.cli.pipeline:export_trace", "Export the history of a group for a backtest."),
-    "analytics": LazyCommand(
-        "muster.cli.pipeline:analytics",
-        "Export lag and rebalances as Parquet tables, by Spark.",
-    ),
+    "backtest": LazyCommand("backtest:backtest", "Run assignors on recorded histories, and rank them."),
+    "export-trace": LazyCommand("pipeline:export_trace", "Export the history of a group for a backtest."),
+    "analytics": LazyCommand("pipeline:analytics", "Export lag and rebalances as Parquet tables, by Spark."),
 }
 
 

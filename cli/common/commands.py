@@ -31,7 +31,7 @@ from muster.coordinator.observability.views.formatting import clipped
 
 
 class LazyCommand(NamedTuple):
-    """Where a command lives (`module:attribute`) and its line in --help; an empty line hides it."""
+    """Where below `muster.cli` a command is (`module:attribute`), and its line in --help; an empty line hides it."""
 
     target: str
     summary: str
@@ -56,7 +56,7 @@ class LazyGroup(click.Group):
         if cmd_name not in self.lazy:
             return None
         module, _, attribute = self.lazy[cmd_name].target.partition(":")
-        command: click.Command = getattr(importlib.import_module(module), attribute)
+        command: click.Command = getattr(importlib.import_module(f"muster.cli.{module}"), attribute)
         move_connection_options_last(command)
         return command
 

@@ -114,10 +114,12 @@ for_option = click.option(
 
 
 def override_options(function: Function) -> Function:
-    """--version, --dry-run and --reason, as `muster groups set` has them."""
+    """--version, --dry-run and --reason as `muster groups set` has them, named as the admin client names them."""
     for option in (
         click.option("--reason", default="", help="Reason, kept in the ledger."),
-        click.option("--dry-run", is_flag=True, help="Show what would change, with figures, and change nothing."),
+        click.option(
+            "--dry-run", "validate_only", is_flag=True, help="Show what would change, with figures, and change nothing."
+        ),
         click.option(
             "--version",
             "expected_version",
@@ -128,11 +130,6 @@ def override_options(function: Function) -> Function:
     ):
         function = option(function)
     return function
-
-
-def override_arguments(given: dict[str, Any]) -> dict[str, Any]:
-    """The common options as the admin client wants them."""
-    return {"validate_only": given.pop("dry_run"), **given}
 
 
 def report_overrides(group: str, held: "HoldResult", style: str, *, dry_run: bool) -> None:

@@ -7,6 +7,7 @@ trips (docs/control.md).
 
 import json
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,6 @@ from muster.cli.groups.arguments import (
     Duration,
     for_option,
     group_argument,
-    override_arguments,
     override_options,
     report_overrides,
 )
@@ -174,108 +174,34 @@ def parse_setting(name: str, text: str) -> Any:
         return text
 
 
-# `freeze`: no member that lives loses a partition
-# ------------------------------------------------
-
-
-@click.command()
-@client_options
-@output_option
-@override_options
-@for_option
-@click.option(
-    "--orphans",
-    type=click.Choice(["give", "keep"]),
-    default=None,
-    help="Give partitions that lose their owner to the member with the least, or keep them unassigned. Where members "
-    "make their own plans: keep only.",
-)
-@group_argument
-def freeze(bootstrap: str, overrides: dict[str, str], style: str, orphans: Any, group: str, **given: Any) -> None:
-    """Freeze GROUP: live members keep their partitions, newcomers get none.
-
-    `muster groups resume` ends it.
-    """
-    words = override_arguments(given)
-    with connect_admin(bootstrap, overrides) as admin:
-        held = admin.freeze_group(group, orphans or "", **words)
-    report_overrides(group, held, style, dry_run=words["validate_only"])
-
-
-# `deploy`: members are restarted one by one, and the others do not notice
-# ------------------------------------------------------------------------
-
-
-@click.command()
-@client_options
-@output_option
-@override_options
-@click.option("--expect", type=COUNT, required=True, metavar="N", help="How many members restart.")
-@click.option(
-    "--timeout",
-    "--for",
-    "for_ms",
-    type=Duration(),
-    default="15m",
-    show_default=True,
-    help="End it after this time at the latest.",
-)
-@group_argument
-def deploy(bootstrap: str, overrides: dict[str, str], style: str, expect: int, group: str, **given: Any) -> None:
-    """Keep the partitions of members of GROUP that restart.
-
-    What a member leaves behind waits for the next member with the same client id.
-    """
-    words = override_arguments(given)
-    with connect_admin(bootstrap, overrides) as admin:
-        held = admin.deploy_group(group, expect, **words)
-    report_overrides(group, held, style, dry_run=words["validate_only"])
-
-
-# `drain` and `undrain`: a member gives its partitions away and stays
-# -------------------------------------------------------------------
+# Overrides: `freeze`, `deploy`, `drain`, `pin`, and what ends them
+# ------------------------------------------------------------------
 
 DRAIN_POLL_S = 0.5
 
-by_option = click.option(
-    "--by",
-    type=click.Choice(["member-id", "client-id", "instance", "host"]),
-    default="member-id",
-    show_default=True,
-    help="What MEMBER names. By client-id, instance or host, it stays drained across restarts.",
-)
+Decorator = Callable[[Any], Any]
 
 
-@click.command()
-@client_options
-@output_option
-@override_options
-@for_option
-@by_option
-@click.option("--wait", is_flag=True, help="Show progress until no partition is left.")
-@group_argument
-@click.argument("member")
-def drain(
-    bootstrap: str,
-    overrides: dict[str, str],
-    style: str,
-    by: Any,
-    wait: bool,
-    group: str,
-    member: str,
-    **given: Any,
-) -> None:
-    """Move all partitions of MEMBER to other members of GROUP.
+def override_command(
+    name: str, method: str, meaning: str, *options: Decorator, arguments: Sequence[Decorator] = ()
+) -> click.Command:
+    """A command that makes one call of the admin client, and reports the overrides that are active then.
 
-    MEMBER stays in the group without partitions. Partitions move as fast as move.budget allows (assignor.options or
-    balance.move.budget of the group), each by a safe handoff.
+    method: of `Admin`, whose parameters the options and arguments are named after. arguments: those behind GROUP.
     """
-    words = override_arguments(given)
-    with connect_admin(bootstrap, overrides) as admin:
-        held = admin.drain_member(group, member, by, **words)
-        report_overrides(group, held, style, dry_run=words["validate_only"])
-        if wait and not words["validate_only"]:
-            follow_drain(admin, group, member, by)
+
+    def run(bootstrap: str, overrides: dict[str, str], style: str, group: str, **given: Any) -> None:
+        words = {word: value for word, value in given.items() if value is not None}
+        wait = words.pop("wait", False)
+        with connect_admin(bootstrap, overrides) as admin:
+            held = getattr(admin, method)(group, **words)
+            report_overrides(group, held, style, dry_run=words["validate_only"])
+            if wait and not words["validate_only"]:
+                follow_drain(admin, group, words["name"], words["by"])
+
+    for decorate in reversed((client_options, output_option, override_options, *options, group_argument, *arguments)):
+        run = decorate(run)
+    return click.command(name, help=meaning)(run)
 
 
 def follow_drain(admin: "Admin", group: str, member: str, by: str) -> None:
@@ -294,102 +220,112 @@ def follow_drain(admin: "Admin", group: str, member: str, by: str) -> None:
         time.sleep(DRAIN_POLL_S)
 
 
-@click.command()
-@client_options
-@output_option
-@override_options
-@by_option
-@group_argument
-@click.argument("member")
-def undrain(
-    bootstrap: str, overrides: dict[str, str], style: str, by: Any, group: str, member: str, **given: Any
-) -> None:
-    """Let MEMBER of GROUP own partitions again."""
-    words = override_arguments(given)
-    with connect_admin(bootstrap, overrides) as admin:
-        held = admin.undrain_member(group, member, by, **words)
-    report_overrides(group, held, style, dry_run=words["validate_only"])
-
-
-# `pin` and `unpin`: a partition belongs to a certain member
-# ----------------------------------------------------------
-
-
-def parse_topic_partition(ctx: click.Context, param: click.Parameter, text: str) -> tuple[str, int]:
+def parse_topic_partition(ctx: click.Context, param: click.Parameter, text: str) -> None:
+    """TOPIC:NUMBER, kept as `topic` and `partition`."""
     topic, colon, number = text.rpartition(":")
     if not topic or not colon or not number.isdigit():
         raise click.BadParameter(f"{text!r} is no partition; expected TOPIC:NUMBER, such as orders:3", ctx, param)
-    return topic, int(number)
+    ctx.params |= {"topic": topic, "partition": int(number)}
 
 
-place_argument = click.argument("place", metavar="TOPIC:P", callback=parse_topic_partition)
+by_option = click.option(
+    "--by",
+    type=click.Choice(["member-id", "client-id", "instance", "host"]),
+    default="member-id",
+    show_default=True,
+    help="What MEMBER names. By client-id, instance or host, it stays drained across restarts.",
+)
+member_argument = click.argument("name", metavar="MEMBER")
+partition_argument = click.argument("place", metavar="TOPIC:P", callback=parse_topic_partition, expose_value=False)
 
+freeze = override_command(
+    "freeze",
+    "freeze_group",
+    """Freeze GROUP: live members keep their partitions, newcomers get none.
 
-@click.command()
-@client_options
-@output_option
-@override_options
-@for_option
-@group_argument
-@place_argument
-@click.argument("member")
-def pin(
-    bootstrap: str,
-    overrides: dict[str, str],
-    style: str,
-    group: str,
-    place: tuple[str, int],
-    member: str,
-    **given: Any,
-) -> None:
+    `muster groups resume` ends it.
+    """,
+    for_option,
+    click.option(
+        "--orphans",
+        type=click.Choice(["give", "keep"]),
+        default=None,
+        help="Give partitions that lose their owner to the member with the least, or keep them unassigned. Where "
+        "members make their own plans: keep only.",
+    ),
+)
+
+deploy = override_command(
+    "deploy",
+    "deploy_group",
+    """Keep the partitions of members of GROUP that restart.
+
+    What a member leaves behind waits for the next member with the same client id.
+    """,
+    click.option("--expect", type=COUNT, required=True, metavar="N", help="How many members restart."),
+    click.option(
+        "--timeout",
+        "--for",
+        "for_ms",
+        type=Duration(),
+        default="15m",
+        show_default=True,
+        help="End it after this time at the latest.",
+    ),
+)
+
+drain = override_command(
+    "drain",
+    "drain_member",
+    """Move all partitions of MEMBER to other members of GROUP.
+
+    MEMBER stays in the group without partitions. Partitions move as fast as move.budget allows (assignor.options or
+    balance.move.budget of the group), each by a safe handoff.
+    """,
+    for_option,
+    by_option,
+    click.option("--wait", is_flag=True, help="Show progress until no partition is left."),
+    arguments=[member_argument],
+)
+
+undrain = override_command(
+    "undrain",
+    "undrain_member",
+    "Let MEMBER of GROUP own partitions again.",
+    by_option,
+    arguments=[member_argument],
+)
+
+pin = override_command(
+    "pin",
+    "pin_partition",
     """Pin a partition of GROUP to MEMBER.
 
     MEMBER is an instance id, a client id or a member id. The pin lasts as long as the member lives.
-    """
-    words = override_arguments(given)
-    with connect_admin(bootstrap, overrides) as admin:
-        held = admin.pin_partition(group, *place, member, **words)
-    report_overrides(group, held, style, dry_run=words["validate_only"])
+    """,
+    for_option,
+    arguments=[partition_argument, member_argument],
+)
 
-
-@click.command()
-@client_options
-@output_option
-@override_options
-@group_argument
-@place_argument
-def unpin(
-    bootstrap: str, overrides: dict[str, str], style: str, group: str, place: tuple[str, int], **given: Any
-) -> None:
+unpin = override_command(
+    "unpin",
+    "unpin_partition",
     """Unpin a partition of GROUP.
 
     It stays where it is until a plan moves it.
-    """
-    words = override_arguments(given)
-    with connect_admin(bootstrap, overrides) as admin:
-        held = admin.unpin_partition(group, *place, **words)
-    report_overrides(group, held, style, dry_run=words["validate_only"])
+    """,
+    arguments=[partition_argument],
+)
 
-
-# `resume`: ends overrides
-# ------------------------
-
-
-@click.command()
-@client_options
-@output_option
-@override_options
-@click.option("--only", type=click.Choice(["freeze", "deploy"]), default=None, help="End only this.")
-@group_argument
-def resume(bootstrap: str, overrides: dict[str, str], style: str, only: Any, group: str, **given: Any) -> None:
+resume = override_command(
+    "resume",
+    "resume_group",
     """End all overrides of GROUP: freeze, deploy, drains and pins.
 
     One rebalance follows.
-    """
-    words = override_arguments(given)
-    with connect_admin(bootstrap, overrides) as admin:
-        held = admin.resume_group(group, only or "", **words)
-    report_overrides(group, held, style, dry_run=words["validate_only"])
+    """,
+    click.option("--only", "what", type=click.Choice(["freeze", "deploy"]), default=None, help="End only this."),
+)
 
 
 # `canary`, `promote` and `rollback`

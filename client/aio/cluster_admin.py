@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal, TypeAlias
 
 from muster.client.calls import methods
-from muster.client.calls.group_calls import check_code
-from muster.client.calls.methods import ClientMethod, Request, Response
+from muster.client.calls.group_calls import Answered, GroupAnswer, check_code
+from muster.client.calls.methods import ClientMethod, Request
 from muster.client.calls.transport import Transport
 from muster.client.described import TokenDescription, UserDescription
-from muster.client.errors import NotAuthorized, TransportRefused, refusal
+from muster.client.errors import NotAuthorized, TransportRefused
 from muster.coordinator.observability.views.formatting import host_and_port
 from muster.coordinator.rpc.v1 import (
     acl_service_pb2 as acl_pb,
@@ -31,6 +31,26 @@ from muster.coordinator.rpc.v1 import (
 from muster.coordinator.security.access_model import Acl, Operation, PatternType, Permission, ResourceType
 from muster.coordinator.security.acl_entries import AclFilter
 from muster.storage.rpc.v1 import broker_service_pb2
+
+
+async def ask(
+    transport: Transport,
+    method: ClientMethod[Request, Answered],
+    request: Request,
+    doing: str,
+    address: str | None = None,
+) -> Answered:
+    """Call a node (or the one at `address`), again if that may help and does no harm. Raises Refused."""
+    answer = await transport.retried(method, request, doing=doing, address=address)
+    check_code(answer.error_code, answer.error_message)
+    return answer
+
+
+def check_results(results: Iterable[GroupAnswer]) -> None:
+    """Raise Refused for the first that was refused."""
+    for result in results:
+        check_code(result.error_code, result.error_message)
+
 
 # Nodes, elections and reassignments
 # ----------------------------------
@@ -67,9 +87,7 @@ class ClusterCalls:
         """The nodes, who is controller, how many partitions want for something; and those asked for, of these topics
         or all. The message is the contract's."""
         request = cluster_pb.DescribeClusterRequest(partitions=FILTERS[partitions], topics=topics)
-        answer = await self._transport.retried(methods.DESCRIBE_CLUSTER, request, doing="looking at the cluster")
-        check_code(answer.error_code, answer.error_message)
-        return answer
+        return await ask(self._transport, methods.DESCRIBE_CLUSTER, request, "looking at the cluster")
 
     async def topic_copies(self, topic: str) -> list[cluster_pb.ClusterPartitionState]:
         """Who leads a topic's partitions, and who has copies. None where the node is on its own, or does not say."""
@@ -116,8 +134,7 @@ class ClusterCalls:
     async def reassignments(self) -> list[cluster_pb.ClusterPartitionState]:
         """Return the partitions whose replicas are changing."""
         request = cluster_pb.ListPartitionReassignmentsRequest()
-        answer = await self._transport.retried(methods.LIST_REASSIGNMENTS, request, doing="listing reassignments")
-        check_code(answer.error_code, answer.error_message)
+        answer = await ask(self._transport, methods.LIST_REASSIGNMENTS, request, "listing reassignments")
         return list(answer.partitions)
 
     async def drain_node(self, node_id: int, *, on: bool = True) -> list[Place]:
@@ -138,10 +155,7 @@ class ClusterCalls:
         copy of the ledger of elections: ask another by its `address`.
         """
         request = cluster_pb.ExplainElectionsRequest(limit=limit, topic=topic)
-        answer = await self._transport.retried(
-            methods.EXPLAIN_ELECTIONS, request, doing="explaining elections", address=address
-        )
-        check_code(answer.error_code, answer.error_message)
+        answer = await ask(self._transport, methods.EXPLAIN_ELECTIONS, request, "explaining elections", address)
         return list(answer.elections)
 
     def _patience_ms(self) -> int:
@@ -161,8 +175,7 @@ class AccountCalls:
     async def users(self) -> list[UserDescription]:
         """Return the users that log in with a password, by name, with their mechanisms."""
         request = security_pb.DescribeUsersRequest()
-        answer = await self._transport.retried(methods.DESCRIBE_USERS, request, doing="listing users")
-        check_code(answer.error_code, answer.error_message)
+        answer = await ask(self._transport, methods.DESCRIBE_USERS, request, "listing users")
         return [UserDescription(each.name, tuple(each.mechanisms), each.iterations) for each in answer.users]
 
     async def put_users(self, passwords: Mapping[str, str], iterations: int = 0) -> None:
@@ -179,8 +192,7 @@ class AccountCalls:
     async def tokens(self) -> list[TokenDescription]:
         """Return the API tokens, oldest first, without their secrets."""
         request = security_pb.DescribeTokensRequest()
-        answer = await self._transport.retried(methods.DESCRIBE_TOKENS, request, doing="listing tokens")
-        check_code(answer.error_code, answer.error_message)
+        answer = await ask(self._transport, methods.DESCRIBE_TOKENS, request, "listing tokens")
         return list(map(read_token, answer.tokens))
 
     async def create_token(self, name: str, principal: str = "", lifetime_ms: int = 0) -> tuple[str, TokenDescription]:
@@ -188,23 +200,18 @@ class AccountCalls:
         no end.
         """
         request = security_pb.CreateTokenRequest(name=name, principal=principal, lifetime_ms=lifetime_ms)
-        answer = await self._transport.call(methods.CREATE_TOKEN, request, doing="making a token")
-        check_code(answer.error_code, answer.error_message)
+        answer = await ask(self._transport, methods.CREATE_TOKEN, request, "making a token")
         return answer.token, read_token(answer.description)
 
     async def revoke_tokens(self, ids: Sequence[str]) -> None:
         """Revoke tokens, and end what they opened. Raises Refused for one that does not exist; others are revoked."""
         request = security_pb.RevokeTokensRequest(token_ids=ids)
-        answer = await self._transport.call(methods.REVOKE_TOKENS, request, doing="revoking tokens")
-        check_code(answer.error_code, answer.error_message)
-        for result in answer.results:
-            check_code(result.error_code, result.error_message)
+        answer = await ask(self._transport, methods.REVOKE_TOKENS, request, "revoking tokens")
+        check_results(answer.results)
 
     async def _alter(self, request: security_pb.AlterUsersRequest, doing: str) -> None:
-        answer = await self._transport.call(methods.ALTER_USERS, request, doing=doing)
-        check_code(answer.error_code, answer.error_message)
-        for result in answer.results:
-            check_code(result.error_code, result.error_message)
+        answer = await ask(self._transport, methods.ALTER_USERS, request, doing)
+        check_results(answer.results)
 
 
 def read_token(token: security_pb.DescribedToken) -> TokenDescription:
@@ -220,10 +227,10 @@ class AclCalls:
 
     _transport: Transport
 
-    async def _ask(self, method: ClientMethod[Request, Response], request: Request, *, doing: str) -> Response:
-        """Raises TransportRefused, which says so where the node keeps no lists."""
+    async def _ask(self, method: ClientMethod[Request, Answered], request: Request, doing: str) -> Answered:
+        """Raises Refused, and TransportRefused, which says so if the node keeps no lists."""
         try:
-            return await self._transport.retried(method, request, doing=doing)
+            return await ask(self._transport, method, request, doing)
         except TransportRefused as error:
             if error.status != "UNIMPLEMENTED":
                 raise
@@ -233,21 +240,18 @@ class AclCalls:
     async def acls(self, wanted: AclFilter | None = None) -> list[Acl]:
         """The entries that a filter means; all there are without one."""
         request = acl_pb.DescribeAclsRequest(filter=encode_acl_filter(wanted or AclFilter()))
-        answer = await self._ask(methods.DESCRIBE_ACLS, request, doing="listing access control entries")
-        check_acl_code(answer.error_code, answer.error_message)
+        answer = await self._ask(methods.DESCRIBE_ACLS, request, "listing access control entries")
         return list(map(read_acl, answer.entries))
 
     async def create_acls(self, acls: Sequence[Acl]) -> None:
         """Add entries; those that are there already stay."""
         request = acl_pb.CreateAclsRequest(creations=map(encode_acl, acls))
-        answer = await self._ask(methods.CREATE_ACLS, request, doing="adding access control entries")
-        check_acl_code(answer.error_code, answer.error_message)
+        await self._ask(methods.CREATE_ACLS, request, "adding access control entries")
 
     async def delete_acls(self, wanted: Iterable[AclFilter], *, validate_only: bool = False) -> list[Acl]:
         """Take away what the filters mean; what went, or with `validate_only` what would."""
         request = acl_pb.DeleteAclsRequest(filters=map(encode_acl_filter, wanted), validate_only=validate_only)
-        answer = await self._ask(methods.DELETE_ACLS, request, doing="removing access control entries")
-        check_acl_code(answer.error_code, answer.error_message)
+        answer = await self._ask(methods.DELETE_ACLS, request, "removing access control entries")
         return list(map(read_acl, answer.entries))
 
     async def check_acl(
@@ -257,15 +261,8 @@ class AclCalls:
         request = acl_pb.CheckAclRequest(
             principal=principal, host=host, operation=operation, resource_type=kind, resource_name=name
         )
-        answer = await self._ask(methods.CHECK_ACL, request, doing=f"asking what {principal} may")
-        check_acl_code(answer.error_code, answer.error_message)
+        answer = await self._ask(methods.CHECK_ACL, request, f"asking what {principal} may")
         return answer.allowed, answer.reason
-
-
-def check_acl_code(code: errors_pb2.ErrorCode, message: str) -> None:
-    """Raises Refused."""
-    if code:
-        raise refusal(code, errors_pb2.ErrorCode.Name(code), message)
 
 
 def encode_acl(acl: Acl) -> acl_pb.AclEntry:
@@ -320,8 +317,7 @@ class QuotaCalls:
             request.components.add(type=kind, name=name, is_default=name is None)
         for kind in any_of:
             request.components.add(type=kind)
-        answer = await self._transport.retried(methods.DESCRIBE_QUOTAS, request, doing="looking at quotas")
-        check_code(answer.error_code, answer.error_message)
+        answer = await ask(self._transport, methods.DESCRIBE_QUOTAS, request, "looking at quotas")
         return [
             ({part.type: part.name if part.HasField("name") else None for part in entry.entity}, dict(entry.values))
             for entry in answer.entries
@@ -342,5 +338,4 @@ class QuotaCalls:
             line.entity.add(type=kind, name=name)
         answer = await self._transport.call(methods.ALTER_QUOTAS, request, doing="changing quotas")
         check_code(answer.error_code, answer.error_message)
-        for result in answer.results:
-            check_code(result.error_code, result.error_message)
+        check_results(answer.results)

@@ -3,10 +3,11 @@
 """
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal, TypeAlias
 
 from muster.client.calls import methods
 from muster.client.calls.group_calls import GroupCalls
+from muster.client.calls.methods import ClientMethod
 from muster.client.calls.transport import Transport
 from muster.client.described import Canary, GroupHolds, HoldResult
 from muster.coordinator.observability.read_model.group_mapper import BY_NAME, ORPHANS_OF, map_canary, map_holds
@@ -16,6 +17,8 @@ from muster.coordinator.rpc.v1 import control_service_pb2 as pb
 # -----------------------------
 
 By = Literal["member-id", "client-id", "instance", "host"]
+OverrideRequest: TypeAlias = pb.HoldGroupRequest | pb.ResumeGroupRequest
+OverrideMethod: TypeAlias = ClientMethod[Any, Any]
 
 
 class GroupControlCalls:
@@ -50,8 +53,8 @@ class GroupControlCalls:
         `orphans`: a partition that loses its owner goes to the member with the least ("give"), or stays without one
         ("keep"). "" means the first, or the second where the members make their own plans.
         """
-        request = pb.HoldGroupRequest(group_id=group, freeze=pb.Freeze(orphans=ORPHANS_OF[orphans]))
-        return await self._hold(request, for_ms, expected_version, validate_only, reason)
+        request = pb.HoldGroupRequest(group_id=group, for_ms=for_ms, freeze=pb.Freeze(orphans=ORPHANS_OF[orphans]))
+        return await self._override(methods.HOLD_GROUP, request, expected_version, validate_only, reason)
 
     async def deploy_group(
         self,
@@ -64,8 +67,8 @@ class GroupControlCalls:
         reason: str = "",
     ) -> HoldResult:
         """Keep the partitions of members that restart for the next member that comes, until `expect` have come back."""
-        request = pb.HoldGroupRequest(group_id=group, deploy=pb.Deploy(expect=expect))
-        return await self._hold(request, for_ms, expected_version, validate_only, reason)
+        request = pb.HoldGroupRequest(group_id=group, for_ms=for_ms, deploy=pb.Deploy(expect=expect))
+        return await self._override(methods.HOLD_GROUP, request, expected_version, validate_only, reason)
 
     async def drain_member(
         self,
@@ -79,8 +82,8 @@ class GroupControlCalls:
         reason: str = "",
     ) -> HoldResult:
         """Move all partitions away from a member; it stays in the group without any, across restarts."""
-        request = pb.HoldGroupRequest(group_id=group, drain=pb.Drain(by=BY_NAME[by], name=name))
-        return await self._hold(request, for_ms, expected_version, validate_only, reason)
+        request = pb.HoldGroupRequest(group_id=group, for_ms=for_ms, drain=pb.Drain(by=BY_NAME[by], name=name))
+        return await self._override(methods.HOLD_GROUP, request, expected_version, validate_only, reason)
 
     async def pin_partition(
         self,
@@ -95,8 +98,10 @@ class GroupControlCalls:
         reason: str = "",
     ) -> HoldResult:
         """Pin a partition to the member with this instance id, client id or member id, for as long as it lives."""
-        request = pb.HoldGroupRequest(group_id=group, pin=pb.Pin(topic=topic, partition=partition, name=name))
-        return await self._hold(request, for_ms, expected_version, validate_only, reason)
+        request = pb.HoldGroupRequest(
+            group_id=group, for_ms=for_ms, pin=pb.Pin(topic=topic, partition=partition, name=name)
+        )
+        return await self._override(methods.HOLD_GROUP, request, expected_version, validate_only, reason)
 
     async def resume_group(
         self,
@@ -109,11 +114,9 @@ class GroupControlCalls:
     ) -> HoldResult:
         """End the freeze or the deploy; "" ends all overrides of the group."""
         request = pb.ResumeGroupRequest(group_id=group)
-        if what == "freeze":
-            request.freeze = True
-        elif what == "deploy":
-            request.deploy = True
-        return await self._resume(request, expected_version, validate_only, reason)
+        if what:
+            setattr(request, what, True)
+        return await self._override(methods.RESUME_GROUP, request, expected_version, validate_only, reason)
 
     async def undrain_member(
         self,
@@ -127,7 +130,7 @@ class GroupControlCalls:
     ) -> HoldResult:
         """Let a drained member own partitions again."""
         request = pb.ResumeGroupRequest(group_id=group, drain=pb.Drain(by=BY_NAME[by], name=name))
-        return await self._resume(request, expected_version, validate_only, reason)
+        return await self._override(methods.RESUME_GROUP, request, expected_version, validate_only, reason)
 
     async def unpin_partition(
         self,
@@ -141,30 +144,16 @@ class GroupControlCalls:
     ) -> HoldResult:
         """Unpin a partition; it stays where it is until a plan moves it."""
         request = pb.ResumeGroupRequest(group_id=group, pin=pb.Pin(topic=topic, partition=partition))
-        return await self._resume(request, expected_version, validate_only, reason)
+        return await self._override(methods.RESUME_GROUP, request, expected_version, validate_only, reason)
 
-    async def _hold(
-        self, request: pb.HoldGroupRequest, for_ms: int | None, version: int | None, validate_only: bool, reason: str
-    ) -> HoldResult:
-        if for_ms is not None:
-            request.for_ms = for_ms
-        if version is not None:
-            request.expected_version = version
-        request.validate_only, request.reason = validate_only, reason
-        group = request.group_id
-        calls = GroupCalls(self._transport, group)
-        answer = await calls.once(methods.HOLD_GROUP, request, f"holding group {group!r}")
-        return HoldResult(answer.sentence, map_holds(answer.holds))
-
-    async def _resume(
-        self, request: pb.ResumeGroupRequest, version: int | None, validate_only: bool, reason: str
+    async def _override(
+        self, method: OverrideMethod, request: OverrideRequest, version: int | None, validate_only: bool, reason: str
     ) -> HoldResult:
         if version is not None:
             request.expected_version = version
         request.validate_only, request.reason = validate_only, reason
-        group = request.group_id
-        calls = GroupCalls(self._transport, group)
-        answer = await calls.once(methods.RESUME_GROUP, request, f"resuming group {group!r}")
+        doing = f"{'holding' if method is methods.HOLD_GROUP else 'resuming'} group {request.group_id!r}"
+        answer = await GroupCalls(self._transport, request.group_id).once(method, request, doing)
         return HoldResult(answer.sentence, map_holds(answer.holds))
 
 

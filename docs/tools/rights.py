@@ -6,6 +6,7 @@ from docs.tools.tables import code, table
 from muster.coordinator.security.rights import (
     ANY_TOPIC,
     API_RIGHTS,
+    OF_ANSWER,
     REFUSALS,
     RPC_RIGHTS,
     RequiredRight,
@@ -51,9 +52,9 @@ def words(right: RequiredRight) -> str:
 
 
 def whose(right: RequiredRight) -> str:
-    of = right.of.removeprefix("-> ")
+    of = right.of.removeprefix(OF_ANSWER)
     told = of if " " in of and "," not in of else ", ".join(map(code, of.split(", "))) if of else ""
-    if right.of.startswith("-> "):
+    if right.of_answer:
         told = f"the answer's {told}"
     return f"{told}{', if ' if told else 'if '}{right.when}" if right.when else told
 

@@ -1,0 +1,68 @@
+"""`python -m tests.truth`: play situations by clients on real nodes, and print where what is told is true."""
+
+import sys
+import time
+
+import click
+
+from tests.truth import situations as _all  # noqa: F401
+from tests.truth.clients import CLIENTS, clients_named
+from tests.truth.nodes import BACKENDS, running_backends
+from tests.truth.situations.registry import SITUATIONS
+from tests.truth.table import (
+    SKIPPED,
+    Cell,
+    counts,
+    json_table,
+    markdown_table,
+    plain_table,
+    play_all,
+    report_of,
+)
+
+
+@click.command()
+@click.option("--only", multiple=True, metavar="SITUATION", help="Play this one, or those it begins; may be repeated.")
+@click.option(
+    "--client", "clients", multiple=True, metavar="NAME", help="By this client, library or mode; may be repeated."
+)
+@click.option("--backend", type=click.Choice(list(BACKENDS)), default="node", show_default=True)
+@click.option("-o", "--output", type=click.Choice(["table", "markdown", "json"]), default="table", show_default=True)
+@click.option("--beside", type=click.IntRange(1, 64), default=8, show_default=True, help="So many at a time.")
+@click.option("--verbose", is_flag=True, help="With what was told where it is not right.")
+@click.option("--list", "lists", is_flag=True, help="Say which situations and clients there are.")
+def main(
+    only: tuple[str, ...], clients: tuple[str, ...], backend: str, output: str, beside: int, verbose: bool, lists: bool
+) -> None:
+    """Play situations by clients on real nodes, and print where what Muster tells is true.
+
+    Exits with 1 if anything told is wrong, or could not be played.
+    """
+    if lists:
+        for each in SITUATIONS.values():
+            click.echo(f"{each.name:<32} {each.title}")
+        click.echo("clients: " + ", ".join(each.name for each in CLIENTS))
+        return
+    chosen = [each for each in SITUATIONS.values() if not only or each.name.startswith(only)]
+    if not chosen:
+        raise click.UsageError(f"no situation begins with {' or '.join(only)}; --list has them")
+    try:
+        players = clients_named(clients)
+    except LookupError as error:
+        raise click.UsageError(str(error)) from None
+    started = time.monotonic()
+
+    def on_cell(cell: Cell) -> None:
+        if cell.verdict.word not in (SKIPPED, "right"):
+            click.echo(report_of(cell, verbose=verbose) + "\n", err=output != "table")
+
+    with running_backends(backend) as backends:
+        cells = play_all(chosen, players, backends, beside, on_cell)
+    print_table = {"table": plain_table, "markdown": markdown_table, "json": json_table}[output]
+    click.echo(print_table(cells))
+    click.echo(f"\n{counts(cells)}; {time.monotonic() - started:.0f} s", err=output != "table")
+    sys.exit(any(cell.verdict.word in ("wrong", "unplayed") for cell in cells))
+
+
+if __name__ == "__main__":
+    main()

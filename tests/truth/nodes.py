@@ -1,0 +1,126 @@
+"""Where situations are played: nodes of each kind, shared by those that leave them alone."""
+
+import itertools
+import signal
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from tests.support.node import NodeProcess
+
+SESSION_MS, HEARTBEAT_MS = 6_000, 500
+
+SETTINGS = {
+    "kafka.listeners": "127.0.0.1:0",
+    "auto.create.topics.enable": "false",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",
+    "group.consumer.session.timeout.ms": str(SESSION_MS),
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.heartbeat.interval.ms": str(HEARTBEAT_MS),
+    "group.consumer.min.heartbeat.interval.ms": "100",
+}
+
+
+BACKENDS = ("node",)
+
+
+class Backend(Protocol):
+    """What a scene asks of the node, or nodes, that it is played on."""
+
+    @property
+    def address(self) -> str: ...
+
+    @property
+    def kafka_address(self) -> str: ...
+
+    def freeze(self, group: str) -> None:
+        """Whoever coordinates the group stands still, until `thaw`."""
+
+    def thaw(self) -> None: ...
+
+    def kill(self, group: str) -> None:
+        """Whoever coordinates the group is gone, with all that it had not written."""
+
+    def start(self) -> None:
+        """Start what was killed."""
+
+    def stop(self) -> None: ...
+
+
+class SingleNode:
+    """A node by itself."""
+
+    def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
+        self._node = NodeProcess(directory / "data", {**SETTINGS, **settings})
+        self._node.start()
+
+    @property
+    def address(self) -> str:
+        return self._node.address
+
+    @property
+    def kafka_address(self) -> str:
+        return self._node.kafka_address
+
+    def freeze(self, group: str) -> None:
+        self._node.freeze()
+
+    def thaw(self) -> None:
+        self._node.thaw()
+
+    def kill(self, group: str) -> None:
+        self._node.kill()
+
+    def start(self) -> None:
+        self._node.start()
+
+    def stop(self) -> None:
+        self._node._end(signal.SIGKILL)
+
+
+class Backends:
+    """Makes nodes: one for all situations that leave it alone, one each for the others."""
+
+    def __init__(self, directory: Path, kind: str) -> None:
+        self.kind = kind
+        self._directory = directory
+        self._shared: Backend | None = None
+        self._numbers = itertools.count(1)
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def node_for(self, settings: Mapping[str, str], *, own: bool) -> Iterator[Backend]:
+        if not own and not settings:
+            with self._lock:
+                if self._shared is None:
+                    self._shared = self._make({})
+            yield self._shared
+            return
+        node = self._make(settings)
+        try:
+            yield node
+        finally:
+            node.stop()
+
+    def _make(self, settings: Mapping[str, str]) -> Backend:
+        directory = self._directory / f"node-{next(self._numbers)}"
+        directory.mkdir(parents=True)
+        return SingleNode(directory, settings)
+
+    def stop(self) -> None:
+        if self._shared is not None:
+            self._shared.stop()
+
+
+@contextmanager
+def running_backends(kind: str = "node") -> Iterator[Backends]:
+    with tempfile.TemporaryDirectory(prefix="truth-", ignore_cleanup_errors=True) as directory:
+        backends = Backends(Path(directory), kind)
+        try:
+            yield backends
+        finally:
+            backends.stop()

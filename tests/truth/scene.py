@@ -1,0 +1,304 @@
+"""One playing of a situation by one client: its group, topics and members, and what the ledger says of it."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from muster.client import Admin
+from muster.client.errors import ClientError, GroupNotFound
+from muster.coordinator.observability.views.ledger import entry_document
+from tests.support.node import MUSTER
+from tests.truth.clients import Client
+from tests.truth.judge import Partition, Witness
+from tests.truth.nodes import HEARTBEAT_MS, SESSION_MS, Backend
+
+PATIENCE_S = 60.0
+AGAIN_S = 0.1
+LONG_POLL_MS = 120_000
+METADATA_MS = 1_000
+PARTITIONS = 6
+
+
+class Unplayed(Exception):
+    """The scene did not come to where it was to be, so that nothing can be judged."""
+
+
+class Member:
+    """A process that is, or was, a member of the scene's group; `name` is its client id."""
+
+    def __init__(self, name: str, command: Sequence[str], job: Mapping[str, Any]) -> None:
+        self.name, self.job = name, job
+        self.assigned: list[Partition] | None = None
+        self.fatal = ""
+        self.said: list[dict[str, Any]] = []
+        self._closed = threading.Event()
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+        )
+        self.pid = self._process.pid
+        self._errors: list[bytes] = []
+        self._frozen = False
+        threading.Thread(target=self._listen, daemon=True).start()
+        threading.Thread(target=self._hear_errors, daemon=True).start()
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            try:
+                told = json.loads(line)
+            except ValueError:
+                continue
+            if "assigned" in told:
+                self.assigned = [(topic, partition) for topic, partition in told["assigned"]]
+            if "fatal" in told:
+                self.fatal = told["fatal"]
+            if told.get("closed"):
+                self._closed.set()
+            self.said.append(told)
+
+    def _hear_errors(self) -> None:
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            self._errors = [*self._errors[-30:], line]
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def error_tail(self) -> str:
+        return b"".join(self._errors).decode(errors="replace")[-800:]
+
+    def tell(self, line: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{line}\n".encode())
+        self._process.stdin.flush()
+
+    def stop_polling(self) -> None:
+        self.tell("stop-polling")
+
+    def resume(self) -> None:
+        self.tell("resume")
+
+    def subscribe(self, *topics: str) -> None:
+        self.tell(f"subscribe {','.join(topics)}")
+
+    def close(self) -> None:
+        """It leaves in good order, as its client does that, and ends."""
+        self.tell("close")
+        if not self._closed.wait(PATIENCE_S):
+            raise Unplayed(f"{self.name} did not close: {self.error_tail()}")
+        self.kill()
+
+    def exit(self) -> None:
+        """The program ends and says no word to the group."""
+        self.tell("exit")
+        self._process.wait(PATIENCE_S)
+
+    def kill(self) -> None:
+        if self.alive:
+            self._process.kill()
+        self._process.wait(PATIENCE_S)
+
+    def freeze(self) -> None:
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
+
+
+class Scene:
+    """What a situation's script acts with. Times out by raising `Unplayed`."""
+
+    def __init__(self, client: Client, node: Backend, group: str) -> None:
+        self.client, self.node, self.group = client, node, group
+        self.members: dict[str, Member] = {}
+        self.everybody: list[Member] = []
+        self.admin = Admin(bootstrap_servers=node.address)
+        self.topics: dict[str, int] = {}
+        self.topic = self.make_topic("orders")
+        self.ids: dict[str, str] = {}
+        self._mark = 0
+        self._before: dict[Partition, str] = {}
+
+    # -- topics -------------------------------------------------------------------------------------------------------
+
+    def name_of(self, topic: str) -> str:
+        return f"{self.group}.{topic}"
+
+    def make_topic(self, topic: str, partitions: int = PARTITIONS) -> str:
+        name = self.name_of(topic)
+        self.admin.create_topic(name, partitions)
+        self.topics[name] = partitions
+        return name
+
+    def grow_topic(self, name: str, partitions: int) -> None:
+        self.admin.create_partitions(name, partitions)
+        self.topics[name] = partitions
+
+    def delete_topic(self, name: str) -> None:
+        self.admin.delete_topics([name])
+        del self.topics[name]
+
+    # -- members ------------------------------------------------------------------------------------------------------
+
+    def begin(self, name: str, **more: Any) -> Member:
+        """Start a member and wait for nothing. `more`: what of its job is not as usual."""
+        job = {
+            "library": self.client.library,
+            "protocol": self.client.protocol,
+            "address": self.node.kafka_address,
+            "grpc": self.node.address,
+            "group": self.group,
+            "name": name,
+            "topics": [self.topic],
+            "assignors": [self.client.assignor],
+            "session_ms": SESSION_MS,
+            "heartbeat_ms": HEARTBEAT_MS,
+            "poll_ms": LONG_POLL_MS,
+            "metadata_ms": METADATA_MS,
+            **more,
+        }
+        member = Member(name, self.client.command(job), job)
+        self.members[name] = member
+        self.everybody.append(member)
+        return member
+
+    def start(self, *names: str, **more: Any) -> list[Member]:
+        """Start members, one after the other; each owns partitions before the next one starts."""
+        started = []
+        for name in names:
+            started.append(self.begin(name, **more))
+            self.until_shared()
+        return started
+
+    def again(self, member: Member, **more: Any) -> Member:
+        """Start a member anew that has ended."""
+        job = {key: value for key, value in member.job.items() if key not in ("address", "grpc", "name")}
+        return self.begin(member.name, **{**job, **more})
+
+    # -- waiting ------------------------------------------------------------------------------------------------------
+
+    def until(self, holds: Callable[[], bool], what: str, seconds: float = PATIENCE_S) -> None:
+        deadline = time.monotonic() + seconds
+        while not holds():
+            if time.monotonic() > deadline:
+                raise Unplayed(f"not in time: {what}. {self.seen()}")
+            time.sleep(AGAIN_S)
+
+    def until_shared(self, *members: Member, topics: Sequence[str] = ()) -> None:
+        """Until these members (all that live) read all partitions of these topics (the first), each by one of them,
+        and the node says that the group is at rest."""
+        sharing = members or tuple(each for each in self.members.values() if each.alive)
+        wanted = {(name, number) for name in topics or (self.topic,) for number in range(self.topics.get(name, 0))}
+
+        def shared() -> bool:
+            owned = [place for each in sharing for place in each.assigned or ()]
+            idle = any(not each.assigned for each in sharing) and len(wanted) >= len(sharing)
+            return len(owned) == len(wanted) and set(owned) == wanted and not idle and self.at_rest(len(sharing))
+
+        self.until(shared, f"{', '.join(each.name for each in sharing)} share {', '.join(topics or (self.topic,))}")
+
+    def hold(self, seconds: float) -> None:
+        """Let time pass: the situation is that something lasts."""
+        time.sleep(seconds)
+
+    def at_rest(self, members: int) -> bool:
+        try:
+            description = self.admin.describe_group(self.group)
+        except ClientError:
+            return False
+        self.ids |= {each.member_id: each.client_id for each in description.members}
+        return description.state == "Stable" and len(description.members) == members
+
+    def members_of_group(self) -> list[str]:
+        """Client ids of whom the node counts as members."""
+        try:
+            description = self.admin.describe_group(self.group)
+        except ClientError:
+            return []
+        self.ids |= {each.member_id: each.client_id for each in description.members}
+        return sorted(each.client_id for each in description.members)
+
+    def until_gone(self, *names: str) -> None:
+        """Until the node counts none of these as members."""
+        self.until(lambda: not set(names) & set(self.members_of_group()), f"{', '.join(names)} are out of the group")
+
+    def until_members(self, *names: str) -> None:
+        self.until(lambda: self.members_of_group() == sorted(names), f"the members are {', '.join(names)}")
+
+    def seen(self) -> str:
+        by_name = {each.name: (each.assigned, each.fatal, each.error_tail()) for each in self.members.values()}
+        try:
+            return f"{by_name} {self.admin.describe_group(self.group)}"
+        except ClientError as error:
+            return f"{by_name} {error}"
+
+    # -- what is told -------------------------------------------------------------------------------------------------
+
+    def mark(self) -> None:
+        """What is told from here on is judged."""
+        self._before = self.owners()
+        self._mark = max((int(each["number"]) for each in self.recorded()), default=0)
+
+    def owners(self) -> dict[Partition, str]:
+        return {place: each.name for each in self.members.values() if each.alive for place in each.assigned or ()}
+
+    def muster(self, *words: str) -> str:
+        """What the command says on standard output."""
+        command = [MUSTER, *words, "--bootstrap", self.node.address]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        if done.returncode:
+            raise Unplayed(f"muster {' '.join(words)}: {done.stderr[-800:]}")
+        return done.stdout
+
+    def recorded(self) -> list[dict[str, Any]]:
+        """The entries since the mark, oldest first, from the ledger itself; none of a group that is not there."""
+        try:
+            entries = self.admin.explain(self.group)
+        except GroupNotFound:
+            return []
+        return [entry_document(each) for each in entries[::-1] if each.number > self._mark]
+
+    def told(self) -> list[dict[str, Any]]:
+        """The same as the command prints them."""
+        document = json.loads(self.muster("groups", "explain", self.group, "-o", "json", "--limit", "500"))
+        entries = document["entries"] if isinstance(document, dict) else document
+        return [each for each in entries if int(each["number"]) > self._mark]
+
+    def text(self) -> str:
+        """All of it for people."""
+        return self.muster("groups", "explain", self.group, "--limit", "500")
+
+    def text_since_mark(self) -> str:
+        """Without the entries before the mark, where it has entries."""
+        told = self.text()
+        kept, keeps = [], True
+        for line in told.splitlines():
+            if begins := re.match(r"(?:Rebalance|Entry) (\d+)\b", line):
+                keeps = int(begins[1]) > self._mark
+            if keeps:
+                kept.append(line)
+        return "\n".join(kept)
+
+    def witness(self) -> Witness:
+        return Witness(
+            names=frozenset(each.name for each in self.everybody),
+            ids=dict(self.ids),
+            before=self._before,
+            after=self.owners(),
+            alive=frozenset(name for name, each in self.members.items() if each.alive),
+            cooperative=self.client.mode == "cooperative",
+        )
+
+    def end(self) -> None:
+        for each in self.everybody:
+            if each.alive:
+                os.killpg(each.pid, signal.SIGKILL)
+                each.kill()
+        self.admin.close()

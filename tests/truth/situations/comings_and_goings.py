@@ -1,0 +1,198 @@
+"""Members come, go, die and come back."""
+
+from tests.truth.expectation import EXPIRED_WORDS, Told, back, expired, joined, left, poll_exceeded
+from tests.truth.nodes import SESSION_MS
+from tests.truth.scene import Scene
+from tests.truth.situations.registry import situation
+
+
+@situation(settings={"group.initial.rebalance.delay.ms": "3000"}, modes="eager cooperative")
+def initial_start(scene: Scene) -> Told:
+    """A group's first member starts, with an initial delay of 3 s"""
+    scene.mark()
+    scene.start("ann")
+    return Told((joined("ann"),), phases=("initial delay",), outage=False)
+
+
+@situation()
+def join(scene: Scene) -> Told:
+    """A second member joins"""
+    scene.start("ann")
+    scene.mark()
+    scene.start("bob")
+    return Told((joined("bob"),))
+
+
+@situation()
+def leave_with_close(scene: Scene) -> Told:
+    """A member closes"""
+    _, bob = scene.start("ann", "bob")
+    scene.mark()
+    bob.close()
+    scene.until_shared()
+    return Told((left("bob"),))
+
+
+@situation()
+def leave_without_close(scene: Scene) -> Told:
+    """A member's program ends without close()"""
+    _, bob = scene.start("ann", "bob")
+    scene.mark()
+    bob.exit()
+    scene.until_shared()
+    return Told((expired("bob"),), late=frozenset({"bob"}))
+
+
+@situation()
+def killed(scene: Scene) -> Told:
+    """kill -9 of a member"""
+    _, bob = scene.start("ann", "bob")
+    scene.mark()
+    bob.kill()
+    scene.until_shared()
+    return Told((expired("bob"),), late=frozenset({"bob"}))
+
+
+@situation()
+def first_killed(scene: Scene) -> Told:
+    """kill -9 of the first member, which made the plans"""
+    ann, _ = scene.start("ann", "bob")
+    scene.mark()
+    ann.kill()
+    scene.until_shared()
+    return Told((expired("ann"),), late=frozenset({"ann"}))
+
+
+@situation()
+def killed_and_join(scene: Scene) -> Told:
+    """kill -9 of a member, another one joins at once"""
+    _, bob = scene.start("ann", "bob")
+    scene.mark()
+    bob.kill()
+    scene.begin("cat")
+    scene.until_gone("bob")
+    scene.until_shared()
+    waited = {} if scene.client.mode == "kip848" else {"bob": EXPIRED_WORDS}
+    return Told((joined("cat"), expired("bob")), waited=waited, late=frozenset({"bob"}))
+
+
+@situation()
+def killed_and_restarted(scene: Scene) -> Told:
+    """kill -9 of a member, which is started again at once"""
+    _, bob = scene.start("ann", "bob")
+    scene.mark()
+    bob.kill()
+    scene.again(bob)
+    scene.until_members("ann", "bob")
+    scene.until_shared()
+    waited = {} if scene.client.mode == "kip848" else {"bob": EXPIRED_WORDS}
+    return Told((back("bob"), expired("bob")), waited=waited, late=frozenset({"bob"}))
+
+
+@situation()
+def three_killed(scene: Scene) -> Told:
+    """kill -9 of three of four"""
+    _, *others = scene.start("ann", "bob", "cat", "dan")
+    scene.mark()
+    for each in others:
+        each.kill()
+    scene.until_shared()
+    names = [each.name for each in others]
+    return Told(tuple(expired(name) for name in names), late=frozenset(names))
+
+
+@situation(needs="poll-interval")
+def poll_exceeded_and_back(scene: Scene) -> Told:
+    """A member does not poll for longer than max.poll.interval.ms, and goes on"""
+    _, bob = scene.start("ann", "bob", poll_ms=SESSION_MS)
+    scene.mark()
+    bob.stop_polling()
+    scene.until_gone("bob")
+    bob.resume()
+    scene.until_members("ann", "bob")
+    scene.until_shared()
+    return Told((poll_exceeded("bob"), back("bob")), late=frozenset({"bob"}))
+
+
+@situation()
+def member_frozen(scene: Scene) -> Told:
+    """SIGSTOP of a member for longer than its session, then SIGCONT"""
+    _, bob = scene.start("ann", "bob")
+    scene.mark()
+    bob.freeze()
+    scene.until_gone("bob")
+    bob.thaw()
+    scene.until_members("ann", "bob")
+    scene.until_shared()
+    return Told((expired("bob"), back("bob")), late=frozenset({"bob"}))
+
+
+@situation(modes="eager cooperative")
+def late_for_a_join(scene: Scene) -> Told:
+    """A member stands still for 3 s while another one joins"""
+    _, bob = scene.start("ann", "bob")
+    scene.mark()
+    bob.freeze()
+    scene.begin("cat")
+    scene.until(lambda: "cat" in scene.members_of_group(), "cat has come")
+    scene.hold(3.0)
+    bob.thaw()
+    scene.until_shared()
+    return Told((joined("cat"),), waited={"bob": frozenset({"JOINED"})})
+
+
+@situation()
+def all_stopped_and_started(scene: Scene) -> Told:
+    """All three close and are started again"""
+    everybody = scene.start("ann", "bob", "cat")
+    scene.mark()
+    for each in everybody:
+        each.close()
+    scene.until(lambda: not scene.members_of_group(), "nobody is left")
+    for each in everybody:
+        scene.again(each)
+    scene.until_shared()
+    names = ("ann", "bob", "cat")
+    facts = (*(left(name) for name in names), *(back(name) for name in names))
+    return Told(facts, incident="stop and start", moves=False)
+
+
+@situation()
+def rolling_restart(scene: Scene) -> Told:
+    """Six members are restarted, one after the other"""
+    everybody = scene.start("ann", "bob", "cat", "dan", "eve", "fay")
+    scene.mark()
+    for each in everybody:
+        each.close()
+        scene.until_shared()
+        scene.again(each)
+        scene.until_shared()
+    names = [each.name for each in everybody]
+    facts = (*(left(name) for name in names), *(back(name) for name in names))
+    return Told(facts, incident="rolling restart")
+
+
+@situation()
+def crash_loop(scene: Scene) -> Told:
+    """A member is killed and started again three times, faster than its session ends"""
+    _, bob = scene.start("ann", "bob")
+    scene.mark()
+    for _ in range(3):
+        bob.kill()
+        bob = scene.again(bob)
+        scene.until(lambda: scene.members_of_group().count("bob") > 1, "bob is back")
+    scene.until_members("ann", "bob")
+    scene.until_shared()
+    return Told((expired("bob"), back("bob")), late=frozenset({"bob"}), incident="crash loop")
+
+
+@situation()
+def two_at_once(scene: Scene) -> Told:
+    """A member closes while another one joins"""
+    _, bob = scene.start("ann", "bob")
+    scene.mark()
+    scene.begin("cat")
+    bob.close()
+    scene.until_members("ann", "cat")
+    scene.until_shared()
+    return Told((left("bob"), joined("cat")), late=frozenset({"bob"}))

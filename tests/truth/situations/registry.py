@@ -1,0 +1,69 @@
+"""What a situation is, and which there are."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from tests.truth.clients import Client
+from tests.truth.expectation import Told
+from tests.truth.scene import Scene
+
+Script = Callable[[Scene], Told]
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """A row of the table. `needs`: words of `Client.can`; `modes`: of `Client.mode`, all without any. `own`: it
+    disturbs the node and gets one of its own; `settings`: of that node. `backends`: on which it can be played."""
+
+    name: str
+    title: str
+    script: Script
+    needs: frozenset[str] = frozenset()
+    modes: frozenset[str] = frozenset()
+    own: bool = False
+    settings: Mapping[str, str] = field(default_factory=dict)
+    backends: frozenset[str] = frozenset()
+    by_kafka: bool = False
+    """Only Kafka's door serves it: it wants a proxy there."""
+
+    def refusal(self, client: Client, backend: str) -> str:
+        """Why this client cannot play it; empty: it can."""
+        if self.modes and client.mode not in self.modes:
+            return f"{client.mode} groups have no such thing"
+        if lacking := self.needs - client.can:
+            return f"{client.library} has no {', '.join(sorted(lacking))}"
+        if self.backends and backend not in self.backends:
+            return f"not with {backend}"
+        return "not by gRPC" if self.by_kafka and not client.by_kafka else ""
+
+
+SITUATIONS: dict[str, Situation] = {}
+
+
+def situation(
+    *,
+    needs: str = "",
+    modes: str = "",
+    own: bool = False,
+    settings: Mapping[str, str] | None = None,
+    backends: str = "",
+    by_kafka: bool = False,
+) -> Callable[[Script], Script]:
+    """Enter a script into the table, by its name; its docstring is the title."""
+
+    def enter(script: Script) -> Script:
+        name = script.__name__.replace("_", "-")
+        SITUATIONS[name] = Situation(
+            name,
+            " ".join((script.__doc__ or name).split()),
+            script,
+            frozenset(needs.split()),
+            frozenset(modes.split()),
+            own,
+            settings or {},
+            frozenset(backends.split()),
+            by_kafka,
+        )
+        return script
+
+    return enter

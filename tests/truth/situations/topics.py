@@ -1,0 +1,84 @@
+"""What a group reads changes."""
+
+from tests.truth.expectation import Fact, Told, TopicFact, back, left, topic_changed
+from tests.truth.scene import PARTITIONS, Scene
+from tests.truth.situations.registry import situation
+
+SUBSCRIPTION = frozenset({"SUBSCRIPTION_CHANGED", "MEMBER_METADATA_CHANGED"})
+
+
+@situation(needs="missing-topic")
+def topic_made(scene: Scene) -> Told:
+    """A topic is made that the members subscribe to already"""
+    clicks = scene.name_of("clicks")
+    scene.start("ann", "bob", topics=[scene.topic, clicks])
+    scene.mark()
+    scene.make_topic("clicks", 4)
+    scene.until_shared(topics=[scene.topic, clicks])
+    return Told((topic_changed(clicks),), topics=(TopicFact(clicks, "MADE", 0, 4),))
+
+
+@situation()
+def topic_grown(scene: Scene) -> Told:
+    """A topic gets more partitions"""
+    scene.start("ann", "bob")
+    scene.mark()
+    scene.grow_topic(scene.topic, PARTITIONS + 2)
+    scene.until_shared()
+    grew = TopicFact(scene.topic, "GREW", PARTITIONS, PARTITIONS + 2)
+    return Told((topic_changed(scene.topic),), topics=(grew,))
+
+
+@situation()
+def topic_deleted(scene: Scene) -> Told:
+    """One of two topics is deleted"""
+    clicks = scene.make_topic("clicks", 4)
+    both = [scene.topic, clicks]
+    scene.begin("ann", topics=both)
+    scene.until_shared(topics=both)
+    scene.begin("bob", topics=both)
+    scene.until_shared(topics=both)
+    scene.mark()
+    scene.delete_topic(clicks)
+    scene.until_shared(topics=[scene.topic])
+    gone = TopicFact(clicks, "DELETED", 4, 0)
+    return Told((topic_changed(clicks),), topics=(gone,), never=("gives it to nobody",))
+
+
+@situation(needs="pattern")
+def pattern_matched(scene: Scene) -> Told:
+    """A topic is made that the members' pattern matches"""
+    for name in ("ann", "bob"):
+        scene.begin(name, pattern=f"^{scene.group}[.].*")
+        scene.until_shared()
+    scene.mark()
+    clicks = scene.make_topic("clicks", 4)
+    scene.until_shared(topics=[scene.topic, clicks])
+    seen_by = tuple(Fact(name, SUBSCRIPTION, required=False) for name in ("ann", "bob"))
+    return Told((topic_changed(clicks), *seen_by), topics=(TopicFact(clicks, "MADE", 0, 4),))
+
+
+@situation(needs="resubscribe")
+def subscription_changed(scene: Scene) -> Told:
+    """A member subscribes to another topic instead"""
+    clicks = scene.make_topic("clicks", 4)
+    _, bob = scene.start("ann", "bob")
+    scene.mark()
+    bob.subscribe(clicks)
+    scene.until_shared(topics=[scene.topic, clicks])
+    return Told(
+        (Fact("bob", frozenset({"SUBSCRIPTION_CHANGED"}), SUBSCRIPTION, says=(f"+{clicks}", f"-{scene.topic}")),)
+    )
+
+
+@situation()
+def restarted_with_another_topic(scene: Scene) -> Told:
+    """A member is restarted and subscribes to another topic than before"""
+    clicks = scene.make_topic("clicks", 4)
+    _, bob = scene.start("ann", "bob")
+    scene.mark()
+    bob.close()
+    scene.until_shared()
+    scene.again(bob, topics=[clicks])
+    scene.until_shared(topics=[scene.topic, clicks])
+    return Told((left("bob"), back("bob"), Fact("bob", SUBSCRIPTION, required=False)))

@@ -1,0 +1,157 @@
+"""Plays situations by clients, judges each, and lays the verdicts out as a table."""
+
+import json
+import os
+import threading
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.truth.clients import Client, NotInstalled
+from tests.truth.judge import RIGHT, Verdict, judge
+from tests.truth.nodes import Backends
+from tests.truth.scene import Scene, Unplayed
+from tests.truth.situations.registry import Situation
+
+SKIPPED, UNPLAYED = "skipped", "unplayed"
+AGAIN_S = 0.5
+TOLD_S = 3.0
+"""How long the ledger may take to say the last of it: entries are amended when members have their shares."""
+
+MARKS = {
+    "right": "right",
+    "half": "half",
+    "wrong": "WRONG",
+    "silent": "silent",
+    "unknown": "unknown",
+    SKIPPED: "-",
+    UNPLAYED: "unplayed",
+}
+
+
+@dataclass(slots=True)
+class Cell:
+    situation: Situation
+    client: Client
+    verdict: Verdict
+    story: list[dict[str, Any]] = field(default_factory=list)
+    text: str = ""
+    took_s: float = 0.0
+
+
+def play(situation: Situation, client: Client, backends: Backends) -> Cell:
+    """One cell. Whatever goes wrong in it is its verdict."""
+    started = time.monotonic()
+    if refusal := situation.refusal(client, backends.kind):
+        return Cell(situation, client, Verdict(SKIPPED, (refusal,)))
+    try:
+        with backends.node_for(situation.settings, own=situation.own) as node:
+            scene = Scene(client, node, f"{situation.name}-{client.name}-{os.getpid()}")
+            try:
+                cell = judged(situation, client, scene)
+            finally:
+                scene.end()
+    except NotInstalled as reason:
+        cell = Cell(situation, client, Verdict(SKIPPED, (str(reason),)))
+    except Unplayed as reason:
+        cell = Cell(situation, client, Verdict(UNPLAYED, (str(reason),)))
+    except Exception:
+        cell = Cell(situation, client, Verdict(UNPLAYED, (traceback.format_exc()[-1500:],)))
+    cell.took_s = time.monotonic() - started
+    return cell
+
+
+def judged(situation: Situation, client: Client, scene: Scene) -> Cell:
+    told = situation.script(scene)
+    deadline = time.monotonic() + TOLD_S
+    while time.monotonic() < deadline:
+        if judge(scene.recorded(), "", told, scene.witness()).word == RIGHT:
+            break
+        time.sleep(AGAIN_S)
+    story, text = scene.told(), scene.text_since_mark()
+    return Cell(situation, client, judge(story, text, told, scene.witness()), story, text)
+
+
+def play_all(
+    situations: Sequence[Situation],
+    clients: Sequence[Client],
+    backends: Backends,
+    beside: int,
+    on_cell: Callable[[Cell], None],
+) -> list[Cell]:
+    """`beside`: so many at a time. `on_cell` hears of each as it is done."""
+    lock = threading.Lock()
+
+    def one(pair: tuple[Situation, Client]) -> Cell:
+        cell = play(*pair, backends)
+        with lock:
+            on_cell(cell)
+        return cell
+
+    pairs = [(situation, client) for situation in situations for client in clients]
+    with ThreadPoolExecutor(beside) as pool:
+        return list(pool.map(one, pairs))
+
+
+# Layout
+# ------
+
+
+def lines_of_table(cells: Sequence[Cell]) -> list[list[str]]:
+    """The head, then a row for each situation."""
+    clients = list(dict.fromkeys(cell.client.name for cell in cells))
+    rows: dict[str, dict[str, str]] = {}
+    for cell in cells:
+        rows.setdefault(cell.situation.name, {})[cell.client.name] = MARKS[cell.verdict.word]
+    head = ["situation", *clients]
+    return [head, *([name, *(verdicts.get(client, "") for client in clients)] for name, verdicts in rows.items())]
+
+
+def plain_table(cells: Sequence[Cell]) -> str:
+    lines = lines_of_table(cells)
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    return "\n".join(
+        "  ".join(f"{word:<{width}}" for word, width in zip(line, widths, strict=True)).rstrip() for line in lines
+    )
+
+
+def markdown_table(cells: Sequence[Cell]) -> str:
+    titles = {cell.situation.name: cell.situation.title for cell in cells}
+    head, *rows = lines_of_table(cells)
+    lines = [head, ["---"] * len(head), *([titles[name], *words] for name, *words in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def json_table(cells: Sequence[Cell]) -> str:
+    return json.dumps(
+        [
+            {
+                "situation": cell.situation.name,
+                "client": cell.client.name,
+                "verdict": cell.verdict.word,
+                "reasons": cell.verdict.reasons,
+                "story": cell.story,
+                "text": cell.text,
+            }
+            for cell in cells
+        ],
+        indent=1,
+    )
+
+
+def counts(cells: Sequence[Cell]) -> str:
+    found = Counter(cell.verdict.word for cell in cells)
+    return ", ".join(f"{found[word]} {word}" for word in MARKS if found[word])
+
+
+def report_of(cell: Cell, *, verbose: bool) -> str:
+    """Why it is not right; `verbose`: with what was told."""
+    lines = [f"{MARKS[cell.verdict.word]}: {cell.situation.name} by {cell.client.name} ({cell.took_s:.0f} s)"]
+    lines += [f"  - {reason}" for reason in cell.verdict.reasons]
+    if verbose and cell.text:
+        lines += [f"    {line}" for line in cell.text.splitlines()]
+    return "\n".join(lines)

@@ -24,7 +24,7 @@ from muster.assignors.api import (
     TopicPartition,
 )
 from muster.assignors.data.consumer_protocol import claims_are_memories
-from muster.assignors.data.values import NOBODY, find_claimants
+from muster.assignors.data.values import HANDOVER, NOBODY, WHOLE, find_claimants
 
 # A private copy of the snapshot
 # ------------------------------
@@ -158,6 +158,24 @@ def withheld(snapshot: Snapshot, target: Assignment, besides: Sequence[Member] =
                 del mine[topic]
     back = [(t, p) for by_topic in early.values() for t, partitions in by_topic.items() for p in partitions]
     return dataclasses.replace(target, members=members, withheld=tuple(sorted(back)))
+
+
+def hand_over(snapshot: Snapshot, target: Assignment, besides: Sequence[Member] = ()) -> Assignment:
+    """What members get of the target in this round, by the `HANDOVER` that the snapshot states.
+
+    A coordinator's plan depends on what members hold, not on how its assignor hands over: an eager member has let go of
+    what it owned by the last plan, so nobody waits for it.
+    """
+    stated = snapshot.options.get(HANDOVER)
+    if stated == WHOLE:
+        return target
+    if isinstance(stated, Sequence) and not isinstance(stated, str):
+        holding = frozenset(stated)
+        snapshot = replace(
+            snapshot,
+            members=[member if member.id in holding else replace(member, owned=None) for member in snapshot.members],
+        )
+    return withheld(snapshot, target, besides)
 
 
 _Early = dict[str, dict[str, set[int]]]

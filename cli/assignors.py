@@ -59,8 +59,9 @@ def assign(assignor: str | None, deadline: float, file: Iterable[bytes]) -> int:
     """Solve assignment problems given as JSON lines.
 
     Reads one JSON object per line from standard input, or from FILE, and writes {member: {topic: [partitions]}} for
-    each. NAME is a built-in assignor, a Kafka class name, the entry point of a plugin, or package.module:Class, which
-    may be in the current directory.
+    each. A line is a snapshot as the ledger keeps it, or a shorter problem with topics and members. NAME is a built-in
+    assignor, a Kafka class name, the entry point of a plugin, or package.module:Class, which may be in the current
+    directory.
     """
     from muster.assignors.registry import resolve
 
@@ -84,7 +85,10 @@ def answer_line(line: bytes, number: int, assignor: Any, deadline: float) -> tup
     from muster.assignors.tools.problem import solve
 
     try:
-        plan = solve(parse_problem(line), assignor, partial(run_in_time, round(1000 * deadline)))
+        problem = parse_problem(line)
+        plan = solve(problem, assignor, partial(run_in_time, round(1000 * deadline)))
+        if why := other_plan_on_record(problem):
+            notice(f"line {number}: the plan on record is another: {why}")
         return Exit.OK, json.dumps(plan, separators=(",", ":"))
     except (UnknownAssignor, ValueError) as error:
         print_error(f"line {number}: {error}")
@@ -92,7 +96,19 @@ def answer_line(line: bytes, number: int, assignor: Any, deadline: float) -> tup
         return (Exit.FAILURE if bad_plan else Exit.USAGE), ""
 
 
-def run_in_time(deadline_ms: int, assignor: "Assignor", snapshot: "Snapshot") -> "Assignment":
+def other_plan_on_record(problem: dict[str, Any]) -> str:
+    """Why the ledger's plan for its snapshot was not the assignor's; empty: it was, as far as the snapshot says."""
+    from muster.assignors.data import values
+
+    options = problem.get("options") or {}
+    if values.FALLBACK in options:
+        return f"the assignor had failed, and the {options[values.FALLBACK]} stood ({options.get(values.REASON)})"
+    if values.HELD in options:
+        return f"an operator's word came after the assignor's: {options[values.HELD]}"
+    return ""
+
+
+def run_in_time(deadline_ms: int, assignor: "Assignor", snapshot: "Snapshot", withhold: bool) -> "Assignment":
     """Ours in a thread, which a deadline ends soon enough; others in a process, which is killed."""
     from muster.assignors.plugin_pool import run_in_thread, shared_isolation
     from muster.assignors.run import is_ours, run
@@ -100,8 +116,8 @@ def run_in_time(deadline_ms: int, assignor: "Assignor", snapshot: "Snapshot") ->
     remedy = "raise --deadline or use another assignor"
     if is_ours(assignor):
         late = f"was not done after {{deadline_ms}} ms; {remedy}"
-        return run_in_thread(assignor.name, partial(run, assignor, snapshot), deadline_ms, late)
-    return shared_isolation().run(assignor, snapshot, deadline_ms, remedy=remedy)
+        return run_in_thread(assignor.name, partial(run, assignor, snapshot, withhold), deadline_ms, late)
+    return shared_isolation().run(assignor, snapshot, deadline_ms, withhold=withhold, remedy=remedy)
 
 
 def parse_problem(line: bytes) -> dict[str, Any]:
@@ -114,7 +130,8 @@ def parse_problem(line: bytes) -> dict[str, Any]:
     try:
         problem = json.loads(text)
     except (json.JSONDecodeError, RecursionError) as error:
-        raise ValueError(f"not JSON ({error}); expected one problem as a JSON object on one line") from error
+        why = "nested too deeply to read" if isinstance(error, RecursionError) else error
+        raise ValueError(f"not JSON ({why}); expected one problem as a JSON object on one line") from error
     if not isinstance(problem, dict):
         raise ValueError(f"a JSON {type(problem).__name__}, expected an object with topics and members")
     return problem
@@ -239,26 +256,15 @@ def test(style: str, target: str, deadline: float) -> int:
 
 
 def read_snapshot(file: Path) -> "Snapshot":
-    from muster.assignors.api import Snapshot
+    from muster.assignors.data.snapshot_json import parse_json_object
     from muster.assignors.tools.problem import snapshot_of
 
     try:
-        text = file.read_text(encoding="utf-8")
-        raw = json.loads(text)
-        # The ledger's members carry `owned` as an object, the problems of `muster assign` as pairs.
-        return snapshot_of(raw) if is_problem(raw) else Snapshot.from_json(text)
+        return snapshot_of(parse_json_object(file.read_text(encoding="utf-8"), "snapshot"))
     except ValueError as error:
         raise CommandError(
             f"{file}: {error}", "expected a snapshot or an assignment problem", code=Exit.USAGE
         ) from error
-
-
-def is_problem(raw: Any) -> bool:
-    members = raw.get("members") if isinstance(raw, dict) else None
-    topics = raw.get("topics") if isinstance(raw, dict) else None
-    listed = isinstance(topics, dict) and any(isinstance(count, list) for count in topics.values())
-    pairs = isinstance(members, list) and any(isinstance(m, dict) and isinstance(m.get("owned"), list) for m in members)
-    return listed or pairs
 
 
 def read_group(admin: "Admin", group: str, entry: int | None, reset: str) -> "Snapshot":
@@ -300,7 +306,7 @@ def read_lags(file: Path) -> dict[str, list[int]]:
         return {
             str(topic): [int(lag) for lag in row] for topic, row in json.loads(file.read_text(encoding="utf-8")).items()
         }
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
         expected = "expected JSON {topic: [lag of partition 0, 1, ...]}"
         raise CommandError(f"{file}: {error}", expected, code=Exit.USAGE) from error
 

@@ -13,7 +13,7 @@ from muster.assignors.api import AssignorError, Snapshot
 from muster.assignors.data import values
 from muster.assignors.plugin_pool import decide_for_tool
 from muster.assignors.registry import resolve
-from muster.assignors.run import withheld
+from muster.assignors.run import hand_over
 from muster.assignors.tools.what_if import list_moves, restore_question
 from muster.coordinator.core.model.types import DELAYED
 
@@ -160,13 +160,14 @@ def repeat_decision(snapshot: Snapshot, entry: RecordedDecision) -> Shares:
 
         decision = replay_decision(snapshot)
         return {worker: {resource: [0] for resource in share} for worker, share in decision.shares.items()}
+    assignor = resolve(word)
+    question = restore_question(snapshot, assignor)
     if entry.source in WHOLE_PLANS:
         # A KIP-848 target is the whole plan; members find their way to it one by one.
-        return decide_for_tool(resolve(word), snapshot, False).to_dict()
+        return decide_for_tool(assignor, question, False).to_dict()
     if entry.source in REMOTE:
-        # The coordinator goes by what members say they hold, whichever way its assignor hands over.
-        return withheld(snapshot, decide_for_tool(resolve(word), snapshot, False)).to_dict()
-    return decide_for_tool(resolve(word), snapshot, True).to_dict()
+        return hand_over(snapshot, decide_for_tool(assignor, question, False)).to_dict()
+    return decide_for_tool(assignor, question, True).to_dict()
 
 
 def measure_plan(before: Shares, after: Shares) -> PlanMeasure:

@@ -12,7 +12,7 @@ from muster.assignors.data.values import JsonValue, Member, SnapshotValues
 
 _T = TypeVar("_T")
 
-_SNAPSHOT_FIELDS = ("topics", "members", "lags", "racks", "assignor", "options", "stale")
+SNAPSHOT_FIELDS = ("topics", "members", "lags", "racks", "assignor", "options", "stale")
 _MEMBER_FIELDS = ("id", "topics", "owned", "generation", "instance_id", "rack", "user_data")
 
 _write = json.JSONEncoder(separators=(",", ":")).encode
@@ -70,13 +70,24 @@ def _in_portions(entries: list[object]) -> Iterator[str]:
 
 def decode_snapshot_json(text: str | bytes) -> SnapshotFields:
     """Read the fields of a snapshot; ValueError names the field, what was expected and what stands there."""
+    raw = parse_json_object(text, "snapshot")
+    check_known_fields(raw, SNAPSHOT_FIELDS, "snapshot")
+    return read_snapshot_fields(raw)
+
+
+def parse_json_object(text: str | bytes, what: str) -> dict[str, Any]:
+    """The JSON object that the text is. ValueError says what else it is, nested too deeply included."""
     try:
         raw = json.loads(text)
     except ValueError as error:
-        raise ValueError(f"a snapshot is one JSON object, but this is not JSON: {error}") from None
+        raise ValueError(f"a {what} is one JSON object, but this is not JSON: {error}") from None
     except RecursionError:
-        raise ValueError("a snapshot is one JSON object; this one is nested too deeply to read") from None
-    check_known_fields(expect_kind(raw, dict, "snapshot"), _SNAPSHOT_FIELDS, "snapshot")
+        raise ValueError(f"a {what} is one JSON object; this one is nested too deeply to read") from None
+    return expect_kind(raw, dict, what)
+
+
+def read_snapshot_fields(raw: dict[str, Any]) -> SnapshotFields:
+    """The fields of a snapshot from its JSON object, other fields left aside."""
     return SnapshotFields(
         topics=read_mapping(required(raw, "topics", "snapshot"), "topics", read_whole_number),
         members=read_members(required(raw, "members", "snapshot"), _member_in),

@@ -2,8 +2,8 @@
 
 Orders are those that Kafka's Java code sees: strings by UTF-16 code unit, static members first (KIP-345). Where
 members' claims to a partition disagree, the newest generation wins, and a tie at the top makes it nobody's
-(KAFKA-12984, KAFKA-13419, KAFKA-14639). `FALLBACK`, `REASON` and `HELD` are options of a recorded snapshot that no
-assignor was given.
+(KAFKA-12984, KAFKA-13419, KAFKA-14639). `FALLBACK`, `REASON`, `HELD` and `HANDOVER` are options of a recorded snapshot
+that no assignor was given.
 """
 
 from __future__ import annotations
@@ -119,7 +119,11 @@ REASON: Final = "reason"
 """Why it had failed."""
 HELD: Final = "held"
 """The assignor's word was not the last: what an operator held of the group."""
-TOLD_BESIDE: Final = frozenset({FALLBACK, REASON, HELD})
+HANDOVER: Final = "handover"
+"""How the coordinator handed out its plan: `WHOLE`, or the ids of the members whose claims held partitions back. Where
+it is missing, every claim did."""
+WHOLE: Final = "whole"
+TOLD_BESIDE: Final = frozenset({FALLBACK, REASON, HELD, HANDOVER})
 
 
 # Claims

@@ -276,7 +276,7 @@ def adopt_plan(group: CentralGroup, made: Plan, step: Step) -> None:
         start_late_ones(group, step)
         advance_task(group, step)
         return
-    progress.request = replace(progress.request, snapshot=kept.told_in(everybody))
+    progress.request = replace(progress.request, snapshot=kept.told_in(everybody, whole=True))
     ownership_ledger.note_planned(group, step)
     progress.plan, progress.inherited = wanted, kept.inherited
     progress.stopping_since_ms = step.now_ms

@@ -300,9 +300,7 @@ def absent_members(group: ClassicGroup) -> dict[str, ClassicMember]:
     return {
         member.id: member
         for member in group.members.values()
-        if member.generation <= last
-        and member.generation != group.generation
-        and cooperative_names().issuperset(member.offer)
+        if member.generation <= last and member.generation != group.generation and not is_eager(member)
     }
 
 
@@ -315,6 +313,21 @@ def last_planned_shares(group: ClassicGroup) -> Plan:
         for record in group.stored.members
     }
     return {member_id: share for member_id, share in shares.items() if member_id in group.members}
+
+
+def is_eager(member: ClassicMember) -> bool:
+    """Whether the member lets go of all that it has before it joins: one eager name among its offers makes it so."""
+    return not cooperative_names().issuperset(member.offer)
+
+
+def remembered_shares(group: ClassicGroup) -> Plan:
+    """What the last plan gave members that hold nothing while they join. Plans go by it, and nobody waits for it."""
+    return {
+        member_id: share
+        for member_id, share in last_planned_shares(group).items()
+        if is_eager(group.members[member_id])
+        and not any(owned_of(group.members[member_id].metadata(group.protocol_name)).values())
+    }
 
 
 def classic_view(group: ClassicGroup) -> GroupView:

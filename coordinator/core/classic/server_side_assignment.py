@@ -9,7 +9,7 @@ What members may read restricts the plans of the coordinator; where members plan
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from muster.assignors.api import (
@@ -26,11 +26,11 @@ from muster.assignors.api import (
     Plan as AssignorPlan,
 )
 from muster.assignors.data.consumer_protocol import NEWEST, encode_assignment, member_from_subscription
-from muster.assignors.data.values import FALLBACK, REASON
-from muster.assignors.run import run, withheld
+from muster.assignors.data.values import FALLBACK, HANDOVER, REASON
+from muster.assignors.run import hand_over, run
 from muster.coordinator.core.classic import group as unheard
 from muster.coordinator.core.classic import rebalance_ledger
-from muster.coordinator.core.classic.group import ClassicGroup, classic_view
+from muster.coordinator.core.classic.group import ClassicGroup, classic_view, remembered_shares
 from muster.coordinator.core.classic.members import (
     A_MEMBER,
     ClassicMember,
@@ -218,7 +218,8 @@ def hand_out_plan(group: ClassicGroup, snapshot: Snapshot, target: Plan | Assign
     extensions = step.state.extensions
     snapshot = extensions.restore_snapshot(group.id, snapshot, lambda: snapshot_of(group, step), step)
     kept = extensions.correct_plan(classic_view(group), plan, snapshot, step)
-    cut = withheld(snapshot, Assignment(kept.plan), unheard.absent_with_claims(group))
+    snapshot = state_handover(group, snapshot)
+    cut = hand_over(snapshot, Assignment(kept.plan), unheard.absent_with_claims(group))
     shares = cut.to_dict()
     version = lowest_version(group)
     # Nobody gets no bytes at all: clients take that for a broken answer where an empty list is a share like any other.
@@ -240,6 +241,15 @@ def hand_out_plan(group: ClassicGroup, snapshot: Snapshot, target: Plan | Assign
     disarm_when_complete(group, step)
     if cut.withheld:
         await_release(group, step)
+
+
+def state_handover(group: ClassicGroup, snapshot: Snapshot) -> Snapshot:
+    """The same, stating whose claims hold partitions back, where some of what members own is only remembered."""
+    remembered = remembered_shares(group)
+    if not remembered:
+        return snapshot
+    holding = [member.id for member in snapshot.members if member.owned and member.id not in remembered]
+    return replace(snapshot, options={**snapshot.options, HANDOVER: holding})
 
 
 def carry_waiting_shares(group: ClassicGroup, carried: Mapping[tuple[str, int], WithheldPartition], step: Step) -> None:
@@ -307,10 +317,20 @@ def snapshot_of(group: ClassicGroup, step: Step) -> Snapshot:
     if group.state is GroupState.COMPLETING_REBALANCE:
         # Whoever missed this round is held to the last plan, not to what it said before that.
         members = unheard.with_last_shares(group, members)
+        members = with_remembered_shares(group, members)
     partitions = step.state.partitions
     counts = {topic: partitions[topic] for topic in topics if topic in partitions}
     options = chosen_options(step.state, group.id)
     return Snapshot(counts, members, assignor=loadable_name(group.remote, step.limits), options=options)
+
+
+def with_remembered_shares(group: ClassicGroup, members: Sequence[AssignorMember]) -> list[AssignorMember]:
+    """The same, where eager members own what the last plan gave them: an assignor that keeps it costs fewer moves."""
+    shares = remembered_shares(group)
+    generation = group.stored.generation if group.stored is not None else -1
+    return [
+        replace(each, owned=shares[each.id], generation=generation) if each.id in shares else each for each in members
+    ]
 
 
 def as_last_planned(group: ClassicGroup, step: Step) -> Snapshot | None:

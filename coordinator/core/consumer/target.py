@@ -191,7 +191,7 @@ def adopt_target(group: ConsumerGroup, plan: Plan, snapshot: Snapshot, step: Ste
             step.keep(TargetStored(group.id, member.id, share))
     step.keep(TargetEpochStored(group.id, group.epoch, step.now_ms))
     group.progress.retry_at_ms = group.progress.fenced_until_ms = 0
-    epoch_ledger.record_target(group, before, kept.told_in(snapshot), step)
+    epoch_ledger.record_target(group, before, kept.told_in(snapshot, whole=True), step)
     extensions.plan_adopted(group.id, kept.inherited, step)
 
 

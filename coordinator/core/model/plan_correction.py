@@ -10,8 +10,8 @@ lags and loads over `member.capacity`.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from muster.assignors.api import Member, Snapshot
-from muster.assignors.data.values import HELD
+from muster.assignors.api import JsonValue, Member, Snapshot
+from muster.assignors.data.values import HANDOVER, HELD, WHOLE
 from muster.coordinator.core.model.plan import Plan
 from muster.coordinator.core.model.records import By, HeldShare, HoldsStored, MemberIdentifiers, Orphans
 
@@ -111,10 +111,16 @@ class CorrectedPlan:
         """Who had what has an heir now. One that came back under its own id is its own heir."""
         return {s.member_id: dict(s.share) for s in self.inherited if s.member_id not in self.plan}
 
-    def told_in(self, snapshot: Snapshot) -> Snapshot:
-        """What the plan was made from, for the ledger: whoever makes it again must not wonder that it differs."""
+    def told_in(self, snapshot: Snapshot, *, whole: bool = False) -> Snapshot:
+        """What the plan was made from, for the ledger: whoever makes it again must not wonder that it differs.
+
+        `whole`: the plan holds nothing back for members, whichever way its assignor hands over.
+        """
         asked = without_members(snapshot, self.unasked)
-        return replace(asked, options={**asked.options, HELD: self.why}) if self.why else asked
+        told: dict[str, JsonValue] = {HELD: self.why} if self.why else {}
+        if whole:
+            told[HANDOVER] = WHOLE
+        return replace(asked, options={**asked.options, **told}) if told else asked
 
 
 def correct_with_overrides(plan: Plan, holds: HoldsStored, situation: GroupSituation) -> CorrectedPlan:

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from muster.assignors.api import AssignorError, JsonValue, Snapshot
 from muster.assignors.registry import resolve
-from muster.assignors.run import withheld
+from muster.assignors.run import hand_over
 from muster.coordinator.core.model.plan import Decide, canonical_name, run_assignor, runnable_assignors
 from muster.coordinator.core.model.types import Limits, RebalanceEntry, Score, frozen_value
 
@@ -154,7 +154,7 @@ def score_candidates(
             continue
         took_ms = clock_ms() - began_ms
         if entry.snapshot_source not in WHOLE_TARGETS:
-            target = withheld(snapshot, target)
+            target = hand_over(snapshot, target)
         owners = owners_of((member, share.items()) for member, share in target.members.items())
         scores.append(replace(ruler.score(candidate.word, owners), took_ms=took_ms))
     return tuple(scores)

@@ -74,6 +74,40 @@ def test_a_problem_is_solved():
     }
 
 
+def test_a_snapshot_of_the_ledger_is_a_problem_as_it_is():
+    assert as_lists(snapshot_of(as_lists(GROUP))) == as_lists(GROUP)
+
+
+def test_lags_beside_the_topics_count():
+    lags = {"t": [1, 1, 90], "u": [7]}
+    problem = {"assignor": "lag", "topics": {"t": 3, "u": 1}, "members": [], "lags": lags}
+    members = [{"id": "a", "topics": ["t", "u"]}, {"id": "b", "topics": ["t", "u"]}]
+    assert solve({**problem, "members": members}) == {"a": {"t": [2], "u": [0]}, "b": {"t": [0, 1]}}
+
+
+def test_what_the_ledger_alone_was_told_is_no_option_of_the_assignor():
+    told = {"fallback": "last good assignment", "reason": "it failed", "held": "pins", "handover": "whole"}
+    problem = {"assignor": "range", "topics": {"t": 1}, "members": [{"id": "a", "topics": ["t"]}], "options": told}
+    assert solve(problem) == {"a": {"t": [0]}}
+
+
+@pytest.mark.parametrize(
+    ("handover", "plan"),
+    [
+        ("whole", {"a": {"t": [0, 1]}, "b": {"t": [2, 3]}}),
+        (["a"], {"a": {"t": [0, 1]}, "b": {}}),
+        ([], {"a": {"t": [0, 1]}, "b": {"t": [2, 3]}}),
+    ],
+)
+def test_a_recorded_plan_comes_out_as_it_was_handed_out(handover, plan):
+    members = [
+        {"id": "a", "topics": ["t"], "owned": {"t": [0, 1, 2, 3]}, "generation": 1},
+        {"id": "b", "topics": ["t"]},
+    ]
+    problem = {"assignor": "uniform", "topics": {"t": 4}, "members": members, "options": {"handover": handover}}
+    assert solve(problem) == plan
+
+
 def test_lag_problems_count_an_absent_commit_by_the_reset():
     topics = {"t": [{"begin": 2, "end": 10, "committed": None}, {"begin": 0, "end": 10, "committed": 12}]}
     members = [{"id": "a", "topics": ["t"]}]
@@ -93,6 +127,11 @@ def test_lag_problems_count_an_absent_commit_by_the_reset():
         ({"topics": {"t": [{"begin": 0}]}}, "'end' is missing"),
         ({"members": [{"topics": []}]}, r"members\[0\]: 'id' is missing"),
         ({"members": [{"id": "a", "topics": [], "owned": [["t"]]}]}, r"owned\[0\]: expected \[topic, partition\]"),
+        ({"lagz": {"t": [1]}}, "problem: 'lagz' is not a field of it; its fields are topics, members, lags, racks,"),
+        ({"members": [{"id": "a", "topics": [], "rac": "r"}]}, r"members\[0\]: 'rac' is not a field of it"),
+        ({"topics": {"t": [{"begin": 0, "end": 1, "lag": 1}]}}, r"topics.t\[0\]: 'lag' is not a field of it"),
+        ({"topics": {"t": [["r"]]}, "racks": {"t": [["r"]]}}, "topics.t: states racks that racks.t states as well"),
+        ({"lags": {"t": [-1]}}, r"lags.t\[0\]: expected a number of 0 or more, got -1"),
         ({"reset": "sometimes"}, "reset: expected one of latest, earliest, none"),
     ],
 )

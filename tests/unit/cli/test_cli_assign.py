@@ -82,6 +82,8 @@ def test_the_option_overrules_the_problem(monkeypatch: pytest.MonkeyPatch, capsy
         ('{"topics":{"t":-1},"members":[]}', "line 2: topics.t"),
         ('{"assignor":"rnge","topics":{},"members":[]}', "line 2: assignor 'rnge'"),
         ('{"topics":{},"members":[]}', "names no assignor"),
+        ('{"topics":{},"members":[],"lagz":{}}', "line 2: problem: 'lagz' is not a field of it; its fields are"),
+        ("[" * 100_000, "line 2: not JSON (nested too deeply to read)"),
     ],
 )
 def test_a_bad_line_is_named_and_answered_with_an_empty_line_while_the_others_are_solved(
@@ -92,6 +94,15 @@ def test_a_bad_line_is_named_and_answered_with_an_empty_line_while_the_others_ar
     assert [json.loads(answer) if answer else None for answer in lines] == [PLAN, None, PLAN]
     assert said in err
     assert err.count("\n") == 1
+
+
+def test_a_plan_that_was_not_the_assignors_is_said_to_be_another(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    held = GOOD[:-1] + ',"options":{"held":"pins"}}'
+    code, lines, err = assign(f"{GOOD}\n{held}\n", monkeypatch, capsys)
+    assert (code, [json.loads(line) for line in lines]) == (Exit.OK, [PLAN, PLAN])
+    assert err == "line 2: the plan on record is another: an operator's word came after the assignor's: pins\n"
 
 
 def test_a_line_that_is_not_utf_8_is_named_and_the_next_one_is_answered(

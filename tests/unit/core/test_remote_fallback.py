@@ -19,5 +19,5 @@ def test_the_snapshot_says_what_the_group_got_instead_and_why() -> None:
     entry = max(stage.shard.ledgers["g"].entries.values(), key=lambda entry: entry.number)
     assert entry.snapshot_source == "remote"
     options = Snapshot.from_json(entry.snapshot_json).options
-    assert options == {"fallback": "last good assignment", "reason": "cheese"}
+    assert options == {"fallback": "last good assignment", "reason": "cheese", "handover": []}
     assert stage.shard.groups["g"].planned_topics == {"t": 2}

@@ -20,7 +20,7 @@ from muster.coordinator.replication.protocol.cluster_metadata import (
 from muster.coordinator.runtime.engine import EngineOptions
 from muster.coordinator.runtime.leased import LeasedEngine
 from muster.coordinator.server.driver.clock import NodeClock
-from muster.coordinator.server.driver.driver import EngineDriver
+from muster.coordinator.server.driver.driver import DriverCallbacks, DriverLimits, EngineDriver
 from tests.support.sides import SideNode, Sides, unheard
 
 SHARDS = 2
@@ -56,7 +56,10 @@ class ShardNode:
         )
         self.engine.submit_all(TopicsChanged({"t": 4}, ids={"t": b"t" * 16}))
         self.driver = EngineDriver(
-            self.engine, clock, max_parked=1_000, on_notice=self._noticed, on_fatal=self.fatal.append
+            self.engine,
+            clock,
+            DriverLimits(max_parked=1_000),
+            DriverCallbacks(on_notice=self._noticed, on_fatal=self.fatal.append),
         )
         self.warming = WarmShards(group_log, SHARDS, self.engine.new_core, lambda: node.side.replicas.copies)
         self.coordinating.start(self.engine, self.driver, clock.now_ms, self.warming)

@@ -21,12 +21,13 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from queue import SimpleQueue
 from threading import Thread
 from time import monotonic_ns, perf_counter
-from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar, assert_never
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeAlias, TypeVar, assert_never
 
 from muster.assignors.api import Assignment, Assignor, AssignorError, Snapshot
 from muster.assignors.plugin_pool import Isolation
@@ -314,15 +315,46 @@ UnansweredEvent: TypeAlias = (
 """Events that are no requests."""
 
 
-class EngineDriver:
-    """The engine's place on the event loop.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverLimits:
+    """max_parked: JoinGroup and SyncGroup requests that may wait for their answers. work_deadline_ms: how long one plan
+    or pattern may take off the loop."""
 
-    `on_notice` gets what watchers may hear, `on_fatal` an exception of the engine itself, after which the driver
-    answers nothing any more and the node has to stop: its log holds all that was promised. `complete` adds to what a
-    shard wants computed what only the node knows, in the turn that asked, or gives a call that does the rest in a
-    thread. `on_bug` gets what went wrong while one group's work was prepared or its watchers were told: that is this
-    group's trouble alone. `on_stall` hears of the loop's stalls. `measure` finds a group's load; `instruments` count.
+    max_parked: int
+    work_deadline_ms: int = WORK_DEADLINE_MS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverCallbacks:
+    """What a driver tells its node, on the loop.
+
+    `on_notice` gets what watchers may hear, `on_plan` each plan that was computed off the loop. `on_fatal` gets an
+    exception of the engine itself, after which the driver answers nothing any more and the node has to stop: its log
+    holds all that was promised. `on_bug` gets what went wrong while one group's work was prepared or its watchers were
+    told: that is this group's trouble alone. `on_stall` hears of the loop's stalls.
     """
+
+    on_notice: Callable[[GroupChanged], None]
+    on_fatal: Callable[[BaseException], None]
+    on_plan: Callable[[events.Planned], None] = lambda plan: None
+    on_bug: Callable[[str, Exception], None] = lambda what, error: None
+    on_stall: StallReport = lambda stalled_ms, computing_ms: None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanInputs:
+    """What only the node knows of groups. `complete` adds it to what a shard wants computed, in the turn that asked, or
+    gives a call that does the rest in a thread. `measure` finds a group's load."""
+
+    complete: Callable[[ShardWork], ShardWork | Callable[[], ShardWork]] = lambda work: work
+    measure: MeasureGroupLoad = measure_nothing
+
+
+NO_INPUTS: Final = PlanInputs()
+
+
+class EngineDriver:
+    """The engine's place on the event loop."""
 
     # Of more than thirty attributes without slots CPython 3.11 finds each by a search, which heartbeats feel.
     __slots__ = ("_alarm", "_all_loaded", "_clock", "_closed", "_complete", "_engine", "_flush_began_s", "_flusher",
@@ -334,34 +366,28 @@ class EngineDriver:
         self,
         engine: Engine,
         clock: NodeClock,
+        limits: DriverLimits,
+        callbacks: DriverCallbacks,
         *,
-        max_parked: int,
-        work_deadline_ms: int = WORK_DEADLINE_MS,
+        inputs: PlanInputs = NO_INPUTS,
         isolation: Isolation | None = None,
-        complete: Callable[[ShardWork], ShardWork | Callable[[], ShardWork]] = lambda work: work,
-        measure: MeasureGroupLoad = measure_nothing,
-        on_plan: Callable[[events.Planned], None] = lambda plan: None,
-        on_notice: Callable[[GroupChanged], None],
-        on_fatal: Callable[[BaseException], None],
-        on_bug: Callable[[str, Exception], None] = lambda what, error: None,
-        on_stall: StallReport = lambda stalled_ms, computing_ms: None,
         instruments: "Instruments | None" = None,
     ) -> None:
         self._instruments = instruments
         self._flush_began_s, self._flushing_records = 0.0, 0
         self._engine = engine
         self._clock = clock
-        self._max_parked = max_parked
-        self._on_notice = on_notice
-        self._on_fatal = on_fatal
-        self._on_bug = on_bug
+        self._max_parked = limits.max_parked
+        self._on_notice = callbacks.on_notice
+        self._on_fatal = callbacks.on_fatal
+        self._on_bug = callbacks.on_bug
         self._loop = asyncio.get_running_loop()
         self._flusher = JobThread[FlushJob]("muster-flush", self._loop, self._flushed)
         self._loader = JobThread[LoadJob]("muster-load", self._loop, self._loaded)
-        self._workers = AssignorWorkers(work_deadline_ms, isolation=isolation)
-        self._complete = complete
-        self._measure = measure
-        self._on_plan = on_plan
+        self._workers = AssignorWorkers(limits.work_deadline_ms, isolation=isolation)
+        self._complete = inputs.complete
+        self._measure = inputs.measure
+        self._on_plan = callbacks.on_plan
         self._working = SupervisedTasks(self._stop_for)
         self._ids = count(1)
         self._waiting: dict[RequestId, ReplyWaiter] = {}
@@ -369,7 +395,7 @@ class EngineDriver:
         self._turn_due = self._flushing = self._loading = False
         self._all_loaded = asyncio.Event()
         self._alarm = DeadlineAlarm(self._loop, clock, self.wake)
-        self._on_stall = on_stall
+        self._on_stall = callbacks.on_stall
         self._pulse = LoopMonitor(clock, self._stood_still)
         self._idle = asyncio.Event()
         self._closed = False

@@ -37,7 +37,7 @@ from muster.coordinator.server.backend.node_services import HEALTH_NAMES, make_m
 from muster.coordinator.server.backend.standalone_backend import StandaloneBackend
 from muster.coordinator.server.backend.upkeep import LogFreezer, ProcessResources, report_fatal_error
 from muster.coordinator.server.driver.clock import NodeClock
-from muster.coordinator.server.driver.driver import EngineDriver
+from muster.coordinator.server.driver.driver import DriverCallbacks, DriverLimits, EngineDriver, PlanInputs
 from muster.coordinator.server.grpc.adapter import GrpcCall, GrpcMethods
 from muster.coordinator.server.grpc.listener import GrpcListener, TransportLimits
 from muster.coordinator.server.grpc.load_limits import ConnectionLoadLimits
@@ -459,19 +459,25 @@ class CoordinatorNode:
         self.driver = EngineDriver(
             self.engine,
             self._clock,
-            max_parked=self._settings.max_parked_requests,
-            work_deadline_ms=self._settings.group_assignor_deadline_ms,
-            isolation=self._isolation,
-            on_plan=partial(report_plan, self.telling.conditions),
-            on_notice=self._noticed,
-            on_fatal=self._fail,
-            on_bug=report_contained,
-            on_stall=partial(report_stall, self.telling.conditions),
-            instruments=self._instruments,
-            complete=lambda work: complete_work(
-                work, self.engine, self._log_span, self._observing, self._ground.measured
+            DriverLimits(
+                max_parked=self._settings.max_parked_requests,
+                work_deadline_ms=self._settings.group_assignor_deadline_ms,
             ),
-            measure=make_load_meter(self.engine, self.broker.ends, self._clock.now_ms, self.broker.ahead),
+            DriverCallbacks(
+                on_plan=partial(report_plan, self.telling.conditions),
+                on_notice=self._noticed,
+                on_fatal=self._fail,
+                on_bug=report_contained,
+                on_stall=partial(report_stall, self.telling.conditions),
+            ),
+            inputs=PlanInputs(
+                complete=lambda work: complete_work(
+                    work, self.engine, self._log_span, self._observing, self._ground.measured
+                ),
+                measure=make_load_meter(self.engine, self.broker.ends, self._clock.now_ms, self.broker.ahead),
+            ),
+            isolation=self._isolation,
+            instruments=self._instruments,
         )
         self._sessions = ServerSessions(
             self.driver,

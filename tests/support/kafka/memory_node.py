@@ -25,7 +25,7 @@ from muster.coordinator.security.authorizer import Authorizer
 from muster.coordinator.security.quota_usage import NodeQuotas, UserCounts
 from muster.coordinator.server.backend.node_services import member_exists
 from muster.coordinator.server.driver.clock import NodeClock
-from muster.coordinator.server.driver.driver import EngineDriver
+from muster.coordinator.server.driver.driver import DriverCallbacks, DriverLimits, EngineDriver
 from muster.coordinator.server.node.node import partition_counts, topic_ids
 from muster.storage.broker.broker import Broker
 from muster.storage.broker.requests import LogRequests
@@ -88,9 +88,8 @@ class MemoryNode:
         self.driver = EngineDriver(
             engine,
             clock,
-            max_parked=settings.max_parked_requests,
-            on_notice=lambda notice: None,
-            on_fatal=lambda error: self.bugs.append(repr(error)),
+            DriverLimits(max_parked=settings.max_parked_requests),
+            DriverCallbacks(on_notice=lambda notice: None, on_fatal=lambda error: self.bugs.append(repr(error))),
         )
         self.broker.on_topics_changed(self._topics_changed)
         self.requests = LogRequests(self.broker)

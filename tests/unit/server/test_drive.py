@@ -18,7 +18,7 @@ from muster.coordinator.errors import ErrorCode, NodeShuttingDown, Overloaded
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.ports import Entry, KeyValue, LogFailed
 from muster.coordinator.server.driver.clock import STALL_MS, NodeClock
-from muster.coordinator.server.driver.driver import EngineDriver
+from muster.coordinator.server.driver.driver import DriverCallbacks, DriverLimits, EngineDriver
 from tests.support.pace import pace
 
 PATIENCE_S = 20
@@ -89,10 +89,8 @@ class Bench:
         self.driver = EngineDriver(
             self.engine,
             self.clock,
-            max_parked=self.max_parked,
-            on_notice=self.notices.append,
-            on_fatal=self.fatal.append,
-            on_stall=self.on_stall,
+            DriverLimits(max_parked=self.max_parked),
+            DriverCallbacks(on_notice=self.notices.append, on_fatal=self.fatal.append, on_stall=self.on_stall),
         )
         return self.driver
 

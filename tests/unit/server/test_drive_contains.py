@@ -19,7 +19,7 @@ from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.ports import LogFailed
 from muster.coordinator.server.driver import driver
 from muster.coordinator.server.driver.clock import NodeClock
-from muster.coordinator.server.driver.driver import EngineDriver
+from muster.coordinator.server.driver.driver import DriverCallbacks, DriverLimits, EngineDriver, PlanInputs
 from tests.fakes.memory_group_log import MemoryGroupLog
 from tests.support.pace import pace
 
@@ -45,11 +45,13 @@ class Bench:
         self.driver = EngineDriver(
             self.engine,
             clock,
-            max_parked=10,
-            complete=self.complete,
-            on_notice=self.on_notice,
-            on_fatal=self.fatal.append,
-            on_bug=lambda what, error: self.bugs.append((what, str(error))),
+            DriverLimits(max_parked=10),
+            DriverCallbacks(
+                on_notice=self.on_notice,
+                on_fatal=self.fatal.append,
+                on_bug=lambda what, error: self.bugs.append((what, str(error))),
+            ),
+            inputs=PlanInputs(complete=self.complete),
         )
 
     async def join(self) -> ErrorCode:

@@ -15,7 +15,7 @@ from muster.coordinator.server.backend.assignor_inputs import LogSpanOf, Measure
 from muster.coordinator.server.backend.node_services import StagingHandlers, Stoppable
 from muster.coordinator.server.driver.driver import EngineDriver
 from muster.coordinator.server.rpc_dispatch import ServiceMethod
-from muster.coordinator.server.services.group_coordinator import GroupCoordinator
+from muster.coordinator.server.services.group_coordinator import GroupCoordinator, GroupServiceContext
 from muster.coordinator.zookeeper.group_observer import ReportGroup
 from muster.storage.broker.broker import Broker
 from muster.storage.broker.record_log import RecordLog
@@ -104,8 +104,8 @@ class NodeBackend(Protocol):
     ) -> None:
         """From now on run the groups of the shards that are this node's."""
 
-    def group_service(self, *args: Any, **given: Any) -> GroupCoordinator:
-        """Takes what `GroupCoordinator` takes."""
+    def group_service(self, context: GroupServiceContext) -> GroupCoordinator:
+        """The GroupCoordinator service."""
 
     def record_service(
         self, advertised: Callable[[], tuple[str, int]], room: Callable[[Any], int]

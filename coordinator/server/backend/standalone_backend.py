@@ -26,7 +26,7 @@ from muster.coordinator.server.driver.clock import NodeClock
 from muster.coordinator.server.driver.driver import EngineDriver
 from muster.coordinator.server.listeners.kafka_listener import NodeKafkaListener
 from muster.coordinator.server.rpc_dispatch import ServiceMethod
-from muster.coordinator.server.services.group_coordinator import GroupCoordinator
+from muster.coordinator.server.services.group_coordinator import GroupCoordinator, GroupServiceContext
 from muster.coordinator.server.services.zookeeper_registration import ZooKeeperRegistration, build_registration
 from muster.coordinator.zookeeper.group_observer import ReportGroup
 from muster.storage.broker.broker import Broker
@@ -158,8 +158,8 @@ class StandaloneBackend:
     ) -> None:
         """All shards are this node's already."""
 
-    def group_service(self, *args: Any, **given: Any) -> GroupCoordinator:
-        return GroupCoordinator(*args, **given)
+    def group_service(self, context: GroupServiceContext) -> GroupCoordinator:
+        return GroupCoordinator(context)
 
     def record_service(self, advertised: Callable[[], tuple[str, int]], room: Callable[[Any], int]) -> BrokerService:
         return BrokerService(self.requests, node_id=self._settings.node_id, advertised=advertised, room=room)

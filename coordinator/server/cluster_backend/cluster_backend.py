@@ -69,6 +69,7 @@ from muster.coordinator.server.cluster_backend.peer_listeners import (
 )
 from muster.coordinator.server.grpc.listener import AddressTaken, describe_remedy
 from muster.coordinator.server.rpc_dispatch import ServiceMethod, methods_of
+from muster.coordinator.server.services.group_coordinator import GroupServiceContext
 from muster.coordinator.server.services.zookeeper_registration import ZooKeeperGroups
 from muster.coordinator.zookeeper.cluster.cluster_layout import SessionLength
 from muster.coordinator.zookeeper.cluster.registration import ClusterRegistration, record_session_length
@@ -407,9 +408,8 @@ class ClusterBackend:
 
     # What its gRPC door offers.
 
-    def group_service(self, *args: Any, **given: Any) -> ClusterGroupCoordinator:
-        """Takes what `GroupCoordinator` takes."""
-        return ClusterGroupCoordinator(self.view, *args, ends=self._ends, **given)
+    def group_service(self, context: GroupServiceContext) -> ClusterGroupCoordinator:
+        return ClusterGroupCoordinator(self.view, context, self._ends)
 
     def record_service(
         self, advertised: Callable[[], tuple[str, int]], room: Callable[[Any], int]

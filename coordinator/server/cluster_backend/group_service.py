@@ -5,7 +5,7 @@ the coordinator of a group. It is read again with each question, because the ima
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 from muster.coordinator.core.model import effects, events
 from muster.coordinator.edge.cluster_view import ClusterView, NodeAddress, OtherNodes, coordinates_shard
@@ -25,7 +25,7 @@ from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.server.cluster_backend.metadata_service import CUT_OFF
 from muster.coordinator.server.driver.driver import EngineDriver
 from muster.coordinator.server.rpc_dispatch import RpcCall
-from muster.coordinator.server.services.group_coordinator import RoutedGroupCoordinator
+from muster.coordinator.server.services.group_coordinator import GroupServiceContext, RoutedGroupCoordinator
 from muster.storage.topics.catalog import PRIVATE_TOPICS
 
 # The image in the terms of the listeners
@@ -124,8 +124,8 @@ class ClusterGroupCoordinator(RoutedGroupCoordinator):
     `ends` knows where logs end of which there is no copy here.
     """
 
-    def __init__(self, cluster: ClusterView, *args: Any, ends: ClusterEnds | None = None, **given: Any) -> None:
-        super().__init__(cluster, *args, cut_off=CUT_OFF, **given)
+    def __init__(self, cluster: ClusterView, context: GroupServiceContext, ends: ClusterEnds | None = None) -> None:
+        super().__init__(cluster, context, cut_off=CUT_OFF)
         self._ends = ends
 
     async def offset_fetch(self, request: pb.OffsetFetchRequest, call: RpcCall) -> pb.OffsetFetchResponse:

@@ -69,6 +69,7 @@ from muster.coordinator.server.kafka_backend.upstream_diagnostics import (
 from muster.coordinator.server.kafka_backend.upstream_logs import UpstreamLogs
 from muster.coordinator.server.listeners.proxy_listener import NodeProxyListener
 from muster.coordinator.server.rpc_dispatch import ServiceMethod, methods_of
+from muster.coordinator.server.services.group_coordinator import GroupServiceContext
 from muster.storage.broker.requests import LogRequests
 from muster.storage.errors import StorageError
 
@@ -398,9 +399,8 @@ class KafkaBackend:
 
     # -- what its gRPC door offers ------------------------------------------------------------------------------------
 
-    def group_service(self, *args: Any, **given: Any) -> UpstreamGroups:
-        """Takes what `GroupCoordinator` takes."""
-        return UpstreamGroups(self.view, *args, ends=self.ends, met=self.met, **given)
+    def group_service(self, context: GroupServiceContext) -> UpstreamGroups:
+        return UpstreamGroups(self.view, context, ends=self.ends, met=self.met)
 
     def record_service(self, advertised: Callable[[], tuple[str, int]], room: Callable[[Any], int]) -> UpstreamRecords:
         settings = self._settings

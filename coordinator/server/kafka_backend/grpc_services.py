@@ -28,7 +28,7 @@ from muster.coordinator.rpc.v1 import (
 from muster.coordinator.server.backend import fencing
 from muster.coordinator.server.kafka_backend.upstream_logs import UpstreamLogs
 from muster.coordinator.server.rpc_dispatch import RpcCall
-from muster.coordinator.server.services.group_coordinator import RoutedGroupCoordinator
+from muster.coordinator.server.services.group_coordinator import GroupServiceContext, RoutedGroupCoordinator
 from muster.coordinator.server.services.group_responses import to_error_code
 from muster.storage.broker.requests import LogRequests
 from muster.storage.errors import NotLeaderOrFollower, StorageError, check_entry_count
@@ -205,8 +205,15 @@ class UpstreamGroups(RoutedGroupCoordinator):
     """As its base; where logs end that nobody has asked about of late is asked of their leaders. met: returns once the
     node knows the others, or waits no longer; who asks for a coordinator before that waits with it."""
 
-    def __init__(self, *args: Any, ends: UpstreamLogEnds, met: Callable[[], Awaitable[None]], **given: Any) -> None:
-        super().__init__(*args, cut_off=CUT_OFF, **given)
+    def __init__(
+        self,
+        cluster: ClusterView,
+        context: GroupServiceContext,
+        *,
+        ends: UpstreamLogEnds,
+        met: Callable[[], Awaitable[None]],
+    ) -> None:
+        super().__init__(cluster, context, cut_off=CUT_OFF)
         self._ends = ends
         self._met = met
 

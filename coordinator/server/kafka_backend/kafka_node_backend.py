@@ -33,7 +33,7 @@ from muster.coordinator.server.listeners.kafka_listener import NodeKafkaListener
 from muster.coordinator.server.listeners.proxy_listener import NodeProxyListener
 from muster.coordinator.server.node_events import report_contained
 from muster.coordinator.server.rpc_dispatch import ServiceMethod, methods_of
-from muster.coordinator.server.services.group_coordinator import GroupCoordinator
+from muster.coordinator.server.services.group_coordinator import GroupCoordinator, GroupServiceContext
 from muster.coordinator.zookeeper.group_observer import ReportGroup
 from muster.storage.broker.record_log import RecordLog
 from muster.storage.broker.requests import LogRequests
@@ -139,8 +139,8 @@ class KafkaNodeBackend:
     ) -> None:
         self._part.coordinate(engine, driver, clock_ms, fail, sessions)
 
-    def group_service(self, *args: Any, **given: Any) -> GroupCoordinator:
-        return self._part.group_service(*args, **given)
+    def group_service(self, context: GroupServiceContext) -> GroupCoordinator:
+        return self._part.group_service(context)
 
     def record_service(self, advertised: Callable[[], tuple[str, int]], room: Callable[[Any], int]) -> BrokerService:
         return self._part.record_service(advertised, room)

@@ -58,7 +58,12 @@ from muster.coordinator.server.node_events import (
 from muster.coordinator.server.rpc_dispatch import ServiceMethod
 from muster.coordinator.server.services.central_groups import NO_ELECTION, CentralElection
 from muster.coordinator.server.services.group_control import GroupControl
-from muster.coordinator.server.services.group_coordinator import ClientEndpoint, GroupWatchers
+from muster.coordinator.server.services.group_coordinator import (
+    ClientEndpoint,
+    GroupServiceContext,
+    GroupWatchers,
+    SimulationRules,
+)
 from muster.coordinator.server.services.member_session import ServerSessions
 from muster.coordinator.server.services.zookeeper_registration import HEALTH as ZOOKEEPER
 from muster.coordinator.server.services.zookeeper_registration import ZooKeeperRegistration
@@ -533,27 +538,31 @@ class CoordinatorNode:
         self._lines.noticed(notice)
 
     def _table(self) -> dict[str, ServiceMethod]:
-        groups = self._ground.group_service(
-            self.driver,
-            self._watchers,
-            self._sessions,
+        zookeeper = self._ground.zookeeper
+        context = GroupServiceContext(
+            driver=self.driver,
+            watchers=self._watchers,
+            sessions=self._sessions,
             shards=self.engine.shards,
-            snapshot_bytes=self._settings.grpc_max_message_bytes // 2,
             endpoint=lambda: ClientEndpoint(self._settings.node_id, *self.advertised),
             partitions=lambda: self._partitions,
             log_span=self._log_span,
+            simulations=SimulationRules(
+                isolation=self._isolated_simulations,
+                deadline_ms=self._settings.group_assignor_deadline_ms,
+                plugins=dict(limits_of(self._settings).plugins),
+            ),
+            snapshot_bytes=self._settings.grpc_max_message_bytes // 2,
             conditions=self.telling.conditions,
             resources=ProcessResources(
                 self._settings.directory, self._loaded_ms, self.driver, self.engine.metrics
             ).look,
-            isolation=self._isolated_simulations,
-            assignor_deadline_ms=self._settings.group_assignor_deadline_ms,
-            plugins=dict(limits_of(self._settings).plugins),
-            observed=self._ground.zookeeper.groups if self._ground.zookeeper is not None else None,
+            observed=zookeeper.groups if zookeeper is not None else None,
             central=self._central,
             history=self.history,
             rights_of=node_services.topic_rights_of(self._security),
         )
+        groups = self._ground.group_service(context)
         self.log_requests = self._ground.requests
         records = self._ground.record_service(lambda: self.advertised, answer_room)
         self._staging = self._ground.staging()

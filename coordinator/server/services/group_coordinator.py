@@ -12,9 +12,10 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 from uuid import uuid4
 
+from muster.assignors.api import Assignment, Assignor, Snapshot
 from muster.assignors.plugin_pool import Isolation
 from muster.coordinator.core.kinds.central_kind import CENTRAL
 from muster.coordinator.core.model import effects, events
@@ -222,61 +223,75 @@ class ClientEndpoint:
     port: int
 
 
-class GroupCoordinator:
-    """The handlers.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulationRules:
+    """How assignors are run with which somebody simulates. plugins: the classes of those that are offered, by names."""
 
-    `snapshot_bytes` bounds what one ExplainGroup carries of assignors' inputs, `endpoint` is what FindCoordinator
-    answers, `partitions` gives the catalog's partition counts, `log_span` where a partition's log begins and ends,
-    `conditions` what is wrong with the node, `resources` what its process has (called in a thread), `plugins` the
-    classes of assignors that it offers by their names, `observed` the groups of a ZooKeeper, if there is one, `central`
-    who is elected there for central groups, `rights_of` what a member may read.
+    isolation: Isolation
+    deadline_ms: int
+    plugins: Mapping[str, str]
+
+    def decide(self, assignor: Assignor, snapshot: Snapshot, withhold: bool) -> Assignment:
+        """What it assigns. Raises AssignorError."""
+        remedy = "raise group.assignor.deadline.ms"
+        return self.isolation.run(assignor, snapshot, self.deadline_ms, withhold=withhold, remedy=remedy)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupServiceContext:
+    """The node around the GroupCoordinator service.
+
+    `endpoint` is what FindCoordinator answers, `partitions` gives the catalog's partition counts, `log_span` where a
+    partition's log begins and ends, `snapshot_bytes` bounds what one ExplainGroup carries of assignors' inputs,
+    `conditions` says what is wrong with the node, `resources` what its process has (called in a thread), `observed`
+    are the groups of a ZooKeeper, if there is one, `central` who is elected there for central groups, `rights_of` what
+    a member may read.
     """
 
-    def __init__(
-        self,
-        driver: EngineDriver,
-        watchers: GroupWatchers,
-        sessions: ServerSessions,
-        *,
-        shards: int,
-        snapshot_bytes: int,
-        endpoint: Callable[[], ClientEndpoint],
-        partitions: Callable[[], Mapping[str, int]],
-        log_span: LogSpan,
-        conditions: Conditions,
-        resources: Callable[[], pb.NodeResources],
-        isolation: Isolation,
-        assignor_deadline_ms: int,
-        plugins: Mapping[str, str],
-        observed: ZooKeeperGroups | None = None,
-        central: CentralElection | None = None,
-        history: "GroupHistory | None" = None,
-        rights_of: TopicRightsSource = UNRESTRICTED,
-    ) -> None:
-        self._rights_of = rights_of
-        self._driver = driver
-        self._watchers = watchers
+    driver: EngineDriver
+    watchers: GroupWatchers
+    sessions: ServerSessions
+    shards: int
+    endpoint: Callable[[], ClientEndpoint]
+    partitions: Callable[[], Mapping[str, int]]
+    log_span: LogSpan
+    simulations: SimulationRules
+    snapshot_bytes: int
+    conditions: Conditions
+    resources: Callable[[], pb.NodeResources]
+    observed: ZooKeeperGroups | None = None
+    central: CentralElection | None = None
+    history: "GroupHistory | None" = None
+    rights_of: TopicRightsSource = UNRESTRICTED
+
+
+class GroupCoordinator:
+    """The handlers."""
+
+    def __init__(self, context: GroupServiceContext) -> None:
+        sessions, observed = context.sessions, context.observed
+        self._rights_of = context.rights_of
+        self._driver = context.driver
+        self._watchers = context.watchers
         self._sessions = sessions
         self._sharing = SharedSessionHandler(lambda requests, call: sessions.serve(requests, call))
-        self._shards = shards
-        self._snapshot_bytes = snapshot_bytes
-        self._endpoint = endpoint
-        self._partitions = partitions
-        self._log_span = log_span
-        self._conditions = conditions
-        self._resources = resources
+        self._shards = context.shards
+        self._snapshot_bytes = context.snapshot_bytes
+        self._endpoint = context.endpoint
+        self._partitions = context.partitions
+        self._log_span = context.log_span
+        self._conditions = context.conditions
+        self._resources = context.resources
         self._observed = observed
-        self._central = central
-        self._history = history
+        self._central = context.central
+        self._history = context.history
         self._simulator = AssignmentSimulator(
-            driver,
+            context.driver,
             shard_of=self._shard_of,
-            partitions=partitions,
+            partitions=context.partitions,
             spans=self._log_spans,
-            decide=lambda assignor, snapshot, withhold: isolation.run(
-                assignor, snapshot, assignor_deadline_ms, withhold=withhold, remedy="raise group.assignor.deadline.ms"
-            ),
-            plugins=plugins,
+            decide=context.simulations.decide,
+            plugins=context.simulations.plugins,
             elsewhere=None if observed is None else observed.positions,
         )
 
@@ -633,11 +648,11 @@ LOOK_S: Final = 1.0
 class RoutedGroupCoordinator(GroupCoordinator):
     """As its base; FindCoordinator names other nodes, too.
 
-    Takes what its base takes, and who is where; `cut_off` is what is told while this node does not hear of the others.
+    `cluster` says who is where; `cut_off` is what is told while this node does not hear of the others.
     """
 
-    def __init__(self, cluster: ClusterView, *args: Any, cut_off: str, **given: Any) -> None:
-        super().__init__(*args, **given)
+    def __init__(self, cluster: ClusterView, context: GroupServiceContext, *, cut_off: str) -> None:
+        super().__init__(context)
         self._cluster = cluster
         self._cut_off = cut_off
         self.look_s = LOOK_S

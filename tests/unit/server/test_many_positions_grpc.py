@@ -15,6 +15,7 @@ from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.server.services import group_requests, group_responses
 from muster.coordinator.server.services.group_coordinator import GroupCoordinator
 from muster.storage.broker.requests import AT_ONCE
+from tests.support.group_service import group_service_context
 from tests.support.kafka.door import OneShard
 
 MANY = 4 * AT_ONCE
@@ -34,21 +35,7 @@ class Decided(OneShard):
 
 
 def coordinator(driver: Decided, partitions: int) -> GroupCoordinator:
-    nothing = cast(Any, None)
-    return GroupCoordinator(
-        cast(Any, driver),
-        *(nothing, nothing),
-        shards=1,
-        snapshot_bytes=0,
-        endpoint=nothing,
-        partitions=lambda: {"t": partitions},
-        log_span=lambda *_: (0, 0),
-        conditions=nothing,
-        resources=nothing,
-        isolation=nothing,
-        assignor_deadline_ms=0,
-        plugins={},
-    )
+    return GroupCoordinator(group_service_context(driver=driver, partitions=lambda: {"t": partitions}))
 
 
 def commit_of(positions: int) -> pb.OffsetCommitRequest:

@@ -27,6 +27,7 @@ from muster.coordinator.server.security.acl_service import PrincipalTopicRights
 from muster.coordinator.server.services.group_coordinator import GroupCoordinator
 from muster.coordinator.server.services.member_session import ServerSession
 from muster.coordinator.server.services.member_session import SessionIdentity as Member
+from tests.support.group_service import group_service_context
 from tests.support.kafka.door import OneShard
 
 OPEN = Acl(ResourceType.TOPIC, PatternType.LITERAL, "open", "User:alice", "*", Operation.READ, Permission.ALLOW)
@@ -73,22 +74,7 @@ class Noting(OneShard):
 
 
 def over_grpc(driver: Noting, rights_of: Any, who: Identity) -> None:
-    nothing = cast(Any, None)
-    groups = GroupCoordinator(
-        cast(Any, driver),
-        *(nothing, nothing),
-        shards=1,
-        snapshot_bytes=0,
-        endpoint=nothing,
-        partitions=dict,
-        log_span=lambda *_: (0, 0),
-        conditions=nothing,
-        resources=nothing,
-        isolation=nothing,
-        assignor_deadline_ms=0,
-        plugins={},
-        rights_of=rights_of,
-    )
+    groups = GroupCoordinator(group_service_context(driver=driver, rights_of=rights_of))
     call = cast(Any, SimpleNamespace(peer_host="h", identity=who))
     asyncio.run(groups.heartbeat(pb.HeartbeatRequest(group_id="g", member_id="m", generation_id=1), call))
 

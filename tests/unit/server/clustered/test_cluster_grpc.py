@@ -19,6 +19,7 @@ from muster.storage.broker.requests import LogRequests
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
 from tests.fakes.memory_files import MemoryFiles
 from tests.support.cluster_image import ALL, ME, OTHERS, ThreeNodes, led, node, topic_id
+from tests.support.group_service import group_service_context
 from tests.support.kafka.door import OneShard
 from tests.unit.storage.logs import T0, open_broker
 
@@ -136,24 +137,14 @@ class Ends:
 
 
 def coordinator(cluster: ThreeNodes, watchers: GroupWatchers, ends: Ends | None = None) -> ClusterGroupCoordinator:
-    nothing = cast(Any, None)
-    return ClusterGroupCoordinator(
-        cluster.view,
-        cast(Any, Looked()),
-        watchers,
-        nothing,
+    context = group_service_context(
+        driver=Looked(),
+        watchers=watchers,
         shards=SHARDS,
-        snapshot_bytes=0,
-        endpoint=nothing,
         partitions=lambda: {"t": 3},
         log_span=(ends or Ends()).span,
-        ends=ends,
-        conditions=nothing,
-        resources=nothing,
-        isolation=nothing,
-        assignor_deadline_ms=0,
-        plugins={},
     )
+    return ClusterGroupCoordinator(cluster.view, context, ends)
 
 
 def test_the_coordinator_of_a_group_is_the_leader_of_its_shard() -> None:

@@ -4,16 +4,16 @@
 nodes of a cluster, and `KafkaNodeBackend` (kafka_backend) keeps it in an existing Kafka cluster.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from muster.coordinator.core.model.types import Limits
-from muster.coordinator.edge.listener_base import ReportAction
 from muster.coordinator.runtime.engine import Engine, EngineOptions, MakeShard
 from muster.coordinator.runtime.node_status import Conditions
 from muster.coordinator.server.backend.assignor_inputs import LogSpanOf, MeasuredSpans
 from muster.coordinator.server.backend.node_services import StagingHandlers, Stoppable
 from muster.coordinator.server.driver.driver import EngineDriver
+from muster.coordinator.server.listeners.kafka_listener import KafkaListenerContext, NodeKafkaListener
 from muster.coordinator.server.rpc_dispatch import ServiceMethod
 from muster.coordinator.server.services.group_coordinator import GroupCoordinator, GroupServiceContext
 from muster.coordinator.zookeeper.group_observer import ReportGroup
@@ -24,10 +24,9 @@ from muster.storage.service.broker_service import BrokerService
 
 if TYPE_CHECKING:
     from muster.coordinator.edge.cluster_view import ClusterView
-    from muster.coordinator.observability.metrics.instruments import Instruments, KafkaBackendFigures
+    from muster.coordinator.observability.metrics.instruments import KafkaBackendFigures
     from muster.coordinator.server.cluster_backend.cluster_backend import ClusterBackend
     from muster.coordinator.server.cluster_backend.cluster_description import ClusterMetricsSource
-    from muster.coordinator.server.listeners.kafka_listener import NodeKafkaListener
     from muster.coordinator.server.listeners.proxy_listener import NodeProxyListener
     from muster.coordinator.server.security.node_security import NodeSecurity
     from muster.coordinator.server.security.security_store import SecurityStore
@@ -120,16 +119,7 @@ class NodeBackend(Protocol):
     def fences(self, driver: EngineDriver, engine: Engine) -> dict[str, ServiceMethod]:
         """The rows of the Fencing service."""
 
-    async def serve_kafka(
-        self,
-        door: "NodeKafkaListener | NodeProxyListener",
-        driver: EngineDriver,
-        *,
-        partitions: Callable[[], Mapping[str, int]],
-        instruments: "Instruments | None",
-        tell: ReportAction,
-        security: "NodeSecurity | None",
-    ) -> None:
+    async def serve_kafka(self, door: "NodeKafkaListener | NodeProxyListener", context: KafkaListenerContext) -> None:
         """Answer Kafka clients at the listener, which is bound."""
 
     def upkeep(self, conditions: Conditions, engine: Engine, fail: Callable[[BaseException], None]) -> Stoppable:

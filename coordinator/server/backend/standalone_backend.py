@@ -6,17 +6,15 @@ cluster.
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, cast
 
 from muster.coordinator.config import Settings
 from muster.coordinator.edge.cluster_view import ClientAddresses
-from muster.coordinator.edge.listener_base import ReportAction
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.group_log import BrokerGroupLog
 from muster.coordinator.runtime.node_status import Conditions
-from muster.coordinator.server.backend import node_services
 from muster.coordinator.server.backend.assignor_inputs import LogSpanOf, span_of_log
 from muster.coordinator.server.backend.fencing import make_fencing_service
 from muster.coordinator.server.backend.node_backend import MakeGroups, NodeBackend
@@ -24,7 +22,7 @@ from muster.coordinator.server.backend.node_services import StagingHandlers, Sto
 from muster.coordinator.server.backend.upkeep import NodeUpkeep
 from muster.coordinator.server.driver.clock import NodeClock
 from muster.coordinator.server.driver.driver import EngineDriver
-from muster.coordinator.server.listeners.kafka_listener import NodeKafkaListener
+from muster.coordinator.server.listeners.kafka_listener import KafkaListenerContext, NodeKafkaListener
 from muster.coordinator.server.rpc_dispatch import ServiceMethod
 from muster.coordinator.server.services.group_coordinator import GroupCoordinator, GroupServiceContext
 from muster.coordinator.server.services.zookeeper_registration import ZooKeeperRegistration, build_registration
@@ -39,7 +37,6 @@ from muster.storage.topics.catalog import format_id
 from muster.storage.topics.data_dir import is_fresh, known_cluster_id
 
 if TYPE_CHECKING:
-    from muster.coordinator.observability.metrics.instruments import Instruments
     from muster.coordinator.server.listeners.proxy_listener import NodeProxyListener
     from muster.coordinator.server.security.listener_certificates import NodeCertificates
     from muster.coordinator.server.security.node_security import NodeSecurity
@@ -173,30 +170,14 @@ class StandaloneBackend:
     def fences(self, driver: EngineDriver, engine: Engine) -> dict[str, ServiceMethod]:
         return make_fencing_service(driver, engine, self.disk, self.requests)
 
-    async def serve_kafka(
-        self,
-        door: "NodeKafkaListener | NodeProxyListener",
-        driver: EngineDriver,
-        *,
-        partitions: Callable[[], Mapping[str, int]],
-        instruments: "Instruments | None",
-        tell: ReportAction,
-        security: "NodeSecurity | None",
-    ) -> None:
+    async def serve_kafka(self, door: "NodeKafkaListener | NodeProxyListener", context: KafkaListenerContext) -> None:
         zookeeper = self.zookeeper
         await cast(NodeKafkaListener, door).start(
-            driver,
+            context,
             self.requests,
-            instruments=instruments,
             shards=self._settings.offsets_topic_num_partitions,
-            partitions=partitions,
             observed=zookeeper.groups if zookeeper is not None else None,
             elsewhere=zookeeper.has_elsewhere if zookeeper is not None else lambda topic: False,
-            tell=tell,
-            security=security,
-            tls=node_services.listener_tls(self._certificates, "kafka"),
-            cluster=None,
-            admin=None,
         )
 
     def upkeep(self, conditions: Conditions, engine: Engine, fail: Callable[[BaseException], None]) -> Stoppable:

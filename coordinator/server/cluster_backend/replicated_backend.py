@@ -1,13 +1,12 @@
 """The backend of a node of a cluster: a data directory with this node's copies, and the part it has in the cluster."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from muster.coordinator.config import Settings
 from muster.coordinator.edge.cluster_view import ClientAddresses, ClusterView
-from muster.coordinator.edge.listener_base import ReportAction
 from muster.coordinator.replication.io.replicated_broker import ReplicatedBroker
 from muster.coordinator.replication.io.replicated_requests import ReplicatedRequests
 from muster.coordinator.runtime.engine import Engine
@@ -23,7 +22,7 @@ from muster.coordinator.server.cluster_backend.cluster_backend import ClusterBac
 from muster.coordinator.server.cluster_backend.cluster_description import ClusterMetricsSource
 from muster.coordinator.server.driver.clock import NodeClock
 from muster.coordinator.server.driver.driver import EngineDriver
-from muster.coordinator.server.listeners.kafka_listener import NodeKafkaListener
+from muster.coordinator.server.listeners.kafka_listener import KafkaListenerContext, NodeKafkaListener
 from muster.coordinator.server.rpc_dispatch import ServiceMethod
 from muster.coordinator.server.services.group_coordinator import GroupCoordinator, GroupServiceContext
 from muster.coordinator.zookeeper.group_observer import ReportGroup
@@ -34,7 +33,6 @@ from muster.storage.service.staging_service import StagingService
 from muster.storage.staging.staging import Staging
 
 if TYPE_CHECKING:
-    from muster.coordinator.observability.metrics.instruments import Instruments
     from muster.coordinator.server.listeners.proxy_listener import NodeProxyListener
     from muster.coordinator.server.security.listener_certificates import NodeCertificates
     from muster.coordinator.server.security.node_security import NodeSecurity
@@ -149,28 +147,14 @@ class ReplicatedBackend:
     def fences(self, driver: EngineDriver, engine: Engine) -> dict[str, ServiceMethod]:
         return make_fencing_service(driver, engine, self._log, self.requests)
 
-    async def serve_kafka(
-        self,
-        door: "NodeKafkaListener | NodeProxyListener",
-        driver: EngineDriver,
-        *,
-        partitions: Callable[[], Mapping[str, int]],
-        instruments: "Instruments | None",
-        tell: ReportAction,
-        security: "NodeSecurity | None",
-    ) -> None:
+    async def serve_kafka(self, door: "NodeKafkaListener | NodeProxyListener", context: KafkaListenerContext) -> None:
         part = self._part
         await cast(NodeKafkaListener, door).start(
-            driver,
+            context,
             self.requests,
-            instruments=instruments,
             shards=part.shards,
-            partitions=partitions,
             observed=part.groups,
             elsewhere=part.has_elsewhere,
-            tell=tell,
-            security=security,
-            tls=node_services.listener_tls(self._certificates, "kafka"),
             cluster=self.cluster,
             admin=part.admin,
         )

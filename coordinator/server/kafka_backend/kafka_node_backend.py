@@ -6,21 +6,19 @@ upstream's (KB-X12).
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from muster.coordinator.config import Settings
 from muster.coordinator.edge.background_tasks import RestartedTask
 from muster.coordinator.edge.cluster_view import ClientAddresses
-from muster.coordinator.edge.listener_base import ReportAction as TellAction
 from muster.coordinator.kafka.handlers.configs import ConfigHandlers, GroupConfigs
 from muster.coordinator.kafka.handlers.group_requests import GroupRequests
 from muster.coordinator.kafka_backend.nodes_group import AssignedCluster
 from muster.coordinator.kafka_backend.proxy.broker_addresses import ProxyAddresses
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.node_status import Conditions
-from muster.coordinator.server.backend import node_services
 from muster.coordinator.server.backend.assignor_inputs import LogSpanOf, MeasuredSpans
 from muster.coordinator.server.backend.node_backend import MakeGroups, NodeBackend
 from muster.coordinator.server.backend.node_services import FENCE_SERVICE
@@ -29,7 +27,7 @@ from muster.coordinator.server.driver.driver import EngineDriver
 from muster.coordinator.server.kafka_backend.backend import KafkaBackend
 from muster.coordinator.server.kafka_backend.grpc_services import RefusedFencing, RefusedStaging
 from muster.coordinator.server.kafka_backend.upstream_diagnostics import NAMES, broker_names_sentence, set_condition
-from muster.coordinator.server.listeners.kafka_listener import NodeKafkaListener
+from muster.coordinator.server.listeners.kafka_listener import KafkaListenerContext, NodeKafkaListener
 from muster.coordinator.server.listeners.proxy_listener import NodeProxyListener
 from muster.coordinator.server.node_events import report_contained
 from muster.coordinator.server.rpc_dispatch import ServiceMethod, methods_of
@@ -40,7 +38,7 @@ from muster.storage.broker.requests import LogRequests
 from muster.storage.service.broker_service import BrokerService
 
 if TYPE_CHECKING:
-    from muster.coordinator.observability.metrics.instruments import Instruments, KafkaBackendFigures
+    from muster.coordinator.observability.metrics.instruments import KafkaBackendFigures
     from muster.coordinator.server.security.listener_certificates import NodeCertificates
     from muster.coordinator.server.security.node_security import NodeSecurity
     from muster.coordinator.server.security.security_store import SecurityStore
@@ -148,38 +146,24 @@ class KafkaNodeBackend:
     def table(self) -> dict[str, ServiceMethod]:
         return self._part.table()
 
-    async def serve_kafka(
-        self,
-        door: NodeKafkaListener | NodeProxyListener,
-        driver: EngineDriver,
-        *,
-        partitions: Callable[[], Mapping[str, int]],
-        instruments: "Instruments | None",
-        tell: TellAction,
-        security: "NodeSecurity | None",
-    ) -> None:
+    async def serve_kafka(self, door: NodeKafkaListener | NodeProxyListener, context: KafkaListenerContext) -> None:
         assert isinstance(door, NodeProxyListener), "such a node has one before its upstream"
         side, broker = self._part, self._part.broker
         side.traffic = door
-        groups = GroupConfigs(GroupRequests(driver, side.shards), self.cluster)
+        groups = GroupConfigs(GroupRequests(context.driver, side.shards), self.cluster)
         await side.met()
         await door.start(
-            driver,
+            context,
             side.upstream,
             shards=side.shards,
-            partitions=partitions,
             log_span=lambda topic, partition: (
                 broker.start_offset(topic, partition),
                 broker.high_watermark(topic, partition),
             ),
             configs=partial(ProxyConfigs, self.requests, groups),
-            tell=tell,
             cluster=self.cluster,
-            transactions=side.transactions_of(partitions),
+            transactions=side.transactions_of(context.partitions),
             topics_changed=side.topics.look_soon,
-            instruments=instruments,
-            tls=node_services.listener_tls(self._certificates, "kafka"),
-            security=security,
         )
 
     def staging(self) -> RefusedStaging:

@@ -5,6 +5,7 @@ It is bound before the log is opened, serves once the groups are there, and drai
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -41,6 +42,22 @@ if TYPE_CHECKING:
 
 
 log = structlog.get_logger("muster.kafka")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaListenerContext:
+    """The node around a Kafka listener, whatever its backend.
+
+    `partitions` gives the catalog's partition counts, `tell` hears what operators do. `tls`: None where clients are
+    served in plain text. `security`: None where nobody is asked who they are or what they may.
+    """
+
+    driver: EngineDriver
+    partitions: Callable[[], Mapping[str, int]]
+    tell: ReportAction
+    instruments: "Instruments | None" = None
+    tls: ListenerTls | None = None
+    security: "NodeSecurity | None" = None
 
 
 class NodeKafkaListener:
@@ -89,23 +106,20 @@ class NodeKafkaListener:
 
     async def start(
         self,
-        driver: EngineDriver,
+        context: KafkaListenerContext,
         requests: LogRequests,
         *,
         shards: int,
-        partitions: Callable[[], Mapping[str, int]],
-        instruments: "Instruments | None" = None,
         observed: ZooKeeperGroups | None,
         elsewhere: Callable[[str], bool],
-        tls: ListenerTls | None = None,
-        tell: ReportAction,
-        security: "NodeSecurity | None" = None,
         cluster: "ClusterView | None" = None,
         admin: "Admin | None" = None,
     ) -> None:
-        """Answer clients. `elsewhere` says which topics other nodes of the ensemble have; `tell` hears what operators
-        do; `cluster` knows the others where this node is one of many, and `admin` says who is to lead there."""
-        settings = self._settings
+        """Answer clients. `observed`: the groups of a ZooKeeper, if there is one. `elsewhere` says which topics other
+        nodes of the ensemble have; `cluster` knows the others where this node is one of many, and `admin` says who is
+        to lead there."""
+        settings, security = self._settings, context.security
+        driver, partitions = context.driver, context.partitions
 
         def endpoint() -> AdvertisedEndpoint:
             return AdvertisedEndpoint(settings.node_id, *self.advertised)
@@ -150,8 +164,8 @@ class NodeKafkaListener:
             *make_admin_handlers(admin, cluster),
         )
         apis = APIS if admin is None else CLUSTER_APIS
-        dispatch = Dispatcher(handlers, instruments, tell, guard, limiting, apis)
-        await self._listener.start(dispatch, make_connections(settings, security), tls)
+        dispatch = Dispatcher(handlers, context.instruments, context.tell, guard, limiting, apis)
+        await self._listener.start(dispatch, make_connections(settings, security), context.tls)
         log.info("listening", host=self._bound.host, port=self._bound.port, advertised=list(self.advertised))
 
     def drain(self) -> None:

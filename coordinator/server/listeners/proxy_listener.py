@@ -3,13 +3,13 @@
 Imported only in Kafka-backed mode. It has the shape of `kafka_listener.NodeKafkaListener`.
 """
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import structlog
 
 from muster.coordinator.config import Address, Settings
-from muster.coordinator.edge.listener_base import UNRESTRICTED, ListenerTls, ReportAction
+from muster.coordinator.edge.listener_base import UNRESTRICTED, ListenerTls
 from muster.coordinator.kafka.dispatch import Dispatcher, RequestAuthorizer
 from muster.coordinator.kafka.handlers.group_requests import GroupDriver, GroupRequests
 from muster.coordinator.kafka.handlers.handlers import GroupHandlers
@@ -36,6 +36,7 @@ from muster.coordinator.kafka_backend.proxy.request_splitting import groups_by_n
 from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
 from muster.coordinator.server.grpc.listener import AddressTaken, describe_remedy
 from muster.coordinator.server.listeners.kafka_listener import (
+    KafkaListenerContext,
     charge_connections,
     make_listener_limits,
     make_quota_limits,
@@ -43,8 +44,6 @@ from muster.coordinator.server.listeners.kafka_listener import (
 
 if TYPE_CHECKING:
     from muster.coordinator.edge.cluster_view import ClusterView
-    from muster.coordinator.observability.metrics.instruments import Instruments
-    from muster.coordinator.server.driver.driver import EngineDriver
     from muster.coordinator.server.security.node_security import NodeSecurity
 
 log = structlog.get_logger("muster.kafka")
@@ -106,43 +105,37 @@ class NodeProxyListener:
 
     async def start(
         self,
-        driver: GroupDriver,
+        context: KafkaListenerContext,
         upstream: Upstream,
         *,
         shards: int,
-        partitions: Callable[[], Mapping[str, int]],
         log_span: Callable[[str, int], tuple[int, int]],
         configs: Callable[[ProxyAddresses], object] | None = None,
-        tell: ReportAction,
-        ours: Callable[[str], bool] | None = None,
         cluster: "ClusterView | None" = None,
         transactions: Callable[[GroupRequests], object] | None = None,
         topics_changed: Callable[[], None] = lambda: None,
-        instruments: "Instruments | None" = None,
-        tls: ListenerTls | None = None,
-        security: "NodeSecurity | None" = None,
     ) -> None:
-        """Answer clients. partitions, log_span: of the upstream's topics. configs: makes who answers for settings of
-        groups and nodes. ours: which groups are Muster's, if not by their names alone. cluster: knows the other nodes
-        and who owns which shard. transactions: makes, for the groups of a port, what answers AddOffsetsToTxn and
-        TxnOffsetCommit; None: both are refused. topics_changed: told when a client has made, deleted or widened
-        topics."""
-        settings = self._settings
+        """Answer clients. log_span: of the upstream's topics, as are the context's partitions. configs: makes who
+        answers for settings of groups and nodes. cluster: knows the other nodes and who owns which shard. transactions:
+        makes, for the groups of a port, what answers AddOffsetsToTxn and TxnOffsetCommit; None: both are refused.
+        topics_changed: told when a client has made, deleted or widened topics."""
+        settings, security, tls = self._settings, context.security, context.tls
+        driver, partitions = context.driver, context.partitions
         places = self._places(shards, cluster)
         logged_in = proxy_address_of(settings)
         reaching = self._reaching = BrokerConnector(upstream, logged_in)
-        is_ours = ours or groups_by_name(
+        is_ours = groups_by_name(
             settings.engine_kafka_groups, settings.engine_kafka_groups_except, settings.engine_kafka_cluster
         )
 
         login = None if security is None else make_login_relay(settings, security)
         guard, limiting = make_guarding(security), make_quota_limits(security, partitions, settings)
         if security is not None:
-            charge_connections(self._listener, security, cast("EngineDriver", driver), shards)
+            charge_connections(self._listener, security, driver, shards)
 
         def port_of(broker: int | None) -> ProxyPort:
             leg = reaching.to_any if broker is None else lambda: reaching.to(broker)
-            given = self.traffic, instruments, topics_changed, login, logged_in is not None
+            given = self.traffic, context.instruments, topics_changed, login, logged_in is not None
             return ProxyPort(broker, places, is_ours, leg, *given)
 
         def dispatch_of(groups: GroupDriver) -> Dispatcher:
@@ -159,7 +152,7 @@ class NodeProxyListener:
             if configs is not None:  # on all ports: Kafka's tools ask for a group's settings wherever they are
                 parts.append(configs(places))
             apis = served_apis() if configs is not None else served_apis(READ_HERE - SETTINGS)
-            return Dispatcher(parts, instruments, tell, guard, limiting, apis)
+            return Dispatcher(parts, context.instruments, context.tell, guard, limiting, apis)
 
         here, elsewhere = dispatch_of(driver), dispatch_of(NotCoordinatedHere())
         await self._listener.serve(port_of(None), here, port_of, elsewhere, tls, self._whom(tls))

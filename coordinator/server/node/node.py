@@ -41,7 +41,7 @@ from muster.coordinator.server.driver.driver import DriverCallbacks, DriverLimit
 from muster.coordinator.server.grpc.adapter import GrpcCall, GrpcMethods
 from muster.coordinator.server.grpc.listener import GrpcListener, TransportLimits
 from muster.coordinator.server.grpc.load_limits import ConnectionLoadLimits
-from muster.coordinator.server.listeners.kafka_listener import NodeKafkaListener
+from muster.coordinator.server.listeners.kafka_listener import KafkaListenerContext, NodeKafkaListener
 from muster.coordinator.server.node_events import (
     ConditionReporter,
     RebalanceLines,
@@ -356,14 +356,15 @@ class CoordinatorNode:
         await self._listener.start(self.methods, **node_services.probe_authenticators(self._settings, gate))
         self.telling.start(self._listener.report)
         if self._kafka is not None:
-            await self._ground.serve_kafka(
-                self._kafka,
-                self.driver,
+            context = KafkaListenerContext(
+                driver=self.driver,
                 partitions=lambda: self._partitions,
-                instruments=self._instruments,
                 tell=tell,
+                instruments=self._instruments,
+                tls=node_services.listener_tls(self._certificates, "kafka"),
                 security=self._security,
             )
+            await self._ground.serve_kafka(self._kafka, context)
         if self._http is not None:
             from muster.coordinator.server.listeners.http_listener import NodeAccess
 

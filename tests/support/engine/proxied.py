@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from muster.coordinator.config import Address, Settings, load_settings
 from muster.coordinator.edge.cluster_view import ClusterView
 from muster.coordinator.kafka_backend.upstream.protocol import UpstreamAddress, UpstreamError
 from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
+from muster.coordinator.server.listeners.kafka_listener import KafkaListenerContext
 from muster.coordinator.server.listeners.proxy_listener import NodeProxyListener
 from tests.interop.kafka_broker import free_port
 from tests.support.kafka.client import KafkaClient
@@ -71,17 +72,20 @@ class Proxied:
         await self.node.__aenter__()
         with suppress(UpstreamError):  # it may not be there yet
             await self.upstream.refresh([])
+        context = KafkaListenerContext(
+            driver=cast(Any, self._driver_of(self.node.driver)),
+            partitions=lambda: self._topics,
+            tell=lambda *_, **__: None,
+            security=self.security,
+        )
         await self.door.start(
-            self._driver_of(self.node.driver),
+            context,
             self.upstream,
             shards=SHARDS,
-            partitions=lambda: self._topics,
             log_span=lambda topic, partition: (0, 0),
-            tell=lambda *_, **__: None,
             cluster=self._cluster,
             transactions=self._transactions,
             topics_changed=self._changed,
-            security=self.security,
         )
         return self
 

@@ -28,7 +28,7 @@ from muster.cli.common.options import (
     key_values,
     output_option,
 )
-from muster.cli.common.output import Column, notice, print_document, print_rows
+from muster.cli.common.output import Column, columns, notice, print_document, print_rows
 from muster.coordinator.observability.views.formatting import plural
 
 if TYPE_CHECKING:
@@ -140,14 +140,7 @@ def parse_problem(line: bytes) -> dict[str, Any]:
 # `muster assignor list` and `show`
 # ---------------------------------
 
-ASSIGNOR_COLUMNS = [
-    Column("NAME", "name", style="cyan"),
-    Column("PROTOCOL", "protocol"),
-    Column("SOURCE", "source"),
-    Column("SUMMARY", "summary"),
-    Column("ALIASES", "aliases", wide=True),
-    Column("PROBLEM", "problem", wide=True),
-]
+ASSIGNOR_COLUMNS = columns("NAME:cyan, PROTOCOL, SOURCE, SUMMARY, ALIASES+, PROBLEM+")
 
 
 @click.command()
@@ -320,20 +313,10 @@ COMPARISON = [
     Column(name, name)
     for name in ("ASSIGNOR", "MOVES", "PARTITIONS", "WAS", "LAG", "LAG-WAS", "WITHHELD", "UNASSIGNED", "NOTE")
 ]
-MEMBERS = [
-    Column("MEMBER", "id", style="cyan"),
-    Column("PARTITIONS", "partitions_after"),
-    Column("WAS", "partitions_before"),
-    Column("LAG", "lag_after"),
-    Column("LAG-WAS", "lag_before"),
-]
-MOVES = [
-    Column("TOPIC", "topic", style="cyan"),
-    Column("PARTITION", "partition"),
-    Column("FROM", "source"),
-    Column("TO", "target"),
-    Column("WHY", "why"),
-]
+MEMBERS = columns(
+    "MEMBER=id:cyan, PARTITIONS=partitions_after, WAS=partitions_before, LAG=lag_after, LAG-WAS=lag_before"
+)
+MOVES = columns("TOPIC:cyan, PARTITION, FROM=source, TO=target, WHY")
 
 
 @click.command()

@@ -11,7 +11,7 @@ import click
 
 from muster.cli.common.commands import CommandError, Exit
 from muster.cli.common.options import NumberRange, find_plugins_here, key_values, output_option
-from muster.cli.common.output import Column, notice, print_rows
+from muster.cli.common.output import Column, columns, notice, print_rows
 from muster.cli.pipeline import check_master, make_folder, spark_conf_option, spark_session, write_parquet, write_text
 from muster.coordinator.observability.views.formatting import plural
 
@@ -24,26 +24,11 @@ if TYPE_CHECKING:
 
 EXISTING_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
-RANKING = [
-    Column("CANDIDATE", "candidate", style="cyan"),
-    Column("RANK", "rank"),
-    Column("LAG-RATIO", "lag_ratio"),
-    Column("WAITING", "mean_lag"),
-    Column("COUNT-RATIO", "count_ratio"),
-    Column("MOVES", "moves"),
-    Column("AVOIDABLE", "avoidable_moves"),
-    Column("UNOWNED-S", "unowned_s"),
-    Column("FAILED", "failed"),
-    Column("ROUNDS", "rounds", wide=True),
-    Column("LAG-SPREAD", "lag_spread", wide=True),
-    Column("COUNT-SPREAD", "count_spread", wide=True),
-    Column("MOVED-LAG", "moved_lag", wide=True),
-    Column("WORST-LAG", "worst_lag", wide=True),
-    Column("EAGER-S", "unowned_eager_s", wide=True),
-    Column("COOPERATIVE-S", "unowned_cooperative_s", wide=True),
-    Column("UNASSIGNED-S", "unassigned_s", wide=True),
-    Column("REPLAYS", "replays", wide=True),
-]
+RANKING = columns(
+    "CANDIDATE:cyan, RANK, LAG-RATIO, WAITING=mean_lag, COUNT-RATIO, MOVES, AVOIDABLE=avoidable_moves, UNOWNED-S, "
+    "FAILED, ROUNDS+, LAG-SPREAD+, COUNT-SPREAD+, MOVED-LAG+, WORST-LAG+, EAGER-S=unowned_eager_s+, "
+    "COOPERATIVE-S=unowned_cooperative_s+, UNASSIGNED-S+, REPLAYS+"
+)
 
 
 @click.command()
@@ -273,16 +258,8 @@ def print_best(rows: "Sequence[BacktestRow]") -> int:
 # --suite balance
 # ---------------
 
-SCORES = [
-    Column("TRACE", "trace", style="cyan"),
-    Column("POLICY", "policy"),
-    Column("EVEN", "even"),
-    Column("RATIO-P90", "p90"),
-    Column("MOVES", "moves"),
-    Column("TWICE", "twice"),
-    Column("PEAK-LAG", "peak_lag"),
-]
-GOALS = [Column("GOAL", "goal"), Column("FIGURE", "figure"), Column("MET", "met")]
+SCORES = columns("TRACE:cyan, POLICY, EVEN, RATIO-P90=p90, MOVES, TWICE, PEAK-LAG")
+GOALS = columns("GOAL, FIGURE, MET")
 
 
 def balance_suite(seeds: int, each: bool, style: str) -> int:

@@ -17,7 +17,7 @@ import click
 
 from muster.cli.common.commands import CommandError, Exit
 from muster.cli.common.options import key_values, output_option, set_option
-from muster.cli.common.output import Column, console, notice, print_rows
+from muster.cli.common.output import columns, console, notice, print_rows
 from muster.cli.security.accounts import password_option, read_password
 from muster.coordinator.observability.views.formatting import plural
 
@@ -250,13 +250,7 @@ def describe_record(record: dict[str, Any]) -> str:
 # `muster log verify`
 # -------------------
 
-VERIFY_COLUMNS = [
-    Column("FILE", "file"),
-    Column("POSITION", "position"),
-    Column("BYTES", "size"),
-    Column("FROM-OFFSET", "first_offset"),
-    Column("WHY", "why", style="red"),
-]
+VERIFY_COLUMNS = columns("FILE, POSITION, BYTES=size, FROM-OFFSET=first_offset, WHY:red")
 
 
 @click.command()
@@ -286,17 +280,9 @@ def verify(style: str, data: str) -> int:
 # `muster log recover`
 # --------------------
 
-RECOVER_COLUMNS = [
-    Column("TOPIC", "topic"),
-    Column("PARTITION", "partition"),
-    Column("FROM-OFFSET", "first_offset"),
-    Column("NEXT-OFFSET", "next_offset"),
-    Column("FILE", "file"),
-    Column("POSITION", "position"),
-    Column("BYTES", "size"),
-    Column("LATER-SEGMENTS", "later_segments", wide=True),
-    Column("WHY", "why"),
-]
+RECOVER_COLUMNS = columns(
+    "TOPIC, PARTITION, FROM-OFFSET=first_offset, NEXT-OFFSET, FILE, POSITION, BYTES=size, LATER-SEGMENTS+, WHY"
+)
 
 
 @click.command()

@@ -15,7 +15,7 @@ from muster.cli.common.options import (
     output_option,
     require_listener,
 )
-from muster.cli.common.output import Column, console, notice, print_document, print_rows
+from muster.cli.common.output import columns, console, notice, print_document, print_rows
 from muster.coordinator.observability.views.formatting import harmless, plural
 
 if TYPE_CHECKING:
@@ -23,15 +23,7 @@ if TYPE_CHECKING:
 
     from muster.coordinator.observability.doctor.model import DoctorFacts, DoctorFinding
 
-COLUMNS = [
-    Column("SEVERITY", "severity"),
-    Column("GROUP", "group"),
-    Column("RULE", "rule"),
-    Column("WHAT", "what"),
-    Column("EVIDENCE", "evidence"),
-    Column("WHY", "why"),
-    Column("TODO", "todo"),
-]
+COLUMNS = columns("SEVERITY, GROUP, RULE, WHAT, EVIDENCE, WHY, TODO")
 COLOURS = {"ERROR": "bold red", "WARNING": "bold yellow", "ADVICE": "bold cyan"}
 INDENT = "  "
 MOST_OF_A_RULE = 10

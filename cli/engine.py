@@ -15,7 +15,7 @@ import click
 
 from muster.cli.common.commands import CommandError, ConnectionOption, Exit
 from muster.cli.common.options import key_values, output_option
-from muster.cli.common.output import Column, notice, print_document, print_rows
+from muster.cli.common.output import columns, notice, print_document, print_rows
 from muster.coordinator.observability.views.formatting import plural
 
 if TYPE_CHECKING:
@@ -136,21 +136,8 @@ def init(engine: str | None, file: Path | None, given: dict[str, str], again: bo
 # `status`
 # --------
 
-NODE_COLUMNS = [
-    Column("NODE", "node", style="cyan"),
-    Column("STATE", "state"),
-    Column("SHARDS", "shards"),
-    Column("GRPC", "grpc"),
-    Column("KAFKA", "kafka"),
-    Column("HOST", "host"),
-    Column("INSTANCE", "instance", wide=True),
-]
-SHARD_COLUMNS = [
-    Column("SHARD", "shard", style="cyan"),
-    Column("NODE", "node"),
-    Column("LEADER", "leader"),
-    Column("RECORDS", "records"),
-]
+NODE_COLUMNS = columns("NODE:cyan, STATE, SHARDS, GRPC, KAFKA, HOST, INSTANCE+")
+SHARD_COLUMNS = columns("SHARD:cyan, NODE, LEADER, RECORDS")
 
 
 @click.command()

@@ -8,7 +8,7 @@ import click
 
 from muster.cli.common.commands import CommandError, Exit, print_error
 from muster.cli.common.options import bootstrap_option, current_command_config, output_option
-from muster.cli.common.output import Column, notice, print_rows
+from muster.cli.common.output import columns, notice, print_rows
 from muster.cli.engine import await_upstream_work, load_engine_settings, upstream_options
 from muster.coordinator.observability.views.formatting import plural
 
@@ -20,14 +20,7 @@ if TYPE_CHECKING:
     from muster.coordinator.kafka_backend.upstream.group_requests import UpstreamOffset
     from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
 
-MOVE_COLUMNS = [
-    Column("GROUP", "group", style="cyan"),
-    Column("TOPIC", "topic"),
-    Column("PARTITION", "partition"),
-    Column("OFFSET", "offset"),
-    Column("LEADER-EPOCH", "leader_epoch", wide=True),
-    Column("METADATA", "metadata", wide=True),
-]
+MOVE_COLUMNS = columns("GROUP:cyan, TOPIC, PARTITION, OFFSET, LEADER-EPOCH+, METADATA+")
 STAY = "; {} in topics that are no more left where they are"
 DRY_RUN = click.option("--dry-run", is_flag=True, help="Show what would be moved; change nothing.")
 

@@ -22,7 +22,7 @@ from muster.cli.common.options import (
     key_values,
     output_option,
 )
-from muster.cli.common.output import Column, notice, print_rows
+from muster.cli.common.output import columns, notice, print_rows
 from muster.cli.replay import fetch_ledger, read_documents
 from muster.coordinator.observability.views.formatting import plural
 
@@ -163,7 +163,7 @@ def write_text(path: Path, text: str) -> None:
 # `analytics`
 # -----------
 
-ANALYTICS_COLUMNS = [Column("TABLE", "table", style="cyan"), Column("ROWS", "rows"), Column("PATH", "path")]
+ANALYTICS_COLUMNS = columns("TABLE:cyan, ROWS, PATH")
 
 
 @click.command()

@@ -7,7 +7,7 @@ import click
 
 from muster.cli.common.commands import CommandError, Exit
 from muster.cli.common.options import client_options, connect_admin, find_plugins_here, output_option
-from muster.cli.common.output import Column, notice, print_rows
+from muster.cli.common.output import Column, columns, notice, print_rows
 
 if TYPE_CHECKING:
     from muster.cli.recorded_decisions import ReplayedDecision
@@ -83,15 +83,7 @@ def read_documents(file: IO[str] | None) -> object:
 
 
 def replay_columns(other: str | None) -> list[Column]:
-    shown = [
-        Column("#", "number"),
-        Column("GENERATION", "generation"),
-        Column("CAUSE", "cause", style="yellow"),
-        Column("ASSIGNOR", "assignor"),
-        Column("PLAN", "plan"),
-        Column("MOVES", "moves"),
-        Column("SPREAD", "spread"),
-    ]
+    shown = columns("#=number, GENERATION, CAUSE:yellow, ASSIGNOR, PLAN, MOVES, SPREAD")
     if other is not None:
         shown += [Column(f"MOVES ({other})", "other_moves"), Column(f"SPREAD ({other})", "other_spread")]
     return [*shown, Column("SNAPSHOT", "snapshot", wide=True), Column("DETAIL", "detail", wide=True)]

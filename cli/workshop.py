@@ -21,7 +21,7 @@ import click
 
 from muster.cli.common.commands import STOP_SIGNALS, CommandError, Exit, interrupt_on_signals, print_error
 from muster.cli.common.options import output_option
-from muster.cli.common.output import Column, print_rows
+from muster.cli.common.output import Column, columns, print_rows
 
 if TYPE_CHECKING:
     from muster.workshop.lab.comparison import ComparisonResult, JoinCosts
@@ -77,16 +77,7 @@ def jvm_assignors(classpath: str) -> Iterator[TimeAssignor]:
 
 Rows = Iterator[dict[str, Any]]
 
-BENCH_COLUMNS = [
-    Column("CASE", "case", style="cyan"),
-    Column("VALUE", "value"),
-    Column("UNIT", "unit"),
-    Column("PEER", "peer"),
-    Column("PEER-VALUE", "peer_value"),
-    Column("RATIO", "ratio"),
-    Column("GOAL", "goal"),
-    Column("OK", "ok"),
-]
+BENCH_COLUMNS = columns("CASE:cyan, VALUE, UNIT, PEER, PEER-VALUE, RATIO, GOAL, OK")
 
 RUN = Column("RUN", "run")
 
@@ -271,36 +262,13 @@ def round_value(value: Any) -> Any:
 # `muster lab`
 # ------------
 
-COMPARISON_COLUMNS = [
-    Column("GENERATION", "generation", style="cyan"),
-    Column("CHAPTER", "chapter"),
-    Column("REBALANCES", "rebalances"),
-    Column("STOPS", "stops"),
-    Column("UNOWNED-PARTITION-S", "unowned_partition_s"),
-    Column("LONGEST-STOP-S", "longest_stop_s"),
-    Column("MOVED", "moved"),
-    Column("DUPLICATES", "duplicates"),
-    Column("MESSAGES", "messages"),
-]
-JOIN_COLUMNS = [
-    Column("GENERATION", "generation", style="cyan"),
-    Column("MEMBERS", "members"),
-    Column("UNTIL-OWNED-S", "until_owned_s"),
-    Column("STOPS", "stops"),
-    Column("UNOWNED-PARTITION-S", "unowned_partition_s"),
-    Column("WOKEN", "woken"),
-    Column("MESSAGES", "messages"),
-]
-SCALING_COLUMNS = [
-    Column("LOAD", "load", style="cyan"),
-    Column("RULES", "rules"),
-    Column("CHANGES", "changes"),
-    Column("REVERSALS", "reversals"),
-    Column("IN-30MIN", "reversals_30min"),
-    Column("PEAK-LAG", "peak_lag"),
-    Column("BEHIND-S", "behind_s"),
-    Column("REPLICA-HOURS", "replica_hours"),
-]
+COMPARISON_COLUMNS = columns(
+    "GENERATION:cyan, CHAPTER, REBALANCES, STOPS, UNOWNED-PARTITION-S, LONGEST-STOP-S, MOVED, DUPLICATES, MESSAGES"
+)
+JOIN_COLUMNS = columns("GENERATION:cyan, MEMBERS, UNTIL-OWNED-S, STOPS, UNOWNED-PARTITION-S, WOKEN, MESSAGES")
+SCALING_COLUMNS = columns(
+    "LOAD:cyan, RULES, CHANGES, REVERSALS, IN-30MIN=reversals_30min, PEAK-LAG, BEHIND-S, REPLICA-HOURS"
+)
 JOINING = ("zookeeper", "eager", "pushed", "kip848-pushed")
 """The ones that say most about how a group hears of a newcomer."""
 WHOLE = "all"

@@ -33,6 +33,23 @@ class Column(NamedTuple):
     style: str = ""
 
 
+def columns(text: str) -> list[Column]:
+    """Columns by their headings: `HEADING=key:style`, and `+` behind one that only `wide` shows.
+
+    Without a key it is the heading in small letters, with _ for -.
+
+    >>> [tuple(column) for column in columns("GROUP:cyan, #MEMBERS=members, UNTIL-MS+")]
+    [('GROUP', 'group', False, 'cyan'), ('#MEMBERS', 'members', False, ''), ('UNTIL-MS', 'until_ms', True, '')]
+    """
+    return [parse_column(part.strip()) for part in text.split(",")]
+
+
+def parse_column(text: str) -> Column:
+    shown, _, style = text.removesuffix("+").partition(":")
+    heading, _, key = shown.partition("=")
+    return Column(heading, key or heading.lower().replace("-", "_"), text.endswith("+"), style)
+
+
 def print_rows(rows: Sequence[Row], columns: Sequence[Column], style: str) -> None:
     """Print rows in the wanted form."""
     if style in ("table", "wide"):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from muster.cli.common.output import Column, notice, print_rows
+from muster.cli.common.output import columns, notice, print_rows
 from muster.coordinator.observability.views.controls import hold_rows
 
 if TYPE_CHECKING:
@@ -83,13 +83,7 @@ def partition_numbers(word: str, listed: str, count: int) -> list[int]:
 # Operator overrides
 # ------------------
 
-OVERRIDE_COLUMNS = [
-    Column("GROUP", "group"),
-    Column("VERSION", "version"),
-    Column("HELD", "held", style="cyan"),
-    Column("UNTIL", "until"),
-    Column("UNTIL-MS", "until_ms", wide=True),
-]
+OVERRIDE_COLUMNS = columns("GROUP, VERSION, HELD:cyan, UNTIL, UNTIL-MS+")
 
 UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 

@@ -15,7 +15,7 @@ import click
 
 from muster.cli.common.commands import CommandError, Exit
 from muster.cli.common.options import COUNT, client_options, connect_admin, output_option
-from muster.cli.common.output import Column, notice, print_document, print_rows
+from muster.cli.common.output import columns, notice, print_document, print_rows
 from muster.cli.groups.arguments import (
     Duration,
     for_option,
@@ -33,16 +33,7 @@ if TYPE_CHECKING:
 # `settings`, `set` and `unset`
 # -----------------------------
 
-GROUP_SETTING_COLUMNS = [
-    Column("GROUP", "group"),
-    Column("VERSION", "version"),
-    Column("SETTING", "setting", style="cyan"),
-    Column("VALUE", "value"),
-    Column("DEFAULT", "default"),
-    Column("ALLOWED", "allowed", wide=True),
-    Column("MEANING", "meaning", wide=True),
-    Column("SUSPENDED", "suspended", wide=True),
-]
+GROUP_SETTING_COLUMNS = columns("GROUP, VERSION, SETTING:cyan, VALUE, DEFAULT, ALLOWED+, MEANING+, SUSPENDED+")
 
 version_option = click.option(
     "--version",
@@ -331,12 +322,7 @@ resume = override_command(
 # `canary`, `promote` and `rollback`
 # ----------------------------------
 
-GUARD_COLUMNS = [
-    Column("GUARD", "guard", style="cyan"),
-    Column("BEFORE", "baseline"),
-    Column("NOW", "figure"),
-    Column("COUNTS", "counts"),
-]
+GUARD_COLUMNS = columns("GUARD:cyan, BEFORE=baseline, NOW=figure, COUNTS")
 
 
 @click.command()
@@ -441,12 +427,7 @@ def report_canary(group: str, found: "Canary | None", style: str) -> None:
 # `remove-members`
 # ----------------
 
-REMOVAL_COLUMNS = [
-    Column("GROUP", "group"),
-    Column("CONSUMER-ID", "consumer_id", style="cyan"),
-    Column("GROUP-INSTANCE-ID", "group_instance_id"),
-    Column("#PARTITIONS", "partitions"),
-]
+REMOVAL_COLUMNS = columns("GROUP, CONSUMER-ID:cyan, GROUP-INSTANCE-ID, #PARTITIONS=partitions")
 
 
 @click.command("remove-members")

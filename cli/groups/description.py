@@ -14,7 +14,7 @@ import click
 
 from muster.cli.common.commands import Unhealthy
 from muster.cli.common.options import client_options, connect_admin, output_option
-from muster.cli.common.output import Column, notice, print_document, print_rows
+from muster.cli.common.output import columns, notice, print_document, print_rows
 from muster.cli.groups.arguments import group_argument
 from muster.coordinator.observability.views.controls import control_lines, hold_lines
 from muster.coordinator.observability.views.formatting import Names, moment
@@ -71,15 +71,7 @@ def warn_of_mixed_groups(group_ids: Iterable[str]) -> None:
 # `list`
 # ------
 
-GROUP_COLUMNS = [
-    Column("GROUP", "group", style="cyan"),
-    Column("TYPE", "type"),
-    Column("STATE", "state"),
-    Column("LAG", "lag", wide=True),
-    Column("HEALTH", "health"),
-    Column("PROTOCOL-TYPE", "protocol_type", wide=True),
-    Column("WHY", "health_reason", wide=True),
-]
+GROUP_COLUMNS = columns("GROUP:cyan, TYPE, STATE, LAG+, HEALTH, PROTOCOL-TYPE+, WHY=health_reason+")
 STATES = (
     *("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead"),
     *("Assigning", "Reconciling"),  # KIP-848
@@ -122,35 +114,14 @@ def list_(bootstrap: str, overrides: dict[str, str], style: str, states: tuple[s
 # `describe`
 # ----------
 
-OFFSET_COLUMNS = [
-    Column("GROUP", "group"),
-    Column("TOPIC", "topic", style="cyan"),
-    Column("PARTITION", "partition"),
-    Column("CURRENT-OFFSET", "current_offset"),
-    Column("LOG-END-OFFSET", "log_end_offset"),
-    Column("LAG", "lag"),
-    Column("CONSUMER-ID", "consumer_id"),
-    Column("HOST", "host"),
-    Column("CLIENT-ID", "client_id"),
-]
-STATE_COLUMNS = [
-    Column("GROUP", "group", style="cyan"),
-    Column("COORDINATOR", "coordinator"),
-    Column("ASSIGNMENT-STRATEGY", "assignment_strategy"),
-    Column("STATE", "state"),
-    Column("#MEMBERS", "members"),
-    Column("GENERATION", "generation"),
-    Column("LEADER", "leader", wide=True),
-    Column("PLANNED-BY", "planned_by", wide=True),
-    Column("SETTING-KEPT-OUT", "kept_out", wide=True),
-    Column("WAITS-FOR", "waiting_for"),
-    Column("UNTIL", "waiting_until"),
-    Column("LAG", "lag", wide=True),
-    Column("TREND/S", "trend", wide=True),
-    Column("ETA-S", "eta_s", wide=True),
-    Column("HEALTH", "health", wide=True),
-    Column("REASON", "health_reason", wide=True),
-]
+OFFSET_COLUMNS = columns(
+    "GROUP, TOPIC:cyan, PARTITION, CURRENT-OFFSET, LOG-END-OFFSET, LAG, CONSUMER-ID, HOST, CLIENT-ID"
+)
+STATE_COLUMNS = columns(
+    "GROUP:cyan, COORDINATOR, ASSIGNMENT-STRATEGY, STATE, #MEMBERS=members, GENERATION, LEADER+, PLANNED-BY+, "
+    "SETTING-KEPT-OUT=kept_out+, WAITS-FOR=waiting_for, UNTIL=waiting_until, LAG+, TREND/S=trend+, ETA-S+, HEALTH+, "
+    "REASON=health_reason+"
+)
 NOT_AVAILABLE = 15
 """COORDINATOR_NOT_AVAILABLE, which is also said of positions that ZooKeeper does not give."""
 WELL = "OK"
@@ -248,16 +219,10 @@ def print_planner(group: "GroupDescription") -> None:
 # `members`
 # ---------
 
-MEMBER_COLUMNS = [
-    Column("GROUP", "group"),
-    Column("CONSUMER-ID", "consumer_id", style="cyan"),
-    Column("GROUP-INSTANCE-ID", "group_instance_id"),
-    Column("HOST", "host"),
-    Column("CLIENT-ID", "client_id"),
-    Column("SOFTWARE", "client_software", wide=True),
-    Column("#PARTITIONS", "partitions"),
-    Column("ASSIGNMENT", "assignment", wide=True),
-]
+MEMBER_COLUMNS = columns(
+    "GROUP, CONSUMER-ID:cyan, GROUP-INSTANCE-ID, HOST, CLIENT-ID, SOFTWARE=client_software+, #PARTITIONS=partitions, "
+    "ASSIGNMENT+"
+)
 
 
 @click.command()

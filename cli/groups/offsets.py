@@ -14,7 +14,7 @@ import click
 
 from muster.cli.common.commands import CommandError, Exit
 from muster.cli.common.options import client_options, connect_admin, output_option
-from muster.cli.common.output import Column, notice, print_rows
+from muster.cli.common.output import columns, notice, print_rows
 from muster.cli.groups.arguments import group_argument, reason_option, resolve_partitions
 from muster.coordinator.observability.views.formatting import plural
 from muster.coordinator.observability.views.topics import GRAMMAR, Position, parse_position, target_of
@@ -27,13 +27,7 @@ if TYPE_CHECKING:
 # ---------------
 
 EARLIEST, LATEST = -2, -1
-RESET_COLUMNS = [
-    Column("GROUP", "group"),
-    Column("TOPIC", "topic", style="cyan"),
-    Column("PARTITION", "partition"),
-    Column("CURRENT-OFFSET", "current_offset"),
-    Column("NEW-OFFSET", "new_offset"),
-]
+RESET_COLUMNS = columns("GROUP, TOPIC:cyan, PARTITION, CURRENT-OFFSET, NEW-OFFSET")
 
 TopicPartition = tuple[str, int]
 
@@ -148,13 +142,7 @@ def fetch_offsets_at(admin: "Admin", times: Mapping[TopicPartition, int]) -> dic
 # -----------------
 
 DEFAULT_ZOOKEEPER = "127.0.0.1:2181"
-MIGRATION_COLUMNS = [
-    Column("GROUP", "group"),
-    Column("TOPIC", "topic", style="cyan"),
-    Column("PARTITION", "partition"),
-    Column("NEW-OFFSET", "new_offset"),
-    Column("CURRENT-OFFSET", "current_offset"),
-]
+MIGRATION_COLUMNS = columns("GROUP, TOPIC:cyan, PARTITION, NEW-OFFSET, CURRENT-OFFSET")
 
 
 def connect_string(ctx: click.Context, param: click.Parameter, given: str) -> str:
@@ -217,11 +205,7 @@ def migrate_offsets(
 # `delete` and `delete-offsets`
 # -----------------------------
 
-DELETION_COLUMNS = [
-    Column("TOPIC", "topic", style="cyan"),
-    Column("PARTITION", "partition"),
-    Column("STATUS", "status"),
-]
+DELETION_COLUMNS = columns("TOPIC:cyan, PARTITION, STATUS")
 
 
 @click.command()

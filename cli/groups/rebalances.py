@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from muster.cli.common.options import COUNT, client_options, connect_admin, output_option
-from muster.cli.common.output import Column, console, notice, print_document, print_rows
+from muster.cli.common.output import columns, console, notice, print_document, print_rows
 from muster.cli.groups.arguments import group_argument
 from muster.coordinator.observability.views.formatting import moment
 
@@ -20,19 +20,9 @@ if TYPE_CHECKING:
 # -----------------------
 
 PEOPLE = ("table", "wide")
-REBALANCE_COLUMNS = [
-    Column("#", "number"),
-    Column("GENERATION", "generation"),
-    Column("STARTED", "started"),
-    Column("TOOK", "took"),
-    Column("CAUSE", "cause", style="yellow"),
-    Column("BY", "by"),
-    Column("MOVED", "moved"),
-    Column("UNOWNED", "unowned"),
-    Column("OUTCOME", "outcome"),
-    Column("ASSIGNOR", "assignor", wide=True),
-    Column("DETAIL", "detail", wide=True),
-]
+REBALANCE_COLUMNS = columns(
+    "#=number, GENERATION, STARTED, TOOK, CAUSE:yellow, BY, MOVED, UNOWNED, OUTCOME, ASSIGNOR+, DETAIL+"
+)
 
 
 @click.command()
@@ -114,20 +104,11 @@ def print_rebalances(entries: "list[Rebalance]", style: str) -> None:
 # `shadow`
 # --------
 
-SHADOW_COLUMNS = [
-    Column("#", "number"),
-    Column("ASSIGNOR", "assignor", style="cyan"),
-    Column("MOVES", "moves"),
-    Column("OTHERS", "differs"),
-    Column("COST", "partition_seconds"),
-    Column("MOST LAG", "lag_share"),
-    Column("BALANCE", "count_balance"),
-    Column("BY LAG", "lag_balance", wide=True),
-    Column("BY RATE", "rate_balance", wide=True),
-    Column("NOBODY", "unassigned", wide=True),
-    Column("TOOK", "took_ms", wide=True),
-    Column("FAILED", "failure"),
-]
+SHADOW_COLUMNS = columns(
+    "#=number, ASSIGNOR:cyan, MOVES, OTHERS=differs, COST=partition_seconds, MOST LAG=lag_share, "
+    "BALANCE=count_balance, BY LAG=lag_balance+, BY RATE=rate_balance+, NOBODY=unassigned+, TOOK=took_ms+, "
+    "FAILED=failure"
+)
 
 
 @click.command()

@@ -13,7 +13,7 @@ import click
 
 from muster.cli.common.commands import CommandError, Exit, Unhealthy
 from muster.cli.common.options import COUNT, client_options, connect_admin, output_option
-from muster.cli.common.output import Column, notice, print_document, print_rows
+from muster.cli.common.output import columns, notice, print_document, print_rows
 from muster.coordinator.observability.views.formatting import host_and_port, plural
 
 if TYPE_CHECKING:
@@ -102,31 +102,13 @@ def report_outcomes(done: str, outcomes: Iterable[PartitionOutcome]) -> None:
 # `status` and `nodes`
 # --------------------
 
-STATUS_COLUMNS = [
-    Column("CLUSTER", "cluster", style="cyan"),
-    Column("CONTROLLER", "controller"),
-    Column("NODES", "nodes"),
-    Column("UP", "up"),
-    Column("PARTITIONS", "partitions"),
-    Column("OFFLINE", "offline", style="red"),
-    Column("UNDER-MIN-ISR", "under_min_isr", style="red"),
-    Column("UNDER-REPLICATED", "under_replicated", style="yellow"),
-    Column("CONTROLLER-EPOCH", "controller_epoch", wide=True),
-    Column("SEQUENCE", "sequence", wide=True),
-]
-NODE_COLUMNS = [
-    Column("NODE", "node", style="cyan"),
-    Column("STATE", "state"),
-    Column("ADDRESS", "address"),
-    Column("CONTROLLER", "controller"),
-    Column("LEADS", "leads"),
-    Column("COPIES", "copies"),
-    Column("BEHIND", "behind", style="yellow"),
-    Column("RACK", "rack", wide=True),
-    Column("EPOCH", "epoch", wide=True),
-    Column("KNOWS", "known", wide=True),
-    Column("LISTENERS", "listeners", wide=True),
-]
+STATUS_COLUMNS = columns(
+    "CLUSTER:cyan, CONTROLLER, NODES, UP, PARTITIONS, OFFLINE:red, UNDER-MIN-ISR:red, UNDER-REPLICATED:yellow, "
+    "CONTROLLER-EPOCH+, SEQUENCE+"
+)
+NODE_COLUMNS = columns(
+    "NODE:cyan, STATE, ADDRESS, CONTROLLER, LEADS, COPIES, BEHIND:yellow, RACK+, EPOCH+, KNOWS=known+, LISTENERS+"
+)
 
 
 @click.command()
@@ -171,19 +153,9 @@ def nodes(bootstrap: str, overrides: dict[str, str], style: str) -> None:
 # `partitions`
 # ------------
 
-PARTITION_COLUMNS = [
-    Column("TOPIC", "topic", style="cyan"),
-    Column("PARTITION", "partition"),
-    Column("LEADER", "leader"),
-    Column("REPLICAS", "replicas"),
-    Column("ISR", "isr"),
-    Column("ELR", "elr"),
-    Column("OFFLINE", "offline", style="red"),
-    Column("LEADER-EPOCH", "leader_epoch", wide=True),
-    Column("MIN-ISR", "min_isr", wide=True),
-    Column("ADDING", "adding", wide=True),
-    Column("REMOVING", "removing", wide=True),
-]
+PARTITION_COLUMNS = columns(
+    "TOPIC:cyan, PARTITION, LEADER, REPLICAS, ISR, ELR, OFFLINE:red, LEADER-EPOCH+, MIN-ISR+, ADDING+, REMOVING+"
+)
 """Kafka's, as `topics describe` has them."""
 
 
@@ -213,19 +185,7 @@ def partitions(bootstrap: str, overrides: dict[str, str], style: str, wanted: An
 NOT_HERE = 6
 LEDGER = "__elections"
 
-ELECTION_COLUMNS = [
-    Column("DECIDED", "decided"),
-    Column("UNIT", "unit", style="cyan"),
-    Column("FROM", "from"),
-    Column("TO", "to"),
-    Column("HOW", "clean"),
-    Column("TOOK", "took"),
-    Column("LOST", "lost", style="red"),
-    Column("CAUSE", "cause", style="yellow"),
-    Column("EPOCH", "epoch", wide=True),
-    Column("ISR", "isr", wide=True),
-    Column("ELR", "elr", wide=True),
-]
+ELECTION_COLUMNS = columns("DECIDED, UNIT:cyan, FROM, TO, HOW=clean, TOOK, LOST:red, CAUSE:yellow, EPOCH+, ISR+, ELR+")
 
 
 @click.command()

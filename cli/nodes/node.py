@@ -27,7 +27,7 @@ from muster.cli.common.options import (
     require_listening_node,
     set_option,
 )
-from muster.cli.common.output import Column, notice, print_rows
+from muster.cli.common.output import columns, notice, print_rows
 
 if TYPE_CHECKING:
     import grpc
@@ -108,13 +108,7 @@ def serve(
 # `muster settings`
 # -----------------
 
-SETTING_COLUMNS = [
-    Column("SETTING", "setting", style="cyan"),
-    Column("VALUE", "value"),
-    Column("DEFAULT", "default"),
-    Column("ALLOWED", "allowed", wide=True),
-    Column("MEANING", "meaning", wide=True),
-]
+SETTING_COLUMNS = columns("SETTING:cyan, VALUE, DEFAULT, ALLOWED+, MEANING+")
 WIDTH = 98
 
 

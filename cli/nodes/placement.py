@@ -11,7 +11,7 @@ import click
 
 from muster.cli.common.commands import CommandError
 from muster.cli.common.options import COUNT, client_options, output_option
-from muster.cli.common.output import Column, notice, print_rows
+from muster.cli.common.output import columns, notice, print_rows
 from muster.cli.nodes.cluster import (
     NODE,
     NUMBER,
@@ -103,15 +103,7 @@ def elect(
 
 CANCEL = "cancel"
 
-REASSIGNMENT_COLUMNS = [
-    Column("TOPIC", "topic", style="cyan"),
-    Column("PARTITION", "partition"),
-    Column("LEADER", "leader"),
-    Column("REPLICAS", "replicas"),
-    Column("ISR", "isr"),
-    Column("ADDING", "adding"),
-    Column("REMOVING", "removing"),
-]
+REASSIGNMENT_COLUMNS = columns("TOPIC:cyan, PARTITION, LEADER, REPLICAS, ISR, ADDING, REMOVING")
 
 
 def parse_reassignments(
@@ -165,13 +157,7 @@ def reassign(
 AT_ONCE = 500
 """Partitions that one request reassigns."""
 
-SPREAD_COLUMNS = [
-    Column("TOPIC", "topic", style="cyan"),
-    Column("PARTITION", "partition"),
-    Column("REPLICAS", "replicas"),
-    Column("WILL-BE", "will_be"),
-    Column("ADDING", "adding"),
-]
+SPREAD_COLUMNS = columns("TOPIC:cyan, PARTITION, REPLICAS, WILL-BE, ADDING")
 
 
 @click.command()

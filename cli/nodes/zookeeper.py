@@ -9,18 +9,13 @@ import click
 
 from muster.cli.common.commands import CommandError, Exit, Unhealthy
 from muster.cli.common.options import output_option
-from muster.cli.common.output import Column, notice, print_rows
+from muster.cli.common.output import columns, notice, print_rows
 from muster.coordinator.observability.views.formatting import plural
 
 if TYPE_CHECKING:
     from muster.coordinator.zookeeper.local_ensemble import LocalEnsemble
 
-SERVER_COLUMNS = [
-    Column("SERVER", "server"),
-    Column("ADDRESS", "address", style="cyan"),
-    Column("PID", "pid"),
-    Column("MODE", "mode"),
-]
+SERVER_COLUMNS = columns("SERVER, ADDRESS:cyan, PID, MODE")
 QUORUM_OF = {1: 1, 3: 2}
 
 data_option = click.option(

@@ -5,26 +5,14 @@ from collections.abc import Sequence
 import click
 
 from muster.cli.common.options import COUNT, client_options, connect_admin, key_values, output_option
-from muster.cli.common.output import Column, notice, print_document, print_rows
+from muster.cli.common.output import Column, columns, notice, print_document, print_rows
 from muster.coordinator.observability.views.formatting import plural
 from muster.coordinator.observability.views.topics import PartitionRow, partition_rows, topic_document, topic_row
 
 EARLIEST, LATEST = -2, -1
 TOPIC_COLUMNS = [Column("TOPIC", "topic", style="cyan"), Column("#PARTITIONS", "partitions")]
-PARTITION_COLUMNS = [
-    Column("TOPIC", "topic", style="cyan"),
-    Column("PARTITION", "partition"),
-    Column("LOG-START-OFFSET", "log_start_offset"),
-    Column("LOG-END-OFFSET", "log_end_offset"),
-    Column("RECORDS", "records"),
-]
-COPY_COLUMNS = [
-    Column("LEADER", "leader"),
-    Column("REPLICAS", "replicas"),
-    Column("ISR", "isr"),
-    Column("ELR", "elr"),
-    Column("OFFLINE", "offline", style="red"),
-]
+PARTITION_COLUMNS = columns("TOPIC:cyan, PARTITION, LOG-START-OFFSET, LOG-END-OFFSET, RECORDS")
+COPY_COLUMNS = columns("LEADER, REPLICAS, ISR, ELR, OFFLINE:red")
 """Kafka's, on a node of a cluster."""
 
 

@@ -14,7 +14,7 @@ import click
 
 from muster.cli.common.commands import CommandError, Exit
 from muster.cli.common.options import client_options, connect_admin, output_option
-from muster.cli.common.output import Column, notice, print_document, print_rows
+from muster.cli.common.output import columns, notice, print_document, print_rows
 from muster.cli.groups.arguments import Duration
 from muster.coordinator.observability.views.controls import format_minute
 
@@ -65,11 +65,7 @@ def read_password(file: Path | None) -> str:
 # `muster users`
 # --------------
 
-USER_COLUMNS = [
-    Column("USER", "user", style="cyan"),
-    Column("MECHANISMS", "mechanisms"),
-    Column("ITERATIONS", "iterations"),
-]
+USER_COLUMNS = columns("USER:cyan, MECHANISMS, ITERATIONS")
 
 
 @click.group()
@@ -126,13 +122,7 @@ def delete(bootstrap: str, overrides: dict[str, str], names: tuple[str, ...]) ->
 # `muster tokens`
 # ---------------
 
-TOKEN_COLUMNS = [
-    Column("TOKEN-ID", "token_id", style="cyan"),
-    Column("NAME", "name"),
-    Column("PRINCIPAL", "principal"),
-    Column("CREATED", "created"),
-    Column("EXPIRES", "expires"),
-]
+TOKEN_COLUMNS = columns("TOKEN-ID:cyan, NAME, PRINCIPAL, CREATED, EXPIRES")
 
 
 @click.group()
@@ -199,14 +189,7 @@ def revoke(bootstrap: str, overrides: dict[str, str], ids: tuple[str, ...]) -> N
 # `muster quotas`
 # ---------------
 
-QUOTA_COLUMNS = [
-    Column("USER", "user"),
-    Column("CLIENT-ID", "client-id"),
-    Column("IP", "ip"),
-    Column("QUOTA", "quota", style="cyan"),
-    Column("VALUE", "value"),
-    Column("MEANING", "meaning", wide=True),
-]
+QUOTA_COLUMNS = columns("USER, CLIENT-ID=client-id, IP, QUOTA:cyan, VALUE, MEANING+")
 DEFAULT = "<default>"
 TYPES = {"user": "user", "client": "client-id", "ip": "ip"}
 

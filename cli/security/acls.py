@@ -8,7 +8,7 @@ import click
 
 from muster.cli.common.commands import CommandError, Exit
 from muster.cli.common.options import client_options, connect_admin, output_option
-from muster.cli.common.output import Column, notice, print_rows
+from muster.cli.common.output import columns, notice, print_rows
 from muster.coordinator.security.access_model import (
     CLUSTER_NAME,
     WILDCARD,
@@ -185,14 +185,8 @@ def usage_error(what: str, expected: str) -> CommandError:
 # `list`
 # ------
 
-ACL_COLUMNS = (
-    Column("RESOURCE", "resource_type"),
-    Column("NAME", "resource"),
-    Column("PATTERN", "pattern_type"),
-    Column("PRINCIPAL", "principal"),
-    Column("HOST", "host"),
-    Column("OPERATION", "operation"),
-    Column("PERMISSION", "permission"),
+ACL_COLUMNS = columns(
+    "RESOURCE=resource_type, NAME=resource, PATTERN=pattern_type, PRINCIPAL, HOST, OPERATION, PERMISSION"
 )
 
 
@@ -285,13 +279,7 @@ def remove(bootstrap: str, overrides: dict[str, str], style: str, dry_run: bool,
 # `check`
 # -------
 
-CHECK_COLUMNS = (
-    Column("ALLOWED", "allowed"),
-    Column("OPERATION", "operation"),
-    Column("RESOURCE", "resource_type"),
-    Column("NAME", "resource"),
-    Column("REASON", "reason"),
-)
+CHECK_COLUMNS = columns("ALLOWED, OPERATION, RESOURCE=resource_type, NAME=resource, REASON")
 
 
 @click.command()

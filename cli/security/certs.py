@@ -8,7 +8,7 @@ import click
 
 from muster.cli.common.commands import CommandError, Exit
 from muster.cli.common.options import FORMATS
-from muster.cli.common.output import Column, Row, print_rows
+from muster.cli.common.output import Row, columns, print_rows
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -17,15 +17,7 @@ if TYPE_CHECKING:
 
 EXTRA = "pip install 'muster-groups[security]'"
 MOST_BYTES = 4 << 20
-COLUMNS = [
-    Column("SUBJECT", "subject", style="cyan"),
-    Column("ISSUER", "issuer", wide=True),
-    Column("HOSTS", "hosts"),
-    Column("BEGINS", "begins", wide=True),
-    Column("ENDS", "ends"),
-    Column("AUTHORITY", "authority"),
-    Column("SHA-256", "sha256", wide=True),
-]
+COLUMNS = columns("SUBJECT:cyan, ISSUER+, HOSTS, BEGINS+, ENDS, AUTHORITY, SHA-256=sha256+")
 
 
 @click.group()

@@ -61,6 +61,33 @@ class SnapshotValues(Protocol):
     def stale(self) -> Mapping[str, Sequence[int]]: ...
 
 
+# Positions
+# ---------
+
+
+def reading_position(committed: int | None, log_start: int) -> int:
+    """The offset at which a group goes on reading: its committed one, but never below the log's start.
+
+    What retention removed is no work for any member, whether the group had read it or not. Without a commit a group
+    has everything that is in the log before it (KAFKA-5337).
+
+    >>> reading_position(5, 5_000), reading_position(7, 0), reading_position(None, 40)
+    (5000, 7, 40)
+    """
+    return log_start if committed is None else max(committed, log_start)
+
+
+def readable_lag(committed: int | None, log_start: int, log_end: int) -> int:
+    """Records that a group with this position still has to read, never negative.
+
+    Kafka's tools show another figure, `log_end - committed`, which also counts records that retention has removed.
+
+    >>> readable_lag(5, 5_000, 5_000), readable_lag(45, 10, 50), readable_lag(None, 10, 50), readable_lag(60, 10, 50)
+    (0, 5, 40, 0)
+    """
+    return max(0, log_end - reading_position(committed, log_start))
+
+
 # Orders
 # ------
 

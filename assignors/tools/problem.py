@@ -100,6 +100,9 @@ def spell_out_member(raw: object, where: str) -> object:
 def lag_of(offsets: Mapping[str, Any], reset: str, where: str = "offsets") -> int:
     """Records behind, never negative: without a commit all of them, or none when reset is latest.
 
+    Unlike the lags of a node (`readable_lag`), it counts what retention removed, as the Java assignor `lag` does, whose
+    plans this format records.
+
     >>> lag_of({"begin": 10, "end": 50, "committed": None}, "earliest")
     40
     """

@@ -98,7 +98,7 @@ def offset_rows(admin: "Admin", group: "GroupDescription") -> list[list[Any]]:
         owner = members.get(lag.owner)
         busy.add(lag.owner)
         known = lag.committed is not None and not (away and group.protocol_type == ZOOKEEPER)
-        position = [lag.committed, lag.log_end, lag.lag] if known else [None, lag.log_end, None]
+        position = [lag.committed, lag.log_end, lag.kafka_lag] if known else [None, lag.log_end, None]
         rows.append([group.group_id, lag.partition.topic, lag.partition.partition, *position, *identity(owner)])
     idle = [member for member in group.members if member.member_id not in busy]
     return rows + [[group.group_id, None, None, None, None, None, *identity(member)] for member in idle]

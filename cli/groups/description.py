@@ -24,6 +24,7 @@ from muster.coordinator.observability.views.groups import (
     offset_row,
     planner_words,
     progress_words,
+    removed_words,
     state_row,
 )
 
@@ -115,7 +116,8 @@ def list_(bootstrap: str, overrides: dict[str, str], style: str, states: tuple[s
 # ----------
 
 OFFSET_COLUMNS = columns(
-    "GROUP, TOPIC:cyan, PARTITION, CURRENT-OFFSET, LOG-END-OFFSET, LAG, CONSUMER-ID, HOST, CLIENT-ID"
+    "GROUP, TOPIC:cyan, PARTITION, CURRENT-OFFSET, LOG-START-OFFSET+, LOG-END-OFFSET, LAG, REMOVED+, CONSUMER-ID, "
+    "HOST, CLIENT-ID"
 )
 STATE_COLUMNS = columns(
     "GROUP:cyan, COORDINATOR, ASSIGNMENT-STRATEGY, STATE, #MEMBERS=members, GENERATION, LEADER+, PLANNED-BY+, "
@@ -154,6 +156,8 @@ def describe(bootstrap: str, overrides: dict[str, str], style: str, state_only: 
     print_highlights(found)
     owners = {member.member_id: member for member in found.members}
     known = not (away and found.protocol_type == ZOOKEEPER)
+    if known and (removed := removed_words(lags)):
+        notice(f"Consumer group '{group}': {removed}.")
     rows = [offset_row(group, lag, owners.get(lag.owner), known=known) for lag in lags]
     print_rows(rows, OFFSET_COLUMNS, style)
 

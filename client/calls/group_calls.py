@@ -10,12 +10,12 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from google.protobuf.message import Message
 
+from muster.assignors.data.values import readable_lag
 from muster.client.calls.methods import EXPLAIN_GROUP, FIND_COORDINATOR, OFFSET_COMMIT, OFFSET_FETCH, ClientMethod
 from muster.client.calls.transport import CallRetry, Transport
 from muster.client.errors import ClientError, ConfigError, Refused, Unreachable, refusal
 from muster.client.members.subscription import group_by_topic
 from muster.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
-from muster.coordinator.observability.read_model.groups import lag_of
 from muster.coordinator.observability.views.formatting import host_and_port
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1 import errors_pb2
@@ -72,10 +72,11 @@ class GroupPosition(NamedTuple):
     committed_at_ms: int | None = None
 
     def lag(self, reset: str = "earliest") -> int:
-        """Records to go, never negative. Without a commit: none for `latest`, else all that are there (KAFKA-5337)."""
+        """Records that can still be read, never negative. Without a commit: none for `latest`, else all that the log
+        has."""
         if self.committed is None and reset == "latest":
             return 0
-        return lag_of(self.committed, self.log_start, self.log_end)
+        return readable_lag(self.committed, self.log_start, self.log_end)
 
 
 class GroupCalls:

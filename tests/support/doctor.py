@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from muster.assignors.data.values import readable_lag
 from muster.coordinator.observability.doctor.model import (
     DoctorFacts,
     DoctorFinding,
@@ -16,7 +17,6 @@ from muster.coordinator.observability.read_model.groups import (
     MemberDescription,
     PartitionLag,
     TopicPartition,
-    lag_of,
 )
 from muster.coordinator.rpc.v1.ledger_pb2 import MemberPlan, Rebalance, RebalanceCause, RebalanceOutcome
 
@@ -66,7 +66,7 @@ def entry(number: int, cause: str = "MEMBER_JOINED", ago_ms: int = MINUTE, **mor
 
 
 def at(committed: int | None, end: int, age_ms: int = 0) -> PartitionLag:
-    return PartitionLag(tp(0), committed, 0, end, lag_of(committed, 0, end), "", NOW - age_ms)
+    return PartitionLag(tp(0), committed, 0, end, readable_lag(committed, 0, end), "", NOW - age_ms)
 
 
 def found(

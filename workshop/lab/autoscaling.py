@@ -156,7 +156,7 @@ class _World:
             ("t",) * PARTITIONS,
             np.arange(PARTITIONS),
             committed,
-            np.zeros_like(committed),
+            committed,
             ends,
             self._members,
             rebalancing,

@@ -832,8 +832,8 @@ class RegexResolved:
 class LoadMeasured:
     """What came of a `MeasureLoad`, under its serial: partitions as they were at `at_ms`, of one moment in each event.
 
-    A row is (topic, first partition, log ends, committed positions) of partitions that follow one another; -1 where
-    the log is away, or nothing is committed.
+    A row is (topic, first partition, log ends, reading positions) of partitions that follow one another; -1 where
+    the log is away, or nothing is committed. A position is never below the log's start (`reading_position`).
     """
 
     group_id: str

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from shlex import quote
 
 from muster.coordinator.observability.doctor.model import (
+    MOST_NAMES,
     DoctorFacts,
     ExaminedGroup,
     RuleCase,
@@ -186,6 +187,25 @@ def one_does_not_commit(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[Ru
                     f"{len(others)} of {len(group.members)} members committed within {seconds(OLD_COMMIT_MS)}",
                 ),
             )
+
+
+def removed_unread(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]:
+    """Committed positions lie below the log's start: retention removed records that the group has not read."""
+    short = [position for position in group.positions.values() if position.removed]
+    if not short:
+        return
+    short.sort(key=lambda position: (-position.removed, position.partition))
+    told = [
+        f"{partition_name(position.partition)}: committed {position.committed:,}, the log begins at "
+        f"{position.log_start:,}: {plural(position.removed, 'record')}"
+        for position in short[:MOST_NAMES]
+    ]
+    more = [f"and {plural(len(short) - MOST_NAMES, 'more partition')}"] if len(short) > MOST_NAMES else []
+    left = f"{plural(sum(position.lag for position in group.positions.values()), 'record')} can still be read"
+    removed = sum(position.removed for position in short)
+    were, them = ("was", "it") if removed == 1 else ("were", "them")
+    what = f"{plural(removed, 'record')} {were} removed by retention before {group.id} read {them}"
+    yield RuleCase(what, (*told, *more, left))
 
 
 def commits_refused(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]:

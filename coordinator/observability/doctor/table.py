@@ -52,6 +52,15 @@ RULES: tuple[DoctorRule, ...] = (
         group=progress_rules.stuck,
     ),
     DoctorRule(
+        "records-removed-unread",
+        WARNING,
+        "These records are lost to the group: it goes on at the log's start, or, with `auto.offset.reset=latest`, at "
+        "its end.",
+        "Read them from their source again where they count. Let the group keep up, or keep records for longer "
+        "(`retention.ms` of the topic). The rule falls silent when the group commits.",
+        group=progress_rules.removed_unread,
+    ),
+    DoctorRule(
         "commits-refused",
         ERROR,
         "It works, and nothing of that is kept: whoever has its partitions next does all of it again.",

@@ -119,7 +119,7 @@ STALE_SAMPLES = 6
 
 
 class Sample(NamedTuple):
-    """Some partitions of one group, as they were at one moment; four columns of one length."""
+    """Some partitions of one group, as they were at one moment; columns of one length."""
 
     places: Sequence[Place]
     ends: Sequence[int]
@@ -127,6 +127,8 @@ class Sample(NamedTuple):
     committed: Sequence[int]
     commit_ms: Sequence[int]
     """When that was committed, by the same clock as `now_ms`."""
+    positions: Sequence[int] = ()
+    """Where the group goes on reading (`reading_position`); empty: where it committed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,10 +352,17 @@ class _GroupTable:
         ends = np.asarray(sample.ends, np.int64)
         there = ends != UNKNOWN
         committed, commit_ms = np.asarray(sample.committed, np.int64), np.asarray(sample.commit_ms, np.int64)
+        lags = np.maximum(ends - np.asarray(sample.positions or sample.committed, np.int64), 0)
         if not there.all():
-            at, ends, committed, commit_ms = at[there], ends[there], committed[there], commit_ms[there]
-        self._measure(at, ends, committed, now_ms, half_life_ms)
-        self._remember(at, ends, committed, commit_ms)
+            at, ends, lags, committed, commit_ms = (
+                at[there],
+                ends[there],
+                lags[there],
+                committed[there],
+                commit_ms[there],
+            )
+        self._measure(at, ends, committed, lags, now_ms, half_life_ms)
+        self._remember(at, ends, committed, lags, commit_ms)
 
     def judge_these(self, places: Sequence[Place], now_ms: int, window_ms: int) -> None:
         at = np.fromiter(map(self.rows.__getitem__, places), np.int64, len(places))
@@ -420,7 +429,7 @@ class _GroupTable:
         grown[:filled] = self._table[:filled]
         self._table = grown
 
-    def _measure(self, at: Ints, ends: Ints, committed: Ints, now_ms: int, half_life_ms: int) -> None:
+    def _measure(self, at: Ints, ends: Ints, committed: Ints, lag: Ints, now_ms: int, half_life_ms: int) -> None:
         """Rates since the last look, where there was one, and today's lag."""
         table = self._table
         passed_ms = now_ms - table["at_ms"][at]
@@ -435,13 +444,12 @@ class _GroupTable:
                 rate, old = (now - before) * 1_000.0 / passed_ms, table[name][at]
                 fresh = np.where(np.isnan(old), rate, old * fade + rate * (1 - fade))
                 table[name][at] = np.where(told, fresh, old)
-        lag = np.maximum(ends - committed, 0)
         old = table["lag"][at]
         table["lag"][at] = np.where(np.isnan(old), lag, old * fade + lag * (1 - fade))
         table["lag_now"][at], table["end"][at] = lag, ends
         table["committed"][at], table["at_ms"][at] = committed, now_ms
 
-    def _remember(self, at: Ints, ends: Ints, committed: Ints, commit_ms: Ints) -> None:
+    def _remember(self, at: Ints, ends: Ints, committed: Ints, lags: Ints, commit_ms: Ints) -> None:
         """The windows of Burrow's rules: each commit once, and the log's end at each look."""
         table = self._table
         _push(table["ends"], at, ends)
@@ -451,8 +459,8 @@ class _GroupTable:
             | (table["commit_ms"][at] != commit_ms)
             | (table["offsets"][at, -1] != committed)
         )
-        at, committed, commit_ms, ends = at[anew], committed[anew], commit_ms[anew], ends[anew]
-        for name, values in (("offsets", committed), ("times", commit_ms), ("lags", np.maximum(ends - committed, 0))):
+        at, committed, commit_ms, lags = at[anew], committed[anew], commit_ms[anew], lags[anew]
+        for name, values in (("offsets", committed), ("times", commit_ms), ("lags", lags)):
             _push(table[name], at, values)
         table["commit_ms"][at] = commit_ms
         table["commits"][at] += 1

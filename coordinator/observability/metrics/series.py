@@ -18,8 +18,10 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Final, Protocol, TypeAlias
 
+from muster.assignors.data.values import readable_lag
 from muster.coordinator.core.control.trials.shadow_assignors import SHADOW_ASSIGNORS
 from muster.coordinator.core.groups.group import NOBODY_OWNS, GroupData, Owners
 from muster.coordinator.core.groups.state import ShardState
@@ -441,7 +443,8 @@ class GroupLines:
     ) -> tuple[list[int], list[int]]:
         """The lags and offsets of these partitions, which are added up as well."""
         lags, offsets = [], []
-        for partition, end in zip(partitions, sight.ends(topic, partitions), strict=True):
+        starts = sight.starts(topic, partitions) if row else repeat(-1)
+        for partition, end, begin in zip(partitions, sight.ends(topic, partitions), starts, strict=False):
             found = committed.get((topic, partition))
             lag = offset = -1
             total.ended = total.ended + end if end >= 0 and total.ended >= 0 else -1
@@ -454,7 +457,7 @@ class GroupLines:
                     total.lag += lag
             owner = row.get(partition)
             if owner is not None:
-                held.note(owner, lag, found)
+                held.note(owner, readable_lag(offset, begin, end) if lag > 0 else lag, found)
             lags.append(lag)
             offsets.append(offset)
         return lags, offsets

@@ -6,6 +6,7 @@ from typing import Any, Final
 from google.protobuf.message import Message
 
 from muster.assignors.data.consumer_protocol import parse_assignment
+from muster.assignors.data.values import readable_lag
 from muster.client.members.subscription import parse_topics
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.observability.read_model.groups import (
@@ -24,7 +25,6 @@ from muster.coordinator.observability.read_model.groups import (
     PartitionLag,
     ReservedShare,
     TopicPartition,
-    lag_of,
 )
 from muster.coordinator.rpc.v1 import control_service_pb2 as control_pb
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
@@ -119,7 +119,7 @@ def map_lag(tp: TopicPartition, row: pb.OffsetFetchPartition, owner: str) -> Par
         committed,
         row.log_start_offset,
         row.log_end_offset,
-        lag_of(committed, row.log_start_offset, row.log_end_offset),
+        readable_lag(committed, row.log_start_offset, row.log_end_offset),
         owner,
         row.commit_timestamp_ms if is_committed and row.commit_timestamp_ms > 0 else None,
     )

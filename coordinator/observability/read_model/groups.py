@@ -23,7 +23,7 @@ class TopicPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """`committed` is None when nothing is; `lag` counts from the log's start then. No owner is empty."""
+    """`committed` is None when nothing is. `lag` is what can still be read (`readable_lag`). No owner is empty."""
 
     partition: TopicPartition
     committed: int | None
@@ -34,10 +34,15 @@ class PartitionLag:
     committed_at_ms: int | None = None
     """Epoch milliseconds; None where nothing is committed, or ZooKeeper keeps it."""
 
+    @property
+    def removed(self) -> int:
+        """Records that retention removed before the group read them. No member can read them any more."""
+        return 0 if self.committed is None else max(0, min(self.log_start, self.log_end) - self.committed)
 
-def lag_of(committed: int | None, log_start: int, log_end: int) -> int:
-    """Records to go, never negative. Without a commit: all that are there (KAFKA-5337)."""
-    return log_end - log_start if committed is None else max(0, log_end - committed)
+    @property
+    def kafka_lag(self) -> int:
+        """The figure of Kafka's tools: the distance to the log's end, which counts removed records as well."""
+        return self.lag + self.removed
 
 
 # A group and its members

@@ -52,8 +52,8 @@ class GroupSample:
     partitions: Ints
     committed: Ints
     """NOTHING where nothing is."""
-    starts: Ints
-    """Log starts, looked up only where nothing is committed and consumers begin there."""
+    positions: Ints
+    """Where the group goes on reading (`reading_position`)."""
     ends: Ints
     members: int
     rebalancing: bool
@@ -134,19 +134,21 @@ def is_active(trigger: ScalerTrigger, seen: GroupSample, memory: ScalerMemory, n
 
 
 def lag_of(trigger: ScalerTrigger, seen: GroupSample, memory: ScalerMemory | None, now_ms: int) -> ScaledLag:
-    """By the rules of KEDA's Kafka scaler, but that a lag is never below none, and that where nothing is committed and
-    consumers begin at the start (`earliest`) what is no longer in the log does not count.
+    """By the rules of KEDA's Kafka scaler, but only what can still be read counts.
+
+    An empty partition counts nothing, whatever is committed there. KEDA counts one record where nothing is committed
+    and consumers begin at the end (`latest`), so that one comes and commits: here, only where the log has records.
     """
     absent = seen.committed == NOTHING
-    waiting = np.maximum(seen.ends - seen.committed, 0)
+    readable = np.maximum(seen.ends - seen.positions, 0)
     if trigger.scale_to_zero_on_invalid_offset:
-        unread = np.zeros_like(waiting)
+        unread = np.zeros_like(readable)
     else:
-        unread = np.maximum(seen.ends - seen.starts, 0) if trigger.earliest else np.ones_like(waiting)
-    everything = np.where(absent, unread, waiting)
+        unread = readable if trigger.earliest else np.minimum(readable, 1)
+    everything = np.where(absent, unread, readable)
     counted = everything
     if trigger.exclude_persistent_lag and memory is not None:
-        counted = np.where(_stuck(seen, memory, now_ms) & ~absent, 0, everything)
+        counted = np.where(_stuck(seen, memory, now_ms), 0, everything)
     return ScaledLag(int(counted.sum()), int(everything.sum()), len(counted), int((counted > 0).sum()))
 
 

@@ -1,6 +1,6 @@
 """Groups, their members, their positions and their settings, a row each."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from typing_extensions import TypedDict
 
@@ -74,8 +74,10 @@ class OffsetRow(TypedDict):
     topic: str
     partition: int
     current_offset: int | None
+    log_start_offset: int
     log_end_offset: int
     lag: int | None
+    removed: int | None
     consumer_id: str | None
     host: str | None
     client_id: str | None
@@ -158,16 +160,33 @@ def member_row(group_id: str, member: MemberDescription) -> MemberRow:
     }
 
 
+def removed_words(lags: Iterable[PartitionLag]) -> str:
+    """What of the column LAG can no longer be read; empty where all of it can."""
+    short = [lag for lag in lags if lag.removed]
+    if not short:
+        return ""
+    removed, left = sum(lag.removed for lag in short), sum(lag.lag for lag in short)
+    return (
+        f"LAG is Kafka's figure. {removed:,} of these records, in {plural(len(short), 'partition')}, were removed by "
+        f"retention before the group read them; {left:,} can still be read"
+    )
+
+
 def offset_row(group_id: str, lag: PartitionLag, owner: MemberDescription | None, *, known: bool = True) -> OffsetRow:
-    """Not `known`: the position lies in a ZooKeeper that is away."""
+    """`lag` is Kafka's figure, `removed` what of it retention removed.
+
+    Not `known`: the position lies in a ZooKeeper that is away.
+    """
     topic, partition = lag.partition
     return {
         "group": group_id,
         "topic": topic,
         "partition": partition,
         "current_offset": lag.committed if known else None,
+        "log_start_offset": lag.log_start,
         "log_end_offset": lag.log_end,
-        "lag": lag.lag if known else None,
+        "lag": lag.kafka_lag if known else None,
+        "removed": lag.removed if known else None,
         "consumer_id": owner.member_id if owner else None,
         "host": owner.client_host if owner else None,
         "client_id": owner.client_id if owner else None,

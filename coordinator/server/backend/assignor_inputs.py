@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from muster.assignors.api import Snapshot
+from muster.assignors.data.values import readable_lag
 from muster.coordinator.core.model.effects import MeasureLoad
 from muster.coordinator.core.model.events import LoadMeasured
 from muster.coordinator.core.model.plan import PlanRequest, loadable_name, wants_lags
@@ -29,9 +30,9 @@ from muster.storage.broker.record_log import LogOffsets
 from muster.storage.errors import NotKnownYet, StorageError
 
 if TYPE_CHECKING:
-    from muster.coordinator.observability.history.group_history import GroupHistory, PartitionRates, Place
+    from muster.coordinator.observability.history.group_history import GroupHistory, PartitionRates
     from muster.coordinator.server.monitoring.group_sampling import GroupObservation
-    from muster.coordinator.server.monitoring.load_meter import AwaitEnds, LoadMeter
+    from muster.coordinator.server.monitoring.load_meter import LoadMeter, LogExtents
 
 
 # Lags
@@ -107,14 +108,8 @@ def measured_lags(
             continue
         if isinstance(span, LastKnownExtent):
             stale.setdefault(topic, []).append(partition)
-        lags[topic].append(lag_of(span, committed(topic, partition)))
+        lags[topic].append(readable_lag(committed(topic, partition), *span))
     return (None, unknown) if unknown else (lags, stale)
-
-
-def lag_of(span: tuple[int, int], offset: int | None) -> int:
-    """Without a commit, everything that is there counts."""
-    first, end = span
-    return max(0, end - (first if offset is None else max(offset, first)))
 
 
 def run_now_or_later(whole: DeferredWork, counts: Mapping[str, int]) -> ShardWork | DeferredWork:
@@ -164,7 +159,7 @@ def compute_lags(
         except LogNotReady as not_yet:
             missing.append(not_yet)
             return 0
-        return lag_of(both, committed(topic, partition))
+        return readable_lag(committed(topic, partition), *both)
 
     lags = {topic: [lag(topic, partition) for partition in range(count)] for topic, count in snapshot.topics.items()}
     if missing:
@@ -173,10 +168,7 @@ def compute_lags(
 
 
 def make_load_meter(
-    engine: Engine,
-    ends: "Callable[[Sequence[Place]], list[int]]",
-    now_ms: Callable[[], int],
-    ahead: "AwaitEnds | None" = None,
+    engine: Engine, logs: "LogExtents", now_ms: Callable[[], int]
 ) -> Callable[[MeasureLoad], AsyncIterator[LoadMeasured]]:
     """Measures the load of groups, from when the first one asks for it: nothing is imported before."""
     made: list[LoadMeter] = []
@@ -185,7 +177,7 @@ def make_load_meter(
         if not made:
             from muster.coordinator.server.monitoring.load_meter import LoadMeter
 
-            made.append(LoadMeter(engine, ends, now_ms, ahead))
+            made.append(LoadMeter(engine, logs, now_ms))
         return made[0].pieces(asked)
 
     return measure

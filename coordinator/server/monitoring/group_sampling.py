@@ -9,10 +9,10 @@ and its groups keep their history meanwhile; the history goes with a shard that 
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from secrets import token_hex
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -21,10 +21,10 @@ from muster.coordinator.core.model.effects import GroupChanged
 from muster.coordinator.core.model.events import LagMeasured
 from muster.coordinator.edge.background_tasks import RestartedTask
 from muster.coordinator.observability.history.group_changes import GroupChanges
-from muster.coordinator.observability.history.group_history import GroupHistory, Place, Sample, admit_groups
+from muster.coordinator.observability.history.group_history import GroupHistory, Sample, admit_groups
 from muster.coordinator.runtime.shards import ShardStatus
 from muster.coordinator.server.driver.clock import LoopSlice
-from muster.coordinator.server.monitoring.load_meter import AwaitEnds, ObservedShards, PositionReader
+from muster.coordinator.server.monitoring.load_meter import LogExtents, ObservedShards, PositionReader
 from muster.coordinator.server.rpc_dispatch import ServiceMethod, methods_of
 
 if TYPE_CHECKING:
@@ -104,7 +104,8 @@ class GroupSampler:
         async for piece in self._looking.pieces(group_id, breath):
             found = [each for each in piece.stored if each is not None]
             offsets, times = [each.offset for each in found], [each.commit_timestamp_ms for each in found]
-            self.history.take(group_id, Sample(piece.places, piece.ends, offsets, times), self._clock_ms())
+            seen = Sample(piece.places, piece.ends, offsets, times, piece.positions)
+            self.history.take(group_id, seen, self._clock_ms())
         if self._looking.stored(group_id):
             self.history.settle(group_id, self._clock_ms())
             if self.history.lag(group_id) != before:
@@ -125,15 +126,6 @@ AT_REST = ("Stable", "Empty", "Dead")
 """States in which a group stays until something happens."""
 
 SCALER = "externalscaler.ExternalScaler"
-
-
-class LogEnds(Protocol):
-    """What is asked of the node's logs."""
-
-    def ends(self, places: Sequence[Place], /) -> list[int]: ...
-
-    @property
-    def ahead(self) -> AwaitEnds | None: ...
 
 
 class GroupObservation:
@@ -160,10 +152,9 @@ class GroupObservation:
     def start(
         self,
         engine: ObservedShards,
-        logs: LogEnds,
+        logs: LogExtents,
         topic_ids: Callable[[], Mapping[str, bytes]],
         partitions: Callable[[], Mapping[str, int]],
-        span: Callable[[str, int], tuple[int, int]],
         tell: Callable[[int, LagMeasured], None],
         cluster: "ClusterView | None" = None,
     ) -> dict[str, ServiceMethod]:
@@ -171,7 +162,7 @@ class GroupObservation:
         `cluster` knows the other nodes where this one is one of many."""
         if self.history is None:
             return {}
-        looking = PositionReader(engine, logs.ends, logs.ahead)
+        looking = PositionReader(engine, logs)
         on_look = partial(self._looked, looking, self.history, tell)
         self._sampling = GroupSampler(self.history, looking, self._clock_ms, topic_ids, self.changes.note, on_look)
         self._sampling.start()
@@ -181,7 +172,7 @@ class GroupObservation:
         from muster.coordinator.rpc.v1 import externalscaler_service_pb2 as pb
         from muster.coordinator.server.monitoring.scaled_groups import ScaledGroups
 
-        groups = ScaledGroups(looking, self.history, self._clock_ms, partitions, span)
+        groups = ScaledGroups(looking, self.history, self._clock_ms, partitions)
         self._scaler = ExternalScaler(groups, self._clock_ms)
         if cluster is not None:
             from muster.coordinator.server.monitoring.scaled_groups import ClusterScaler

@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 import structlog
 
 from muster.assignors.api import AssignorError
+from muster.assignors.data.values import reading_position
 from muster.assignors.registry import resolve
 from muster.coordinator.core.control.balance.group_balance import LAG_STICKY, accepts_loads
 from muster.coordinator.core.model.effects import MeasureLoad
@@ -47,6 +48,8 @@ class PositionSlice(NamedTuple):
     places: list[Place]
     stored: list[StoredOffset | None]
     """None: nothing is committed there."""
+    positions: list[int]
+    """Where the group goes on reading (`reading_position`); -1 where nothing is committed and the log is away."""
     ends: list[int]
     """-1: there is no such log, or it is away."""
 
@@ -54,16 +57,24 @@ class PositionSlice(NamedTuple):
 AwaitEnds: TypeAlias = Callable[[Sequence[Place]], Awaitable[None]]
 
 
-class PositionReader:
-    """`ends` gives the log ends of partitions (-1: none to be had); `ahead` waits until they are known, where
-    others are to say."""
+class LogExtents(Protocol):
+    """Where the node's logs begin and end, as a `RecordLog` answers it: -1 where that is not known."""
 
-    def __init__(
-        self, engine: ObservedShards, ends: Callable[[Sequence[Place]], list[int]], ahead: AwaitEnds | None = None
-    ) -> None:
+    @property
+    def ahead(self) -> AwaitEnds | None:
+        """Waits until both are known, where other nodes have them."""
+
+    def ends(self, places: Iterable[Place], /) -> list[int]: ...
+
+    def starts(self, places: Iterable[Place], /) -> list[int]: ...
+
+
+class PositionReader:
+    """Reads positions of groups, and the extents of `logs`, in slices."""
+
+    def __init__(self, engine: ObservedShards, logs: LogExtents) -> None:
         self._engine = engine
-        self._ends = ends
-        self._ahead = ahead
+        self._logs = logs
 
     @property
     def shards(self) -> int:
@@ -92,13 +103,18 @@ class PositionReader:
         """These places, or all where the group has committed. Others have their turns between the pieces."""
         wanted = iter(list(self.stored(group_id)) if places is None else places)
         while piece := list(islice(wanted, PARTITIONS_PER_SLICE)):
-            if self._ahead is not None:
-                await self._ahead(piece)
+            if (ahead := self._logs.ahead) is not None:
+                await ahead(piece)
             # What is committed is looked up anew: the group may have gone meanwhile, and its shard, too.
             stored = self.stored(group_id)
             if places is None:
                 piece = [place for place in piece if place in stored]
-            yield PositionSlice(piece, [stored.get(place) for place in piece], self._ends(piece))
+            found = [stored.get(place) for place in piece]
+            positions = [
+                reading_position(None if each is None else each.offset, start)
+                for each, start in zip(found, self._logs.starts(piece), strict=True)
+            ]
+            yield PositionSlice(piece, found, positions, self._logs.ends(piece))
             await breath.take()
 
 
@@ -114,16 +130,10 @@ log = structlog.get_logger("muster.balance")
 
 
 class LoadMeter:
-    """`ends` gives the log ends of partitions (-1: none to be had), `ahead` waits until they are known."""
+    """Measures groups by the extents of `logs`."""
 
-    def __init__(
-        self,
-        engine: ObservedShards,
-        ends: Callable[[Sequence[Place]], list[int]],
-        clock_ms: Callable[[], int],
-        ahead: AwaitEnds | None = None,
-    ) -> None:
-        self._looking = PositionReader(engine, ends, ahead)
+    def __init__(self, engine: ObservedShards, logs: LogExtents, clock_ms: Callable[[], int]) -> None:
+        self._looking = PositionReader(engine, logs)
         self._clock_ms = clock_ms
         self._refused: frozenset[str] = frozenset()
         self._weighing: Weighing | None = None
@@ -194,8 +204,8 @@ def count_read_partitions(shard: Shard) -> Iterable[tuple[str, int]]:
 
 def consecutive_rows(piece: PositionSlice) -> Iterator[tuple[str, int, tuple[int, ...], tuple[int, ...]]]:
     """Partitions that follow one another, topic by topic."""
-    rows = zip(piece.places, piece.ends, piece.stored, strict=True)
+    rows = zip(piece.places, piece.ends, piece.stored, piece.positions, strict=True)
     for topic, same in groupby(rows, lambda row: row[0][0]):
         found = list(same)
-        committed = tuple(UNKNOWN if stored is None else stored.offset for _, _, stored in found)
-        yield topic, found[0][0][1], tuple(end for _, end, _ in found), committed
+        positions = tuple(UNKNOWN if stored is None else position for _, _, stored, position in found)
+        yield topic, found[0][0][1], tuple(end for _, end, _, _ in found), positions

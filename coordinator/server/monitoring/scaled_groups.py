@@ -13,7 +13,6 @@ from muster.coordinator.observability.scaler.replica_rules import NOTHING, Group
 from muster.coordinator.observability.scaler.scaler_service import ExternalScaler
 from muster.coordinator.observability.scaler.trigger_metadata import ScalerTrigger, parse_metadata
 from muster.coordinator.rpc.v1 import externalscaler_service_pb2 as pb
-from muster.coordinator.runtime.ports import LogFailed
 from muster.coordinator.runtime.shards import ShardStatus, partition_for
 from muster.coordinator.server.driver.clock import LoopSlice
 from muster.coordinator.server.monitoring.load_meter import PositionReader
@@ -26,7 +25,7 @@ MAX_PARTITIONS = 100_000
 
 
 class ScaledGroups:
-    """`partitions` are the catalog's counts, `span` tells where a partition's log begins and ends (LogFailed: away)."""
+    """`partitions` are the catalog's counts."""
 
     def __init__(
         self,
@@ -34,30 +33,29 @@ class ScaledGroups:
         history: GroupHistory,
         clock_ms: Callable[[], int],
         partitions: Callable[[], Mapping[str, int]],
-        span: Callable[[str, int], tuple[int, int]],
     ) -> None:
         self._looking = looking
         self._history = history
         self._clock_ms = clock_ms
         self._partitions = partitions
-        self._span = span
 
     async def look(self, trigger: ScalerTrigger) -> GroupSample:
         """The group of the trigger, and the partitions that count. Raises SubjectNotFound or TemporarilyUnknown."""
         shard = self._shard(trigger.group)
         places = self._places(trigger, shard)
-        committed, ends, breath = [], [], LoopSlice()
+        committed, positions, ends, breath = [], [], [], LoopSlice()
         async for piece in self._looking.pieces(trigger.group, breath, places):
             committed += [NOTHING if each is None else each.offset for each in piece.stored]
+            positions += piece.positions
             ends += piece.ends
-        if self._looking.of_group(trigger.group) is not shard or -1 in ends:
+        if self._looking.of_group(trigger.group) is not shard or -1 in ends or -1 in positions:
             raise TemporarilyUnknown(self._why_not_now(trigger.group, places, ends))
         group, holds = shard.state.groups.get(trigger.group), shard.state.holds.get(trigger.group)
         return GroupSample(
             topics=tuple(topic for topic, _ in places),
             partitions=np.array([partition for _, partition in places], np.int64),
             committed=np.array(committed, np.int64),
-            starts=np.array(self._starts(trigger, places, committed), np.int64),
+            positions=np.array(positions, np.int64),
             ends=np.array(ends, np.int64),
             members=0 if group is None else len(group.members),
             rebalancing=group is not None and group.state.value not in AT_REST,
@@ -105,18 +103,6 @@ class ScaledGroups:
                 f"no partition {what} for group {trigger.group!r}; name a topic and partitions that exist"
             )
         return places
-
-    def _starts(self, trigger: ScalerTrigger, places: list[Place], committed: list[int]) -> list[int]:
-        """Log starts, where they count: nothing is committed, and consumers begin at the earliest record."""
-        if not trigger.earliest or trigger.scale_to_zero_on_invalid_offset:
-            return [0] * len(places)
-        try:
-            return [
-                self._span(*place)[0] if offset == NOTHING else 0
-                for place, offset in zip(places, committed, strict=True)
-            ]
-        except LogFailed as error:
-            raise TemporarilyUnknown(f"the lag of group {trigger.group!r} is not known: {error}") from error
 
     def _produced(self, trigger: ScalerTrigger, places: list[Place]) -> float | None:
         """Records a second, as measured of late; None while that is not known."""

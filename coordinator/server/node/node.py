@@ -340,7 +340,7 @@ class CoordinatorNode:
         table = report_operator_calls(self._table(), tell := node_services.action_reporter(self._security))
         malformed: tuple[type[Exception], ...] = (MalformedGroupRequest, MalformedStorageRequest)
         if self._observing is not None:
-            asked = partial(topic_ids, self.broker), lambda: self._partitions, self._log_span, self.driver.tell
+            asked = partial(topic_ids, self.broker), lambda: self._partitions, self.driver.tell
             table |= self._observing.start(self.engine, self.broker, *asked, cluster=self._ground.cluster)
             malformed += self._observing.malformed
         if self._tracing is not None:
@@ -480,7 +480,7 @@ class CoordinatorNode:
                 complete=lambda work: complete_work(
                     work, self.engine, self._log_span, self._observing, self._ground.measured
                 ),
-                measure=make_load_meter(self.engine, self.broker.ends, self._clock.now_ms, self.broker.ahead),
+                measure=make_load_meter(self.engine, self.broker, self._clock.now_ms),
             ),
             isolation=self._isolation,
             instruments=self._instruments,

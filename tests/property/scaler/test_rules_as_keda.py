@@ -21,12 +21,15 @@ def seen(rows: list[tuple[int, int]], members: int = 1, produced: float | None =
     """Rows of (committed, waiting records)."""
     committed = np.array([at for at, _ in rows], np.int64)
     ends = np.maximum(committed, 0) + np.array([lag for _, lag in rows], np.int64)
-    zeros = np.zeros_like(committed)
-    return GroupSample(("t",) * len(rows), np.arange(len(rows)), committed, zeros, ends, members, False, produced)
+    positions = np.maximum(committed, 0)
+    return GroupSample(("t",) * len(rows), np.arange(len(rows)), committed, positions, ends, members, False, produced)
 
 
 def as_keda(trigger: ScalerTrigger, rows: list[tuple[int, int]]) -> tuple[int, int]:
-    """getTotalLag of pkg/scalers/kafka_scaler.go at its first poll, in our words: (lag, lag with what is stuck)."""
+    """getTotalLag of pkg/scalers/kafka_scaler.go at its first poll, in our words: (lag, lag with what is stuck).
+
+    One thing differs on purpose: a partition that is empty counts nothing, where KEDA counts one record.
+    """
     lags = []
     for committed, waiting in rows:
         if committed != NOTHING:
@@ -34,7 +37,7 @@ def as_keda(trigger: ScalerTrigger, rows: list[tuple[int, int]]) -> tuple[int, i
         elif trigger.scale_to_zero_on_invalid_offset:
             lags.append(0)
         else:
-            lags.append(waiting if trigger.earliest else 1)
+            lags.append(waiting if trigger.earliest else min(waiting, 1))
     everything = total = sum(lags)
     partitions, threshold = len(rows), trigger.lag_threshold
     if not trigger.allow_idle_consumers or trigger.limit_to_partitions_with_lag or trigger.ensure_even_distribution:

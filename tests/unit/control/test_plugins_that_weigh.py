@@ -18,6 +18,7 @@ from muster.coordinator.core.model.types import Limits
 from muster.coordinator.core.settings.shapes import OWN_OPTIONS
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.server.monitoring.load_meter import LoadMeter
+from tests.fakes.log_extents import SaidExtents
 from tests.support.plugins import Deals
 from tests.unit.server.test_load_meter import Shards, pieces
 
@@ -114,7 +115,7 @@ def test_the_sampler_tells_which_plugins_weigh() -> None:
     """Of those that the node may run; one that cannot be found weighs nothing."""
     group = Group(WORDS[0])
     (asked,) = group.shard.step(TimerFired(("balance", "g"), 10_000), 10_000).measures
-    meter = LoadMeter(Shards(group.shard), lambda places: [0] * len(places), lambda: 10_000)
+    meter = LoadMeter(Shards(group.shard), SaidExtents(lambda places: [0] * len(places)), lambda: 10_000)
     *others, last = pieces(meter, asked)
     assert last.last
     assert dict(last.weighing)[WORDS[0]] == Weighs.options

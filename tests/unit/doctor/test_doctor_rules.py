@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from muster.assignors.data.values import readable_lag
 from muster.coordinator.observability.doctor.model import DoctorFacts, ExaminedNode, Severity
 from muster.coordinator.observability.doctor.table import RULES, examine_facts, examine_group
+from muster.coordinator.observability.read_model.groups import PartitionLag, TopicPartition
 from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
 from tests.support.doctor import MINUTE, NOW, at, described_as, entry, found, group, member, only, tp
 
@@ -242,3 +244,19 @@ def test_the_worst_comes_first_and_names_its_cure() -> None:
 def test_every_rule_has_one_look_and_a_name_of_its_own() -> None:
     assert len({rule.name for rule in RULES}) == len(RULES)
     assert all((rule.group is None) != (rule.node is None) for rule in RULES)
+
+
+def test_records_removed_unread() -> None:
+    def positions(**starts: int) -> dict[TopicPartition, PartitionLag]:
+        placed = enumerate(starts.values())
+        return {tp(n): PartitionLag(tp(n), 5, start, 5_000, readable_lag(5, start, 5_000)) for n, start in placed}
+
+    rule = "records-removed-unread"
+    finding = only(rule, group(member(), positions=positions(a=4_995, b=5_000, c=0)))
+    assert finding.what == "9,985 records were removed by retention before g read them"
+    assert finding.evidence == (
+        "t-1: committed 5, the log begins at 5,000: 4,995 records",
+        "t-0: committed 5, the log begins at 4,995: 4,990 records",
+        "5,000 records can still be read",
+    )
+    assert not found(rule, group(member(), positions=positions(a=5, b=0)))

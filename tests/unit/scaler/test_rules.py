@@ -44,7 +44,7 @@ class Loop:
             ("t",) * len(ends),
             np.arange(len(ends)),
             np.array(committed),
-            np.array(starts or [0] * len(ends)),
+            np.array([max(offset, start) for offset, start in zip(committed, starts or [0] * len(ends), strict=True)]),
             np.array(ends),
             members,
             rebalancing,
@@ -61,6 +61,37 @@ class Loop:
 def test_where_nothing_is_committed_what_is_no_longer_in_the_log_does_not_count() -> None:
     loop = Loop(ScalerTrigger("g", lag_threshold=1, earliest=True))
     assert loop.ask([NOTHING, 5], [110, 5], starts=[109, 0]) == 1
+
+
+def test_what_retention_removed_holds_no_replica() -> None:
+    """Two partitions, 10,000 records, of which retention left five: KEDA keeps two replicas for ever."""
+    loop = Loop(ScalerTrigger("g", "t", lag_threshold=1_000))
+    assert loop.ask([5, 4_990], [5_000, 5_000], starts=[5_000, 4_995]) == 0.005
+    loop = Loop(ScalerTrigger("g", "t", lag_threshold=1, limit_to_partitions_with_lag=True))
+    assert loop.ask([5, 4_990], [5_000, 5_000], starts=[5_000, 4_995]) == 1
+
+
+def test_a_partition_that_is_empty_for_good_is_known_to_be_empty() -> None:
+    """One record in 50 partitions, read and committed: the others were never written to, or have expired."""
+    committed, ends, starts = [1, *[NOTHING] * 49], [1, *[0] * 24, *[50] * 25], [0] * 25 + [50] * 25
+    for more in ({"exclude_persistent_lag": True}, {"limit_to_partitions_with_lag": True}, {"earliest": True}, {}):
+        loop = Loop(ScalerTrigger("g", "t", lag_threshold=1, **more))
+        assert loop.ask(committed, ends, starts=starts) == 0, more
+        assert not loop.active
+
+
+def test_only_partitions_with_something_to_read_limit_the_figure() -> None:
+    loop = Loop(ScalerTrigger("g", "t", lag_threshold=5, limit_to_partitions_with_lag=True))
+    lags, empty = [30] * 3 + [0] * 7, [NOTHING] * 10
+    assert loop.ask([50 - lag for lag in lags] + empty, [50] * 20, starts=[0] * 10 + [50] * 10) == 3
+
+
+def test_a_partition_that_nobody_commits_is_stuck_as_well() -> None:
+    for earliest, replicas in ((True, 2), (False, 1)):
+        loop = Loop(ScalerTrigger("g", "t", lag_threshold=1, exclude_persistent_lag=True, earliest=earliest))
+        assert loop.ask([1, NOTHING], [1, 100]) == replicas
+        assert loop.ask([1, NOTHING], [1, 100], after_ms=STUCK_MS) == 0
+        assert loop.active
 
 
 def test_a_lag_is_never_below_none() -> None:

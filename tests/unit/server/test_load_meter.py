@@ -22,6 +22,7 @@ from muster.coordinator.core.shard import Shard
 from muster.coordinator.observability.history import group_history
 from muster.coordinator.runtime.shards import ShardStatus
 from muster.coordinator.server.monitoring.load_meter import LoadMeter
+from tests.fakes.log_extents import SaidExtents
 
 SIZES = {"small": 40_000, "large": 45_000, "largest": 70_000}
 LIMITS = Limits(consumer_assignment_interval_ms=0, consumer_session_timeout_ms=10**9, ledger_max_snapshot_bytes=1_000)
@@ -77,7 +78,7 @@ def test_the_largest_groups_are_refused_first_and_the_log_is_told_when_that_chan
         looked.append(len(places))
         return [0] * len(places)
 
-    meter = LoadMeter(Shards(shard), ends, lambda: 10_000)
+    meter = LoadMeter(Shards(shard), SaidExtents(ends), lambda: 10_000)
     wanted = {group: asked(shard, group) for group in SIZES}
     with capture_logs() as lines:
         found = {group: pieces(meter, measure) for group, measure in wanted.items()}

@@ -18,6 +18,7 @@ from muster.coordinator.server.driver import clock
 from muster.coordinator.server.monitoring import group_sampling
 from muster.coordinator.server.monitoring.group_sampling import GroupSampler
 from muster.coordinator.server.monitoring.load_meter import PARTITIONS_PER_SLICE, PositionReader
+from tests.fakes.log_extents import SaidExtents
 from tests.fakes.memory_group_log import MemoryGroupLog
 
 SHARDS = 4
@@ -38,7 +39,8 @@ class World:
         self.now_ms = 1_000
         self.requests = 0
         self.looked: list[int] = []
-        self.looking = PositionReader(self.engine, self.ends_of)
+        self.starts: dict[Place, int] = {}
+        self.looking = PositionReader(self.engine, SaidExtents(self.ends_of, self.starts))
         self.sampling = GroupSampler(GroupHistory(SAMPLE_MS), self.looking, lambda: self.now_ms, lambda: dict(self.ids))
 
     @property
@@ -90,6 +92,17 @@ def test_lags_and_rates_of_every_group(world: World) -> None:
     world.commit("a", {0: 60, 1: 70})
     world.sample()
     assert world.history.trend("a") == 20.0 - 10.0
+
+
+def test_records_that_retention_removed_are_no_lag(world: World) -> None:
+    """A group 4,990 records behind, of which 4,985 are gone, has 5 to read."""
+    written(world, [0, 1], 5_000)
+    world.starts.update({("t", 0): 5_000, ("t", 1): 4_995})
+    world.commit("a", {0: 5, 1: 10})
+    world.sample()
+    rates = world.history.rates("a")
+    assert rates is not None
+    assert (world.history.lag("a"), rates.lag_now.tolist()) == (5, [0, 5])
 
 
 def test_a_deleted_group_goes_and_so_do_deleted_positions(world: World) -> None:
@@ -283,7 +296,7 @@ def test_ends_that_other_nodes_are_to_say_are_waited_for_and_commits_are_those_o
 
     world.sampling = GroupSampler(
         GroupHistory(SAMPLE_MS),
-        PositionReader(world.engine, world.ends_of, ahead),
+        PositionReader(world.engine, SaidExtents(world.ends_of, ahead=ahead)),
         lambda: world.now_ms,
         lambda: dict(world.ids),
     )

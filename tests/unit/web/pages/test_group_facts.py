@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
+from muster.assignors.data.values import readable_lag
 from muster.coordinator.observability.read_model.group_mapper import map_lags
 from muster.coordinator.observability.read_model.groups import (
     GroupDescription,
     MemberDescription,
     PartitionLag,
     TopicPartition,
-    lag_of,
 )
 from muster.coordinator.observability.views.formatting import Names
 from muster.coordinator.rpc.v1.coordinator_service_pb2 import OffsetFetchResponse
@@ -20,7 +20,7 @@ MEMBER = MemberDescription("a", None, "a", "", ("now",), (TopicPartition("now", 
 
 
 def position(topic: str, partition: int, committed: int | None, log_start: int, log_end: int) -> PartitionLag:
-    lag = lag_of(committed, log_start, log_end)
+    lag = readable_lag(committed, log_start, log_end)
     return PartitionLag(TopicPartition(topic, partition), committed, log_start, log_end, lag)
 
 
@@ -43,8 +43,8 @@ def test_a_group_without_members_shows_what_it_has_read() -> None:
 
 
 def test_of_a_partition_without_a_position_everything_there_is_waits() -> None:
-    assert lag_of(None, 2, 9) == 7
-    assert lag_of(11, 2, 9) == 0, "a log that was cut has no negative lag"
+    assert readable_lag(None, 2, 9) == 7
+    assert readable_lag(11, 2, 9) == 0, "a log that was cut has no negative lag"
 
 
 def test_when_a_position_was_committed_is_known_to_the_doctor_s_rules_on_the_page() -> None:

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from muster.assignors.api import TopicPartition
 from muster.cli.common.commands import CommandError, Exit
 from muster.cli.common.options import command_config_option, current_command_config
 from muster.cli.common.output import ABSENT
 from muster.cli.groups.arguments import resolve_partitions
 from muster.cli.groups.description import ZOOKEEPER, fetch_lags
-from muster.cli.groups.offsets import TopicPartition, find_targets, require_inactive
+from muster.cli.groups.offsets import find_targets, require_inactive
 from muster.coordinator.observability.views.groups import assignment_text
 from muster.coordinator.observability.views.topics import Position
 

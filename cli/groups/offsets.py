@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, cast
 
 import click
 
+from muster.assignors.api import TopicPartition
 from muster.cli.common.commands import CommandError, Exit
 from muster.cli.common.options import client_options, connect_admin, output_option
 from muster.cli.common.output import columns, notice, print_rows
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 
 EARLIEST, LATEST = -2, -1
 RESET_COLUMNS = columns("GROUP, TOPIC:cyan, PARTITION, CURRENT-OFFSET, NEW-OFFSET")
-
-TopicPartition = tuple[str, int]
 
 
 def position_option(ctx: click.Context, param: click.Parameter, given: str | None) -> Position:

@@ -6,6 +6,7 @@ Cluster calls raise TransportRefused (UNIMPLEMENTED) at a standalone node.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal, TypeAlias
 
+from muster.assignors.api import TopicPartition
 from muster.client.calls import methods
 from muster.client.calls.group_calls import Answered, GroupAnswer, check_code
 from muster.client.calls.methods import ClientMethod, Request
@@ -56,7 +57,6 @@ def check_results(results: Iterable[GroupAnswer]) -> None:
 # ----------------------------------
 
 WantedReplicas: TypeAlias = Literal["none", "all", "under-replicated", "under-min-isr", "offline"]
-Place: TypeAlias = tuple[str, int]
 
 FILTERS: Final[Mapping[str, cluster_pb.PartitionFilter]] = {
     "none": cluster_pb.PARTITION_FILTER_UNSPECIFIED,
@@ -99,7 +99,7 @@ class ClusterCalls:
             return []
 
     async def elect_leaders(
-        self, partitions: Iterable[Place] | None = None, *, unclean: bool = False
+        self, partitions: Iterable[TopicPartition] | None = None, *, unclean: bool = False
     ) -> list[cluster_pb.ElectedLeader]:
         """Elect each partition's first replica; None: wherever another replica leads. `unclean`: elect any live
         replica of one partition that has no leader; records may be lost. Returns the outcomes, which include
@@ -119,7 +119,7 @@ class ClusterCalls:
         return list(answer.results)
 
     async def reassign_partitions(
-        self, wanted: Mapping[Place, Sequence[int] | None]
+        self, wanted: Mapping[TopicPartition, Sequence[int] | None]
     ) -> list[cluster_pb.AlteredReassignment]:
         """Reassign replicas, the first of which is the preferred leader; None cancels a reassignment. It has begun on
         return. Returns the outcomes, which include refusals.
@@ -137,7 +137,7 @@ class ClusterCalls:
         answer = await ask(self._transport, methods.LIST_REASSIGNMENTS, request, "listing reassignments")
         return list(answer.partitions)
 
-    async def drain_node(self, node_id: int, *, on: bool = True) -> list[Place]:
+    async def drain_node(self, node_id: int, *, on: bool = True) -> list[TopicPartition]:
         """Move leadership away from a node until it is undrained (`on=False`). Returns what it still leads."""
         request = cluster_pb.DrainNodeRequest(node_id=node_id, undrain=not on, timeout_ms=self._patience_ms())
         doing = f"draining node {node_id}"

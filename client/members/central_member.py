@@ -9,6 +9,7 @@ from the moment it received that answer, which is later, and reassigns nothing b
 from collections.abc import Collection
 from typing import assert_never
 
+from muster.assignors.api import TopicPartition
 from muster.client.members import actions as act
 from muster.client.members import central_events as ce
 from muster.client.members import events as ev
@@ -21,7 +22,6 @@ from muster.client.members.member_types import (
     MemberSettings,
     MembershipState,
     RequestKind,
-    TopicPartition,
 )
 from muster.coordinator.core.model.effects import Ping, RebalanceFailed, StartFetcher, StopFetcher
 from muster.coordinator.core.model.types import Cause

@@ -8,6 +8,7 @@ begins again if the coordinator's answer says so. Only the leader acts on change
 from collections.abc import Iterable, Iterator, Mapping
 from typing import assert_never
 
+from muster.assignors.api import TopicPartition
 from muster.client.members import actions as act
 from muster.client.members import events as ev
 from muster.client.members.coordinated_member import LEAVE_REASON, POLL_TIMEOUT, CoordinatedMember
@@ -27,7 +28,6 @@ from muster.client.members.member_types import (
     MembershipState,
     Partitions,
     RequestKind,
-    TopicPartition,
 )
 from muster.client.members.subscription import Subscriber, parse_topics
 from muster.coordinator.core.model.types import Cause

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import assert_never
 
+from muster.assignors.api import TopicPartition
 from muster.client.members import actions as act
 from muster.client.members import events as ev
 from muster.client.members.coordinated_member import POLL_TIMEOUT, CoordinatedMember
@@ -22,7 +23,6 @@ from muster.client.members.member_types import (
     MembershipState,
     Partitions,
     RequestKind,
-    TopicPartition,
 )
 from muster.coordinator.core.model.types import Cause
 from muster.coordinator.errors import ErrorCode

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping
 from typing import ClassVar, Generic, TypeAlias, TypeVar
 
+from muster.assignors.api import TopicPartition
 from muster.client.members import actions as act
 from muster.client.members.coordinator_link import CoordinatorLink, OutstandingRequests
 from muster.client.members.member_types import (
@@ -17,7 +18,6 @@ from muster.client.members.member_types import (
     MembershipState,
     Partitions,
     RequestKind,
-    TopicPartition,
 )
 from muster.coordinator.core.model.types import Cause
 from muster.coordinator.errors import ErrorCode

@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from muster.assignors.api import JsonValue, Member, Snapshot
+from muster.assignors.api import JsonValue, Member, Snapshot, TopicPartition
 from muster.assignors.data.consumer_protocol import (
     NEWEST,
     Subscription,
@@ -28,7 +28,7 @@ from muster.assignors.data.consumer_protocol import (
 )
 from muster.client.members import actions as act
 from muster.client.members import events as ev
-from muster.client.members.member_types import NO_GENERATION, GroupMember, OfferedProtocol, TopicPartition
+from muster.client.members.member_types import NO_GENERATION, GroupMember, OfferedProtocol
 from muster.client.members.subscription import NamedAssignor, Subscriber, group_by_topic
 from muster.coordinator.core.model.types import DELAYED
 

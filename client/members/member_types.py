@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
+from muster.assignors.api import TopicPartition
 from muster.coordinator.errors import ErrorCode
 
-TopicPartition: TypeAlias = tuple[str, int]
 Partitions: TypeAlias = tuple[TopicPartition, ...]
 """Ascending."""
 

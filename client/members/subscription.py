@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from muster.assignors.api import RebalanceProtocol
+from muster.assignors.api import RebalanceProtocol, TopicPartition
 from muster.assignors.data.consumer_protocol import (
     NEWEST,
     Subscription,
@@ -20,7 +20,7 @@ from muster.assignors.data.consumer_protocol import (
     parse_assignment,
     parse_subscription,
 )
-from muster.client.members.member_types import NO_GENERATION, OfferedProtocol, Partitions, TopicPartition
+from muster.client.members.member_types import NO_GENERATION, OfferedProtocol, Partitions
 
 # How a new assignment takes effect
 # ---------------------------------

@@ -13,8 +13,8 @@ from typing import TypeAlias
 
 import re2
 
+from muster.assignors.api import TopicPartition
 from muster.assignors.builtin.roundrobin import partition_hash
-from muster.client.members.member_types import TopicPartition
 from muster.coordinator.core.model import rights
 from muster.coordinator.core.model.types import Cause
 

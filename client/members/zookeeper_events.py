@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from muster.assignors.api import TopicPartition
 from muster.client.members import actions as act
 from muster.client.members import events as ev
-from muster.client.members.member_types import Partitions, TopicPartition
+from muster.client.members.member_types import Partitions
 from muster.client.members.zookeeper_assignment import (
     ClaimedShare,
     ConsumerGroupView,

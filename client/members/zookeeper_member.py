@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import assert_never
 
+from muster.assignors.api import TopicPartition
 from muster.client.members import actions as act
 from muster.client.members import events as ev
 from muster.client.members import zookeeper_events as zk
 from muster.client.members.coordinated_member import LEAVE_REASON, POLL_TIMEOUT
-from muster.client.members.member_types import NO_GENERATION, Partitions, TopicPartition
+from muster.client.members.member_types import NO_GENERATION, Partitions
 from muster.client.members.zookeeper_assignment import (
     ClaimedShare,
     ConsumerGroupView,

@@ -8,12 +8,13 @@ import threading
 from collections.abc import Iterable
 from typing import TypeAlias
 
+from muster.assignors.api import TopicPartition
 from muster.client.calls.group_calls import GroupCalls
 from muster.client.calls.methods import CONSUMER_GROUP_HEARTBEAT, HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
 from muster.client.calls.transport import Transport
 from muster.client.members import actions as act
 from muster.client.members import events as ev
-from muster.client.members.member_types import GroupMember, MemberSettings, Partitions, TopicPartition
+from muster.client.members.member_types import GroupMember, MemberSettings, Partitions
 from muster.client.members.subscription import group_by_topic
 from muster.coordinator.core.model.types import Cause
 from muster.coordinator.errors import error_code_of

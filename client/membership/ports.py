@@ -11,12 +11,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from muster.assignors.api import TopicPartition as Pair
 from muster.client.calls.transport import now_ms
 from muster.client.errors import Refused
 from muster.client.members import actions as act
 from muster.client.members import events as ev
 from muster.client.members.member_types import LeavePolicy
-from muster.client.members.member_types import TopicPartition as Pair
 from muster.client.types import GroupMetadata, OffsetAndMetadata, RebalanceEvent, TopicPartition
 
 # Ports

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from muster.assignors.api import TopicPartition
 from muster.coordinator.kafka_backend.shard_ownership.shard_assignment import (
     AssignedNode,
     ShardAssignment,
@@ -23,7 +24,7 @@ from muster.coordinator.kafka_backend.state_log_io import log_batches_of
 from muster.coordinator.kafka_backend.state_topic import UNKNOWN_TOPIC
 from muster.coordinator.kafka_backend.upstream import group_requests, record_requests
 from muster.coordinator.kafka_backend.upstream.protocol import UpstreamAddress, UpstreamError, UpstreamRefused
-from muster.coordinator.kafka_backend.upstream.record_requests import EARLIEST, TopicPartition, log_span, read_log
+from muster.coordinator.kafka_backend.upstream.record_requests import EARLIEST, log_span, read_log
 from muster.coordinator.kafka_backend.upstream.upstream_client import NO_LEADER, Upstream, UpstreamMetadata
 from muster.storage.records.batch import BatchView
 

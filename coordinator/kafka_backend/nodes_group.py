@@ -14,11 +14,12 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+from muster.assignors.api import TopicPartition
 from muster.assignors.builtin.sticky import CooperativeStickyAssignor
 from muster.client.members import actions as act
 from muster.client.members import events as mev
 from muster.client.members.classic_member import ClassicMemberMachine, MembershipState
-from muster.client.members.member_types import GroupMember, LeavePolicy, MemberSettings, OfferedProtocol, TopicPartition
+from muster.client.members.member_types import GroupMember, LeavePolicy, MemberSettings, OfferedProtocol
 from muster.client.members.subscription import Subscriber
 from muster.coordinator.config import parse_address
 from muster.coordinator.edge.background_tasks import BackgroundTask, SupervisedTasks

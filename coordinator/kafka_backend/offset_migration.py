@@ -12,11 +12,11 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
+from muster.assignors.api import TopicPartition
 from muster.coordinator.edge.background_tasks import BackgroundTask
 from muster.coordinator.kafka_backend.upstream import group_requests
 from muster.coordinator.kafka_backend.upstream.group_requests import UNKNOWN_TOPIC, UpstreamOffset
 from muster.coordinator.kafka_backend.upstream.protocol import UpstreamError, UpstreamRefused, describe_code
-from muster.coordinator.kafka_backend.upstream.record_requests import TopicPartition
 from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
 
 # Adopt and release (KB-M1, KB-M3)

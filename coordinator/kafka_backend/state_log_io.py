@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
+from muster.assignors.api import TopicPartition
 from muster.coordinator.core.model.events import Event
 from muster.coordinator.kafka_backend.shard_ownership import events_and_effects as ef
 from muster.coordinator.kafka_backend.shard_ownership import events_and_effects as ev
@@ -17,7 +18,7 @@ from muster.coordinator.kafka_backend.shard_ownership.shard_log import BatchResu
 from muster.coordinator.kafka_backend.state_log import StateLog, are_large, encode_batches, wires_of
 from muster.coordinator.kafka_backend.upstream import record_requests
 from muster.coordinator.kafka_backend.upstream.protocol import FENCED_CODES, UpstreamError
-from muster.coordinator.kafka_backend.upstream.record_requests import ProduceResult, TopicPartition
+from muster.coordinator.kafka_backend.upstream.record_requests import ProduceResult
 from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
 from muster.storage.records.batch import BatchView
 

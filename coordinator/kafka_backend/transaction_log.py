@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import count
 from typing import Final, NamedTuple
 
-from muster.coordinator.core.model.events import Key, Place, TxnEnded, TxnOffsetsWritten
+from muster.assignors.api import TopicPartition
+from muster.coordinator.core.model.events import Key, TxnEnded, TxnOffsetsWritten
 from muster.coordinator.core.model.records import OffsetDeleted, OffsetsStored, OffsetStored
 from muster.coordinator.core.model.types import StoredOffset
 from muster.coordinator.edge.committed_offsets import run_off_loop_if_large
@@ -37,7 +38,7 @@ UNKNOWN_EPOCH = -1
 """A replay keeps what waits by producer ids; nobody needs more."""
 
 
-def entries(group_id: str, offsets: Mapping[Place, StoredOffset]) -> list[Entry]:
+def entries(group_id: str, offsets: Mapping[TopicPartition, StoredOffset]) -> list[Entry]:
     """One record for each, in their order. Raises ValueError for a string that Kafka's format cannot hold."""
     return encode([OffsetsStored(group_id, offsets)]).groups
 
@@ -56,7 +57,7 @@ def decode_offset(record: ShardRecord) -> OffsetStored | None:
 def pending_events(effect: TransactionPending) -> Iterator[TxnOffsetsWritten]:
     """What a replay met, and found no marker of: neighbours of one group together."""
     group_id, at, plain = "", -1, PlainOffsets()
-    offsets: dict[Place, StoredOffset] = {}
+    offsets: dict[TopicPartition, StoredOffset] = {}
     for record in effect.records:
         found = decode_plain_offset(record, plain)
         if found is None:
@@ -235,7 +236,7 @@ class ClientWriteInFlight(NamedTuple):
     shard: int
     client: TransactionalClient
     group_id: str
-    kept: Mapping[Place, StoredOffset]
+    kept: Mapping[TopicPartition, StoredOffset]
     outcome: "asyncio.Future[ClientWriteResult]"
 
 
@@ -255,7 +256,7 @@ class ClientTransactions:
         self.following = TransactionFollower(owner, upstream, topic)
 
     async def append(
-        self, shard: int, client: TransactionalClient, group_id: str, kept: Mapping[Place, StoredOffset]
+        self, shard: int, client: TransactionalClient, group_id: str, kept: Mapping[TopicPartition, StoredOffset]
     ) -> ClientWriteResult:
         """Write these positions, which the core has allowed, in the client's name. Where they come into the log the
         core knows of it before whoever waits here."""

@@ -14,9 +14,10 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import structlog
 
+from muster.assignors.api import TopicPartition
 from muster.coordinator.core.groups.state import PendingPositions
 from muster.coordinator.core.model.effects import TxnOffsetCommitReply, TxnWriteOverReply
-from muster.coordinator.core.model.events import Place, TxnOffsetCommit, TxnWriteOver
+from muster.coordinator.core.model.events import TxnOffsetCommit, TxnWriteOver
 from muster.coordinator.core.model.types import Position, StoredOffset, frozen_value
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.edge.committed_offsets import partition_exists, run_off_loop_if_large
@@ -49,7 +50,7 @@ else COORDINATOR_NOT_AVAILABLE (KB-E3)."""
 NO_RIGHT: Final = frozenset({29, 53})
 """Muster's own login may not write to the state topic, or not in clients' names (KB-E7)."""
 
-Codes: TypeAlias = Mapping[Place, int]
+Codes: TypeAlias = Mapping[TopicPartition, int]
 
 log = structlog.get_logger("muster.engine")
 
@@ -88,7 +89,9 @@ class TransactionCommits:
             over = await self._over(event)
         return TransactionCommitResult(code or over.code, allowed.partitions)
 
-    async def _written(self, group_id: str, client: TransactionalClient, kept: Mapping[Place, StoredOffset]) -> int:
+    async def _written(
+        self, group_id: str, client: TransactionalClient, kept: Mapping[TopicPartition, StoredOffset]
+    ) -> int:
         shard = self._groups.shard_of(group_id)
         (code,) = await self._transactions.append(shard, client, group_id, kept)
         if code in NO_RIGHT:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from muster.client.members.member_types import TopicPartition
+from muster.assignors.api import TopicPartition
 from muster.coordinator.edge.background_tasks import RestartedTask
 from muster.coordinator.zookeeper import layout
 from muster.coordinator.zookeeper.consumer_group import GroupOffsets, chunk_partitions

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from muster.client.members.member_types import TopicPartition
+from muster.assignors.api import TopicPartition
 from muster.client.members.zookeeper_assignment import STATIC, ClaimedShare, ConsumerGroupView, GroupRegistration
 from muster.coordinator.zookeeper import errors, layout
 from muster.coordinator.zookeeper.session import WatchEvent, ZooKeeperSession

@@ -12,6 +12,7 @@ from typing import Any
 
 import structlog
 
+from muster.assignors.api import TopicPartition
 from muster.coordinator.edge.background_tasks import RestartedTask
 from muster.coordinator.zookeeper import layout
 from muster.coordinator.zookeeper.consumer_group import gather_bounded
@@ -26,7 +27,6 @@ RETRY_S = 0.5
 MAX_TOGETHER = 100
 """Partition states that are written in one transaction."""
 
-TopicPartition = tuple[str, int]
 
 log = structlog.get_logger("muster.zookeeper")
 

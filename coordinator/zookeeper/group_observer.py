@@ -13,8 +13,9 @@ from typing import NamedTuple, TypeAlias
 
 import structlog
 
+from muster.assignors.api import TopicPartition
 from muster.client.members.zookeeper_assignment import GroupRegistration, resolve_topics
-from muster.coordinator.core.model.events import GroupObserved, GroupUnseen, ObservedMember, TopicPartition
+from muster.coordinator.core.model.events import GroupObserved, GroupUnseen, ObservedMember
 from muster.coordinator.edge.background_tasks import RestartedTask
 from muster.coordinator.zookeeper import layout
 from muster.coordinator.zookeeper.consumer_group import GroupOffsets, gather_bounded

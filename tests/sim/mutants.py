@@ -5,9 +5,10 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import Any
 
+from muster.assignors.api import TopicPartition
 from muster.client.members.classic_member import ClassicMemberMachine
 from muster.client.members.consumer_member import ConsumerMemberMachine, HeartbeatReport
-from muster.client.members.member_types import MemberSettings, TopicPartition
+from muster.client.members.member_types import MemberSettings
 from muster.client.members.subscription import AssignmentChange, CooperativeProtocol, Subscriber
 from muster.coordinator.core.classic import replanning, server_side_assignment
 from muster.coordinator.core.consumer import heartbeat

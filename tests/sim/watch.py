@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from muster.assignors.api import Assignment, Assignor, Snapshot
+from muster.assignors.api import Assignment, Assignor, Snapshot, TopicPartition
 from muster.client.members import actions as act
 from muster.client.members import events as ev
-from muster.client.members.member_types import TopicPartition
 from muster.coordinator.core.model.effects import ClaimFenceReply, Effects, Reply
 from muster.coordinator.core.model.events import Event, Request
 from muster.coordinator.core.model.plan import Plan, PlanRequest

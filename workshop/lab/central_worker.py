@@ -3,11 +3,11 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from muster.assignors.api import TopicPartition
 from muster.client.members import actions as act
 from muster.client.members import central_events as ce
 from muster.client.members import events as ev
 from muster.client.members.central_member import CentralMemberMachine
-from muster.client.members.member_types import TopicPartition
 from muster.coordinator.core.model import events
 from muster.coordinator.core.model.effects import NOTHING_COMMITTED, CentralReply, Reply, StartFetcher
 from muster.coordinator.core.model.types import CommittedOffset

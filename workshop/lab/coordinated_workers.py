@@ -7,11 +7,12 @@ arrive by themselves. Replies of the coordinator are translated into the events 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from muster.assignors.api import TopicPartition
 from muster.client.members import actions as act
 from muster.client.members import events as ev
 from muster.client.members.classic_member import ClassicMemberMachine
 from muster.client.members.consumer_member import ConsumerMemberMachine
-from muster.client.members.member_types import NO_GENERATION, GroupMember, MemberSettings, TopicPartition
+from muster.client.members.member_types import NO_GENERATION, GroupMember, MemberSettings
 from muster.client.members.subscription import group_by_topic
 from muster.coordinator.core.model import effects, events
 from muster.coordinator.core.model.effects import Reply

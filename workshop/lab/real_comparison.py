@@ -12,8 +12,9 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from muster.assignors.api import TopicPartition
 from muster.client.aio import AsyncAdmin
-from muster.client.members.member_types import LeavePolicy, TopicPartition
+from muster.client.members.member_types import LeavePolicy
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.workshop.bench.grpc_members import GrpcConnection
 from muster.workshop.bench.processes import run_node, stop_process

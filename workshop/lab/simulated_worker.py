@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
+from muster.assignors.api import TopicPartition
 from muster.client.members import actions as act
 from muster.client.members import events as ev
-from muster.client.members.member_types import NO_GENERATION, LeavePolicy, TopicPartition
+from muster.client.members.member_types import NO_GENERATION, LeavePolicy
 from muster.workshop.lab.simulated_node import VirtualClock
 
 # The account

@@ -14,8 +14,9 @@ from functools import partial
 from random import Random
 from typing import Any, Protocol
 
+from muster.assignors.api import TopicPartition
 from muster.client.members import zookeeper_events as zk
-from muster.client.members.member_types import Partitions, TopicPartition
+from muster.client.members.member_types import Partitions
 from muster.client.members.zookeeper_assignment import ConsumerGroupView, GroupRegistration, ZookeeperSession
 from muster.client.members.zookeeper_member import ZookeeperMemberMachine
 from muster.workshop.lab.simulated_node import FLUSH_MS, NETWORK_MS, VirtualClock

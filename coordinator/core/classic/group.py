@@ -341,7 +341,7 @@ def classic_view(group: ClassicGroup) -> GroupView:
 
 
 def shares_of_absent(group: ClassicGroup) -> dict[str, dict[str, frozenset[int]]]:
-    """{member id: {topic: partitions}} of the unheard: all that they may be working on.
+    """{member id: {topic: partitions}} of the absent members: all that they may be working on.
 
     That is what they said, what the last plan gave them, and what plans have withheld from others for their sake.
     """
@@ -362,8 +362,8 @@ def shares_of_absent(group: ClassicGroup) -> dict[str, dict[str, frozenset[int]]
 
 
 def absent_with_claims(group: ClassicGroup) -> list[AssignorMember]:
-    """The unheard with all that `shares_of_absent` tells: claims that hold up others, whoever owns a partition by
-    right.
+    """The absent members with all that `shares_of_absent` tells: claims that hold up others, whoever owns a partition
+    by right.
     """
     return [
         AssignorMember(member_id, (), {topic: sorted(row) for topic, row in owned.items()})
@@ -372,7 +372,7 @@ def absent_with_claims(group: ClassicGroup) -> list[AssignorMember]:
 
 
 def with_last_shares(group: ClassicGroup, members: Sequence[AssignorMember]) -> list[AssignorMember]:
-    """The same members, but what the last plan gave the unheard is what they own, as of that plan.
+    """The same members, but what the last plan gave the absent is what they own, as of that plan.
 
     What somebody else may still be working on is not theirs yet, unless they had it before: a group that turns classic
     comes with a target that not everybody has reached.
@@ -382,10 +382,10 @@ def with_last_shares(group: ClassicGroup, members: Sequence[AssignorMember]) -> 
         return list(members)
     assert group.stored is not None
     shares, generation = last_planned_shares(group), group.stored.generation
-    unheard_ids, claimed = {each.id for each in silent}, raw_claims([*members, *silent])
+    absent_ids, claimed = {each.id for each in silent}, raw_claims([*members, *silent])
     return [
         replace(each, owned=own_claims(each, shares.get(each.id, {}), claimed), generation=generation)
-        if each.id in unheard_ids
+        if each.id in absent_ids
         else each
         for each in members
     ]

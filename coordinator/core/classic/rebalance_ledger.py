@@ -6,7 +6,7 @@ When a plan takes effect, every member's share is kept, and sent to each member 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from muster.coordinator.core.classic import group as unheard
+from muster.coordinator.core.classic import group as classic_group
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.classic.members import ClassicMember
 from muster.coordinator.core.groups.bookkeeping import (
@@ -152,7 +152,7 @@ def record_decision(group: ClassicGroup, given: PlanProvenance, step: Step) -> N
     planners = (group.acting_leader,) if group.acting_leader else ()
     rebalance.phases.append(RebalancePhase("plan", step.now_ms - rebalance.joined_at_ms, planners))
     said = {member.id: owned_of(member.metadata(group.protocol_name)) for member in group.members.values()}
-    still_held: dict[str, Mapping[str, frozenset[int]]] = {**said, **unheard.shares_of_absent(group)}
+    still_held: dict[str, Mapping[str, frozenset[int]]] = {**said, **classic_group.shares_of_absent(group)}
     before = PlanBefore(last_plan(group), still_held, group.carried, given.delayed)
     diff = diff_plans(before, current_plan(group), rebalance)
     group.carried = diff.withheld

@@ -28,7 +28,7 @@ from muster.assignors.api import (
 from muster.assignors.data.consumer_protocol import NEWEST, encode_assignment, member_from_subscription
 from muster.assignors.data.values import FALLBACK, HANDOVER, REASON
 from muster.assignors.run import hand_over, run
-from muster.coordinator.core.classic import group as unheard
+from muster.coordinator.core.classic import group as classic_group
 from muster.coordinator.core.classic import rebalance_ledger
 from muster.coordinator.core.classic.group import ClassicGroup, classic_view, remembered_shares
 from muster.coordinator.core.classic.members import (
@@ -219,7 +219,7 @@ def hand_out_plan(group: ClassicGroup, snapshot: Snapshot, target: Plan | Assign
     snapshot = extensions.restore_snapshot(group.id, snapshot, lambda: snapshot_of(group, step), step)
     kept = extensions.correct_plan(classic_view(group), plan, snapshot, step)
     snapshot = state_handover(group, snapshot)
-    cut = hand_over(snapshot, Assignment(kept.plan), unheard.absent_with_claims(group))
+    cut = hand_over(snapshot, Assignment(kept.plan), classic_group.absent_with_claims(group))
     shares = cut.to_dict()
     version = lowest_version(group)
     # Nobody gets no bytes at all: clients take that for a broken answer where an empty list is a share like any other.
@@ -316,7 +316,7 @@ def snapshot_of(group: ClassicGroup, step: Step) -> Snapshot:
     members = [restrict_subscription(*each) for each in said]
     if group.state is GroupState.COMPLETING_REBALANCE:
         # Whoever missed this round is held to the last plan, not to what it said before that.
-        members = unheard.with_last_shares(group, members)
+        members = classic_group.with_last_shares(group, members)
         members = with_remembered_shares(group, members)
     partitions = step.state.partitions
     counts = {topic: partitions[topic] for topic in topics if topic in partitions}

@@ -11,12 +11,12 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from muster.assignors.api import Snapshot
+from muster.assignors.api import Snapshot, TopicPartition
 from muster.coordinator.core.groups.group import GroupData
 from muster.coordinator.core.model.events import Planned
 from muster.coordinator.core.model.ledger import OngoingRebalance
 from muster.coordinator.core.model.plan import Plan
-from muster.coordinator.core.model.plan_correction import CorrectedPlan, GroupSituation, TopicPartition
+from muster.coordinator.core.model.plan_correction import CorrectedPlan, GroupSituation
 from muster.coordinator.core.model.records import HeldShare, MemberIdentifiers, OfOperators
 from muster.coordinator.core.model.types import Partitions, RebalanceEntry, TimerKey
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, Protocol, TypeAlias
 
-from muster.coordinator.core.model.events import GroupObserved, ObservedMember, TopicPartition
+from muster.assignors.api import TopicPartition
+from muster.coordinator.core.model.events import GroupObserved, ObservedMember
 from muster.coordinator.core.model.ledger import MAX_ALSO, RebalanceTrigger
 from muster.coordinator.core.model.plan import Plan
 from muster.coordinator.core.model.types import GroupState, TimerKey

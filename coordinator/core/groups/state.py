@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
+from muster.assignors.api import TopicPartition
 from muster.coordinator.core.groups.extensions import NO_EXTENSIONS, Extensions
 from muster.coordinator.core.groups.group import GroupData, ObservedGroup
 from muster.coordinator.core.model.effects import Effects, GroupChanged, Reply
@@ -46,8 +47,6 @@ if TYPE_CHECKING:
 
 # Pending positions of transactions
 # ---------------------------------
-
-TopicPartition: TypeAlias = tuple[str, int]
 
 
 class PendingPosition(NamedTuple):

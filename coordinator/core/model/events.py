@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from muster.assignors.api import JsonValue, Snapshot
+from muster.assignors.api import JsonValue, Snapshot, TopicPartition
 from muster.coordinator.core.model.plan import Plan
 from muster.coordinator.core.model.records import By, ConsumerRecord, MeasuredRates, OfOperators, Orphans, Shares
 from muster.coordinator.core.model.rights import Rights, RightsAnew
@@ -132,7 +132,6 @@ CentralRequest: TypeAlias = RegisterConsumer | AwaitOrders | PingAnswered | Fetc
 END = 1 << 62
 """An offset behind all others."""
 
-Place: TypeAlias = tuple[str, int]
 Key: TypeAlias = tuple[str, str, int]
 """Group, topic, partition: what a record of the log is about."""
 
@@ -149,7 +148,7 @@ class TxnOffsetCommit:
     member_id: str
     group_instance_id: str | None
     generation: int
-    offsets: Mapping[Place, Position]
+    offsets: Mapping[TopicPartition, Position]
 
 
 @frozen_value
@@ -162,7 +161,7 @@ class TxnOffsetsWritten:
     producer_id: int
     epoch: int
     group_id: str
-    offsets: Mapping[Place, StoredOffset]
+    offsets: Mapping[TopicPartition, StoredOffset]
     at: int
 
 
@@ -200,8 +199,6 @@ TxnEvent: TypeAlias = TxnOffsetsWritten | TxnEnded
 
 # Groups observed in ZooKeeper
 # ----------------------------
-
-TopicPartition = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)

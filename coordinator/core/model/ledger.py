@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from muster.assignors.api import TopicPartition
 from muster.coordinator.core.model.plan import Plan
 from muster.coordinator.core.model.records import DelayStored
 from muster.coordinator.core.model.types import (
@@ -41,8 +42,6 @@ WITHOUT_MEMBERS = (Outcome.EMPTIED, Outcome.GROUP_DELETED)
 LAST_PHASES = {"assign": "reconcile", "stop": "start"}
 """What follows a plan, by a phase that led to it: KIP-848 groups hand over one by one, central groups start everybody.
 Otherwise shares are fetched."""
-
-TopicPartition = tuple[str, int]
 
 
 @frozen_value

@@ -10,7 +10,7 @@ lags and loads over `member.capacity`.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from muster.assignors.api import JsonValue, Member, Snapshot
+from muster.assignors.api import JsonValue, Member, Snapshot, TopicPartition
 from muster.assignors.data.values import HANDOVER, HELD, WHOLE
 from muster.coordinator.core.model.plan import Plan
 from muster.coordinator.core.model.records import By, HeldShare, HoldsStored, MemberIdentifiers, Orphans
@@ -25,9 +25,6 @@ PAYS = 0.05
 
 NEGLIGIBLE_WEIGHT = 1e-9
 """Of one partition more or less it is enough that it is lighter at all; sums of fractions are not exact."""
-
-TopicPartition = tuple[str, int]
-"""Topic and partition."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from muster.assignors.api import AssignorError, JsonValue, Snapshot
+from muster.assignors.api import AssignorError, JsonValue, Snapshot, TopicPartition
 from muster.assignors.registry import resolve
 from muster.assignors.run import hand_over
 from muster.coordinator.core.model.plan import Decide, canonical_name, run_assignor, runnable_assignors
@@ -88,7 +88,6 @@ def split_candidates(text: str) -> list[str]:
 # Scores
 # ------
 
-TopicPartition: TypeAlias = tuple[str, int]
 Owners: TypeAlias = Mapping[TopicPartition, str]
 Loads: TypeAlias = Mapping[str, Sequence[float]]
 """Topic -> a figure for each partition."""

@@ -12,12 +12,13 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import TypeAlias
 
+from muster.assignors.api import TopicPartition
 from muster.coordinator.core.classic.group import ClassicGroup, check_generation, check_not_dead, require_member
 from muster.coordinator.core.consumer.group import ConsumerGroup
 from muster.coordinator.core.groups.bookkeeping import forget_ledger
 from muster.coordinator.core.groups.group import group_id_given
 from muster.coordinator.core.groups.kind import RefusedPositions
-from muster.coordinator.core.groups.state import ShardState, Step, TopicPartition
+from muster.coordinator.core.groups.state import ShardState, Step
 from muster.coordinator.core.kinds.registry import KINDS
 from muster.coordinator.core.model.effects import (
     OffsetCommitReply,
@@ -48,7 +49,6 @@ from muster.coordinator.core.model.types import NO_TOPIC_ID, GroupState, Positio
 from muster.coordinator.core.requests import audit_entries
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
-PartitionPlace: TypeAlias = tuple[str, int]
 TopicId: TypeAlias = bytes
 Catalog: TypeAlias = Mapping[str, int]
 """The number of partitions by topic."""
@@ -100,13 +100,13 @@ def fetch_offsets(request: OffsetFetch, step: Step) -> None:
     stored = KINDS[type(group)].positions(group, request, step)
     wanted = request.partitions
     if wanted is None:
-        found: dict[PartitionPlace, StoredOffset | None] = dict(without_deleted_topics(stored, step))
+        found: dict[TopicPartition, StoredOffset | None] = dict(without_deleted_topics(stored, step))
     else:
         found = dict(zip(wanted, map(stored.get, wanted), strict=True))
         if step.state.forgetting:
             there = without_deleted_topics({place: value for place, value in found.items() if value is not None}, step)
             found = {place: there.get(place) for place in found}
-    refused: dict[PartitionPlace, ErrorCode] = {}
+    refused: dict[TopicPartition, ErrorCode] = {}
     if request.require_stable and step.state.pending:
         # Whoever reads on from here must not do so from before a transaction that may yet commit (KIP-447).
         unstable = step.state.pending.unstable(request.group_id)
@@ -154,8 +154,8 @@ def is_of_deleted_topic(topic: str, value: StoredOffset, deleted_at_ms: int, ste
 
 
 def without_deleted_topics(
-    stored: Mapping[PartitionPlace, StoredOffset], step: Step
-) -> Mapping[PartitionPlace, StoredOffset]:
+    stored: Mapping[TopicPartition, StoredOffset], step: Step
+) -> Mapping[TopicPartition, StoredOffset]:
     """Without the positions of deleted topics that have still to be found."""
     gone = step.state.forgetting
     if not gone:
@@ -167,7 +167,7 @@ def without_deleted_topics(
     }
 
 
-def count_committed(offsets: Mapping[str, Mapping[PartitionPlace, StoredOffset]]) -> Counter[tuple[str, TopicId]]:
+def count_committed(offsets: Mapping[str, Mapping[TopicPartition, StoredOffset]]) -> Counter[tuple[str, TopicId]]:
     """How many positions there are of each topic, by name and id."""
     return Counter((topic, value.topic_id) for stored in offsets.values() for (topic, _), value in stored.items())
 
@@ -199,7 +199,7 @@ class SweepSlice:
         self.places = event.places
         self.begin = event.begin
 
-    def taken(self, step: Step) -> Iterator[tuple[str, tuple[PartitionPlace, ...]]]:
+    def taken(self, step: Step) -> Iterator[tuple[str, tuple[TopicPartition, ...]]]:
         room, done = step.limits.slice_positions, 0
         while room > 0 and done < len(self.groups):
             group_id = self.groups[done]

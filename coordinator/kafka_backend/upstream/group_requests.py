@@ -9,10 +9,10 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from muster.assignors.api import TopicPartition
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka_backend.upstream.connection import ASK, BEAT, LOOK_PURPOSE, MEMBER
 from muster.coordinator.kafka_backend.upstream.protocol import WAIT_FOR_COORDINATOR, Unspoken, UpstreamRefused
-from muster.coordinator.kafka_backend.upstream.record_requests import TopicPartition
 from muster.coordinator.kafka_backend.upstream.upstream_client import GROUP, PAUSE_S, Upstream
 
 # Groups that the upstream coordinates itself

@@ -7,8 +7,9 @@ partition into the transaction of a client's producer (KB-E1), DescribeProducers
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
+from muster.assignors.api import TopicPartition
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka_backend.upstream.connection import ASK, READ, WRITE
 from muster.coordinator.kafka_backend.upstream.protocol import (
@@ -21,9 +22,6 @@ from muster.coordinator.kafka_backend.upstream.protocol import (
 from muster.coordinator.kafka_backend.upstream.upstream_client import PAUSE_S, TRANSACTION, Upstream
 from muster.storage.errors import CorruptMessage
 from muster.storage.records.batch import BatchView, checksum_error, read_batches
-
-TopicPartition: TypeAlias = tuple[str, int]
-"""Topic and partition."""
 
 ALL: Final = -1
 LATEST: Final = -1

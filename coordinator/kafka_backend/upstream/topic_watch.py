@@ -17,6 +17,7 @@ from itertools import groupby
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
+from muster.assignors.api import TopicPartition
 from muster.coordinator.core.model.events import TopicsChanged
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.edge.background_tasks import BackgroundTask
@@ -29,7 +30,7 @@ from muster.coordinator.kafka_backend.shard_ownership.topic_presence import (
 )
 from muster.coordinator.kafka_backend.upstream import record_requests
 from muster.coordinator.kafka_backend.upstream.protocol import WAIT_FOR_LEADER, UpstreamError
-from muster.coordinator.kafka_backend.upstream.record_requests import EARLIEST, LATEST, TopicPartition
+from muster.coordinator.kafka_backend.upstream.record_requests import EARLIEST, LATEST
 from muster.coordinator.kafka_backend.upstream.topic_requests import TopicKnowledge, ask_about_topics, fetch_all_topics
 from muster.coordinator.kafka_backend.upstream.upstream_client import MOST_TOPICS, NO_LEADER, Upstream, UpstreamMetadata
 from muster.coordinator.runtime.ports import LastKnownExtent, LogFailed, LogNotReady

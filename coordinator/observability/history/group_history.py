@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from muster.assignors.api import TopicPartition
 from muster.coordinator.observability.history.group_health import (
     ALLOWED_LAG,
     CommitWindows,
@@ -102,7 +103,6 @@ class FigureSeries:
 # ------
 
 Floats = NDArray[np.float64]
-Place = tuple[str, int]
 
 HALF_LIFE_SAMPLES = 5
 INTERVALS = 10
@@ -121,7 +121,7 @@ STALE_SAMPLES = 6
 class Sample(NamedTuple):
     """Some partitions of one group, as they were at one moment; columns of one length."""
 
-    places: Sequence[Place]
+    places: Sequence[TopicPartition]
     ends: Sequence[int]
     """The log's end; UNKNOWN while the log is away."""
     committed: Sequence[int]
@@ -135,7 +135,7 @@ class Sample(NamedTuple):
 class PartitionRates:
     """One row a partition: records a second written and read (NaN: not known yet), and how many wait, smoothed."""
 
-    places: tuple[Place, ...]
+    places: tuple[TopicPartition, ...]
     produced: Floats
     consumed: Floats
     lag: Floats
@@ -328,7 +328,7 @@ class _GroupTable:
     """A table of partitions, and the group's lag over time."""
 
     def __init__(self) -> None:
-        self.rows: dict[Place, int] = {}
+        self.rows: dict[TopicPartition, int] = {}
         self.series = FigureSeries()
         self.settled: int | None = None
         self.judged: tuple[int, GroupHealth] | None = None
@@ -364,7 +364,7 @@ class _GroupTable:
         self._measure(at, ends, committed, lags, now_ms, half_life_ms)
         self._remember(at, ends, committed, lags, commit_ms)
 
-    def judge_these(self, places: Sequence[Place], now_ms: int, window_ms: int) -> None:
+    def judge_these(self, places: Sequence[TopicPartition], now_ms: int, window_ms: int) -> None:
         at = np.fromiter(map(self.rows.__getitem__, places), np.int64, len(places))
         self._table["status"][at] = judge_partitions(self._table[at], now_ms, ALLOWED_LAG, window_ms)
 
@@ -376,7 +376,7 @@ class _GroupTable:
         self.settled = now_ms
         self.series.add(now_ms, int(self.table["lag_now"].sum()))
 
-    def forget(self, places: set[Place]) -> None:
+    def forget(self, places: set[TopicPartition]) -> None:
         kept = [place for place in self.rows if place not in places]
         self._table = self._table[[self.rows[place] for place in kept]]
         self.rows = {place: row for row, place in enumerate(kept)}
@@ -411,7 +411,7 @@ class _GroupTable:
             int((status > HealthStatus.OK).sum()),
         )
 
-    def _make_room(self, places: Sequence[Place], now_ms: int) -> None:
+    def _make_room(self, places: Sequence[TopicPartition], now_ms: int) -> None:
         first = len(self.rows)
         for place in places:
             self.rows[place] = len(self.rows)

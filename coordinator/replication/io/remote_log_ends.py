@@ -10,10 +10,11 @@ import concurrent.futures
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol
 
 import structlog
 
+from muster.assignors.api import TopicPartition
 from muster.coordinator.edge.background_tasks import SupervisedTasks, TaskFailed
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.io.wire.node_api import GroupsWithSettings, LogEndsQuery
@@ -24,7 +25,6 @@ from muster.storage.errors import NotKnownYet
 # The cache, and who asks when
 # ----------------------------
 
-PartitionKey: TypeAlias = tuple[str, int]
 
 PERIOD_MS: Final = 1_000
 STALE_MS: Final = 30_000
@@ -70,8 +70,8 @@ class AskLogEnds(Protocol):
     and all of it where it does not answer in time."""
 
     def __call__(
-        self, node: int, places: Sequence[PartitionKey], timestamp: int
-    ) -> Awaitable[Mapping[PartitionKey, int]]: ...
+        self, node: int, places: Sequence[TopicPartition], timestamp: int
+    ) -> Awaitable[Mapping[TopicPartition, int]]: ...
 
 
 class WantedEnds:
@@ -94,8 +94,8 @@ class WantedEnds:
 class LeaderQuestions(NamedTuple):
     """For one leader."""
 
-    ends: list[PartitionKey]
-    starts: list[PartitionKey]
+    ends: list[TopicPartition]
+    starts: list[TopicPartition]
 
 
 class LogEndCache:
@@ -103,7 +103,7 @@ class LogEndCache:
 
     def __init__(self, most: int = MOST) -> None:
         self._most = most
-        self._wanted: dict[PartitionKey, WantedEnds] = {}
+        self._wanted: dict[TopicPartition, WantedEnds] = {}
         self._untried = 0
 
     def __len__(self) -> int:
@@ -114,7 +114,7 @@ class LogEndCache:
         """Between two rounds about everything."""
         return max(PERIOD_MS, len(self._wanted) * 1_000 // A_SECOND)
 
-    def look(self, place: PartitionKey, now_ms: int) -> LogSpan | None:
+    def look(self, place: TopicPartition, now_ms: int) -> LogSpan | None:
         """What is known of it now; it is asked for from here on."""
         wanted = self._wanted.get(place)
         if wanted is not None:
@@ -125,7 +125,7 @@ class LogEndCache:
             self._untried += 1
         return None
 
-    def wanted(self) -> list[PartitionKey]:
+    def wanted(self) -> list[TopicPartition]:
         """All that no round was about yet."""
         return [place for place, wanted in self._wanted.items() if not wanted.tried] if self._untried else []
 
@@ -134,7 +134,7 @@ class LogEndCache:
         """Whether there is any such."""
         return self._untried > 0
 
-    def tried(self, places: Iterable[PartitionKey]) -> None:
+    def tried(self, places: Iterable[TopicPartition]) -> None:
         """A round about them is over, whoever has answered."""
         for place in places:
             wanted = self._wanted.get(place)
@@ -142,17 +142,17 @@ class LogEndCache:
                 wanted.tried = True
                 self._untried -= 1
 
-    def places(self) -> list[PartitionKey]:
+    def places(self) -> list[TopicPartition]:
         """All that is wanted."""
         return list(self._wanted)
 
     def due(
         self,
-        leader_of: Callable[[PartitionKey], int],
+        leader_of: Callable[[TopicPartition], int],
         now_ms: int,
         *,
         everything: bool = True,
-        among: Iterable[PartitionKey] | None = None,
+        among: Iterable[TopicPartition] | None = None,
         found: dict[int, LeaderQuestions] | None = None,
     ) -> dict[int, LeaderQuestions]:
         """What to ask whom; only what is not known, unless `everything` is to be asked for.
@@ -175,7 +175,7 @@ class LogEndCache:
                     questions.starts.append(place)
         return found
 
-    def told(self, timestamp: int, offsets: Mapping[PartitionKey, int], now_ms: int) -> None:
+    def told(self, timestamp: int, offsets: Mapping[TopicPartition, int], now_ms: int) -> None:
         for place, offset in offsets.items():
             wanted = self._wanted.get(place)
             if wanted is None:
@@ -191,7 +191,7 @@ class RemoteLogEnds:
 
     def __init__(
         self,
-        leader_of: Callable[[PartitionKey], int],
+        leader_of: Callable[[TopicPartition], int],
         ask: AskLogEnds,
         now_ms: Callable[[], int],
         failed: TaskFailed,
@@ -221,7 +221,7 @@ class RemoteLogEnds:
         for each in self._rounds:
             each.cancel()
 
-    def spans(self, places: Iterable[PartitionKey]) -> list[LogSpan | None]:
+    def spans(self, places: Iterable[TopicPartition]) -> list[LogSpan | None]:
         """What is known of each now; None: nothing yet, or nothing any more."""
         now_ms = self._now_ms()
         with self._lock:
@@ -232,7 +232,7 @@ class RemoteLogEnds:
             self._loop.call_soon_threadsafe(self._news.set)
         return found
 
-    def span(self, place: PartitionKey) -> LogSpan:
+    def span(self, place: TopicPartition) -> LogSpan:
         """Raises NotKnownYet, with which a thread may wait."""
         [found] = self.spans([place])
         if found is None:
@@ -334,7 +334,9 @@ class LogEndsClient:
             log.debug("a node does not say which groups have settings", node=node, why=str(error))
             return GroupsWithSettings(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
-    async def __call__(self, node: int, places: Sequence[PartitionKey], timestamp: int) -> Mapping[PartitionKey, int]:
+    async def __call__(
+        self, node: int, places: Sequence[TopicPartition], timestamp: int
+    ) -> Mapping[TopicPartition, int]:
         topics = self._image.topics
         known = tuple((topics[topic].topic_id, number) for topic, number in places if topic in topics)
         try:

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 import structlog
 
+from muster.assignors.api import TopicPartition
 from muster.coordinator.config import Settings
 from muster.coordinator.core.model import effects, events
 from muster.coordinator.core.model.types import CommittedOffset
@@ -25,7 +26,6 @@ from muster.coordinator.kafka_backend.state_log import StateLog
 from muster.coordinator.kafka_backend.upstream import group_requests
 from muster.coordinator.kafka_backend.upstream.group_requests import UpstreamOffset
 from muster.coordinator.kafka_backend.upstream.protocol import UpstreamError
-from muster.coordinator.kafka_backend.upstream.record_requests import TopicPartition
 from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
 from muster.coordinator.runtime.node_status import Conditions
 from muster.coordinator.runtime.shards import partition_for

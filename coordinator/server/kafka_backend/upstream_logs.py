@@ -16,8 +16,7 @@ from muster.storage.files import Buffer
 from muster.storage.logs.log import Log
 from muster.storage.logs.producer_state import OnRecord
 from muster.storage.topics.topics import TopicListeners
-from muster.storage.types import Appended, Topic
-from muster.storage.types import TopicPartition as Place
+from muster.storage.types import Appended, Topic, TopicPartition
 
 
 class RecordsKeptInKafka(StorageError):
@@ -89,13 +88,13 @@ class UpstreamLogs(TopicListeners):
         except LogFailed as error:
             raise StorageError(str(error)) from error
 
-    def ends(self, places: Iterable[Place]) -> list[int]:
+    def ends(self, places: Iterable[TopicPartition]) -> list[int]:
         return self._ends.ends(places)
 
-    def starts(self, places: Iterable[Place]) -> list[int]:
+    def starts(self, places: Iterable[TopicPartition]) -> list[int]:
         return self._ends.starts(places)
 
-    def sizes(self, places: Iterable[Place]) -> list[int]:
+    def sizes(self, places: Iterable[TopicPartition]) -> list[int]:
         """Nothing of it is on this node's disk."""
         return [0 for _ in places]
 
@@ -130,7 +129,7 @@ class UpstreamLogs(TopicListeners):
     def logs(self) -> Iterator[Log]:
         return iter(())
 
-    def flush(self, partitions: Iterable[Place] | None = None) -> None:
+    def flush(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         """Nothing was written."""
 
     def append(self, topic: str, partition: int, batches: Buffer, now_ms: int, *, trusted: bool = False) -> Appended:

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 import structlog
 
-from muster.assignors.api import AssignorError
+from muster.assignors.api import AssignorError, TopicPartition
 from muster.assignors.data.values import reading_position
 from muster.assignors.registry import resolve
 from muster.coordinator.core.control.balance.group_balance import LAG_STICKY, accepts_loads
@@ -22,7 +22,7 @@ from muster.coordinator.core.model.events import LoadMeasured
 from muster.coordinator.core.model.plan import plugins, wants_lags
 from muster.coordinator.core.model.types import StoredOffset
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.observability.history.group_history import MAX_GROUPS, MAX_PARTITIONS, Place, admit_groups
+from muster.coordinator.observability.history.group_history import MAX_GROUPS, MAX_PARTITIONS, admit_groups
 from muster.coordinator.runtime.shards import ShardCore, ShardStatus, partition_for
 from muster.coordinator.server.driver.clock import LoopSlice
 
@@ -45,7 +45,7 @@ class ObservedShards(Protocol):
 
 
 class PositionSlice(NamedTuple):
-    places: list[Place]
+    places: list[TopicPartition]
     stored: list[StoredOffset | None]
     """None: nothing is committed there."""
     positions: list[int]
@@ -54,7 +54,7 @@ class PositionSlice(NamedTuple):
     """-1: there is no such log, or it is away."""
 
 
-AwaitEnds: TypeAlias = Callable[[Sequence[Place]], Awaitable[None]]
+AwaitEnds: TypeAlias = Callable[[Sequence[TopicPartition]], Awaitable[None]]
 
 
 class LogExtents(Protocol):
@@ -64,9 +64,9 @@ class LogExtents(Protocol):
     def ahead(self) -> AwaitEnds | None:
         """Waits until both are known, where other nodes have them."""
 
-    def ends(self, places: Iterable[Place], /) -> list[int]: ...
+    def ends(self, places: Iterable[TopicPartition], /) -> list[int]: ...
 
-    def starts(self, places: Iterable[Place], /) -> list[int]: ...
+    def starts(self, places: Iterable[TopicPartition], /) -> list[int]: ...
 
 
 class PositionReader:
@@ -92,13 +92,13 @@ class PositionReader:
         core = self._engine.core(shard) if self._engine.status(shard) is ShardStatus.ACTIVE else None
         return core if isinstance(core, Shard) else None
 
-    def stored(self, group_id: str) -> Mapping[Place, StoredOffset]:
+    def stored(self, group_id: str) -> Mapping[TopicPartition, StoredOffset]:
         """What the group has committed; nothing while its shard is away."""
         shard = self.of_group(group_id)
         return {} if shard is None else shard.state.offsets.get(group_id, {})
 
     async def pieces(
-        self, group_id: str, breath: LoopSlice, places: Iterable[Place] | None = None
+        self, group_id: str, breath: LoopSlice, places: Iterable[TopicPartition] | None = None
     ) -> AsyncIterator[PositionSlice]:
         """These places, or all where the group has committed. Others have their turns between the pieces."""
         wanted = iter(list(self.stored(group_id)) if places is None else places)

@@ -5,10 +5,11 @@ from typing import Any, Final
 
 import numpy as np
 
+from muster.assignors.api import TopicPartition
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.edge.cluster_view import FORWARDED_HEADER, GRPC, ClusterView, OtherNodes
 from muster.coordinator.errors import SubjectNotFound, TemporarilyUnknown
-from muster.coordinator.observability.history.group_history import GroupHistory, Place
+from muster.coordinator.observability.history.group_history import GroupHistory
 from muster.coordinator.observability.scaler.replica_rules import NOTHING, GroupSample
 from muster.coordinator.observability.scaler.scaler_service import ExternalScaler
 from muster.coordinator.observability.scaler.trigger_metadata import ScalerTrigger, parse_metadata
@@ -82,7 +83,7 @@ class ScaledGroups:
             )
         return shard
 
-    def _places(self, trigger: ScalerTrigger, shard: Shard) -> list[Place]:
+    def _places(self, trigger: ScalerTrigger, shard: Shard) -> list[TopicPartition]:
         """The partitions of the topic, or of all topics in which the group has committed."""
         counts = self._partitions()
         if trigger.topic and trigger.topic not in counts:
@@ -104,7 +105,7 @@ class ScaledGroups:
             )
         return places
 
-    def _produced(self, trigger: ScalerTrigger, places: list[Place]) -> float | None:
+    def _produced(self, trigger: ScalerTrigger, places: list[TopicPartition]) -> float | None:
         """Records a second, as measured of late; None while that is not known."""
         if not trigger.drain_target_s or not self._history.fresh(trigger.group, self._clock_ms()):
             return None
@@ -117,7 +118,7 @@ class ScaledGroups:
         known = found[~np.isnan(found)]
         return float(known.sum()) if len(known) else None
 
-    def _why_not_now(self, group_id: str, places: list[Place], ends: list[int]) -> str:
+    def _why_not_now(self, group_id: str, places: list[TopicPartition], ends: list[int]) -> str:
         if -1 not in ends:
             return f"the shard of group {group_id!r} went away meanwhile; ask again"
         topic, partition = places[ends.index(-1)]

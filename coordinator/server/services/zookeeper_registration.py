@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import structlog
 
+from muster.assignors.api import TopicPartition
 from muster.coordinator.config import Address, Settings
 from muster.coordinator.core.model.effects import DeleteReply, OffsetCommitReply, OffsetDeleteReply
 from muster.coordinator.errors import CoordinatorError, ErrorCode
@@ -25,7 +26,6 @@ from muster.coordinator.zookeeper.session import SessionState, ZooKeeperSession
 # Groups in ZooKeeper
 # -------------------
 
-TopicPartition = tuple[str, int]
 Answer = TypeVar("Answer")
 
 

@@ -9,13 +9,13 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from muster.assignors.api import TopicPartition
 from muster.coordinator.config import parse_address
 from muster.coordinator.kafka_backend.foreign_member_guard import ForeignMemberGuard, foreign_members_sentence
 from muster.coordinator.kafka_backend.offset_migration import MoveBlocked, adopt_group, release_group
 from muster.coordinator.kafka_backend.upstream import group_requests
 from muster.coordinator.kafka_backend.upstream.group_requests import UpstreamOffset
 from muster.coordinator.kafka_backend.upstream.protocol import UpstreamAddress
-from muster.coordinator.kafka_backend.upstream.record_requests import TopicPartition
 from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
 
 PATIENCE_S = 60

@@ -5,9 +5,9 @@ member that changes its subscription gives up topics under its old epoch, and ma
 such members do not count, nor do any while what they may read changes.
 """
 
+from muster.assignors.api import TopicPartition
 from muster.client.members import actions as act
 from muster.client.members import events as ev
-from muster.client.members.member_types import TopicPartition
 from tests.sim.members.client import Process
 from tests.sim.watch import Checker
 from tests.sim.world import World

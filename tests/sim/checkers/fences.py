@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from muster.client.members.member_types import TopicPartition
+from muster.assignors.api import TopicPartition
 from muster.coordinator.core.model.effects import ClaimFenceReply, Effects, Reply
 from muster.coordinator.core.model.events import ClaimFence, Event, Request
 from muster.coordinator.core.model.records import FenceForgotten

@@ -10,6 +10,7 @@ rights, and a static member that is away says nothing of them, so whoever takes 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+from muster.assignors.api import TopicPartition
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.consumer.group import ConsumerGroup
 from muster.coordinator.core.consumer.group import cells as of_ids
@@ -22,7 +23,6 @@ from muster.coordinator.core.model.events import Event, HoldGroup, ResumeGroup, 
 from muster.coordinator.core.model.plan import assignment_of
 from muster.coordinator.core.model.plan_correction import (
     GroupSituation,
-    TopicPartition,
     drained_members,
     partition_owner_map,
     partition_set,

@@ -3,9 +3,10 @@
 from collections import deque
 from typing import TYPE_CHECKING
 
+from muster.assignors.api import TopicPartition
 from muster.client.members import actions as act
 from muster.client.members import events as ev
-from muster.client.members.member_types import NO_GENERATION, TopicPartition
+from muster.client.members.member_types import NO_GENERATION
 from muster.coordinator.core.model.effects import OffsetCommitReply, OffsetFetchReply
 from muster.coordinator.core.model.events import OffsetCommit, OffsetFetch
 from muster.coordinator.core.model.types import CommittedOffset

@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING
 from zlib import crc32
 
+from muster.assignors.api import TopicPartition
 from muster.client.members import actions as act
-from muster.client.members.member_types import TopicPartition
 from muster.coordinator.core.model.effects import ClaimFenceReply
 from muster.coordinator.core.model.events import NO_PRODUCER, ClaimFence
 from tests.sim.network import Answer

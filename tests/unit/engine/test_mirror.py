@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
+from muster.assignors.api import TopicPartition
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka_backend.offset_migration import LEFT_ALONE_MS, GroupAway, OffsetMirror
 from muster.coordinator.kafka_backend.upstream.group_requests import UpstreamOffset
 from muster.coordinator.kafka_backend.upstream.protocol import UpstreamAddress
-from muster.coordinator.kafka_backend.upstream.record_requests import TopicPartition
 from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
 from tests.fakes.upstream_broker import HANG_UP, UpstreamBroker, metadata
 

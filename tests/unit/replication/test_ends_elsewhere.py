@@ -7,15 +7,9 @@ from typing import Any, cast
 
 import pytest
 
+from muster.assignors.api import TopicPartition
 from muster.coordinator.replication.io import remote_log_ends
-from muster.coordinator.replication.io.remote_log_ends import (
-    EARLIEST,
-    LATEST,
-    LogEndCache,
-    LogSpan,
-    PartitionKey,
-    RemoteLogEnds,
-)
+from muster.coordinator.replication.io.remote_log_ends import EARLIEST, LATEST, LogEndCache, LogSpan, RemoteLogEnds
 from muster.coordinator.replication.io.replicated_broker import ReplicatedBroker
 from muster.coordinator.replication.protocol.cluster_metadata import NO_NODE_ID
 from muster.storage.errors import NotKnownYet, UnknownTopicOrPartition
@@ -27,11 +21,11 @@ from tests.unit.storage.logs import T0, batch, open_broker
 HERE, THERE, ALSO = ("t", 0), ("t", 1), ("u", 4)
 
 
-def leader_of(place: PartitionKey) -> int:
+def leader_of(place: TopicPartition) -> int:
     return {THERE: 8, ALSO: 9}.get(place, NO_NODE_ID)
 
 
-def told(book: LogEndCache, place: PartitionKey, span: LogSpan, now_ms: int) -> None:
+def told(book: LogEndCache, place: TopicPartition, span: LogSpan, now_ms: int) -> None:
     book.told(EARLIEST, {place: span.start}, now_ms)
     book.told(LATEST, {place: span.end}, now_ms)
 
@@ -96,12 +90,14 @@ class Leaders:
     """Answer what they are told to; `None`: not in time."""
 
     def __init__(self) -> None:
-        self.spans: dict[PartitionKey, LogSpan] = {}
+        self.spans: dict[TopicPartition, LogSpan] = {}
         self.away: set[int] = set()
         self.asked: list[tuple[int, int, int]] = []
         """(node, timestamp, partitions)"""
 
-    async def __call__(self, node: int, places: Sequence[PartitionKey], timestamp: int) -> Mapping[PartitionKey, int]:
+    async def __call__(
+        self, node: int, places: Sequence[TopicPartition], timestamp: int
+    ) -> Mapping[TopicPartition, int]:
         self.asked.append((node, timestamp, len(places)))
         await asyncio.sleep(0)
         if node in self.away:
@@ -114,7 +110,7 @@ class Leaders:
 
 
 def play(
-    story: Callable[[RemoteLogEnds, Leaders], Awaitable[None]], leader: Callable[[PartitionKey], int] = leader_of
+    story: Callable[[RemoteLogEnds, Leaders], Awaitable[None]], leader: Callable[[TopicPartition], int] = leader_of
 ) -> None:
     async def run() -> None:
         leaders, failures, now_ms = Leaders(), list[BaseException](), 0
@@ -214,7 +210,7 @@ def test_many_partitions_are_looked_through_in_slices_and_all_of_them(monkeypatc
         looked: list[int] = []
         due = elsewhere._book.due
 
-        def counted(*about: Any, among: Sequence[PartitionKey], **how: Any) -> Any:
+        def counted(*about: Any, among: Sequence[TopicPartition], **how: Any) -> Any:
             looked.append(len(among))
             return due(*about, among=among, **how)
 

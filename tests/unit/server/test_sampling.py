@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from muster.assignors.api import TopicPartition
 from muster.coordinator.core.model.events import DeleteGroup, OffsetCommit, TopicsChanged, Unload
 from muster.coordinator.core.model.types import CommittedOffset, Limits
 from muster.coordinator.observability.history import group_history as bounds
 from muster.coordinator.observability.history.group_health import CommitWindows
-from muster.coordinator.observability.history.group_history import GroupHistory, Place
+from muster.coordinator.observability.history.group_history import GroupHistory
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.ports import LogFailed
 from muster.coordinator.runtime.shards import ShardStatus, partition_for
@@ -35,7 +36,7 @@ class World:
         self.ids = {"t": ID}
         self.engine.submit_all(TopicsChanged({"t": 5_000}, ids=self.ids))
         self.engine.load(0)
-        self.ends: dict[Place, int] = {}
+        self.ends: dict[TopicPartition, int] = {}
         self.now_ms = 1_000
         self.requests = 0
         self.looked: list[int] = []
@@ -47,7 +48,7 @@ class World:
     def history(self) -> GroupHistory:
         return self.sampling.history
 
-    def ends_of(self, places: Sequence[Place]) -> list[int]:
+    def ends_of(self, places: Sequence[TopicPartition]) -> list[int]:
         self.looked.append(len(places))
         return [self.ends.get(place, -1) for place in places]
 
@@ -290,7 +291,7 @@ def test_ends_that_other_nodes_are_to_say_are_waited_for_and_commits_are_those_o
     world = World()
     world.commit("g", {0: 5, 1: 5})
 
-    async def ahead(places: Sequence[Place]) -> None:
+    async def ahead(places: Sequence[TopicPartition]) -> None:
         world.ends = dict.fromkeys(places, 100)
         world.commit("g", {1: 60})
 

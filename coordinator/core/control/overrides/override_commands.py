@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+from muster.assignors.api import TopicPartition
 from muster.coordinator.core.control.overrides import overrides
 from muster.coordinator.core.groups.bookkeeping import keep_audit_entry
 from muster.coordinator.core.groups.group import GroupData, group_id_given
@@ -36,7 +37,6 @@ from muster.coordinator.core.model.events import (
 from muster.coordinator.core.model.ledger import RebalanceTrigger
 from muster.coordinator.core.model.plan_correction import (
     GroupSituation,
-    TopicPartition,
     correct_with_overrides,
     drained_members,
     partition_owner_map,
@@ -206,111 +206,113 @@ class BegunOverride:
     cause: Cause | None = None
 
 
-def begin_override(ask: Any, ground: OverrideContext, for_ms: int | None) -> BegunOverride:
+def begin_override(ask: Any, context: OverrideContext, for_ms: int | None) -> BegunOverride:
     """Raises CoordinatorError for what cannot be."""
     if for_ms is not None and not 0 < for_ms <= MAX_FOR_MS:
         raise invalid_override(f"for_ms is {for_ms}; expected 1 to {MAX_FOR_MS} (a year), or nothing for no end")
-    return VERBS[type(ask)](ask, ground, for_ms)
+    return VERBS[type(ask)](ask, context, for_ms)
 
 
-def override_end(ground: OverrideContext, for_ms: int | None) -> Until | None:
-    return None if for_ms is None else Until(ground.step.now_ms + for_ms, for_ms)
+def override_end(context: OverrideContext, for_ms: int | None) -> Until | None:
+    return None if for_ms is None else Until(context.step.now_ms + for_ms, for_ms)
 
 
-def begin_freeze(ask: AskFreeze, ground: OverrideContext, for_ms: int | None) -> BegunOverride:
-    itself = ground.plans_itself
+def begin_freeze(ask: AskFreeze, context: OverrideContext, for_ms: int | None) -> BegunOverride:
+    itself = context.plans_itself
     if itself and ask.orphans is Orphans.GIVE:
-        ground.planned_here("give away what loses its owner (--orphans keep it can)")
+        context.planned_here("give away what loses its owner (--orphans keep it can)")
     orphans = ask.orphans or (Orphans.KEEP if itself else Orphans.GIVE)
-    after = replace(ground.holds, freeze=Freeze(orphans, override_end(ground, for_ms)))
-    owners = ground.owners
+    after = replace(context.holds, freeze=Freeze(orphans, override_end(context, for_ms)))
+    owners = context.owners
     living = len(set(owners.values()))
     words = [
         f"{count_of(living, 'member')} {'keeps' if living == 1 else 'keep'} {count_of(len(owners), 'partition')}",
         "newcomers wait at the door" if itself else "newcomers get none",
         f"what loses its owner {'stays without one' if orphans is Orphans.KEEP else 'goes to whoever has least'}",
     ]
-    if ground.at_rest:
+    if context.at_rest:
         return BegunOverride(after, "; ".join(words))
     if itself:
         return BegunOverride(after, "; ".join([*words, "it counts when the rebalance that is under way has ended"]))
     return BegunOverride(after, "; ".join([*words, "what is on its way to somebody else stays"]), Cause.OPERATOR)
 
 
-def begin_deploy(ask: AskDeploy, ground: OverrideContext, for_ms: int | None) -> BegunOverride:
+def begin_deploy(ask: AskDeploy, context: OverrideContext, for_ms: int | None) -> BegunOverride:
     if not 0 < ask.expect <= MAX_EXPECTED:
         raise invalid_override(f"expect is {ask.expect}; how many members shall come back? 1 to {MAX_EXPECTED}")
-    ground.planned_here("keep a share for whoever comes back")
-    hold_ms = HOLD_MS.of(ground.step.state, ground.group.id) or DEPLOY_HOLD_MS
-    ends = override_end(ground, DEPLOY_MS if for_ms is None else for_ms)
-    after = replace(ground.holds, deploy=Deploy(ask.expect, hold_ms, until=ends))
-    owners = ground.owners
+    context.planned_here("keep a share for whoever comes back")
+    hold_ms = HOLD_MS.of(context.step.state, context.group.id) or DEPLOY_HOLD_MS
+    ends = override_end(context, DEPLOY_MS if for_ms is None else for_ms)
+    after = replace(context.holds, deploy=Deploy(ask.expect, hold_ms, until=ends))
+    owners = context.owners
     return BegunOverride(
         after,
-        f"{ask.expect} of {count_of(len(ground.situation.who), 'member')} may go and come back: what each leaves waits "
-        f"{hold_ms} ms for the next that comes, and otherwise none of {count_of(len(owners), 'partition')} moves",
+        f"{ask.expect} of {count_of(len(context.situation.who), 'member')} may go and come back: what each leaves "
+        f"waits {hold_ms} ms for the next that comes, and otherwise none of {count_of(len(owners), 'partition')} moves",
     )
 
 
-def begin_drain(ask: AskDrain, ground: OverrideContext, for_ms: int | None) -> BegunOverride:
+def begin_drain(ask: AskDrain, context: OverrideContext, for_ms: int | None) -> BegunOverride:
     check_name("name", ask.name)
-    ground.planned_here("take a member's partitions away")
-    others = tuple(each for each in ground.holds.drains if (each.by, each.name) != (ask.by, ask.name))
+    context.planned_here("take a member's partitions away")
+    others = tuple(each for each in context.holds.drains if (each.by, each.name) != (ask.by, ask.name))
     check_at_most("drains", len(others) + 1, MAX_DRAINS)
-    after = replace(ground.holds, drains=(*others, Drain(ask.by, ask.name, override_end(ground, for_ms))))
-    who = ground.situation.who
-    drained = drained_members(after, ground.situation.who)
+    after = replace(context.holds, drains=(*others, Drain(ask.by, ask.name, override_end(context, for_ms))))
+    who = context.situation.who
+    drained = drained_members(after, context.situation.who)
     if who and len(drained) == len(who):
         raise invalid_override(
-            f"group {ground.group.id!r} would have nobody left: all {len(who)} members would be drained"
+            f"group {context.group.id!r} would have nobody left: all {len(who)} members would be drained"
         )
     meant = [member_id for member_id, each in who.items() if each.is_named(ask.by, ask.name)]
     if not meant:
         return BegunOverride(
             after, f"no member has {ask.by.value} {ask.name!r} at the moment; who comes with it gets nothing"
         )
-    owners = ground.owners
+    owners = context.owners
     held = [cell for cell, member_id in owners.items() if member_id in meant]
-    leaving = [cell for cell in ground.moved_by(after) if owners[cell] in meant]
-    pace = f", at most {ground.situation.budget} at a time" if ground.situation.budget else ""
+    leaving = [cell for cell in context.moved_by(after) if owners[cell] in meant]
+    pace = f", at most {context.situation.budget} at a time" if context.situation.budget else ""
     sentence = (
         f"{count_of(len(meant), 'member')} with {ask.by.value} {ask.name!r} {'has' if len(meant) == 1 else 'have'} "
-        f"{count_of(len(held), 'partition')}: "
-        f"{len(leaving)} move at once{pace}, to {count_of(len(who) - len(drained), 'member')}{ground.carrying(leaving)}"
+        f"{count_of(len(held), 'partition')}: {len(leaving)} move at once{pace}, "
+        f"to {count_of(len(who) - len(drained), 'member')}{context.carrying(leaving)}"
     )
     return BegunOverride(after, sentence, Cause.DRAINED if leaving and not after.calm else None)
 
 
-def begin_pin(ask: AskPin, ground: OverrideContext, for_ms: int | None) -> BegunOverride:
+def begin_pin(ask: AskPin, context: OverrideContext, for_ms: int | None) -> BegunOverride:
     check_name("name", ask.name)
-    ground.planned_here("give a partition to a certain member")
+    context.planned_here("give a partition to a certain member")
     where = f"{ask.topic}-{ask.partition}"
-    state = ground.step.state
+    state = context.step.state
     if state.catalog_known and not 0 <= ask.partition < state.partitions.get(ask.topic, 0):
         raise CoordinatorError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             f"there is no {where}: topic {ask.topic!r} has {state.partitions.get(ask.topic, 0)} partitions",
         )
-    others = tuple(each for each in ground.holds.pins if (each.topic, each.partition) != (ask.topic, ask.partition))
+    others = tuple(each for each in context.holds.pins if (each.topic, each.partition) != (ask.topic, ask.partition))
     check_at_most("pins", len(others) + 1, MAX_PINS)
-    after = replace(ground.holds, pins=(*others, Pin(ask.topic, ask.partition, ask.name, override_end(ground, for_ms))))
-    meant = [member_id for member_id, each in ground.situation.who.items() if each.is_named(By.ANY, ask.name)]
-    owner = ground.owners.get((ask.topic, ask.partition))
+    after = replace(
+        context.holds, pins=(*others, Pin(ask.topic, ask.partition, ask.name, override_end(context, for_ms)))
+    )
+    meant = [member_id for member_id, each in context.situation.who.items() if each.is_named(By.ANY, ask.name)]
+    owner = context.owners.get((ask.topic, ask.partition))
     if not meant:
         return BegunOverride(
             after, f"nobody is called {ask.name!r} at the moment; {where} goes to whoever comes by that name"
         )
     if owner in meant:
         return BegunOverride(after, f"{owner} has {where}, and keeps it")
-    taker = ground.owners_under(after).get((ask.topic, ask.partition))
+    taker = context.owners_under(after).get((ask.topic, ask.partition))
     if taker not in meant:
         why = "nothing moves for now" if after.calm else f"{' and '.join(meant)} cannot have it"
         return BegunOverride(after, f"{where} stays with {owner or 'nobody'}: {why}")
     # What else moves, moves for other reasons: drains go on meanwhile.
-    back = {cell for cell in ground.moved_by(after) if ground.owners[cell] == taker}
+    back = {cell for cell in context.moved_by(after) if context.owners[cell] == taker}
     more = f", and {count_of(len(back), 'partition')} the other way" if back else ""
     moved = back | {(ask.topic, ask.partition)}
-    sentence = f"{where} moves from {owner or 'nobody'} to {taker}{more}{ground.carrying(moved)}"
+    sentence = f"{where} moves from {owner or 'nobody'} to {taker}{more}{context.carrying(moved)}"
     return BegunOverride(after, sentence, Cause.PIN_CHANGED)
 
 
@@ -349,9 +351,9 @@ class EndedOverrides:
     cause: Cause | None = None
 
 
-def end_by_hand(end: OverrideEnd | None, ground: OverrideContext) -> EndedOverrides:
+def end_by_hand(end: OverrideEnd | None, context: OverrideContext) -> EndedOverrides:
     """What the operator names; all of it for None. What is not held ends without a word."""
-    holds = ground.holds
+    holds = context.holds
     match end:
         case None:
             return describe_end(holds, HoldsStored(holds.group_id))
@@ -367,10 +369,10 @@ def end_by_hand(end: OverrideEnd | None, ground: OverrideContext) -> EndedOverri
             return describe_end(holds, replace(holds, pins=pins))
 
 
-def end_by_time(ground: OverrideContext, now_ms: int) -> EndedOverrides:
+def end_by_time(context: OverrideContext, now_ms: int) -> EndedOverrides:
     """Whatever is due; a deploy also when everybody is back and has what it is to have."""
-    holds, deploy, freeze = ground.holds, ground.holds.deploy, ground.holds.freeze
-    all_back = deploy is not None and deploy.back >= deploy.expect and ground.at_rest
+    holds, deploy, freeze = context.holds, context.holds.deploy, context.holds.freeze
+    all_back = deploy is not None and deploy.back >= deploy.expect and context.at_rest
     over = deploy is not None and (all_back or is_due(deploy.until, now_ms))
     after = replace(
         holds,

@@ -40,7 +40,7 @@ class World:
         self.now_ms = 1_000
         self.requests = 0
         self.looked: list[int] = []
-        self.starts: dict[Place, int] = {}
+        self.starts: dict[TopicPartition, int] = {}
         self.looking = PositionReader(self.engine, SaidExtents(self.ends_of, self.starts))
         self.sampling = GroupSampler(GroupHistory(SAMPLE_MS), self.looking, lambda: self.now_ms, lambda: dict(self.ids))
 

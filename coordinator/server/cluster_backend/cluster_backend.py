@@ -12,6 +12,7 @@ import asyncio
 import os
 import random
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -243,16 +244,16 @@ class ClusterBackend:
             session_timeout_ms=settings.zookeeper_session_timeout_ms,
             connection_timeout_ms=settings.zookeeper_connection_timeout_ms,
         )
+        self._started = AsyncExitStack()
+        """The ends of what was started."""
         self._registration: ClusterRegistration | None = None
         self._seat: ControllerCandidate | None = None
         self._noting = ElectionNotices(self._elected)
         self._entered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._on_touch: Callable[[bool], None] = lambda in_touch: None
         self._fail: Callable[[BaseException], None] = lambda why: None
-        self._rates: ReplicationRates | None = None
         self._session_ms = 0
         """By which this node leads, all its life long: what ZooKeeper grants later on may be another."""
-        self._ids: ProducerIdBlocks | None = None
 
     @property
     def bound(self) -> Address:
@@ -272,14 +273,12 @@ class ClusterBackend:
             raise AddressTaken(
                 f"cannot listen on {host}:{port}: {describe_remedy(error, 'inter.broker.listeners')}"
             ) from error
-
-    def give_back(self) -> None:
-        """Free a port that was never served."""
-        self._door.give_back()
+        self._started.callback(self._door.give_back)
 
     async def meet(self, own: str | None, fresh: str, seen: ReportGroup) -> str:
         """Connect, and agree on the cluster's id: `own` is what the data directory says, `fresh` the one for a new
         cluster. `seen` gets what is seen of groups. Raises Unreachable, ExtraMissing, ClusterMismatch."""
+        self._started.push_async_callback(self.session.close)
         await self.session.open()
         self.session.on_state(self._session_changed)
         self.observer = GroupObserver(self.session, seen)
@@ -319,6 +318,7 @@ class ClusterBackend:
         self._touch = touch.look
         calling = LinkSettings(LinkCaller(broker.cluster_id, settings.node_id), tls=self._calls())
         self.side = ReplicaManager.open(broker, self._door, settings, calling, around)
+        self._started.push_async_callback(self.side.stop)
         self.view = ClusterImageView(settings.node_id, self.side.image, lambda: self.side.replicas.cut_off)
         self.side.on_learned(self._learned)
         self.figures = ClusterMetricsSource(
@@ -342,28 +342,36 @@ class ClusterBackend:
         await adopt_topics(self.session, broker, settings.node_id)
         await registration.register()
         registration.start()
+        self._started.push_async_callback(registration.stop)
         seat.start()
+        self._started.push_async_callback(self._stand_no_longer, seat)
         rates = settings.leader_replication_throttled_rate, settings.follower_replication_throttled_rate
-        self._rates = ReplicationRates(self.session, settings.node_id, rates, self.side.set_rates)
-        self._rates.start()
+        throttle = ReplicationRates(self.session, settings.node_id, rates, self.side.set_rates)
+        throttle.start()
+        self._started.push_async_callback(throttle.stop)
         await self._hear()
-        self._ids = ids = ProducerIdBlocks.of(self.session, settings.node_id)
+        ids = ProducerIdBlocks.of(self.session, settings.node_id)
+        self._started.push_async_callback(ids.close)
         await ids.begin()
         self.broker = ReplicatedBroker(broker, self.side, ids.new_ids, ids.new_fence)
-        self._channels = channels = PeerChannels(self.view, peer_credentials(self._certificates))
-        self._asks_ends = asks = LogEndsClient(self.side.image, self.side.calling)
+        channels = PeerChannels(self.view, peer_credentials(self._certificates))
+        self._started.push_async_callback(channels.close)
+        asks = LogEndsClient(self.side.image, self.side.calling)
+        self._started.callback(asks.close)
         self.view.elsewhere = PeerGroupClient(self.view, channels, asks)
         self._ends = RemoteLogEnds(lambda place: self.broker.leader_of(*place)[0], asks, monotonic_ms, self._failed)
         self._ends.start()
+        self._started.push_async_callback(self._ends.stop)
         self.broker.asks_elsewhere(self._ends)
         self._showing = showing = ImageWaits(self.side.image, self.side.on_learned)
         planning = TopicPlanner(self.side.image, settings, settings.default_replication_factor, random.randrange)
         topics = ClusterTopics(self.session, showing, planning, partial(os.urandom, ID_BYTES))
         self.requests = ReplicatedRequests(self.broker, self.side, topics)
         self.admin = ClusterAdmin(self.session, showing)
-        self._count = ShardCount(self.session, settings.offsets_topic_num_partitions, self._failed)
-        self.shards = await self._count.take()
-        self._count.watch(self.side)
+        count = ShardCount(self.session, settings.offsets_topic_num_partitions, self._failed)
+        self.shards = await count.take()
+        count.watch(self.side)
+        self._started.callback(count.stop)
         self.group_log = ReplicatedGroupLog(broker, self.side, self.shards, settings.offsets_topic_segment_bytes)
         self._coordinating = ShardCoordination(
             self.side,
@@ -403,6 +411,7 @@ class ClusterBackend:
         if self._settings.offsets_warm_replicas:
             warming = WarmShards(self.group_log, self.shards, engine.new_core, lambda: self.side.replicas.copies)
         self._coordinating.start(engine, driver, clock_ms, warming)
+        self._started.push_async_callback(self._coordinating.stop)
         self.side.desk.groups = partial(groups_with_settings, driver, self.view, self.shards)
         self.side.failure.add_done_callback(self._side_failed)
 
@@ -451,31 +460,15 @@ class ClusterBackend:
                 return
             log.info("the node still leads", code=answer.error.name, partitions=len(answer.remaining))
 
-    async def close(self, grace_s: float = 1.0) -> None:
-        """Be no part of it any more. What was copied is flushed; the session ends, and with it the registration."""
+    async def close(self) -> None:
+        """Be no part of it any more: what was started ends, the last first, whatever fails of it. What was copied is
+        flushed; the session ends, and with it the registration. A second call does nothing."""
         self._on_touch = lambda in_touch: None
-        if hasattr(self, "observer"):
-            await self.observer.stop()
-        if self._rates is not None:
-            await self._rates.stop()
-        if self._ids is not None:
-            await self._ids.close()
-        if self._seat is not None:
-            await self._seat.close()
-            self._noting.now()
-        if hasattr(self, "_coordinating"):
-            self._count.stop()
-            await self._coordinating.stop()
-        if hasattr(self, "_ends"):
-            await self._ends.stop()
-            self._asks_ends.close()
-            await self._channels.close()
-        if hasattr(self, "side"):
-            await self.side.stop(grace_s)
-        if self._registration is not None:
-            await self._registration.stop()
-        await self.session.close()
-        self._door.give_back()
+        await self._started.aclose()
+
+    async def _stand_no_longer(self, seat: ControllerCandidate) -> None:
+        await seat.close()
+        self._noting.now()
 
     # As `ZooKeeperRegistration` has it.
 
@@ -483,6 +476,7 @@ class ClusterBackend:
         """Watch groups of that era, and say from now on whether ZooKeeper is in reach."""
         self._on_touch = on_touch
         self.observer.start()
+        self._started.push_async_callback(self.observer.stop)
         on_touch(self.session.state is SessionState.CONNECTED)
 
     def has_elsewhere(self, topic: str) -> bool:

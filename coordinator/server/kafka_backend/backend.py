@@ -10,7 +10,7 @@ transactions, the guard and the mirror. Kafka's tools may ask any node for the s
 
 import asyncio
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
@@ -145,9 +145,11 @@ class KafkaBackend:
         self._clock = clock
         self._doors = doors
         self._certificates = certificates
-        self._channels: PeerChannels | None = None
+        self._started = AsyncExitStack()
+        """The ends of what was started."""
         self.shards = settings.offsets_topic_num_partitions
         self.upstream = Upstream(upstream_address_of(settings))
+        self._started.callback(self.upstream.close)
         self.watching = ShardDiagnostics(settings)
         self._principal = proxy_principal_check_of(settings, report_optional_bug("looking what clients may"))
         self.traffic: NodeProxyListener | None = None
@@ -158,7 +160,6 @@ class KafkaBackend:
         self._waits_until_s: float | None = None
         self._fail: Callable[[BaseException], None] = lambda why: None
         self._end_shard: Callable[[int], None] = lambda shard: None
-        self._closed = False
         self._instance = uuid4().hex
         self._ended_by: BaseException | None = None
         """Why the node may not go on, where that is known before it is under way."""
@@ -183,11 +184,13 @@ class KafkaBackend:
         self._nodes = self._nodes_by(rules, doors)
         self.view = self._nodes.view
         self.state_topic = self._made_state_topic()
-        self._channels = PeerChannels(self.view, peer_credentials(self._certificates))
-        self.view.elsewhere = GroupOwnersClient(self.view, self._channels)
+        channels = PeerChannels(self.view, peer_credentials(self._certificates))
+        self._started.push_async_callback(channels.close)
+        self.view.elsewhere = GroupOwnersClient(self.view, channels)
         self.oddities = self._made_oddities()
         if settings.authorizer != "none":
             self.rights = UpstreamSecurity(settings, self.upstream, self._instance, self._stop_over)
+            self._started.callback(self.rights.stop)
 
     async def _look(self) -> int:
         """How many bytes a batch of the state topic has room for. Raises UpstreamRefusedNode."""
@@ -206,6 +209,7 @@ class KafkaBackend:
                 on_bug=self._failed,
                 on_trouble=self.watching.topics_troubled,
             )
+            self._started.push_async_callback(self.topics.stop)
             await self.topics.look()
             self._has_ports_for_all()
         except (UnusableUpstream, UpstreamError) as error:
@@ -322,18 +326,25 @@ class KafkaBackend:
             fail(self._ended_by)
         self._engine = engine
         self.owning.start(engine, driver.wake, driver.advance)
+        self._started.push_async_callback(self.owning.stop)
         self._nodes.start()
+        self._started.push_async_callback(self._nodes.stop)
         self.topics.start()
         self.state_topic.start()
+        self._started.push_async_callback(self.state_topic.stop)
         self.oddities.start()
+        self._started.push_async_callback(self.oddities.stop)
         self.newcomers = engine.newcomers = GroupAdoption(
             self.upstream, self.topics.partitions, self.group_log, engine, driver, clock_ms
         )
+        self._started.push_async_callback(self.newcomers.stop)
         if self._settings.engine_kafka_offsets_mirror:
             given = self._settings, self.upstream, self.group_log, driver, self.shards, clock_ms
             self.mirroring = NodeOffsetMirror(*given)
             self.mirroring.start()
+            self._started.push_async_callback(self.mirroring.stop)
         self._entering.start(self._enter(self._nodes), "entry to the nodes' group")
+        self._started.callback(self._entering.cancel)
 
     async def met(self) -> None:
         """Return once this node knows the others, or was kept waiting, from when it was asked first, for as long as two
@@ -429,30 +440,9 @@ class KafkaBackend:
             log.warning("the node stops with shards that nobody has taken yet", shards=len(self._nodes.mine))
 
     async def close(self) -> None:
-        """Ask nobody any more."""
-        if self._closed:
-            return
-        self._closed = True
-        self._entering.cancel()
-        if self._channels is not None:
-            await self._channels.close()
-        if self._nodes is not None:
-            await self._nodes.stop()
-        if hasattr(self, "owning"):
-            await self.owning.stop()
-        if self.rights is not None:
-            self.rights.stop()
-        if self.newcomers is not None:
-            await self.newcomers.stop()
-        if self.mirroring is not None:
-            await self.mirroring.stop()
-        if hasattr(self, "oddities"):
-            await self.oddities.stop()
-        if hasattr(self, "state_topic"):
-            await self.state_topic.stop()
-        if hasattr(self, "topics"):
-            await self.topics.stop()
-        self.upstream.close()
+        """Ask nobody any more: what was started ends, the last first, whatever fails of it. A second call does
+        nothing."""
+        await self._started.aclose()
 
     # -- what is heard ------------------------------------------------------------------------------------------------
 

@@ -1,13 +1,20 @@
 """The clients by which a situation is played: how a member is started by each, and what each can do."""
 
 import json
+import shutil
+import subprocess
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.interop.peers import JARS, jars_of
+
 MEMBERS = Path(__file__).parent / "members"
+INTEROP = Path(__file__).parents[1] / "interop"
+BUILD = Path(__file__).parents[2] / "build" / "truth"
 
 
 class NotInstalled(Exception):
@@ -38,19 +45,60 @@ class Client:
         """What a member offers unless the situation says otherwise."""
         return "cooperative-sticky" if self.mode == "cooperative" else "range"
 
-    @property
-    def by_kafka(self) -> bool:
-        """It comes by Kafka's door."""
-        return self.library != "muster"
-
 
 def python_command(job: Mapping[str, Any]) -> list[str]:
     return [sys.executable, str(MEMBERS / "python_member.py"), json.dumps(job)]
 
 
+def kafkajs_command(job: Mapping[str, Any]) -> list[str]:
+    node = shutil.which("node")
+    if node is None:
+        raise NotInstalled("node is not installed")
+    if not (INTEROP / "js" / "node_modules" / "kafkajs").is_dir():
+        raise NotInstalled("kafkajs is not installed: run 'npm install --no-package-lock' in tests/interop/js")
+    return [node, str(MEMBERS / "kafkajs_member.js"), json.dumps(job)]
+
+
+def java_command(job: Mapping[str, Any]) -> list[str]:
+    classpath = jars_of(JARS, "kafka-clients")
+    if shutil.which("javac") is None or not classpath:
+        raise NotInstalled("it takes a JDK, and 'mvn dependency:get -Dartifact=org.apache.kafka:kafka-clients:4.1.1'")
+    classes = built("java", ["javac", "-cp", classpath, "-d", "{}", str(MEMBERS / "JavaMember.java")])
+    small = ["-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+    return ["java", *small, "-cp", f"{classes}:{classpath}", "JavaMember", json.dumps(job)]
+
+
+def go_command(job: Mapping[str, Any]) -> list[str]:
+    if shutil.which("go") is None:
+        raise NotInstalled("go is not installed")
+    built_at = built("go", ["go", "build", "-C", str(MEMBERS / "go"), "-o", "{}/member", "."])
+    return [str(built_at / "member"), json.dumps(job)]
+
+
+building = threading.Lock()
+
+
+def built(what: str, command: list[str]) -> Path:
+    """A folder with what the command makes of the sources, which takes its name for {}; made once, and anew when a
+    source is newer. Raises `NotInstalled` if it cannot be made."""
+    place = BUILD / what
+    with building:
+        newest = max(each.stat().st_mtime for each in MEMBERS.rglob("*.*") if each.suffix in (".java", ".go", ".mod"))
+        mark = place / ".built"
+        if not mark.exists() or mark.stat().st_mtime < newest:
+            place.mkdir(parents=True, exist_ok=True)
+            command = [word.replace("{}", str(place)) for word in command]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise NotInstalled(f"{what} members cannot be built: {done.stderr[-500:]}")
+            mark.touch()
+    return place
+
+
 ALL = frozenset({"static", "poll-interval", "pattern", "resubscribe", "two-assignors", "missing-topic"})
 EAGER, COOPERATIVE, KIP848 = "eager", "cooperative", "kip848"
 NO_LIST = ALL - {"two-assignors"}
+FRANZ = ALL - {"poll-interval"}
 
 CLIENTS = (
     Client("confluent", "confluent-kafka", EAGER, ALL, python_command),
@@ -59,6 +107,14 @@ CLIENTS = (
     Client("kafka-python", "kafka-python", EAGER, ALL, python_command),
     Client("kafka-python-coop", "kafka-python", COOPERATIVE, ALL, python_command),
     Client("aiokafka", "aiokafka", EAGER, ALL, python_command),
+    Client("java", "java", EAGER, ALL, java_command),
+    Client("java-coop", "java", COOPERATIVE, ALL, java_command),
+    Client("java-848", "java", KIP848, NO_LIST, java_command),
+    Client("kafkajs", "kafkajs", EAGER, frozenset({"pattern"}), kafkajs_command),
+    Client("franz", "franz-go", EAGER, FRANZ, go_command),
+    Client("franz-coop", "franz-go", COOPERATIVE, FRANZ, go_command),
+    Client("franz-848", "franz-go", KIP848, FRANZ - {"two-assignors"}, go_command),
+    Client("sarama", "sarama", EAGER, frozenset({"static", "two-assignors"}), go_command),
     Client("muster", "muster", EAGER, ALL, python_command),
     Client("muster-coop", "muster", COOPERATIVE, ALL, python_command),
     Client("muster-848", "muster", KIP848, NO_LIST, python_command),

@@ -21,6 +21,11 @@ class Fact:
     says: tuple[str, ...] = ()
     outcome: str = ""
     """The entry's outcome, where that is a part of it."""
+    others: frozenset[str] = frozenset()
+    """Whom it is as true to name instead."""
+
+    def is_of(self, who: str | None) -> bool:
+        return who == self.who or who in self.others
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,8 @@ class Told:
 
     facts: tuple[Fact, ...]
     topics: tuple[TopicFact, ...] = ()
+    or_topics: tuple[TopicFact, ...] = ()
+    """As true as `topics`, all of them together."""
     waited: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Who has to be named as waited for, by client id, and how it came."""
     late: frozenset[str] = frozenset()
@@ -60,9 +67,10 @@ def joined(who: str, *, required: bool = True) -> Fact:
     return Fact(who, frozenset({"MEMBER_JOINED"}), required=required)
 
 
-def back(who: str, *, required: bool = True) -> Fact:
+def back(who: str, *, required: bool = True, says: tuple[str, ...] = ()) -> Fact:
     """It came back, under a new id, or as itself."""
-    return Fact(who, frozenset({"MEMBER_RESTARTED", "MEMBER_JOINED", "STATIC_MEMBER_REPLACED"}), required=required)
+    causes = frozenset({"MEMBER_RESTARTED", "MEMBER_JOINED", "STATIC_MEMBER_REPLACED"})
+    return Fact(who, causes, required=required, says=says)
 
 
 def left(who: str, *, required: bool = True) -> Fact:
@@ -87,5 +95,6 @@ def topic_changed(*says: str) -> Fact:
     return Fact(None, frozenset({"PARTITIONS_CHANGED"}), says=says)
 
 
-def by_operator(*causes: str, required: bool = True, says: tuple[str, ...] = ()) -> Fact:
-    return Fact(None, frozenset(causes or ("OPERATOR",)), required=required, says=says)
+def by_operator(*causes: str, required: bool = True, outcome: str = "", others: frozenset[str] = frozenset()) -> Fact:
+    """An operator did it, and no member is behind it. `others`: whom he did it to, if it is as true to name these."""
+    return Fact(None, frozenset(causes or ("OPERATOR",)), required=required, outcome=outcome, others=others)

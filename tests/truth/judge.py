@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.truth.expectation import Fact, Told
+from tests.truth.expectation import EXPIRED_WORDS, Fact, Told
 
 RIGHT, HALF, WRONG, SILENT, UNKNOWN = "right", "half", "wrong", "silent", "unknown"
 
@@ -81,7 +81,7 @@ class Names:
 
     def __init__(self, story: Sequence[Document], witness: Witness) -> None:
         self.ids = dict(witness.ids)
-        self._names = witness.names
+        self.known = witness.names
         for entry in story:
             for member in entry.get("members", ()):
                 self.ids[member["member_id"]] = member["client_id"]
@@ -99,8 +99,8 @@ class Names:
             return None
         known = self.ids.get(member_id)
         if known is None:
-            known = next((name for name in self._names if member_id == name or member_id.startswith(f"{name}-")), None)
-        return known if known in self._names else None
+            known = next((name for name in self.known if member_id == name or member_id.startswith(f"{name}-")), None)
+        return known if known in self.known else None
 
 
 # Causes
@@ -115,9 +115,9 @@ def judge_causes(story: Sequence[Document], told: Told, witness: Witness, names:
             said = f"#{entry['number']} says {cause}{f' by {who}' if who else ''}"
             if fact := fact_of(cause, who, entry, told.facts):
                 told_facts[fact].append(sentence)
-            elif fact := next((each for each in told.facts if each.who == who and cause in each.vague), None):
+            elif fact := next((each for each in told.facts if each.is_of(who) and cause in each.vague), None):
                 vague[fact] = said
-            elif cause == "UNSPECIFIED" or entry.get("certainty") == "unknown":
+            elif cause == "UNSPECIFIED" or bare(entry.get("certainty", "")) == "UNKNOWN":
                 findings.unknown.append(f"{said}: {sentence}")
             elif not (witness.cooperative and cause == "REVOCATION_FOLLOW_UP" and who in witness.names):
                 findings.wrong.append(f"{said} ({sentence}), which is not what happened")
@@ -147,7 +147,7 @@ def statements(entry: Document, names: Names) -> Iterator[tuple[str, str | None,
 
 
 def fact_of(cause: str, who: str | None, entry: Document, facts: Iterable[Fact]) -> Fact | None:
-    fitting = [each for each in facts if each.who == who and cause in each.causes]
+    fitting = [each for each in facts if each.is_of(who) and cause in each.causes]
     fitting = [each for each in fitting if not each.outcome or each.outcome == entry["outcome"]]
     return max(fitting, key=lambda each: (bool(each.outcome), each.required), default=None)
 
@@ -161,26 +161,44 @@ def words_of(fact: Fact) -> str:
 
 
 def judge_topics(story: Sequence[Document], told: Told, findings: Findings) -> None:
-    said = [(each["topic"], each["kind"], each) for entry in story for each in entry.get("topics", ())]
-    wanted = {(each.topic, each.kind): each for each in told.topics}
+    said = [(each["topic"], bare(each["kind"]), each) for entry in story for each in entry.get("topics", ())]
+    there = {(topic, kind) for topic, kind, _ in said}
+    known = {(each.topic, each.kind): each for each in (*told.topics, *told.or_topics)}
+    or_told = told.or_topics and all((each.topic, each.kind) in there for each in told.or_topics)
+    wanted = told.or_topics if or_told else told.topics
     for topic, kind, each in said:
-        fact = wanted.get((topic, kind))
+        fact = known.get((topic, kind))
         if fact is None:
             findings.wrong.append(f"says that {topic} {kind.lower()}, which it did not")
         elif (int(each.get("before", 0)), int(each.get("after", 0))) != (fact.before, fact.after):
             findings.wrong.append(
                 f"says {topic} {each.get('before')} -> {each.get('after')}: {fact.before} -> {fact.after}"
             )
-    for (topic, kind), fact in wanted.items():
-        if not any((topic, kind) == (one, other) for one, other, _ in said):
-            findings.missing.append(f"not told: {topic} {kind.lower()}, {fact.before} -> {fact.after} partitions")
+    for fact in wanted:
+        if (fact.topic, fact.kind) not in there:
+            findings.missing.append(
+                f"not told: {fact.topic} {fact.kind.lower()}, {fact.before} -> {fact.after} partitions"
+            )
 
 
 def waits_of(phase: Document) -> list[Document]:
     """Each with `member`, and `came` and `after_ms` where those are told."""
     if phase.get("waits"):
-        return [{**each, "member": each["member_id"]} for each in phase["waits"]]
-    return [each if isinstance(each, Mapping) else {"member": each} for each in phase.get("waited_for", ())]
+        return [{**each, "member": each["member_id"], "came": bare(each["came"])} for each in phase["waits"]]
+    told = [each if isinstance(each, Mapping) else {"member": each} for each in phase.get("waited_for", ())]
+    return [{**each, "came": bare(each["came"])} if "came" in each else each for each in told]
+
+
+def bare(word: str) -> str:
+    """A word of the contract without the name of its enum.
+
+    >>> bare("WAIT_END_JOINED"), bare("poll timeout"), bare("TOPIC_CHANGE_KIND_MADE")
+    ('JOINED', 'POLL_TIMEOUT', 'MADE')
+    """
+    found = word.upper().replace(" ", "_")
+    for prefix in ("REBALANCE_CAUSE_", "CERTAINTY_", "WAIT_END_", "TOPIC_CHANGE_KIND_"):
+        found = found.removeprefix(prefix)
+    return found
 
 
 def judge_waits(story: Sequence[Document], told: Told, names: Names, findings: Findings) -> None:
@@ -192,7 +210,7 @@ def judge_waits(story: Sequence[Document], told: Told, names: Names, findings: F
                 who = names[wait["member"]]
                 if who is None:
                     continue
-                came = str(wait.get("came", "")).upper()
+                came = wait.get("came", "")
                 named.setdefault(who, set()).add(came)
                 if who in told.waited:
                     if came and came not in told.waited[who] and who not in told.late:
@@ -225,7 +243,7 @@ def blame(
     """Of a member that did nothing wrong: that it was waited for is true only if it came last and late."""
     took_ms = int(phase["duration_ms"])
     said = f"#{entry['number']}: {phase['name']} took {took_ms} ms and names {who}"
-    if str(wait.get("came", "")).upper() in ("EXPIRED", "NEVER", "LEFT", "REPLACED"):
+    if wait.get("came") in EXPIRED_WORDS:
         findings.wrong.append(f"{said} as {wait['came']}, who was there")
     elif took_ms > LONG_MS and arrival_ms is not None and arrival_ms < took_ms * AT_ONCE and "came" not in wait:
         findings.wrong.append(f"{said}, who had come after {arrival_ms} ms")
@@ -273,9 +291,13 @@ def judge_words(story: Sequence[Document], text: str, told: Told, names: Names, 
         if said := next((each for each in sentences(story) if word in each), None):
             findings.wrong.append(f"says {said!r}")
     for fact in told.facts:
-        if text and fact.required and fact.who and not re.search(rf"\b{re.escape(fact.who)}\b", text):
+        if text and fact.required and fact.who and not is_named(fact, text):
             findings.missing.append(f"the text does not name {fact.who}")
     for member_id, name in names.ids.items():
-        if name in names._names and not member_id.startswith(name) and member_id[:8] in text:
+        if name in names.known and name not in member_id and member_id[:8] in text:
             findings.missing.append(f"the text names {name} by its random id {member_id[:8]}")
             break
+
+
+def is_named(fact: Fact, text: str) -> bool:
+    return any(re.search(rf"\b{re.escape(name)}\b", text) for name in (fact.who, *fact.others) if name)

@@ -1,7 +1,6 @@
 """Where situations are played: nodes of each kind, shared by those that leave them alone."""
 
 import itertools
-import signal
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tests.support.node import NodeProcess
+from tests.truth.proxy import Proxy
 
 SESSION_MS, HEARTBEAT_MS = 6_000, 500
 
@@ -29,7 +29,9 @@ BACKENDS = ("node",)
 
 
 class Backend(Protocol):
-    """What a scene asks of the node, or nodes, that it is played on."""
+    """What a scene asks of the node, or nodes, that it is played on. `proxies`: of its network, if that can be cut."""
+
+    proxies: tuple[Proxy, ...]
 
     @property
     def address(self) -> str: ...
@@ -52,19 +54,24 @@ class Backend(Protocol):
 
 
 class SingleNode:
-    """A node by itself."""
+    """A node by itself; `proxied`: its clients come through a network that can be cut."""
 
-    def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
-        self._node = NodeProcess(directory / "data", {**SETTINGS, **settings})
+    def __init__(self, directory: Path, settings: Mapping[str, str], *, proxied: bool = False) -> None:
+        self.proxies = (Proxy(), Proxy()) if proxied else ()
+        told = [proxy.address for proxy in self.proxies]
+        advertised = {"advertised.listeners": told[0], "kafka.advertised.listeners": told[1]} if told else {}
+        self._node = NodeProcess(directory / "data", {**SETTINGS, **settings, **advertised})
         self._node.start()
+        for proxy, address in zip(self.proxies, (self._node.address, self._node.kafka_address), strict=False):
+            proxy.start(address)
 
     @property
     def address(self) -> str:
-        return self._node.address
+        return self.proxies[0].address if self.proxies else self._node.address
 
     @property
     def kafka_address(self) -> str:
-        return self._node.kafka_address
+        return self.proxies[1].address if self.proxies else self._node.kafka_address
 
     def freeze(self, group: str) -> None:
         self._node.freeze()
@@ -79,7 +86,9 @@ class SingleNode:
         self._node.start()
 
     def stop(self) -> None:
-        self._node._end(signal.SIGKILL)
+        self._node.kill()
+        for proxy in self.proxies:
+            proxy.stop()
 
 
 class Backends:
@@ -93,23 +102,23 @@ class Backends:
         self._lock = threading.Lock()
 
     @contextmanager
-    def node_for(self, settings: Mapping[str, str], *, own: bool) -> Iterator[Backend]:
+    def node_for(self, settings: Mapping[str, str], *, own: bool, proxied: bool = False) -> Iterator[Backend]:
         if not own and not settings:
             with self._lock:
                 if self._shared is None:
-                    self._shared = self._make({})
+                    self._shared = self._make({}, proxied=False)
             yield self._shared
             return
-        node = self._make(settings)
+        node = self._make(settings, proxied=proxied)
         try:
             yield node
         finally:
             node.stop()
 
-    def _make(self, settings: Mapping[str, str]) -> Backend:
+    def _make(self, settings: Mapping[str, str], *, proxied: bool) -> Backend:
         directory = self._directory / f"node-{next(self._numbers)}"
         directory.mkdir(parents=True)
-        return SingleNode(directory, settings)
+        return SingleNode(directory, settings, proxied=proxied)
 
     def stop(self) -> None:
         if self._shared is not None:

@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import psutil
+
 from muster.client import Admin
 from muster.client.errors import ClientError, GroupNotFound
 from muster.coordinator.observability.views.ledger import entry_document
@@ -105,6 +107,10 @@ class Member:
             self._process.kill()
         self._process.wait(PATIENCE_S)
 
+    def ports(self) -> set[int]:
+        """Its ends of the connections that it has."""
+        return {each.laddr.port for each in psutil.Process(self.pid).net_connections("tcp") if each.laddr}
+
     def freeze(self) -> None:
         self._process.send_signal(signal.SIGSTOP)
 
@@ -123,6 +129,7 @@ class Scene:
         self.topics: dict[str, int] = {}
         self.topic = self.make_topic("orders")
         self.ids: dict[str, str] = {}
+        self._cut: list[Member] = []
         self._mark = 0
         self._before: dict[Partition, str] = {}
 
@@ -182,6 +189,23 @@ class Scene:
         job = {key: value for key, value in member.job.items() if key not in ("address", "grpc", "name")}
         return self.begin(member.name, **{**job, **more})
 
+    # -- the network --------------------------------------------------------------------------------------------------
+
+    def cut(self, member: Member) -> None:
+        """Its connections stay open, and nothing comes through them any more, nor through new ones."""
+        self._cut.append(member)
+        self._keep_cut()
+
+    def _keep_cut(self) -> None:
+        for member in self._cut:
+            for proxy in self.node.proxies:
+                proxy.cut(member.ports())
+
+    def reset(self, member: Member) -> None:
+        """Its connections break."""
+        for proxy in self.node.proxies:
+            proxy.reset(member.ports())
+
     # -- waiting ------------------------------------------------------------------------------------------------------
 
     def until(self, holds: Callable[[], bool], what: str, seconds: float = PATIENCE_S) -> None:
@@ -190,6 +214,7 @@ class Scene:
             if time.monotonic() > deadline:
                 raise Unplayed(f"not in time: {what}. {self.seen()}")
             time.sleep(AGAIN_S)
+            self._keep_cut()
 
     def until_shared(self, *members: Member, topics: Sequence[str] = ()) -> None:
         """Until these members (all that live) read all partitions of these topics (the first), each by one of them,
@@ -216,14 +241,19 @@ class Scene:
         self.ids |= {each.member_id: each.client_id for each in description.members}
         return description.state == "Stable" and len(description.members) == members
 
-    def members_of_group(self) -> list[str]:
-        """Client ids of whom the node counts as members."""
+    def ids_now(self) -> dict[str, str]:
+        """Member ids of whom the node counts as members, and their client ids."""
         try:
             description = self.admin.describe_group(self.group)
         except ClientError:
-            return []
-        self.ids |= {each.member_id: each.client_id for each in description.members}
-        return sorted(each.client_id for each in description.members)
+            return {}
+        found = {each.member_id: each.client_id for each in description.members}
+        self.ids |= found
+        return found
+
+    def members_of_group(self) -> list[str]:
+        """Client ids of whom the node counts as members."""
+        return sorted(self.ids_now().values())
 
     def until_gone(self, *names: str) -> None:
         """Until the node counts none of these as members."""

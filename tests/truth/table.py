@@ -49,7 +49,7 @@ def play(situation: Situation, client: Client, backends: Backends) -> Cell:
     if refusal := situation.refusal(client, backends.kind):
         return Cell(situation, client, Verdict(SKIPPED, (refusal,)))
     try:
-        with backends.node_for(situation.settings, own=situation.own) as node:
+        with backends.node_for(situation.settings, own=situation.own, proxied=situation.proxied) as node:
             scene = Scene(client, node, f"{situation.name}-{client.name}-{os.getpid()}")
             try:
                 cell = judged(situation, client, scene)

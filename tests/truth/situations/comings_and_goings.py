@@ -1,6 +1,6 @@
 """Members come, go, die and come back."""
 
-from tests.truth.expectation import EXPIRED_WORDS, Told, back, expired, joined, left, poll_exceeded
+from tests.truth.expectation import EXPIRED_WORDS, Fact, Told, back, expired, gave_up, joined, left, poll_exceeded
 from tests.truth.nodes import SESSION_MS
 from tests.truth.scene import Scene
 from tests.truth.situations.registry import situation
@@ -184,6 +184,66 @@ def crash_loop(scene: Scene) -> Told:
     scene.until_members("ann", "bob")
     scene.until_shared()
     return Told((expired("bob"), back("bob")), late=frozenset({"bob"}), incident="crash loop")
+
+
+@situation()
+def restarted(scene: Scene) -> Told:
+    """A member closes and is started again"""
+    _, bob = scene.start("ann", "bob")
+    scene.mark()
+    bob.close()
+    scene.until_shared()
+    scene.again(bob)
+    scene.until_shared()
+    return Told((left("bob"), back("bob")))
+
+
+@situation()
+def first_closes(scene: Scene) -> Told:
+    """The first member closes, which made the plans"""
+    ann, _ = scene.start("ann", "bob")
+    scene.mark()
+    ann.close()
+    scene.until_shared()
+    return Told((left("ann"),))
+
+
+@situation()
+def scaled_out(scene: Scene) -> Told:
+    """Three more members start at once"""
+    scene.start("ann")
+    scene.mark()
+    names = ("bob", "cat", "dan")
+    for name in names:
+        scene.begin(name)
+    scene.until_shared()
+    return Told(tuple(joined(name) for name in names), late=frozenset(names))
+
+
+@situation(modes="cooperative")
+def second_round(scene: Scene) -> Told:
+    """The second round of a cooperative rebalance"""
+    scene.start("ann")
+    scene.mark()
+    scene.start("bob")
+    return Told((joined("bob"), gave_up("ann", required=True)))
+
+
+@situation(modes="eager", needs="two-assignors")
+def assignor_rolled_out(scene: Scene) -> Told:
+    """Three members are restarted, one after the other, with another assignor before the old one"""
+    everybody = scene.start("ann", "bob", "cat")
+    scene.mark()
+    for each in everybody:
+        each.close()
+        scene.until_shared()
+        scene.again(each, assignors=["roundrobin", "range"])
+        scene.until_shared()
+    names = [each.name for each in everybody]
+    went = tuple(left(name) for name in names)
+    came = tuple(back(name, says=("roundrobin",)) for name in names)
+    offers = tuple(Fact(name, frozenset({"PROTOCOLS_CHANGED", "PROTOCOL_CHANGED"}), required=False) for name in names)
+    return Told((*went, *came, *offers), incident="assignor roll-out")
 
 
 @situation()

@@ -23,8 +23,8 @@ class Situation:
     own: bool = False
     settings: Mapping[str, str] = field(default_factory=dict)
     backends: frozenset[str] = frozenset()
-    by_kafka: bool = False
-    """Only Kafka's door serves it: it wants a proxy there."""
+    proxied: bool = False
+    """Its clients come through a network that can be cut."""
 
     def refusal(self, client: Client, backend: str) -> str:
         """Why this client cannot play it; empty: it can."""
@@ -32,9 +32,7 @@ class Situation:
             return f"{client.mode} groups have no such thing"
         if lacking := self.needs - client.can:
             return f"{client.library} has no {', '.join(sorted(lacking))}"
-        if self.backends and backend not in self.backends:
-            return f"not with {backend}"
-        return "not by gRPC" if self.by_kafka and not client.by_kafka else ""
+        return f"not with {backend}" if self.backends and backend not in self.backends else ""
 
 
 SITUATIONS: dict[str, Situation] = {}
@@ -47,7 +45,7 @@ def situation(
     own: bool = False,
     settings: Mapping[str, str] | None = None,
     backends: str = "",
-    by_kafka: bool = False,
+    proxied: bool = False,
 ) -> Callable[[Script], Script]:
     """Enter a script into the table, by its name; its docstring is the title."""
 
@@ -62,7 +60,7 @@ def situation(
             own,
             settings or {},
             frozenset(backends.split()),
-            by_kafka,
+            proxied,
         )
         return script
 

@@ -34,15 +34,31 @@ def topic_deleted(scene: Scene) -> Told:
     """One of two topics is deleted"""
     clicks = scene.make_topic("clicks", 4)
     both = [scene.topic, clicks]
-    scene.begin("ann", topics=both)
-    scene.until_shared(topics=both)
-    scene.begin("bob", topics=both)
-    scene.until_shared(topics=both)
+    for name in ("ann", "bob"):
+        scene.begin(name, topics=both)
+        scene.until_shared(topics=both)
     scene.mark()
     scene.delete_topic(clicks)
     scene.until_shared(topics=[scene.topic])
     gone = TopicFact(clicks, "DELETED", 4, 0)
     return Told((topic_changed(clicks),), topics=(gone,), never=("gives it to nobody",))
+
+
+@situation()
+def topic_remade(scene: Scene) -> Told:
+    """One of two topics is deleted and made again with fewer partitions"""
+    clicks = scene.make_topic("clicks", 6)
+    both = [scene.topic, clicks]
+    for name in ("ann", "bob"):
+        scene.begin(name, topics=both)
+        scene.until_shared(topics=both)
+    scene.mark()
+    scene.delete_topic(clicks)
+    scene.make_topic("clicks", 4)
+    scene.until_shared(topics=both)
+    remade = TopicFact(clicks, "REMADE", 6, 4)
+    apart = (TopicFact(clicks, "DELETED", 6, 0), TopicFact(clicks, "MADE", 0, 4))
+    return Told((topic_changed(clicks),), topics=(remade,), or_topics=apart, never=("gives it to nobody",))
 
 
 @situation(needs="pattern")

@@ -1,0 +1,93 @@
+"""The node stands still or dies; the network does."""
+
+from tests.truth.expectation import Fact, Told, back, expired, joined
+from tests.truth.scene import Scene
+from tests.truth.situations.registry import situation
+
+FAILOVER = Fact(None, frozenset({"COORDINATOR_FAILOVER"}), required=False)
+STALLED = Fact(None, frozenset({"NODE_STALLED"}))
+
+
+@situation(own=True)
+def node_frozen(scene: Scene) -> Told:
+    """SIGSTOP of the node for 10 s, with sessions of 6 s"""
+    scene.start("ann", "bob", "cat")
+    scene.mark()
+    scene.node.freeze(scene.group)
+    scene.hold(10.0)
+    scene.node.thaw()
+    scene.until_shared()
+    scene.hold(2.0)
+    scene.until_shared()
+    names = ("ann", "bob", "cat")
+    returns = tuple(back(name, required=False) for name in names)
+    return Told((STALLED, FAILOVER, *returns), quiet=True, late=frozenset(names), never=("was not heard of",))
+
+
+@situation(own=True)
+def node_frozen_briefly(scene: Scene) -> Told:
+    """SIGSTOP of the node for 3 s, with sessions of 6 s"""
+    scene.start("ann", "bob")
+    scene.mark()
+    scene.node.freeze(scene.group)
+    scene.hold(3.0)
+    scene.node.thaw()
+    scene.hold(2.0)
+    scene.until_shared()
+    return Told((STALLED, FAILOVER), quiet=True)
+
+
+@situation(own=True)
+def node_killed(scene: Scene) -> Told:
+    """kill -9 of the node, which is started again"""
+    scene.start("ann", "bob")
+    scene.mark()
+    scene.node.kill(scene.group)
+    scene.node.start()
+    scene.hold(2.0)
+    scene.until_shared()
+    names = ("ann", "bob")
+    returns = tuple(back(name, required=False) for name in names)
+    failover = Fact(None, frozenset({"COORDINATOR_FAILOVER"}), required=False, others=frozenset(names))
+    return Told((failover, *returns), quiet=True, late=frozenset(names))
+
+
+@situation(own=True, modes="eager cooperative")
+def node_killed_in_a_join(scene: Scene) -> Told:
+    """kill -9 of the node while a member joins and another one stands still"""
+    _, bob = scene.start("ann", "bob")
+    scene.mark()
+    bob.freeze()
+    scene.begin("cat")
+    scene.until(lambda: "cat" in scene.members_of_group(), "cat has come")
+    scene.node.kill(scene.group)
+    scene.node.start()
+    bob.thaw()
+    scene.until_members("ann", "bob", "cat")
+    scene.until_shared()
+    names = frozenset({"ann", "bob", "cat"})
+    returns = tuple(back(name, required=False) for name in ("ann", "bob"))
+    failover = Fact(None, frozenset({"COORDINATOR_FAILOVER"}), required=False, others=names)
+    return Told((joined("cat"), failover, expired("bob", required=False), *returns), late=names)
+
+
+@situation(own=True, backends="node", proxied=True)
+def network_cut(scene: Scene) -> Told:
+    """The network of a member is cut, and its connections stay half open"""
+    ann, bob = scene.start("ann", "bob")
+    scene.mark()
+    scene.cut(bob)
+    scene.until_gone("bob")
+    scene.until_shared(ann)
+    return Told((expired("bob"),), late=frozenset({"bob"}), moves=False)
+
+
+@situation(own=True, backends="node", proxied=True)
+def connections_lost(scene: Scene) -> Told:
+    """All connections of a member break, and it connects anew"""
+    _, bob = scene.start("ann", "bob")
+    scene.mark()
+    scene.reset(bob)
+    scene.hold(3.0)
+    scene.until_shared()
+    return Told((), quiet=True)

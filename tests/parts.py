@@ -118,7 +118,11 @@ FAST = (
         "what holds for any input: models, codecs, fuzz targets, power loss",
         ("tests/property/", "tests/fuzz/"),
     ),
-    Part("units", "every room by itself; documentation, packaging, deployment", ("tests/unit/",)),
+    Part(
+        "units",
+        "every room by itself; documentation, packaging, deployment",
+        ("tests/unit/", "tests/truth/test_judge.py"),
+    ),
     Part("stories", "the protocol, step by step: a command and its full trace", ("tests/scripts/",)),
     Part("vectors", "logs and plans of Kafka's own, byte for byte", ("tests/vectors/",)),
     Part(

@@ -137,10 +137,10 @@ def judge_causes(story: Sequence[Document], told: Told, witness: Witness, names:
 
 def statements(entry: Document, names: Names) -> Iterator[tuple[str, str | None, str]]:
     """Cause, client id of the culprit if it is a member, and the sentence, of the entry and its further triggers."""
-    yield entry["cause"], names[entry.get("culprit", "")], entry.get("detail", "")
+    yield bare(entry["cause"]), names[entry.get("culprit", "")], entry.get("detail", "")
     for trigger in entry.get("triggers", ()):
         yield (
-            str(trigger["cause"]).upper().replace(" ", "_"),
+            bare(trigger["cause"]),
             names[trigger.get("culprit", "")],
             trigger.get("detail", ""),
         )

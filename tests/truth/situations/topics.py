@@ -70,8 +70,14 @@ def pattern_matched(scene: Scene) -> Told:
     scene.mark()
     clicks = scene.make_topic("clicks", 4)
     scene.until_shared(topics=[scene.topic, clicks])
-    seen_by = tuple(Fact(name, SUBSCRIPTION, required=False) for name in ("ann", "bob"))
-    return Told((topic_changed(clicks), *seen_by), topics=(TopicFact(clicks, "MADE", 0, 4),))
+    matched = Fact(
+        None,
+        frozenset({"PARTITIONS_CHANGED", "SUBSCRIPTION_CHANGED"}),
+        vague=SUBSCRIPTION,
+        says=(clicks,),
+        others=frozenset({"ann", "bob"}),
+    )
+    return Told((matched,), topics=(TopicFact(clicks, "MADE", 0, 4),))
 
 
 @situation(needs="resubscribe")

@@ -4,12 +4,14 @@ A client says `position = waiting(AsyncConsumer.position)`; name, parameters, ty
 Methods that run the application's callbacks are written out, because callbacks belong to the caller's thread.
 
 All synchronous clients of a process share one loop: gRPC's asyncio layer misbehaves with several in one process. The
-loop's thread is a daemon. Closed clients leave nothing on it.
+loop's thread is a daemon. Closed clients leave nothing on it. What clients run there beside the application's calls
+are `BackgroundTasks`.
 """
 
 import asyncio
 import atexit
 import concurrent.futures
+import logging
 import os
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
@@ -87,6 +89,48 @@ def shared_loop() -> BackgroundLoop:
         if _shared is None or _shared.pid != os.getpid():
             _shared = BackgroundLoop()
         return _shared
+
+
+# Background tasks
+# ----------------
+
+log = logging.getLogger("muster.client")
+
+
+def log_failure(error: Exception) -> None:
+    log.error("a background task of a client ended by a mistake of the program", exc_info=error)
+
+
+class BackgroundTasks:
+    """Tasks of one owner that nobody waits for. None ends by a mistake in silence: `on_failure` hears of it, so that
+    the owner's next call raises it; where nothing that the application waits for depends on it, it is logged."""
+
+    def __init__(self, on_failure: Callable[[Exception], None] = log_failure) -> None:
+        self._on_failure = on_failure
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._tasks)
+
+    def __iter__(self) -> Iterator["asyncio.Task[Any]"]:
+        return iter(tuple(self._tasks))
+
+    def start(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: "asyncio.Task[Any]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._on_failure(error if isinstance(error, Exception) else RuntimeError(repr(error)))
+
+    async def cancel(self) -> None:
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 # Synchronous methods from asynchronous ones

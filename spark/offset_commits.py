@@ -251,6 +251,10 @@ class OffsetCommitter(StreamingQueryListener):
             log.warning("offsets of group %r are not committed yet: %s", offset.group, error)
             self._failure = error
             return False
+        except Exception as error:  # the offsets of other groups do not wait for it
+            log.error("offsets of group %r cannot be committed", offset.group, exc_info=error)
+            self._failure = error
+            return False
 
     def _calls(self, offset: StreamOffset) -> GroupCalls:
         if offset.servers not in self._transports:

@@ -9,7 +9,7 @@ background task is raised by the next call: commits and checks never stop silent
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
@@ -23,6 +23,7 @@ from muster.client.membership.ports import Callback, GroupMembership, Interest, 
 from muster.client.records.fetcher import ConsumerFetcher
 from muster.client.records.partition_state import ConsumedPartition
 from muster.client.records.positions import ConsumerCommits, PositionControl, PositionResolver, TopicSubscription
+from muster.client.twins import BackgroundTasks
 from muster.client.types import (
     FencingToken,
     GroupMetadata,
@@ -33,37 +34,6 @@ from muster.client.types import (
     TopicPartition,
     Watermarks,
 )
-
-# Background tasks
-# ----------------
-
-
-class BackgroundTasks:
-    """Tasks of one owner. A bug must not stop commits or checks in silence: `on_failure` hears of it."""
-
-    def __init__(self, on_failure: Callable[[Exception], None]) -> None:
-        self._on_failure = on_failure
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    def __bool__(self) -> bool:
-        return bool(self._tasks)
-
-    def start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._on_failure(error if isinstance(error, Exception) else RuntimeError(repr(error)))
-
-    async def cancel(self) -> None:
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
 
 # The core that both twins share
 # ------------------------------

@@ -78,6 +78,8 @@ class ProducerCore:
         """Hand a record to the sender; raises at once what can be known at once."""
         if self.closed:
             raise IllegalState("this producer is closed")
+        if self.sender.broken is not None:
+            raise self.sender.broken
         size = measure_record(value, key, headers)
         if size > self.config.max_request_size:
             raise build_too_large(size, self.config.max_request_size)

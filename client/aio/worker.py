@@ -25,6 +25,7 @@ from muster.client.members.subscription import Subscriber
 from muster.client.membership.leader_planner import LeaderPlanner, PlanMaker, shared_isolation
 from muster.client.membership.member_driver import ClassicParticipation, ConsumerParticipation, MemberDriver
 from muster.client.membership.ports import Callback, RebalanceListener, parse_leave_policy
+from muster.client.twins import BackgroundTasks
 from muster.client.types import FencingToken, GroupMetadata, OnPartition, TopicPartition
 from muster.coordinator.core.model.types import DELAYED
 
@@ -72,7 +73,7 @@ class WorkerCore:
         self.owned: dict[TopicPartition, int] = {}
         self.closed = False
         self._wakeup = asyncio.Event()
-        self._watching: asyncio.Task[None] | None = None
+        self._watching = BackgroundTasks(self._found_out)
 
     async def join(self, topics: Sequence[str], resources: Sequence[str]) -> None:
         """Share the partitions of `topics`, or `resources`, which are one thing each and exist only by their name."""
@@ -97,7 +98,7 @@ class WorkerCore:
         self.driver = MemberDriver(self.transport, self.calls, self.config, part, self._wakeup.set)
         self.driver.send(ev.Start())
         if topics:
-            self._watching = asyncio.create_task(self._watch_topics(self.driver))
+            self._watching.start(self._watch_topics(self.driver))
 
     def _part(self, names: tuple[str, ...], topics: Sequence[str]) -> ClassicParticipation | ConsumerParticipation:
         if self.config.group_protocol == "consumer":
@@ -167,13 +168,17 @@ class WorkerCore:
 
     async def finish_close(self) -> None:
         self.closed = True
-        if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.gather(self._watching, return_exceptions=True)
+        await self._watching.cancel()
         if self.driver is not None:
             await self.driver.left()
         self.owned.clear()
         await self.transport.close()
+        self._wakeup.set()
+
+    def _found_out(self, error: Exception) -> None:
+        """Something in the background has ended by a mistake: the next `next_callback` raises it."""
+        if self.driver is not None:
+            self.driver.trouble = error
         self._wakeup.set()
 
     def _taken(self) -> Callback | None:

@@ -16,6 +16,7 @@ from google.protobuf.message import Message
 from muster.client.calls.methods import METADATA, ClientMethod
 from muster.client.errors import ClientError, Refused, Unreachable, refusal
 from muster.client.members.coordinator_link import Backoff
+from muster.client.twins import BackgroundTasks
 from muster.client.types import TopicPartition
 from muster.coordinator.observability.views.formatting import host_and_port
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
@@ -109,6 +110,7 @@ class PartitionLeaders:
         self._backoff = Backoff(BACKOFF_MS, BACKOFF_MAX_MS)
         self._looked_ms: int | None = None
         self._learned_ms = 0
+        self._background = BackgroundTasks()
         self._task: asyncio.Task[None] | None = None
         self._news: asyncio.Future[None] | None = None
 
@@ -258,7 +260,7 @@ class PartitionLeaders:
 
     def _look(self) -> None:
         if (self._doubted or self._wanted or self._curious) and (self._task is None or self._task.done()):
-            self._task = asyncio.create_task(self._ask_around())
+            self._task = self._background.start(self._ask_around())
 
     async def _ask_around(self) -> None:
         while self._doubted or self._wanted or self._curious:

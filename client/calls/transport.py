@@ -35,6 +35,7 @@ from muster.client.errors import (
     WrongProcess,
 )
 from muster.client.members.coordinator_link import Backoff
+from muster.client.twins import BackgroundTasks
 
 if TYPE_CHECKING:
     from muster.client.config import ClientConfig
@@ -271,7 +272,7 @@ class Transport:
         self._outdated: list[grpc.aio.Channel] = []
         self._given = list(self._servers)
         self._gone: dict[str, int] = {}
-        self._closing: set[asyncio.Task[None]] = set()
+        self._closing = BackgroundTasks()
         self._lent: dict[grpc.aio.Channel, SuccessorChannel] = {}
         self.leaders = PartitionLeaders(self)
 
@@ -314,9 +315,7 @@ class Transport:
         self._forget_stubs(address)
         if self._inherited(channel):
             return
-        task = asyncio.ensure_future(channel.close())
-        self._closing.add(task)
-        task.add_done_callback(self._closing.discard)
+        self._closing.start(channel.close())
 
     def read_from(self, address: str | None) -> None:
         """Calls that name no address go to this node, whose log it is about; None: to the bootstrap server again."""

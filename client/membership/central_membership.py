@@ -29,6 +29,7 @@ from muster.client.members.subscription import group_by_topic
 from muster.client.membership.member_calls import read_cause
 from muster.client.membership.member_driver import DriverBase, build_member_settings
 from muster.client.membership.ports import Callback, Interest, Wake, build_callback
+from muster.client.twins import BackgroundTasks
 from muster.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from muster.coordinator.core.model.effects import (
     NOTHING_COMMITTED,
@@ -119,6 +120,7 @@ class CentralStream:
         self._call: Call | None = None
         self._registered: asyncio.Future[pb.ConsumerRegistered] | None = None
         self._unsent: asyncio.Queue[pb.SessionRequest] = asyncio.Queue(UNSENT_LIMIT)
+        self._background = BackgroundTasks(self._broke)
         self._tasks: list[asyncio.Task[None]] = []
         self._untold: deque[ce.OrderReceived | ce.StreamEnded] = deque()
         self._listening = False
@@ -129,7 +131,8 @@ class CentralStream:
         self.address = address = await self._calls.coordinator()
         self._call = self._transport.converse(SESSION, address)
         self._registered = asyncio.get_running_loop().create_future()
-        self._tasks = [asyncio.create_task(self._read(self._call, address)), asyncio.create_task(self._write())]
+        works = self._read(self._call, address), self._write()
+        self._tasks = [self._background.start(work) for work in works]
         return await self.register_again(action, offsets)
 
     async def register_again(self, action: ce.RegisterMember, offsets: Offsets) -> ce.MemberRegistered:
@@ -336,7 +339,7 @@ class CentralDriver(DriverBase[ce.CentralEvent]):
         self._stream: CentralStream | None = None
         self._letting_go: dict[TopicPartition, OffsetAndMetadata] = {}
         self._sent: dict[int, Offsets] = {}
-        self._ending: set[asyncio.Task[None]] = set()
+        self._ending = BackgroundTasks()
         self._home = ""
         self._said = ""
 
@@ -449,9 +452,7 @@ class CentralDriver(DriverBase[ce.CentralEvent]):
         if stream is None:
             return
         ending = stream.close() if isinstance(action, ce.CloseStream) else self._deregister(stream, action.reason)
-        task = asyncio.create_task(ending)
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
+        self._ending.start(ending)
 
     async def _deregister(self, stream: CentralStream, reason: str) -> None:
         await stream.deregister(self._last_offsets(), reason)
@@ -506,9 +507,7 @@ class CentralDriver(DriverBase[ce.CentralEvent]):
         self.send(event)
 
     def _end_quietly(self, stream: CentralStream) -> None:
-        task = asyncio.create_task(stream.close())
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
+        self._ending.start(stream.close())
 
     def _note(self, event: ce.OrderReceived) -> None:
         """Offsets that the coordinator has heard are committed; a start order says where each partition begins."""

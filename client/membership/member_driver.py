@@ -39,6 +39,7 @@ from muster.client.membership.leader_planner import PlanMaker
 from muster.client.membership.member_calls import ClassicCalls, ConsumerCalls, HandoffReadiness
 from muster.client.membership.ports import Callback, Wake, build_callback, build_preparation
 from muster.client.membership.session_stream import ProtocolMachine, SessionHeartbeats
+from muster.client.twins import BackgroundTasks
 from muster.client.types import GroupMetadata, TopicPartition
 from muster.coordinator.core.model.types import Cause
 from muster.coordinator.errors import error_code_of
@@ -65,6 +66,7 @@ class DriverBase(ABC, Generic[EventT]):
         """Why a call of this member is not for it to make: it fails by that, and not by its translation to a code."""
         self._group_id = group_id
         self._wake_owner = wake
+        self._background = BackgroundTasks(self._crashed)
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
@@ -97,7 +99,13 @@ class DriverBase(ABC, Generic[EventT]):
         delay_ms = max(0, at_ms - now_ms())
         if spread:
             delay_ms = int(delay_ms * (1 + random.uniform(0, BACKOFF_JITTER)))
-        self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self.send, ev.TimerExpired())
+        self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._time_is_up)
+
+    def _time_is_up(self) -> None:
+        try:
+            self.send(ev.TimerExpired())
+        except Exception as error:
+            self._crashed(error)
 
     def _ask(self, token: int, work: Coroutine[Any, Any, EventT]) -> None:
         """Start a call; its answer, or why there is none, goes to the machine."""
@@ -117,7 +125,7 @@ class DriverBase(ABC, Generic[EventT]):
             self.send(answer)
             self._answered(answer)
 
-        task = self._tasks[token] = asyncio.create_task(asking())
+        task = self._tasks[token] = self._background.start(asking())
         # A task that is cancelled before its first step would leave the call behind, never begun.
         task.add_done_callback(lambda _: work.close())
 
@@ -137,7 +145,7 @@ class DriverBase(ABC, Generic[EventT]):
 
     def _crashed(self, error: Exception) -> None:
         """A bug must not leave a member waiting for ever: whoever owns it is told."""
-        log.exception("the member of group %r stopped working", self._group_id)
+        log.error("the member of group %r stopped working", self._group_id, exc_info=error)
         self.failure = error
         self._wake_owner()
 
@@ -189,7 +197,9 @@ class MemberDriver(DriverBase[ev.ClassicEvent | ev.ConsumerEvent]):
             self._protocol = RebalanceProtocol.COOPERATIVE.value
         self._pushed: SessionHeartbeats | None = None
         if config.group_membership == "push":
-            self._pushed = SessionHeartbeats(transport, calls, self.settings, self._consumer, self.machine, self.send)
+            self._pushed = SessionHeartbeats(
+                transport, calls, self.settings, self._consumer, self.machine, self.send, self._crashed
+            )
         self._plan_task: asyncio.Task[None] | None = None
         self._leave_task: asyncio.Task[None] | None = None
         self._silent_since_ms: int | None = None
@@ -258,15 +268,15 @@ class MemberDriver(DriverBase[ev.ClassicEvent | ev.ConsumerEvent]):
             case act.SendConsumerHeartbeat():
                 self._ask(action.token, self._consumer.heartbeat(action))
             case act.SendLeave():
-                self._leave_task = asyncio.create_task(self._classic.leave(action))
+                self._leave_task = self._background.start(self._classic.leave(action))
             case act.LeaveConsumerGroup():
-                self._leave_task = asyncio.create_task(self._consumer.leave(action))
+                self._leave_task = self._background.start(self._consumer.leave(action))
             case act.Abandon():
                 self._abandon(action.token)
             case act.MakePlan():
                 if self._plan_task is not None:
                     self._plan_task.cancel()
-                self._plan_task = asyncio.create_task(self._plan(action))
+                self._plan_task = self._background.start(self._plan(action))
             case act.HandoffReady():
                 if self._heirs is not None:
                     self._heirs.are_ready(action.partitions)

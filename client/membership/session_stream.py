@@ -25,6 +25,7 @@ from muster.client.members.consumer_member import ConsumerMemberMachine
 from muster.client.members.coordinator_link import Backoff
 from muster.client.members.member_types import MemberSettings, MembershipState
 from muster.client.membership.member_calls import ConsumerCalls, read_cause
+from muster.client.twins import BackgroundTasks
 from muster.coordinator.core.model.types import HEARTBEATS_IN_SESSION, Cause
 from muster.coordinator.errors import ErrorCode, error_code_of
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
@@ -117,7 +118,8 @@ class SharedSessionStream:
         self._writing: asyncio.Task[None] | None = None
         self._inherited: grpc.aio.Channel | None = None
         self.opened_ms = now_ms()
-        self._reading = asyncio.create_task(self._read())
+        self._background = BackgroundTasks()
+        self._reading = self._background.start(self._read())
 
     @property
     def takes(self) -> bool:
@@ -140,7 +142,7 @@ class SharedSessionStream:
         """With whatever else is said in this turn of the loop."""
         self._unwritten.append(word)
         if self._writing is None:
-            self._writing = asyncio.create_task(self._write())
+            self._writing = self._background.start(self._write())
 
     def leave(self, seat: "StreamPlace") -> None:
         """In good order: the node says that it has heard it, and ends the stream after the last one."""
@@ -166,6 +168,10 @@ class SharedSessionStream:
                 await self._call.write(self._frame())
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError, asyncio.CancelledError):
             self._unwritten.clear()  # Who reads hears of the end, and tells everybody.
+        except Exception:
+            self._unwritten.clear()
+            self._call.cancel()
+            raise
         finally:
             self._writing = None
 
@@ -316,7 +322,9 @@ class SessionStream:
         opened: Callable[[int, int | None], None],
         lost: Callable[[], None],
         heard: Callable[[pb.SessionResponse], None],
+        background: BackgroundTasks,
     ) -> None:
+        self._background = background
         self._transport = transport
         self._calls = calls
         self._settings = settings
@@ -344,7 +352,7 @@ class SessionStream:
         self._member_id = member_id
         before, self._task = self._task, None
         if before is not None or (member_id and self._offered):
-            self._task = asyncio.create_task(self._change(before, member_id))
+            self._task = self._background.start(self._change(before, member_id))
 
     async def ask(self, request: pb.SessionRequest, timeout_ms: int) -> pb.SessionResponse:
         """Send a heartbeat up the open stream and return its answer. Raises Unreachable when the stream breaks."""
@@ -508,8 +516,11 @@ class SessionHeartbeats:
         consumer: ConsumerCalls,
         machine: ProtocolMachine,
         send: Callable[[ev.ClassicEvent | ev.ConsumerEvent], None],
+        crashed: Callable[[Exception], None],
     ) -> None:
+        """crashed: hears of a mistake of the program that has ended the stream."""
         self._settings = settings
+        self._background = BackgroundTasks(crashed)
         self._consumer = consumer
         self._machine = machine
         self._send = send
@@ -519,7 +530,13 @@ class SessionHeartbeats:
         )
         self._leaders = transport.leaders
         self._session = SessionStream(
-            transport, calls, settings, opened=self._opened, lost=self._lost, heard=self._heard
+            transport,
+            calls,
+            settings,
+            opened=self._opened,
+            lost=self._lost,
+            heard=self._heard,
+            background=self._background,
         )
         self._generation = -1
         self._saying: asyncio.Task[None] | None = None
@@ -582,7 +599,7 @@ class SessionHeartbeats:
         self._generation = self._machine.generation
         if self._saying is not None:
             self._saying.cancel()
-        self._saying = asyncio.create_task(self._say(self._generation))
+        self._saying = self._background.start(self._say(self._generation))
 
     async def _say(self, generation: int) -> None:
         try:

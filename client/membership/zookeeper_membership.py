@@ -32,6 +32,7 @@ from muster.client.members.zookeeper_member import ZookeeperMemberMachine, Zooke
 from muster.client.membership.member_driver import DriverBase
 from muster.client.membership.ports import Callback, Interest, Wake, build_callback
 from muster.client.membership.zookeeper_offsets import ConsumerClaims, ZookeeperStore
+from muster.client.twins import BackgroundTasks
 from muster.client.types import GroupMetadata
 from muster.coordinator.observability.views.formatting import host_and_port
 from muster.coordinator.zookeeper import layout
@@ -345,6 +346,7 @@ class ZookeeperJoining:
         self._session: ZooKeeperSession | None = None
         self._leaders: TopicLeaderSearch | None = None
         self._driver: ZookeeperDriver | None = None
+        self._background = BackgroundTasks()
         self._search: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
@@ -426,7 +428,7 @@ class ZookeeperJoining:
     def _brokers_changed(self) -> None:
         if self._names_nodes or (self._search is not None and not self._search.done()):
             return
-        self._search = asyncio.create_task(self._search_nodes())
+        self._search = self._background.start(self._search_nodes())
 
     async def _search_nodes(self) -> None:
         session, leaders = self._session, self._leaders

@@ -24,6 +24,7 @@ from muster.client.records.partition_state import (
     ReadyRecord,
     find_batch_end,
 )
+from muster.client.twins import BackgroundTasks
 from muster.client.types import Message, TopicPartition
 from muster.storage.errors import CorruptMessage
 from muster.storage.records.batch import decode_records
@@ -170,7 +171,7 @@ class ConsumerFetcher:
         self._leaders = transport.leaders
         self._polls: dict[str, FetchPoll | KafkaPoll] = {}
         self._asked_where = False
-        self._ending: set[asyncio.Task[None]] = set()
+        self._ending = BackgroundTasks(self.fail)
         self._turn = 0
         self._started = False
 
@@ -225,9 +226,7 @@ class ConsumerFetcher:
             self._end(address)
 
     def _end(self, address: str) -> None:
-        task = asyncio.create_task(self._polls.pop(address).stop())
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
+        self._ending.start(self._polls.pop(address).stop())
 
     def _read_elsewhere(self) -> None:
         """The nodes have no records: they are in somebody's Kafka."""

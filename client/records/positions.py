@@ -25,6 +25,7 @@ from muster.client.members.zookeeper_assignment import compile_pattern as compil
 from muster.client.membership.ports import Interest, OffsetStore
 from muster.client.records.fetcher import ConsumerFetcher
 from muster.client.records.partition_state import UNKNOWN_EPOCH, ConsumedPartition
+from muster.client.twins import BackgroundTasks
 from muster.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 # Subscription
@@ -260,12 +261,13 @@ class PositionResolver:
         self._config = config
         self._fetcher = fetcher
         self._on_failure = on_failure
+        self._background = BackgroundTasks(on_failure)
         self._resolving: asyncio.Task[None] | None = None
 
     def resolve_soon(self) -> None:
         """Not before the application polls or asks: until then it may still seek."""
         if self._unplaced() and (self._resolving is None or self._resolving.done()):
-            self._resolving = asyncio.create_task(self._resolve())
+            self._resolving = self._background.start(self._resolve())
 
     def _unplaced(self) -> list[ConsumedPartition]:
         return [s for s in self._fetcher.states.values() if s.fetch_offset is None and not s.stuck and not s.revoking]

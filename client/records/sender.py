@@ -28,6 +28,7 @@ from muster.client.records.accumulator import (
     SequenceCount,
     steady_ms,
 )
+from muster.client.twins import BackgroundTasks
 from muster.client.types import FencingToken, OnDelivery, RecordMetadata, TopicPartition
 from muster.coordinator.errors import error_code_of
 from muster.coordinator.rpc.v1 import fence_service_pb2 as fence_pb
@@ -150,15 +151,16 @@ class BatchSender:
         self._at: Counter[str | None] = Counter()
         """Requests under way, by whom they were made for: a node, ONE_NODE, or None where nobody was known to lead."""
         self._busy: set[TopicPartition] = set()
-        self._requests: set[asyncio.Task[None]] = set()
+        self.broken: Exception | None = None
+        """Why it sends nothing any more; None as long as it does."""
+        self._requests = BackgroundTasks(self._request_failed)
+        self._running = BackgroundTasks(self._broke)
         self._wake = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        if self._task is None:
+        if not self._running and self.broken is None:
             self._leaders.listen(self.wake)
-            self._task = asyncio.create_task(self._run())
-            self._task.add_done_callback(self._delivered)
+            self._running.start(self._run())
 
     def wake(self) -> None:
         self._wake.set()
@@ -170,17 +172,26 @@ class BatchSender:
         return failed, first
 
     async def stop(self) -> None:
-        tasks = [*self._requests, *([self._task] if self._task is not None else [])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._running.cancel()
+        await self._requests.cancel()
         if self._writer is not None:
             self._writer.close()
-        # Whoever waits for one of these must not wait for ever.
+        self._give_up(GIVEN_UP)
+
+    def _give_up(self, why: Exception) -> None:
+        """All that waits to be sent: nobody must wait for one of these for ever."""
         self._accumulator.begin_flush()
         while batches := self._accumulator.take(set())[0]:
             for batch in batches:
-                self._settle(batch, GIVEN_UP)
+                self._settle(batch, why)
+        self._accumulator.end_flush()
+
+    def _broke(self, error: Exception) -> None:
+        """A mistake of the program: what waits is given up, and the producer's next calls raise this."""
+        log.error("the producer's sender failed", exc_info=error)
+        self.broken = ClientError(f"this producer sends no more, by a mistake of the program: {error!r}; make another")
+        self.broken.__cause__ = error
+        self._give_up(self.broken)
 
     async def _run(self) -> None:
         while True:
@@ -215,21 +226,17 @@ class BatchSender:
     def _dispatch(self, batches: Sequence[PendingBatch], address: str | None) -> None:
         self._busy.update(batch.tp for batch in batches)
         self._at[address] += 1
-        task = asyncio.create_task(self._deliver(batches))
-        self._requests.add(task)
-        task.add_done_callback(lambda done: self._over(done, address))
+        self._requests.start(self._deliver(batches)).add_done_callback(lambda done: self._over(address))
 
-    def _over(self, task: asyncio.Task[None], address: str | None) -> None:
+    def _over(self, address: str | None) -> None:
         self._at[address] -= 1
         if not self._at[address]:
             del self._at[address]
-        self._delivered(task)
-
-    def _delivered(self, task: asyncio.Task[None]) -> None:
-        self._requests.discard(task)
         self._wake.set()
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("the producer's sender failed", exc_info=error)
+
+    def _request_failed(self, error: Exception) -> None:
+        """Its records have been given up by it."""
+        log.error("the producer's sender failed", exc_info=error)
 
     async def _deliver(self, batches: Sequence[PendingBatch]) -> None:
         """Send until each batch is delivered, refused for good, or out of time."""

@@ -14,6 +14,7 @@ from muster.client.config import ConsumerConfig, load
 from muster.client.errors import Unreachable
 from muster.client.membership.member_driver import build_member_settings
 from muster.client.membership.session_stream import SessionStream, StreamPlace, build_rpc_error, shared_streams
+from muster.client.twins import BackgroundTasks
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 
 NODE, OTHER = "node:1", "other:1"
@@ -109,6 +110,7 @@ class Member:
             opened=self.opened,
             lost=lambda: self.states.append("lost"),
             heard=self.heard.append,
+            background=BackgroundTasks(),
         )
         self.session.follow(name)
 

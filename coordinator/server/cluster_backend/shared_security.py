@@ -6,13 +6,15 @@ seen: the second one decides again.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
+from muster.coordinator.edge.background_tasks import RestartedTask
 from muster.coordinator.edge.cluster_view import monotonic_ms, wall_ms
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.io.copy_repair import SecurityCopyRepair
@@ -27,13 +29,13 @@ from muster.coordinator.server.cluster_backend.pending_changes import read_pendi
 from muster.coordinator.server.security.security_store import (
     SECURITY_TOPIC,
     ConcurrentSecurityChange,
+    FollowedSecurityStore,
     Record,
     SecurityDamaged,
     SecurityRead,
     SecurityStore,
     SecurityUnavailable,
     SecurityWriteTimedOut,
-    SettledResult,
 )
 from muster.storage.broker.broker import Broker
 from muster.storage.errors import StorageError
@@ -49,8 +51,6 @@ if TYPE_CHECKING:
 
 DEADLINE_S: Final = 10.0
 """Of a change, from its decision to its force."""
-MOST_TRIES: Final = 20
-"""Of one that others come in between of."""
 TELL_S: Final = 10.0
 """How often somebody hears that this node waits."""
 
@@ -66,7 +66,7 @@ MAYBE_DONE: Final = frozenset(
 log = structlog.get_logger("muster.security")
 
 
-class SharedSecurityStore(SecurityStore):
+class SharedSecurityStore(FollowedSecurityStore):
     """`load` before the node joins its cluster, then `know`; `stop`."""
 
     def __init__(self, broker: Broker) -> None:
@@ -74,8 +74,7 @@ class SharedSecurityStore(SecurityStore):
         self._following: SecurityFollower | None = None
         self._fresh: SecurityState | None = None
         self._own: SecurityState | StorageError | None = None
-        self._task: asyncio.Task[None] | None = None
-        self._later: asyncio.Task[None] | None = None
+        self._later = RestartedTask("users that wait in the data directory", self._bring_later, returns=True)
         self._known = asyncio.Event()
         self._marks = True
 
@@ -98,30 +97,31 @@ class SharedSecurityStore(SecurityStore):
         before. there: whether the cluster has anything of it; one that is new has not, and nobody is known in it.
         failed: told what the node may not go on with. Raises SecurityDamaged, StorageError."""
         self._following = following
-        task = self._task = asyncio.create_task(self._follow(following))
         if not there and self._own is None:
-            self._later = asyncio.create_task(self._bring_later())
-        else:
-            waiting = asyncio.create_task(self._known.wait())
-            while not self._known.is_set() and not task.done():
-                await asyncio.wait({task, waiting}, timeout=TELL_S, return_when=asyncio.FIRST_COMPLETED)
-                if not self._known.is_set() and not task.done():
-                    log.warning("nobody is answered before it is known who may do what", why=following.why)
-            waiting.cancel()
-            if task.done():
-                task.result()
+            self._follow(partial(self._read_on, following), failed)
+            self._later.start()
+            return
+        ended: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+        self._follow(partial(self._read_on, following), ended.set_result)
+        waiting = asyncio.create_task(self._known.wait())
+        either: set[asyncio.Future[Any]] = {ended, waiting}
+        while not self._known.is_set() and not ended.done():
+            await asyncio.wait(either, timeout=TELL_S, return_when=asyncio.FIRST_COMPLETED)
+            if not self._known.is_set() and not ended.done():
+                log.warning("nobody is answered before it is known who may do what", why=following.why)
+        waiting.cancel()
+        if not ended.done():
             await self._bring()
-        task.add_done_callback(
-            lambda task: None if task.cancelled() else failed(task.exception() or SecurityFollowingEnded())
-        )
+        if ended.done():
+            raise ended.result()
+        self._following_failed = failed
 
     async def known(self) -> None:
         await self._known.wait()
 
     def stop(self) -> None:
-        for task in (self._task, self._later):
-            if task is not None:
-                task.cancel()
+        super().stop()
+        self._later.cancel()
         if self._following is not None:
             self._following.close()
 
@@ -143,7 +143,7 @@ class SharedSecurityStore(SecurityStore):
             self._in_force(changes)
         self._known.set()
 
-    async def _follow(self, following: SecurityFollower) -> None:
+    async def _read_on(self, following: SecurityFollower) -> None:
         try:
             await following.run(self)
         except UnreadableSecurityRecord as error:
@@ -154,17 +154,7 @@ class SharedSecurityStore(SecurityStore):
 
     # What goes there.
 
-    async def settled(self, change: Callable[[], Awaitable[SettledResult]]) -> SettledResult:
-        for _ in range(MOST_TRIES):
-            await self._latest()
-            try:
-                return await change()
-            except ConcurrentSecurityChange:
-                continue
-        raise SecurityUnavailable("others change the same again and again; try again")
-
-    async def _latest(self) -> None:
-        """Raises SecurityUnavailable."""
+    async def _catch_up(self) -> None:
         why = "what others have changed is not committed yet"
         try:
             async with asyncio.timeout(DEADLINE_S):
@@ -182,9 +172,6 @@ class SharedSecurityStore(SecurityStore):
     def _leader(self) -> SecurityFollower:
         assert self._following is not None, "it is known"
         return self._following
-
-    def _seen(self, changes: Sequence[SecurityRecord]) -> SecurityRead:
-        return {change.key: self.state.value(change.key) for change in changes}
 
     async def _write(self, records: Sequence[Record], changes: Sequence[SecurityRecord], seen: SecurityRead) -> None:
         """Raises ConcurrentSecurityChange, SecurityUnavailable, StorageError."""
@@ -299,10 +286,6 @@ def is_of_the_node(key: bytes) -> bool:
     True
     """
     return key.startswith(b'["secret",')
-
-
-class SecurityFollowingEnded(Exception):
-    """Of what never ends."""
 
 
 class _WriteProgress:

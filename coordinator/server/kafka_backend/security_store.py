@@ -8,7 +8,7 @@ before the state topic is created, and read before the node answers.
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -38,12 +38,11 @@ from muster.coordinator.security.state import SecretKey, SecurityRecord
 from muster.coordinator.server.kafka_backend.gated_engine import GatedEngine
 from muster.coordinator.server.security.security_store import (
     ConcurrentSecurityChange,
+    FollowedSecurityStore,
     SecurityDamaged,
     SecurityRead,
-    SecurityStore,
     SecurityUnavailable,
     SecurityWriteTimedOut,
-    SettledResult,
 )
 from muster.coordinator.server.security.security_store import (
     Record as Written,
@@ -59,8 +58,6 @@ TOLD_S: Final = 5.0
 """After so long an operator hears that nothing is read."""
 DEADLINE_S: Final = 10.0
 """Of a change, from its decision to its force."""
-MOST_TRIES: Final = 20
-"""Of one that others come in between of."""
 
 BEGUN_BY: Final = SecretKey("begun")
 BEGUN: Final = SecurityRecord(BEGUN_BY, b"1")
@@ -75,7 +72,7 @@ CURE: Final = (
 log = structlog.get_logger("muster.security")
 
 
-class UpstreamSecurityStore(SecurityStore):
+class UpstreamSecurityStore(FollowedSecurityStore):
     """`know`, then as its base; `stop`. Users are the upstream's own."""
 
     keeps_users = False
@@ -92,7 +89,6 @@ class UpstreamSecurityStore(SecurityStore):
             truth=self._truth,
             on_void=self._passed_over,
         )
-        self._task: asyncio.Task[None] | None = None
 
     def load(self) -> None:
         """Nothing is on this node's disk; see `know`."""
@@ -111,14 +107,7 @@ class UpstreamSecurityStore(SecurityStore):
             raise SecurityDamaged(
                 f"the upstream's {topic} has no beginning: no node made it, or it was emptied; {CURE}"
             )
-        self._task = asyncio.create_task(self._follow())
-        self._task.add_done_callback(
-            lambda task: None if task.cancelled() else failed(task.exception() or FollowingEnded())
-        )
-
-    def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
+        self._follow(self._read_on, failed)
 
     def stale(self) -> str:
         """Why nobody is judged by what is in force here; empty: it is what all nodes have."""
@@ -135,7 +124,7 @@ class UpstreamSecurityStore(SecurityStore):
 
     # -- what comes ---------------------------------------------------------------------------------------------------
 
-    async def _follow(self) -> None:
+    async def _read_on(self) -> None:
         try:
             await self._log_there.run(self._take)
         except (SecurityTopicDamaged, UnreadableSecurityRecord) as error:
@@ -171,15 +160,12 @@ class UpstreamSecurityStore(SecurityStore):
 
     # -- what goes there ----------------------------------------------------------------------------------------------
 
-    async def settled(self, change: Callable[[], Awaitable[SettledResult]]) -> SettledResult:
-        for _ in range(MOST_TRIES):
-            async with self._writing:
-                await self._owned()
-            try:
-                return await change()
-            except ConcurrentSecurityChange:
-                await asyncio.sleep(random.uniform(0, APART_S))
-        raise SecurityUnavailable("others change the same again and again; try again")
+    async def _catch_up(self) -> None:
+        async with self._writing:
+            await self._owned()
+
+    async def _step_aside(self) -> None:
+        await asyncio.sleep(random.uniform(0, APART_S))
 
     async def _owned(self) -> None:
         """Raises SecurityUnavailable."""
@@ -193,9 +179,6 @@ class UpstreamSecurityStore(SecurityStore):
             ) from None
         except UpstreamError as error:
             raise SecurityUnavailable(f"{topic} was not changed: {error}") from error
-
-    def _seen(self, changes: Sequence[SecurityRecord]) -> SecurityRead:
-        return {change.key: self.state.value(change.key) for change in changes}
 
     async def _write(self, records: Sequence[Written], changes: Sequence[SecurityRecord], seen: SecurityRead) -> None:
         """Raises ConcurrentSecurityChange, SecurityUnavailable, StorageError."""
@@ -226,10 +209,6 @@ def decode_change(record: ShardRecord) -> SecurityRecord | None:
         if record.value is None:
             return None
         raise
-
-
-class FollowingEnded(Exception):
-    """Of what never ends."""
 
 
 # The node's part: before its groups, before its answers

@@ -6,11 +6,12 @@ starting, since nobody could say who may do what. Other backends keep the state 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final, TypeAlias, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias, TypeVar
 
 import structlog
 
+from muster.coordinator.edge.background_tasks import BackgroundTask, log_undone
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.security.records import UnreadableSecurityRecord, decode_security_record, encode_security_record
 from muster.coordinator.security.state import SecurityKey, SecurityRecord, SecurityState, SecurityValue
@@ -215,6 +216,64 @@ class SecurityStore:
             "restore the data directory from a copy, or give up all users, tokens, lists and quotas with "
             "'muster storage reset-security' and make them anew ('muster log dump --records' shows what can be read)"
         )
+
+
+# The state of all nodes of a cluster
+# -----------------------------------
+
+MOST_TRIES: Final = 20
+"""Of a change that others come in between of."""
+
+
+class SecurityFollowingEnded(Exception):
+    """Of what never ends."""
+
+
+class FollowedSecurityStore(SecurityStore):
+    """One of many: each node follows the one log of the cluster, and whoever changes something has first read all that
+    anybody wrote before. A subclass knows the log: how it is followed, caught up with and written."""
+
+    def __init__(self, disk: Broker | None) -> None:
+        super().__init__(disk)
+        self._following_failed: Callable[[BaseException], None] = log_undone
+        self._follower = BackgroundTask(lambda error: self._following_failed(error))
+
+    def stop(self) -> None:
+        self._follower.cancel()
+
+    async def settled(self, change: Callable[[], Awaitable[SettledResult]]) -> SettledResult:
+        for _ in range(MOST_TRIES):
+            await self._catch_up()
+            try:
+                return await change()
+            except ConcurrentSecurityChange:
+                await self._step_aside()
+        raise SecurityUnavailable("others change the same again and again; try again")
+
+    def _follow(self, read: Callable[[], Coroutine[Any, Any, None]], failed: Callable[[BaseException], None]) -> None:
+        """read: takes in what the log has, and ends with an error alone. failed: hears why the node may not go on:
+        without the log it would decide by rights that count no more."""
+
+        async def for_ever() -> None:
+            await read()
+            raise SecurityFollowingEnded
+
+        self._following_failed = failed
+        self._follower.start(for_ever(), "changes of who may do what")
+
+    def _seen(self, changes: Sequence[SecurityRecord]) -> SecurityRead:
+        return {change.key: self.state.value(change.key) for change in changes}
+
+    async def _catch_up(self) -> None:
+        """All that anybody has written by now is in force here on return. Raises SecurityUnavailable."""
+        raise NotImplementedError
+
+    async def _step_aside(self) -> None:
+        """Somebody else has changed the same: before it is tried again."""
+
+
+# Sizes, and codes for clients
+# ----------------------------
 
 
 def error_code_for(error: Exception) -> ErrorCode:

@@ -45,14 +45,14 @@ MAX_LINE_BYTES = 256 << 20
 
 
 @click.command()
-@click.option("--assignor", metavar="NAME", help="Overrules the assignor that a problem names.")
+@click.option("--assignor", metavar="NAME", help="Use this assignor instead of the one that a problem names.")
 @click.option(
     "--deadline",
     type=NumberRange(0.01, 3600),
     default=60.0,
     show_default=True,
     metavar="SECONDS",
-    help="Longest time for one problem.",
+    help="Time limit of one problem.",
 )
 @click.argument("file", type=click.File("rb"), default="-")
 def assign(assignor: str | None, deadline: float, file: Iterable[bytes]) -> int:
@@ -192,7 +192,7 @@ def show_(style: str, name: str) -> None:
     "--into",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="Where to write it; a new folder called NAME when not given.",
+    help="Write it to this directory; a new one called NAME by default.",
 )
 def new(name: str, into: Path | None) -> None:
     """Create a package with a working assignor NAME and its test."""
@@ -221,7 +221,7 @@ def new(name: str, into: Path | None) -> None:
     default=10.0,
     show_default=True,
     metavar="SECONDS",
-    help="Longest time for one check on one group.",
+    help="Time limit of one check on one group.",
 )
 @click.argument("target")
 def test(style: str, target: str, deadline: float) -> int:
@@ -322,21 +322,31 @@ MOVES = columns("TOPIC:cyan, PARTITION, FROM=source, TO=target, WHY")
 @click.command()
 @client_options
 @output_option
-@click.option("--assignor", metavar="NAME", help="The assignor to try; the group's own when not given.")
-@click.option("--compare", metavar="A,B,C", help="Several assignors, side by side.")
-@click.option("--group", metavar="G", help="A live group; it must be stable.")
-@click.option("--entry", type=click.IntRange(min=1), metavar="N", help="With --group: its recorded rebalance number N.")
-@click.option("--add-member", "add", multiple=True, metavar="ID", help="With one more member; may be repeated.")
-@click.option("--remove-member", "remove", multiple=True, metavar="ID", help="Without this member; may be repeated.")
-@click.option("--lags", type=EXISTING_FILE, metavar="FILE", help="Other lags: JSON {topic: [lag by partition]}.")
-@click.option("--option", "options", multiple=True, metavar="KEY=VALUE", callback=key_values, help="For the assignor.")
+@click.option("--assignor", metavar="NAME", help="Assignor to try; the group's own if not given.")
+@click.option("--compare", metavar="A,B,C", help="Compare several assignors side by side.")
+@click.option("--group", metavar="G", help="Read the problem from this group, which must be stable.")
+@click.option("--entry", type=click.IntRange(min=1), metavar="N", help="With --group: its recorded rebalance N.")
+@click.option("--add-member", "add", multiple=True, metavar="ID", help="Add a member; may be repeated.")
+@click.option("--remove-member", "remove", multiple=True, metavar="ID", help="Remove this member; may be repeated.")
+@click.option("--lags", type=EXISTING_FILE, metavar="FILE", help="Replace the lags: JSON {topic: [lag by partition]}.")
 @click.option(
-    "--reset", type=click.Choice(["latest", "earliest"]), default="latest", help="For partitions without commit."
+    "--option",
+    "options",
+    multiple=True,
+    metavar="KEY=VALUE",
+    callback=key_values,
+    help="Option of the assignor; may be repeated.",
 )
-@click.option("--ci", is_flag=True, help="Exit with 4 when a bound below is broken.")
+@click.option(
+    "--reset",
+    type=click.Choice(["latest", "earliest"]),
+    default="latest",
+    help="Where partitions without a commit begin.",
+)
+@click.option("--ci", is_flag=True, help="Exit with 4 if --max-spread or --max-lag-share is exceeded.")
 @click.option("--max-moves", type=click.IntRange(min=0))
-@click.option("--max-spread", type=click.IntRange(min=0), help="Most partitions of a member minus fewest.")
-@click.option("--max-lag-share", type=NumberRange(min=1), help="The heaviest member's lag over the mean.")
+@click.option("--max-spread", type=click.IntRange(min=0), help="Bound: most partitions of a member minus fewest.")
+@click.option("--max-lag-share", type=NumberRange(min=1), help="Bound: the heaviest member's lag divided by the mean.")
 @click.argument("file", type=EXISTING_FILE, required=False)
 def simulate(bootstrap: str, overrides: dict[str, str], style: str, file: Path | None, **asked: Any) -> None:
     """Preview an assignment without changing anything.

@@ -37,32 +37,42 @@ RANKING = columns(
     "words",
     multiple=True,
     metavar="NAME[OPTION=VALUE,...]",
-    help="Candidates; the built-in ones unless given.",
+    help="Candidate; may be repeated. Without it, all built-in assignors.",
 )
 @click.option(
     "--history",
     "histories",
     multiple=True,
     metavar="SCENARIO/LOAD",
-    help="To make up, or all; all uneven ones unless given.",
+    help="Synthetic history, or all; may be repeated. Without it, all uneven ones.",
 )
-@click.option("--trace", "traces", multiple=True, type=EXISTING_FILE, help="A recorded history (export-trace).")
-@click.option("--seeds", type=click.IntRange(1, 1_000_000), default=5, show_default=True, help="How many, from 0.")
-@click.option("--members", type=click.IntRange(1, 10_000), default=8, show_default=True, help="Of made-up groups.")
+@click.option("--trace", "traces", multiple=True, type=EXISTING_FILE, help="Recorded history; may be repeated.")
+@click.option("--seeds", type=click.IntRange(1, 1_000_000), default=5, show_default=True, help="Number of seeds.")
+@click.option("--members", type=click.IntRange(1, 10_000), default=8, show_default=True, help="Members of each group.")
 @click.option("--topics", type=click.IntRange(1, 1_000), default=2, show_default=True)
-@click.option("--partitions", type=click.IntRange(1, 100_000), default=24, show_default=True, help="Of each topic.")
-@click.option("--minutes", type=click.IntRange(1, 100_000), default=120, show_default=True, help="Of virtual time.")
+@click.option(
+    "--partitions", type=click.IntRange(1, 100_000), default=24, show_default=True, help="Partitions per topic."
+)
+@click.option(
+    "--minutes",
+    type=click.IntRange(1, 100_000),
+    default=120,
+    show_default=True,
+    help="Virtual time of a history, in minutes.",
+)
 @click.option("--utilisation", type=NumberRange(0.01, 10), default=0.6, show_default=True, help="Load over capacity.")
-@click.option("--skew", type=NumberRange(0, 10), default=0.8, show_default=True, help="Exponent of zipf loads.")
+@click.option("--skew", type=NumberRange(0, 10), default=0.8, show_default=True, help="Exponent of Zipf loads.")
 @click.option("--session-ms", type=click.IntRange(1, 3_600_000), default=45_000, show_default=True)
-@click.option("--round-ms", type=click.IntRange(0, 3_600_000), default=3_000, show_default=True, help="One rebalance.")
+@click.option(
+    "--round-ms", type=click.IntRange(0, 3_600_000), default=3_000, show_default=True, help="Time per rebalance."
+)
 @click.option(
     "--deadline",
     type=NumberRange(0.01, 3600),
     default=10.0,
     show_default=True,
     metavar="SECONDS",
-    help="For one plan of a plugin.",
+    help="Time limit of one plan of a plugin.",
 )
 @click.option(
     "--weight",
@@ -70,20 +80,23 @@ RANKING = columns(
     multiple=True,
     metavar="CRITERION=W",
     callback=key_values,
-    help="For the ranking; what is not named counts nothing.",
+    help="Weight of a figure in the ranking; figures without one do not count.",
 )
 @click.option(
     "--suite",
     type=click.Choice(["balance"]),
-    help="Instead: continuous balance on made-up load, beside other rules, with its goals (--seeds counts).",
+    help="Run the suite of continuous balance on synthetic load, with its goals, instead (--seeds applies).",
 )
-@click.option("--rows", "each", is_flag=True, help="Print every replay, not the ranking.")
+@click.option("--rows", "each", is_flag=True, help="Print every replay instead of the ranking.")
 @click.option(
     "--spark", "master", callback=check_master, metavar="MASTER", help="Replay on this Spark master, such as local[4]."
 )
 @spark_conf_option
 @click.option(
-    "--out", type=click.Path(path_type=Path, file_okay=False), metavar="DIR", help="Parquet files and report."
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Write Parquet files and the report to this directory.",
 )
 @output_option
 def backtest(

@@ -41,9 +41,7 @@ def storage() -> None:
 @set_option
 @click.option("--data", metavar="DIR", help="The data directory (log.dirs).")
 @password_option
-@click.option(
-    "--token", is_flag=True, help="Make a first API token, too, and print it; without a password, if none is given."
-)
+@click.option("--token", is_flag=True, help="Also create a first API token and print it; a password is then optional.")
 @click.argument("name")
 def bootstrap_user(
     file: Path | None, overrides: dict[str, str], data: str | None, password_file: Path | None, token: bool, name: str
@@ -164,15 +162,23 @@ def existing_directory(ctx: click.Context, param: click.Parameter, given: str) -
 
 
 @click.command()
-@click.option("--records", is_flag=True, help="Also the records of each batch.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per batch.")
-@click.option("--engine", metavar="URL", help="Instead of files, of the Kafka that keeps groups.")
-@click.option("--shard", type=click.IntRange(min=0), help="Which part of its state topic.")
+@click.option("--records", is_flag=True, help="Also print the records of each batch.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per batch.")
+@click.option("--engine", metavar="URL", help="Read from the Kafka that keeps the groups, instead of files.")
+@click.option("--shard", type=click.IntRange(min=0), help="Shard (partition of the state topic) to dump.")
 @click.option(
-    "--config", "file", type=click.Path(path_type=Path), help="How that Kafka is reached: a node's properties."
+    "--config",
+    "file",
+    type=click.Path(path_type=Path),
+    help="Read the connection to that Kafka from a node's properties file.",
 )
 @click.option(
-    "--set", "overrides", multiple=True, metavar="KEY=VALUE", callback=key_values, help="The same, by a setting."
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    callback=key_values,
+    help="Set a setting of the connection; may be repeated.",
 )
 @click.argument("files", nargs=-1, metavar="[FILE...]")
 def dump(
@@ -287,7 +293,7 @@ RECOVER_COLUMNS = columns(
 
 @click.command()
 @output_option
-@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@click.option("--dry-run", is_flag=True, help="Show what would be cut, and change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.argument("data", metavar="DIR", callback=existing_directory)
 def recover(style: str, dry_run: bool, yes: bool, data: str) -> None:

@@ -39,7 +39,7 @@ MOST_OF_A_RULE = 10
     default=3.0,
     show_default=True,
     metavar="SECONDS",
-    help="How far apart two looks at positions are; 0 looks once, and finds neither stuck partitions nor rates.",
+    help="Time between two samples of positions; 0 takes one, and finds neither stuck partitions nor rates.",
 )
 @click.argument("groups", metavar="[GROUP]...", nargs=-1)
 def doctor(bootstrap: str, overrides: dict[str, str], style: str, over: float, groups: Sequence[str]) -> int:

@@ -101,12 +101,8 @@ async def await_upstream_work(settings: "Settings", work: "Callable[[Upstream], 
 
 @click.command()
 @upstream_options
-@click.option(
-    "--again",
-    is_flag=True,
-    help="The topic was deleted, cut or made anew, and you have looked: what is there counts from now on.",
-)
-@click.option("--security", is_flag=True, help="Also the topic of rights, tokens and quotas (authorizer=acl).")
+@click.option("--again", is_flag=True, help="Accept the topic as it is, or create it again, after a loss.")
+@click.option("--security", is_flag=True, help="Also create the topic of rights, tokens and quotas (authorizer=acl).")
 def init(engine: str | None, file: Path | None, given: dict[str, str], again: bool, security: bool) -> None:
     """Create the state topic, or check the existing one.
 
@@ -143,7 +139,7 @@ SHARD_COLUMNS = columns("SHARD:cyan, NODE, LEADER, RECORDS")
 @click.command()
 @upstream_options
 @output_option
-@click.option("--shards", is_flag=True, help="A line for each shard: whose it is, who leads it there, how long it is.")
+@click.option("--shards", is_flag=True, help="List the shards: owner, leader in that Kafka, and number of records.")
 def status(engine: str | None, file: Path | None, given: dict[str, str], style: str, shards: bool) -> int:
     """Show nodes and the owner of each shard.
 
@@ -233,9 +229,15 @@ LITERAL = re.compile(r"[A-Za-z0-9_-]*")
 
 @click.command()
 @upstream_options
-@click.option("--principal", metavar="TYPE:NAME", help="Who Muster's nodes are there; else User: and their login.")
+@click.option(
+    "--principal",
+    metavar="TYPE:NAME",
+    help="Principal of Muster's nodes in that Kafka; User: and their login by default.",
+)
 @click.option("--deny", multiple=True, metavar="TYPE:NAME", help="Also deny these principals; may be repeated.")
-@click.option("--group", "groups", multiple=True, metavar="GROUP", help="Shut the back door of these; may be repeated.")
+@click.option(
+    "--group", "groups", multiple=True, metavar="GROUP", help="Deny others access to this group; may be repeated."
+)
 def acls(
     engine: str | None,
     file: Path | None,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 MOVE_COLUMNS = columns("GROUP:cyan, TOPIC, PARTITION, OFFSET, LEADER-EPOCH+, METADATA+")
 STAY = "; {} in topics that are no more left where they are"
-DRY_RUN = click.option("--dry-run", is_flag=True, help="Show what would be moved; change nothing.")
+DRY_RUN = click.option("--dry-run", is_flag=True, help="Show what would be moved, and change nothing.")
 
 
 @click.command()
@@ -30,7 +30,7 @@ DRY_RUN = click.option("--dry-run", is_flag=True, help="Show what would be moved
 @upstream_options
 @output_option
 @DRY_RUN
-@click.option("--all", "pattern", metavar="PATTERN", help="All groups there whose whole id matches (RE2).")
+@click.option("--all", "pattern", metavar="PATTERN", help="All groups in that Kafka whose whole id matches (RE2).")
 @click.argument("groups", metavar="[GROUP]...", nargs=-1)
 def adopt(
     bootstrap: str,

@@ -39,7 +39,7 @@ spark_conf_option = click.option(
     multiple=True,
     metavar="KEY=VALUE",
     callback=key_values,
-    help="For the Spark session, such as spark.driver.memory=4g; may be repeated.",
+    help="Property of the Spark session, such as spark.driver.memory=4g; may be repeated.",
 )
 
 KNOWN_MASTER = re.compile(
@@ -169,9 +169,9 @@ ANALYTICS_COLUMNS = columns("TABLE:cyan, ROWS, PATH")
 @click.command()
 @client_options
 @click.option("--out", required=True, type=click.Path(path_type=Path, file_okay=False), metavar="DIR")
-@click.option("--group", "groups", multiple=True, metavar="GROUP", help="Only this one; may be repeated.")
-@click.option("--every", type=NumberRange(0.1, 86_400), metavar="SECONDS", help="Between two moments of lag.")
-@click.option("--keep", is_flag=True, help="Add to what earlier runs kept in DIR: history outlives compaction.")
+@click.option("--group", "groups", multiple=True, metavar="GROUP", help="Only this group; may be repeated.")
+@click.option("--every", type=NumberRange(0.1, 86_400), metavar="SECONDS", help="Time between two samples of lag.")
+@click.option("--keep", is_flag=True, help="Add to what earlier runs wrote to DIR: history outlives compaction.")
 @click.option("--spark", "master", callback=check_master, metavar="MASTER", default="local[2]", show_default=True)
 @spark_conf_option
 @output_option
@@ -220,9 +220,11 @@ def analytics(
 
 @click.command("export-trace")
 @client_options
-@click.option("--group", metavar="GROUP", help="A group of the node; or give --ledger.")
+@click.option("--group", metavar="GROUP", help="Export this group of the node.")
 @click.option(
-    "--ledger", type=click.File("r", encoding="utf-8"), help="What groups explain -o json --snapshots printed."
+    "--ledger",
+    type=click.File("r", encoding="utf-8"),
+    help="Export this output of `muster groups explain -o json --snapshots`.",
 )
 @click.option("--every", type=NumberRange(0.1, 86_400), default=10.0, show_default=True, metavar="SECONDS")
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE.jsonl[.gz]")

@@ -19,9 +19,9 @@ MAX_FILE_CHARACTERS = 256 << 20
 @client_options
 @output_option
 @click.option("--group", metavar="GROUP", help="Replay this group's ledger; or give FILE.")
-@click.option("--assignor", metavar="NAME", help="Show beside it what this assignor would have decided.")
-@click.option("--from", "first", type=click.IntRange(min=1), help="The first rebalance, by its number.")
-@click.option("--to", "last", type=click.IntRange(min=1), help="The last rebalance.")
+@click.option("--assignor", metavar="NAME", help="Also show what this assignor would have decided.")
+@click.option("--from", "first", type=click.IntRange(min=1), help="Number of the first rebalance.")
+@click.option("--to", "last", type=click.IntRange(min=1), help="Number of the last rebalance.")
 @click.argument("file", type=click.File("r", encoding="utf-8"), required=False)
 def replay(
     bootstrap: str,

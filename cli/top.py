@@ -32,7 +32,12 @@ NEWS_S = 10.0
 @client_options
 @click.option("--once", is_flag=True, help="Print the groups once, as plain text.")
 @click.option(
-    "--every", type=NumberRange(0.1, 3600), default=2.0, show_default=True, metavar="SECONDS", help="How often to look."
+    "--every",
+    type=NumberRange(0.1, 3600),
+    default=2.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How often to refresh.",
 )
 def top(bootstrap: str, overrides: dict[str, str], once: bool, every: float) -> int | None:
     """Watch the groups of a node live.

@@ -182,15 +182,15 @@ BESIDE_KAFKA: dict[str, Callable[[str, str], Rows]] = {
 
 @click.command()
 @click.argument("suite", type=click.Choice(sorted(SUITES)))
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per case, as it is measured.")
-@click.option("--only", default="", metavar="CASE", help="Only cases whose name contains this.")
-@click.option("--runs", type=click.IntRange(1, 20), default=1, show_default=True, help="Measure all of it so often.")
-@click.option("--quick", is_flag=True, help="For growth: the same in miniature, which says nothing of speed.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per case as it is measured.")
+@click.option("--only", default="", metavar="CASE", help="Run only cases whose name contains this text.")
+@click.option("--runs", type=click.IntRange(1, 20), default=1, show_default=True, help="Run each case this many times.")
+@click.option("--quick", is_flag=True, help="For growth: run in miniature; its figures say nothing about speed.")
 @click.option("--jar", metavar="CLASSPATH", help="For assignors: kafka-clients and slf4j-api jars, as one more peer.")
 @click.option(
     "--kafka",
     metavar="PLACE",
-    help="For wire, cluster, engine: a folder of Kafka 4 or of its jars, as a peer; for wire also HOST:PORT.",
+    help="For wire, cluster, engine: directory of Kafka 4 or its jars, as a peer; for wire also HOST:PORT.",
 )
 def bench(suite: str, as_json: bool, only: str, runs: int, quick: bool, jar: str | None, kafka: str | None) -> int:
     """Run a benchmark SUITE on this machine.
@@ -283,13 +283,13 @@ def lab() -> None:
 @lab.command()
 @click.option("--members", type=click.IntRange(2, 100), default=6, show_default=True, help="Workers at the start.")
 @click.option("--partitions", type=click.IntRange(1, 1_000), default=48, show_default=True)
-@click.option("--joining", type=click.IntRange(1, 100), default=3, show_default=True, help="Workers of the scale-out.")
-@click.option("--work-ms", type=click.IntRange(1, 100), default=5, show_default=True, help="Work on one record.")
+@click.option("--joining", type=click.IntRange(1, 100), default=3, show_default=True, help="Workers that join later.")
+@click.option("--work-ms", type=click.IntRange(1, 100), default=5, show_default=True, help="Time per record.")
 @click.option("--seed", type=int, default=1, show_default=True, help="The same seed gives the same figures.")
-@click.option("--only", multiple=True, metavar="GENERATION", help="Only this one; may be given more than once.")
-@click.option("--chapters", is_flag=True, help="Rolling restart, crash and scale-out one by one.")
-@click.option("--real", is_flag=True, help="A node and a process for each worker: about three minutes a generation.")
-@click.option("--chart", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE.svg", help="Draw it, too.")
+@click.option("--only", multiple=True, metavar="GENERATION", help="Run only this one; may be repeated.")
+@click.option("--chapters", is_flag=True, help="Show rolling restart, crash and scale-out separately.")
+@click.option("--real", is_flag=True, help="Run a node, and a process per worker: three minutes per generation.")
+@click.option("--chart", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE.svg", help="Also draw a chart.")
 @output_option
 def compare(
     members: int,
@@ -334,7 +334,7 @@ def compare(
     "--members", type=click.IntRange(1, 100), multiple=True, default=(10, 50, 100), show_default=True, metavar="N"
 )
 @click.option("--seed", type=int, default=1, show_default=True, help="The same seed gives the same figures.")
-@click.option("--only", multiple=True, metavar="GENERATION", help="Only this one; may be given more than once.")
+@click.option("--only", multiple=True, metavar="GENERATION", help="Run only this one; may be repeated.")
 @output_option
 def join(members: Sequence[int], seed: int, only: Sequence[str], style: str) -> None:
     """Add a member to groups of N members, in virtual time.
@@ -363,7 +363,7 @@ def join_row(costs: "JoinCosts") -> dict[str, Any]:
     default=(1_000, 5_000, 30_000),
     show_default=True,
     metavar="N",
-    help="Of KEDA's Kafka rules; may be given more than once.",
+    help="lagThreshold of KEDA's Kafka rules; may be repeated.",
 )
 @click.option("--seed", type=int, default=1, show_default=True, help="The same seed gives the same noise.")
 @output_option

@@ -1,4 +1,4 @@
-"""What the admin client answers with."""
+"""Results of the admin client."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -48,7 +48,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """`topic_id` is 32 hexadecimal digits."""
+    """A topic. `topic_id` is 32 hexadecimal digits; `configs` are the settings that the topic overrides."""
 
     name: str
     partitions: int
@@ -59,7 +59,7 @@ class TopicDescription:
 
 @dataclass(frozen=True, slots=True)
 class UserDescription:
-    """`mechanisms`: how the user may log in; `iterations`: of SCRAM, 0 without it."""
+    """A user. `mechanisms`: of SASL, with which the user may log in; `iterations`: of SCRAM, 0 without it."""
 
     name: str
     mechanisms: tuple[str, ...]
@@ -68,7 +68,7 @@ class UserDescription:
 
 @dataclass(frozen=True, slots=True)
 class TokenDescription:
-    """Of an API token; times by the node's wall clock, None: without an end."""
+    """An API token. Times are epoch milliseconds of the node's clock; `expires_ms` is None if it does not expire."""
 
     token_id: str
     name: str
@@ -79,7 +79,7 @@ class TokenDescription:
 
 @dataclass(frozen=True, slots=True)
 class NodeCondition:
-    """Something that is wrong with a node. `since_ms` is epoch milliseconds; `impairs` a gRPC service, or empty."""
+    """A problem of a node. `since_ms` is epoch milliseconds; `impairs` names a gRPC service, or is empty."""
 
     name: str
     sentence: str
@@ -90,7 +90,7 @@ class NodeCondition:
 
 @dataclass(frozen=True, slots=True)
 class NodeStatus:
-    """How a node is. `now_ms` is its clock; a figure is None where the node, or its operating system, does not tell."""
+    """The state of a node. `now_ms` is its clock. Figures that the node or its system does not know are None."""
 
     now_ms: int | None
     conditions: tuple[NodeCondition, ...]
@@ -108,21 +108,21 @@ class NodeStatus:
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """What an operator has set for a group. `version` counts the changes; 0: nothing is set.
+    """The settings of a group that operators have set. `version` counts the changes; 0: none was made.
 
-    `defaults` has every setting that the node knows, and what holds while it is not set.
+    `defaults` has the default of every setting that the node knows.
     """
 
     version: int
     values: Mapping[str, JsonValue]
     defaults: Mapping[str, JsonValue] = field(default_factory=dict)
     suspended: str = ""
-    """Why `assignor` has no effect until it is set again, and because of which client; empty: it has."""
+    """Why `assignor` has no effect until it is set again, and which client caused that; else empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class HoldResult:
-    """What a verb did, or would do, in one sentence with figures, and what is held then."""
+    """The result of a change of overrides: one sentence with figures, and the overrides that are active then."""
 
     sentence: str
     holds: GroupHolds

@@ -1,6 +1,7 @@
-"""What can go wrong for a client, as types. Every message names the thing, and what to do about it.
+"""Errors of the clients. Every message names the thing that failed, and what to do about it.
 
-`Refused` and below: a node answered no, by Kafka's number. `Unreachable`: no node answered.
+`Refused` and its subclasses: a node refused the request, with one of Kafka's error codes. `Unreachable`: no node
+answered.
 """
 
 from collections.abc import Mapping
@@ -10,21 +11,21 @@ RETRIABLE = frozenset({3, 5, 6, 7, 9, 14, 15, 16, 19, 20, 27, 41, 56, 74, 75, 78
 
 
 class ClientError(Exception):
-    """Anything this package raises on purpose."""
+    """The base class of all errors that the clients raise."""
 
 
 class ConfigError(ClientError, ValueError):
-    """A property that is unknown, malformed, or contradicts another one."""
+    """A property is unknown, malformed, or contradicts another one."""
 
 
 class IllegalState(ClientError, RuntimeError):
-    """The call does not fit what this client was asked to do before."""
+    """The call does not fit the state of this client, such as `poll` after `close`."""
 
 
 class Unreachable(ClientError, ConnectionError):
-    """No answer from a node for longer than the caller is ready to wait.
+    """No node answered within the time limit.
 
-    `what` says it more precisely where more is known: the node cannot be reached, or the connection broke.
+    `what` says more if it is known: the node cannot be reached, or the connection broke.
     """
 
     def __init__(self, address: str, waited_ms: int, doing: str, detail: str = "", what: str = "") -> None:
@@ -34,18 +35,18 @@ class Unreachable(ClientError, ConnectionError):
         self.detail = detail
         silence = f" for {waited_ms} ms" if waited_ms > 0 else ""
         self.brief = f"{doing}: {what or f'no answer from {address}{silence}'}"
-        """What happened, without detail and remedy: for a notice that somebody tries again."""
+        """What happened, without detail and remedy: for the notice of a retry."""
         because = f" ({detail})" if detail else ""
         remedy = "is a node running there (muster serve), and is bootstrap.servers right?"
         super().__init__(f"{self.brief}{because}; {remedy}")
 
     def after(self, waited_ms: int) -> "Unreachable":
-        """The same, for attempts that took so long together."""
+        """The same error for several attempts, which took `waited_ms` together."""
         return Unreachable(self.address, waited_ms, self.doing, self.detail)
 
 
 class WrongPort(Unreachable):
-    """Something listens at the address that is no node of Muster's; to try again would not change it."""
+    """What listens at the address is not a Muster node. Not retried."""
 
     def __init__(self, found: Unreachable, what: str) -> None:
         super().__init__(found.address, found.waited_ms, found.doing, found.detail)
@@ -57,11 +58,11 @@ class WrongPort(Unreachable):
 
 
 class NotTrusted(WrongPort):
-    """Client and node do not come to trust each other: a certificate is not what the other side expects."""
+    """The TLS handshake failed: one side does not accept the certificate of the other. Not retried."""
 
 
 class TransportRefused(ClientError):
-    """The node's transport refused the call itself: malformed, not permitted, or over a limit."""
+    """gRPC refused the call: it is malformed, not permitted, or over a limit. `status` is gRPC's."""
 
     def __init__(self, address: str, doing: str, status: str, detail: str) -> None:
         super().__init__(f"{doing}: {address} refused the call: {status}: {detail}")
@@ -71,7 +72,7 @@ class TransportRefused(ClientError):
 
 
 class AuthenticationError(TransportRefused):
-    """The node does not know who this is: no token, or one that is wrong, revoked or over. Not tried again."""
+    """The node cannot authenticate the client: its token is missing, wrong, revoked or expired. Not retried."""
 
     def __init__(self, address: str, doing: str, detail: str) -> None:
         super().__init__(address, doing, "UNAUTHENTICATED", detail)
@@ -82,11 +83,11 @@ class AuthenticationError(TransportRefused):
 
 
 class AuthorizationError(ClientError):
-    """The node knows who this is, and what was asked is not among its rights; the message says which one is missing."""
+    """The authenticated principal lacks a right, which the message names."""
 
 
 class CallNotAuthorized(AuthorizationError, TransportRefused):
-    """The call as a whole was refused (gRPC's PERMISSION_DENIED)."""
+    """The principal may not make this call (gRPC's PERMISSION_DENIED)."""
 
     def __init__(self, address: str, doing: str, detail: str) -> None:
         TransportRefused.__init__(self, address, doing, "PERMISSION_DENIED", detail)
@@ -94,7 +95,7 @@ class CallNotAuthorized(AuthorizationError, TransportRefused):
 
 
 class Refused(ClientError):
-    """A node said no. `code` and `name` are Kafka's."""
+    """A node refused the request. `code` and `name` are Kafka's."""
 
     def __init__(self, code: int, name: str, message: str) -> None:
         super().__init__(f"{name}: {message}" if message else name)
@@ -108,29 +109,29 @@ class Refused(ClientError):
 
 
 class UnknownTopic(Refused):
-    """No such topic or partition."""
+    """The topic or partition does not exist."""
 
 
 class TopicExists(Refused):
-    """A topic of that name exists already."""
+    """A topic with this name exists already."""
 
 
 class InvalidTopic(Refused):
-    """Not a legal topic name or number of partitions."""
+    """The topic's name or number of partitions is not valid."""
 
 
 class MessageTooLarge(Refused):
-    """A record larger than the topic's max.message.bytes."""
+    """A record is larger than the topic's max.message.bytes."""
 
 
 class OffsetOutOfRange(Refused):
-    """The log does not hold this offset, and auto.offset.reset says not to move."""
+    """The log does not have this offset, and auto.offset.reset is none."""
 
 
 class LogTruncated(OffsetOutOfRange):
-    """The log lost records that this consumer has read (an unclean election), and auto.offset.reset says not to move.
+    """The log lost records that this consumer has read (an unclean election), and auto.offset.reset is none.
 
-    `offset` is where the consumer stood, `divergence` where its records and the log's part: seek there, or further on.
+    `offset` is the consumer's position; from `divergence` on the log differs from what it read: seek there, or beyond.
     """
 
     def __init__(self, partition: tuple[str, int], offset: int, divergence: int) -> None:
@@ -146,23 +147,23 @@ class LogTruncated(OffsetOutOfRange):
 
 
 class CommitFailed(Refused):
-    """The group went on without this member; what it has not committed will be read again by the new owner."""
+    """The member no longer owns what it commits; the new owner reads again what was not committed."""
 
 
 class RebalanceInProgress(CommitFailed):
-    """The commit came while the group rebalances; poll, and commit again what is still owned."""
+    """The group is rebalancing: poll, then commit again for partitions that are still owned."""
 
 
 class ProducerFenced(Refused):
-    """Another owner of the partition may write by now; this one has to stop writing on its behalf."""
+    """A newer producer has fenced this one, which must stop writing."""
 
 
 class FencedInstance(Refused):
-    """Another process runs with the same group.instance.id."""
+    """Another process uses the same group.instance.id."""
 
 
 class GroupNotFound(Refused):
-    """There is no such group."""
+    """The group does not exist."""
 
 
 class GroupNotEmpty(Refused):
@@ -170,13 +171,13 @@ class GroupNotEmpty(Refused):
 
 
 class NotAuthorized(AuthorizationError, Refused):
-    """A topic, group, or the cluster is not for this principal; whether there is such a one is not told either."""
+    """The principal lacks a right to a topic, a group or the cluster. The error does not reveal whether it exists."""
 
 
 class ConsumerRebalanceFailed(ClientError):
-    """A consumer of the ZooKeeper era ran out of retries. It owns nothing; the next change in its group starts it anew.
+    """A ZooKeeper-based consumer ran out of rebalance retries. It owns nothing until the next change in its group.
 
-    `holders`: who held each partition that could not be claimed, at the last attempt.
+    `holders`: the owner of each partition that the last attempt could not claim.
     """
 
     def __init__(self, message: str, holders: Mapping[tuple[str, int], str]) -> None:
@@ -185,19 +186,19 @@ class ConsumerRebalanceFailed(ClientError):
 
 
 class ZookeeperRefused(ClientError):
-    """ZooKeeper, or what is kept in it, does not allow what was asked; the message says what helps."""
+    """ZooKeeper, or the data in it, does not allow the operation; the message says what helps."""
 
 
 class ZookeeperAway(ZookeeperRefused, ConnectionError):
-    """No server of the ensemble answered in time."""
+    """No ZooKeeper server answered in time."""
 
 
 class NoOffset(ClientError):
-    """Nothing is committed for a partition, and auto.offset.reset=none says not to guess."""
+    """A partition has no committed offset, and auto.offset.reset is none."""
 
 
 class CorruptRecords(ClientError):
-    """Fetched bytes that are not valid record batches."""
+    """Fetched bytes are not valid record batches."""
 
 
 class BufferFull(ClientError):
@@ -205,7 +206,7 @@ class BufferFull(ClientError):
 
 
 class DeliveryFailed(ClientError):
-    """Records that could not be delivered; `first` is the first reason."""
+    """Some records could not be delivered; `first` is the first error."""
 
     def __init__(self, count: int, first: Exception) -> None:
         super().__init__(f"{count} record(s) were not delivered; the first because: {first}")
@@ -214,7 +215,7 @@ class DeliveryFailed(ClientError):
 
 
 class WrongProcess(IllegalState):
-    """A client that was created before a fork."""
+    """The client was created before a fork, in another process."""
 
 
 BY_CODE: Mapping[int, type[Refused]] = {
@@ -243,11 +244,11 @@ BY_CODE: Mapping[int, type[Refused]] = {
 
 NOT_ALLOWED = frozenset(code for code, kind in BY_CODE.items() if issubclass(kind, AuthorizationError))
 NO_RIGHT = "this principal has no right to that; whoever runs the node can grant it (muster acls, kafka-acls)"
-"""Of a node that does not say which right is missing: to who may not know it."""
+"""The message if the node does not say which right is missing."""
 
 
 def refusal(code: int, name: str, message: str, about: str = "") -> Refused:
-    """The typed error for a Kafka code; `about` names the thing that was refused, once.
+    """Make the typed error of a Kafka error code; `about` names the refused thing, unless `message` does.
 
     >>> str(refusal(36, "TOPIC_ALREADY_EXISTS", "choose another name", "orders"))
     'TOPIC_ALREADY_EXISTS: orders: choose another name'

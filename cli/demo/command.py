@@ -14,8 +14,10 @@ from muster.cli.common.output import notice
 
 
 @click.command()
-@click.option("--input", "file", type=click.Path(path_type=Path), metavar="FILE", help="Lines to work on.")
-@click.option("--key-regex", metavar="RE", help="A line's key is the expression's first group, or its match.")
+@click.option(
+    "--input", "file", type=click.Path(path_type=Path), metavar="FILE", help="File with the lines to process."
+)
+@click.option("--key-regex", metavar="RE", help="Use this expression's first group, or its match, as a line's key.")
 @click.option("--workers", type=click.IntRange(1, 16), default=3, show_default=True, metavar="N")
 @click.option("--partitions", type=click.IntRange(1, 500), default=12, show_default=True, metavar="N")
 @click.option(
@@ -23,7 +25,7 @@ from muster.cli.common.output import notice
     default="cooperative-sticky",
     show_default=True,
     metavar="NAME",
-    help="Built-in, Kafka class, plugin, or package.module:Class.",
+    help="Built-in assignor, Kafka class, plugin, or package.module:Class.",
 )
 @click.option(
     "--seconds",
@@ -31,21 +33,22 @@ from muster.cli.common.output import notice
     default=10.0,
     show_default=True,
     metavar="S",
-    help="How long the workers should take for all lines; their pace follows from it.",
+    help="How long the workers take for all lines; sets their pace.",
 )
-@click.option("--spark", is_flag=True, help="Count words on a Spark cluster instead, and kill one of its executors.")
-@click.option("--balance", is_flag=True, help="Let a partition become hot instead, and see the load made even again.")
+@click.option("--spark", is_flag=True, help="Count words on a Spark cluster, and kill one of its executors.")
+@click.option("--balance", is_flag=True, help="Make one partition hot, and see the load balanced again.")
 @click.option(
     "--cluster",
     is_flag=True,
-    help="Three nodes and a real ZooKeeper instead; kill the one that coordinates, and see that nobody joins again.",
+    help="Run three nodes and ZooKeeper, kill the group's coordinator, and see that no member has to join again.",
 )
 @click.option(
     "--engine",
     metavar="URL",
-    help="kafka://HOST:PORT: two nodes over that Kafka instead, a group of confluent-kafka, and a kill of its owner.",
+    help="kafka://HOST:PORT: run two nodes over that Kafka with a group of confluent-kafka, and kill the "
+    "group's owner.",
 )
-@click.option("--keep", is_flag=True, help="Keep the data directory, and say where it is.")
+@click.option("--keep", is_flag=True, help="Keep the data directory, and print its path.")
 def demo(
     file: Path | None,
     key_regex: str | None,

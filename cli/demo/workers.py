@@ -180,9 +180,9 @@ MAX_SHARES_SHOWN = {"spark.ui.liveUpdate.period": "0"}
 @click.option("--source", required=True)
 @click.option("--target", required=True)
 @click.option("--folder", required=True)
-@click.option("--rows", required=True, help="Rows of a batch, at most.")
-@click.option("--busy-after", type=int, required=True, help="Batches until it tells that all slots have a task.")
-@click.option("--conf", multiple=True, help="NAME=VALUE of the session.")
+@click.option("--rows", required=True, help="Most rows of a batch.")
+@click.option("--busy-after", type=int, required=True, help="Batches until it reports that all slots have a task.")
+@click.option("--conf", multiple=True, help="NAME=VALUE of the Spark session.")
 def demo_spark_driver(
     bootstrap: str,
     master: str,

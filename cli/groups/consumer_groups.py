@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from muster.assignors.api import TopicPartition
-from muster.cli.common.commands import CommandError, Exit
+from muster.cli.common.commands import CommandError, ConnectionOption, Exit
 from muster.cli.common.options import command_config_option, current_command_config
 from muster.cli.common.output import ABSENT
 from muster.cli.groups.arguments import resolve_partitions
@@ -280,44 +280,59 @@ def make_flag(name: str, text: str) -> Callable[[Callable[..., Any]], Callable[.
 
 
 @click.command("consumer-groups")
-@click.option("--bootstrap-server", required=True, metavar="HOST:PORT", help="The node to talk to.")
+@click.option(
+    "--bootstrap-server", cls=ConnectionOption, required=True, metavar="HOST:PORT", help="Connect to this node."
+)
 @command_config_option
-@click.option("--timeout", type=click.IntRange(1, 2**31 - 1), default=5_000, show_default=True, help="Milliseconds.")
+@click.option("--timeout", type=click.IntRange(1, 2**31 - 1), default=5_000, show_default=True, help="In milliseconds.")
 @make_flag("--list", "List groups.")
 @make_flag("--describe", "Show groups: --offsets (the default), --members or --state.")
 @make_flag("--delete", "Delete groups that have no members.")
 @make_flag("--reset-offsets", "Move the positions of inactive groups.")
-@make_flag("--delete-offsets", "Forget the positions of a group in topics.")
+@make_flag("--delete-offsets", "Delete the positions of a group in topics.")
 @click.option("--group", "groups", multiple=True, metavar="GROUP", help="May be repeated.")
-@make_flag("--all-groups", "Every group there is.")
-@make_flag("--offsets", "Positions and lag by partition.")
-@make_flag("--members", "Who is in the group.")
+@make_flag("--all-groups", "Apply to all groups.")
+@make_flag("--offsets", "Show positions and lag by partition.")
+@make_flag("--members", "Show the members of the group.")
 @click.option(
     "--state", is_flag=False, flag_value=EVERY, metavar="[STATES]",
-    help="With --describe: the state. With --list: show states, or only these (by commas).",
+    help="With --describe: show the state. With --list: show states, or only groups in these, separated by commas."
 )  # fmt: skip
 @click.option(
     "--type", "type_", is_flag=False, flag_value=EVERY, metavar="[TYPES]",
-    help="With --list: show types, or only these (by commas).",
+    help="With --list: show types, or only groups of these, separated by commas."
 )  # fmt: skip
-@make_flag("--verbose", "With --members: what each owns.")
-@click.option("--topic", "topics", multiple=True, metavar="T[:P,P]", help="These partitions; may be repeated.")
-@make_flag("--all-topics", "Every partition that the group has committed.")
+@make_flag("--verbose", "With --members: also show what each member owns.")
 @click.option(
-    "--to-datetime", metavar="YYYY-MM-DDTHH:mm:SS.sss", help="The first offset of that time (UTC, or +hh:mm)."
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="T[:P,P]",
+    help="Topic, with partitions if not all of them; may be repeated.",
 )
-@click.option("--by-duration", metavar="PnDTnHnMnS", help="The first offset of that long ago.")
-@make_flag("--to-earliest", "The beginning of the log.")
-@make_flag("--to-latest", "The end of the log.")
-@make_flag("--to-current", "Where the group is.")
-@click.option("--to-offset", type=click.IntRange(0, 2**63 - 1), metavar="N", help="This offset.")
-@click.option("--shift-by", type=click.IntRange(-(2**63), 2**63 - 1), metavar="N", help="That many on, or back.")
+@make_flag("--all-topics", "All partitions that the group has committed.")
+@click.option(
+    "--to-datetime",
+    metavar="YYYY-MM-DDTHH:mm:SS.sss",
+    help="Move to the first offset at or after this time (UTC, or +hh:mm).",
+)
+@click.option("--by-duration", metavar="PnDTnHnMnS", help="Move to the first offset of this long ago.")
+@make_flag("--to-earliest", "Move to the beginning of the log.")
+@make_flag("--to-latest", "Move to the end of the log.")
+@make_flag("--to-current", "Keep the current position.")
+@click.option("--to-offset", type=click.IntRange(0, 2**63 - 1), metavar="N", help="Move to this offset.")
+@click.option(
+    "--shift-by",
+    type=click.IntRange(-(2**63), 2**63 - 1),
+    metavar="N",
+    help="Move by this many records, back if negative.",
+)
 @click.option(
     "--from-file", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
-    help="CSV as --export writes it.",
+    help="Move to the positions in this CSV file, as --export writes it."
 )  # fmt: skip
-@make_flag("--dry-run", "Only show what would be done (the default).")
-@make_flag("--execute", "Do it.")
+@make_flag("--dry-run", "Show what would be done, and change nothing (the default).")
+@make_flag("--execute", "Apply the change.")
 @make_flag("--export", "Print CSV: topic,partition,offset; with several groups group,topic,partition,offset.")
 def consumer_groups(bootstrap_server: str, timeout: int, **options: Any) -> None:
     """Manage consumer groups with the flags and columns of Kafka's own tool."""

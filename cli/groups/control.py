@@ -328,7 +328,7 @@ GUARD_COLUMNS = columns("GUARD:cyan, BEFORE=baseline, NOW=figure, COUNTS")
 @click.command()
 @client_options
 @output_option
-@click.option("--assignor", metavar="NAME[{JSON}]", help="The candidate and its options; without it, show the canary.")
+@click.option("--assignor", metavar="NAME[{JSON}]", help="Candidate and its options; without it, show the canary.")
 @click.option("--for", "for_ms", type=Duration(), metavar="TIME", help="How long to try it: 90s, 30m, 2h.")
 @click.option("--guard", "guards", multiple=True, metavar="EXPR", help="Replace the default guards; may be repeated.")
 @click.option(
@@ -339,7 +339,7 @@ GUARD_COLUMNS = columns("GUARD:cyan, BEFORE=baseline, NOW=figure, COUNTS")
     type=click.Choice(["promote", "wait"]),
     default="promote",
     show_default=True,
-    help="At the end, promote it, or wait for promote or rollback.",
+    help="At the end, promote the candidate, or wait for promote or rollback.",
 )
 @click.option("--dry-run", is_flag=True, help="Show its guards with figures, and change nothing.")
 @reason_option
@@ -433,11 +433,13 @@ REMOVAL_COLUMNS = columns("GROUP, CONSUMER-ID:cyan, GROUP-INSTANCE-ID, #PARTITIO
 @click.command("remove-members")
 @client_options
 @output_option
-@click.option("--member", "members", multiple=True, metavar="ID", help="By member id; may be repeated.")
-@click.option("--instance", "instances", multiple=True, metavar="ID", help="By group.instance.id; may be repeated.")
+@click.option("--member", "members", multiple=True, metavar="ID", help="Remove this member id; may be repeated.")
+@click.option(
+    "--instance", "instances", multiple=True, metavar="ID", help="Remove this group.instance.id; may be repeated."
+)
 @click.option("--all", "everyone", is_flag=True, help="Remove all members.")
 @click.option("--reason", default="removed by an operator", show_default=True, help="Reason, kept in the ledger.")
-@click.option("--execute/--dry-run", default=False, help="Remove them; without, only show which would go.")
+@click.option("--execute/--dry-run", default=False, help="Remove them; without it, only show which would be removed.")
 @group_argument
 def remove_members(
     bootstrap: str,

@@ -93,7 +93,13 @@ def describe_missing_groups(admin: "Admin") -> list[str]:
 @click.command("list")
 @client_options
 @output_option
-@click.option("--state", "states", multiple=True, type=click.Choice(STATES, case_sensitive=False), help="Only these.")
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice(STATES, case_sensitive=False),
+    help="Only groups in this state; may be repeated.",
+)
 def list_(bootstrap: str, overrides: dict[str, str], style: str, states: tuple[str, ...]) -> None:
     """List groups.
 
@@ -133,7 +139,9 @@ REBALANCING = ("PreparingRebalance", "CompletingRebalance", "Waiting", "Stopping
 @click.command()
 @client_options
 @output_option
-@click.option("--state", "state_only", is_flag=True, help="The group's state, and whom a rebalance waits for.")
+@click.option(
+    "--state", "state_only", is_flag=True, help="Show the group's state, and the members that a rebalance waits for."
+)
 @group_argument
 def describe(bootstrap: str, overrides: dict[str, str], style: str, state_only: bool, group: str) -> None:
     """Show positions and lag of GROUP by partition.

@@ -43,16 +43,22 @@ def position_option(ctx: click.Context, param: click.Parameter, given: str | Non
 @click.command("reset-offsets")
 @client_options
 @output_option
-@click.option("--topic", "topics", multiple=True, metavar="T[:P,P]", help="These partitions; may be repeated.")
-@click.option("--all-topics", is_flag=True, help="Every partition that the group has committed.")
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="T[:P,P]",
+    help="Topic, with partitions if not all of them; may be repeated.",
+)
+@click.option("--all-topics", is_flag=True, help="All partitions that the group has committed.")
 @click.option(
     "--to",
     "position",
     callback=position_option,
     metavar="WHERE",
-    help="start, end, current, N, +N, -N, @TIME (local, unless it ends in Z or +HH:MM; also @-1h).",
+    help="New position: start, end, current, N, +N, -N, @-1h or @TIME (local unless it ends in Z or +HH:MM).",
 )
-@click.option("--execute/--dry-run", default=False, help="Do it; without, only show what would be done.")
+@click.option("--execute/--dry-run", default=False, help="Apply the change; without it, only show what would change.")
 @reason_option
 @group_argument
 def reset_offsets(
@@ -157,7 +163,10 @@ def connect_string(ctx: click.Context, param: click.Parameter, given: str) -> st
 @client_options
 @output_option
 @click.option(
-    "--to", type=click.Choice(["kafka", "zookeeper"]), required=True, help="kafka: the coordinator; or ZooKeeper."
+    "--to",
+    type=click.Choice(["kafka", "zookeeper"]),
+    required=True,
+    help="Where positions are copied to: kafka (the coordinator) or zookeeper.",
 )
 @click.option(
     "--zookeeper",
@@ -165,9 +174,9 @@ def connect_string(ctx: click.Context, param: click.Parameter, given: str) -> st
     callback=connect_string,
     default=lambda: os.environ.get("MUSTER_ZOOKEEPER") or DEFAULT_ZOOKEEPER,
     show_default=f"$MUSTER_ZOOKEEPER or {DEFAULT_ZOOKEEPER}",
-    help="HOST:PORT,HOST:PORT/CHROOT of the ensemble.",
+    help="Ensemble: HOST:PORT,HOST:PORT/CHROOT.",
 )
-@click.option("--dry-run", is_flag=True, help="Only show what would be copied.")
+@click.option("--dry-run", is_flag=True, help="Show what would be copied, and change nothing.")
 @group_argument
 def migrate_offsets(
     bootstrap: str, overrides: dict[str, str], style: str, to: str, zookeeper: str, dry_run: bool, group: str
@@ -225,7 +234,14 @@ def delete(bootstrap: str, overrides: dict[str, str], reason: str, groups: tuple
 @click.command("delete-offsets")
 @client_options
 @output_option
-@click.option("--topic", "topics", multiple=True, required=True, metavar="T[:P,P]", help="May be repeated.")
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    required=True,
+    metavar="T[:P,P]",
+    help="Topic whose positions are deleted; may be repeated.",
+)
 @reason_option
 @group_argument
 def delete_offsets(

@@ -28,7 +28,7 @@ REBALANCE_COLUMNS = columns(
 @click.command()
 @client_options
 @output_option
-@click.option("--limit", type=COUNT, default=10, show_default=True, help="The last N rebalances.")
+@click.option("--limit", type=COUNT, default=10, show_default=True, help="Show the last N rebalances.")
 @click.option("--generation", type=COUNT, help="Only the one that led to this generation.")
 @click.option("--snapshots", is_flag=True, help="In json and yaml, with the assignor's input.")
 @group_argument
@@ -76,7 +76,7 @@ def explain(
 @click.command()
 @client_options
 @output_option
-@click.option("--limit", type=COUNT, default=100, show_default=True, help="The last N rebalances.")
+@click.option("--limit", type=COUNT, default=100, show_default=True, help="Show the last N rebalances.")
 @group_argument
 def history(bootstrap: str, overrides: dict[str, str], style: str, limit: int, group: str) -> None:
     """List the rebalances of GROUP, oldest first."""
@@ -114,7 +114,7 @@ SHADOW_COLUMNS = columns(
 @click.command()
 @client_options
 @output_option
-@click.option("--limit", type=COUNT, default=10, show_default=True, help="The last N decisions that were shadowed.")
+@click.option("--limit", type=COUNT, default=10, show_default=True, help="Show the last N shadowed decisions.")
 @group_argument
 def shadow(bootstrap: str, overrides: dict[str, str], style: str, limit: int, group: str) -> None:
     """Show what shadow assignors would have decided for GROUP.

@@ -162,10 +162,12 @@ PARTITION_COLUMNS = columns(
 @click.command()
 @client_options
 @output_option
-@click.option("--under-replicated", "wanted", flag_value="under-replicated", help="Those with a copy behind or gone.")
-@click.option("--under-min-isr", "wanted", flag_value="under-min-isr", help="Those that take no records with acks=all.")
-@click.option("--offline", "wanted", flag_value="offline", help="Those that nobody leads.")
-@click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Of this topic; may be repeated.")
+@click.option(
+    "--under-replicated", "wanted", flag_value="under-replicated", help="Only partitions with a replica behind or gone."
+)
+@click.option("--under-min-isr", "wanted", flag_value="under-min-isr", help="Only partitions that refuse acks=all.")
+@click.option("--offline", "wanted", flag_value="offline", help="Only partitions without a leader.")
+@click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic; may be repeated.")
 def partitions(bootstrap: str, overrides: dict[str, str], style: str, wanted: Any, topics: tuple[str, ...]) -> None:
     """Show leader, replicas and ISR of each partition.
 
@@ -191,8 +193,8 @@ ELECTION_COLUMNS = columns("DECIDED, UNIT:cyan, FROM, TO, HOW=clean, TOOK, LOST:
 @click.command()
 @client_options
 @output_option
-@click.option("--limit", type=COUNT, default=50, show_default=True, help="The last N elections.")
-@click.option("--topic", default="", metavar="TOPIC", help="Of this topic only.")
+@click.option("--limit", type=COUNT, default=50, show_default=True, help="Show the last N elections.")
+@click.option("--topic", default="", metavar="TOPIC", help="Only this topic.")
 def explain(bootstrap: str, overrides: dict[str, str], style: str, limit: int, topic: str) -> None:
     """Explain leader changes, newest first.
 

@@ -50,14 +50,20 @@ VERBOSITY = "GRPC_VERBOSITY"
 
 
 @click.command()
-@click.option("--config", "file", type=click.Path(path_type=Path), metavar="FILE", help="A properties file.")
+@click.option(
+    "--config",
+    "file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Read the node's settings from this properties file.",
+)
 @set_option
 @click.option("--engine", metavar="URL", help="kafka://HOST:PORT,...: keep groups in that Kafka (engine).")
 @click.option("--data", metavar="DIR", help="The data directory (log.dirs).")
-@click.option("--listen", metavar=WHERE, help="The address to serve on (listeners); port 0 takes a free one.")
-@click.option("--kafka-listen", metavar=WHERE, help="Serve Kafka's wire protocol there, too (kafka.listeners).")
-@click.option("--advertise", metavar="HOST:PORT", help="Where Kafka clients are told to connect instead.")
-@click.option("--http", metavar=WHERE, help="Serve probes, the JSON API and the page there (http.listeners).")
+@click.option("--listen", metavar=WHERE, help="Serve gRPC on this address (listeners); port 0 takes a free one.")
+@click.option("--kafka-listen", metavar=WHERE, help="Also serve Kafka's protocol on this address (kafka.listeners).")
+@click.option("--advertise", metavar="HOST:PORT", help="Address that Kafka clients are told to connect to.")
+@click.option("--http", metavar=WHERE, help="Serve probes, JSON API and web page on this address (http.listeners).")
 @click.option("--announce", is_flag=True, help="Print one JSON line with the address once the node answers.")
 @click.option("--until-eof", is_flag=True, hidden=True, help="Drain when standard input ends; for parent processes.")
 def serve(
@@ -114,17 +120,17 @@ WIDTH = 98
 
 @click.command()
 @bootstrap_option
-@click.option("--config", "file", type=click.Path(path_type=Path), metavar="FILE", help="With this properties file.")
+@click.option("--config", "file", type=click.Path(path_type=Path), metavar="FILE", help="Read this properties file.")
 @click.option(
     "--set",
     "overrides",
     multiple=True,
     metavar="KEY=VALUE",
     callback=key_values,
-    help="With this property, as for `muster serve`; may be repeated.",
+    help="Set a property as `muster serve` does; may be repeated.",
 )
-@click.option("--running", is_flag=True, help="What the node at --bootstrap runs with, instead.")
-@click.option("--changed", is_flag=True, help="Only what differs from its default.")
+@click.option("--running", is_flag=True, help="Show the settings of the running node at --bootstrap.")
+@click.option("--changed", is_flag=True, help="Show only settings that differ from their defaults.")
 @click.option(
     "-o",
     "--output",
@@ -132,7 +138,7 @@ WIDTH = 98
     type=click.Choice([*FORMATS, "properties"]),
     default="table",
     show_default=True,
-    help="How to print; wide adds what is allowed and what it means; properties is a file for --config.",
+    help="Output format; wide adds allowed values and meanings, properties prints a file for --config.",
 )
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 def settings(
@@ -231,13 +237,13 @@ MAX_UNWELL_NAMED = 20
     default=3.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long to wait for an answer; said, it also waits for a node that is only just starting.",
+    help="How long to wait for an answer; if given, also wait for a node that is still starting.",
 )
 @click.option(
     "--service",
     default="",
     metavar="NAME",
-    help="Ask about one part: a gRPC service, or zookeeper (whether the node is in touch with it).",
+    help="Check one part only: a gRPC service, or zookeeper (the node's connection to it).",
 )
 def health(bootstrap: str, timeout: float, service: str) -> None:
     """Check whether a node is serving; exit code 4 if not.

@@ -75,11 +75,9 @@ def undrain(bootstrap: str, overrides: dict[str, str], node: int) -> None:
 
 @click.command()
 @client_options
-@click.option("--all", "everywhere", is_flag=True, help="Wherever another than the first replica leads.")
+@click.option("--all", "everywhere", is_flag=True, help="Elect wherever a replica other than the first leads.")
 @click.option(
-    "--unclean",
-    is_flag=True,
-    help="Anybody that lives may lead, where nobody does. RECORDS MAY BE LOST. One partition, named.",
+    "--unclean", is_flag=True, help="Elect any live replica of one leaderless partition. RECORDS MAY BE LOST."
 )
 @click.argument("places", nargs=-1, metavar="[TOPIC:PARTITION]...", callback=parse_partitions)
 def elect(
@@ -163,11 +161,22 @@ SPREAD_COLUMNS = columns("TOPIC:cyan, PARTITION, REPLICAS, WILL-BE, ADDING")
 @click.command()
 @client_options
 @output_option
-@click.option("--node", "nodes", type=NODE, multiple=True, help="Onto these nodes only; may be repeated. Else: all up.")
-@click.option("--without", type=NODE, multiple=True, help="Off this node, before it goes for good; may be repeated.")
-@click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Of this topic only; may be repeated.")
-@click.option("--replication-factor", type=COUNT, metavar="N", help="So many replicas each. Else: as many as now.")
-@click.option("--execute/--dry-run", default=False, help="Do it; without, only show what would be done.")
+@click.option(
+    "--node",
+    "nodes",
+    type=NODE,
+    multiple=True,
+    help="Place replicas on this node; may be repeated. Without it, on all live nodes.",
+)
+@click.option(
+    "--without",
+    type=NODE,
+    multiple=True,
+    help="Move all replicas off this node, before it is removed; may be repeated.",
+)
+@click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic; may be repeated.")
+@click.option("--replication-factor", type=COUNT, metavar="N", help="Replicas per partition; unchanged if not given.")
+@click.option("--execute/--dry-run", default=False, help="Apply the change; without it, only show what would change.")
 def spread(
     bootstrap: str,
     overrides: dict[str, str],

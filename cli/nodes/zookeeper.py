@@ -23,7 +23,7 @@ data_option = click.option(
     required=True,
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="The folder that holds the servers: their settings, data, logs and process ids.",
+    help="Directory of the servers: settings, data, logs and process ids.",
 )
 
 
@@ -38,15 +38,15 @@ def zookeeper() -> None:
 
 @zookeeper.command()
 @data_option
-@click.option("--nodes", type=click.Choice(["1", "3"]), help="How many servers.  [default: 1, or what DIR holds]")
+@click.option("--nodes", type=click.Choice(["1", "3"]), help="Number of servers.  [default: 1, or what DIR holds]")
 @click.option(
     "--port",
     type=click.IntRange(0, 65_533),
     metavar="PORT",
-    help="The first server's port for clients, the others take the next ones; 0 takes free ones.  "
-    "[default: 2181, or what DIR holds]",
+    help="Client port of the first server; the others take the next ones; 0 takes free ones.  [default: "
+    "2181, or what DIR holds]",
 )
-@click.option("--foreground", is_flag=True, help="Stay until Ctrl-C or SIGTERM, then stop the servers.")
+@click.option("--foreground", is_flag=True, help="Run until Ctrl-C or SIGTERM, then stop the servers.")
 def start(data: Path, nodes: str | None, port: int | None, foreground: bool) -> int:
     """Start ZooKeeper in DIR and print its connect string.
 

@@ -132,21 +132,22 @@ def start_option(ctx: click.Context, param: click.Parameter, given: str | None) 
     required=True,
     multiple=True,
     metavar="T",
-    help="What to read; may be repeated. ^ begins a regular expression (with --group).",
+    help="Read this topic; may be repeated. With --group, ^ begins a regular expression.",
 )
-@click.option("--group", metavar="G", help="Take part in this group; without it, read every partition alone.")
+@click.option("--group", metavar="G", help="Join this group; without it, read all partitions alone.")
 @click.option(
     "--black-list",
     is_flag=True,
-    help="Every topic that the pattern in --topic does not match (with group.protocol=zookeeper).",
+    help="Read every topic that the pattern of --topic does not match (with group.protocol=zookeeper).",
 )
-@click.option("--from-beginning", is_flag=True, help="Begin with the first record where nothing is committed.")
+@click.option("--from-beginning", is_flag=True, help="Begin with the first record of partitions without a commit.")
 @click.option(
     "--from",
     "position",
     callback=start_option,
     metavar="WHERE",
-    help="Begin there (without --group): start, end, N, -N (so many before the end), @TIME or @-1h, in each partition.",
+    help="Where to begin in each partition (without --group): start, end, N, -N (records before the end), "
+    "@TIME or @-1h.",
 )
 @click.option(
     "--partition",
@@ -154,21 +155,28 @@ def start_option(ctx: click.Context, param: click.Parameter, given: str | None) 
     type=click.IntRange(min=0),
     multiple=True,
     metavar="N",
-    help="Only these (without --group).",
+    help="Read only this partition (without --group); may be repeated.",
 )
-@click.option("--max-messages", type=click.IntRange(min=1), metavar="N", help="Stop after so many.")
+@click.option("--max-messages", type=click.IntRange(min=1), metavar="N", help="Stop after this many records.")
 @click.option(
-    "--idle-timeout", type=NumberRange(min=0), metavar="SECONDS", help="Stop when nothing came for this long."
+    "--idle-timeout", type=NumberRange(min=0), metavar="SECONDS", help="Stop after this long without records."
 )
 @click.option(
     "--print",
     "fields",
     callback=fields_option,
     metavar="FIELD,...",
-    help=f"What to print of a record instead of its value: some of {', '.join(FIELDS)}.",
+    help=f"Fields to print instead of the value: {', '.join(FIELDS)}.",
 )
-@click.option("--separator", default="\t", show_default="a tab", metavar="TEXT", help="What stands between the fields.")
-@click.option("-o", "--output", "style", type=click.Choice(["text", "json"]), default="text", help="json: all of it.")
+@click.option("--separator", default="\t", show_default="a tab", metavar="TEXT", help="Separator between fields.")
+@click.option(
+    "-o",
+    "--output",
+    "style",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    help="Output format; json prints all fields of each record.",
+)
 def consume(
     bootstrap: str,
     overrides: dict[str, str],

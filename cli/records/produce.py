@@ -162,19 +162,21 @@ def split_line(line: bytes, separator: bytes) -> tuple[bytes | None, bytes]:
 
 @click.command()
 @client_options
-@click.option("--topic", required=True, metavar="T", help="Where to send the lines; it has to exist.")
+@click.option("--topic", required=True, metavar="T", help="Write to this topic, which has to exist.")
 @click.option(
-    "--key-regex", metavar="RE", help="The key is the expression's first group, or its match; no match, no key."
+    "--key-regex",
+    metavar="RE",
+    help="Use the first group of this expression, or its match, as the key; no key without a match.",
 )
-@click.option("--key-separator", metavar="TEXT", help="The key is what stands before its first occurrence in a line.")
-@click.option("--partition", type=click.IntRange(min=0), metavar="N", help="Send all to this partition.")
+@click.option("--key-separator", metavar="TEXT", help="Use the part of a line before this separator as the key.")
+@click.option("--partition", type=click.IntRange(min=0), metavar="N", help="Write all records to this partition.")
 @click.option(
     "--header",
     "headers",
     multiple=True,
     metavar="NAME=VALUE",
     callback=header_option,
-    help="For each record; repeatable.",
+    help="Header of each record; may be repeated.",
 )
 @click.argument("file", type=click.File("rb"), default="-")
 def produce(

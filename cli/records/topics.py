@@ -31,13 +31,13 @@ def topics() -> None:
     multiple=True,
     metavar="KEY=VALUE",
     callback=key_values,
-    help="A setting of the topic, such as retention.ms=3600000; may be repeated.",
+    help="Setting of the topic, such as retention.ms=3600000; may be repeated.",
 )
 @click.option(
     "--replication-factor",
     type=COUNT,
     metavar="N",
-    help="On how many nodes of a cluster each partition is kept. Else: default.replication.factor.",
+    help="Replicas of each partition in a cluster; default.replication.factor if not given.",
 )
 def create(
     bootstrap: str,
@@ -56,7 +56,7 @@ def create(
 @topics.command("list")
 @client_options
 @output_option
-@click.option("--internal", is_flag=True, help="Also those the node keeps for itself.")
+@click.option("--internal", is_flag=True, help="Include internal topics.")
 def list_(bootstrap: str, overrides: dict[str, str], style: str, internal: bool) -> None:
     """List topics and their partition counts."""
     with connect_admin(bootstrap, overrides) as admin:
@@ -121,12 +121,10 @@ def delete(bootstrap: str, overrides: dict[str, str], names: tuple[str, ...]) ->
     multiple=True,
     metavar="KEY=VALUE",
     callback=key_values,
-    help="A new value, such as retention.ms=3600000; may be repeated.",
+    help="New value of a setting, such as retention.ms=3600000; may be repeated.",
 )
-@click.option(
-    "--unset", multiple=True, metavar="KEY", help="Back to what the node has for all topics; may be repeated."
-)
-@click.option("--dry-run", is_flag=True, help="Only say whether the node would take it.")
+@click.option("--unset", multiple=True, metavar="KEY", help="Reset a setting to the node's default; may be repeated.")
+@click.option("--dry-run", is_flag=True, help="Check the change, and do not apply it.")
 def alter(
     bootstrap: str, overrides: dict[str, str], name: str, configs: dict[str, str], unset: tuple[str, ...], dry_run: bool
 ) -> None:

@@ -28,7 +28,7 @@ _option = click.option(
     "--password-file",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Its first line is the password; without it that is asked for, or read from standard input.",
+    help="Read the password from the first line of this file; without it, from a prompt or standard input.",
 )
 
 
@@ -79,7 +79,9 @@ def users() -> None:
 @users.command()
 @client_options
 @password_option
-@click.option("--iterations", type=click.IntRange(4_096, 16_384), default=4_096, show_default=True, help="Of SCRAM.")
+@click.option(
+    "--iterations", type=click.IntRange(4_096, 16_384), default=4_096, show_default=True, help="SCRAM iterations."
+)
 @click.argument("name")
 def add(bootstrap: str, overrides: dict[str, str], password_file: Path | None, iterations: int, name: str) -> None:
     """Create user NAME, or change their password.
@@ -136,11 +138,14 @@ def tokens() -> None:
 @tokens.command()
 @client_options
 @output_option
-@click.option("--name", required=True, help="What it is for.")
+@click.option("--name", required=True, help="Purpose of the token.")
 @click.option(
-    "--principal", default="", metavar="User:NAME", help="Whom it speaks for; without it, User: and the name."
+    "--principal",
+    default="",
+    metavar="User:NAME",
+    help="Principal that the token authenticates; without it, User: and the name.",
 )
-@click.option("--ttl", type=Duration(), metavar="TIME", help="It ends after so long: 12h, 90d; without it never.")
+@click.option("--ttl", type=Duration(), metavar="TIME", help="Expire after this time: 12h, 90d; without it, never.")
 def create(bootstrap: str, overrides: dict[str, str], style: str, name: str, principal: str, ttl: int | None) -> None:
     """Create a token and print it once.
 
@@ -198,10 +203,7 @@ def entity_options(function: Function) -> Function:
     """--user, --client-id and --ip, each with its default, as `given`."""
     for word, kind in reversed(TYPES.items()):
         function = click.option(
-            f"--{word}-default",
-            f"{word}_default",
-            is_flag=True,
-            help=f"Every {kind} without a figure of its own.",
+            f"--{word}-default", f"{word}_default", is_flag=True, help=f"Every {kind} without a figure of its own."
         )(function)
         function = click.option(f"--{kind}", word, metavar="NAME")(function)
     return function
@@ -219,7 +221,7 @@ def quotas() -> None:
 @quotas.command("set")
 @client_options
 @entity_options
-@click.option("--dry-run", is_flag=True, help="Check, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Check the change, and do not apply it.")
 @click.argument("pairs", nargs=-1, required=True, metavar="NAME=VALUE...")
 def set_(bootstrap: str, overrides: dict[str, str], pairs: tuple[str, ...], dry_run: bool, **given: Any) -> None:
     """Set quotas, such as producer_byte_rate=1048576.

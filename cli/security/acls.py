@@ -65,19 +65,27 @@ class AclResource(NamedTuple):
 def resource_options(function: Function) -> Function:
     """--topic, --group, --cluster, --transactional-id, --user-principal and --resource-pattern-type."""
     options = (
-        click.option("--topic", "topics", multiple=True, metavar="NAME", help="A topic; may be repeated, * for all."),
-        click.option("--group", "groups", multiple=True, metavar="NAME", help="A group, likewise."),
+        click.option("--topic", "topics", multiple=True, metavar="NAME", help="Topic; may be repeated, * for all."),
+        click.option("--group", "groups", multiple=True, metavar="NAME", help="Group; may be repeated, * for all."),
         click.option("--cluster", is_flag=True, help="The cluster."),
-        click.option("--transactional-id", "transactional_ids", multiple=True, metavar="ID", help="Likewise."),
-        click.option("--user-principal", "users", multiple=True, metavar="PRINCIPAL", help="A user, likewise."),
+        click.option(
+            "--transactional-id",
+            "transactional_ids",
+            multiple=True,
+            metavar="ID",
+            help="Transactional id; may be repeated, * for all.",
+        ),
+        click.option(
+            "--user-principal", "users", multiple=True, metavar="PRINCIPAL", help="User; may be repeated, * for all."
+        ),
         click.option(
             "--resource-pattern-type",
             "pattern",
             type=click.Choice(list(PATTERNS), case_sensitive=False),
             default="literal",
             show_default=True,
-            help="Whether names are whole, or beginnings. any and match are for list and remove: match finds whatever "
-            "is about a resource of this name.",
+            help="Whether names are whole (literal) or prefixes. For list and remove also: any, and match (every "
+            "entry that applies to a resource of this name).",
         ),
     )
     for option in reversed(options):
@@ -88,21 +96,45 @@ def resource_options(function: Function) -> Function:
 def entry_options(function: Function) -> Function:
     """Who, from where, which operations."""
     options = (
-        click.option("--allow-principal", "allowed", multiple=True, metavar="PRINCIPAL", help="User:NAME, User:*."),
-        click.option("--deny-principal", "denied", multiple=True, metavar="PRINCIPAL", help="Likewise: denied."),
-        click.option("--allow-host", "allowed_hosts", multiple=True, metavar="ADDRESS", help="Only from there."),
-        click.option("--deny-host", "denied_hosts", multiple=True, metavar="ADDRESS", help="From there."),
+        click.option(
+            "--allow-principal",
+            "allowed",
+            multiple=True,
+            metavar="PRINCIPAL",
+            help="Allow this principal: User:NAME or User:*; may be repeated.",
+        ),
+        click.option(
+            "--deny-principal",
+            "denied",
+            multiple=True,
+            metavar="PRINCIPAL",
+            help="Deny this principal: User:NAME or User:*; may be repeated.",
+        ),
+        click.option(
+            "--allow-host",
+            "allowed_hosts",
+            multiple=True,
+            metavar="ADDRESS",
+            help="Allow only from this address; may be repeated.",
+        ),
+        click.option(
+            "--deny-host",
+            "denied_hosts",
+            multiple=True,
+            metavar="ADDRESS",
+            help="Deny only from this address; may be repeated.",
+        ),
         click.option(
             "--operation",
             "operations",
             multiple=True,
             callback=many_operations,
             metavar="NAME",
-            help="READ, WRITE, ...; ALL unless given.",
+            help="Operation: READ, WRITE, ...; ALL if not given; may be repeated.",
         ),
-        click.option("--producer", is_flag=True, help="All that a producer of the topic needs."),
-        click.option("--consumer", is_flag=True, help="All that a consumer of the topic, in the group, needs."),
-        click.option("--idempotent", is_flag=True, help="With --producer: one that is idempotent."),
+        click.option("--producer", is_flag=True, help="All rights that a producer of the topic needs."),
+        click.option("--consumer", is_flag=True, help="All rights that a consumer of the topic in the group needs."),
+        click.option("--idempotent", is_flag=True, help="With --producer: also the rights of an idempotent producer."),
     )
     for option in reversed(options):
         function = option(function)
@@ -194,7 +226,7 @@ ACL_COLUMNS = columns(
 @client_options
 @output_option
 @resource_options
-@click.option("--principal", metavar="PRINCIPAL", help="Only what concerns this one.")
+@click.option("--principal", metavar="PRINCIPAL", help="List only entries of this principal.")
 def list_acls(bootstrap: str, overrides: dict[str, str], style: str, principal: str | None, **given: Any) -> None:
     """List access control entries of the given resources, or all."""
     with connect_admin(bootstrap, overrides) as admin:
@@ -252,8 +284,8 @@ def add(bootstrap: str, overrides: dict[str, str], style: str, **given: Any) -> 
 @output_option
 @resource_options
 @entry_options
-@click.option("--dry-run", is_flag=True, help="Tell what would go, and let it stay.")
-@click.option("--force", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Show what would be removed, and change nothing.")
+@click.option("--force", is_flag=True, help="Do not ask for confirmation.")
 def remove(bootstrap: str, overrides: dict[str, str], style: str, dry_run: bool, force: bool, **given: Any) -> None:
     """Remove access control entries.
 
@@ -286,9 +318,9 @@ CHECK_COLUMNS = columns("ALLOWED, OPERATION, RESOURCE=resource_type, NAME=resour
 @client_options
 @output_option
 @resource_options
-@click.option("--principal", required=True, metavar="PRINCIPAL", help="Of whom it is asked, such as User:alice.")
-@click.option("--host", default="", metavar="ADDRESS", help="From where.")
-@click.option("--operation", required=True, callback=one_operation, metavar="NAME", help="What they want to do.")
+@click.option("--principal", required=True, metavar="PRINCIPAL", help="Principal to check, such as User:alice.")
+@click.option("--host", default="", metavar="ADDRESS", help="Address that the principal connects from.")
+@click.option("--operation", required=True, callback=one_operation, metavar="NAME", help="Operation to check.")
 def check(
     bootstrap: str,
     overrides: dict[str, str],

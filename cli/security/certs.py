@@ -32,18 +32,26 @@ def certs() -> None:
     default="localhost,127.0.0.1,::1",
     show_default=True,
     metavar="A,B",
-    help="Names and addresses by which clients call the node.",
+    help="Names and addresses that clients use to reach the node.",
 )
-@click.option("--clients", default="admin", show_default=True, metavar="A,B", help="Names of clients: User:CN=A, ...")
-@click.option("--days", type=click.IntRange(1, 3650), default=365, show_default=True, help="How long they last.")
+@click.option(
+    "--clients",
+    default="admin",
+    show_default=True,
+    metavar="A,B",
+    help="Names of clients that get a certificate: User:CN=A, ...",
+)
+@click.option(
+    "--days", type=click.IntRange(1, 3650), default=365, show_default=True, help="Validity of the certificates in days."
+)
 @click.option(
     "--authority",
     "home",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="Where ca.key is kept, or is already and signs; DIR itself by default.",
+    help="Directory of the authority's ca.key, which is created if missing; DIR by default.",
 )
-@click.option("--if-missing", is_flag=True, help="Do nothing, and succeed, where all the files are there.")
+@click.option("--if-missing", is_flag=True, help="Succeed without a change if all files exist.")
 def init(directory: Path, hosts: str, clients: str, days: int, home: Path | None, if_missing: bool) -> None:
     """Create a certificate authority, and sign certificates for nodes and clients.
 
@@ -122,7 +130,9 @@ def configuration_advice(directory: Path, clients: list[str]) -> Iterator[str]:
 
 @certs.command("show")
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="FILE")
-@click.option("-o", "--output", "style", type=click.Choice(FORMATS), default="table", show_default=True, help="How.")
+@click.option(
+    "-o", "--output", "style", type=click.Choice(FORMATS), default="table", show_default=True, help="Output format."
+)
 def print_certificates(file: Path, style: str) -> None:
     """Show each certificate in a PEM file.
 

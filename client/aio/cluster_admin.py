@@ -84,13 +84,14 @@ class ClusterCalls:
     async def describe_cluster(
         self, partitions: WantedReplicas = "none", topics: Iterable[str] = ()
     ) -> cluster_pb.DescribeClusterResponse:
-        """The nodes, who is controller, how many partitions want for something; and those asked for, of these topics
-        or all. The message is the contract's."""
+        """Return the nodes, the controller, the number of unhealthy partitions, and the partitions that `partitions`
+        selects, of these topics or of all.
+        """
         request = cluster_pb.DescribeClusterRequest(partitions=FILTERS[partitions], topics=topics)
         return await ask(self._transport, methods.DESCRIBE_CLUSTER, request, "looking at the cluster")
 
     async def topic_copies(self, topic: str) -> list[cluster_pb.ClusterPartitionState]:
-        """Who leads a topic's partitions, and who has copies. None where the node is on its own, or does not say."""
+        """Return leader and replicas of a topic's partitions; nothing from a standalone node, or without the right."""
         try:
             return list((await self.describe_cluster("all", [topic])).partitions)
         except (TransportRefused, NotAuthorized) as error:
@@ -168,7 +169,7 @@ class ClusterCalls:
 
 
 class AccountCalls:
-    """Part of the admin client."""
+    """Users and API tokens, as part of `Admin`."""
 
     _transport: Transport
 
@@ -223,7 +224,7 @@ def read_token(token: security_pb.DescribedToken) -> TokenDescription:
 
 
 class AclCalls:
-    """Part of the admin client."""
+    """Access control lists, as part of `Admin`. Calls raise TransportRefused (UNIMPLEMENTED) if the node has none."""
 
     _transport: Transport
 
@@ -238,18 +239,18 @@ class AclCalls:
             raise TransportRefused(error.address, doing, error.status, why) from None
 
     async def acls(self, wanted: AclFilter | None = None) -> list[Acl]:
-        """The entries that a filter means; all there are without one."""
+        """Return the entries that match the filter; without one, all."""
         request = acl_pb.DescribeAclsRequest(filter=encode_acl_filter(wanted or AclFilter()))
         answer = await self._ask(methods.DESCRIBE_ACLS, request, "listing access control entries")
         return list(map(read_acl, answer.entries))
 
     async def create_acls(self, acls: Sequence[Acl]) -> None:
-        """Add entries; those that are there already stay."""
+        """Add entries; entries that exist already are kept."""
         request = acl_pb.CreateAclsRequest(creations=map(encode_acl, acls))
         await self._ask(methods.CREATE_ACLS, request, "adding access control entries")
 
     async def delete_acls(self, wanted: Iterable[AclFilter], *, validate_only: bool = False) -> list[Acl]:
-        """Take away what the filters mean; what went, or with `validate_only` what would."""
+        """Remove the entries that match any of the filters, and return them. `validate_only`: remove nothing."""
         request = acl_pb.DeleteAclsRequest(filters=map(encode_acl_filter, wanted), validate_only=validate_only)
         answer = await self._ask(methods.DELETE_ACLS, request, "removing access control entries")
         return list(map(read_acl, answer.entries))
@@ -257,7 +258,7 @@ class AclCalls:
     async def check_acl(
         self, principal: str, operation: Operation, kind: ResourceType, name: str, host: str = ""
     ) -> tuple[bool, str]:
-        """Whether somebody may do this, and why, in one sentence."""
+        """Return whether a principal may do this, and the reason in one sentence."""
         request = acl_pb.CheckAclRequest(
             principal=principal, host=host, operation=operation, resource_type=kind, resource_name=name
         )
@@ -297,20 +298,19 @@ def read_acl(entry: acl_pb.AclEntry) -> Acl:
 # ------
 
 Entity: TypeAlias = Mapping[str, str | None]
-"""Names by type (user, client-id, ip); None: the default of the type."""
+"""Whom a quota applies to: names by type (user, client-id, ip); None is the default of the type."""
 
 
 class QuotaCalls:
-    """A part of `Admin`."""
+    """Quotas, as part of `Admin`."""
 
     _transport: Transport
 
     async def quotas(
         self, entity: Entity | None = None, *, any_of: Sequence[str] = (), strict: bool = False
     ) -> list[tuple[dict[str, str | None], dict[str, float]]]:
-        """What is set: of all, or of entities that have these parts, and some name of each type in `any_of`.
-
-        `strict`: and no other type.
+        """Return entities with their quotas: all, or those that have the parts of `entity`, and any name of each type
+        in `any_of`. `strict`: and no part of another type.
         """
         request = quota_pb.DescribeQuotasRequest(strict=strict)
         for kind, name in (entity or {}).items():
@@ -331,7 +331,7 @@ class QuotaCalls:
         *,
         validate_only: bool = False,
     ) -> None:
-        """Set figures by their names, or take them away. In force on return. Raises Refused."""
+        """Set and unset quotas of an entity by name. They are in force on return. Raises Refused."""
         request = quota_pb.AlterQuotasRequest(validate_only=validate_only)
         line = request.entries.add(set=set or {}, unset=unset)
         for kind, name in entity.items():

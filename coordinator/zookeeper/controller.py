@@ -90,7 +90,7 @@ class PartitionController:
         self._ruling.start()
 
     def _resigned(self) -> None:
-        log.info("this node is the controller no longer")
+        log.info("this node is no longer the controller")
         if self._ruling is not None:
             self._ruling.cancel()
             self._ruling = None
@@ -169,7 +169,7 @@ def parse_partition_state(tp: TopicPartition, znode: Znode) -> PartitionStateZno
     try:
         return read_partition_state(path, znode.data)
     except MalformedZnode as error:
-        log.warning("a partition's state is written anew", why=str(error))
+        log.warning("a partition's state is written again", why=str(error))
         return None
 
 

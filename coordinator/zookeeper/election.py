@@ -226,7 +226,7 @@ class ElectionCandidate:
             self._asked.start(self._ask(reign))
 
     def _question_failed(self, error: BaseException) -> None:
-        log.error("whether this one is still elected could not be asked", path=self._path, exc_info=error)
+        log.error("the election could not be checked", path=self._path, exc_info=error)
 
     async def _ask(self, reign: ElectedTerm) -> None:
         asked_s = asyncio.get_running_loop().time()
@@ -236,7 +236,7 @@ class ElectionCandidate:
             if self._reign == reign:
                 self._ended("another one was elected")
         except ZooKeeperError as error:
-            log.debug("whether this one is still elected is not known", path=self._path, why=str(error))
+            log.debug("the election cannot be checked now", path=self._path, why=str(error))
         else:
             if self._reign == reign:
                 self.proved(asked_s)
@@ -255,7 +255,7 @@ class ElectionCandidate:
         )
 
     def _ended(self, why: str) -> None:
-        log.warning("elected no longer", path=self._path, why=why)
+        log.warning("no longer elected", path=self._path, why=why)
         self._resign()
         self._look.set()
 

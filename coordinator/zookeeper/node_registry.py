@@ -228,7 +228,7 @@ class ZooKeeperRegistry:
         if topic in self._elsewhere and topic not in self._told:
             self._told.add(topic)
             brokers = sorted({broker for replicas in self._elsewhere[topic].values() for broker in replicas})
-            log.warning("asked for a topic that another broker has; it is not made here", topic=topic, brokers=brokers)
+            log.warning("a topic of another broker was requested; it is not created here", topic=topic, brokers=brokers)
         return topic in self._elsewhere
 
     async def _keep_right(self) -> None:
@@ -241,7 +241,7 @@ class ZooKeeperRegistry:
                 await self._stay_registered()
                 await self._publish_topics()
             except ZooKeeperError as error:
-                log.warning("ZooKeeper does not show how this node is", why=str(error), retry_s=RETRY_S)
+                log.warning("the state of this node could not be written to ZooKeeper", why=str(error), retry_s=RETRY_S)
                 self._stale.set()
                 await asyncio.sleep(RETRY_S)
 

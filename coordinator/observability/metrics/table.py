@@ -45,8 +45,8 @@ OF_PARTITION: Final = ("topic", "partition")
 OF_SHARE: Final = ("consumergroup", "topic", "partition")
 
 EXPORTER: Final = (
-    MetricFamily("kafka_brokers", GAUGE, NODE, (), "Brokers that this answer speaks for: this node."),
-    MetricFamily("kafka_broker_info", GAUGE, NODE, ("address", "id"), "1 for each of them."),
+    MetricFamily("kafka_brokers", GAUGE, NODE, (), "Brokers that this scrape covers: this node only."),
+    MetricFamily("kafka_broker_info", GAUGE, NODE, ("address", "id"), "1 for each of these brokers."),
     MetricFamily("kafka_topic_partitions", GAUGE, TOPIC, ("topic",), "Number of partitions of the topic."),
     MetricFamily(
         "kafka_topic_partition_current_offset",
@@ -64,38 +64,38 @@ EXPORTER: Final = (
         GAUGE,
         PARTITION,
         OF_PARTITION,
-        "1 if the leader is the preferred one; of a node on its own it always is.",
+        "1 if the leader is the preferred replica; always on a standalone node.",
     ),
     MetricFamily(
-        "kafka_topic_partition_replicas", GAUGE, PARTITION, OF_PARTITION, "Number of replicas; 1 on a node on its own."
+        "kafka_topic_partition_replicas", GAUGE, PARTITION, OF_PARTITION, "Number of replicas; 1 on a standalone node."
     ),
     MetricFamily(
         "kafka_topic_partition_in_sync_replica",
         GAUGE,
         PARTITION,
         OF_PARTITION,
-        "Number of replicas in sync; 1 on a node on its own.",
+        "Number of in-sync replicas; 1 on a standalone node.",
     ),
     MetricFamily(
         "kafka_topic_partition_under_replicated_partition",
         GAUGE,
         PARTITION,
         OF_PARTITION,
-        "1 if a replica is behind; never on a node on its own.",
+        "1 if a replica is behind; never on a standalone node.",
     ),
     MetricFamily(
         "kafka_consumergroup_current_offset",
         GAUGE,
         PARTITION,
         OF_SHARE,
-        "Committed offset of the group; -1 where nothing is committed.",
+        "Committed offset of the group; -1 without a commit.",
     ),
     MetricFamily(
         "kafka_consumergroup_lag",
         GAUGE,
         PARTITION,
         OF_SHARE,
-        "Records between the committed offset and the end; -1 where nothing is committed.",
+        "Records between the committed offset and the end of the log; -1 without a commit.",
     ),
     MetricFamily(
         "kafka_consumergroup_current_offset_sum",
@@ -109,7 +109,7 @@ EXPORTER: Final = (
         GAUGE,
         ALWAYS,
         ("consumergroup", "topic"),
-        "Sum of the lags of the topic's partitions, without those where nothing is committed.",
+        "Sum of the lags of the topic's partitions that have a commit.",
     ),
     MetricFamily("kafka_consumergroup_members", GAUGE, ALWAYS, ("consumergroup",), "Number of members of the group."),
 )
@@ -121,43 +121,43 @@ OF_GROUPS: Final = (
         COUNTER,
         GROUP,
         ("group", "cause"),
-        "Rebalances of the group since the node started, by what set them off.",
+        "Rebalances of the group since the node started, by cause.",
     ),
     MetricFamily(
         "muster_group_rebalance_duration_seconds",
         HISTOGRAM,
         GROUP,
         ("group", "protocol"),
-        "From the beginning of a rebalance until its plan stood, in seconds.",
+        "Seconds from the start of a rebalance until its plan was made.",
     ),
     MetricFamily(
         "muster_group_unavailable_partition_seconds_total",
         COUNTER,
         GROUP,
         ("group",),
-        "Seconds in which partitions had no owner because of rebalances, added up over partitions.",
+        "Seconds without an owner because of rebalances, summed over partitions.",
     ),
     MetricFamily(
         "muster_group_partitions_moved_total",
         COUNTER,
         GROUP,
         ("group", "assignor"),
-        "Partitions that changed hands.",
+        "Partitions that moved to another member.",
     ),
     MetricFamily(
         "muster_group_unowned_partitions",
         GAUGE,
         GROUP,
         ("group",),
-        "Partitions of subscribed topics that no member has; 0 for a group without members.",
+        "Partitions of subscribed topics that no member owns; 0 for a group without members.",
     ),
-    MetricFamily("muster_group_idle_members", GAUGE, GROUP, ("group",), "Members that have no partition."),
+    MetricFamily("muster_group_idle_members", GAUGE, GROUP, ("group",), "Members without partitions."),
     MetricFamily(
         "muster_group_imbalance_ratio",
         GAUGE,
         GROUP,
         ("group", "by"),
-        "Largest share of a member over the mean share, by count of partitions, lag, rate of writing, or weight; 1 is "
+        "Largest share of a member divided by the mean share, by partition count, lag, write rate or weight; 1 is "
         "even.",
     ),
     MetricFamily(
@@ -165,14 +165,14 @@ OF_GROUPS: Final = (
         GAUGE,
         ALWAYS,
         ("assignor",),
-        "Partitions that a shadow assignor would have given to somebody else, of all in the latest decisions.",
+        "Share of partitions that a shadow assignor would have given to another member, in the latest decisions.",
     ),
     MetricFamily(
         "muster_group_lag_seconds",
         GAUGE,
         TOPIC,
         ("group", "topic"),
-        "How long ago the topic ended where the group is now, in seconds.",
+        "How long ago the end of the topic was at the group's position, in seconds.",
     ),
     MetricFamily("muster_log_bytes", GAUGE, TOPIC, ("topic",), "Bytes of the topic's segments."),
     MetricFamily(
@@ -180,14 +180,14 @@ OF_GROUPS: Final = (
         GAUGE,
         GROUP,
         ("group", "member"),
-        "Seconds since the last commit of any partition that the member has; only with metrics.member.commit.age.",
+        "Seconds since the member's last commit of any of its partitions; only with metrics.member.commit.age.",
     ),
     MetricFamily(
         "muster_fenced_requests_total",
         COUNTER,
         GROUP,
         ("group", "reason"),
-        "Requests refused because their sender is no longer, or not yet, who it says.",
+        "Requests refused because of a stale or unknown member id, generation or epoch.",
     ),
 )
 
@@ -197,14 +197,14 @@ OF_NODE: Final = (
         HISTOGRAM,
         NODE,
         ("phase",),
-        "Duration of the phases of rebalances, all groups together, in seconds.",
+        "Duration of the phases of rebalances of all groups, in seconds.",
     ),
     MetricFamily(
         "muster_assignor_errors_total",
         COUNTER,
         NODE,
         ("assignor",),
-        "Plans that an assignor of this node did not make.",
+        "Plans that an assignor of this node failed to make.",
     ),
     MetricFamily(
         "muster_requests_total",
@@ -218,13 +218,11 @@ OF_NODE: Final = (
         HISTOGRAM,
         NODE,
         ("door", "api"),
-        "From when a request was begun until its answer was handed on, waiting included, in seconds.",
+        "Seconds from the start of a request until its answer was sent, waits included.",
     ),
     MetricFamily("muster_turn_duration_seconds", HISTOGRAM, NODE, (), "Duration of a turn of all shards, in seconds."),
     MetricFamily("muster_flush_duration_seconds", HISTOGRAM, NODE, (), "Duration of a group commit, in seconds."),
-    MetricFamily(
-        "muster_flushed_records_total", COUNTER, NODE, (), "Records of groups and ledger that were made durable."
-    ),
+    MetricFamily("muster_flushed_records_total", COUNTER, NODE, (), "Records of groups and ledger that were flushed."),
     MetricFamily("muster_inbox_events", GAUGE, NODE, (), "Events that wait for the next turn."),
     MetricFamily(
         "muster_parked_requests",
@@ -238,28 +236,28 @@ OF_NODE: Final = (
         GAUGE,
         NODE,
         ("listener",),
-        "When the first certificate that a listener shows ends, in seconds since 1970; none for plaintext ones.",
+        "Earliest expiry of a listener's certificates, in seconds since 1970; absent for plaintext listeners.",
     ),
     MetricFamily(
         "muster_connections",
         GAUGE,
         NODE,
         ("door",),
-        "Open connections of Kafka's door and of HTTP's, open calls of gRPC's.",
+        "Open connections of the Kafka and HTTP listeners, open calls of the gRPC listener.",
     ),
     MetricFamily(
         "muster_throttled_seconds_total",
         COUNTER,
         NODE,
         ("principal",),
-        "Seconds that a user was told to wait because of a quota; of more than a hundred users the rest is `others`.",
+        "Seconds that a user was throttled by a quota; beyond a hundred users, the rest is `others`.",
     ),
     MetricFamily(
         "muster_failed_logins_total",
         COUNTER,
         NODE,
         ("door", "address"),
-        "Logins that failed, and tokens that nobody knows; of more than a hundred addresses the rest is `others`.",
+        "Failed logins and unknown tokens; beyond a hundred addresses, the rest is `others`.",
     ),
     MetricFamily("muster_unread_bytes", GAUGE, NODE, ("door",), "Bytes of answers that clients have not read yet."),
     MetricFamily(
@@ -267,24 +265,36 @@ OF_NODE: Final = (
         GAUGE,
         NODE,
         ("shard", "status"),
-        "1 for the status that the shard has (loading, active, failed, unloaded).",
+        "1 for the current status of the shard (loading, active, failed, unloaded).",
     ),
-    MetricFamily("muster_disk_free_bytes", GAUGE, NODE, (), "Bytes that are free where log.dirs lies."),
+    MetricFamily("muster_disk_free_bytes", GAUGE, NODE, (), "Free bytes on the disk of log.dirs."),
     MetricFamily(
-        "muster_disk_warn_bytes", GAUGE, NODE, (), "log.dirs.free.warn.bytes: with less the node's health says so."
+        "muster_disk_warn_bytes",
+        GAUGE,
+        NODE,
+        (),
+        "log.dirs.free.warn.bytes: with less free space, the node reports a condition.",
     ),
-    MetricFamily("muster_loop_lag_seconds", GAUGE, NODE, (), "How late the event loop was when it was last asked."),
     MetricFamily(
-        "muster_node_conditions", GAUGE, NODE, ("kind",), "Troubles of the node that last, as `muster health` has."
+        "muster_loop_lag_seconds", GAUGE, NODE, (), "Delay of the event loop at the last measurement, in seconds."
+    ),
+    MetricFamily(
+        "muster_node_conditions",
+        GAUGE,
+        NODE,
+        ("kind",),
+        "Current conditions (problems) of the node, as `muster health` shows them.",
     ),
     MetricFamily(
         "muster_task_failures_total",
         COUNTER,
         NODE,
         ("task",),
-        "Background tasks of the node that ended unexpectedly: each is a mistake of the program.",
+        "Background tasks of the node that ended unexpectedly; each is a bug.",
     ),
-    MetricFamily("muster_build_info", GAUGE, NODE, ("version", "python"), "1; what runs."),
+    MetricFamily(
+        "muster_build_info", GAUGE, NODE, ("version", "python"), "1; labels name the version of Muster and of Python."
+    ),
     MetricFamily(
         "muster_metrics_dropped_series",
         GAUGE,
@@ -300,36 +310,35 @@ OF_CLUSTER: Final = (
         GAUGE,
         NODE,
         (),
-        "Partitions that this node leads, and of which a copy is behind or gone.",
+        "Partitions led by this node that have a replica behind or gone.",
     ),
     MetricFamily(
         "kafka_server_replicamanager_underminisrpartitioncount",
         GAUGE,
         NODE,
         (),
-        "Partitions that this node leads, and that take no records with acks=all: too few copies are in sync.",
+        "Partitions led by this node that take no records with acks=all: too few replicas are in sync.",
     ),
     MetricFamily(
         "kafka_server_replicamanager_isrshrinks_total",
         COUNTER,
         NODE,
         (),
-        "Times that a copy fell out of sync with this node as the leader.",
+        "Times that a replica left the ISR of a partition led by this node.",
     ),
     MetricFamily(
         "kafka_server_replicamanager_isrexpands_total",
         COUNTER,
         NODE,
         (),
-        "Times that a copy came into sync with this node as the leader.",
+        "Times that a replica joined the ISR of a partition led by this node.",
     ),
     MetricFamily(
         "kafka_server_replicafetchermanager_maxlag",
         GAUGE,
         NODE,
         (),
-        "Records that are committed at their leader and not here yet, of the copy on this node that is furthest "
-        "behind.",
+        "Largest number of committed records that a replica on this node has not fetched yet.",
     ),
     MetricFamily(
         "kafka_controller_kafkacontroller_activecontrollercount",
@@ -343,7 +352,7 @@ OF_CLUSTER: Final = (
         GAUGE,
         NODE,
         (),
-        "Partitions that nobody leads, as the controller tells; 0 from other nodes.",
+        "Partitions without a leader, reported by the controller; 0 on other nodes.",
     ),
     MetricFamily(
         "kafka_controller_controllerstats_leaderelections_total",
@@ -357,22 +366,22 @@ OF_CLUSTER: Final = (
         COUNTER,
         NODE,
         (),
-        "Seconds from what led to these elections until they were written, added up (Kafka: "
-        "LeaderElectionRateAndTimeMs, its sum).",
+        "Total seconds from the cause of these elections until they were written (Kafka: LeaderElectionRateAndTimeMs, "
+        "its sum).",
     ),
     MetricFamily(
         "kafka_controller_controllerstats_uncleanleaderelections_total",
         COUNTER,
         NODE,
         (),
-        "Of these, elections of a node that may have lacked records.",
+        "Unclean elections among these: the elected replica may have lacked records.",
     ),
     MetricFamily(
         "muster_unclean_undone_records_total",
         COUNTER,
         NODE,
         (),
-        "Records that this node's copies gave up because of unclean elections.",
+        "Records that this node's replicas truncated because of unclean elections.",
     ),
 )
 """Of a node of a cluster, by the names that Kafka's JMX beans have in Prometheus; a node on its own has none."""
@@ -383,7 +392,7 @@ OF_ENGINE: Final = (
         HISTOGRAM,
         NODE,
         (),
-        "Seconds until Kafka acknowledged what this node's shards wrote, a request each.",
+        "Seconds until Kafka acknowledged a write of this node's shards, by request.",
     ),
     MetricFamily(
         "muster_engine_unacked_bytes",
@@ -398,49 +407,53 @@ OF_ENGINE: Final = (
         COUNTER,
         NODE,
         (),
-        "Times that another node's producer has fenced a shard of this one.",
+        "Times that another node's producer fenced a shard of this node.",
     ),
     MetricFamily(
         "muster_engine_void_records_total",
         COUNTER,
         NODE,
         (),
-        "Records passed over as shards were read: somebody who owned them no more had written them.",
+        "Records skipped while shards were read: a former owner had written them.",
     ),
     MetricFamily(
         "muster_engine_upstream_errors_total",
         COUNTER,
         NODE,
         ("api", "code"),
-        "Questions to that Kafka that got no answer (UNREACHED), or a code.",
+        "Requests to that Kafka that got no answer (UNREACHED) or an error code.",
     ),
     MetricFamily(
         "muster_engine_proxy_bytes_total",
         COUNTER,
         NODE,
         ("direction",),
-        "Bytes of Kafka clients that passed this node, to that Kafka (up) and from it (down).",
+        "Bytes that this node proxied for Kafka clients, to that Kafka (up) and from it (down).",
     ),
-    MetricFamily("muster_engine_proxy_connections", GAUGE, NODE, (), "Kafka clients' connections that pass this node."),
+    MetricFamily(
+        "muster_engine_proxy_connections", GAUGE, NODE, (), "Connections of Kafka clients that this node proxies."
+    ),
     MetricFamily(
         "muster_engine_foreign_members",
         GAUGE,
         NODE,
         ("group",),
-        "Members that a group of Muster's has in that Kafka itself: it is in two halves.",
+        "Members that a group of Muster has in that Kafka itself: the group is split.",
     ),
     MetricFamily(
         "muster_engine_topics_unseen",
         GAUGE,
         NODE,
         (),
-        "Topics that groups read and that Kafka's answers leave out, though nobody said that they are gone.",
+        "Topics that groups read and that Kafka's answers omit, without a report that they are deleted.",
     ),
+    MetricFamily("muster_engine_pending_positions", GAUGE, NODE, (), "Positions in open transactions of clients."),
     MetricFamily(
-        "muster_engine_pending_positions", GAUGE, NODE, (), "Positions in clients' transactions that are open."
-    ),
-    MetricFamily(
-        "muster_engine_oldest_transaction_seconds", GAUGE, NODE, (), "For how long the oldest of those waits."
+        "muster_engine_oldest_transaction_seconds",
+        GAUGE,
+        NODE,
+        (),
+        "Age of the oldest of these transactions, in seconds.",
     ),
 )
 """Of a node over somebody's Kafka; no other node has them."""

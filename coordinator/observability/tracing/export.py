@@ -69,7 +69,7 @@ class SpanQueueRoom:
             self._left_out += 1
             first = self._left_out == 1
         if first:
-            log.warning("more rebalances than can be told as traces; those beyond are left out", waiting=self._waiting)
+            log.warning("too many rebalances to export as traces; some are left out", waiting=self._waiting)
 
     def sent(self, spans: int) -> None:
         """Or thrown away: they wait no longer."""
@@ -78,7 +78,7 @@ class SpanQueueRoom:
             over = 0 if self._waiting else self._left_out
             self._left_out -= over
         if over:
-            log.info("all rebalances are told as traces again", left_out=over)
+            log.info("all rebalances are exported as traces again", left_out=over)
 
 
 class OutageLoggingExporter(SpanExporter):
@@ -97,12 +97,12 @@ class OutageLoggingExporter(SpanExporter):
             self._room.sent(len(spans))
         if result is SpanExportResult.SUCCESS:
             if self._lost:
-                log.info("traces are taken again", endpoint=self._endpoint, spans_lost=self._lost)
+                log.info("the collector accepts traces again", endpoint=self._endpoint, spans_lost=self._lost)
             self._lost = 0
         else:
             if not self._lost:
                 log.warning(
-                    "traces cannot be sent, and are thrown away until they can; is there a collector at otel.endpoint?",
+                    "traces cannot be sent, and are discarded until then; is a collector running at otel.endpoint?",
                     endpoint=self._endpoint,
                 )
             self._lost += len(spans)
@@ -170,7 +170,7 @@ class RebalanceExport:
             try:
                 self._make(rebalanced)
             except Exception as error:  # one entry's, whatever is wrong with it
-                log.error("a rebalance could not be told as a trace", group=rebalanced.group_id, exc_info=error)
+                log.error("a rebalance could not be exported as a trace", group=rebalanced.group_id, exc_info=error)
 
     def _make(self, rebalanced: CompletedRebalance) -> None:
         plan = plan_spans(rebalanced.group_id, rebalanced.entry)

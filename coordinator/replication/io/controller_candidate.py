@@ -193,7 +193,7 @@ class ControllerWatch:
             try:
                 await look()
             except ZooKeeperError as error:
-                log.debug("the controller does not see how the cluster stands", why=str(error))
+                log.debug("the controller cannot read the state of the cluster", why=str(error))
                 stale.set()
                 await asyncio.sleep(RETRY_S)
             try:
@@ -401,7 +401,7 @@ class ControllerCandidate:
             self._wake.cancel()
         self._wake, self._failures = None, 0
         if machine is not None:
-            log.info("this node is the controller no longer")
+            log.info("this node is no longer the controller")
             if steps is not None and not steps.busy:
                 for effect in machine.step(events_and_effects.ControllerResigned(), self._around.now_ms()):
                     if isinstance(effect, events_and_effects.Respond):
@@ -544,7 +544,7 @@ class ControllerCandidate:
             if await self._refusals(listener_address_of(node) or self._known_door(node_id)):
                 self._election.depose(layout.read_epoch(layout.CONTROLLER_EPOCH, count.data))
         except ZooKeeperError as error:
-            log.debug("whether the controller lives is not known", why=str(error))
+            log.debug("it is not known whether the controller is alive", why=str(error))
 
     def _known_door(self, node_id: int) -> Address | None:
         return self.seated[1] if self.seated is not None and self.seated[0] == node_id else None

@@ -72,7 +72,7 @@ class CopyRepair:
         except LogBroken as error:
             self._tell(unit, str(error))
             return False
-        log.warning("nothing is left of a copy: it is made anew from its leader's", partition=str(unit))
+        log.warning("a replica is empty: it is copied again from its leader", partition=str(unit))
         del self._since_ms[unit]
         self._replicas.copy_anew(unit, now_ms)
         return True
@@ -80,7 +80,7 @@ class CopyRepair:
     def _tell(self, unit: TopicPartition, why: str) -> None:
         if self._told.get(unit) != why:
             self._told[unit] = why
-            log.warning("an offline copy is not made anew", partition=str(unit), why=why)
+            log.warning("an offline replica is not copied again", partition=str(unit), why=why)
 
 
 # The copy of `__security`

@@ -282,7 +282,7 @@ class ElectionLedger:
     def undone(self, undone: TruncatedRecords) -> None:
         """This node's copy was cut, because an unclean election came after what is gone was written."""
         log.warning(
-            "an unclean election cost records",
+            "an unclean election lost records",
             partition=str(undone.place),
             start=undone.start,
             end=undone.end,
@@ -307,7 +307,7 @@ class ElectionLedger:
             self._broker.append(*PLACE, batch, now_ms, trusted=True)
             end = self._broker.end_offset(*PLACE)
         except StorageError as error:
-            log.warning("elections not noted", error=str(error))
+            log.warning("elections not recorded", error=str(error))
             return ErrorCode.UNKNOWN_SERVER_ERROR
         return await self._appended(PLACE, end)
 
@@ -327,7 +327,7 @@ class ElectionLedger:
             records = await asyncio.to_thread(self._cost, unit, epoch) if self.here else 0
         except StorageError as error:
             if self._unread != str(error):
-                log.warning("what unclean elections cost cannot be read here", error=str(error))
+                log.warning("losses of unclean elections cannot be read here", error=str(error))
             self._unread = str(error)
             return 0
         self._unread = ""
@@ -369,7 +369,7 @@ class ElectionLedger:
             link = await self._links.to(view.leader)
             return await link.note(records, deadline_s=DEADLINE_S)
         except LinkError as error:
-            log.debug("elections are told again", why=str(error))
+            log.debug("elections are reported again", why=str(error))
             return ErrorCode.REQUEST_TIMED_OUT
 
     def _explain(self, limit: int, topic: str) -> list[ElectionReport]:

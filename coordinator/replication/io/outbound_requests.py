@@ -289,9 +289,11 @@ class ImagePolling:
         before, self._offline = self._offline, {place: why for place, (_, why) in self._replicas.offline.items()}
         for place, why in self._offline.items():
             if before.get(place) != why:
-                logger.warning("offline here: another copy is to lead, if there is one", partition=str(place), why=why)
+                logger.warning(
+                    "a replica is offline here: another one must lead, if there is one", partition=str(place), why=why
+                )
         for place in before.keys() - self._offline.keys():
-            logger.info("not offline here any more", partition=str(place))
+            logger.info("a replica is no longer offline here", partition=str(place))
 
     async def _take(self, answer: ClusterState, epoch: int) -> bool:
         if answer.error is ErrorCode.STALE_BROKER_EPOCH:

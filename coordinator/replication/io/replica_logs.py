@@ -193,7 +193,7 @@ class PrivateLog(StoredLog):
         try:
             self._broker.private_written()
         except OSError as error:  # it is durable without that
-            logger.warning("how far it goes is not kept", partition=str(self.log.partition), why=str(error))
+            logger.warning("the end of the log could not be saved", partition=str(self.log.partition), why=str(error))
 
 
 def verify_log(log: Log) -> None:
@@ -325,7 +325,7 @@ class StoredLogs:
             self._broker.drop(place.topic, [place.partition])
             self._left = True
         except StorageError as error:
-            logger.warning("copy not deleted", partition=str(place), error=str(error))
+            logger.warning("replica not deleted", partition=str(place), error=str(error))
 
     @property
     def left_files(self) -> bool:
@@ -338,7 +338,7 @@ class StoredLogs:
         try:
             self._broker.clear_away()
         except StorageError as error:
-            logger.warning("files of deleted copies not removed", error=str(error))
+            logger.warning("files of deleted replicas not removed", error=str(error))
 
     def _set_aside_former(self, name: str, topic_id: bytes) -> None:
         """What is held of a former topic of the name becomes stray: another topic's records are never mixed with it."""

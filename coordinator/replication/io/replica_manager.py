@@ -398,7 +398,7 @@ class ReplicaManager:
         try:
             self._broker.checkpoint_high_watermarks()
         except OSError as error:
-            logger.warning("high watermarks not written down", error=str(error))
+            logger.warning("high watermarks not written", error=str(error))
 
     async def _let_go(self) -> None:
         self._stopped = True

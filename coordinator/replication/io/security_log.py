@@ -118,7 +118,7 @@ class SecurityLeader:
         try:
             records.append(batch, now_ms, trusted=True)
         except StorageError as error:
-            log.warning("who may do what is not changed", error=str(error))
+            log.warning("users and access control lists are not changed", error=str(error))
             return SecurityUpdateResult(ErrorCode.UNKNOWN_SERVER_ERROR)
         end = records.end_offset
         try:
@@ -148,7 +148,7 @@ class SecurityLeader:
             found = bytes(records.fetch(asked.offset, READ_BYTES).records) if asked.offset < high else b""
             check_batches(found, asked.offset, high)
         except (StorageError, ValueError) as error:
-            log.error("this node leads who may do what no more: its copy is damaged", error=str(error))
+            log.error("this node no longer leads the security log: its replica is damaged", error=str(error))
             records.failure = records.failure or LogFenced(str(error))  # it is looked at whole before it is used again
             self._replicas.broke(PLACE, str(error))
             self._happened()
@@ -343,7 +343,7 @@ class SecurityFollower:
     async def _take(self, book: SecurityBook, read: SecurityRecords, portions: "Sequence[SecurityPortion]") -> None:
         if read.anew:
             if self._offset != BEFORE_ALL:
-                log.warning("who may do what is read anew: it is not what it was", offset=self._offset)
+                log.warning("the security log is read again: it has changed", offset=self._offset)
             # A new leader may not know yet how far it is committed: what it has may all have been acknowledged.
             self._offset, self._last_epoch, self._until = read.start, NO_EPOCH, read.end
             book.begin()

@@ -181,7 +181,7 @@ def warn_of_own_rights(security: "NodeSecurity", certificates: "NodeCertificates
     principal = own.names.principal_of(own.material.chain)
     if not security.authorizer.is_super(Identity(principal, "")):
         log.warning(
-            "other nodes let this one in only if a list gives it the right: it is none of super.users",
+            "other nodes accept this node only if an access control list allows it: it is not in super.users",
             principal=str(principal),
             needs="CLUSTER_ACTION on CLUSTER",
         )

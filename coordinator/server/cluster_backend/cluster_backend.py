@@ -453,7 +453,7 @@ class ClusterBackend:
             try:
                 answer = await self.side.ask_to_shut_down()
             except LinkError as error:
-                log.info("the controller does not answer a shutdown", why=str(error))
+                log.info("the controller does not answer the request for a controlled shutdown", why=str(error))
                 continue
             if answer.error is ErrorCode.NONE and not answer.remaining:
                 await last_word.given()
@@ -556,8 +556,10 @@ class ClusterBackend:
         where = str(self.session.connect)
         match state:
             case SessionState.CONNECTED:
-                log.info("in touch with ZooKeeper", zookeeper=where)
+                log.info("connected to ZooKeeper", zookeeper=where)
             case SessionState.SUSPENDED:
-                log.warning("ZooKeeper is out of reach; what is in sync goes on", zookeeper=where)
+                log.warning("ZooKeeper is unreachable; in-sync replicas continue", zookeeper=where)
             case SessionState.LOST:
-                log.warning("the session is over; the node registers anew once it can", zookeeper=where)
+                log.warning(
+                    "the ZooKeeper session has expired; the node registers again as soon as it can", zookeeper=where
+                )

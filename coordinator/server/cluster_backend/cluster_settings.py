@@ -97,7 +97,7 @@ class ShardCount:
         try:
             made = await self._persistently()
         except MalformedZnode as error:
-            log.warning("how many shards the cluster has cannot be read", why=str(error))
+            log.warning("the number of the cluster's shards cannot be read", why=str(error))
             return
         if made not in (0, self.count):
             self._failed(
@@ -114,7 +114,7 @@ class ShardCount:
             try:
                 return await self._made()
             except ZooKeeperError as error:
-                log.debug("how many shards the cluster has is asked again", why=str(error))
+                log.debug("the number of the cluster's shards is requested again", why=str(error))
                 await asyncio.sleep(RETRY_S)
 
     async def _made(self) -> int:

@@ -108,7 +108,7 @@ class SharedSecurityStore(FollowedSecurityStore):
         while not self._known.is_set() and not ended.done():
             await asyncio.wait(either, timeout=TELL_S, return_when=asyncio.FIRST_COMPLETED)
             if not self._known.is_set() and not ended.done():
-                log.warning("nobody is answered before it is known who may do what", why=following.why)
+                log.warning("requests wait until users and access control lists are known", why=following.why)
         waiting.cancel()
         if not ended.done():
             await self._bring()
@@ -232,7 +232,7 @@ class SharedSecurityStore(FollowedSecurityStore):
                 await self._bring_own()
                 await self._bring_pending()
             except SecurityUnavailable as error:
-                log.warning("users that wait in the data directory are not known yet", why=str(error))
+                log.warning("users from the data directory are not in the cluster yet", why=str(error))
                 await asyncio.sleep(RETRY_S)
             else:
                 return
@@ -242,7 +242,7 @@ class SharedSecurityStore(FollowedSecurityStore):
         try:
             await self._bring()
         except StorageError as error:
-            log.error("users that wait in the data directory are not known", why=str(error))
+            log.error("users from the data directory cannot be added to the cluster", why=str(error))
 
     async def _bring_own(self) -> None:
         """Raises StorageError."""
@@ -250,7 +250,7 @@ class SharedSecurityStore(FollowedSecurityStore):
         if own is None:
             return
         if BEGUN in self.state.secrets:
-            log.warning("users and lists that this node had for itself are of no use: its cluster has its own")
+            log.warning("users and lists of this node alone are ignored: its cluster has its own")
         elif isinstance(own, StorageError):
             raise own
         else:
@@ -259,7 +259,7 @@ class SharedSecurityStore(FollowedSecurityStore):
             await self.settled(lambda: self.write_all(diff_states(self.state, own, only_come=True)))
             self._marks = True
             await self.settled(lambda: self.write([SecurityRecord(SecretKey(BEGUN), b"1")]))
-            log.info("users and lists that this node had for itself are its cluster's from now on")
+            log.info("users and lists of this node now belong to its cluster")
         self._own = None
 
     async def _bring_pending(self) -> None:
@@ -276,7 +276,7 @@ class SharedSecurityStore(FollowedSecurityStore):
                 f"{directory / PENDING_SECURITY} cannot be removed: {error.strerror or error}; what waited in it is "
                 "known to the cluster, and would come again with the next start, over what is changed then: remove it"
             ) from error
-        log.info("users that waited in the data directory are known to the cluster", entries=len(changes))
+        log.info("users from the data directory were added to the cluster", entries=len(changes))
 
 
 def is_of_the_node(key: bytes) -> bool:

@@ -437,7 +437,7 @@ class KafkaBackend:
         """KB-F8: have the others take this node's shards, and leave their group; return once they have, or it takes too
         long."""
         if self._nodes is not None and not await self._nodes.leave(self._settings.shutdown_timeout_ms / 1_000):
-            log.warning("the node stops with shards that nobody has taken yet", shards=len(self._nodes.mine))
+            log.warning("the node stops with shards that no other node has taken yet", shards=len(self._nodes.mine))
 
     async def close(self) -> None:
         """Ask nobody any more: what was started ends, the last first, whatever fails of it. A second call does

@@ -153,7 +153,7 @@ class UpstreamSecurityStore(FollowedSecurityStore):
 
     def _passed_over(self, count: int) -> None:
         log.warning(
-            "records of somebody who may not write who may do what were passed over",
+            "security records of an unauthorized writer were skipped",
             topic=self._log_there.topic,
             records=count,
         )

@@ -217,7 +217,7 @@ class ShardDiagnostics:
         self._refused = ""
         mine = deal.nodes.get(self._settings.node_id)
         log.info(
-            "shards dealt",
+            "shards assigned",
             nodes=len(deal.nodes),
             mine=0 if mine is None else len(mine.shards),
             to_nobody=deal.shards - sum(len(node.shards) for node in deal.nodes.values()),
@@ -237,7 +237,7 @@ class ShardDiagnostics:
         if report.voids:
             self.voids_total += report.voids
             log.warning(
-                "records of somebody who owned the shard no more were passed over",
+                "records of a former owner of the shard were skipped",
                 shard=shard,
                 records=report.voids,
                 written_again=report.repaired,

@@ -592,7 +592,7 @@ class CoordinatorNode:
                 await self.driver.close(timeout_s)
                 await self.methods.quiet()
         except TimeoutError:
-            log.warning("not everyone was answered in time", in_flight=self.methods.in_flight)
+            log.warning("some requests were not answered in time", in_flight=self.methods.in_flight)
 
     def _doors(self) -> ClientAddresses:
         return ClientAddresses(self.advertised, self._kafka.advertised if self._kafka else None, self.http_bound)

@@ -99,7 +99,7 @@ class TopicOwners:
         try:
             await self._store.settled(kept)
         except StorageError as error:
-            log.warning("who made these topics is not kept", user=user, why=str(error))
+            log.warning("the creator of these topics could not be saved", user=user, why=str(error))
 
     def _there(self) -> Iterable[tuple[str, TopicOwner]]:
         topics = self._topics()

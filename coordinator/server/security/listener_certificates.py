@@ -639,7 +639,7 @@ class NodeCertificates:
                 f"{error}; the certificate of before ({each.material.subject}) is shown until the file is mended",
             )
         except Exception as error:  # whatever it was: the files must be looked at again
-            log.error("certificates could not be looked at", door=name, exc_info=error)
+            log.error("certificates could not be checked", door=name, exc_info=error)
         else:
             conditions.clear(condition)
             log.info(

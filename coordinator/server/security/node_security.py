@@ -135,7 +135,7 @@ class NodeSecurity:
             try:
                 await self.store.settled(self._make_salts)
             except StorageError as error:
-                log.info("salts that nobody has are this node's own for now", why=str(error))
+                log.info("salts for unknown users are this node's own for now", why=str(error))
                 await asyncio.sleep(SOON_S)
 
     async def _make_salts(self) -> None:

@@ -189,7 +189,7 @@ class SecurityStore:
         try:
             self._broker.private_written()
         except OSError as error:
-            logger.warning("how far it goes is not kept", topic=SECURITY_TOPIC, why=str(error))
+            logger.warning("the end of the log could not be saved", topic=SECURITY_TOPIC, why=str(error))
 
     def _read(self) -> Iterator[Iterable[SecurityRecord]]:
         log = self._log

@@ -114,7 +114,7 @@ class CentralElection:
         try:
             body = await self._election.holder()
         except ZooKeeperError as error:
-            log.warning("who coordinates central groups cannot be read", why=str(error))
+            log.warning("the coordinator of central groups cannot be read", why=str(error))
             return None
         return None if body is None else CentralCoordinator(*layout.read_coordinator(layout.CENTRAL_COORDINATOR, body))
 
@@ -141,7 +141,7 @@ class CentralElection:
         self._publish()
 
     def _resigned(self) -> None:
-        log.info("this node coordinates central groups no longer")
+        log.info("this node no longer coordinates central groups")
         self._on_resigned()
 
     async def _publish_now_and_then(self) -> None:

@@ -175,11 +175,13 @@ class ZooKeeperRegistration:
         where = str(self.session.connect)
         match state:
             case SessionState.CONNECTED:
-                log.info("in touch with ZooKeeper again", zookeeper=where)
+                log.info("connected to ZooKeeper again", zookeeper=where)
             case SessionState.SUSPENDED:
-                log.warning("ZooKeeper is out of reach; the node goes on serving", zookeeper=where)
+                log.warning("ZooKeeper is unreachable; the node continues to serve", zookeeper=where)
             case SessionState.LOST:
-                log.warning("the session is over; the node registers anew once it can", zookeeper=where)
+                log.warning(
+                    "the ZooKeeper session has expired; the node registers again as soon as it can", zookeeper=where
+                )
 
 
 def build_registration(grpc: Address, kafka: Address | None, now_ms: int) -> BrokerZnode:

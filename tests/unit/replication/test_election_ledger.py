@@ -237,7 +237,7 @@ def test_a_copy_that_cannot_be_read_costs_its_node_nothing_but_the_figure() -> N
             for _ in range(LOOKS_AFTER):
                 await cuts.look()
         assert (broker.reads, cuts._due) == (LOOKS_AFTER, {})
-        assert [line["event"] for line in lines] == ["what unclean elections cost cannot be read here"]
+        assert [line["event"] for line in lines] == ["losses of unclean elections cannot be read here"]
         with pytest.raises(OffsetOutsideLog):
             await ledger.explain(10)
 

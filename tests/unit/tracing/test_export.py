@@ -50,7 +50,7 @@ def test_that_it_is_away_and_there_again_is_said_once_each() -> None:
             exporter.export([span])
     assert [line["event"].split(",")[0] for line in told] == [
         "traces cannot be sent",
-        "traces are taken again",
+        "the collector accepts traces again",
         "traces cannot be sent",
     ]
     assert told[1]["spans_lost"] == 2
@@ -97,7 +97,7 @@ def test_what_there_is_no_room_for_is_thrown_away_and_said_once(monkeypatch: pyt
         assert making.wait(30)
         for _ in range(10):
             told.tell("g", ENTRY, "")
-    assert [line["event"].split(";")[0] for line in lines] == ["more rebalances than can be told as traces"]
+    assert [line["event"].split(";")[0] for line in lines] == ["too many rebalances to export as traces"]
     go_on.set()
     told.close()
 
@@ -136,8 +136,8 @@ def test_a_collector_that_is_slow_gets_whole_traces_and_what_is_left_out_is_said
         Slow.may.set()
         told.close()
     assert [(line["event"].split(";")[0], line.get("left_out")) for line in lines] == [
-        ("more rebalances than can be told as traces", None),
-        ("all rebalances are told as traces again", 7),
+        ("too many rebalances to export as traces", None),
+        ("all rebalances are exported as traces again", 7),
     ]
     assert sorted(Counter(span.context.trace_id for span in Slow.taken).values()) == [of_one] * 3
 

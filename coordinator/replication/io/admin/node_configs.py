@@ -52,7 +52,7 @@ class ReplicationRates:
         self._tell = tell
         self._stale = asyncio.Event()
         self._tasks = SupervisedTasks(
-            lambda why: log.error("rates of the node are read no more", error=repr(why), exc_info=why)
+            lambda why: log.error("throttle rates of the node are no longer read", error=repr(why), exc_info=why)
         )
 
     def start(self) -> None:
@@ -70,7 +70,7 @@ class ReplicationRates:
             try:
                 self._tell(*parse_rates(await self._read(), self._own))
             except ZooKeeperError as error:
-                log.debug("rates of the node not read", why=str(error))
+                log.debug("throttle rates of the node not read", why=str(error))
                 await asyncio.sleep(RETRY_S)
             else:
                 await self._stale.wait()

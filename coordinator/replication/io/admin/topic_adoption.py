@@ -89,7 +89,7 @@ async def adopt_topics(session: ZooKeeperSession, broker: Broker, node_id: int) 
     for names in pair_group_topics(plan.names):
         await publish_topics(session, broker, [own[name] for name in names], node_id)
     if plan.names:
-        log.info("topics of this node are the cluster's from now on", topics=len(plan.names))
+        log.info("topics of this node now belong to the cluster", topics=len(plan.names))
     if await read_adopting_node(session) == me:
         await session.delete(ADOPTING)
     return list(plan.names)

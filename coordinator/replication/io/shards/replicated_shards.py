@@ -263,4 +263,4 @@ class WarmShards:
 
 def log_unfit(shard: int, why: str) -> None:
     """Once for each core: it is of no use from then on."""
-    logger.warning("a copy of groups is not kept ready, taking over will take a load", shard=shard, why=why)
+    logger.warning("a standby of groups is not kept in memory; a takeover will have to load them", shard=shard, why=why)

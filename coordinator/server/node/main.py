@@ -104,7 +104,7 @@ async def start_unless_stopped(stop: asyncio.Event, node: CoordinatorNode) -> No
     stopping = asyncio.ensure_future(stop.wait())
     await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
-    if not starting.done() and not hasattr(node, "driver"):
+    if not starting.done() and not node.has_engine:
         starting.cancel()  # Nobody has been answered yet.
     await starting
 

@@ -6,6 +6,7 @@ imported only where a setting asks for it. Limits from the settings are handed t
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -270,6 +271,9 @@ class CoordinatorNode:
         # A simulation takes no place from a group that waits for its plan.
         self._isolated_simulations = self._isolation.apart(max_processes=1)
         self._security: NodeSecurity | None = None
+        self._serving = self._stopping = False
+        self.has_engine = False
+        """Whether there are groups. From then on somebody may have been answered."""
 
     @property
     def bound(self) -> Address:
@@ -311,7 +315,18 @@ class CoordinatorNode:
         the port given back. A directory is locked before ZooKeeper hears of it, a new one made after it has agreed.
         """
         TASK_FAILURES.set(self._task_failures)
+        async with AsyncExitStack() as started:
+            await self._start(started)
+            log_listening(self._bound, self.kafka_bound, self.http_bound, self._settings.node_id)
+            self._started = started.pop_all()
+        return self._bound
+
+    async def _start(self, started: AsyncExitStack) -> None:
+        """started: receives the end of each part, once the part is there."""
         self._certificates = await node_services.load_certificates(self._settings)
+        # The last lines of the log, and of the audit, come after everything else has ended.
+        started.push_async_callback(lambda: node_services.stop_security(self._security))
+        started.callback(self._lines.close)
         services = (
             HEALTH_NAMES + node_services.security_service_names(self._settings) + cluster_service_names(self._settings)
         )
@@ -320,24 +335,19 @@ class CoordinatorNode:
         self._bound = self._bound._replace(
             port=self._listener.bind(*self._bound, node_services.make_grpc_credentials(self._certificates))
         )
-        try:
-            if self._kafka is not None:
-                self._kafka.bind()
-            if self._http is not None and not self._http.bind():
-                self._http = self.measuring = self._instruments = None  # nobody will look: nothing is counted
-                self._observing = self._observing if self._settings.scaler_enable else None
-            await self._open_backend()
-        except BaseException:
-            if hasattr(self, "_ground"):
-                await self._ground.leave()
-                await self._ground.close()
-            await self._listener.give_back()
-            for door in (self._kafka, self._http):
-                if door is not None:
-                    door.give_back()
-            raise
-        self._start_driver()
-        table = report_operator_calls(self._table(), tell := node_services.action_reporter(self._security))
+        started.push_async_callback(self._close_port)
+        started.callback(self._isolation.close)
+        if self._kafka is not None:
+            self._kafka.bind()
+            started.callback(self._kafka.give_back)
+        if self._http is not None and not self._http.bind():
+            self._http = self.measuring = self._instruments = None  # nobody will look: nothing is counted
+            self._observing = self._observing if self._settings.scaler_enable else None
+        if self._http is not None:
+            started.callback(self._http.give_back)
+        await self._open_backend(started)
+        self._start_driver(started)
+        table = report_operator_calls(self._table(started), tell := node_services.action_reporter(self._security))
         malformed: tuple[type[Exception], ...] = (MalformedGroupRequest, MalformedStorageRequest)
         if self._observing is not None:
             asked = partial(topic_ids, self.broker), lambda: self._partitions, self.driver.tell
@@ -352,8 +362,9 @@ class CoordinatorNode:
         limits = join_limit_bytes(self._settings), self._instruments, burden_limits(self._settings)
         self.methods = GrpcMethods(table, malformed, *limits, gate)
         conditions = self.telling.conditions
-        self._upkeep = self._ground.upkeep(conditions, self.engine, self._fail)
+        started.callback(self._ground.upkeep(conditions, self.engine, self._fail).stop)
         await self._listener.start(self.methods, **node_services.probe_authenticators(self._settings, gate))
+        self._serving = True
         self.telling.start(self._listener.report)
         if self._kafka is not None:
             context = KafkaListenerContext(
@@ -365,6 +376,7 @@ class CoordinatorNode:
                 security=self._security,
             )
             await self._ground.serve_kafka(self._kafka, context)
+            started.push_async_callback(self._kafka.close, LAST_WORDS_S)
         if self._http is not None:
             from muster.coordinator.server.listeners.http_listener import NodeAccess
 
@@ -380,18 +392,21 @@ class CoordinatorNode:
                 self._ground.cluster,
             )
             await self._http.start(inside, gate, node_services.listener_tls(self._certificates, "http"))
+            started.push_async_callback(self._http.close, LAST_WORDS_S)
         if self._ground.zookeeper is not None:
             self._ground.zookeeper.start(lambda in_touch: self.telling.tell(ZOOKEEPER, serving=in_touch))
         if self._central is not None:
             self._central.start()
+            started.push_async_callback(self._central.stop)
         self.driver.opened(self._loaded_ms)
         await self.driver.all_loaded()
-        log_listening(self._bound, self.kafka_bound, self.http_bound, self._settings.node_id)
-        return self._bound
 
-    async def _open_backend(self) -> None:
+    async def _open_backend(self, started: AsyncExitStack) -> None:
         """The log, the place among others, and the groups."""
         self._ground = make_backend(self._settings, self._clock, self._certificates, self._doors)
+        started.push_async_callback(self._ground.close)
+        started.push_async_callback(self._ground.leave)
+        started.push_async_callback(close_observers, self._observing, self._tracing)
         await self._ground.open(lambda seen: self.driver.tell(partition_for(seen.group_id, self.engine.shards), seen))
         self.broker = self._ground.record_log
         self._security = await node_services.make_security(
@@ -409,6 +424,7 @@ class CoordinatorNode:
         One of many first lets others lead what it leads, as far as they can: its clients hear where to go while it
         answers them yet.
         """
+        self._stopping = True
         log.info("draining", parked=self.driver.parked, in_flight=self.methods.in_flight)
         if self._central is not None:
             await self._central.stop()
@@ -424,17 +440,7 @@ class CoordinatorNode:
         self._sessions.close()
         await asyncio.sleep(0)  # handlers that had begun take their place in a flush
         await self._answer_everyone()
-        for door in (self._kafka, self._http):
-            if door is not None:
-                await door.close(LAST_WORDS_S)
-        self._upkeep.stop()
-        await close_observers(self._observing, self._tracing)
-        await self._ground.leave()
-        await self._ground.close()
-        self._isolation.close()
-        await self._listener.stop(LAST_WORDS_S)
-        self._lines.close()
-        await node_services.stop_security(self._security)
+        await self._started.aclose()
         log.info("stopped")
 
     def _have_groups(self, make: MakeEngine, *, load: bool = False) -> None:
@@ -461,7 +467,8 @@ class CoordinatorNode:
             # What was seen of groups in ZooKeeper is no record: the shard has to be told again.
             zookeeper.observer.tell_again(lambda group_id: partition_for(group_id, self.engine.shards) == shard)
 
-    def _start_driver(self) -> None:
+    def _start_driver(self, started: AsyncExitStack) -> None:
+        self.has_engine = True
         self.driver = EngineDriver(
             self.engine,
             self._clock,
@@ -485,6 +492,7 @@ class CoordinatorNode:
             isolation=self._isolation,
             instruments=self._instruments,
         )
+        started.push_async_callback(self._close_driver)
         self._sessions = ServerSessions(
             self.driver,
             shards=self.engine.shards,
@@ -538,7 +546,7 @@ class CoordinatorNode:
             self._central.noticed(notice)
         self._lines.noticed(notice)
 
-    def _table(self) -> dict[str, ServiceMethod]:
+    def _table(self, started: AsyncExitStack) -> dict[str, ServiceMethod]:
         zookeeper = self._ground.zookeeper
         context = GroupServiceContext(
             driver=self.driver,
@@ -567,6 +575,7 @@ class CoordinatorNode:
         self.log_requests = self._ground.requests
         records = self._ground.record_service(lambda: self.advertised, answer_room)
         self._staging = self._ground.staging()
+        started.push_async_callback(self._close_requests)
         self._staging_upkeep = RestartedTask("staged records", self._staging.keep_up, returns=True)
         self._staging_upkeep.start()
         fences = self._ground.fences(self.driver, self.engine)
@@ -593,6 +602,26 @@ class CoordinatorNode:
                 await self.methods.quiet()
         except TimeoutError:
             log.warning("some requests were not answered in time", in_flight=self.methods.in_flight)
+
+    async def _close_port(self) -> None:
+        if self._serving:
+            await self._listener.stop(LAST_WORDS_S)
+        else:
+            await self._listener.give_back()
+
+    async def _close_driver(self) -> None:
+        """That of a start that failed; a node that stops has had it answer everyone."""
+        if not self._stopping:
+            with suppress(TimeoutError):
+                await self.driver.close(LAST_WORDS_S)
+
+    async def _close_requests(self) -> None:
+        """Those of a start that failed; a node that stops has answered them."""
+        if not self._stopping:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LAST_WORDS_S):
+                    await self._staging.close()
+                    await self.log_requests.close()
 
     def _doors(self) -> ClientAddresses:
         return ClientAddresses(self.advertised, self._kafka.advertised if self._kafka else None, self.http_bound)

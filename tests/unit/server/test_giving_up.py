@@ -14,7 +14,7 @@ from muster.coordinator.server.node import main
 class Waiting:
     """A node that never starts."""
 
-    ended = ""
+    ended, has_engine = "", False
 
     def __init__(self, settings: object) -> None: ...
 

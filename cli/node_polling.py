@@ -291,7 +291,10 @@ class NodePoller:
                 return
         self._known[group.id] = replace(group, positions=positions, ledger=ledger)
         lag = sum(position.lag for position in positions.values())
-        self._trails.setdefault(group.id, LagTrail()).add(self._clock(), lag)
+        trail = self._trails.setdefault(group.id, LagTrail())
+        if bool(known.members) != bool(group.members):
+            trail.seen.clear()  # of two times, with members and without, no trend is made
+        trail.add(self._clock(), lag)
 
     def _line(self, group: ExaminedGroup, partitions: dict[str, int], now_ms: int) -> GroupLine:
         known = self._known.get(group.id)
@@ -299,8 +302,10 @@ class NodePoller:
             return GroupLine(group, partitions)
         trail = self._trails[group.id]
         merged = replace(group, positions=known.positions, ledger=known.ledger)
-        lag = trail.seen[-1][1]
-        return GroupLine(merged, partitions, lag, trail.trend(), trail.eta_s(), rebalances_in_last_hour(known, now_ms))
+        lag, rebalances = trail.seen[-1][1], rebalances_in_last_hour(known, now_ms)
+        if not group.members:
+            return GroupLine(merged, partitions, lag, None, 0.0 if lag == 0 else None, rebalances)
+        return GroupLine(merged, partitions, lag, trail.trend(), trail.eta_s(), rebalances)
 
     def _forget(self, name: str) -> None:
         self._known.pop(name, None)

@@ -115,9 +115,8 @@ def group_head(line: GroupLine, now_ms: int) -> list[Text]:
     first.append(
         f"  {group.type}, generation {group.generation}, {harmless(group.assignor) or 'no assignor'}", style="dim"
     )
-    second = Text(
-        f"{plural(len(group.members), 'member')}, {number(line.lag)} behind, {rate(line.trend)}, {time_to_go(line)}"
-    )
+    pace = f"{rate(line.trend)}, {time_to_go(line)}" if group.members else time_to_go(line)
+    second = Text(f"{plural(len(group.members), 'member')}, {number(line.lag)} behind, {pace}")
     second.append(f", {number(line.rebalances)} rebalance{'' if line.rebalances == 1 else 's'} in the last hour")
     lines = [first, second]
     if line.unowned:
@@ -143,11 +142,19 @@ def group_head(line: GroupLine, now_ms: int) -> list[Text]:
 
 
 def time_to_go(line: GroupLine) -> str:
+    if not line.group.members:
+        return idle_state(line)
     if line.lag == 0:
         return "nothing waits"
     if line.trend is None:
         return "trend not known yet"
     return f"gone in {eta(line.eta_s)}" if line.eta_s is not None else "not getting less"
+
+
+def idle_state(line: GroupLine) -> str:
+    """What the node says of a group without members, if it samples its groups."""
+    progress = line.group.description.progress
+    return progress.reason if progress is not None and progress.idle_since_ms is not None else "idle"
 
 
 def assignment_map(line: GroupLine, width: int) -> list[Text]:
@@ -240,6 +247,10 @@ class ColumnHeading:
     only_wide: bool = False
 
 
+def time_left(line: GroupLine) -> str:
+    return eta(line.eta_s) if line.group.members else "idle"
+
+
 def last_cause(line: GroupLine) -> str:
     from muster.coordinator.observability.doctor.model import cause_name
 
@@ -254,7 +265,7 @@ HEADINGS = (
     ColumnHeading("MEMB", 5, lambda line: str(len(line.group.members)), lambda line: -len(line.group.members)),
     ColumnHeading("LAG", 8, lambda line: number(line.lag), lambda line: -(line.lag or 0)),
     ColumnHeading("TREND", 8, lambda line: rate(line.trend), lambda line: -(line.trend or 0)),
-    ColumnHeading("ETA", 7, lambda line: eta(line.eta_s), lambda line: -(line.eta_s or 0)),
+    ColumnHeading("ETA", 7, time_left, lambda line: -(line.eta_s or 0)),
     ColumnHeading("REB/H", 5, lambda line: number(line.rebalances), lambda line: -(line.rebalances or 0)),
     ColumnHeading("UNOWNED", 7, lambda line: str(line.unowned or "-"), lambda line: -line.unowned),
     ColumnHeading("ASSIGNOR", 11, lambda line: harmless(line.group.assignor) or "-", lambda line: line.group.assignor,
@@ -262,7 +273,7 @@ HEADINGS = (
     ColumnHeading("LAST CAUSE", 15, last_cause, last_cause, right=False, only_wide=True),
 )  # fmt: skip
 SORTS = tuple(heading.name for heading in HEADINGS if not heading.only_wide)
-LIST_KEYS = "up/down  enter open  s sort  r reverse  / filter  q quit"
+LIST_KEYS = "enter open  s sort  r reverse  / filter  m members  q quit"
 GROUP_KEYS = "up/down scroll  esc back  q quit"
 
 
@@ -280,6 +291,8 @@ class TopScreen:
     reverse: bool = False
     filter: str = ""
     typing: bool = False
+    with_members: bool = False
+    """Only groups that have members are shown."""
     cursor: str = ""
     """The group under the cursor; it stays there when the order changes."""
     opened: str = ""
@@ -288,13 +301,14 @@ class TopScreen:
     over: bool = False
 
     def shown(self) -> list[GroupLine]:
-        """The lines that pass the filter, in order."""
+        """The lines that pass the filters, in order; groups without members come last."""
         wanted = self.filter.lower()
         heading = next(heading for heading in HEADINGS if heading.name == self.sort)
-        lines = [line for line in self.picture.lines if wanted in line.group.id.lower()]
+        passing = (line for line in self.picture.lines if line.group.members or not self.with_members)
+        lines = [line for line in passing if wanted in line.group.id.lower()]
         lines.sort(key=lambda line: line.group.id)
         lines.sort(key=heading.order, reverse=self.reverse)  # type: ignore[arg-type]
-        return lines
+        return sorted(lines, key=lambda line: not line.group.members)
 
     def press(self, key: str) -> None:
         """A key: a character, or one of up, down, pageup, pagedown, enter, escape, backspace."""
@@ -333,6 +347,8 @@ class TopScreen:
             self.sort = SORTS[(SORTS.index(self.sort) + 1) % len(SORTS)]
         elif key == "r":
             self.reverse = not self.reverse
+        elif key == "m":
+            self.with_members = not self.with_members
         elif key == "/":
             self.typing, self.filter = True, ""
         elif key == "escape":
@@ -376,7 +392,8 @@ class TopScreen:
             return Text(f"filter: {self.filter}_", style="reverse")
         if self.opened:
             return Text(GROUP_KEYS, style="dim")
-        filtered = f"  [{self.filter}]" if self.filter else ""
+        filters = [*([self.filter] if self.filter else []), *(["members"] if self.with_members else [])]
+        filtered = f"  [{', '.join(filters)}]" if filters else ""
         return Text(f"{LIST_KEYS}  by {self.sort}{' reversed' if self.reverse else ''}{filtered}", style="dim")
 
     def _list(self, width: int, room: int) -> list[Text]:

@@ -72,7 +72,7 @@ def warn_of_mixed_groups(group_ids: Iterable[str]) -> None:
 # `list`
 # ------
 
-GROUP_COLUMNS = columns("GROUP:cyan, TYPE, STATE, LAG+, HEALTH, PROTOCOL-TYPE+, WHY=health_reason+")
+GROUP_COLUMNS = columns("GROUP:cyan, TYPE, STATE, LAG+, HEALTH, PROTOCOL-TYPE+, WHY=health_reason+, IDLE-SINCE+")
 STATES = (
     *("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead"),
     *("Assigning", "Reconciling"),  # KIP-848
@@ -100,11 +100,12 @@ def describe_missing_groups(admin: "Admin") -> list[str]:
     type=click.Choice(STATES, case_sensitive=False),
     help="Only groups in this state; may be repeated.",
 )
-def list_(bootstrap: str, overrides: dict[str, str], style: str, states: tuple[str, ...]) -> None:
+@click.option("--with-members", is_flag=True, help="Only groups that have members.")
+def list_(bootstrap: str, overrides: dict[str, str], style: str, states: tuple[str, ...], with_members: bool) -> None:
     """List groups.
 
-    HEALTH is OK, WARN or ERR by Burrow's rules, where the node samples its groups (docs/observe.md). Exit code 4 when
-    a node cannot report some groups; these are missing from the list.
+    HEALTH is OK, WARN or ERR by Burrow's rules, or IDLE without members, where the node samples its groups
+    (docs/observe.md). Exit code 4 when a node cannot report some groups; these are missing from the list.
     """
     with connect_admin(bootstrap, overrides) as admin:
         untold: list[str] = []
@@ -113,7 +114,8 @@ def list_(bootstrap: str, overrides: dict[str, str], style: str, states: tuple[s
         warn_of_duplicate_groups(found)
         if any(group.group_type == ZOOKEEPER for group in found) and admin.zookeeper_away():
             notice("Warning: ZooKeeper is out of the node's reach. Groups there are shown as they were last seen.")
-    print_rows([group_row(group) for group in found], GROUP_COLUMNS, style)
+    shown = [group for group in found if group.has_members or not with_members]
+    print_rows([group_row(group) for group in shown], GROUP_COLUMNS, style)
     if missing:
         raise Unhealthy("\n".join(f"groups are missing in this list: {sentence}" for sentence in missing))
 
@@ -127,12 +129,12 @@ OFFSET_COLUMNS = columns(
 )
 STATE_COLUMNS = columns(
     "GROUP:cyan, COORDINATOR, ASSIGNMENT-STRATEGY, STATE, #MEMBERS=members, GENERATION, LEADER+, PLANNED-BY+, "
-    "SETTING-KEPT-OUT=kept_out+, WAITS-FOR=waiting_for, UNTIL=waiting_until, LAG+, TREND/S=trend+, ETA-S+, HEALTH+, "
-    "REASON=health_reason+"
+    "SETTING-KEPT-OUT=kept_out+, WAITS-FOR=waiting_for, UNTIL=waiting_until, LAG+, TREND/S=trend+, "
+    "TREND-WINDOW-S+, ETA-S+, HEALTH+, REASON=health_reason+, IDLE-SINCE+"
 )
 NOT_AVAILABLE = 15
 """COORDINATOR_NOT_AVAILABLE, which is also said of positions that ZooKeeper does not give."""
-WELL = "OK"
+WELL, IDLE = "OK", "IDLE"
 REBALANCING = ("PreparingRebalance", "CompletingRebalance", "Waiting", "Stopping", "Starting", "BackingOff")
 
 
@@ -210,7 +212,7 @@ def print_highlights(group: "GroupDescription") -> None:
         notice(f"Consumer group '{group.group_id}' has no active members.")
     if group.progress is not None:
         notice(f"Consumer group '{group.group_id}': {progress_words(group.progress)}.")
-        if group.progress.health != WELL:
+        if group.progress.health not in (WELL, IDLE):
             notice(f"Warning: Consumer group '{group.group_id}' is not well: {group.progress.reason}.")
     print_planner(group)
     if group.state in REBALANCING:

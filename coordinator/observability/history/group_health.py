@@ -18,8 +18,12 @@ ALLOWED_LAG = 0
 
 
 class HealthStatus(IntEnum):
-    """Burrow's codes, the worse the higher. A partition is never NOTFOUND or ERR, a group never above ERR."""
+    """Burrow's codes, the worse the higher. A partition is never NOTFOUND or ERR, a group never above ERR.
 
+    IDLE is ours: no member is in the group, and nobody commits for it. It is neither well nor unwell.
+    """
+
+    IDLE = -1
     NOTFOUND = 0
     OK = 1
     WARN = 2
@@ -30,13 +34,15 @@ class HealthStatus(IntEnum):
 
 
 REASONS = {
+    HealthStatus.IDLE: "no member is in the group",
     HealthStatus.NOTFOUND: "nothing has been seen of the group",
     HealthStatus.OK: "it keeps up",
-    HealthStatus.WARN: "it commits, but its lag never shrank over its last commits: it is too slow for what is written",
-    HealthStatus.STOP: "it has not committed for longer than its last commits took, and records wait",
-    HealthStatus.STALL: "it commits the same offset over and over while records wait: it is stuck at one of them",
-    HealthStatus.REWIND: "its committed offset went back and has not come to where it was",
+    HealthStatus.WARN: "falls behind (WARN): it commits, but its lag of {lag} never shrank over its last commits",
+    HealthStatus.STOP: "has stopped (STOP): {lag} wait, and it has not committed for longer than its last commits took",
+    HealthStatus.STALL: "is stuck (STALL): {lag} wait, and it commits the same offset over and over",
+    HealthStatus.REWIND: "went back (REWIND): its committed offset has not returned to where it was; {lag} wait",
 }
+"""Of a partition that is not well, what follows its name; Burrow's word in parentheses."""
 
 
 class CommitWindows(NamedTuple):
@@ -65,13 +71,14 @@ class PartitionHealth:
 
     @property
     def reason(self) -> str:
-        return REASONS[self.status]
+        records = f"{self.lag:,} record{'' if self.lag == 1 else 's'}"
+        return REASONS[self.status].format(lag=records)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupHealth:
     """Of a whole group: the status of its worst partition, ERR where that is worse. `troubled` has what is not OK,
-    the worst and most lagging first, up to a bound.
+    the worst and most lagging first, up to a bound. IDLE of a group that nobody reads for; nothing of it is troubled.
     """
 
     status: HealthStatus
@@ -82,6 +89,10 @@ class GroupHealth:
     partitions: int
     troubled: tuple[PartitionHealth, ...]
     not_ok: int
+    idle_since_ms: int | None = None
+    """When an IDLE group was last seen with members, or committed; None: it is not IDLE."""
+    growth: int | None = None
+    """By how many records the lag of an IDLE group grew over the last samples; None: not known yet."""
 
     @property
     def reason(self) -> str:
@@ -95,7 +106,7 @@ class GroupHealth:
         worst = self.troubled[0]
         more = self.not_ok - 1
         others = f"; {more} more partition{' is' if more == 1 else 's are'} not well" if more > 0 else ""
-        return f"{worst.topic}-{worst.partition} ({worst.status.name}, lag {worst.lag}): {worst.reason}{others}"
+        return f"{worst.topic}-{worst.partition} {worst.reason}{others}"
 
 
 def judge_health(seen: CommitWindows, lag: Ints, now_ms: int, allowed_lag: int = ALLOWED_LAG) -> NDArray[np.int64]:

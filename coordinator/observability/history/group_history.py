@@ -89,6 +89,10 @@ class FigureSeries:
             self._minute = time_ms // MINUTE_MS
             self._minutes.add(time_ms, value)
 
+    def recent(self) -> tuple[Ints, Ints]:
+        """Times in ms and values of the last samples, oldest first."""
+        return self._recent.points()
+
     def points(self) -> tuple[Ints, Ints]:
         """Times in ms and values, oldest first. A minute before the recent samples is one point, at its first time."""
         times, values = self._recent.points()
@@ -181,11 +185,11 @@ class GroupHistory:
         group.take(sample, now_ms, HALF_LIFE_SAMPLES * self.sample_ms)
         group.judge_these(sample.places, now_ms, self._window_ms)
 
-    def settle(self, group_id: str, now_ms: int) -> None:
+    def settle(self, group_id: str, now_ms: int, *, has_members: bool = True) -> None:
         """All of the group has been taken: what was not goes, and its lag is a point of its series."""
         group = self._groups.get(group_id)
         if group is not None:
-            group.settle(now_ms)
+            group.settle(now_ms, has_members, self._window_ms)
 
     def forget(self, group_ids: Iterable[str]) -> None:
         """Everything of these groups goes."""
@@ -231,10 +235,20 @@ class GroupHistory:
         return PartitionRates(tuple(group.rows), *columns)
 
     def trend(self, group_id: str) -> float | None:
-        """By how many records a second the group's lag grows (below 0: shrinks); None while that is not known."""
+        """By how many records a second the group's lag grows (below 0: shrinks); None while that is not known.
+
+        None also while nobody reads for the group: what is read then says nothing about when it catches up.
+        """
         group = self._groups.get(group_id)
-        known = group.flow() if group else None
+        known = group.flow() if group and group.idle_since_ms is None else None
         return None if known is None else known[0] - known[1]
+
+    def trend_window_ms(self, group_id: str) -> int:
+        """How far back the trend looks; 0 while there is none. Members were there all that time, or never."""
+        group = self._groups.get(group_id)
+        if group is None or group.settled is None or group.idle_since_ms is not None:
+            return 0
+        return min(group.settled - group.reading_since_ms, self._window_ms)
 
     def flow(self, group_id: str) -> tuple[float, float] | None:
         """Records a second (written, read) over all its partitions with known rates; None while there is none."""
@@ -267,7 +281,7 @@ class GroupHistory:
         if group is None or group.settled is None:
             return self.health(group_id, 0)
         if group.judged is None or group.judged[0] != group.settled:
-            group.judged = (group.settled, group.summary(group.table["status"]))
+            group.judged = (group.settled, group.summary(group.table["status"], self._window_ms))
         return group.judged[1]
 
     def health(self, group_id: str, now_ms: int, allowed_lag: int = ALLOWED_LAG) -> GroupHealth:
@@ -279,7 +293,7 @@ class GroupHistory:
         group = self._groups.get(group_id)
         if group is None or group.settled is None:
             return GroupHealth(HealthStatus.NOTFOUND, 0, None, 0.0, 0, (), 0)
-        return group.summary(judge_partitions(group.table, now_ms, allowed_lag, self._window_ms))
+        return group.summary(judge_partitions(group.table, now_ms, allowed_lag, self._window_ms), self._window_ms)
 
 
 def admit_groups(
@@ -331,6 +345,11 @@ class _GroupTable:
         self.rows: dict[TopicPartition, int] = {}
         self.series = FigureSeries()
         self.settled: int | None = None
+        self.reading_since_ms = 0
+        """The sample since which somebody has read for the group, with members all the time or without."""
+        self.idle_since_ms: int | None = None
+        self._left_ms: int | None = None
+        """The first sample without members since there were any."""
         self.judged: tuple[int, GroupHealth] | None = None
         self._table = np.zeros(0, ROW)
         self._round = 0
@@ -368,13 +387,42 @@ class _GroupTable:
         at = np.fromiter(map(self.rows.__getitem__, places), np.int64, len(places))
         self._table["status"][at] = judge_partitions(self._table[at], now_ms, ALLOWED_LAG, window_ms)
 
-    def settle(self, now_ms: int) -> None:
+    def settle(self, now_ms: int, has_members: bool, window_ms: int) -> None:
         old = self.table["round"] != self._round
         if old.any():
             self.forget({place for place, row in self.rows.items() if old[row]})
         self._round += 1
+        self._note_readers(now_ms, has_members, window_ms)
         self.settled = now_ms
         self.series.add(now_ms, int(self.table["lag_now"].sum()))
+
+    def _note_readers(self, now_ms: int, has_members: bool, window_ms: int) -> None:
+        """Whether somebody reads for the group: its members, or a client that commits without being one.
+
+        What was read while that changed belongs to neither time: the rates of reading begin again.
+        """
+        had_members = self.settled is not None and self._left_ms is None
+        newest_ms = int(self.table["commit_ms"].max()) if len(self.table) else 0
+        if has_members:
+            left_ms = idle_since_ms = None
+        else:
+            left_ms = now_ms if self._left_ms is None else self._left_ms
+            commits = left_ms < newest_ms and now_ms - newest_ms <= window_ms
+            since_ms = (self.settled or 0) if had_members else (self.idle_since_ms or 0)
+            idle_since_ms = None if commits else max(since_ms, newest_ms)
+        before = (had_members, self.idle_since_ms is None)
+        if self.settled is None or before != (has_members, idle_since_ms is None):
+            self.reading_since_ms = now_ms
+            self.table["consumed"] = np.nan
+        self._left_ms, self.idle_since_ms = left_ms, idle_since_ms
+
+    def _growth(self, window_ms: int) -> int | None:
+        """By how many records the lag grew over the last samples, none of which is older than the idle time."""
+        times, lags = self.series.recent()
+        assert self.settled is not None
+        inside = times >= max(self.settled - window_ms, self.reading_since_ms)
+        seen = lags[inside]
+        return int(seen[-1] - seen[0]) if len(seen) > 1 else None
 
     def forget(self, places: set[TopicPartition]) -> None:
         kept = [place for place in self.rows if place not in places]
@@ -388,11 +436,14 @@ class _GroupTable:
             return None
         return float(table["produced"][known].sum()), float(table["consumed"][known].sum())
 
-    def summary(self, status: Ints) -> GroupHealth:
+    def summary(self, status: Ints, window_ms: int) -> GroupHealth:
         """With these statuses, one a row."""
         table = self.table
         if not len(table):
             return GroupHealth(HealthStatus.OK, 0, None, 0.0, 0, (), 0)
+        idle = self.idle_since_ms is not None
+        if idle:
+            status = np.full_like(status, int(HealthStatus.OK))
         lags = table["lag_now"]
         places = list(self.rows)
 
@@ -402,13 +453,15 @@ class _GroupTable:
 
         worst_first = np.lexsort((-lags, -status))[:MAX_TROUBLED]
         return GroupHealth(
-            min(HealthStatus(int(status.max())), HealthStatus.ERR),
+            HealthStatus.IDLE if idle else min(HealthStatus(int(status.max())), HealthStatus.ERR),
             int(lags.sum()),
             of(int(lags.argmax())),
             float((table["commits"] >= INTERVALS).mean()),
             len(places),
             tuple(of(int(row)) for row in worst_first if status[row] > HealthStatus.OK),
             int((status > HealthStatus.OK).sum()),
+            self.idle_since_ms,
+            self._growth(window_ms) if idle else None,
         )
 
     def _make_room(self, places: Sequence[TopicPartition], now_ms: int) -> None:

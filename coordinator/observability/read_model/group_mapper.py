@@ -94,6 +94,8 @@ def map_progress(group: pb.DescribedGroup | pb.ListedGroup) -> GroupProgress | N
         optional_field(told, "eta_seconds"),
         told.health,
         told.reason,
+        optional_field(told, "idle_since_ms"),
+        told.trend_window_ms,
     )
 
 

@@ -54,7 +54,7 @@ class GroupProgress:
     """How a group gets on, as its node saw it at `sampled_ms` (epoch milliseconds).
 
     `trend` is by how many records a second the lag grows (below 0: shrinks), None while rates are not known. `eta_s` is
-    None when nothing points to an end. `health` is OK, WARN or ERR by Burrow's rules, `reason` a sentence.
+    None when nothing points to an end. `health` is OK, WARN or ERR by Burrow's rules, or IDLE, `reason` a sentence.
     """
 
     sampled_ms: int
@@ -63,6 +63,14 @@ class GroupProgress:
     eta_s: float | None
     health: str
     reason: str
+    idle_since_ms: int | None = None
+    """When an IDLE group was last seen with members, or committed (epoch milliseconds); None: it is not IDLE."""
+    trend_window_ms: int = 0
+    """How far back the trend looks; 0: there is none."""
+
+
+MEMBERLESS = frozenset({"Empty", "Dead"})
+"""States of groups without members, of every type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +83,10 @@ class GroupListing:
     group_type: str
     progress: GroupProgress | None = None
     """How it gets on; None of a node that does not sample its groups, or has not seen this one yet."""
+
+    @property
+    def has_members(self) -> bool:
+        return self.state not in MEMBERLESS
 
 
 @dataclass(frozen=True, slots=True)

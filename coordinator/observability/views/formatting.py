@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 
 MEMBER_ID = re.compile(r"^(?P<client>.*)-(?P<start>[0-9a-f]{4})[0-9a-f]{4}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 """A client id or group instance id, and the UUID that the coordinator added."""
@@ -68,6 +68,24 @@ def size(count: int) -> str:
 def moment(epoch_ms: int) -> str:
     """Local time with milliseconds."""
     return datetime.fromtimestamp(epoch_ms / 1000).isoformat(" ", "milliseconds")
+
+
+def utc_moment(epoch_ms: int) -> str:
+    """
+    >>> utc_moment(0)
+    '1970-01-01T00:00:00.000Z'
+    """
+    return datetime.fromtimestamp(epoch_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def utc_clock(epoch_ms: int, now_ms: int) -> str:
+    """Hours and minutes in UTC, with the date unless it is today's.
+
+    >>> utc_clock(50_520_000, 60_000_000), utc_clock(50_520_000, 90_000_000)
+    ('14:02 UTC', '1970-01-01 14:02 UTC')
+    """
+    at, now = (datetime.fromtimestamp(ms / 1000, UTC) for ms in (epoch_ms, now_ms))
+    return f"{at:%H:%M} UTC" if at.date() == now.date() else f"{at:%Y-%m-%d %H:%M} UTC"
 
 
 def clipped(text: str) -> str:

@@ -22,7 +22,7 @@ from muster.coordinator.observability.views.controls import (
     fences_row,
     hold_rows,
 )
-from muster.coordinator.observability.views.formatting import duration, moment, plural
+from muster.coordinator.observability.views.formatting import duration, moment, plural, utc_clock, utc_moment
 
 
 class GroupRow(TypedDict):
@@ -33,6 +33,7 @@ class GroupRow(TypedDict):
     lag: int | None
     health: str | None
     health_reason: str | None
+    idle_since: str | None
 
 
 class StateRow(TypedDict):
@@ -49,9 +50,11 @@ class StateRow(TypedDict):
     waiting_until: str | None
     lag: int | None
     trend: float | None
+    trend_window_s: float | None
     eta_s: float | None
     health: str | None
     health_reason: str | None
+    idle_since: str | None
     held: list[HoldRow]
     canary: CanaryStateRow | None
     balance: BalanceRow | None
@@ -94,6 +97,7 @@ def group_row(group: GroupListing) -> GroupRow:
         "lag": told.lag if told else None,
         "health": told.health if told else None,
         "health_reason": told.reason if told else None,
+        "idle_since": utc_moment(told.idle_since_ms) if told and told.idle_since_ms is not None else None,
     }
 
 
@@ -114,9 +118,11 @@ def state_row(group: GroupDescription, holds: GroupHolds) -> StateRow:
         "waiting_until": moment(group.waiting_until_ms) if group.waiting_until_ms else None,
         "lag": told.lag if told else None,
         "trend": round(told.trend, 3) if told and told.trend is not None else None,
+        "trend_window_s": told.trend_window_ms / 1000 if told and told.trend is not None else None,
         "eta_s": round(told.eta_s, 1) if told and told.eta_s is not None else None,
         "health": told.health if told else None,
         "health_reason": told.reason if told else None,
+        "idle_since": utc_moment(told.idle_since_ms) if told and told.idle_since_ms is not None else None,
         "held": hold_rows(group.group_id, holds),
         "canary": canary_row(group.controls.canary),
         "balance": balance_row(group.controls.balance),
@@ -133,18 +139,27 @@ def planner_words(group: GroupDescription) -> str | None:
 
 def progress_words(progress: GroupProgress) -> str:
     """How far behind a group is, and where that leads."""
+    if progress.idle_since_ms is not None:
+        return progress.reason
     if not progress.lag:
         return "everything is read"
     behind = f"{plural(progress.lag, 'record')} behind"
     if progress.trend is None:
         return f"{behind}; how fast that changes is not known yet"
+    over = f" over the last {progress.trend_window_ms / 1000:.0f} s" if progress.trend_window_ms else ""
     if progress.eta_s is not None:
-        return (
-            f"{behind}, {-progress.trend:,.1f} fewer each second: caught up in about {duration(progress.eta_s * 1000)}"
-        )
+        pace = f"{-progress.trend:,.1f} fewer each second{over}"
+        return f"{behind}, {pace}: caught up in about {duration(progress.eta_s * 1000)}"
     if progress.trend < 0.05:
-        return f"{behind}, and that does not change"
-    return f"{behind}, {progress.trend:,.1f} more each second: it does not catch up at this pace"
+        return f"{behind}, unchanged{over}"
+    return f"{behind}, {progress.trend:,.1f} more each second{over}: it does not catch up at this pace"
+
+
+def idle_words(since_ms: int, lag: int, growth: int | None, now_ms: int) -> str:
+    """The state of a group without members: since when, how far behind, and whether that grows."""
+    behind = f"{lag:,} behind" if lag else "everything is read"
+    way = "" if not growth else ", growing" if growth > 0 else ", shrinking"
+    return f"idle since {utc_clock(since_ms, now_ms)}, {behind}{way}"
 
 
 def member_row(group_id: str, member: MemberDescription) -> MemberRow:

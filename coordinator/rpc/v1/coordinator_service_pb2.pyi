@@ -720,20 +720,24 @@ class GroupPlanner(_message.Message):
     def __init__(self, assignor: _Optional[str] = ..., by_setting: bool = ..., kept_out: _Optional[str] = ...) -> None: ...
 
 class GroupProgress(_message.Message):
-    __slots__ = ("sampled_ms", "lag", "trend", "eta_seconds", "health", "reason")
+    __slots__ = ("sampled_ms", "lag", "trend", "eta_seconds", "health", "reason", "idle_since_ms", "trend_window_ms")
     SAMPLED_MS_FIELD_NUMBER: _ClassVar[int]
     LAG_FIELD_NUMBER: _ClassVar[int]
     TREND_FIELD_NUMBER: _ClassVar[int]
     ETA_SECONDS_FIELD_NUMBER: _ClassVar[int]
     HEALTH_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    IDLE_SINCE_MS_FIELD_NUMBER: _ClassVar[int]
+    TREND_WINDOW_MS_FIELD_NUMBER: _ClassVar[int]
     sampled_ms: int
     lag: int
     trend: float
     eta_seconds: float
     health: str
     reason: str
-    def __init__(self, sampled_ms: _Optional[int] = ..., lag: _Optional[int] = ..., trend: _Optional[float] = ..., eta_seconds: _Optional[float] = ..., health: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+    idle_since_ms: int
+    trend_window_ms: int
+    def __init__(self, sampled_ms: _Optional[int] = ..., lag: _Optional[int] = ..., trend: _Optional[float] = ..., eta_seconds: _Optional[float] = ..., health: _Optional[str] = ..., reason: _Optional[str] = ..., idle_since_ms: _Optional[int] = ..., trend_window_ms: _Optional[int] = ...) -> None: ...
 
 class DescribeGroupsResponse(_message.Message):
     __slots__ = ("error_code", "throttle_time_ms", "groups")

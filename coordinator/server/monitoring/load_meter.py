@@ -97,6 +97,12 @@ class PositionReader:
         shard = self.of_group(group_id)
         return {} if shard is None else shard.state.offsets.get(group_id, {})
 
+    def has_members(self, group_id: str) -> bool:
+        """Whether the group has members now, wherever these meet."""
+        shard = self.of_group(group_id)
+        group = None if shard is None else shard.state.groups.get(group_id)
+        return group is not None and bool(group.members)
+
     async def pieces(
         self, group_id: str, breath: LoopSlice, places: Iterable[TopicPartition] | None = None
     ) -> AsyncIterator[PositionSlice]:

@@ -35,6 +35,7 @@ from muster.coordinator.edge.committed_offsets import (
 from muster.coordinator.edge.listener_base import UNRESTRICTED, TopicRightsSource
 from muster.coordinator.edge.request_limits import error_sentence, name_operator
 from muster.coordinator.errors import CoordinatorError, ErrorCode, NodeShuttingDown, Overloaded, TemporarilyUnknown
+from muster.coordinator.observability.views.groups import idle_words
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.runtime.node_status import Conditions
 from muster.coordinator.runtime.ports import LogFailed
@@ -190,13 +191,18 @@ def build_progress(history: "GroupHistory", group_id: str) -> pb.GroupProgress |
     if seen_ms is None:
         return None
     health = history.last_health(group_id)
+    reason = health.reason
+    if health.idle_since_ms is not None:
+        reason = idle_words(health.idle_since_ms, health.total_lag, health.growth, seen_ms)
     return pb.GroupProgress(
         sampled_ms=seen_ms,
         lag=health.total_lag,
         trend=history.trend(group_id),
         eta_seconds=history.eta_s(group_id),
         health=health.status.name,
-        reason=health.reason,
+        reason=reason,
+        idle_since_ms=health.idle_since_ms,
+        trend_window_ms=history.trend_window_ms(group_id),
     )
 
 

@@ -53,6 +53,8 @@ class NodeDocument(TypedDict):
 
 async def groups(asking: NodeQueries, given: EndpointRequest) -> Response:
     found = await asking.groups(given["state"], given["type"])
+    if given["with_members"]:
+        found = [each for each in found if each.has_members]
     return page_response(given, found, group_views.group_row, missing_shards_headers(asking))
 
 
@@ -160,6 +162,7 @@ READING_ENDPOINTS: Final = (
         (
             QueryParameter("state", "Only groups in this state.", many=True, words=STATES),
             QueryParameter("type", "Only groups of this type.", many=True),
+            QueryParameter("with_members", "Only groups that have members.", bool, False),
             *WINDOW,
         ),
     ),

@@ -30,6 +30,7 @@ from muster.coordinator.observability.history.group_history import GroupHistory
 from muster.coordinator.observability.read_model.groups import Canary, MemberDescription
 from muster.coordinator.observability.views.controls import balance_words, fence_words, override_words
 from muster.coordinator.observability.views.formatting import Names, duration, plural
+from muster.coordinator.observability.views.groups import idle_words
 from muster.coordinator.observability.views.ledger import ShadowRow, compare_shadows, is_rebalance
 from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
 from muster.coordinator.web.pages.assignment_map import AssignmentMap, assignment_map, unowned_words
@@ -177,6 +178,7 @@ class SampledFigures:
     times: Sequence[int] = ()
     lags: Sequence[int] = ()
     trend: float | None = None
+    trend_window_ms: int = 0
     eta_s: float | None = None
     rates: Mapping[Place, float] = field(default_factory=dict)
     health: str = ""
@@ -216,6 +218,7 @@ class GroupPageView:
     partitions: int
     lag: int
     trend: str
+    trend_window: str
     trend_class: str
     eta: str
     health: str
@@ -264,6 +267,8 @@ def make_group_view(
     views = {entry.number: rebalance_view(entry, names, longest) for entry in (*shown, *([moved] if moved else []))}
     busy = group.state in BUSY
     controls = group.controls
+    findings = find_group_problems(facts, names, now_ms)
+    health, reason = agreed_health(figures, findings)
     return GroupPageView(
         group=group.group_id,
         kind=facts.kind,
@@ -281,11 +286,12 @@ def make_group_view(
         partitions=len(holdings),
         lag=facts.lag,
         trend=trend_words(figures.trend),
+        trend_window=window_words(figures),
         trend_class=trend_class(figures.trend),
         eta=eta_words(figures.eta_s, facts.lag),
-        health=figures.health,
-        health_class=HEALTH_CLASSES.get(figures.health, ""),
-        reason=figures.reason,
+        health=health,
+        health_class=HEALTH_CLASSES.get(health, ""),
+        reason=sentence_of(reason) if reason and health in ("IDLE", "") else reason,
         unowned=len(nobody) if ids and not busy else 0,
         unowned_words=unowned_words(nobody),
         map=assignment_map(holdings, ids, names, moved, by),
@@ -303,12 +309,32 @@ def make_group_view(
         held=tuple(override_words(facts.holds)),
         shadows=tuple(compare_shadows(history[::-1], 1)),
         canary=facts.canary if facts.canary is not None and facts.canary.goes_on else None,
-        findings=find_group_problems(facts, names, now_ms),
+        findings=findings,
         examined=len(facts.positions) <= MOST_PARTITIONS,
     )
 
 
-HEALTH_CLASSES: Final = {"OK": "ok", "WARN": "warn", "ERR": "bad", "STOP": "bad", "STALL": "bad", "REWIND": "bad"}
+HEALTH_CLASSES: Final = {"OK": "ok", "WARN": "warn", "ERR": "bad", "IDLE": "idle"}
+
+
+def agreed_health(figures: SampledFigures, findings: Sequence[FindingView]) -> tuple[str, str]:
+    """The group's health in one word, and why: of the sampler and the doctor, whichever is worse.
+
+    A group in which the doctor finds something wrong is not OK on the same page.
+    """
+    worst = next(iter(findings), None)
+    if worst is None or figures.health not in ("OK", "WARN") or CLASSES[Severity.ADVICE] == worst.kind:
+        return figures.health, figures.reason
+    word = "ERR" if worst.kind == CLASSES[Severity.ERROR] else "WARN"
+    return (figures.health, figures.reason) if word == figures.health else (word, worst.what)
+
+
+def sentence_of(text: str) -> str:
+    """
+    >>> sentence_of("nobody owns 2 partitions of t")
+    'Nobody owns 2 partitions of t.'
+    """
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def last_with_moves(history: Sequence[Rebalance]) -> Rebalance | None:
@@ -325,9 +351,7 @@ def headline(members: int, partitions: int, unowned: int, lag: int) -> str:
     ('2 members share 12 partitions, everything read.', '1 member has 6 of 12 partitions, 1 record behind.')
     """
     if not members:
-        return (
-            f"Nobody is in this group. It has positions in {plural(partitions, 'partition')}, {lag:,} records behind."
-        )
+        return f"No member is in this group. It has positions in {plural(partitions, 'partition')}."
     behind = f"{plural(lag, 'record')} behind" if lag else "everything read"
     owned = (
         f"{partitions - unowned:,} of {plural(partitions, 'partition')}" if unowned else plural(partitions, "partition")
@@ -345,6 +369,13 @@ def trend_words(trend: float | None) -> str:
     if abs(trend) < 0.5:
         return "steady"
     return f"{'growing' if trend > 0 else 'shrinking'} by {abs(trend):,.0f}/s"
+
+
+def window_words(figures: SampledFigures) -> str:
+    """How far back the trend looks; empty while there is none."""
+    if figures.trend is None or not figures.trend_window_ms:
+        return ""
+    return f"over the last {time_in_words(figures.trend_window_ms)}"
 
 
 def trend_class(trend: float | None) -> str:
@@ -412,7 +443,14 @@ class SamplerFigures:
             consumed = known.consumed.tolist()
             rates = {place: rate for place, rate in zip(known.places, consumed, strict=True) if not isnan(rate)}
         return SampledFigures(
-            times.tolist(), lags.tolist(), history.trend(group), history.eta_s(group), rates, health, reason
+            times.tolist(),
+            lags.tolist(),
+            history.trend(group),
+            history.trend_window_ms(group),
+            history.eta_s(group),
+            rates,
+            health,
+            reason,
         )
 
     def health(self, group: str) -> tuple[str, str]:
@@ -420,6 +458,8 @@ class SamplerFigures:
         if self._history.seen_ms(group) is None:
             return "", ""
         found = self._history.last_health(group)
+        if found.idle_since_ms is not None:
+            return found.status.name, idle_words(found.idle_since_ms, found.total_lag, found.growth, self.now_ms())
         return found.status.name, found.reason if found.status > HealthStatus.OK else ""
 
     def produced(self) -> dict[str, float]:

@@ -33,7 +33,7 @@ SHOWN_ENTRIES: Final = 100
 OF_EACH_GROUP: Final = 20
 SHOWN_TOPICS: Final = 500
 SHOWN_PARTITIONS: Final = 1_000
-WORSE: Final = {"": 0, "OK": 0, "NOTFOUND": 0, "WARN": 1}
+WORSE: Final = {"": 0, "OK": 0, "NOTFOUND": 0, "IDLE": 0, "WARN": 1}
 EARLIEST, LATEST = -2, -1
 
 
@@ -66,6 +66,7 @@ class ListingPages:
             given.get("q", ""),
             given.get("state", ""),
             bool(given.get("lag")),
+            bool(given.get("members")),
             sort if sort in SORTS else "trouble",
             page,
         )
@@ -105,6 +106,7 @@ class ListingPages:
                     groups=len(groups),
                     busy=sum(group.state in BUSY for group in groups),
                     unwell=sum(map(bool, troubled.values())),
+                    idle=sum(not group.has_members for group in groups),
                     lag=sum(lags.values()),
                 ),
                 "rows": [group_row(*part) for part in parts],

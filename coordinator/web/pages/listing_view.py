@@ -37,6 +37,7 @@ class GroupListQuery:
     text: str = ""
     state: str = ""
     with_lag: bool = False
+    with_members: bool = False
     sort: str = "trouble"
     page: int = 1
 
@@ -68,7 +69,10 @@ def select_groups(
     latest: Mapping[str, int],
     wanted: GroupListQuery,
 ) -> list[GroupListing]:
-    """Those that are wanted, in order; `troubled` has a number for each group, the highest for the worst."""
+    """Those that are wanted, in order; `troubled` has a number for each group, the highest for the worst.
+
+    Groups without members come behind those that have some, unless the order is by name or time.
+    """
     text = wanted.text.lower()
     found = [
         group
@@ -76,14 +80,15 @@ def select_groups(
         if text in group.group_id.lower()
         and wanted.state in ("", group.state)
         and (not wanted.with_lag or lags.get(group.group_id, 0) > 0)
+        and (not wanted.with_members or group.has_members)
     ]
 
     def order(group: GroupListing) -> tuple[int, ...]:
-        busy = group.state in BUSY
+        busy, idle = group.state in BUSY, not group.has_members
         return {
-            "lag": (-lags.get(group.group_id, -1),),
+            "lag": (idle, -lags.get(group.group_id, -1)),
             "rebalance": (-latest.get(group.group_id, 0),),
-            "trouble": (-troubled.get(group.group_id, 0), -busy, group.state == "Empty"),
+            "trouble": (-troubled.get(group.group_id, 0), -busy, idle, -lags.get(group.group_id, -1) if idle else 0),
         }.get(wanted.sort, ())
 
     return sorted(found, key=lambda group: (*order(group), group.group_id))

@@ -56,6 +56,16 @@ def test_groups_are_listed_by_lag_and_by_what_is_asked_for() -> None:
     assert "by GROUP" in screen(shown)[-1]
 
 
+def test_groups_without_members_come_last_and_can_be_left_out() -> None:
+    shown = board(line("idle", 37_924, members=0), line("live", 1))
+    assert names(shown) == ["live", "idle"]
+    assert names(press(shown, "r")) == ["live", "idle"]
+    assert [row.split()[5] for row in screen(shown)[2:4]] == ["-", "idle"]
+    assert names(press(shown, "r", "m")) == ["live"]
+    assert screen(shown)[-1].endswith("[members]")
+    assert names(press(shown, "m")) == ["live", "idle"]
+
+
 def test_a_filter_is_typed_kept_and_given_up() -> None:
     shown = press(board(line("apple"), line("pear"), line("plum")), "/", "P", "l", "x", "backspace")
     assert screen(shown)[-1].startswith("filter: Pl_")

@@ -164,8 +164,7 @@ class TestHealth:
         health = watched.history.health("g", watched.now_ms)
         assert health.status is HealthStatus.ERR
         assert health.reason == (
-            "orders-0 (STALL, lag 160): it commits the same offset over and over while records wait: "
-            "it is stuck at one of them"
+            "orders-0 is stuck (STALL): 160 records wait, and it commits the same offset over and over"
         )
 
     def test_one_that_stopped(self, watched: Watched) -> None:

@@ -42,7 +42,7 @@ def test_a_group_that_falls_behind_has_no_end_and_is_not_well() -> None:
     found = build_progress(looked((100, 0), (200, 10), (300, 20)), "g")
     assert found is not None
     assert not found.HasField("eta_seconds")
-    assert (found.health, found.reason[:25]) == ("WARN", "t-0 (WARN, lag 280): it c")
+    assert (found.health, found.reason[:25]) == ("WARN", "t-0 falls behind (WARN): ")
 
 
 def test_only_groups_that_were_seen_are_told_of() -> None:
@@ -73,10 +73,15 @@ def test_another_time_of_the_look_is_no_news() -> None:
     [
         (0, None, 0.0, "everything is read"),
         (1, None, None, "1 record behind; how fast that changes is not known yet"),
-        (60, -4.0, 15.0, "60 records behind, 4.0 fewer each second: caught up in about 15.00 s"),
-        (60, 0.0, None, "60 records behind, and that does not change"),
-        (60, 2.5, None, "60 records behind, 2.5 more each second: it does not catch up at this pace"),
+        (60, -4.0, 15.0, "60 records behind, 4.0 fewer each second over the last 100 s: caught up in about 15.00 s"),
+        (60, 0.0, None, "60 records behind, unchanged over the last 100 s"),
+        (
+            60,
+            2.5,
+            None,
+            "60 records behind, 2.5 more each second over the last 100 s: it does not catch up at this pace",
+        ),
     ],
 )
 def test_words(lag: int, trend: float | None, eta_s: float | None, said: str) -> None:
-    assert progress_words(GroupProgress(1, lag, trend, eta_s, "OK", "")) == said
+    assert progress_words(GroupProgress(1, lag, trend, eta_s, "OK", "", trend_window_ms=100_000)) == said

@@ -89,9 +89,10 @@ def test_lags_and_rates_of_every_group(world: World) -> None:
     world.commit("b", {1: 99})
     world.sample()
     assert {group: world.history.lag(group) for group in world.history.groups} == {"a": 170, "b": 1}
-    written(world, [0, 1], 200)
-    world.commit("a", {0: 60, 1: 70})
-    world.sample()
+    for end in (200, 300, 400):
+        written(world, [0, 1], end)
+        world.commit("a", {0: end // 2 - 40, 1: end // 2 - 30})
+        world.sample()
     assert world.history.trend("a") == 20.0 - 10.0
 
 

@@ -2,17 +2,27 @@
 
 from dataclasses import replace
 
+import pytest
+
 from muster.assignors.data.values import readable_lag
 from muster.coordinator.observability.read_model.group_mapper import map_lags
 from muster.coordinator.observability.read_model.groups import (
     GroupDescription,
+    GroupListing,
     MemberDescription,
     PartitionLag,
     TopicPartition,
 )
 from muster.coordinator.observability.views.formatting import Names
 from muster.coordinator.rpc.v1.coordinator_service_pb2 import OffsetFetchResponse
-from muster.coordinator.web.pages.group_view import SampledFigures, find_group_problems, make_group_view
+from muster.coordinator.web.pages.group_view import (
+    FindingView,
+    SampledFigures,
+    agreed_health,
+    find_group_problems,
+    make_group_view,
+)
+from muster.coordinator.web.pages.listing_view import GroupListQuery, select_groups
 from muster.coordinator.web.pages.page_data import GroupPageData
 
 GROUP = GroupDescription("g", "Stable", "consumer", "range", 1, "", "here:1", ())
@@ -60,3 +70,43 @@ def test_when_a_position_was_committed_is_known_to_the_doctor_s_rules_on_the_pag
     assert [finding.what for finding in found] == ["the group makes no progress: it is 6 records behind in 1 partition"]
     (member,) = make_group_view(facts, SampledFigures(), 3 * hour_ms).members
     assert member.committed_ms == hour_ms
+
+
+@pytest.mark.parametrize(
+    ("health", "kind", "agreed"),
+    [
+        ("OK", "bad", ("ERR", "a thing is wrong")),
+        ("OK", "warn", ("WARN", "a thing is wrong")),
+        ("WARN", "bad", ("ERR", "a thing is wrong")),
+        ("WARN", "warn", ("WARN", "sampled")),
+        ("ERR", "warn", ("ERR", "sampled")),
+        ("OK", "change", ("OK", "sampled")),
+        ("IDLE", "warn", ("IDLE", "sampled")),
+    ],
+)
+def test_a_group_never_says_ok_and_error_on_one_page(health: str, kind: str, agreed: tuple[str, str]) -> None:
+    finding = FindingView("error", kind, "a thing is wrong", "", "", ())
+    assert agreed_health(SampledFigures(health=health, reason="sampled"), [finding]) == agreed
+    assert agreed_health(SampledFigures(health=health, reason="sampled"), []) == (health, "sampled")
+
+
+def test_idle_groups_stand_behind_live_ones_and_can_be_left_out() -> None:
+    """290 idle groups filled three pages before the first live one."""
+    groups = [
+        GroupListing(f"g{n}", state, "consumer", "Classic") for n, state in enumerate(("Empty", "Stable", "Dead"))
+    ]
+    lags = {"g0": 37_924, "g1": 1, "g2": 5}
+
+    def shown(**wanted: object) -> list[str]:
+        return [each.group_id for each in select_groups(groups, lags, {}, {}, GroupListQuery(**wanted))]  # type: ignore[arg-type]
+
+    assert [shown(sort=sort) for sort in ("trouble", "lag")] == [["g1", "g0", "g2"]] * 2
+    assert shown(with_members=True) == ["g1"]
+
+
+def test_a_group_without_members_is_idle_on_its_page() -> None:
+    lag = position("once", 0, 3, 0, 5)
+    facts = GroupPageData(GROUP, "classic", [], positions={lag.partition: lag})
+    view = make_group_view(facts, SampledFigures(health="IDLE", reason="idle since 14:02 UTC, 2 behind"), 1_000)
+    assert (view.health_class, view.reason) == ("idle", "Idle since 14:02 UTC, 2 behind.")
+    assert view.headline == "No member is in this group. It has positions in 1 partition."

@@ -10,7 +10,7 @@ from tests.support.grpc_node import serving
 
 
 def samplers(node: CoordinatorNode) -> int:
-    return sum("GroupSampler" in repr(task.get_coro()) for task in asyncio.all_tasks())
+    return sum(task.get_name() == "samples of groups" for task in asyncio.all_tasks())
 
 
 async def whether(data: Path, **more: str) -> tuple[bool, int, int]:

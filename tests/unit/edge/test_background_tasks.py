@@ -5,6 +5,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from muster.coordinator.edge import background_tasks
 from muster.coordinator.edge.background_tasks import (
@@ -111,5 +112,71 @@ def test_whoever_waits_for_the_end_of_many_sees_that_none_is_left() -> None:
         await asyncio.sleep(0)
         assert not owner.busy
         assert ends == ["one", "one"]
+
+    play(story())
+
+
+def test_work_that_returns_has_done_what_it_was_to_do_and_is_tried_until_then() -> None:
+    async def story() -> None:
+        failures = TaskFailures()
+        TASK_FAILURES.set(failures)
+        done = asyncio.Event()
+        ends = [ZeroDivisionError(), None]
+
+        async def work() -> None:
+            if (error := ends.pop(0)) is not None:
+                raise error
+            done.set()
+
+        task = RestartedTask("makes salts", work, returns=True)
+        assert not task.busy
+        task.start()
+        assert task.busy
+        await done.wait()
+        await asyncio.sleep(0)
+        assert not task.busy
+        assert failures.counts == {"makes salts": 1}
+
+    play(story())
+
+
+def test_who_waits_for_the_end_of_one_and_is_cancelled_does_not_end_it() -> None:
+    async def story() -> None:
+        go_on = asyncio.Event()
+        owner = BackgroundTask()
+        owner.start(go_on.wait())
+        waiting = asyncio.create_task(owner.ended())
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        assert owner.busy
+        go_on.set()
+        await owner.ended()
+        assert not owner.busy
+
+    play(story())
+
+
+@pytest.mark.parametrize("many", [True, False])
+def test_what_nobody_is_told_of_is_logged_with_the_name_of_its_task(many: bool) -> None:
+    async def story() -> None:
+        over = asyncio.Event()
+        heard: list[tuple[str, bool]] = []
+
+        def record(name: str, error: BaseException, again: bool) -> None:
+            heard.append((name, again))
+            asyncio.get_running_loop().call_soon(over.set)
+
+        async def mistaken() -> None:
+            raise ZeroDivisionError
+
+        TASK_FAILURES.set(TaskFailures(record))
+        with capture_logs() as lines:
+            (SupervisedTasks() if many else BackgroundTask()).start(mistaken(), "divides")
+            await over.wait()
+        assert heard == [("divides", False)]
+        [line] = lines
+        assert line["log_level"] == "error"
+        assert line["exc_info"].__notes__ == ["It ended the background task 'divides'."]
 
     play(story())

@@ -10,11 +10,11 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, overload
+from typing import Any, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 from muster.storage.broker.fetches import TURN_BYTES, FetchLimits, FetchParking, FetchPosition, FetchRead, ReadBudget
 from muster.storage.broker.group_commit import GroupCommit
-from muster.storage.broker.record_log import AppendableLog, EditableTopics, StandaloneLog
+from muster.storage.broker.record_log import AppendableLog, EditableTopics, RecordLog, StandaloneLog
 from muster.storage.errors import (
     InvalidReplicationFactor,
     InvalidRequiredAcks,
@@ -324,32 +324,57 @@ class OffsetByTime(NamedTuple):
     leader_epoch: int
 
 
+class RecordRequests(Protocol):
+    """What services and handlers ask of records and topics, one answer or refusal per partition or topic."""
+
+    @property
+    def broker(self) -> RecordLog: ...
+
+    @property
+    def topics(self) -> TopicChanges: ...
+
+    @property
+    def parked(self) -> int:
+        """Fetches that wait for records."""
+
+    async def produce(self, parts: Sequence[Batches], acks: int, timeout_ms: int) -> list[Appended | StorageError]: ...
+
+    async def fetch(
+        self, places: Sequence[FetchPosition], bounds: FetchLimits, max_wait_ms: int, begun: FetchRead | None = None
+    ) -> Found: ...
+
+    def list_offset(self, topic: str, partition: int, timestamp: int, *, committed: bool = False) -> OffsetByTime: ...
+
+    async def delete_records(self, asked: Sequence[GivenUp], timeout_ms: int) -> list[int | StorageError]: ...
+
+    async def close(self) -> None: ...
+
+
 class LogRequests:
     """One per node, shared by its edges: they wake each other's fetches and share each other's flushes."""
 
-    @overload
-    def __init__(self, broker: StandaloneLog, *, clock_ms: Callable[[], int] = ...) -> None: ...
-
-    @overload
-    def __init__(self, broker: AppendableLog, *, commit: GroupCommit, topics: TopicChanges) -> None: ...
-
     def __init__(
-        self,
-        broker: Any,
-        *,
-        commit: GroupCommit | None = None,
-        topics: TopicChanges | None = None,
-        clock_ms: Callable[[], int] = wall_clock_ms,
+        self, broker: AppendableLog, commit: GroupCommit, topics: TopicChanges, parking: FetchParking | None = None
     ) -> None:
-        """commit, topics: of a log that several nodes share; None: this node appends and changes topics alone."""
-        self.broker: AppendableLog = broker
-        self.commit = commit or GroupCommit(broker, clock_ms)
-        self.parking = FetchParking(broker, broker.settings.max_parked_fetches)
-        self.topics: TopicChanges = topics or TopicRequests(broker, self.parking.wake_all)
+        self.broker = broker
+        self.commit = commit
+        self.topics = topics
+        self.parking = parking or FetchParking(broker, broker.settings.max_parked_fetches)
         self._watched: list[tuple[float, int, asyncio.Future[Appended]]] = []
         self._sweep_due = False
         self._turn = ReadBudget()
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="read")
+
+    @classmethod
+    def standalone(cls, broker: StandaloneLog, *, clock_ms: Callable[[], int] = wall_clock_ms) -> Self:
+        """Of a node that appends and changes topics alone."""
+        parking = FetchParking(broker, broker.settings.max_parked_fetches)
+        return cls(broker, GroupCommit(broker, clock_ms), TopicRequests(broker, parking.wake_all), parking)
+
+    @property
+    def parked(self) -> int:
+        """Fetches that wait for records."""
+        return self.parking.parked
 
     async def close(self) -> None:
         """Answer the parked fetches with what there is; finish the flushes and the change of topics under way."""

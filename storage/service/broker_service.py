@@ -15,9 +15,9 @@ from muster.storage.broker.record_log import RecordLog
 from muster.storage.broker.requests import (
     AT_ONCE,
     DEFAULT,
-    LogRequests,
     MorePartitions,
     NewTopic,
+    RecordRequests,
     map_here_or_off_loop,
     map_in_turns,
 )
@@ -137,7 +137,7 @@ class BrokerService:
 
     def __init__(
         self,
-        requests: LogRequests,
+        requests: RecordRequests,
         *,
         node_id: int,
         advertised: Callable[[], tuple[str, int]],

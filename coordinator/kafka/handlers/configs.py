@@ -28,7 +28,7 @@ from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka.dispatch import KafkaCall
 from muster.coordinator.kafka.handlers.group_requests import GroupRequests
 from muster.coordinator.kafka.protocol import check_length
-from muster.storage.broker.requests import LogRequests, map_in_turns
+from muster.storage.broker.requests import RecordRequests, map_in_turns
 from muster.storage.config import LogSettings, TopicSettings, node_setting
 from muster.storage.errors import InvalidConfig, InvalidRequest, StorageError
 from muster.storage.settings_text import is_secret, read_bound, setting_as_text, shown_setting, without_none
@@ -431,7 +431,7 @@ class ConfigHandlers:
     """Each resource of a request for itself: one refusal does not hurt the others."""
 
     def __init__(
-        self, requests: LogRequests, node_id: int, groups: GroupConfigs, cluster: "ClusterView | None" = None
+        self, requests: RecordRequests, node_id: int, groups: GroupConfigs, cluster: "ClusterView | None" = None
     ) -> None:
         self._requests = requests
         self._broker = requests.broker

@@ -195,7 +195,7 @@ class ReplicatedRequests(LogRequests):
         clock_ms: Callable[[], int] = wall_clock_ms,
     ) -> None:
         """clock_ms: the wall clock, for timestamps."""
-        super().__init__(broker, commit=ReplicatedCommit(broker, side, clock_ms), topics=topics)
+        super().__init__(broker, ReplicatedCommit(broker, side, clock_ms), topics)
         self._side = side
 
     def begin_produce(self, parts: Sequence[Batches], acks: int, timeout_ms: int) -> "list[asyncio.Future[Appended]]":

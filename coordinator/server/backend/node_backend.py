@@ -19,7 +19,7 @@ from muster.coordinator.server.services.group_coordinator import GroupCoordinato
 from muster.coordinator.zookeeper.group_observer import ReportGroup
 from muster.storage.broker.broker import Broker
 from muster.storage.broker.record_log import RecordLog
-from muster.storage.broker.requests import LogRequests
+from muster.storage.broker.requests import RecordRequests
 from muster.storage.service.broker_service import BrokerService
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class NodeBackend(Protocol):
         """The topics and logs for this node's listeners; before `join`, those that it knows by itself."""
 
     @property
-    def requests(self) -> LogRequests:
+    def requests(self) -> RecordRequests:
         """The requests for records and topics, once the node has joined."""
 
     @property

@@ -108,7 +108,7 @@ class StandaloneBackend:
 
     @cached_property
     def requests(self) -> LogRequests:
-        return LogRequests(self.disk)
+        return LogRequests.standalone(self.disk)
 
     async def open(self, seen: ReportGroup) -> None:
         await self._directory.open(partial(self._meet, seen))

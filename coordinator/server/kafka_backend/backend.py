@@ -66,11 +66,10 @@ from muster.coordinator.server.kafka_backend.upstream_diagnostics import (
     UpstreamDiagnostics,
     report_optional_bug,
 )
-from muster.coordinator.server.kafka_backend.upstream_logs import UpstreamLogs
+from muster.coordinator.server.kafka_backend.upstream_logs import UpstreamLogs, UpstreamRequests
 from muster.coordinator.server.listeners.proxy_listener import NodeProxyListener
 from muster.coordinator.server.rpc_dispatch import ServiceMethod, methods_of
 from muster.coordinator.server.services.group_coordinator import GroupServiceContext
-from muster.storage.broker.requests import LogRequests
 from muster.storage.errors import StorageError
 
 if TYPE_CHECKING:
@@ -118,7 +117,7 @@ class KafkaBackend:
 
     broker: UpstreamLogs
     """What there is of topics, for this node's doors."""
-    requests: LogRequests
+    requests: UpstreamRequests
     group_log: StateLog
     owning: ShardOwner
     topics: UpstreamTopics
@@ -172,7 +171,7 @@ class KafkaBackend:
             self.upstream, self.topics, now_ms=self._clock.now_ms, patience_ms=settings.group_assignor_deadline_ms
         )
         self.broker = UpstreamLogs(settings, self.upstream.view.cluster_id, self.topics, self.ends)
-        self.requests = LogRequests(self.broker)
+        self.requests = UpstreamRequests(self.broker)
         self.group_log = StateLog(batch_bytes)
         doors = self._doors()
         kafka = "" if doors.kafka is None else describe_address(doors.kafka)

@@ -30,7 +30,7 @@ from muster.coordinator.server.kafka_backend.upstream_logs import UpstreamLogs
 from muster.coordinator.server.rpc_dispatch import RpcCall
 from muster.coordinator.server.services.group_coordinator import GroupServiceContext, RoutedGroupCoordinator
 from muster.coordinator.server.services.group_responses import to_error_code
-from muster.storage.broker.requests import LogRequests
+from muster.storage.broker.requests import RecordRequests
 from muster.storage.errors import NotLeaderOrFollower, StorageError, check_entry_count
 from muster.storage.rpc.v1 import broker_service_pb2 as broker_pb
 from muster.storage.rpc.v1 import staging_service_pb2 as staging_pb
@@ -58,7 +58,7 @@ class UpstreamRecords(BrokerService):
 
     def __init__(
         self,
-        requests: LogRequests,
+        requests: RecordRequests,
         upstream: Upstream,
         cluster: ClusterView,
         *,
@@ -118,20 +118,16 @@ class UpstreamRecords(BrokerService):
     async def produce(self, request: broker_pb.ProduceRequest, call: object) -> broker_pb.ProduceResponse:
         check_entry_count("partitions", sum(len(topic.partition_data) for topic in request.topic_data))
         asked = [(topic.name, data.index) for topic in request.topic_data for data in topic.partition_data]
-        return produce_response(request, [self._refusal(*place) for place in asked])
+        return produce_response(request, [self._broker.record_refusal(*place) for place in asked])
 
     async def _long_poll(
         self, asked: Sequence[Asked], request: broker_pb.FetchRequest | broker_pb.MultiFetchRequest, room: int
     ) -> list[FetchResultFrame]:
         check_entry_count("partitions", len(asked))
-        return [fetch_result(topic, part.partition, self._refusal(topic, part.partition)) for topic, part in asked]
-
-    def _refusal(self, topic: str, partition: int) -> StorageError:
-        try:
-            self._broker.log(topic, partition)
-        except StorageError as refusal:
-            return refusal
-        raise AssertionError("this node has no log")
+        return [
+            fetch_result(topic, part.partition, self._broker.record_refusal(topic, part.partition))
+            for topic, part in asked
+        ]
 
     # -- offsets ------------------------------------------------------------------------------------------------------
 

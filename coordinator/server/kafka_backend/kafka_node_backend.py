@@ -34,7 +34,7 @@ from muster.coordinator.server.rpc_dispatch import ServiceMethod, methods_of
 from muster.coordinator.server.services.group_coordinator import GroupCoordinator, GroupServiceContext
 from muster.coordinator.zookeeper.group_observer import ReportGroup
 from muster.storage.broker.record_log import RecordLog
-from muster.storage.broker.requests import LogRequests
+from muster.storage.broker.requests import RecordRequests
 from muster.storage.service.broker_service import BrokerService
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 class ProxyConfigs(ConfigHandlers):
     """As its base, of a node that clients know by another id."""
 
-    def __init__(self, requests: LogRequests, groups: GroupConfigs, places: ProxyAddresses) -> None:
+    def __init__(self, requests: RecordRequests, groups: GroupConfigs, places: ProxyAddresses) -> None:
         super().__init__(requests, places.node_id, groups)
         self._places = places
 
@@ -94,7 +94,7 @@ class KafkaNodeBackend:
         return self._part.broker
 
     @property
-    def requests(self) -> LogRequests:
+    def requests(self) -> RecordRequests:
         return self._part.requests
 
     async def open(self, seen: ReportGroup) -> None:

@@ -3,20 +3,33 @@
 Reading and writing records is refused with a sentence.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from muster.coordinator.config import Settings
 from muster.coordinator.core.model.events import TopicsChanged
 from muster.coordinator.kafka_backend.upstream.topic_watch import UpstreamLogEnds, UpstreamTopics
 from muster.coordinator.runtime.ports import LogFailed, LogNotReady
-from muster.storage.broker.record_log import StandaloneLog
+from muster.storage.broker.fetches import FetchLimits, FetchPosition, FetchRead
+from muster.storage.broker.record_log import RecordLog
+from muster.storage.broker.requests import (
+    Batches,
+    Changes,
+    Found,
+    GivenUp,
+    MorePartitions,
+    NewTopic,
+    OffsetByTime,
+    RecordRequests,
+    check_single_node,
+)
 from muster.storage.errors import NotKnownYet, StorageError, UnknownTopicOrPartition
-from muster.storage.files import Buffer
 from muster.storage.logs.log import Log
-from muster.storage.logs.producer_state import OnRecord
 from muster.storage.topics.topics import TopicListeners
 from muster.storage.types import Appended, Topic, TopicPartition
+
+TOPICS_CHANGE: Final = "Topics are made, changed and removed"
 
 
 class RecordsKeptInKafka(StorageError):
@@ -27,7 +40,7 @@ class RecordsKeptInKafka(StorageError):
 
 
 class UpstreamLogs(TopicListeners):
-    """The log for listeners that ask which topics there are: a `StandaloneLog` that refuses, in words, to read or write
+    """The log for listeners that ask which topics there are: a `RecordLog` that refuses, in words, to read or write
     records and to change topics."""
 
     def __init__(self, settings: Settings, cluster_id: str, topics: UpstreamTopics, ends: UpstreamLogEnds) -> None:
@@ -112,42 +125,99 @@ class UpstreamLogs(TopicListeners):
         )
 
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
-        raise self.refusal("Topics are made, changed and removed")
+        raise self.refusal(TOPICS_CHANGE)
 
-    check_writable = check_new_topic = check_more_partitions = _refuse
-    plan_topic = plan_growth = plan_change = topic_settings = _refuse
-    make = change = use = hide = clear_away = _refuse
+    check_writable = plan_change = topic_settings = _refuse
 
     def log(self, topic: str, partition: int) -> Log:
-        count = self.topic(topic).partitions
+        raise self.record_refusal(topic, partition)
+
+    def record_refusal(self, topic: str, partition: int) -> StorageError:
+        """Why no record of this partition is written or read here."""
+        try:
+            count = self.topic(topic).partitions
+        except UnknownTopicOrPartition as unknown:
+            return unknown
         if not 0 <= partition < count:
-            raise UnknownTopicOrPartition(
+            return UnknownTopicOrPartition(
                 f"Topic '{topic}' has no partition {partition}; its partitions are 0 to {count - 1}."
             )
-        raise self.refusal(f"Records of '{topic}' are written and read")
-
-    def logs(self) -> Iterator[Log]:
-        return iter(())
-
-    def flush(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Nothing was written."""
-
-    def append(self, topic: str, partition: int, batches: Buffer, now_ms: int, *, trusted: bool = False) -> Appended:
-        raise self.refusal(f"Records of '{topic}' are written and read")
+        return self.refusal(f"Records of '{topic}' are written and read")
 
     def delete_records(self, topic: str, partition: int, before: int) -> int:
-        self.log(topic, partition)
-        raise AssertionError("it is refused there")
+        raise self.record_refusal(topic, partition)
 
     def next_producer_id(self, known: int = -1, epoch: int = -1) -> tuple[int, int]:
         raise self.refusal("Records are written and read")
 
-    def next_fence_id(self) -> int:
-        raise self.refusal("Records are written and read")
 
-    def keep_fences(self, on_record: OnRecord) -> None:
-        """There are none."""
+class UpstreamTopicChanges:
+    """Changes of the upstream's topics: refused, one by one."""
+
+    def __init__(self, logs: UpstreamLogs) -> None:
+        self._logs = logs
+
+    def check_new(self, wanted: NewTopic) -> None:
+        check_single_node(wanted)
+        raise self._refusal()
+
+    def check_growth(self, wanted: MorePartitions) -> None:
+        raise self._refusal()
+
+    async def create(self, wanted: Sequence[NewTopic]) -> list[Topic | StorageError]:
+        return [self._refusal_of(partial(check_single_node, each)) for each in wanted]
+
+    async def grow(self, wanted: Sequence[MorePartitions | tuple[str, int]]) -> list[Topic | StorageError]:
+        return [self._refusal() for _ in wanted]
+
+    async def change(self, wanted: Sequence[tuple[str, Changes]]) -> list[Topic | StorageError]:
+        return [self._refusal_of(changes if callable(changes) else dict) for _, changes in wanted]
+
+    async def delete(self, topics: Sequence[Topic]) -> list[StorageError | None]:
+        return [self._refusal_of(partial(self._logs.topic, topic.name)) for topic in topics]
+
+    async def close(self) -> None:
+        """Nothing is under way."""
+
+    def _refusal_of(self, look: Callable[[], object]) -> StorageError:
+        """look: what is asked is looked at first; what is wrong with it is the refusal then."""
+        try:
+            look()
+        except StorageError as wrong:
+            return wrong
+        return self._refusal()
+
+    def _refusal(self) -> StorageError:
+        return self._logs.refusal(TOPICS_CHANGE)
+
+
+class UpstreamRequests:
+    """The requests of a node without a log: refused, each partition and topic in words."""
+
+    parked = 0
+
+    def __init__(self, logs: UpstreamLogs) -> None:
+        self.broker = logs
+        self.topics = UpstreamTopicChanges(logs)
+
+    async def produce(self, parts: Sequence[Batches], acks: int, timeout_ms: int) -> list[Appended | StorageError]:
+        return [self.broker.record_refusal(topic, partition) for topic, partition, _ in parts]
+
+    async def fetch(
+        self, places: Sequence[FetchPosition], bounds: FetchLimits, max_wait_ms: int, begun: FetchRead | None = None
+    ) -> Found:
+        return [self.broker.record_refusal(*place[:2]) for place in places]
+
+    def list_offset(self, topic: str, partition: int, timestamp: int, *, committed: bool = False) -> OffsetByTime:
+        raise self.broker.record_refusal(topic, partition)
+
+    async def delete_records(self, asked: Sequence[GivenUp], timeout_ms: int) -> list[int | StorageError]:
+        return [self.broker.refusal(TOPICS_CHANGE) for _ in asked]
+
+    async def close(self) -> None:
+        """Nothing is under way."""
 
 
 if TYPE_CHECKING:
-    _CONFORMS: type[StandaloneLog] = UpstreamLogs
+    _CONFORMS: type[RecordLog] = UpstreamLogs
+    _REQUESTS: type[RecordRequests] = UpstreamRequests

@@ -69,7 +69,7 @@ from muster.coordinator.server.services.member_session import ServerSessions
 from muster.coordinator.server.services.zookeeper_registration import HEALTH as ZOOKEEPER
 from muster.coordinator.server.services.zookeeper_registration import ZooKeeperRegistration
 from muster.storage.broker.record_log import RecordLog
-from muster.storage.broker.requests import LogRequests
+from muster.storage.broker.requests import RecordRequests
 from muster.storage.errors import MalformedRequest as MalformedStorageRequest
 
 if TYPE_CHECKING:
@@ -245,7 +245,7 @@ class CoordinatorNode:
     driver: EngineDriver
     engine: Engine
     broker: RecordLog
-    log_requests: LogRequests
+    log_requests: RecordRequests
     methods: GrpcMethods
 
     def __init__(self, settings: Settings) -> None:
@@ -525,7 +525,7 @@ class CoordinatorNode:
             kafka=self._kafka,
             http=self._http,
             methods=self.methods,
-            fetches=self.log_requests.parking,
+            fetches=self.log_requests,
             sessions=self._sessions,
             task_failures=self._task_failures.counts,
             cluster=self._ground.figures,

@@ -80,7 +80,7 @@ class Door:
         self, broker: Broker, *, auto_create: bool, elsewhere: frozenset[str], cluster: ClusterView | None = None
     ) -> None:
         self.broker = broker
-        self.requests = LogRequests(broker, clock_ms=lambda: T0)
+        self.requests = LogRequests.standalone(broker, clock_ms=lambda: T0)
         endpoint = AdvertisedEndpoint(NODE_ID, "muster.example", 9092)
         records = LogHandlers(
             self.requests,

@@ -92,7 +92,7 @@ class MemoryNode:
             DriverCallbacks(on_notice=lambda notice: None, on_fatal=lambda error: self.bugs.append(repr(error))),
         )
         self.broker.on_topics_changed(self._topics_changed)
-        self.requests = LogRequests(self.broker)
+        self.requests = LogRequests.standalone(self.broker)
         endpoint = AdvertisedEndpoint(1, "127.0.0.1", 9092)
         groups = GroupHandlers(
             self.driver,

@@ -44,7 +44,7 @@ def call(version: int) -> KafkaCall:
 def requests(partitions: int) -> LogRequests:
     broker = open_broker(MemoryFiles())
     broker.create_topic("t", partitions, {})
-    return LogRequests(broker, clock_ms=lambda: T0)
+    return LogRequests.standalone(broker, clock_ms=lambda: T0)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

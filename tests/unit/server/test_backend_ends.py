@@ -181,7 +181,7 @@ KAFKA_PARTS = {
     "UpstreamTopics": "topics",
     "UpstreamLogEnds": "ends",
     "UpstreamLogs": "log",
-    "LogRequests": "requests",
+    "UpstreamRequests": "requests",
     "StateLog": "group log",
     "ownership_settings_of": "rules",
     "ShardOwner": "owner",

@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 
 from muster.coordinator.replication.io.replicated_broker import ReplicatedBroker
-from muster.coordinator.server.kafka_backend.upstream_logs import UpstreamLogs
+from muster.coordinator.server.kafka_backend.upstream_logs import UpstreamLogs, UpstreamRequests
 from muster.storage.broker.broker import Broker
-from muster.storage.broker.record_log import StagedLog, StandaloneLog
+from muster.storage.broker.record_log import RecordLog, StagedLog, StandaloneLog
+from muster.storage.broker.requests import RecordRequests
 
-SET_ON_EACH = {"settings", "cluster_id", "data_dir", "ahead"}
+SET_ON_EACH = {"settings", "cluster_id", "data_dir", "ahead", "broker", "topics"}
 """Attributes of the instance: the type checker holds these."""
 
 
@@ -20,7 +21,13 @@ def names_of(port: type) -> set[str]:
 
 @pytest.mark.parametrize(
     ("log", "port"),
-    [(Broker, StandaloneLog), (Broker, StagedLog), (ReplicatedBroker, StagedLog), (UpstreamLogs, StandaloneLog)],
+    [
+        (Broker, StandaloneLog),
+        (Broker, StagedLog),
+        (ReplicatedBroker, StagedLog),
+        (UpstreamLogs, RecordLog),
+        (UpstreamRequests, RecordRequests),
+    ],
 )
 def test_a_log_has_what_its_port_names(log: type, port: type) -> None:
     missing = {name for name in names_of(port) if not hasattr(log, name)} - SET_ON_EACH

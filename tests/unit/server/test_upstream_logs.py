@@ -1,12 +1,16 @@
 """The upstream's topics where a node on its own has its log: what a change of them means for what is known."""
 
+import asyncio
 from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any, cast
 
 from muster.coordinator.config import load_settings
 from muster.coordinator.core.model.events import TopicsChanged
-from muster.coordinator.server.kafka_backend.upstream_logs import UpstreamLogs
+from muster.coordinator.server.kafka_backend.upstream_logs import RecordsKeptInKafka, UpstreamLogs, UpstreamRequests
+from muster.storage.broker.requests import MorePartitions, NewTopic
+from muster.storage.errors import InvalidReplicationFactor, UnknownTopicOrPartition
+from muster.storage.types import Topic
 
 
 class Told:
@@ -44,3 +48,24 @@ def test_t5_where_a_topics_logs_ended_is_forgotten_with_it() -> None:
         listener(TopicsChanged(told.counts, ("orders",)))
     assert (forgotten, heard) == (["orders"], [{"shop", "muster.state"}])
     assert [topic.name for topic in logs.topics().values() if topic.internal] == ["muster.state"]
+
+
+def test_changes_of_topics_are_refused_one_by_one_and_what_is_wrong_with_one_is_said_first() -> None:
+    ends = SimpleNamespace(forget=lambda topics: None, ahead=None)
+    logs = UpstreamLogs(load_settings(None, {"engine": "kafka://b:9092"}), "id", cast(Any, Told()), cast(Any, ends))
+    topics = UpstreamRequests(logs).topics
+    three = [NewTopic("a", 1), NewTopic("b", 1, replication_factor=3)]
+    answers = [
+        *asyncio.run(topics.create(three)),
+        *asyncio.run(topics.grow([MorePartitions("orders", 4)])),
+        *asyncio.run(topics.change([("orders", {"retention.ms": "1"})])),
+        *asyncio.run(topics.delete([logs.topic("orders"), Topic("gone", b"", 1, {}, False)])),
+    ]
+    refused = RecordsKeptInKafka
+    assert [type(each) for each in answers] == [
+        *(refused, InvalidReplicationFactor),
+        refused,
+        refused,
+        *(refused, UnknownTopicOrPartition),
+    ]
+    assert str(answers[0]).startswith("Topics are made, changed and removed in the Kafka cluster at b:9092")

@@ -27,7 +27,7 @@ def play(story: Story, disk: MemoryFiles | None = None, **settings: Any) -> None
 
     async def run() -> None:
         service = BrokerService(
-            LogRequests(broker, clock_ms=lambda: T0), node_id=1, advertised=lambda: ("localhost", 9290)
+            LogRequests.standalone(broker, clock_ms=lambda: T0), node_id=1, advertised=lambda: ("localhost", 9290)
         )
         try:
             async with asyncio.timeout(20):

@@ -283,7 +283,7 @@ def test_a_look_in_a_thread_holds_up_neither_the_loop_nor_the_order(monkeypatch:
     async def story() -> None:
         broker = made()
         broker.create_topic("other", 1)
-        requests = LogRequests(broker, clock_ms=lambda: T0)
+        requests = LogRequests.standalone(broker, clock_ms=lambda: T0)
         begun, go_on = threading.Event(), threading.Event()
         real = Log.look_into
 

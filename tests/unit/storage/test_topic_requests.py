@@ -40,7 +40,7 @@ def play(story: Story) -> None:
     async def run() -> None:
         files = MemoryFiles()
         broker = open_broker(files)
-        requests = LogRequests(broker, clock_ms=lambda: T0)
+        requests = LogRequests.standalone(broker, clock_ms=lambda: T0)
         await story(requests.topics, broker, files)
         await requests.close()
         broker.close()

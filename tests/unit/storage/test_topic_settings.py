@@ -16,7 +16,7 @@ def changed(broker: Broker, name: str, changes: Mapping[str, str | None]) -> Non
     """As the doors do it. Raises what is refused."""
 
     async def run() -> None:
-        requests = LogRequests(broker, clock_ms=lambda: T0)
+        requests = LogRequests.standalone(broker, clock_ms=lambda: T0)
         (result,) = await requests.topics.change([(name, changes)])
         await requests.close()
         if isinstance(result, errors.StorageError):

@@ -32,7 +32,7 @@ def told(cluster: ThreeNodes, request: pb.MetadataRequest) -> pb.MetadataRespons
     broker.create_topic("stray", 1)
 
     async def run() -> pb.MetadataResponse:
-        requests = LogRequests(broker, clock_ms=lambda: T0)
+        requests = LogRequests.standalone(broker, clock_ms=lambda: T0)
         service = ClusterBrokerService(requests, cluster.view, advertised=lambda: ("localhost", 1))
         try:
             answer = await service.metadata(request, None)

@@ -96,7 +96,7 @@ interop: $(VENV)/.installed-dev
 
 # Groups whose state is in a real Kafka, from Maven's jars; without Java or Maven it fails, where `make verify` leaves it out.
 engine: $(VENV)/.installed-dev
-	MUSTER_ENGINE=1 $(BIN)/python -m pytest tests/unit/engine tests/integration/engine -rs
+	MUSTER_ENGINE=1 $(BIN)/python -m pytest tests/unit/kafka_backend tests/integration/kafka_backend -rs
 
 # The pictures of the page in README and docs, anew, from a real node and Debian's Chromium.
 screenshots: $(VENV)/.installed-dev

@@ -93,7 +93,7 @@ REAL_RUNS = (
     Part(
         "over a kafka",
         "what the engine says to an upstream, against three brokers that librdkafka mocks",
-        (f"{INTEGRATION}engine/test_upstream_mock.py",),
+        (f"{INTEGRATION}kafka_backend/test_upstream_mock.py",),
     ),
     Part(
         "command line",
@@ -133,7 +133,7 @@ FAST = (
 )
 
 REST = (
-    Part("many nodes, all", "copies over real logs and doors, the loss of a leader", (f"{INTEGRATION}cluster/",)),
+    Part("many nodes, all", "copies over real logs and doors, the loss of a leader", (f"{INTEGRATION}replication/",)),
     Part(
         "spark, all", "streams, groups, sinks, pipelines; clusters, Connect, killed drivers", (f"{INTEGRATION}spark/",)
     ),
@@ -152,10 +152,10 @@ REST = (
         (
             "tests/unit/storage/test_crashes.py",
             "tests/unit/storage/test_log_threads.py",
-            "tests/unit/member/test_zookeeper_page.py::test_the_page_shows_what_a_join_costs",
+            "tests/unit/client/members/test_zookeeper_page.py::test_the_page_shows_what_a_join_costs",
             "tests/unit/docs/test_protocol_pages.py::test_the_page_on_central_groups_shows_what_the_lab_finds",
-            "tests/unit/lab/test_lab_compare.py",
-            "tests/unit/lab/test_autoscaling.py::test_the_command_shows_both",
+            "tests/unit/workshop/test_lab_compare.py",
+            "tests/unit/workshop/test_autoscaling.py::test_the_command_shows_both",
         ),
     ),
     Part(
@@ -181,7 +181,11 @@ REST = (
         "groups and offsets in every version, mixed groups, hostile bytes",
         (f"{INTEGRATION}kafka/",),
     ),
-    Part("over a kafka, all", "the state topic of a real broker, and kills (make engine)", (f"{INTEGRATION}engine/",)),
+    Part(
+        "over a kafka, all",
+        "the state topic of a real broker, and kills (make engine)",
+        (f"{INTEGRATION}kafka_backend/",),
+    ),
     Part("command line, all", "refused starts, interrupted demos, consumer-groups, the lab", (f"{INTEGRATION}cli/",)),
     Part(
         "simulator, all",

@@ -2,7 +2,7 @@
 
 What a broker does with a batch: epochs, sequences, the five latest batches of a producer, markers; what it forgets of
 producers that write nothing; what a change of leader may take away; what the cleaner keeps. Codes are Kafka's numbers.
-`tests/integration/engine/test_model_and_truth.py` asks a real broker the same.
+`tests/integration/kafka_backend/test_model_and_truth.py` asks a real broker the same.
 """
 
 from collections.abc import Iterator, Sequence

@@ -6,11 +6,17 @@ from typing import Any
 
 import pytest
 
-from tests.integration.engine.conftest import kafka_classpath, real_kafka
-from tests.integration.engine.test_clients_through_proxy import COOPERATIVE, EAGER, KIP_848, MORE, through_trouble
+from tests.integration.kafka_backend.conftest import kafka_classpath, real_kafka
+from tests.integration.kafka_backend.test_clients_through_proxy import (
+    COOPERATIVE,
+    EAGER,
+    KIP_848,
+    MORE,
+    through_trouble,
+)
 from tests.interop.peers import java_command, kcat_command, node_command
-from tests.support.engine.proxy_nodes import LONG_SESSION_MS, ProxyNodes, proxy_nodes
 from tests.support.kafka.stage import Stage, Worker, stage
+from tests.support.kafka_backend.proxy_nodes import LONG_SESSION_MS, ProxyNodes, proxy_nodes
 from tests.support.pace import until
 
 __all__ = ["kafka_classpath", "real_kafka"]

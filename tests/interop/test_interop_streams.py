@@ -10,11 +10,11 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from muster.client import Admin
-from tests.integration.engine.conftest import kafka_classpath, real_kafka
+from tests.integration.kafka_backend.conftest import kafka_classpath, real_kafka
 from tests.interop.peers import streams_command
-from tests.support.engine.proxy_nodes import ProxyNodes, proxy_nodes
-from tests.support.engine.served import make_topics
 from tests.support.kafka.stage import Worker
+from tests.support.kafka_backend.proxy_nodes import ProxyNodes, proxy_nodes
+from tests.support.kafka_backend.served import make_topics
 from tests.support.pace import until
 
 __all__ = ["kafka_classpath", "real_kafka"]

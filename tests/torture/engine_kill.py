@@ -21,7 +21,7 @@ from muster.coordinator.kafka_backend.upstream.protocol import UpstreamAddress, 
 from muster.coordinator.kafka_backend.upstream.upstream_client import GROUP, Upstream
 from muster.workshop.bench.kafka_peer import KAFKA, JarsUnavailable, find_jars
 from tests.interop.kafka_broker import kafka_broker
-from tests.support.engine.processes import Nodes, three
+from tests.support.kafka_backend.processes import Nodes, three
 
 MORE = "group.min.session.timeout.ms=1000\n"
 AT_ONCE = 0.15

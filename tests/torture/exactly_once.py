@@ -20,8 +20,8 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from muster.workshop.bench.kafka_peer import KAFKA, find_jars
 from tests.interop.kafka_broker import kafka_broker
-from tests.support.engine.door import DoorNode
-from tests.support.engine.served import make_topics
+from tests.support.kafka_backend.door import DoorNode
+from tests.support.kafka_backend.served import make_topics
 from tests.support.pace import Patience
 from tests.torture.transforming import INPUT, OUTPUT
 

@@ -18,8 +18,8 @@ from typing import Final
 
 from muster.workshop.bench.kafka_peer import KAFKA, find_jars
 from tests.interop.kafka_broker import kafka_broker
-from tests.support.engine.proxy_nodes import LONG_SESSION_MS, ProxyNodes, proxy_nodes
 from tests.support.kafka.stage import Stage, stage
+from tests.support.kafka_backend.proxy_nodes import LONG_SESSION_MS, ProxyNodes, proxy_nodes
 
 GROUPS: Final = {
     "range": ("confluent", "kafka-python", "aiokafka"),

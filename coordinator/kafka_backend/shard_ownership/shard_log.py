@@ -9,7 +9,7 @@ Two rules make a compacted log say what the whole log said. An owner record has 
 later record of the same key would remove it from in front of the batches that it makes count. And a transaction's
 record does not come to count at the marker if a later record of its key was written after it, by any producer and
 even as a tombstone: the cleaner keeps the later one. Kafka's own coordinator does the same
-(tests/integration/engine/test_pending_truth.py asks it).
+(tests/integration/kafka_backend/test_pending_truth.py asks it).
 
 A compacted log never begins later than at 0, and no acknowledged record lies behind its end. So two losses are
 certain (KB-H1):

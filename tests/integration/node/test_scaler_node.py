@@ -93,7 +93,10 @@ def test_every_key_that_says_how_to_count_has_its_effect(tmp_path: Path) -> None
             assert await value(stub, **three, ensureEvenDistributionOfPartitions="true") == (80, 80.0)  # four
             assert await value(stub, maxStep="1") == (10, 10.0)  # nobody is there: one at first
             stuck = {"topic": "t", "excludePersistentLag": "true", "allowIdleConsumers": "true"}
-            assert await value(stub, **stuck) == (50, 50.0)  # not for long enough yet; tests/unit/scaler has the rest
+            assert await value(stub, **stuck) == (
+                50,
+                50.0,
+            )  # not for long enough yet; tests/unit/observability/scaler has the rest
             kafka_s = {"bootstrapServers": "old:9092", "sasl": "plaintext", "tls": "disable"}
             assert await value(stub, **kafka_s, topicFromEnv="t") == (40, 40.0)
 

@@ -12,7 +12,7 @@ from tests.sim.cluster.run import run_seed
 from tests.sim.cluster.test_unit_schedules import CAUGHT
 from tests.sim.cluster.test_unit_stories import STORIES
 from tests.sim.cluster.weather import Weather
-from tests.unit.cluster.test_replicas import (
+from tests.unit.replication.protocol.test_node_replicas import (
     test_a_copy_that_the_cluster_does_not_know_is_kept_and_named as kept_as_stray,
 )
 
@@ -46,7 +46,7 @@ WORLD: dict[str, tuple[int, Weather]] = {
 
 STORY = {"delete what the image does not name": kept_as_stray}
 
-UNIT, WALK = "tests.sim.cluster.abstract.mutants", "tests.unit.cluster.test_controller_walk"
+UNIT, WALK = "tests.sim.cluster.abstract.mutants", "tests.unit.replication.protocol.test_controller_walk"
 ENGINE = "tests.unit.runtime.test_led_engine"
 CONTRACT: dict[str, tuple[str, str]] = {
     "ack before the flush": ("world", "ack before the flush"),

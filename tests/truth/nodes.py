@@ -1,14 +1,22 @@
 """Where situations are played: nodes of each kind, shared by those that leave them alone."""
 
 import itertools
+import os
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Protocol
 
+from muster.coordinator.zookeeper.local_ensemble import free_port
+from muster.workshop.bench.kafka_peer import KAFKA, find_jars
+from tests.interop.kafka_broker import kafka_broker
+from tests.support.cluster_nodes import ClusterNodes
+from tests.support.engine.served import over
+from tests.support.group_coordinators import coordinator_of
 from tests.support.node import NodeProcess
+from tests.support.zookeeper.servers import running as running_ensemble
 from tests.truth.proxy import Proxy
 
 SESSION_MS, HEARTBEAT_MS = 6_000, 500
@@ -25,7 +33,7 @@ SETTINGS = {
 }
 
 
-BACKENDS = ("node",)
+BACKENDS = ("node", "kafka", "cluster")
 
 
 class Backend(Protocol):
@@ -91,8 +99,47 @@ class SingleNode:
             proxy.stop()
 
 
+class ClusterOfThree:
+    """Three nodes at a ZooKeeper; what is done to a node is done to whichever coordinates the group."""
+
+    proxies = ()
+
+    def __init__(self, directory: Path, connect: str, settings: Mapping[str, str]) -> None:
+        self._cluster = ClusterNodes(directory, connect, settings={**SETTINGS, **settings})
+        self._killed: list[int] = []
+        self._cluster.start()
+
+    @property
+    def address(self) -> str:
+        return self._cluster.address
+
+    @property
+    def kafka_address(self) -> str:
+        return self._cluster.kafka_address
+
+    def freeze(self, group: str) -> None:
+        self._cluster.freeze(coordinator_of(self._cluster, group))
+
+    def thaw(self) -> None:
+        for number in list(self._cluster.frozen):
+            self._cluster.thaw(number)
+
+    def kill(self, group: str) -> None:
+        number = coordinator_of(self._cluster, group)
+        self._cluster.nodes[number].kill()
+        self._killed.append(number)
+
+    def start(self) -> None:
+        while self._killed:
+            self._cluster.nodes[self._killed.pop()].start()
+
+    def stop(self) -> None:
+        self._cluster.stop()
+
+
 class Backends:
-    """Makes nodes: one for all situations that leave it alone, one each for the others."""
+    """Makes nodes: one for all situations that leave it alone, one each for the others. What they stand on (a Kafka, a
+    ZooKeeper) is started with the first of them."""
 
     def __init__(self, directory: Path, kind: str) -> None:
         self.kind = kind
@@ -100,6 +147,9 @@ class Backends:
         self._shared: Backend | None = None
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
+        self._below_lock = threading.Lock()
+        self._below = ExitStack()
+        self._below_address = ""
 
     @contextmanager
     def node_for(self, settings: Mapping[str, str], *, own: bool, proxied: bool = False) -> Iterator[Backend]:
@@ -118,11 +168,32 @@ class Backends:
     def _make(self, settings: Mapping[str, str], *, proxied: bool) -> Backend:
         directory = self._directory / f"node-{next(self._numbers)}"
         directory.mkdir(parents=True)
+        if self.kind == "cluster":
+            return ClusterOfThree(directory, f"{self._below_at()}/{directory.name}", settings)
+        if self.kind == "kafka":
+            ports = {"engine.kafka.broker.ports": str(free_port()), "engine.kafka.broker.id.first": "1"}
+            settings = {**over(self._below_at(), directory.name), **ports, **settings}
         return SingleNode(directory, settings, proxied=proxied)
+
+    def _below_at(self) -> str:
+        with self._below_lock:
+            if not self._below_address:
+                begin = self._zookeeper if self.kind == "cluster" else self._kafka
+                self._below_address = begin()
+        return self._below_address
+
+    def _zookeeper(self) -> str:
+        return str(self._below.enter_context(running_ensemble(1)).connect)
+
+    def _kafka(self) -> str:
+        classpath = os.pathsep.join(map(str, find_jars(KAFKA)))
+        more = "group.min.session.timeout.ms=1000\nauto.create.topics.enable=false\n"
+        return self._below.enter_context(kafka_broker(classpath, self._directory / "kafka", more))
 
     def stop(self) -> None:
         if self._shared is not None:
             self._shared.stop()
+        self._below.close()
 
 
 @contextmanager

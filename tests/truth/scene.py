@@ -223,6 +223,8 @@ class Scene:
         wanted = {(name, number) for name in topics or (self.topic,) for number in range(self.topics.get(name, 0))}
 
         def shared() -> bool:
+            if ended := [each for each in sharing if not each.alive]:
+                raise Unplayed(f"{ended[0].name} has ended: {ended[0].fatal} {ended[0].error_tail()}")
             owned = [place for each in sharing for place in each.assigned or ()]
             idle = any(not each.assigned for each in sharing) and len(wanted) >= len(sharing)
             return len(owned) == len(wanted) and set(owned) == wanted and not idle and self.at_rest(len(sharing))

@@ -60,7 +60,7 @@ def play(situation: Situation, client: Client, backends: Backends) -> Cell:
     except Unplayed as reason:
         cell = Cell(situation, client, Verdict(UNPLAYED, (str(reason),)))
     except Exception:
-        cell = Cell(situation, client, Verdict(UNPLAYED, (traceback.format_exc()[-1500:],)))
+        cell = Cell(situation, client, Verdict(UNPLAYED, (traceback.format_exc()[-600:],)))
     cell.took_s = time.monotonic() - started
     return cell
 

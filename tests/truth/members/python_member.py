@@ -257,15 +257,10 @@ class Aiokafka:
         self._in_loop(self._consumer.subscribe, pattern=pattern)
 
     def poll(self) -> None:
-        from aiokafka.errors import FencedInstanceIdError, KafkaError
+        from aiokafka.errors import KafkaError
 
-        try:
+        with contextlib.suppress(KafkaError):
             self._run(self._consumer.getmany(timeout_ms=int(POLL_S * 1000)))
-        except FencedInstanceIdError:
-            say(fatal="FENCED_INSTANCE_ID")
-            raise SystemExit from None
-        except KafkaError:
-            pass
 
     def assignment(self) -> Iterable[tuple[str, int]]:
         return [(each.topic, each.partition) for each in self._consumer.assignment()]

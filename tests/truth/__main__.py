@@ -7,6 +7,7 @@ import click
 
 from tests.truth import situations as _all  # noqa: F401
 from tests.truth.clients import CLIENTS, clients_named
+from tests.truth.judge import RIGHT
 from tests.truth.nodes import BACKENDS, running_backends
 from tests.truth.situations.registry import SITUATIONS
 from tests.truth.table import (
@@ -53,8 +54,8 @@ def main(
     started = time.monotonic()
 
     def on_cell(cell: Cell) -> None:
-        if cell.verdict.word not in (SKIPPED, "right"):
-            click.echo(report_of(cell, verbose=verbose) + "\n", err=output != "table")
+        if cell.verdict.word not in (SKIPPED, RIGHT) or verbose:
+            click.echo(report_of(cell, verbose=verbose and cell.verdict.word != RIGHT), err=output != "table")
 
     with running_backends(backend) as backends:
         cells = play_all(chosen, players, backends, beside, on_cell)

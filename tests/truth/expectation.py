@@ -1,17 +1,23 @@
-"""What a situation knows to be true, in the words of the ledger. Written once, whichever client plays it."""
+"""What a situation knows to be true, in the ledger's words. Written once, whichever client plays the situation."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-EXPIRED_WORDS = frozenset({"EXPIRED", "NEVER", "LEFT", "REPLACED"})
+GONE = frozenset({"EXPIRED", "NEVER", "LEFT", "REPLACED"})
+"""How a wait ends for a member that does not come any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """Something that happened and may be given as a cause.
+    """Something that happened and may be reported as a cause.
 
-    `who`: the client id of the member behind it; None: no member is. `causes`: the ledger's words for it; `vague`:
-    words that are not false and say less. `required`: it has to be told. `says`: words that belong to its sentence.
+    who: client id of the member behind it; None if no member is.
+    causes: the ledger's words for it.
+    vague: words that are not false, but say less.
+    required: it must be reported.
+    says: words that its sentence contains.
+    outcome: the outcome of its entry, if that is part of it.
+    others: client ids that are equally true as the culprit.
     """
 
     who: str | None
@@ -20,17 +26,15 @@ class Fact:
     required: bool = True
     says: tuple[str, ...] = ()
     outcome: str = ""
-    """The entry's outcome, where that is a part of it."""
     others: frozenset[str] = frozenset()
-    """Whom it is as true to name instead."""
 
-    def is_of(self, who: str | None) -> bool:
-        return who == self.who or who in self.others
+    def is_of(self, member: str | None) -> bool:
+        return member == self.who or member in self.others
 
 
 @dataclass(frozen=True, slots=True)
 class TopicFact:
-    """A change of a topic: `kind` is MADE, GREW, DELETED or REMADE; partitions before and after."""
+    """A change of a topic. kind: MADE, GREW, DELETED or REMADE; before, after: numbers of partitions."""
 
     topic: str
     kind: str
@@ -39,28 +43,31 @@ class TopicFact:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """Everything that is to be told from the mark on; what is in no fact must not be."""
+class Expectation:
+    """Everything that may be reported from the mark on; a cause that is in no fact is wrong.
+
+    or_topics: equally true instead of `topics`.
+    waited: members that must be named as waited for, by client id, and how each wait ended.
+    late: members that may be named as waited for.
+    phases: phases that must be reported.
+    outage: False if no partition lost an owner, so that no unowned time may be reported.
+    quiet: True if nothing needs to be reported; facts that are required are so only if there is an entry.
+    never: words that no sentence contains.
+    incident: the word for all of it together.
+    moves: False if the moves are not followed.
+    """
 
     facts: tuple[Fact, ...]
     topics: tuple[TopicFact, ...] = ()
     or_topics: tuple[TopicFact, ...] = ()
-    """As true as `topics`, all of them together."""
     waited: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """Who has to be named as waited for, by client id, and how it came."""
     late: frozenset[str] = frozenset()
-    """Who may be named as waited for."""
     phases: tuple[str, ...] = ()
     outage: bool = True
-    """False: nobody missed a partition, so no time without an owner may be told."""
     quiet: bool = False
-    """True: nothing needs to be told."""
     never: tuple[str, ...] = ()
-    """Words that are in no sentence."""
     incident: str = ""
-    """The word of the incident that all of it is."""
     moves: bool = True
-    """False: the moves are not followed (a group that stopped as a whole)."""
 
 
 def joined(who: str, *, required: bool = True) -> Fact:
@@ -68,7 +75,7 @@ def joined(who: str, *, required: bool = True) -> Fact:
 
 
 def back(who: str, *, required: bool = True, says: tuple[str, ...] = ()) -> Fact:
-    """It came back, under a new id, or as itself."""
+    """A member came back, under a new member id or as itself."""
     causes = frozenset({"MEMBER_RESTARTED", "MEMBER_JOINED", "STATIC_MEMBER_REPLACED"})
     return Fact(who, causes, required=required, says=says)
 
@@ -78,7 +85,7 @@ def left(who: str, *, required: bool = True) -> Fact:
 
 
 def expired(who: str, *, required: bool = True) -> Fact:
-    """It was not heard of: for its session, or until the rebalance went on without it."""
+    """A member stopped sending heartbeats, or did not come until the rebalance went on without it."""
     return Fact(who, frozenset({"SESSION_EXPIRED", "REBALANCE_TIMEOUT", "SYNC_TIMEOUT"}), required=required)
 
 
@@ -87,7 +94,7 @@ def poll_exceeded(who: str) -> Fact:
 
 
 def gave_up(who: str, *, required: bool = False) -> Fact:
-    """In a cooperative group: it comes without the partitions that it was asked for."""
+    """A cooperative member rejoined without the partitions that it was asked to give up."""
     return Fact(who, frozenset({"REVOCATION_FOLLOW_UP"}), required=required)
 
 
@@ -96,5 +103,5 @@ def topic_changed(*says: str) -> Fact:
 
 
 def by_operator(*causes: str, required: bool = True, outcome: str = "", others: frozenset[str] = frozenset()) -> Fact:
-    """An operator did it, and no member is behind it. `others`: whom he did it to, if it is as true to name these."""
+    """An operator did it. others: members that it was done to, if they are equally true as the culprit."""
     return Fact(None, frozenset(causes or ("OPERATOR",)), required=required, outcome=outcome, others=others)

@@ -1,11 +1,12 @@
-"""Holds what is told against what happened. A pure function of the ledger's documents and the expectation.
+"""Compares what Muster reports about a group with what happened. Pure: documents and an expectation in, a verdict out.
 
-A verdict is one of
-- right: every cause, culprit, topic, wait and move is true, and all that is required is told;
-- half: nothing is false, and something is missing;
-- wrong: something is false: a healthy member is blamed, a cause that was none, a move that was not made;
-- silent: nothing is told, and something happened;
-- unknown: it says that it does not know.
+A verdict is one of:
+
+- right: every cause, culprit, topic, wait and move is true, and everything that is required is reported;
+- half: nothing is false, but something is missing;
+- wrong: something is false, for example a healthy member is blamed;
+- silent: something happened, and nothing is reported;
+- unknown: Muster says that it does not know the cause.
 """
 
 import re
@@ -13,14 +14,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.truth.expectation import EXPIRED_WORDS, Fact, Told
+from tests.truth.expectation import GONE, Expectation, Fact
 
 RIGHT, HALF, WRONG, SILENT, UNKNOWN = "right", "half", "wrong", "silent", "unknown"
 
-AT_ONCE = 0.5
-"""Who came in this first part of a phase did not make it long."""
-LONG_MS = 1_500
-"""Shorter phases are a heartbeat or two, and anyone may have been the last."""
+PROMPT_SHARE = 0.5
+"""A member that arrived in this first share of a phase did not prolong it."""
+SHORT_PHASE_MS = 1_500
+"""A phase this short is a heartbeat or two; any member may have arrived last."""
 ARRIVAL_ERROR_MS = 700
 
 Document = Mapping[str, Any]
@@ -34,17 +35,18 @@ class Verdict:
 
 
 @dataclass(slots=True)
-class Witness:
-    """What the situation saw beside the ledger: its members' client ids, and who read what before and after.
+class Observation:
+    """What the situation saw with its own eyes.
 
-    `ids`: member ids that were seen, with their client ids.
+    names: client ids of its members.
+    ids: client ids by member id, as the node described the group.
+    before, after: the member, by client id, that read each partition.
     """
 
     names: frozenset[str]
     ids: dict[str, str]
     before: dict[Partition, str]
     after: dict[Partition, str]
-    alive: frozenset[str] = frozenset()
     cooperative: bool = False
 
 
@@ -55,20 +57,20 @@ class Findings:
     unknown: list[str] = field(default_factory=list)
 
 
-def judge(story: Sequence[Document], text: str, told: Told, witness: Witness) -> Verdict:
-    """`story`: the entries that were written from the mark on, oldest first; `text`: all of it for people."""
-    if not story:
-        needed = any(fact.required for fact in told.facts)
-        return Verdict(SILENT, ("the ledger has no entry",)) if needed and not told.quiet else Verdict(RIGHT)
+def judge(entries: Sequence[Document], text: str, expected: Expectation, observation: Observation) -> Verdict:
+    """Judge the ledger's entries, oldest first, and the same entries as text; an empty text is not judged."""
+    if not entries:
+        required = any(fact.required for fact in expected.facts) and not expected.quiet
+        return Verdict(SILENT, ("the ledger has no entry",)) if required else Verdict(RIGHT)
     findings = Findings()
-    names = Names(story, witness)
-    judge_causes(story, told, witness, names, findings)
-    judge_topics(story, told, findings)
-    judge_waits(story, told, names, findings)
-    judge_phases(story, told, findings)
-    if told.moves:
-        judge_moves(story, witness, names, findings)
-    judge_words(story, text, told, names, findings)
+    names = ClientIds(entries, observation)
+    judge_causes(entries, expected, observation, names, findings)
+    judge_topics(entries, expected, findings)
+    judge_waits(entries, expected, names, findings)
+    judge_phases(entries, expected, findings)
+    if expected.moves:
+        judge_moves(entries, observation, names, findings)
+    judge_sentences(entries, text, expected, names, findings)
     if findings.wrong:
         return Verdict(WRONG, tuple(findings.wrong + findings.missing))
     if findings.unknown:
@@ -76,117 +78,97 @@ def judge(story: Sequence[Document], text: str, told: Told, witness: Witness) ->
     return Verdict(HALF, tuple(findings.missing)) if findings.missing else Verdict(RIGHT)
 
 
-class Names:
-    """Client ids of member ids, from all that was seen of them."""
+class ClientIds:
+    """Client ids by member id, from the ledger and from what the situation saw."""
 
-    def __init__(self, story: Sequence[Document], witness: Witness) -> None:
-        self.ids = dict(witness.ids)
-        self.known = witness.names
-        for entry in story:
+    def __init__(self, entries: Sequence[Document], observation: Observation) -> None:
+        self.by_member = dict(observation.ids)
+        self.ours = observation.names
+        for entry in entries:
             for member in entry.get("members", ()):
-                self.ids[member["member_id"]] = member["client_id"]
+                self.by_member[member["member_id"]] = member["client_id"]
             for place in (entry, *entry.get("triggers", ())):
                 if place.get("culprit") and place.get("culprit_client_id"):
-                    self.ids.setdefault(place["culprit"], place["culprit_client_id"])
+                    self.by_member.setdefault(place["culprit"], place["culprit_client_id"])
             for phase in entry.get("phases", ()):
                 for wait in waits_of(phase):
                     if wait.get("client_id"):
-                        self.ids.setdefault(wait["member"], wait["client_id"])
+                        self.by_member.setdefault(wait["member"], wait["client_id"])
 
     def __getitem__(self, member_id: str) -> str | None:
-        """None: none of ours, such as an operator, or nobody."""
+        """None for anything that is no member of the situation, such as an operator."""
         if not member_id:
             return None
-        known = self.ids.get(member_id)
-        if known is None:
-            known = next((name for name in self.known if member_id == name or member_id.startswith(f"{name}-")), None)
-        return known if known in self.known else None
+        found = self.by_member.get(member_id)
+        if found is None:
+            found = next((name for name in self.ours if member_id == name or member_id.startswith(f"{name}-")), None)
+        return found if found in self.ours else None
 
 
 # Causes
 # ------
 
 
-def judge_causes(story: Sequence[Document], told: Told, witness: Witness, names: Names, findings: Findings) -> None:
-    told_facts: dict[Fact, list[str]] = {fact: [] for fact in told.facts}
+def judge_causes(
+    entries: Sequence[Document],
+    expected: Expectation,
+    observation: Observation,
+    names: ClientIds,
+    findings: Findings,
+) -> None:
+    reported: set[Fact] = set()
     vague: dict[Fact, str] = {}
-    for entry in story:
-        for cause, who, sentence in statements(entry, names):
-            said = f"#{entry['number']} says {cause}{f' by {who}' if who else ''}"
-            if fact := fact_of(cause, who, entry, told.facts):
-                told_facts[fact].append(sentence)
-            elif fact := next((each for each in told.facts if each.is_of(who) and cause in each.vague), None):
+    for entry in entries:
+        for cause, member, sentence in statements_of(entry, names):
+            said = f"#{entry['number']} says {cause}{f' by {member}' if member else ''}"
+            if fact := matching_fact(cause, member, entry, expected.facts):
+                reported.add(fact)
+            elif fact := vaguely_matching_fact(cause, member, expected.facts):
                 vague[fact] = said
             elif cause == "UNSPECIFIED" or bare(entry.get("certainty", "")) == "UNKNOWN":
                 findings.unknown.append(f"{said}: {sentence}")
-            elif not (witness.cooperative and cause == "REVOCATION_FOLLOW_UP" and who in witness.names):
-                findings.wrong.append(f"{said} ({sentence}), which is not what happened")
-    everything = " ".join(sentences(story))
-    for fact, tellings in told_facts.items():
+            elif not (observation.cooperative and cause == "REVOCATION_FOLLOW_UP" and member):
+                findings.wrong.append(f"{said} ({sentence}), which did not happen")
+    everything = " ".join(sentences_of(entries))
+    for fact in expected.facts:
         if not fact.required:
             continue
-        if tellings:
-            missed = [word for word in fact.says if word not in everything]
-            if missed:
-                findings.missing.append(f"{words_of(fact)} is told without {', '.join(missed)}")
+        if fact in reported:
+            if missing := [word for word in fact.says if word not in everything]:
+                findings.missing.append(f"{words_of(fact)} is reported without {', '.join(missing)}")
         elif fact in vague:
-            findings.missing.append(f"{vague[fact]}, where it was {words_of(fact)}")
+            findings.missing.append(f"{vague[fact]}; it was {words_of(fact)}{'' if fact.who else ' by no member'}")
         else:
-            findings.missing.append(f"{words_of(fact)} is not told")
+            findings.missing.append(f"{words_of(fact)} is not reported")
 
 
-def statements(entry: Document, names: Names) -> Iterator[tuple[str, str | None, str]]:
-    """Cause, client id of the culprit if it is a member, and the sentence, of the entry and its further triggers."""
-    yield bare(entry["cause"]), names[entry.get("culprit", "")], entry.get("detail", "")
-    for trigger in entry.get("triggers", ()):
-        yield (
-            bare(trigger["cause"]),
-            names[trigger.get("culprit", "")],
-            trigger.get("detail", ""),
-        )
+def statements_of(entry: Document, names: ClientIds) -> Iterator[tuple[str, str | None, str]]:
+    """Cause, culprit's client id if it is a member, and sentence: of the entry, then of its further triggers."""
+    for place in (entry, *entry.get("triggers", ())):
+        yield bare(place["cause"]), names[place.get("culprit", "")], place.get("detail", "")
 
 
-def fact_of(cause: str, who: str | None, entry: Document, facts: Iterable[Fact]) -> Fact | None:
-    fitting = [each for each in facts if each.is_of(who) and cause in each.causes]
-    fitting = [each for each in fitting if not each.outcome or each.outcome == entry["outcome"]]
-    return max(fitting, key=lambda each: (bool(each.outcome), each.required), default=None)
+def matching_fact(cause: str, member: str | None, entry: Document, facts: Iterable[Fact]) -> Fact | None:
+    matching = [each for each in facts if each.is_of(member) and cause in each.causes]
+    matching = [each for each in matching if not each.outcome or each.outcome == entry["outcome"]]
+    return max(matching, key=lambda each: (bool(each.outcome), each.required), default=None)
+
+
+def vaguely_matching_fact(cause: str, member: str | None, facts: Iterable[Fact]) -> Fact | None:
+    """Also a fact that no member is behind, if a member is named that only noticed it."""
+    return next(
+        (
+            each
+            for each in facts
+            if (cause in each.vague and (each.is_of(member) or each.who is None))
+            or (cause in each.causes and each.who is None)
+        ),
+        None,
+    )
 
 
 def words_of(fact: Fact) -> str:
     return f"{' or '.join(sorted(fact.causes))}{f' by {fact.who}' if fact.who else ''}"
-
-
-# Topics, waits, phases, moves, words
-# -----------------------------------
-
-
-def judge_topics(story: Sequence[Document], told: Told, findings: Findings) -> None:
-    said = [(each["topic"], bare(each["kind"]), each) for entry in story for each in entry.get("topics", ())]
-    there = {(topic, kind) for topic, kind, _ in said}
-    known = {(each.topic, each.kind): each for each in (*told.topics, *told.or_topics)}
-    or_told = told.or_topics and all((each.topic, each.kind) in there for each in told.or_topics)
-    wanted = told.or_topics if or_told else told.topics
-    for topic, kind, each in said:
-        fact = known.get((topic, kind))
-        if fact is None:
-            findings.wrong.append(f"says that {topic} {kind.lower()}, which it did not")
-        elif (int(each.get("before", 0)), int(each.get("after", 0))) != (fact.before, fact.after):
-            findings.wrong.append(
-                f"says {topic} {each.get('before')} -> {each.get('after')}: {fact.before} -> {fact.after}"
-            )
-    for fact in wanted:
-        if (fact.topic, fact.kind) not in there:
-            findings.missing.append(
-                f"not told: {fact.topic} {fact.kind.lower()}, {fact.before} -> {fact.after} partitions"
-            )
-
-
-def waits_of(phase: Document) -> list[Document]:
-    """Each with `member`, and `came` and `after_ms` where those are told."""
-    if phase.get("waits"):
-        return [{**each, "member": each["member_id"], "came": bare(each["came"])} for each in phase["waits"]]
-    told = [each if isinstance(each, Mapping) else {"member": each} for each in phase.get("waited_for", ())]
-    return [{**each, "came": bare(each["came"])} if "came" in each else each for each in told]
 
 
 def bare(word: str) -> str:
@@ -201,103 +183,141 @@ def bare(word: str) -> str:
     return found
 
 
-def judge_waits(story: Sequence[Document], told: Told, names: Names, findings: Findings) -> None:
+# Topics
+# ------
+
+
+def judge_topics(entries: Sequence[Document], expected: Expectation, findings: Findings) -> None:
+    reported = {(each["topic"], bare(each["kind"])): each for entry in entries for each in entry.get("topics", ())}
+    known = {(each.topic, each.kind): each for each in (*expected.topics, *expected.or_topics)}
+    for (topic, kind), change in reported.items():
+        fact = known.get((topic, kind))
+        figures = (int(change.get("before", 0)), int(change.get("after", 0)))
+        if fact is None:
+            findings.wrong.append(f"reports {topic} {kind.lower()}, which did not happen")
+        elif figures != (fact.before, fact.after):
+            findings.wrong.append(f"reports {topic} {figures[0]} -> {figures[1]}; it was {fact.before} -> {fact.after}")
+    alternative = expected.or_topics and all((each.topic, each.kind) in reported for each in expected.or_topics)
+    for fact in expected.or_topics if alternative else expected.topics:
+        if (fact.topic, fact.kind) not in reported:
+            change = f"{fact.topic} {fact.kind.lower()}, {fact.before} -> {fact.after} partitions"
+            findings.missing.append(f"does not report {change}")
+
+
+# Waits and phases
+# ----------------
+
+
+def waits_of(phase: Document) -> list[dict[str, Any]]:
+    """The waits of a phase: `member`, and `came` and `after_ms` where they are reported."""
+    if phase.get("waits"):
+        return [{**each, "member": each["member_id"], "came": bare(each["came"])} for each in phase["waits"]]
+    waits = [dict(each) if isinstance(each, Mapping) else {"member": each} for each in phase.get("waited_for", ())]
+    return [{**each, "came": bare(each["came"])} if "came" in each else each for each in waits]
+
+
+def judge_waits(entries: Sequence[Document], expected: Expectation, names: ClientIds, findings: Findings) -> None:
     named: dict[str, set[str]] = {}
-    for entry in story:
-        arrivals = {each["member_id"]: arrival_of(entry, each) for each in entry.get("members", ())}
+    for entry in entries:
+        arrivals = {each["member_id"]: arrivals_of(entry, each) for each in entry.get("members", ())}
         for phase in entry.get("phases", ()):
             for wait in waits_of(phase):
-                who = names[wait["member"]]
-                if who is None:
+                member, came = names[wait["member"]], wait.get("came", "")
+                if member is None:
                     continue
-                came = wait.get("came", "")
-                named.setdefault(who, set()).add(came)
-                if who in told.waited:
-                    if came and came not in told.waited[who] and who not in told.late:
-                        findings.wrong.append(
-                            f"#{entry['number']}: {who} {came.lower()} in {phase['name']}; it did not"
-                        )
-                elif who not in told.late:
-                    blame(entry, phase, wait, who, arrivals.get(wait["member"], {}).get(phase["name"]), findings)
-    for who, came in told.waited.items():
-        if who not in named:
-            findings.missing.append(f"{who}, for whom the others waited, is not named as waited for")
-        elif not named[who] & came:
-            findings.missing.append(f"{who} is named as waited for, but not how it came")
+                named.setdefault(member, set()).add(came)
+                if member not in expected.waited | dict.fromkeys(expected.late):
+                    arrival = arrivals.get(wait["member"], {}).get(phase["name"])
+                    judge_blame(entry, phase, wait, member, arrival, findings)
+                elif came and member in expected.waited.keys() - expected.late and came not in expected.waited[member]:
+                    findings.wrong.append(f"#{entry['number']}: {phase['name']} says {member} {came.lower()}")
+    for member, ends in expected.waited.items():
+        if member not in named:
+            findings.missing.append(f"does not report that the others waited for {member}")
+        elif not named[member] & ends:
+            findings.missing.append(f"does not report how the wait for {member} ended")
 
 
-def arrival_of(entry: Document, member: Document) -> dict[str, int]:
-    """When the member had come in each phase, in ms from the phase's beginning."""
-    found, at = {}, int(entry["started_at_ms"])
+def arrivals_of(entry: Document, member: Document) -> dict[str, int]:
+    """When the member arrived, in ms from the beginning of each phase that records it."""
+    found, begins_at = {}, int(entry["started_at_ms"])
     for phase in entry.get("phases", ()):
-        field_name = {"join": "joined_at_ms", "settle": "synced_at_ms"}.get(phase["name"])
-        if field_name and member.get(field_name):
-            found[phase["name"]] = int(member[field_name]) - at
-        at += int(phase["duration_ms"])
+        recorded_in = {"join": "joined_at_ms", "settle": "synced_at_ms"}.get(phase["name"])
+        if recorded_in and member.get(recorded_in):
+            found[phase["name"]] = int(member[recorded_in]) - begins_at
+        begins_at += int(phase["duration_ms"])
     return found
 
 
-def blame(
-    entry: Document, phase: Document, wait: Document, who: str, arrival_ms: int | None, findings: Findings
+def judge_blame(
+    entry: Document, phase: Document, wait: Document, member: str, arrival_ms: int | None, findings: Findings
 ) -> None:
-    """Of a member that did nothing wrong: that it was waited for is true only if it came last and late."""
+    """A healthy member may be named only as it arrived: late, at the time that the ledger itself records."""
     took_ms = int(phase["duration_ms"])
-    said = f"#{entry['number']}: {phase['name']} took {took_ms} ms and names {who}"
-    if wait.get("came") in EXPIRED_WORDS:
-        findings.wrong.append(f"{said} as {wait['came']}, who was there")
-    elif took_ms > LONG_MS and arrival_ms is not None and arrival_ms < took_ms * AT_ONCE and "came" not in wait:
-        findings.wrong.append(f"{said}, who had come after {arrival_ms} ms")
-    elif "after_ms" in wait and arrival_ms is not None and abs(int(wait["after_ms"]) - arrival_ms) > ARRIVAL_ERROR_MS:
-        findings.wrong.append(f"{said} as late by {wait['after_ms']} ms, who had come after {arrival_ms} ms")
+    said = f"#{entry['number']}: {phase['name']} took {took_ms} ms and names {member}"
+    if wait.get("came") in GONE:
+        findings.wrong.append(f"{said} as {wait['came'].lower()}, but it was there")
+    elif arrival_ms is None:
+        return
+    elif "came" not in wait and took_ms > SHORT_PHASE_MS and arrival_ms < took_ms * PROMPT_SHARE:
+        findings.wrong.append(f"{said}, which arrived after {arrival_ms} ms")
+    elif "after_ms" in wait and abs(int(wait["after_ms"]) - arrival_ms) > ARRIVAL_ERROR_MS:
+        findings.wrong.append(f"{said} as {wait['after_ms']} ms late; it arrived after {arrival_ms} ms")
 
 
-def judge_phases(story: Sequence[Document], told: Told, findings: Findings) -> None:
-    there = {phase["name"] for entry in story for phase in entry.get("phases", ())}
-    findings.missing.extend(f"no phase is called {name}" for name in told.phases if name not in there)
-    unowned = sum(float(entry.get("unowned_partition_seconds", 0)) for entry in story)
-    if not told.outage and unowned > 0:
-        findings.wrong.append(f"{unowned:.2f} partition-seconds unowned, though nobody missed a partition")
+def judge_phases(entries: Sequence[Document], expected: Expectation, findings: Findings) -> None:
+    reported = {phase["name"] for entry in entries for phase in entry.get("phases", ())}
+    findings.missing.extend(f"no phase is called {name}" for name in expected.phases if name not in reported)
+    unowned = sum(float(entry.get("unowned_partition_seconds", 0)) for entry in entries)
+    if not expected.outage and unowned > 0:
+        findings.wrong.append(f"reports {unowned:.2f} unowned partition-seconds; no partition lost an owner")
 
 
-def judge_moves(story: Sequence[Document], witness: Witness, names: Names, findings: Findings) -> None:
-    """The moves, one after the other, lead from who read what before to who reads it now."""
-    owners = dict(witness.before)
-    for entry in story:
+# Moves and sentences
+# -------------------
+
+
+def judge_moves(entries: Sequence[Document], observation: Observation, names: ClientIds, findings: Findings) -> None:
+    """The moves, one after the other, lead from the owners before to the owners now."""
+    owners = dict(observation.before)
+    for entry in entries:
         for move in entry.get("moves", ()):
-            place = (move["topic"], int(move["partition"]))
+            partition = (move["topic"], int(move["partition"]))
             target = names[move.get("target", "")]
             if target is None:
-                owners.pop(place, None)
+                owners.pop(partition, None)
             else:
-                owners[place] = target
-    for place in sorted(owners.keys() | witness.after.keys()):
-        told_owner, owner = owners.get(place), witness.after.get(place)
-        if told_owner != owner:
-            findings.missing.append(
-                f"{place[0]}[{place[1]}] is told to be {told_owner or 'nobody'}'s, and is {owner or 'nobody'}'s"
-            )
+                owners[partition] = target
+    for partition in sorted(owners.keys() | observation.after.keys()):
+        reported, real = owners.get(partition), observation.after.get(partition)
+        if reported != real:
+            findings.missing.append(f"moves end with {partition[0]}[{partition[1]}] at {reported}; its owner is {real}")
 
 
-def sentences(story: Sequence[Document]) -> Iterator[str]:
-    for entry in story:
+def sentences_of(entries: Sequence[Document]) -> Iterator[str]:
+    for entry in entries:
         yield from (entry.get("detail", ""), entry.get("evidence", ""), entry.get("client_reason", ""))
         yield from entry.get("also", ())
         yield from (each.get("detail", "") for each in entry.get("triggers", ()))
         yield from (each.get("why", "") for each in entry.get("moves", ()))
 
 
-def judge_words(story: Sequence[Document], text: str, told: Told, names: Names, findings: Findings) -> None:
-    for word in told.never:
-        if said := next((each for each in sentences(story) if word in each), None):
-            findings.wrong.append(f"says {said!r}")
-    for fact in told.facts:
-        if text and fact.required and fact.who and not is_named(fact, text):
+def judge_sentences(
+    entries: Sequence[Document], text: str, expected: Expectation, names: ClientIds, findings: Findings
+) -> None:
+    for word in expected.never:
+        if sentence := next((each for each in sentences_of(entries) if word in each), None):
+            findings.wrong.append(f"says {sentence!r}")
+    if not text:
+        return
+    for fact in expected.facts:
+        if fact.required and fact.who and not mentions(text, fact.who, *fact.others):
             findings.missing.append(f"the text does not name {fact.who}")
-    for member_id, name in names.ids.items():
-        if name in names.known and name not in member_id and member_id[:8] in text:
-            findings.missing.append(f"the text names {name} by its random id {member_id[:8]}")
-            break
+    for member_id, name in names.by_member.items():
+        if name in names.ours and name not in member_id and member_id[:8] in text:
+            findings.missing.append(f"the text calls {name} by its random id {member_id[:8]}")
+            return
 
 
-def is_named(fact: Fact, text: str) -> bool:
-    return any(re.search(rf"\b{re.escape(name)}\b", text) for name in (fact.who, *fact.others) if name)
+def mentions(text: str, *names: str) -> bool:
+    return any(re.search(rf"\b{re.escape(name)}\b", text) for name in names)

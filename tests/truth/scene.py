@@ -17,11 +17,11 @@ from muster.client.errors import ClientError, GroupNotFound
 from muster.coordinator.observability.views.ledger import entry_document
 from tests.support.node import MUSTER
 from tests.truth.clients import Client
-from tests.truth.judge import Partition, Witness
+from tests.truth.judge import Observation, Partition
 from tests.truth.nodes import HEARTBEAT_MS, SESSION_MS, Backend
 
 PATIENCE_S = 60.0
-AGAIN_S = 0.1
+AGAIN_S = 0.25
 LONG_POLL_MS = 120_000
 METADATA_MS = 1_000
 PARTITIONS = 6
@@ -297,7 +297,7 @@ class Scene:
             return []
         return [entry_document(each) for each in entries[::-1] if each.number > self._mark]
 
-    def told(self) -> list[dict[str, Any]]:
+    def reported(self) -> list[dict[str, Any]]:
         """The same as the command prints them."""
         document = json.loads(self.muster("groups", "explain", self.group, "-o", "json", "--limit", "500"))
         entries = document["entries"] if isinstance(document, dict) else document
@@ -318,13 +318,12 @@ class Scene:
                 kept.append(line)
         return "\n".join(kept)
 
-    def witness(self) -> Witness:
-        return Witness(
+    def observation(self) -> Observation:
+        return Observation(
             names=frozenset(each.name for each in self.everybody),
             ids=dict(self.ids),
             before=self._before,
             after=self.owners(),
-            alive=frozenset(name for name, each in self.members.items() if each.alive),
             cooperative=self.client.mode == "cooperative",
         )
 

@@ -38,7 +38,7 @@ class Cell:
     situation: Situation
     client: Client
     verdict: Verdict
-    story: list[dict[str, Any]] = field(default_factory=list)
+    entries: list[dict[str, Any]] = field(default_factory=list)
     text: str = ""
     took_s: float = 0.0
 
@@ -66,14 +66,14 @@ def play(situation: Situation, client: Client, backends: Backends) -> Cell:
 
 
 def judged(situation: Situation, client: Client, scene: Scene) -> Cell:
-    told = situation.script(scene)
+    expected = situation.script(scene)
     deadline = time.monotonic() + TOLD_S
     while time.monotonic() < deadline:
-        if judge(scene.recorded(), "", told, scene.witness()).word == RIGHT:
+        if judge(scene.recorded(), "", expected, scene.observation()).word == RIGHT:
             break
         time.sleep(AGAIN_S)
-    story, text = scene.told(), scene.text_since_mark()
-    return Cell(situation, client, judge(story, text, told, scene.witness()), story, text)
+    entries, text = scene.reported(), scene.text_since_mark()
+    return Cell(situation, client, judge(entries, text, expected, scene.observation()), entries, text)
 
 
 def play_all(
@@ -134,7 +134,7 @@ def json_table(cells: Sequence[Cell]) -> str:
                 "client": cell.client.name,
                 "verdict": cell.verdict.word,
                 "reasons": cell.verdict.reasons,
-                "story": cell.story,
+                "entries": cell.entries,
                 "text": cell.text,
             }
             for cell in cells

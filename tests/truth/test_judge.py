@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.truth.expectation import EXPIRED_WORDS, Told, TopicFact, back, expired, joined, left, topic_changed
-from tests.truth.judge import HALF, RIGHT, SILENT, UNKNOWN, WRONG, Witness, judge
+from tests.truth.expectation import GONE, Expectation, TopicFact, back, expired, joined, left, topic_changed
+from tests.truth.judge import HALF, RIGHT, SILENT, UNKNOWN, WRONG, Observation, judge
 from tests.truth.situations.registry import SITUATIONS
 
 NAMES = frozenset({"ann", "bob", "cat"})
@@ -32,42 +32,44 @@ def entry(cause: str, who: str = "", **more: Any) -> dict[str, Any]:
     }
 
 
-def witness(before: dict[Any, str] | None = None, after: dict[Any, str] | None = None) -> Witness:
-    return Witness(NAMES, {}, before or {}, after or before or {})
+def observation(before: dict[Any, str] | None = None, after: dict[Any, str] | None = None) -> Observation:
+    return Observation(NAMES, {}, before or {}, after or before or {})
 
 
-def verdict(story: list[dict[str, Any]], told: Told, seen: Witness | None = None, text: str = "ann bob cat") -> str:
-    return judge(story, text, told, seen or witness()).word
+def verdict(
+    story: list[dict[str, Any]], expected: Expectation, seen: Observation | None = None, text: str = "ann bob cat"
+) -> str:
+    return judge(story, text, expected, seen or observation()).word
 
 
 def test_the_true_cause_by_the_true_member_is_right() -> None:
-    assert verdict([entry("MEMBER_LEFT", "bob")], Told((left("bob"),))) == RIGHT
+    assert verdict([entry("MEMBER_LEFT", "bob")], Expectation((left("bob"),))) == RIGHT
 
 
 def test_a_cause_that_was_none_is_wrong() -> None:
-    assert verdict([entry("SESSION_EXPIRED", "bob")], Told((left("bob"),))) == WRONG
+    assert verdict([entry("SESSION_EXPIRED", "bob")], Expectation((left("bob"),))) == WRONG
 
 
 def test_another_member_that_is_blamed_is_wrong() -> None:
-    assert verdict([entry("MEMBER_LEFT", "bob"), entry("MEMBER_LEFT", "ann")], Told((left("bob"),))) == WRONG
+    assert verdict([entry("MEMBER_LEFT", "bob"), entry("MEMBER_LEFT", "ann")], Expectation((left("bob"),))) == WRONG
 
 
 def test_nothing_told_of_something_is_silent_and_of_nothing_is_right() -> None:
-    assert verdict([], Told((left("bob"),))) == SILENT
-    assert verdict([], Told((), quiet=True)) == RIGHT
+    assert verdict([], Expectation((left("bob"),))) == SILENT
+    assert verdict([], Expectation((), quiet=True)) == RIGHT
 
 
 def test_one_of_two_facts_is_half_and_a_further_trigger_counts() -> None:
-    told = Told((joined("cat"), expired("bob")))
+    expected = Expectation((joined("cat"), expired("bob")))
     story = [entry("MEMBER_JOINED", "cat")]
-    assert verdict(story, told) == HALF
+    assert verdict(story, expected) == HALF
     triggers = [{"cause": "REBALANCE_CAUSE_SESSION_EXPIRED", "culprit": "bob-1", "culprit_client_id": "bob"}]
-    assert verdict([{**story[0], "triggers": triggers}], told) == RIGHT
+    assert verdict([{**story[0], "triggers": triggers}], expected) == RIGHT
 
 
 def test_who_says_that_nothing_is_known_is_not_wrong() -> None:
     story = [entry("MEMBER_LEFT", "bob"), entry("LEADER_REJOINED", "ann", certainty="unknown")]
-    assert verdict(story, Told((left("bob"),))) == UNKNOWN
+    assert verdict(story, Expectation((left("bob"),))) == UNKNOWN
 
 
 def phase(took_ms: int, *waits: dict[str, Any]) -> dict[str, Any]:
@@ -90,37 +92,37 @@ def wait(who: str, came: str, after_ms: int) -> dict[str, Any]:
     ],
 )
 def test_the_dead_are_waited_for_and_the_healthy_are_not(phases: list[dict[str, Any]], wanted: str) -> None:
-    told = Told((joined("cat"),), waited={"bob": EXPIRED_WORDS})
-    assert verdict([entry("MEMBER_JOINED", "cat", phases=phases)], told) == wanted
+    expected = Expectation((joined("cat"),), waited={"bob": GONE})
+    assert verdict([entry("MEMBER_JOINED", "cat", phases=phases)], expected) == wanted
 
 
 def test_a_change_of_a_topic_is_told_with_its_figures() -> None:
-    told = Told((topic_changed("orders"),), topics=(TopicFact("orders", "GREW", 2, 3),))
+    expected = Expectation((topic_changed("orders"),), topics=(TopicFact("orders", "GREW", 2, 3),))
     grew = {"topic": "orders", "kind": "TOPIC_CHANGE_KIND_GREW", "before": 2, "after": 3}
     story = [entry("PARTITIONS_CHANGED", detail="orders grew from 2 to 3 partitions")]
-    assert verdict(story, told) == HALF
-    assert verdict([{**story[0], "topics": [grew]}], told) == RIGHT
-    assert verdict([{**story[0], "topics": [{**grew, "before": 1}]}], told) == WRONG
+    assert verdict(story, expected) == HALF
+    assert verdict([{**story[0], "topics": [grew]}], expected) == RIGHT
+    assert verdict([{**story[0], "topics": [{**grew, "before": 1}]}], expected) == WRONG
 
 
 def test_moves_lead_from_who_read_before_to_who_reads_now() -> None:
-    told = Told((left("bob"),))
-    seen = witness({ORDERS[0]: "ann", ORDERS[1]: "bob"}, dict.fromkeys(ORDERS, "ann"))
+    expected = Expectation((left("bob"),))
+    seen = observation({ORDERS[0]: "ann", ORDERS[1]: "bob"}, dict.fromkeys(ORDERS, "ann"))
     move = {"topic": "orders", "partition": 1, "source": "bob-1", "target": "ann-1"}
-    assert verdict([entry("MEMBER_LEFT", "bob", moves=[move])], told, seen) == RIGHT
-    assert verdict([entry("MEMBER_LEFT", "bob")], told, seen) == HALF
+    assert verdict([entry("MEMBER_LEFT", "bob", moves=[move])], expected, seen) == RIGHT
+    assert verdict([entry("MEMBER_LEFT", "bob")], expected, seen) == HALF
 
 
 def test_an_outage_of_a_group_that_had_no_owners_is_wrong() -> None:
     story = [entry("MEMBER_JOINED", "ann", unowned_partition_seconds=18.0)]
-    assert verdict(story, Told((joined("ann"),), outage=False)) == WRONG
+    assert verdict(story, Expectation((joined("ann"),), outage=False)) == WRONG
 
 
 def test_a_member_has_its_client_s_name_in_the_text() -> None:
-    told = Told((back("bob"),))
+    expected = Expectation((back("bob"),))
     story = [entry("MEMBER_RESTARTED", "bob", culprit="x7Gq_random-id")]
-    assert verdict(story, told, text="bob restarted") == RIGHT
-    assert verdict(story, told, text="x7Gq_random restarted") == HALF
+    assert verdict(story, expected, text="bob restarted") == RIGHT
+    assert verdict(story, expected, text="x7Gq_random restarted") == HALF
 
 
 def test_there_are_situations_enough() -> None:

@@ -1,70 +1,70 @@
 """Members come, go, die and come back."""
 
-from tests.truth.expectation import EXPIRED_WORDS, Fact, Told, back, expired, gave_up, joined, left, poll_exceeded
+from tests.truth.expectation import GONE, Expectation, Fact, back, expired, gave_up, joined, left, poll_exceeded
 from tests.truth.nodes import SESSION_MS
 from tests.truth.scene import Scene
 from tests.truth.situations.registry import situation
 
 
 @situation(settings={"group.initial.rebalance.delay.ms": "3000"}, modes="eager cooperative")
-def initial_start(scene: Scene) -> Told:
+def initial_start(scene: Scene) -> Expectation:
     """A group's first member starts, with an initial delay of 3 s"""
     scene.mark()
     scene.start("ann")
-    return Told((joined("ann"),), phases=("initial delay",), outage=False)
+    return Expectation((joined("ann"),), phases=("initial delay",), outage=False)
 
 
 @situation()
-def join(scene: Scene) -> Told:
+def join(scene: Scene) -> Expectation:
     """A second member joins"""
     scene.start("ann")
     scene.mark()
     scene.start("bob")
-    return Told((joined("bob"),))
+    return Expectation((joined("bob"),))
 
 
 @situation()
-def leave_with_close(scene: Scene) -> Told:
+def leave_with_close(scene: Scene) -> Expectation:
     """A member closes"""
     _, bob = scene.start("ann", "bob")
     scene.mark()
     bob.close()
     scene.until_shared()
-    return Told((left("bob"),))
+    return Expectation((left("bob"),))
 
 
 @situation()
-def leave_without_close(scene: Scene) -> Told:
+def leave_without_close(scene: Scene) -> Expectation:
     """A member's program ends without close()"""
     _, bob = scene.start("ann", "bob")
     scene.mark()
     bob.exit()
     scene.until_shared()
-    return Told((expired("bob"),), late=frozenset({"bob"}))
+    return Expectation((expired("bob"),), late=frozenset({"bob"}))
 
 
 @situation()
-def killed(scene: Scene) -> Told:
+def killed(scene: Scene) -> Expectation:
     """kill -9 of a member"""
     _, bob = scene.start("ann", "bob")
     scene.mark()
     bob.kill()
     scene.until_shared()
-    return Told((expired("bob"),), late=frozenset({"bob"}))
+    return Expectation((expired("bob"),), late=frozenset({"bob"}))
 
 
 @situation()
-def first_killed(scene: Scene) -> Told:
+def first_killed(scene: Scene) -> Expectation:
     """kill -9 of the first member, which made the plans"""
     ann, _ = scene.start("ann", "bob")
     scene.mark()
     ann.kill()
     scene.until_shared()
-    return Told((expired("ann"),), late=frozenset({"ann"}))
+    return Expectation((expired("ann"),), late=frozenset({"ann"}))
 
 
 @situation()
-def killed_and_join(scene: Scene) -> Told:
+def killed_and_join(scene: Scene) -> Expectation:
     """kill -9 of a member, another one joins at once"""
     _, bob = scene.start("ann", "bob")
     scene.mark()
@@ -72,12 +72,12 @@ def killed_and_join(scene: Scene) -> Told:
     scene.begin("cat")
     scene.until_gone("bob")
     scene.until_shared()
-    waited = {} if scene.client.mode == "kip848" else {"bob": EXPIRED_WORDS}
-    return Told((joined("cat"), expired("bob")), waited=waited, late=frozenset({"bob"}))
+    waited = {} if scene.client.mode == "kip848" else {"bob": GONE}
+    return Expectation((joined("cat"), expired("bob")), waited=waited, late=frozenset({"bob"}))
 
 
 @situation()
-def killed_and_restarted(scene: Scene) -> Told:
+def killed_and_restarted(scene: Scene) -> Expectation:
     """kill -9 of a member, which is started again at once"""
     _, bob = scene.start("ann", "bob")
     scene.mark()
@@ -85,12 +85,12 @@ def killed_and_restarted(scene: Scene) -> Told:
     scene.again(bob)
     scene.until_members("ann", "bob")
     scene.until_shared()
-    waited = {} if scene.client.mode == "kip848" else {"bob": EXPIRED_WORDS}
-    return Told((back("bob"), expired("bob")), waited=waited, late=frozenset({"bob"}))
+    waited = {} if scene.client.mode == "kip848" else {"bob": GONE}
+    return Expectation((back("bob"), expired("bob")), waited=waited, late=frozenset({"bob"}))
 
 
 @situation()
-def three_killed(scene: Scene) -> Told:
+def three_killed(scene: Scene) -> Expectation:
     """kill -9 of three of four"""
     _, *others = scene.start("ann", "bob", "cat", "dan")
     scene.mark()
@@ -98,11 +98,11 @@ def three_killed(scene: Scene) -> Told:
         each.kill()
     scene.until_shared()
     names = [each.name for each in others]
-    return Told(tuple(expired(name) for name in names), late=frozenset(names))
+    return Expectation(tuple(expired(name) for name in names), late=frozenset(names))
 
 
 @situation(needs="poll-interval")
-def poll_exceeded_and_back(scene: Scene) -> Told:
+def poll_exceeded_and_back(scene: Scene) -> Expectation:
     """A member does not poll for longer than max.poll.interval.ms, and goes on"""
     _, bob = scene.start("ann", "bob", poll_ms=SESSION_MS)
     scene.mark()
@@ -111,11 +111,11 @@ def poll_exceeded_and_back(scene: Scene) -> Told:
     bob.resume()
     scene.until_members("ann", "bob")
     scene.until_shared()
-    return Told((poll_exceeded("bob"), back("bob")), late=frozenset({"bob"}))
+    return Expectation((poll_exceeded("bob"), back("bob")), late=frozenset({"bob"}))
 
 
 @situation()
-def member_frozen(scene: Scene) -> Told:
+def member_frozen(scene: Scene) -> Expectation:
     """SIGSTOP of a member for longer than its session, then SIGCONT"""
     _, bob = scene.start("ann", "bob")
     scene.mark()
@@ -124,11 +124,11 @@ def member_frozen(scene: Scene) -> Told:
     bob.thaw()
     scene.until_members("ann", "bob")
     scene.until_shared()
-    return Told((expired("bob"), back("bob")), late=frozenset({"bob"}))
+    return Expectation((expired("bob"), back("bob")), late=frozenset({"bob"}))
 
 
 @situation(modes="eager cooperative")
-def late_for_a_join(scene: Scene) -> Told:
+def late_for_a_join(scene: Scene) -> Expectation:
     """A member stands still for 3 s while another one joins"""
     _, bob = scene.start("ann", "bob")
     scene.mark()
@@ -138,11 +138,11 @@ def late_for_a_join(scene: Scene) -> Told:
     scene.hold(3.0)
     bob.thaw()
     scene.until_shared()
-    return Told((joined("cat"),), waited={"bob": frozenset({"JOINED"})})
+    return Expectation((joined("cat"),), waited={"bob": frozenset({"JOINED"})})
 
 
 @situation()
-def all_stopped_and_started(scene: Scene) -> Told:
+def all_stopped_and_started(scene: Scene) -> Expectation:
     """All three close and are started again"""
     everybody = scene.start("ann", "bob", "cat")
     scene.mark()
@@ -154,11 +154,11 @@ def all_stopped_and_started(scene: Scene) -> Told:
     scene.until_shared()
     names = ("ann", "bob", "cat")
     facts = (*(left(name) for name in names), *(back(name) for name in names))
-    return Told(facts, incident="stop and start", moves=False)
+    return Expectation(facts, incident="stop and start", moves=False)
 
 
 @situation()
-def rolling_restart(scene: Scene) -> Told:
+def rolling_restart(scene: Scene) -> Expectation:
     """Six members are restarted, one after the other"""
     everybody = scene.start("ann", "bob", "cat", "dan", "eve", "fay")
     scene.mark()
@@ -169,11 +169,11 @@ def rolling_restart(scene: Scene) -> Told:
         scene.until_shared()
     names = [each.name for each in everybody]
     facts = (*(left(name) for name in names), *(back(name) for name in names))
-    return Told(facts, incident="rolling restart")
+    return Expectation(facts, incident="rolling restart")
 
 
 @situation()
-def crash_loop(scene: Scene) -> Told:
+def crash_loop(scene: Scene) -> Expectation:
     """A member is killed and started again three times, faster than its session ends"""
     _, bob = scene.start("ann", "bob")
     scene.mark()
@@ -183,11 +183,11 @@ def crash_loop(scene: Scene) -> Told:
         scene.until(lambda: scene.members_of_group().count("bob") > 1, "bob is back")
     scene.until_members("ann", "bob")
     scene.until_shared()
-    return Told((expired("bob"), back("bob")), late=frozenset({"bob"}), incident="crash loop")
+    return Expectation((expired("bob"), back("bob")), late=frozenset({"bob"}), incident="crash loop")
 
 
 @situation()
-def restarted(scene: Scene) -> Told:
+def restarted(scene: Scene) -> Expectation:
     """A member closes and is started again"""
     _, bob = scene.start("ann", "bob")
     scene.mark()
@@ -195,21 +195,21 @@ def restarted(scene: Scene) -> Told:
     scene.until_shared()
     scene.again(bob)
     scene.until_shared()
-    return Told((left("bob"), back("bob")))
+    return Expectation((left("bob"), back("bob")))
 
 
 @situation()
-def first_closes(scene: Scene) -> Told:
+def first_closes(scene: Scene) -> Expectation:
     """The first member closes, which made the plans"""
     ann, _ = scene.start("ann", "bob")
     scene.mark()
     ann.close()
     scene.until_shared()
-    return Told((left("ann"),))
+    return Expectation((left("ann"),))
 
 
 @situation()
-def scaled_out(scene: Scene) -> Told:
+def scaled_out(scene: Scene) -> Expectation:
     """Three more members start at once"""
     scene.start("ann")
     scene.mark()
@@ -217,20 +217,20 @@ def scaled_out(scene: Scene) -> Told:
     for name in names:
         scene.begin(name)
     scene.until_shared()
-    return Told(tuple(joined(name) for name in names), late=frozenset(names))
+    return Expectation(tuple(joined(name) for name in names), late=frozenset(names))
 
 
 @situation(modes="cooperative")
-def second_round(scene: Scene) -> Told:
+def second_round(scene: Scene) -> Expectation:
     """The second round of a cooperative rebalance"""
     scene.start("ann")
     scene.mark()
     scene.start("bob")
-    return Told((joined("bob"), gave_up("ann", required=True)))
+    return Expectation((joined("bob"), gave_up("ann", required=True)))
 
 
 @situation(modes="eager", needs="two-assignors")
-def assignor_rolled_out(scene: Scene) -> Told:
+def assignor_rolled_out(scene: Scene) -> Expectation:
     """Three members are restarted, one after the other, with another assignor before the old one"""
     everybody = scene.start("ann", "bob", "cat")
     scene.mark()
@@ -243,11 +243,11 @@ def assignor_rolled_out(scene: Scene) -> Told:
     went = tuple(left(name) for name in names)
     came = tuple(back(name, says=("roundrobin",)) for name in names)
     offers = tuple(Fact(name, frozenset({"PROTOCOLS_CHANGED", "PROTOCOL_CHANGED"}), required=False) for name in names)
-    return Told((*went, *came, *offers), incident="assignor roll-out")
+    return Expectation((*went, *came, *offers), incident="assignor roll-out")
 
 
 @situation()
-def two_at_once(scene: Scene) -> Told:
+def two_at_once(scene: Scene) -> Expectation:
     """A member closes while another one joins"""
     _, bob = scene.start("ann", "bob")
     scene.mark()
@@ -255,4 +255,4 @@ def two_at_once(scene: Scene) -> Told:
     bob.close()
     scene.until_members("ann", "cat")
     scene.until_shared()
-    return Told((left("bob"), joined("cat")), late=frozenset({"bob"}))
+    return Expectation((left("bob"), joined("cat")), late=frozenset({"bob"}))

@@ -1,6 +1,6 @@
 """The node stands still or dies; the network does."""
 
-from tests.truth.expectation import Fact, Told, back, expired, joined
+from tests.truth.expectation import Expectation, Fact, back, expired, joined
 from tests.truth.scene import Scene
 from tests.truth.situations.registry import situation
 
@@ -9,7 +9,7 @@ STALLED = Fact(None, frozenset({"NODE_STALLED"}))
 
 
 @situation(own=True)
-def node_frozen(scene: Scene) -> Told:
+def node_frozen(scene: Scene) -> Expectation:
     """SIGSTOP of the node for 10 s, with sessions of 6 s"""
     scene.start("ann", "bob", "cat")
     scene.mark()
@@ -21,11 +21,11 @@ def node_frozen(scene: Scene) -> Told:
     scene.until_shared()
     names = ("ann", "bob", "cat")
     returns = tuple(back(name, required=False) for name in names)
-    return Told((STALLED, FAILOVER, *returns), quiet=True, late=frozenset(names), never=("was not heard of",))
+    return Expectation((STALLED, FAILOVER, *returns), quiet=True, late=frozenset(names), never=("was not heard of",))
 
 
 @situation(own=True)
-def node_frozen_briefly(scene: Scene) -> Told:
+def node_frozen_briefly(scene: Scene) -> Expectation:
     """SIGSTOP of the node for 3 s, with sessions of 6 s"""
     scene.start("ann", "bob")
     scene.mark()
@@ -34,11 +34,11 @@ def node_frozen_briefly(scene: Scene) -> Told:
     scene.node.thaw()
     scene.hold(2.0)
     scene.until_shared()
-    return Told((STALLED, FAILOVER), quiet=True)
+    return Expectation((STALLED, FAILOVER), quiet=True)
 
 
 @situation(own=True)
-def node_killed(scene: Scene) -> Told:
+def node_killed(scene: Scene) -> Expectation:
     """kill -9 of the node, which is started again"""
     scene.start("ann", "bob")
     scene.mark()
@@ -49,11 +49,11 @@ def node_killed(scene: Scene) -> Told:
     names = ("ann", "bob")
     returns = tuple(back(name, required=False) for name in names)
     failover = Fact(None, frozenset({"COORDINATOR_FAILOVER"}), required=False, others=frozenset(names))
-    return Told((failover, *returns), quiet=True, late=frozenset(names))
+    return Expectation((failover, *returns), quiet=True, late=frozenset(names))
 
 
 @situation(own=True, modes="eager cooperative")
-def node_killed_in_a_join(scene: Scene) -> Told:
+def node_killed_in_a_join(scene: Scene) -> Expectation:
     """kill -9 of the node while a member joins and another one stands still"""
     _, bob = scene.start("ann", "bob")
     scene.mark()
@@ -68,26 +68,26 @@ def node_killed_in_a_join(scene: Scene) -> Told:
     names = frozenset({"ann", "bob", "cat"})
     returns = tuple(back(name, required=False) for name in ("ann", "bob"))
     failover = Fact(None, frozenset({"COORDINATOR_FAILOVER"}), required=False, others=names)
-    return Told((joined("cat"), failover, expired("bob", required=False), *returns), late=names)
+    return Expectation((joined("cat"), failover, expired("bob", required=False), *returns), late=names)
 
 
 @situation(own=True, backends="node", proxied=True)
-def network_cut(scene: Scene) -> Told:
+def network_cut(scene: Scene) -> Expectation:
     """The network of a member is cut, and its connections stay half open"""
     ann, bob = scene.start("ann", "bob")
     scene.mark()
     scene.cut(bob)
     scene.until_gone("bob")
     scene.until_shared(ann)
-    return Told((expired("bob"),), late=frozenset({"bob"}), moves=False)
+    return Expectation((expired("bob"),), late=frozenset({"bob"}), moves=False)
 
 
 @situation(own=True, backends="node", proxied=True)
-def connections_lost(scene: Scene) -> Told:
+def connections_lost(scene: Scene) -> Expectation:
     """All connections of a member break, and it connects anew"""
     _, bob = scene.start("ann", "bob")
     scene.mark()
     scene.reset(bob)
     scene.hold(3.0)
     scene.until_shared()
-    return Told((), quiet=True)
+    return Expectation((), quiet=True)

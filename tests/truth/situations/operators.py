@@ -1,6 +1,6 @@
 """An operator does something, by the commands."""
 
-from tests.truth.expectation import Fact, Told, back, by_operator, joined, left
+from tests.truth.expectation import Expectation, Fact, back, by_operator, joined, left
 from tests.truth.scene import Member, Scene
 from tests.truth.situations.registry import situation
 
@@ -17,7 +17,7 @@ def start_planned(scene: Scene) -> list[Member]:
 
 
 @situation()
-def member_removed(scene: Scene) -> Told:
+def member_removed(scene: Scene) -> Expectation:
     """An operator removes a member that runs"""
     scene.start("ann", "bob")
     scene.mark()
@@ -27,33 +27,33 @@ def member_removed(scene: Scene) -> Told:
     scene.until_members("ann", "bob")
     scene.until_shared()
     removed = by_operator("OPERATOR", others=frozenset({"bob"}))
-    return Told((removed, back("bob")), late=frozenset({"bob"}))
+    return Expectation((removed, back("bob")), late=frozenset({"bob"}))
 
 
 @situation()
-def assignor_set(scene: Scene) -> Told:
+def assignor_set(scene: Scene) -> Expectation:
     """An operator sets another assignor"""
     scene.start("ann", "bob")
     scene.mark()
     scene.muster("groups", "set", scene.group, "assignor=uniform")
     scene.until(lambda: any(each["outcome"] == "COMPLETED" for each in scene.recorded()), "the group was planned anew")
     scene.until_shared()
-    return Told((by_operator("OPERATOR", "ASSIGNOR_CHANGED", outcome="COMPLETED"), SETTINGS))
+    return Expectation((by_operator("OPERATOR", "ASSIGNOR_CHANGED", outcome="COMPLETED"), SETTINGS))
 
 
 @situation()
-def drained(scene: Scene) -> Told:
+def drained(scene: Scene) -> Expectation:
     """An operator drains a member"""
     _, bob = start_planned(scene)
     scene.mark()
     scene.muster("groups", "drain", scene.group, "bob", "--by", "client-id")
     scene.until(lambda: bob.assigned == [], "bob has nothing left")
     scene.until(lambda: scene.at_rest(2), "the group is at rest")
-    return Told((by_operator("DRAINED", others=frozenset({"bob"})), HELD))
+    return Expectation((by_operator("DRAINED", others=frozenset({"bob"})), HELD))
 
 
 @situation()
-def canary(scene: Scene) -> Told:
+def canary(scene: Scene) -> Expectation:
     """An operator tries another assignor for a while, and ends it"""
     start_planned(scene)
     scene.mark()
@@ -62,11 +62,11 @@ def canary(scene: Scene) -> Told:
     scene.until_shared()
     scene.muster("groups", "rollback", scene.group)
     scene.until_shared()
-    return Told((by_operator("CANARY", outcome="COMPLETED"), TRIAL, SETTINGS))
+    return Expectation((by_operator("CANARY", outcome="COMPLETED"), TRIAL, SETTINGS))
 
 
 @situation()
-def frozen_and_resumed(scene: Scene) -> Told:
+def frozen_and_resumed(scene: Scene) -> Expectation:
     """An operator freezes the group, a member joins, and the freeze ends"""
     start_planned(scene)
     scene.mark()
@@ -76,11 +76,11 @@ def frozen_and_resumed(scene: Scene) -> Told:
     scene.until(lambda: scene.at_rest(3) and not cat.assigned, "cat is there and has nothing")
     scene.muster("groups", "resume", scene.group)
     scene.until_shared()
-    return Told((joined("cat"), by_operator("THAW"), HELD))
+    return Expectation((joined("cat"), by_operator("THAW"), HELD))
 
 
 @situation()
-def deployed(scene: Scene) -> Told:
+def deployed(scene: Scene) -> Expectation:
     """An operator announces a deploy, a member is restarted and gets back what it had"""
     _, bob = start_planned(scene)
     scene.mark()
@@ -91,11 +91,11 @@ def deployed(scene: Scene) -> Told:
     scene.until_members("ann", "bob")
     scene.until_shared()
     over = by_operator("DEPLOY_OVER", required=False, others=frozenset({"bob"}))
-    return Told((left("bob"), back("bob"), over, HELD))
+    return Expectation((left("bob"), back("bob"), over, HELD))
 
 
 @situation()
-def pinned(scene: Scene) -> Told:
+def pinned(scene: Scene) -> Expectation:
     """An operator pins a partition to another member"""
     ann, bob = start_planned(scene)
     scene.mark()
@@ -103,4 +103,4 @@ def pinned(scene: Scene) -> Told:
     scene.muster("groups", "pin", scene.group, f"{place[0]}:{place[1]}", "bob")
     scene.until(lambda: place in (bob.assigned or ()), f"bob has {place}")
     scene.until_shared()
-    return Told((Fact(None, frozenset({"PIN_CHANGED"}), others=frozenset({"bob"})), HELD))
+    return Expectation((Fact(None, frozenset({"PIN_CHANGED"}), others=frozenset({"bob"})), HELD))

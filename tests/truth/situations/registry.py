@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tests.truth.clients import Client
-from tests.truth.expectation import Told
+from tests.truth.expectation import Expectation
 from tests.truth.scene import Scene
 
-Script = Callable[[Scene], Told]
+Script = Callable[[Scene], Expectation]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Members with a group.instance.id."""
 
-from tests.truth.expectation import Fact, Told, back, expired
+from tests.truth.expectation import Expectation, Fact, back, expired
 from tests.truth.scene import Scene
 from tests.truth.situations.registry import situation
 
@@ -17,7 +17,7 @@ def started(scene: Scene, *names: str, **more: object) -> None:
 
 
 @situation(needs="static")
-def static_restart_within(scene: Scene) -> Told:
+def static_restart_within(scene: Scene) -> Expectation:
     """A static member is restarted within its session, and keeps its partitions"""
     started(scene, "ann", "bob", session_ms=LONG_SESSION_MS)
     scene.mark()
@@ -26,13 +26,13 @@ def static_restart_within(scene: Scene) -> Told:
     again = scene.again(bob)
     scene.until(lambda: bool(again.assigned), "bob has its partitions")
     scene.until_shared()
-    return Told(
+    return Expectation(
         (Fact("bob", frozenset({"STATIC_MEMBER_REPLACED", "MEMBER_RESTARTED"}), outcome=CHANGED),), outage=False
     )
 
 
 @situation(needs="static", modes="eager cooperative")
-def static_killed_and_restarted(scene: Scene) -> Told:
+def static_killed_and_restarted(scene: Scene) -> Expectation:
     """kill -9 of a static member, which is started again within its session"""
     started(scene, "ann", "bob", session_ms=LONG_SESSION_MS)
     scene.mark()
@@ -41,11 +41,11 @@ def static_killed_and_restarted(scene: Scene) -> Told:
     again = scene.again(bob)
     scene.until(lambda: bool(again.assigned), "bob has its partitions")
     scene.until_shared()
-    return Told((Fact("bob", frozenset({"STATIC_MEMBER_REPLACED", "MEMBER_RESTARTED"}), outcome=CHANGED),))
+    return Expectation((Fact("bob", frozenset({"STATIC_MEMBER_REPLACED", "MEMBER_RESTARTED"}), outcome=CHANGED),))
 
 
 @situation(needs="static")
-def static_restart_beyond(scene: Scene) -> Told:
+def static_restart_beyond(scene: Scene) -> Expectation:
     """A static member comes back after its session has ended"""
     started(scene, "ann", "bob")
     scene.mark()
@@ -55,11 +55,11 @@ def static_restart_beyond(scene: Scene) -> Told:
     scene.until_shared()
     scene.again(bob)
     scene.until_shared()
-    return Told((expired("bob"), back("bob")), late=frozenset({"bob"}))
+    return Expectation((expired("bob"), back("bob")), late=frozenset({"bob"}))
 
 
 @situation(needs="static")
-def static_twins(scene: Scene) -> Told:
+def static_twins(scene: Scene) -> Expectation:
     """A second process starts with the group.instance.id of one that runs"""
     started(scene, "ann", "bob", session_ms=LONG_SESSION_MS)
     scene.mark()
@@ -70,4 +70,4 @@ def static_twins(scene: Scene) -> Told:
         scene.until(lambda: bool(cat.assigned), "cat has the partitions of bob")
     shared = Fact("cat", frozenset({"INSTANCE_ID_SHARED"}), others=frozenset({"bob"}))
     replaced = Fact("cat", frozenset({"STATIC_MEMBER_REPLACED"}), required=False, others=frozenset({"bob"}))
-    return Told((shared, replaced), moves=False)
+    return Expectation((shared, replaced), moves=False)

@@ -1,6 +1,6 @@
 """What a group reads changes."""
 
-from tests.truth.expectation import Fact, Told, TopicFact, back, left, topic_changed
+from tests.truth.expectation import Expectation, Fact, TopicFact, back, left, topic_changed
 from tests.truth.scene import PARTITIONS, Scene
 from tests.truth.situations.registry import situation
 
@@ -8,29 +8,30 @@ SUBSCRIPTION = frozenset({"SUBSCRIPTION_CHANGED", "MEMBER_METADATA_CHANGED"})
 
 
 @situation(needs="missing-topic")
-def topic_made(scene: Scene) -> Told:
+def topic_made(scene: Scene) -> Expectation:
     """A topic is made that the members subscribe to already"""
     clicks = scene.name_of("clicks")
     scene.start("ann", "bob", topics=[scene.topic, clicks])
     scene.mark()
     scene.make_topic("clicks", 4)
     scene.until_shared(topics=[scene.topic, clicks])
-    return Told((topic_changed(clicks),), topics=(TopicFact(clicks, "MADE", 0, 4),))
+    made = Fact(None, frozenset({"PARTITIONS_CHANGED"}), SUBSCRIPTION, says=(clicks,), others=frozenset())
+    return Expectation((made,), topics=(TopicFact(clicks, "MADE", 0, 4),))
 
 
 @situation()
-def topic_grown(scene: Scene) -> Told:
+def topic_grown(scene: Scene) -> Expectation:
     """A topic gets more partitions"""
     scene.start("ann", "bob")
     scene.mark()
     scene.grow_topic(scene.topic, PARTITIONS + 2)
     scene.until_shared()
     grew = TopicFact(scene.topic, "GREW", PARTITIONS, PARTITIONS + 2)
-    return Told((topic_changed(scene.topic),), topics=(grew,))
+    return Expectation((topic_changed(scene.topic),), topics=(grew,))
 
 
 @situation()
-def topic_deleted(scene: Scene) -> Told:
+def topic_deleted(scene: Scene) -> Expectation:
     """One of two topics is deleted"""
     clicks = scene.make_topic("clicks", 4)
     both = [scene.topic, clicks]
@@ -41,11 +42,11 @@ def topic_deleted(scene: Scene) -> Told:
     scene.delete_topic(clicks)
     scene.until_shared(topics=[scene.topic])
     gone = TopicFact(clicks, "DELETED", 4, 0)
-    return Told((topic_changed(clicks),), topics=(gone,), never=("gives it to nobody",))
+    return Expectation((topic_changed(clicks),), topics=(gone,), never=("gives it to nobody",))
 
 
 @situation()
-def topic_remade(scene: Scene) -> Told:
+def topic_remade(scene: Scene) -> Expectation:
     """One of two topics is deleted and made again with fewer partitions"""
     clicks = scene.make_topic("clicks", 6)
     both = [scene.topic, clicks]
@@ -58,11 +59,11 @@ def topic_remade(scene: Scene) -> Told:
     scene.until_shared(topics=both)
     remade = TopicFact(clicks, "REMADE", 6, 4)
     apart = (TopicFact(clicks, "DELETED", 6, 0), TopicFact(clicks, "MADE", 0, 4))
-    return Told((topic_changed(clicks),), topics=(remade,), or_topics=apart, never=("gives it to nobody",))
+    return Expectation((topic_changed(clicks),), topics=(remade,), or_topics=apart, never=("gives it to nobody",))
 
 
 @situation(needs="pattern")
-def pattern_matched(scene: Scene) -> Told:
+def pattern_matched(scene: Scene) -> Expectation:
     """A topic is made that the members' pattern matches"""
     for name in ("ann", "bob"):
         scene.begin(name, pattern=f"^{scene.group}[.].*")
@@ -77,24 +78,24 @@ def pattern_matched(scene: Scene) -> Told:
         says=(clicks,),
         others=frozenset({"ann", "bob"}),
     )
-    return Told((matched,), topics=(TopicFact(clicks, "MADE", 0, 4),))
+    return Expectation((matched,), topics=(TopicFact(clicks, "MADE", 0, 4),))
 
 
 @situation(needs="resubscribe")
-def subscription_changed(scene: Scene) -> Told:
+def subscription_changed(scene: Scene) -> Expectation:
     """A member subscribes to another topic instead"""
     clicks = scene.make_topic("clicks", 4)
     _, bob = scene.start("ann", "bob")
     scene.mark()
     bob.subscribe(clicks)
     scene.until_shared(topics=[scene.topic, clicks])
-    return Told(
+    return Expectation(
         (Fact("bob", frozenset({"SUBSCRIPTION_CHANGED"}), SUBSCRIPTION, says=(f"+{clicks}", f"-{scene.topic}")),)
     )
 
 
 @situation()
-def restarted_with_another_topic(scene: Scene) -> Told:
+def restarted_with_another_topic(scene: Scene) -> Expectation:
     """A member is restarted and subscribes to another topic than before"""
     clicks = scene.make_topic("clicks", 4)
     _, bob = scene.start("ann", "bob")
@@ -103,4 +104,4 @@ def restarted_with_another_topic(scene: Scene) -> Told:
     scene.until_shared()
     scene.again(bob, topics=[clicks])
     scene.until_shared(topics=[scene.topic, clicks])
-    return Told((left("bob"), back("bob"), Fact("bob", SUBSCRIPTION, required=False)))
+    return Expectation((left("bob"), back("bob"), Fact("bob", SUBSCRIPTION, required=False)))

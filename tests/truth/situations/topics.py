@@ -15,7 +15,7 @@ def topic_made(scene: Scene) -> Expectation:
     scene.mark()
     scene.make_topic("clicks", 4)
     scene.until_shared(topics=[scene.topic, clicks])
-    made = Fact(None, frozenset({"PARTITIONS_CHANGED"}), SUBSCRIPTION, says=(clicks,), others=frozenset())
+    made = Fact(None, frozenset({"PARTITIONS_CHANGED"}), SUBSCRIPTION, says=(clicks,))
     return Expectation((made,), topics=(TopicFact(clicks, "MADE", 0, 4),))
 
 

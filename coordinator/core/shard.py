@@ -10,6 +10,7 @@ such requests go on while the log has no room.
 
 from collections import ChainMap, Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from muster.coordinator.core.central import group_task, registration
@@ -32,6 +33,7 @@ from muster.coordinator.core.model.events import (
     AwaitOrders,
     BalanceGoesOn,
     ClaimFence,
+    ConnectionClosed,
     ConsumerHeartbeat,
     CutFound,
     DeleteGroup,
@@ -102,7 +104,7 @@ from muster.coordinator.core.requests import (
     shard_diary,
 )
 from muster.coordinator.core.requests.committed_offsets import check_not_being_deleted
-from muster.coordinator.errors import CoordinatorError
+from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 # Requests that leave no record
 # -----------------------------
@@ -231,9 +233,29 @@ def on_topics(event: TopicsChanged, step: Step) -> None:
     # All shards share the names: a copy for each would take long where there are thousands.
     state.topic_names = ChainMap(last_words, event.names) if last_words else event.names
     state.catalog_known = True
+    state.topic_changes.extend(replace(change, at_ms=step.now_ms) for change in event.changes)
     committed_offsets.forget_topics(event, step)
     for group in list(state.groups.values()):
         KINDS[type(group)].topics_changed(group, step)
+
+
+INSTANCE_ID_REFUSALS = frozenset({ErrorCode.FENCED_INSTANCE_ID, ErrorCode.UNRELEASED_INSTANCE_ID})
+
+
+def note_instance_id_refusal(event: Event, step: Step) -> None:
+    """A member was refused because another process has its group instance id: the group's kind may tell of it."""
+    if isinstance(event, SessionHeartbeat):
+        event = event.heartbeat
+    if not isinstance(event, JoinGroup | SyncGroup | Heartbeat | OffsetCommit | ConsumerHeartbeat):
+        return
+    group = step.state.groups.get(event.group_id)
+    if event.group_instance_id is not None:
+        KINDS[type(group)].instance_id_refused(group, event.member_id, event.group_instance_id, step)
+
+
+def on_connection_closed(event: ConnectionClosed, step: Step) -> None:
+    group = step.state.groups.get(event.group_id)
+    KINDS[type(group)].connection_closed(group, event.connection, step)
 
 
 def on_rights(event: RightsAnew, step: Step) -> None:
@@ -346,6 +368,7 @@ HANDLERS: dict[type[Any], Callable[[Any, Step], None]] = {
     TimerFired: on_timer,
     StoodStill: shard_diary.take_stall,
     TopicsChanged: on_topics,
+    ConnectionClosed: on_connection_closed,
     RightsAnew: on_rights,
     ExpireOffsets: committed_offsets.expire_slice,
     ForgetOffsets: committed_offsets.forget_slice,
@@ -432,7 +455,9 @@ class Shard:
             HANDLERS[type(event)](event, step)
         except CoordinatorError as refusal:
             assert not step.out.decided, "a request was refused after something had been decided"
-            return add_refusal(event, refusal)
+            if refusal.code in INSTANCE_ID_REFUSALS:
+                note_instance_id_refusal(event, step)
+            return add_refusal(event, refusal, step.out)
         session_streams.tell_listeners(hear, step)
         if self.state.canaries and canary.watch_canaries(step):
             session_streams.tell_listeners(hear, step)

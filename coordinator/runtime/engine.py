@@ -28,6 +28,7 @@ from muster.coordinator.core.model.events import (
     StoodStill,
     TopicsChanged,
     Unload,
+    compare_topics,
 )
 from muster.coordinator.core.model.records import Record
 from muster.coordinator.core.model.rights import Rights
@@ -276,7 +277,8 @@ class Engine:
         """Queue an event for every shard. A shard that is not active hears of the topics when it is loaded."""
         if isinstance(event, TopicsChanged):
             anew = () if self._topics is None else recreated_topics(self._topics.ids, event.ids)
-            event = TopicsChanged(event.partitions, (*event.deleted, *anew), event.ids)
+            changes = () if self._topics is None else compare_topics(self._topics, event)
+            event = TopicsChanged(event.partitions, (*event.deleted, *anew), event.ids, changes)
             self._topics = TopicsChanged(event.partitions, ids=event.ids)
         for slot in self._slots:
             if slot.status is ShardStatus.ACTIVE or not isinstance(event, TopicsChanged):

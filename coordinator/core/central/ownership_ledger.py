@@ -38,15 +38,15 @@ def note_trigger(group: CentralGroup, trigger: RebalanceTrigger, step: Step) -> 
     """The first trigger gives a rebalance its cause; those that come before it has been decided are noted beside it."""
     progress = group.progress
     if progress.rebalance is not None:
-        progress.rebalance.note(trigger)
+        progress.rebalance.note(trigger, step.now_ms)
         return
     progress.rebalance = ledger_entry_begun(group.id, trigger, group.generation, step)
 
 
-def note_departure(group: CentralGroup, member: CentralMember, departure: Departure) -> None:
+def note_departure(group: CentralGroup, member: CentralMember, departure: Departure, step: Step) -> None:
     """A member is gone; the trigger that says so has been noted."""
     assert group.progress.rebalance is not None
-    group.progress.rebalance.left(member.id, departure)
+    group.progress.rebalance.left(member.id, departure, step.now_ms)
 
 
 def note_stopped(group: CentralGroup, member: CentralMember, step: Step) -> None:
@@ -125,7 +125,7 @@ def record_decision(group: CentralGroup, step: Step) -> None:
     if why := missing_topics_sentence(
         group, frozenset().union(*(member.topics for member in group.members.values())), step
     ):
-        rebalance.note(RebalanceTrigger(Cause.PARTITIONS_CHANGED, why))
+        rebalance.note(RebalanceTrigger(Cause.PARTITIONS_CHANGED, why), step.now_ms)
     close_settling(group, step)
     end_stop_phase(group, step)
     diff = diff_plans(PlanBefore(group.owned, {}, {}), progress.plan, rebalance)

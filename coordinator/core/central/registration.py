@@ -408,7 +408,7 @@ def remove_member(
     group.progress.void = group.progress.void or member.id in group.progress.plan
     group_task.forget_unused_regex(group, member.regex)
     ownership_ledger.note_trigger(group, trigger, step)
-    ownership_ledger.note_departure(group, member, departure)
+    ownership_ledger.note_departure(group, member, departure, step)
     group.progress.dirty = True
     group_task.advance_task(group, step)
 

@@ -22,11 +22,12 @@ from muster.coordinator.core.classic.members import (
     cooperative_names,
 )
 from muster.coordinator.core.groups.extensions import GroupView
+from muster.coordinator.core.groups.member_history import MemberHistory
 from muster.coordinator.core.model.events import JoinGroup
 from muster.coordinator.core.model.ledger import Departure, OngoingRebalance, RebalanceSettling, WithheldPartition
 from muster.coordinator.core.model.plan import FIXED_BYTES, Plan, PlanRequest, assignment_of, owned_of, text_bytes
 from muster.coordinator.core.model.records import GroupStored, MemberRecord
-from muster.coordinator.core.model.types import GroupState, Protocol, RequestId, StoredOffset, TimerKey
+from muster.coordinator.core.model.types import GroupState, Incarnation, Protocol, RequestId, StoredOffset, TimerKey
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 MOVES: dict[GroupState, frozenset[GroupState]] = {
@@ -86,6 +87,12 @@ class ClassicGroup:
     stored: GroupStored | None = None
     offsets: dict[tuple[str, int], StoredOffset] = field(default_factory=dict)
 
+    history: MemberHistory = field(default_factory=MemberHistory, compare=False)
+    """Who went and how, for telling who is back. Soft."""
+    arrived_again: list[Incarnation] = field(default_factory=list, compare=False)
+    """Newcomers that are former members, for the ledger's next entry."""
+    planned_at_ms: int = 0
+    """When the last plan took effect, or the group was loaded."""
     rebalance: OngoingRebalance | None = None
     departures: dict[str, Departure] = field(default_factory=dict)
     """Members that went since the last plan, for the ledger's next entry."""

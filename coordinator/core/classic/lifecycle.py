@@ -6,7 +6,13 @@ since no member could be heard meanwhile.
 
 from typing import assert_never
 
-from muster.coordinator.core.classic import rebalance, rebalance_ledger, replanning, server_side_assignment
+from muster.coordinator.core.classic import (
+    rebalance,
+    rebalance_causes,
+    rebalance_ledger,
+    replanning,
+    server_side_assignment,
+)
 from muster.coordinator.core.classic.group import ClassicGroup, check_generation, check_not_dead, require_member
 from muster.coordinator.core.classic.members import ClassicMember, ClassicMembers
 from muster.coordinator.core.classic.offsets import delete_records
@@ -22,10 +28,10 @@ from muster.coordinator.core.classic.sync import sync_timer_fired
 from muster.coordinator.core.groups.state import ShardState, Step
 from muster.coordinator.core.model.effects import DeleteReply, HeartbeatReply, refused_join, refused_sync
 from muster.coordinator.core.model.events import DeleteGroup, Heartbeat
-from muster.coordinator.core.model.ledger import Departure, RebalanceTrigger, trigger_by_member
+from muster.coordinator.core.model.ledger import Departure, RebalanceTrigger
 from muster.coordinator.core.model.records import GroupStored, MemberRecord
 from muster.coordinator.core.model.rights import Rights
-from muster.coordinator.core.model.types import Cause, GroupState, Protocol, RequestId, TimerKey
+from muster.coordinator.core.model.types import Cause, GroupState, Protocol, RequestId, TimerKey, WaitEnd
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 # Heartbeats and sessions
@@ -129,20 +135,18 @@ def expire_session(group: ClassicGroup, member_id: str, step: Step) -> None:
     """Nothing was heard of the member for its session timeout: take it out, static or not."""
     if member_id in group.pending_joins:
         group.pending_joins.discard(member_id)
+        rebalance_ledger.note_departure(
+            group, member_id, Departure("it never came back with its id", step.now_ms, WaitEnd.EXPIRED), step
+        )
         maybe_complete_join(group, step)
         return
     member = group.members[member_id]
     if (member.joining or member.syncing) and not member.is_new:
         # It waits for us, not we for it. Answering it arms the session again.
         return
-    silent_ms = step.now_ms - member.last_seen_ms
-    trigger = trigger_by_member(
-        Cause.SESSION_EXPIRED,
-        member,
-        f"was not heard of for {silent_ms} ms (session timeout {member.session_timeout_ms} ms)",
-    )
+    trigger = rebalance_causes.trigger_of_expiry(group, member, step)
     step.lost_member(group.id, trigger.detail)
-    departure = Departure("its owner's session expired", member.last_seen_ms)
+    departure = Departure("its owner's session expired", member.last_seen_ms, WaitEnd.EXPIRED)
     remove_member(group, member, departure, step)
     rebalance_or_wait(group, trigger, step)
 
@@ -165,6 +169,7 @@ def restore_group(group: ClassicGroup, stored: GroupStored, step: Step) -> None:
     group.leader = stored.leader
     group.state_timestamp_ms = stored.state_timestamp_ms if stored.state_timestamp_ms >= 0 else None
     group.restored = bool(stored.members)
+    group.planned_at_ms = step.now_ms
     group.members = ClassicMembers()
     for record in stored.members:
         group.members.add(restored_member(record, stored, step.now_ms))

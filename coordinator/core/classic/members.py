@@ -58,6 +58,8 @@ class ClassicMember:
     """What its client runs, by its own words. Soft: it is told again with the next join."""
     rights: Rights = field(default=None, compare=False)
     """Soft: each join says it anew."""
+    connection: int = field(default=0, compare=False)
+    """By which connection it joined last. Soft: 0 after a reload, and where the door does not say."""
     generation: int = 0
     """The last generation it was told to join. Soft: after a reload, that of the record."""
 

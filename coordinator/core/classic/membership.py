@@ -7,7 +7,13 @@ itself or from an operator for others; one rebalance follows for the whole batch
 import dataclasses
 from typing import assert_never
 
-from muster.coordinator.core.classic import rebalance, rebalance_ledger, server_side_assignment, static_members
+from muster.coordinator.core.classic import (
+    rebalance,
+    rebalance_causes,
+    rebalance_ledger,
+    server_side_assignment,
+    static_members,
+)
 from muster.coordinator.core.classic.group import (
     ClassicGroup,
     check_not_dead,
@@ -23,6 +29,7 @@ from muster.coordinator.core.classic.rebalance import (
     rebalance_or_wait,
     remove_member,
 )
+from muster.coordinator.core.classic.rebalance_causes import cause_from_reason
 from muster.coordinator.core.groups.group import group_id_given
 from muster.coordinator.core.groups.state import Step
 from muster.coordinator.core.model.effects import JoinReply, LeaveReply, MemberReply, refused_join
@@ -30,7 +37,7 @@ from muster.coordinator.core.model.events import JoinGroup, LeaveGroup
 from muster.coordinator.core.model.ledger import Departure, RebalanceTrigger, trigger_by_member
 from muster.coordinator.core.model.plan import check_fits_log
 from muster.coordinator.core.model.records import GroupStored
-from muster.coordinator.core.model.types import Cause, GroupState, Limits, MemberIdentity
+from muster.coordinator.core.model.types import Cause, Certainty, GroupState, Limits, MemberIdentity
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 
@@ -110,7 +117,7 @@ def turn_away(group: ClassicGroup, request: JoinGroup, full: CoordinatorError, s
     member = group.members.get(request.member_id)
     if member is not None:
         rebalance_ledger.note_trigger(
-            group, trigger_by_member(Cause.GROUP_OVER_SIZE, member, "was turned away: the group is full")
+            group, trigger_by_member(Cause.GROUP_OVER_SIZE, member, "was turned away: the group is full"), step
         )
         remove_member(group, member, Departure("its owner lost its place: the group is full", step.now_ms), step)
     step.reply(request.request_id, JoinReply(full.code, full.message))
@@ -178,7 +185,7 @@ def rejoin(group: ClassicGroup, member: ClassicMember, request: JoinGroup, step:
             step.reply(request.request_id, join_reply(group, member, step))
 
         case GroupState.COMPLETING_REBALANCE | GroupState.STABLE:
-            trigger = trigger_of_rejoin(group, member, changed, request.reason)
+            trigger = rebalance_causes.trigger_of_rejoin(group, member, request.protocols, request.reason, step)
             start_rebalance_with(group, member, request, trigger, step)
 
         case GroupState.EMPTY | GroupState.DEAD:
@@ -186,26 +193,6 @@ def rejoin(group: ClassicGroup, member: ClassicMember, request: JoinGroup, step:
 
         case _:
             assert_never(group.state)
-
-
-def trigger_of_rejoin(group: ClassicGroup, member: ClassicMember, changed: bool, reason: str) -> RebalanceTrigger:
-    if group.restored:
-        # Only the selected protocol is on record, so after a reload an unchanged member may look changed.
-        return trigger_by_member(
-            rebalance_ledger.cause_from_reason(reason, Cause.COORDINATOR_FAILOVER),
-            member,
-            "rejoined after the coordinator was reloaded",
-            reason,
-        )
-    if member.id == group.leader and not changed:
-        return trigger_by_member(
-            rebalance_ledger.cause_from_reason(reason, Cause.LEADER_REJOINED), member, "rejoined as leader", reason
-        )
-    static_member = member.group_instance_id is not None
-    changed_cause = Cause.STATIC_MEMBER_METADATA_CHANGED if static_member else Cause.MEMBER_METADATA_CHANGED
-    # A cooperative member's list of owned partitions is metadata, too: its own words tell more than ours.
-    what = "rejoined" if reason else "rejoined with a changed subscription or protocol list"
-    return trigger_by_member(rebalance_ledger.cause_from_reason(reason, changed_cause), member, what, reason)
 
 
 def start_rebalance_with(
@@ -237,6 +224,7 @@ def apply_join_request(member: ClassicMember, request: JoinGroup, step: Step) ->
     member.rights = request.rights
     member.remote_assignor = server_side_assignment.requested_assignor(request, step.limits)
     member.last_seen_ms = step.now_ms
+    member.connection = request.connection
 
 
 def rebalance_timeout(request: JoinGroup) -> int:
@@ -259,7 +247,9 @@ def add_member(group: ClassicGroup, request: JoinGroup, member_id: str, step: St
         join_request=request.request_id,
         remote_assignor=server_side_assignment.requested_assignor(request, step.limits),
         last_seen_ms=step.now_ms,
+        connection=request.connection,
     )
+    trigger = rebalance_causes.trigger_of_newcomer(group, member, request.reason, step)
     if not group.members:
         group.leader = member_id
         group.protocol_type = request.protocol_type
@@ -270,7 +260,6 @@ def add_member(group: ClassicGroup, request: JoinGroup, member_id: str, step: St
     step.arm(group.session_timer(member_id), step.limits.new_member_join_timeout_ms)
     if group.state is GroupState.PREPARING_REBALANCE and group.previous_state is GroupState.EMPTY:
         group.new_member_added = True
-    trigger = trigger_by_member(Cause.MEMBER_JOINED, member, "joined", request.reason)
     rebalance_or_wait(group, trigger, step, arriving=member)
 
 
@@ -353,7 +342,11 @@ def leave_trigger(member: ClassicMember, reason: str, operator: str) -> Rebalanc
             client_host=member.client_host,
             client_reason=reason,
         )
-    return trigger_by_member(rebalance_ledger.cause_from_reason(reason, Cause.MEMBER_LEFT), member, "left", reason)
+    trigger = trigger_by_member(cause_from_reason(reason, Cause.MEMBER_LEFT), member, "left", reason)
+    if trigger.cause is Cause.MEMBER_LEFT:
+        return trigger
+    said = f'the client\'s own words: "{reason}"'
+    return dataclasses.replace(trigger, certainty=Certainty.INFERRED, evidence=said)
 
 
 def combine_triggers(triggers: list[RebalanceTrigger]) -> RebalanceTrigger:

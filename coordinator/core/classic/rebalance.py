@@ -22,7 +22,7 @@ from muster.coordinator.core.model.events import JoinGroup, StoodStill, SyncGrou
 from muster.coordinator.core.model.ledger import Departure, RebalanceTrigger, WithheldPartition, trigger_by_member
 from muster.coordinator.core.model.plan import CONSUMER, next_generation, topics_of
 from muster.coordinator.core.model.records import DelayForgotten, DelayStored, Orphans
-from muster.coordinator.core.model.types import Cause, GroupState, Outcome, RequestId, TimerKey
+from muster.coordinator.core.model.types import Cause, GroupState, Outcome, RequestId, TimerKey, WaitEnd
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 # Delayed groups (KIP-415)
@@ -119,7 +119,7 @@ def rebalance_or_wait(
     if group.can_rebalance:
         prepare_rebalance(group, trigger, step, arriving)
         return
-    rebalance_ledger.note_trigger(group, trigger)
+    rebalance_ledger.note_trigger(group, trigger, step)
     if arriving is not None:
         rebalance_ledger.note_arrival(group, arriving, step)
     maybe_complete_join(group, step)
@@ -190,9 +190,11 @@ def drop_absent_members(group: ClassicGroup, step: Step) -> None:
     """Dynamic members that did not rejoin in time are out; static ones keep their place (KIP-345)."""
     for member in [m for m in group.members.values() if not m.joining and m.group_instance_id is None]:
         rebalance_ledger.note_trigger(
-            group, trigger_by_member(Cause.REBALANCE_TIMEOUT, member, "did not rejoin in time")
+            group, trigger_by_member(Cause.REBALANCE_TIMEOUT, member, "did not rejoin in time"), step
         )
-        departure = Departure("its owner did not rejoin within the rebalance timeout", member.last_seen_ms)
+        departure = Departure(
+            "its owner did not rejoin within the rebalance timeout", member.last_seen_ms, WaitEnd.NEVER
+        )
         remove_member(group, member, departure, step)
 
 
@@ -227,7 +229,7 @@ def start_generation(group: ClassicGroup, step: Step) -> None:
     group.subscribed_topics = subscribed_topics(group)
     group.planner = server_side_assignment.planner_of(group, step)
     if group.planner.kept_out:
-        rebalance_ledger.note_trigger(group, RebalanceTrigger(Cause.ASSIGNOR_CHANGED, group.planner.kept_out))
+        rebalance_ledger.note_trigger(group, RebalanceTrigger(Cause.ASSIGNOR_CHANGED, group.planner.kept_out), step)
     group.become(GroupState.COMPLETING_REBALANCE, step.now_ms)
     step.announce(group)
     for member in group.members.values():
@@ -303,7 +305,8 @@ def remove_member(group: ClassicGroup, member: ClassicMember, departure: Departu
     if group.remote:
         share = last_planned_shares(group).get(member.id, {})
         step.state.extensions.member_left(group.id, member.identifiers, share, step)
-    rebalance_ledger.note_departure(group, member.id, departure)
+    rebalance_ledger.note_departure(group, member.id, departure, step)
+    group.history.note_gone(member, member.group_instance_id, departure.end, step.now_ms)
     join_request = group.members.unpark(member)
     if join_request is not None:
         step.reply(join_request, refused_join(ErrorCode.UNKNOWN_MEMBER_ID, member.id))

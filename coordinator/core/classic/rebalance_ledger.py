@@ -3,12 +3,14 @@
 When a plan takes effect, every member's share is kept, and sent to each member that has asked for it.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from muster.coordinator.core.classic import group as classic_group
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.classic.members import ClassicMember
+from muster.coordinator.core.classic.rebalance_causes import changes_since, leave_sentence
 from muster.coordinator.core.groups.bookkeeping import (
     keep_entry,
     keep_settlement,
@@ -28,28 +30,10 @@ from muster.coordinator.core.model.ledger import (
     RebalanceTrigger,
     WithheldPartition,
     diff_plans,
-    last_few,
+    waits_of,
 )
 from muster.coordinator.core.model.plan import CONSUMER, Plan, assignment_of, owned_of, rebuilt_snapshot
-from muster.coordinator.core.model.types import Cause, GroupState, MemberPlan, Outcome, RebalanceEntry, RebalancePhase
-
-CAUSES_BY_REASON = (
-    # What clients say (KIP-800 and the messages of the known clients), and the cause it stands for.
-    ("poll timeout", Cause.POLL_TIMEOUT),
-    ("scheduled delay", Cause.DELAY_OVER),
-    ("revoke", Cause.REVOCATION_FOLLOW_UP),
-    ("subscription", Cause.SUBSCRIPTION_CHANGED),
-    ("metadata has changed", Cause.PARTITIONS_CHANGED),
-    ("partitions changed", Cause.PARTITIONS_CHANGED),
-    ("partition counts changed", Cause.PARTITIONS_CHANGED),
-    ("coordinator", Cause.COORDINATOR_FAILOVER),
-)
-
-
-def cause_from_reason(reason: str, otherwise: Cause) -> Cause:
-    """The cause a client's own reason stands for."""
-    lowered = reason.lower()
-    return next((cause for words, cause in CAUSES_BY_REASON if words in lowered), otherwise)
+from muster.coordinator.core.model.types import GroupState, MemberPlan, Outcome, RebalanceEntry, RebalancePhase, WaitEnd
 
 
 def begin_rebalance(group: ClassicGroup, trigger: RebalanceTrigger, arriving: ClassicMember | None, step: Step) -> None:
@@ -66,16 +50,37 @@ def begin_rebalance(group: ClassicGroup, trigger: RebalanceTrigger, arriving: Cl
         rebalance.released.update(unfinished.released)
         rebalance.gone.update(unfinished.gone)
     for member_id, departure in group.departures.items():
-        rebalance.left(member_id, departure)
+        rebalance.left(member_id, departure, step.now_ms)
     group.departures.clear()
+    rebalance.awaited = {member.id: member.client_id for member in group.members.values() if member is not arriving}
+    rebalance.awaited |= {member_id: client_of_pending(member_id) for member_id in group.pending_joins}
+    take_incarnations(group)
     if arriving is not None:
         note_arrival(group, arriving, step)
 
 
-def note_trigger(group: ClassicGroup, trigger: RebalanceTrigger) -> None:
+PENDING_ID = re.compile(r"^(?P<client>.*)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+"""An id that a newcomer was given and has not come back with: its client id, and a UUID."""
+
+
+def client_of_pending(member_id: str) -> str:
+    match = PENDING_ID.match(member_id)
+    return match["client"] if match else member_id
+
+
+def take_incarnations(group: ClassicGroup) -> None:
+    """Newcomers that are former members belong to the rebalance that they begin, or come into."""
+    if group.rebalance is not None:
+        for incarnation in group.arrived_again:
+            group.rebalance.returned(incarnation)
+        group.arrived_again.clear()
+
+
+def note_trigger(group: ClassicGroup, trigger: RebalanceTrigger, step: Step) -> None:
     """Something more happened while a rebalance was under way; without one there is nothing to add to."""
     if group.rebalance is not None:
-        group.rebalance.note(trigger)
+        group.rebalance.note(trigger, step.now_ms)
+        take_incarnations(group)
 
 
 def note_arrival(group: ClassicGroup, member: ClassicMember, step: Step) -> None:
@@ -84,10 +89,10 @@ def note_arrival(group: ClassicGroup, member: ClassicMember, step: Step) -> None
         group.rebalance.arrived(member.id, step.now_ms)
 
 
-def note_departure(group: ClassicGroup, member_id: str, departure: Departure) -> None:
+def note_departure(group: ClassicGroup, member_id: str, departure: Departure, step: Step) -> None:
     """A member is gone, for good or replaced."""
     if group.rebalance is not None:
-        group.rebalance.left(member_id, departure)
+        group.rebalance.left(member_id, departure, step.now_ms)
     else:
         group.departures[member_id] = departure
 
@@ -120,7 +125,13 @@ def end_join_phase(group: ClassicGroup, step: Step) -> None:
     rebalance = group.rebalance
     assert rebalance is not None
     rebalance.joined_at_ms = step.now_ms
-    rebalance.phases.append(RebalancePhase("join", step.now_ms - rebalance.started_at_ms, last_few(rebalance.arrivals)))
+    length_ms = step.now_ms - rebalance.started_at_ms
+    if group.previous_state is GroupState.EMPTY:
+        # Nobody was waited for: a group that was empty gives its members time to meet.
+        rebalance.phases.append(RebalancePhase("initial delay", length_ms))
+        return
+    waits = rebalance.waits(rebalance.started_at_ms, step.now_ms)
+    rebalance.phases.append(RebalancePhase("join", length_ms, tuple(wait.member_id for wait in waits), waits))
 
 
 def record_emptied(group: ClassicGroup, step: Step) -> None:
@@ -150,7 +161,12 @@ def record_decision(group: ClassicGroup, given: PlanProvenance, step: Step) -> N
     rebalance = group.rebalance
     assert rebalance is not None
     planners = (group.acting_leader,) if group.acting_leader else ()
-    rebalance.phases.append(RebalancePhase("plan", step.now_ms - rebalance.joined_at_ms, planners))
+    length_ms = step.now_ms - rebalance.joined_at_ms
+    clients = {member_id: group.members[member_id].client_id for member_id in planners if member_id in group.members}
+    ends = dict.fromkeys(clients, (WaitEnd.JOINED, step.now_ms))
+    waits = waits_of(clients, ends, rebalance.joined_at_ms, step.now_ms)
+    rebalance.phases.append(RebalancePhase("plan", length_ms, planners, waits))
+    note_topic_changes(group, step)
     said = {member.id: owned_of(member.metadata(group.protocol_name)) for member in group.members.values()}
     still_held: dict[str, Mapping[str, frozenset[int]]] = {**said, **classic_group.shares_of_absent(group)}
     before = PlanBefore(last_plan(group), still_held, group.carried, given.delayed)
@@ -160,6 +176,16 @@ def record_decision(group: ClassicGroup, given: PlanProvenance, step: Step) -> N
     group.settling = RebalanceSettling(entry.number, diff.gaps)
     group.rebalance = None
     group.restored = False
+    group.planned_at_ms = step.now_ms
+
+
+def note_topic_changes(group: ClassicGroup, step: Step) -> None:
+    """What happened since the last plan to topics that are, or were, read: the plan's moves follow from it, too."""
+    rebalance = group.rebalance
+    assert rebalance is not None
+    read = (group.subscribed_topics or frozenset()) | {topic for share in last_plan(group).values() for topic in share}
+    changes = changes_since(step.state, read, group.planned_at_ms)
+    rebalance.topics = (*rebalance.topics, *(each for each in changes if each not in rebalance.topics))
 
 
 def abandon_rebalance(group: ClassicGroup, step: Step) -> None:
@@ -198,6 +224,7 @@ def write_entry(
     given: PlanProvenance = NO_PROVENANCE,
 ) -> RebalanceEntry:
     """Keep the entry."""
+    rebalance.trigger = leave_sentence(group, rebalance.trigger)
     completed = outcome is Outcome.COMPLETED
     snapshot_json, source = chosen_snapshot(group, given, step) if completed else ("", "")
     change = RebalanceChange(

@@ -23,6 +23,7 @@ from muster.coordinator.core.classic.members import (
     suspension_reason,
 )
 from muster.coordinator.core.classic.rebalance import maybe_complete_join, prepare_rebalance, remove_member
+from muster.coordinator.core.classic.rebalance_causes import changes_since, describe_changes
 from muster.coordinator.core.classic.static_members import covers_topics
 from muster.coordinator.core.groups.bookkeeping import newest_plan_entry
 from muster.coordinator.core.groups.state import Step
@@ -35,7 +36,7 @@ from muster.coordinator.core.model.rights import (
     readable_topics,
     refreshed_rights,
 )
-from muster.coordinator.core.model.types import Cause, GroupState, Outcome, RebalanceEntry
+from muster.coordinator.core.model.types import Cause, GroupState, Outcome, RebalanceEntry, WaitEnd
 from muster.coordinator.core.settings.assignor_choice import ASSIGNOR, chosen_assignor
 
 TURNED_CLASSIC = RebalanceTrigger(
@@ -163,10 +164,11 @@ def topics_changed(group: ClassicGroup, step: Step) -> None:
 
 def compare_partition_counts(group: ClassicGroup, step: Step) -> None:
     """Call everybody back if the plan was made from other partition counts than there are."""
-    if changes := changed_counts(group, step):
-        prepare_rebalance(
-            group, RebalanceTrigger(Cause.PARTITIONS_CHANGED, f"partition counts changed: {changes}"), step
-        )
+    if counts := changed_counts(group, step):
+        read = group.planned_topics.keys() | (group.subscribed_topics or frozenset())
+        changes = changes_since(step.state, read, group.planned_at_ms)
+        detail = describe_changes(changes) if changes else f"partition counts changed: {counts}"
+        prepare_rebalance(group, RebalanceTrigger(Cause.PARTITIONS_CHANGED, detail, topics=changes), step)
 
 
 def rights_changed(group: ClassicGroup, event: RightsAnew, step: Step) -> None:
@@ -268,11 +270,13 @@ def remove_overdue_members(group: ClassicGroup, step: Step) -> None:
             continue
         held = ", ".join(f"{t}-{p}" for (t, p), withheld in sorted(group.carried.items()) if withheld.holder == holder)
         what = f"did not let go of {held} within {timeout_ms} ms (handoff.timeout.ms)"
-        departure = Departure("its owner did not let go of it within the handoff timeout", member.last_seen_ms)
+        departure = Departure(
+            "its owner did not let go of it within the handoff timeout", member.last_seen_ms, WaitEnd.EXPIRED
+        )
         trigger = trigger_by_member(Cause.HANDOFF_TIMEOUT, member, what)
         if group.rebalance is not None:
             # What began the round is told beside what now decides it.
-            group.rebalance.also.append(group.rebalance.trigger.detail)
+            group.rebalance.note(group.rebalance.trigger, group.rebalance.started_at_ms)
             group.rebalance.trigger = trigger
         remove_member(group, member, departure, step)
         maybe_complete_join(group, step)

@@ -305,7 +305,9 @@ def handle_failed_plan(group: ClassicGroup, request: PlanRequest, why: str, step
     group.plan_failures += 1
     group.plan_error = why
     rebalance_ledger.note_trigger(
-        group, RebalanceTrigger(Cause.ASSIGNOR_FAILED, f"{why}; no earlier plan fits, next try in {retry_ms} ms")
+        group,
+        RebalanceTrigger(Cause.ASSIGNOR_FAILED, f"{why}; no earlier plan fits, next try in {retry_ms} ms"),
+        step,
     )
     step.arm(group.assign_timer, retry_ms)
 

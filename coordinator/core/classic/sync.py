@@ -12,7 +12,7 @@ from muster.coordinator.core.model.effects import refused_sync
 from muster.coordinator.core.model.events import SyncGroup
 from muster.coordinator.core.model.ledger import Departure, RebalanceTrigger
 from muster.coordinator.core.model.plan import check_fits_log
-from muster.coordinator.core.model.types import Cause, GroupState
+from muster.coordinator.core.model.types import Cause, GroupState, WaitEnd
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 
@@ -92,7 +92,9 @@ def sync_timer_fired(group: ClassicGroup, step: Step) -> None:
     late = [member for member in group.members.values() if member.id in group.pending_syncs]
     trigger = replanning.suspend_for_insisting_client(group, late, sync_timeout(late), step)
     for member in late:
-        departure = Departure("its owner did not sync within the rebalance timeout", member.last_seen_ms)
+        departure = Departure(
+            "its owner did not sync within the rebalance timeout", member.last_seen_ms, WaitEnd.EXPIRED
+        )
         remove_member(group, member, departure, step)
     if not let_plan_stand(group, trigger, step):
         prepare_rebalance(group, trigger, step)

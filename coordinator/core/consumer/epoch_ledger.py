@@ -49,11 +49,11 @@ def begin_epoch(group: ConsumerGroup, trigger: RebalanceTrigger, step: Step) -> 
         progress.rebalance.gone.update(unfinished.gone)
 
 
-def note_departure(group: ConsumerGroup, member: ConsumerMember, departure: Departure) -> None:
+def note_departure(group: ConsumerGroup, member: ConsumerMember, departure: Departure, step: Step) -> None:
     """A member is about to be taken out; the rebalance that this sets off has begun."""
     progress = group.progress
     assert progress.rebalance is not None
-    progress.rebalance.left(member.id, departure)
+    progress.rebalance.left(member.id, departure, step.now_ms)
     progress.last_seen_ms.pop(member.id, None)
     if member.holds:
         group.note_given(member.id)

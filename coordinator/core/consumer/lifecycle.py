@@ -6,7 +6,7 @@ A removal makes one epoch for the whole batch, or a classic generation where onl
 import dataclasses
 from collections.abc import Sequence
 
-from muster.coordinator.core.classic.rebalance_ledger import cause_from_reason
+from muster.coordinator.core.classic.rebalance_causes import cause_from_reason
 from muster.coordinator.core.consumer import epoch_ledger, handoff, members, target
 from muster.coordinator.core.consumer import target as regex
 from muster.coordinator.core.consumer.group import AWAY, ConsumerGroup, ConsumerMember, ConsumerMemberState
@@ -114,7 +114,7 @@ def remove_members(
 
 def remove_member(group: ConsumerGroup, member: ConsumerMember, departure: Departure, step: Step) -> None:
     epoch_ledger.leave_share(group, member, step)
-    epoch_ledger.note_departure(group, member, departure)
+    epoch_ledger.note_departure(group, member, departure, step)
     forget_member(group, member.id, step)
     regex.forget_unused_regex(group, member.topic_regex, step)
 

@@ -79,6 +79,12 @@ def keep_entry(group_id: str, entry: RebalanceEntry, step: Step) -> None:
     step.state.extensions.entry_kept(group_id, entry, step)
 
 
+def amend_entry(group: GroupData, entry: RebalanceEntry, step: Step) -> None:
+    """Replace an entry that is kept by one that says more: later facts have told what it was."""
+    step.keep(RebalanceDecided(group.id, shorten_entry(entry, step.limits.max_group_bytes)))
+    step.announce(group, entry=entry_with_settlement(step.state.ledgers[group.id], entry.number))
+
+
 def forget_entry(group_id: str, number: int, step: Step) -> None:
     """Tombstones for an entry and for what is told beside it."""
     if number in step.state.ledgers[group_id].shadows:

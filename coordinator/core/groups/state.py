@@ -7,6 +7,7 @@ persisted with the step.
 written into one.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
@@ -39,6 +40,7 @@ from muster.coordinator.core.model.types import (
     StoredOffset,
     Takeover,
     TimerKey,
+    TopicChange,
 )
 
 if TYPE_CHECKING:
@@ -142,6 +144,9 @@ class PendingPositions:
 
 G = TypeVar("G", bound=GroupData)
 
+MAX_TOPIC_CHANGES = 200
+"""Changes of topics that a shard remembers, to explain the rebalances that follow them."""
+
 
 @dataclass(slots=True)
 class ShadowRun:
@@ -191,6 +196,8 @@ class ShardState:
     partitions: Mapping[str, int] = field(default_factory=dict)
     topic_ids: Mapping[str, TopicId] = field(default_factory=dict)
     topic_names: Mapping[TopicId, str] = field(default_factory=dict)
+    topic_changes: deque[TopicChange] = field(default_factory=lambda: deque(maxlen=MAX_TOPIC_CHANGES))
+    """What happened to topics in this life of the shard, oldest first."""
     topics_version: int = 0
     ticks: int = 0
     """The logical clock of this life of the shard: topics made and patterns asked about have a tick each."""

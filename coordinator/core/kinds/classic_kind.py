@@ -11,8 +11,10 @@ from muster.coordinator.core.classic import (
     membership,
     offsets,
     rebalance,
+    rebalance_causes,
     replanning,
     server_side_assignment,
+    static_members,
 )
 from muster.coordinator.core.classic import (
     lifecycle as liveness,
@@ -153,6 +155,8 @@ class ClassicKind(DefaultKind[ClassicGroup]):
     settings_changed = staticmethod(replanning.settings_changed)
     word_lost = staticmethod(replanning.replan_after_lost_setting)
     topics_changed = staticmethod(replanning.topics_changed)
+    connection_closed = staticmethod(rebalance_causes.note_connection_closed)
+    instance_id_refused = staticmethod(static_members.note_contested_instance_id)
     rights_changed = staticmethod(replanning.rights_changed)
     planned = staticmethod(replanning.take_planned_again)
     snapshot = staticmethod(server_side_assignment.as_last_planned)

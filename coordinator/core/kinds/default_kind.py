@@ -144,6 +144,12 @@ class DefaultKind(Generic[G_contra]):
     def topics_changed(self, group: G_contra, step: Step, /) -> None:
         """Nothing is planned here."""
 
+    def connection_closed(self, group: G_contra, connection: int, step: Step, /) -> None:
+        """It keeps no history of its members."""
+
+    def instance_id_refused(self, group: G_contra, member_id: str, instance_id: str, step: Step, /) -> None:
+        """It keeps no history of its members."""
+
     def rights_changed(self, group: G_contra, event: RightsAnew, step: Step, /) -> None:
         """Nothing is planned here."""
 

@@ -497,6 +497,12 @@ class ObservedKind:
     def topics_changed(self, group: ObservedGroup, step: Step, /) -> None:
         self._kind_of(group.logged).topics_changed(group.logged, step)
 
+    def connection_closed(self, group: ObservedGroup, connection: int, step: Step, /) -> None:
+        self._kind_of(group.logged).connection_closed(group.logged, connection, step)
+
+    def instance_id_refused(self, group: ObservedGroup, member_id: str, instance_id: str, step: Step, /) -> None:
+        self._kind_of(group.logged).instance_id_refused(group.logged, member_id, instance_id, step)
+
     def rights_changed(self, group: ObservedGroup, event: RightsAnew, step: Step, /) -> None:
         self._kind_of(group.logged).rights_changed(group.logged, event, step)
 

@@ -633,8 +633,8 @@ REPLY_TYPES: Mapping[type[Event], type[Reply]] = {
 """An event that is not in here is not a request."""
 
 
-def add_refusal(request: Any, refusal: CoordinatorError) -> Effects:
-    out = Effects()
+def add_refusal(request: Any, refusal: CoordinatorError, out: Effects) -> Effects:
+    """The request is refused; `out` is what the refusal itself has led to, as a rule nothing."""
     out.reply(request.request_id, refusal_reply(request, refusal.code, refusal.message))
     return out
 

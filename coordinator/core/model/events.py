@@ -28,6 +28,8 @@ from muster.coordinator.core.model.types import (
     Score,
     StoredOffset,
     TimerKey,
+    TopicChange,
+    TopicChangeKind,
     frozen_value,
 )
 
@@ -529,6 +531,7 @@ class JoinGroup:
     remote_assignor: str = ""  # what the coordinator is asked to run; empty: the member is ready to lead
     client_software: str = ""  # what the client runs, by its own words: name and version
     rights: Rights = None
+    connection: int = 0  # by which connection it came, a number that this node gives once; 0: not known
 
 
 @frozen_value
@@ -622,6 +625,14 @@ class LeaveGroup:
     """Set when a person or tool removes the members (RemoveMembers): who, and why."""
     everyone: bool = False
     """With `operator`: every member there is; `members` is empty then."""
+
+
+@frozen_value
+class ConnectionClosed:
+    """A connection by which members of this group had joined is closed, by whichever end."""
+
+    group_id: str
+    connection: int
 
 
 @frozen_value
@@ -774,11 +785,31 @@ class TopicsChanged:
     partitions: Mapping[str, int]
     deleted: tuple[str, ...] = ()
     ids: Mapping[str, bytes] = field(default_factory=dict)
+    changes: tuple[TopicChange, ...] = ()
+    """What is different from the event before; their `at_ms` is left to whom they are told."""
     names: dict[bytes, str] = field(init=False, repr=False, compare=False)
     """The same from id to name: worked out once for all shards."""
 
     def __post_init__(self) -> None:
         self.names = {topic_id: name for name, topic_id in self.ids.items()}  # type: ignore[misc]
+
+
+def compare_topics(before: TopicsChanged, now: TopicsChanged) -> tuple[TopicChange, ...]:
+    """What happened to topics between two states of the catalog, by name; without times."""
+    found = []
+    for topic, count in now.partitions.items():
+        old, old_id = before.partitions.get(topic, 0), before.ids.get(topic)
+        remade = bool(old) and old_id is not None and now.ids.get(topic, old_id) != old_id
+        if count == old and not remade:
+            continue
+        kind = TopicChangeKind.REMADE if remade else TopicChangeKind.GREW if old else TopicChangeKind.MADE
+        found.append(TopicChange(topic, kind, old, count, 0))
+    found += [
+        TopicChange(topic, TopicChangeKind.DELETED, count, 0, 0)
+        for topic, count in before.partitions.items()
+        if topic not in now.partitions
+    ]
+    return tuple(sorted(found, key=lambda change: change.topic))
 
 
 @frozen_value
@@ -915,6 +946,7 @@ Event: TypeAlias = (
     | TimerFired
     | StoodStill
     | TopicsChanged
+    | ConnectionClosed
     | RightsAnew
     | ExpireOffsets
     | ForgetOffsets

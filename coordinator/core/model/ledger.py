@@ -19,15 +19,20 @@ from muster.coordinator.core.model.types import (
     AUDIT_OUTCOMES,
     Cause,
     Certainty,
+    FurtherTrigger,
+    Incarnation,
     MemberPlan,
     Outcome,
     PartitionMove,
+    PhaseWait,
     PositionChange,
     RebalanceEntry,
     RebalancePhase,
     Score,
     Settlement,
     TopicChange,
+    TopicChangeKind,
+    WaitEnd,
     frozen_value,
 )
 
@@ -94,6 +99,7 @@ class Departure:
 
     why: str
     last_owned_ms: int
+    end: WaitEnd = WaitEnd.LEFT
 
 
 @frozen_value
@@ -134,19 +140,49 @@ class OngoingRebalance:
     """member -> why it is no longer there"""
     phases: list[RebalancePhase] = field(default_factory=list)
     joined_at_ms: int = -1
+    awaited: dict[str, str] = field(default_factory=dict)
+    """member -> client id, of those that have to come, or go, before the join phase ends"""
+    ends: dict[str, tuple[WaitEnd, int]] = field(default_factory=dict)
+    """member -> how the wait for it ended, and when"""
+    triggers: list[FurtherTrigger] = field(default_factory=list)
+    topics: tuple[TopicChange, ...] = ()
+    incarnations: list[Incarnation] = field(default_factory=list)
 
-    def note(self, trigger: RebalanceTrigger) -> None:
+    def note(self, trigger: RebalanceTrigger, now_ms: int) -> None:
         """A further trigger while the rebalance is already under way."""
-        if len(self.also) < MAX_ALSO:
+        if len(self.triggers) < MAX_ALSO:
             self.also.append(trigger.detail)
+            self.triggers.append(
+                FurtherTrigger(
+                    cause=trigger.cause,
+                    detail=trigger.detail,
+                    at_ms=now_ms,
+                    culprit=trigger.culprit,
+                    culprit_client_id=trigger.client_id,
+                    culprit_client_host=trigger.client_host,
+                    certainty=trigger.certainty,
+                )
+            )
+            self.topics = (*self.topics, *(change for change in trigger.topics if change not in self.topics))
 
     def arrived(self, member_id: str, now_ms: int) -> None:
         self.arrivals[member_id] = now_ms
         self.released.setdefault(member_id, now_ms)
+        self.ends.setdefault(member_id, (WaitEnd.JOINED, now_ms))
 
-    def left(self, member_id: str, departure: Departure) -> None:
+    def left(self, member_id: str, departure: Departure, now_ms: int) -> None:
         self.gone[member_id] = departure.why
         self.released.setdefault(member_id, departure.last_owned_ms)
+        self.ends[member_id] = (departure.end, now_ms)
+
+    def returned(self, incarnation: Incarnation) -> None:
+        if len(self.incarnations) < MAX_ALSO:
+            self.incarnations.append(incarnation)
+
+    def waits(self, began_ms: int, ended_ms: int) -> tuple[PhaseWait, ...]:
+        """Those of `awaited` that the phase went on, or was about to end, for."""
+        ended = {member: self.ends.get(member, (WaitEnd.NEVER, ended_ms)) for member in self.awaited}
+        return waits_of(self.awaited, ended, began_ms, ended_ms)
 
     def entry(self, outcome: Outcome, ended_at_ms: int, change: RebalanceChange) -> RebalanceEntry:
         """What it has become."""
@@ -172,7 +208,32 @@ class OngoingRebalance:
             snapshot_json=change.snapshot_json,
             snapshot_source=change.snapshot_source,
             also=tuple(self.also),
+            certainty=trigger.certainty,
+            evidence=trigger.evidence,
+            triggers=tuple(self.triggers),
+            topics=(*trigger.topics, *(change for change in self.topics if change not in trigger.topics)),
+            incarnations=tuple(self.incarnations),
         )
+
+
+AT_ONCE_MS = 100
+"""A member that comes this soon was not waited for."""
+
+
+def waits_of(
+    clients: Mapping[str, str], ended: Mapping[str, tuple[WaitEnd, int]], began_ms: int, ended_ms: int
+) -> tuple[PhaseWait, ...]:
+    """The members, of those that a phase had to wait for, that it ended with: later than nine tenths of its time.
+
+    Members that came immediately, or long before the phase ended, held nothing up and are not named.
+    """
+    length_ms = ended_ms - began_ms
+    slack_ms = max(AT_ONCE_MS, length_ms // 10)
+    waits = [
+        PhaseWait(member, clients[member], end, max(0, at_ms - began_ms)) for member, (end, at_ms) in ended.items()
+    ]
+    named = [wait for wait in waits if wait.after_ms > AT_ONCE_MS and wait.after_ms >= length_ms - slack_ms]
+    return tuple(sorted(named, key=lambda wait: wait.after_ms)[-MAX_WAITED_FOR:])
 
 
 @frozen_value
@@ -307,6 +368,23 @@ def entry_with_settlement(ledger: GroupLedger, number: int) -> RebalanceEntry:
     return replace(entry, shadows=shadows) if shadows else entry
 
 
+def settling_phase(name: str, entry: RebalanceEntry, settlement: Settlement) -> RebalancePhase:
+    """The phase after the plan: which members had their share last, or not at all."""
+    length_ms = settlement.settled_at_ms - entry.ended_at_ms
+    if not settlement.synced or entry.certainty is Certainty.UNSPECIFIED:
+        return RebalancePhase(name, length_ms, settlement.waited_for)
+    synced = dict(settlement.synced)
+    ended = {
+        member.member_id: (WaitEnd.JOINED, synced[member.member_id])
+        if member.member_id in synced
+        else (WaitEnd.NEVER, settlement.settled_at_ms)
+        for member in entry.members
+    }
+    clients = {member.member_id: member.client_id for member in entry.members}
+    waits = waits_of(clients, ended, entry.ended_at_ms, settlement.settled_at_ms)
+    return RebalancePhase(name, length_ms, tuple(wait.member_id for wait in waits), waits)
+
+
 def settle_entry(entry: RebalanceEntry, settlement: Settlement | None) -> RebalanceEntry:
     """The entry with what became known after the plan."""
     if settlement is None:
@@ -316,10 +394,7 @@ def settle_entry(entry: RebalanceEntry, settlement: Settlement | None) -> Rebala
     last = next((LAST_PHASES[phase.name] for phase in entry.phases if phase.name in LAST_PHASES), "settle")
     return replace(
         entry,
-        phases=(
-            *entry.phases,
-            RebalancePhase(last, settlement.settled_at_ms - entry.ended_at_ms, settlement.waited_for),
-        ),
+        phases=(*entry.phases, settling_phase(last, entry, settlement)),
         moves=tuple(
             move
             if (move.topic, move.partition) not in unowned
@@ -411,7 +486,7 @@ def diff_plans(before: PlanBefore, target: Plan, rebalance: OngoingRebalance) ->
         earlier = before.carried.get(tp, NEVER_HELD)
         holder = source or earlier.holder
         still_held = tp[1] in before.still_held.get(holder, {}).get(tp[0], frozenset())
-        free_since = None if still_held else since_when_free(holder, earlier, rebalance)
+        free_since = None if still_held else since_when_free(tp, holder, earlier, rebalance)
         if not owner:
             if still_held or (not source and holder in target):
                 withheld[tp] = WithheldPartition(holder, free_since)
@@ -419,6 +494,8 @@ def diff_plans(before: PlanBefore, target: Plan, rebalance: OngoingRebalance) ->
                 withheld[tp] = WithheldPartition(holder, free_since, rebalance.gone.get(holder, earlier.gone))
             if source:
                 why = why_unowned(rebalance.gone.get(source, ""), still_held, not target, before.delayed)
+                if is_deleted(tp[0], rebalance):
+                    why = "its topic was deleted"
                 moves.append(PartitionMove(*tp, source, "", -1, why))
             continue
         if source == owner and still_held:
@@ -456,11 +533,31 @@ def owners_of_changed_cells(before: Plan, target: Plan) -> tuple[dict[TopicParti
     return owners(before, target), owners(target, before)
 
 
-def since_when_free(holder: str, earlier: WithheldPartition, rebalance: OngoingRebalance) -> int:
-    """A partition that was free already when an earlier round withheld it is free since then."""
+def since_when_free(
+    tp: TopicPartition, holder: str, earlier: WithheldPartition, rebalance: OngoingRebalance
+) -> int | None:
+    """Since when the partition has had no owner that it should have had.
+
+    A partition that was free already when an earlier round withheld it is free since then. One that never had an owner
+    misses one from the moment at which its topic came or grew; if that is not known, it misses none.
+    """
+    if not holder:
+        return next((change.at_ms for change in rebalance.topics if brings(change, tp)), None)
     if earlier.since_ms is not None and holder == earlier.holder:
         return earlier.since_ms
     return since_when_let_go(holder, rebalance)
+
+
+def brings(change: TopicChange, tp: TopicPartition) -> bool:
+    """Whether this change made the partition."""
+    if change.topic != tp[0] or tp[1] >= change.after:
+        return False
+    return change.kind is not TopicChangeKind.GREW or tp[1] >= change.before
+
+
+def is_deleted(topic: str, rebalance: OngoingRebalance) -> bool:
+    kinds = [change.kind for change in rebalance.topics if change.topic == topic]
+    return bool(kinds) and kinds[-1] is TopicChangeKind.DELETED
 
 
 def since_when_let_go(member: str, rebalance: OngoingRebalance) -> int:

@@ -92,8 +92,14 @@ class ClassicStage:
             remote_assignor=options.get("remote", ""),
             client_software=options.get("software", ""),
             rights=self.rights_of(name),
+            connection=int(options.get("connection", 0)),
         )
         yield from self.asked(event)
+
+    def do_close(self: Any, words: list[str], _lines: list[str]) -> Iterator[str]:
+        """close GROUP CONNECTION: a connection by which members had joined is closed."""
+        group, connection = words
+        yield from self.obeyed(self.step(events.ConnectionClosed(group, int(connection)))) or ["ok"]
 
     def do_sync(self: Any, words: list[str], lines: list[str]) -> Iterator[str]:
         group, name, *rest = words

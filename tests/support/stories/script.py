@@ -108,7 +108,11 @@ class Stage(
         deleted = tuple(options.pop("deleted", "").split(",")) if "deleted" in options else ()
         self.born_again(options)
         counts = {topic: int(count) for topic, count in options.items()}
-        changed = events.TopicsChanged(counts, deleted, self.topic_ids(list(counts)))
+        state = self.shard.state
+        before = events.TopicsChanged(state.partitions, ids=state.topic_ids)
+        now = events.TopicsChanged(counts, deleted, self.topic_ids(list(counts)))
+        changes = events.compare_topics(before, now) if state.catalog_known else ()
+        changed = events.TopicsChanged(counts, deleted, now.ids, changes)
         yield from self.obeyed(self.step(changed)) or ["ok"]
 
     def born_again(self, options: dict[str, str]) -> None:

@@ -20,7 +20,16 @@ from muster.coordinator.core.model.records import (
     FenceForgotten,
     FenceStored,
 )
-from muster.coordinator.core.model.types import Cause, Limits, RebalanceEntry, Score, Stall, StoredOffset
+from muster.coordinator.core.model.types import (
+    Cause,
+    Certainty,
+    Limits,
+    RebalanceEntry,
+    RebalancePhase,
+    Score,
+    Stall,
+    StoredOffset,
+)
 from muster.coordinator.errors import ErrorCode
 
 
@@ -398,11 +407,28 @@ def describe_group(reply: effects.DescribeReply) -> str:
     return f"{reply.state} generation={reply.generation}{protocol}{leader}{planned}{waiting}{shares}{kept_out}"
 
 
+def waited(phase: RebalancePhase) -> str:
+    """The members that a phase waited for, and how that ended; of phases without that, the ids alone."""
+    if not phase.waits:
+        return ",".join(phase.waited_for)
+    return ", ".join(f"{wait.member_id} {wait.came.name.lower()} {wait.after_ms}ms" for wait in phase.waits)
+
+
 def explained(entry: RebalanceEntry) -> str:
     """A paragraph: the head line, then one line for each thing the entry knows."""
     lines = [f"  {headline(entry)}", f"    {entry.detail}"]
-    lines += [f"    also: {detail}" for detail in entry.also]
-    lines += [f"    {phase.name} {phase.duration_ms}ms ({','.join(phase.waited_for)})" for phase in entry.phases]
+    if entry.certainty is Certainty.INFERRED:
+        lines.append(f"    inferred: {entry.evidence}")
+    elif entry.certainty is Certainty.UNKNOWN:
+        lines.append("    the cause is unknown")
+    lines += [f"    also, at {each.at_ms}ms: {each.detail}" for each in entry.triggers]
+    lines += [f"    also: {detail}" for detail in entry.also if detail not in {each.detail for each in entry.triggers}]
+    lines += [
+        f"    {each.member_id} was {each.previous_id}, away {each.away_ms}ms ({each.how})"
+        for each in entry.incarnations
+    ]
+    lines += [f"    topic {c.topic} {c.kind.name.lower()} {c.before}>{c.after} at {c.at_ms}ms" for c in entry.topics]
+    lines += [f"    {phase.name} {phase.duration_ms}ms ({waited(phase)})" for phase in entry.phases]
     lines += [
         f"    {move.topic}-{move.partition} {move.source or 'nobody'}>{move.target or 'nobody'} "
         f"{move.unowned_ms}ms: {move.why}"

@@ -177,7 +177,7 @@ def correct_plan(view: GroupView, plan: Plan, snapshot: Snapshot, step: Step) ->
     if rebalance is not None:
         rebalance.gone.update({share.member_id: "its owner went, and this is its heir" for share in kept.inherited})
         for note in kept.notes:
-            rebalance.note(RebalanceTrigger(Cause.OPERATOR, note))
+            rebalance.note(RebalanceTrigger(Cause.OPERATOR, note), step.now_ms)
     return kept
 
 

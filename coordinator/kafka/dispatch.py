@@ -16,8 +16,9 @@ that follow it until it is answered. Answers always leave in order.
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from itertools import count
 from time import thread_time
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
@@ -183,6 +184,10 @@ class ClientPeer:
     """The broker of another cluster whose port it has come to; None: this node's own."""
     login: Any = None
     """Its `connections.login.Login`, where its listener asks for one."""
+    number: int = field(default_factory=count(1).__next__)
+    """Given once by this process: by it the groups know which members share a connection."""
+    groups: set[str] = field(default_factory=set)
+    """Groups that members joined by this connection, which are to know when it closes."""
 
     def __post_init__(self) -> None:
         if self.identity is UNAUTHENTICATED:

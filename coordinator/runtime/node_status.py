@@ -14,7 +14,7 @@ from muster.coordinator.core.classic.static_members import takeover_sentence
 from muster.coordinator.core.model.effects import JoinReply, OffsetCommitReply, Reply
 from muster.coordinator.core.model.events import ConsumerHeartbeat, JoinGroup, OffsetCommit
 from muster.coordinator.core.model.records import RebalanceDecided, Record
-from muster.coordinator.core.model.types import Cause
+from muster.coordinator.core.model.types import Cause, Outcome
 from muster.coordinator.errors import ErrorCode
 
 # Conditions
@@ -216,7 +216,11 @@ class Metrics:
     def decided(self, records: Iterable[Record]) -> None:
         """Count the rebalances among what was written."""
         for record in records:
-            if isinstance(record, RebalanceDecided):
+            if (
+                isinstance(record, RebalanceDecided)
+                and not record.amends
+                and record.entry.outcome is not Outcome.MEMBER_CHANGED
+            ):
                 self.rebalances[record.entry.cause] += 1
 
     def stood_still(self, stalled_ms: int) -> None:

@@ -81,7 +81,7 @@ def keep_entry(group_id: str, entry: RebalanceEntry, step: Step) -> None:
 
 def amend_entry(group: GroupData, entry: RebalanceEntry, step: Step) -> None:
     """Replace an entry that is kept by one that says more: later facts have told what it was."""
-    step.keep(RebalanceDecided(group.id, shorten_entry(entry, step.limits.max_group_bytes)))
+    step.keep(RebalanceDecided(group.id, shorten_entry(entry, step.limits.max_group_bytes), amends=True))
     step.announce(group, entry=entry_with_settlement(step.state.ledgers[group.id], entry.number))
 
 

@@ -588,6 +588,7 @@ class ConsumerHeartbeat:
     client_software: str = ""
     ready: Shares | None = None
     rights: Rights = None
+    connection: int = 0
 
     @property
     def full(self) -> bool:

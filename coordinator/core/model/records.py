@@ -591,10 +591,14 @@ class OffsetDeleted:
 
 @frozen_value
 class RebalanceDecided:
-    """A ledger entry, written in the turn that ends the rebalance."""
+    """A ledger entry, written in the turn that ends the rebalance.
+
+    `amends`: it stands in place of one that was kept before, and says more; not on record.
+    """
 
     group_id: str
     entry: RebalanceEntry
+    amends: bool = False
 
 
 @frozen_value

@@ -60,7 +60,13 @@ class MembershipHandlers:
     def join_group_now(self, request: Any, call: KafkaCall) -> Any:
         return self._groups.begin(
             request.group_id,
-            lambda: make_join_event(request, call, self._groups.next_id(), self._groups.rights_of.of(call.identity)),
+            lambda: make_join_event(
+                request,
+                call,
+                self._groups.next_id(),
+                self._groups.rights_of.of(call.identity),
+                self._groups.watch_connection(request.group_id, call.peer),
+            ),
             effects.JoinReply,
             lambda reply: make_join_response(reply, request.member_id, call.api_version),
         )
@@ -116,7 +122,9 @@ class MembershipHandlers:
         return {"node_id": endpoint.node_id, "host": endpoint.host, "port": endpoint.port, "error_message": ""}
 
 
-def make_join_event(request: Any, call: KafkaCall, request_id: int, rights: Rights = None) -> events.JoinGroup:
+def make_join_event(
+    request: Any, call: KafkaCall, request_id: int, rights: Rights = None, connection: int = 0
+) -> events.JoinGroup:
     protocols = {one.name: one for one in request.protocols}
     if len(protocols) != len(request.protocols):
         raise CoordinatorError(
@@ -139,6 +147,7 @@ def make_join_event(request: Any, call: KafkaCall, request_id: int, rights: Righ
         supports_skip_assignment=call.api_version >= SKIPS_ASSIGNMENT,
         client_software=call.client_software,
         rights=rights,
+        connection=connection,
     )
 
 

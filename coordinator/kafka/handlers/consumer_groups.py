@@ -42,7 +42,11 @@ class ConsumerGroupHandlers:
         reply = await self._groups.ask(
             request.group_id,
             lambda: make_consumer_heartbeat_event(
-                request, call, self._groups.next_id(), self._groups.rights_of.of(call.identity)
+                request,
+                call,
+                self._groups.next_id(),
+                self._groups.rights_of.of(call.identity),
+                self._groups.watch_connection(request.group_id, call.peer),
             ),
             effects.ConsumerHeartbeatReply,
         )
@@ -72,7 +76,7 @@ class ConsumerGroupHandlers:
 
 
 def make_consumer_heartbeat_event(
-    request: Any, call: KafkaCall, request_id: int, rights: Rights = None
+    request: Any, call: KafkaCall, request_id: int, rights: Rights = None, connection: int = 0
 ) -> events.ConsumerHeartbeat:
     """librdkafka sends an empty regular expression for none, which the core takes as such (KIP-848)."""
     member_id = check_length("member_id", request.member_id)
@@ -95,6 +99,7 @@ def make_consumer_heartbeat_event(
         client_host=call.peer_host,
         client_software=call.client_software,
         rights=rights,
+        connection=connection,
     )
 
 

@@ -10,10 +10,13 @@ from muster.coordinator.core.model import effects, events
 from muster.coordinator.core.model.rights import Rights
 from muster.coordinator.edge.listener_base import UNRESTRICTED, TopicRightsSource
 from muster.coordinator.errors import CoordinatorError, ErrorCode, NodeShuttingDown, Overloaded
-from muster.coordinator.kafka.dispatch import DeferredAnswer
+from muster.coordinator.kafka.dispatch import ClientPeer, DeferredAnswer
 from muster.coordinator.runtime.shards import partition_for
 
 Wanted = TypeVar("Wanted")
+
+MAX_GROUPS_PER_CONNECTION = 100
+"""Groups that are told when a connection closes; further ones learn nothing by it."""
 
 MAX_GROUPS_PER_TURN = 1_000
 """Of the groups that one request names, how many are asked about before others have their turn."""
@@ -32,6 +35,8 @@ class GroupDriver(Protocol):
 
     def forget(self, shard: int, event: events.Request) -> None: ...
 
+    def tell(self, shard: int, event: events.ConnectionClosed) -> None: ...
+
     def beat(self, shard: int, group_id: str, member_id: str, generation: int, rights: Rights) -> bool: ...
 
 
@@ -48,6 +53,19 @@ class GroupRequests:
 
     def next_id(self) -> int:
         return self.driver.next_id()
+
+    def watch_connection(self, group_id: str, peer: ClientPeer) -> int:
+        """The number of the connection; the group is told when it closes."""
+        if group_id in peer.groups or len(peer.groups) >= MAX_GROUPS_PER_CONNECTION:
+            return peer.number
+        if not peer.groups:
+            peer.eof.add_done_callback(lambda _: self._tell_closed(peer))
+        peer.groups.add(group_id)
+        return peer.number
+
+    def _tell_closed(self, peer: ClientPeer) -> None:
+        for group_id in peer.groups:
+            self.driver.tell(self.shard_of(group_id), events.ConnectionClosed(group_id, peer.number))
 
     async def ask(self, group_id: str, make: Callable[[], events.Request], wanted: type[Wanted]) -> Wanted:
         """The reply to the event that `make` makes, or one that tells why none could be had."""

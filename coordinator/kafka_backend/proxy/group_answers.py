@@ -79,6 +79,9 @@ class NotCoordinatedHere:
     def forget(self, shard: int, event: events.Request) -> None:
         """Nothing was begun."""
 
+    def tell(self, shard: int, event: events.ConnectionClosed) -> None:
+        """No group is to know."""
+
     def beat(self, shard: int, group_id: str, member_id: str, generation: int, rights: Rights) -> bool:
         return False
 

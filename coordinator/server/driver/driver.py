@@ -310,7 +310,13 @@ WORK_DEADLINE_MS = 10_000
 LONG_POLLS = (events.JoinGroup, events.SyncGroup)
 
 UnansweredEvent: TypeAlias = (
-    events.StreamLost | events.HeldBack | StreamClosed | GroupObserved | GroupUnseen | LagMeasured
+    events.StreamLost
+    | events.HeldBack
+    | events.ConnectionClosed
+    | StreamClosed
+    | GroupObserved
+    | GroupUnseen
+    | LagMeasured
 )
 """Events that are no requests."""
 

@@ -500,7 +500,7 @@ def trip_reason(trip: GuardTrip, group_id: str, canary: CanaryStored, step: Step
 
 def tally_while_resting(tally: CanaryTally, group_id: str, step: Step) -> CanaryTally:
     """What is planned while the canary rests is no figure of it, nor is the time without an owner that comes of it."""
-    decided = [record for record in step.out.records if isinstance(record, RebalanceDecided)]
+    decided = [record for record in step.out.records if isinstance(record, RebalanceDecided) and not record.amends]
     plans = [each.entry for each in decided if each.group_id == group_id and each.entry.outcome is Outcome.COMPLETED]
     return replace(tally, own_round=plans[-1].number) if plans else tally
 
@@ -522,7 +522,7 @@ def tally_incident(tally: CanaryTally, incident: Incident) -> CanaryTally:
 
 
 def tally_record(tally: CanaryTally, group_id: str, record: Record) -> CanaryTally:
-    if isinstance(record, RebalanceDecided) and record.group_id == group_id:
+    if isinstance(record, RebalanceDecided) and record.group_id == group_id and not record.amends:
         return tally_plan(tally, record.entry)
     if isinstance(record, RebalanceSettled) and record.group_id == group_id:
         settlement = record.settlement

@@ -59,6 +59,9 @@ def begin_rebalance(group: ClassicGroup, trigger: RebalanceTrigger, arriving: Cl
         note_arrival(group, arriving, step)
 
 
+INITIAL_DELAY = "initial delay"
+"""The phase that gives the members of a group that was empty time to meet (`group.initial.rebalance.delay.ms`)."""
+
 PENDING_ID = re.compile(r"^(?P<client>.*)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 """An id that a newcomer was given and has not come back with: its client id, and a UUID."""
 
@@ -128,7 +131,7 @@ def end_join_phase(group: ClassicGroup, step: Step) -> None:
     length_ms = step.now_ms - rebalance.started_at_ms
     if group.previous_state is GroupState.EMPTY:
         # Nobody was waited for: a group that was empty gives its members time to meet.
-        rebalance.phases.append(RebalancePhase("initial delay", length_ms))
+        rebalance.phases.append(RebalancePhase(INITIAL_DELAY, length_ms))
         return
     waits = rebalance.waits(rebalance.started_at_ms, step.now_ms)
     rebalance.phases.append(RebalancePhase("join", length_ms, tuple(wait.member_id for wait in waits), waits))
@@ -184,7 +187,9 @@ def note_topic_changes(group: ClassicGroup, step: Step) -> None:
     rebalance = group.rebalance
     assert rebalance is not None
     read = (group.subscribed_topics or frozenset()) | {topic for share in last_plan(group).values() for topic in share}
-    changes = changes_since(step.state, read, group.planned_at_ms)
+    first = any(phase.name == INITIAL_DELAY for phase in rebalance.phases)
+    since_ms = rebalance.started_at_ms if first else group.planned_at_ms  # before, no member waited for a topic
+    changes = changes_since(step.state, read, since_ms)
     rebalance.topics = (*rebalance.topics, *(each for each in changes if each not in rebalance.topics))
 
 

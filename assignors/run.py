@@ -171,10 +171,9 @@ def hand_over(snapshot: Snapshot, target: Assignment, besides: Sequence[Member] 
         return target
     if isinstance(stated, Sequence) and not isinstance(stated, str):
         holding = frozenset(stated)
-        snapshot = replace(
-            snapshot,
-            members=[member if member.id in holding else replace(member, owned=None) for member in snapshot.members],
-        )
+        members = [member if member.id in holding else replace(member, owned=None) for member in snapshot.members]
+        # An owner table knows the claims of its own snapshot only.
+        return withheld(replace(snapshot, members=members), replace(target, members=target.to_dict()), besides)
     return withheld(snapshot, target, besides)
 
 

@@ -147,9 +147,9 @@ REASON: Final = "reason"
 HELD: Final = "held"
 """The assignor's word was not the last: what an operator held of the group."""
 HANDOVER: Final = "handover"
-"""How the coordinator handed out its plan: `WHOLE`, or the ids of the members whose claims held partitions back. Where
-it is missing, every claim did."""
+"""How the coordinator handed out its plan: `WHOLE`, or held back by `CLAIMS`, or by those of a list of member ids."""
 WHOLE: Final = "whole"
+CLAIMS: Final = "claims"
 TOLD_BESIDE: Final = frozenset({FALLBACK, REASON, HELD, HANDOVER})
 
 

@@ -27,7 +27,7 @@ from muster.coordinator.core.groups.group import group_id_given
 from muster.coordinator.core.groups.state import ShardState, Step, apply_record
 from muster.coordinator.core.kinds import observed_kind
 from muster.coordinator.core.kinds.registry import FACTS, KINDS, convert_if_due
-from muster.coordinator.core.model.effects import Effects, add_refusal
+from muster.coordinator.core.model.effects import Effects, add_refusal, refusal_reply
 from muster.coordinator.core.model.events import (
     AlterSettings,
     AwaitOrders,
@@ -72,6 +72,7 @@ from muster.coordinator.core.model.events import (
     Planned,
     RegexResolved,
     RegisterConsumer,
+    Request,
     ResumeGroup,
     SessionHeartbeat,
     Shadowed,
@@ -264,10 +265,22 @@ def on_rights(event: RightsAnew, step: Step) -> None:
 
 
 def on_planned(event: Planned, step: Step) -> None:
+    waiting = step.state.plan_waits.pop(event.epoch, None)
+    if waiting is not None:
+        take_up_again(waiting, event, step)
+        return
     if step.state.extensions.take_plan(event, step):
         return
     group = step.state.groups.get(event.group_id)
     KINDS[type(group)].planned(group, event, step)
+
+
+def take_up_again(request: Request, planned: Planned, step: Step) -> None:
+    """The plan that an operator's request waited for has come. What it meets by now may refuse it."""
+    try:
+        RESUMED[type(request)](request, step, planned)
+    except CoordinatorError as refusal:
+        step.reply(request.request_id, refusal_reply(request, refusal.code, refusal.message))
 
 
 def on_regex(event: RegexResolved, step: Step) -> None:
@@ -311,6 +324,10 @@ def on_unload(event: Unload, step: Step) -> None:
     for key in list(step.state.deadlines):
         step.disarm(key)
     session_streams.release_listeners(step)
+    for request in step.state.plan_waits.values():
+        refusal = refusal_reply(request, ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_COORDINATOR.meaning)
+        step.reply(request.request_id, refusal)
+    step.state.plan_waits.clear()
 
 
 HANDLERS: dict[type[Any], Callable[[Any, Step], None]] = {
@@ -375,6 +392,13 @@ HANDLERS: dict[type[Any], Callable[[Any, Step], None]] = {
     Loaded: on_loaded,
     Unload: on_unload,
 }
+
+
+RESUMED: dict[type[Any], Callable[[Any, Step, Planned], None]] = {
+    HoldGroup: override_commands.hold_group,
+    ResumeGroup: override_commands.resume_group,
+}
+"""Requests that may wait for a plan of their own."""
 
 
 # The shard

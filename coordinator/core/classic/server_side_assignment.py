@@ -26,7 +26,7 @@ from muster.assignors.api import (
     Plan as AssignorPlan,
 )
 from muster.assignors.data.consumer_protocol import NEWEST, encode_assignment, member_from_subscription
-from muster.assignors.data.values import FALLBACK, HANDOVER, REASON
+from muster.assignors.data.values import CLAIMS, FALLBACK, HANDOVER, REASON
 from muster.assignors.run import hand_over, run
 from muster.coordinator.core.classic import group as classic_group
 from muster.coordinator.core.classic import rebalance_ledger
@@ -56,7 +56,7 @@ from muster.coordinator.core.model.plan import (
     too_large,
     topics_of,
 )
-from muster.coordinator.core.model.plan_correction import partition_set
+from muster.coordinator.core.model.plan_correction import DRAINS, partition_set
 from muster.coordinator.core.model.rights import Rights, describe_rights_change, readable_topics
 from muster.coordinator.core.model.types import Cause, GroupState, Limits
 from muster.coordinator.core.settings.assignor_choice import chosen_assignor, chosen_options
@@ -220,6 +220,8 @@ def hand_out_plan(group: ClassicGroup, snapshot: Snapshot, target: Plan | Assign
     kept = extensions.correct_plan(classic_view(group), plan, snapshot, step)
     snapshot = state_handover(group, snapshot)
     cut = hand_over(snapshot, Assignment(kept.plan), classic_group.absent_with_claims(group))
+    if not kept.why and held_for_unasked(kept.unasked, snapshot, cut):
+        kept = replace(kept, why=DRAINS)
     shares = cut.to_dict()
     version = lowest_version(group)
     # Nobody gets no bytes at all: clients take that for a broken answer where an empty list is a share like any other.
@@ -244,12 +246,22 @@ def hand_out_plan(group: ClassicGroup, snapshot: Snapshot, target: Plan | Assign
 
 
 def state_handover(group: ClassicGroup, snapshot: Snapshot) -> Snapshot:
-    """The same, stating whose claims hold partitions back, where some of what members own is only remembered."""
+    """The same, stating whose claims hold partitions back: of what eager members own, nothing is held any more."""
     remembered = remembered_shares(group)
-    if not remembered:
-        return snapshot
     holding = [member.id for member in snapshot.members if member.owned and member.id not in remembered]
-    return replace(snapshot, options={**snapshot.options, HANDOVER: holding})
+    return replace(snapshot, options={**snapshot.options, HANDOVER: holding if remembered else CLAIMS})
+
+
+def held_for_unasked(unasked: frozenset[str], snapshot: Snapshot, cut: Assignment) -> bool:
+    """Whether partitions wait for members that the assignor was not told of: its plan again gives them at once."""
+    claims = {
+        (topic, partition)
+        for member in snapshot.members
+        if member.id in unasked
+        for topic, partitions in (member.owned or {}).items()
+        for partition in partitions
+    }
+    return not claims.isdisjoint(cut.withheld)
 
 
 def carry_waiting_shares(group: ClassicGroup, carried: Mapping[tuple[str, int], WithheldPartition], step: Step) -> None:

@@ -16,7 +16,7 @@ from muster.assignors.api import TopicPartition
 from muster.coordinator.core.groups.extensions import NO_EXTENSIONS, Extensions
 from muster.coordinator.core.groups.group import GroupData, ObservedGroup
 from muster.coordinator.core.model.effects import Effects, GroupChanged, Reply
-from muster.coordinator.core.model.events import Listen
+from muster.coordinator.core.model.events import Listen, Request
 from muster.coordinator.core.model.ledger import GroupLedger, LostPositions
 from muster.coordinator.core.model.plan import Planner, plan_inline
 from muster.coordinator.core.model.records import (
@@ -183,6 +183,8 @@ class ShardState:
     lag_over: dict[str, int] = field(default_factory=dict)
     """By group id: how many samples in a row its lag was over what its canary may cost."""
     shadowing: dict[str, ShadowRun] = field(default_factory=dict)
+    plan_waits: dict[int, Request] = field(default_factory=dict)
+    """By the epoch of a plan that is made for them alone: operators' requests that wait for it. Soft."""
     fences: dict[str, dict[tuple[str, int], FenceStored]] = field(default_factory=dict)
     """group -> partition -> who may write on its behalf. Hard state."""
     fence_ids: set[int] = field(default_factory=set)

@@ -36,6 +36,7 @@ from muster.coordinator.core.model.records import (
 from muster.coordinator.core.model.shadow_scoring import ShadowRequest
 from muster.coordinator.core.model.types import (
     Cause,
+    PartitionMove,
     RebalanceEntry,
     RequestId,
     Stall,
@@ -451,7 +452,7 @@ class ClaimFenceReply:
 @frozen_value
 class HoldsReply:
     """What is held of the group, as it is now or would be (None: nothing), and in one sentence what was, or would be,
-    done. `draining`: how many partitions each drain still has to move, in its order.
+    done. `draining`: how many partitions each drain still has to move, in its order. `moves`: what would change hands.
     """
 
     code: ErrorCode = ErrorCode.NONE
@@ -459,6 +460,7 @@ class HoldsReply:
     holds: HoldsStored | None = None
     sentence: str = ""
     draining: tuple[int, ...] = ()
+    moves: tuple[PartitionMove, ...] = ()
 
 
 @frozen_value

@@ -76,6 +76,9 @@ def weights_of(snapshot: Snapshot) -> PartitionWeights:
 MAX_GIVEN = 100
 """So many partitions at most are given for one that is pinned."""
 
+DRAINS = "drains"
+"""As `describe_overrides` names them."""
+
 MAX_NOTES = 5
 """So many are told one by one."""
 
@@ -150,7 +153,7 @@ def describe_overrides(holds: HoldsStored) -> Iterable[str]:
     if holds.pins:
         yield "pins"
     if holds.drains:
-        yield "drains"
+        yield DRAINS
 
 
 @dataclass(slots=True)

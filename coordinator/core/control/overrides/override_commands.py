@@ -14,6 +14,13 @@ from typing import Any, TypeVar
 
 from muster.assignors.api import TopicPartition
 from muster.coordinator.core.control.overrides import overrides
+from muster.coordinator.core.control.overrides.forecast import (
+    MoveForecast,
+    forecast_moves,
+    forecast_question,
+    plan_now,
+    wait_for_plan,
+)
 from muster.coordinator.core.groups.bookkeeping import keep_audit_entry
 from muster.coordinator.core.groups.group import GroupData, group_id_given
 from muster.coordinator.core.groups.kind import GroupKind
@@ -30,6 +37,7 @@ from muster.coordinator.core.model.events import (
     EndFreeze,
     HoldGroup,
     OverrideEnd,
+    Planned,
     ResumeGroup,
     Undrain,
     Unpin,
@@ -199,11 +207,12 @@ MAX_NAME_CHARS = 249
 
 @dataclass(frozen=True, slots=True)
 class BegunOverride:
-    """`cause` None: the plan that holds still does."""
+    """`cause` None: the plan that holds still does. `said`: partitions whose move the sentence tells."""
 
     after: HoldsStored
     sentence: str
     cause: Cause | None = None
+    said: frozenset[TopicPartition] = frozenset()
 
 
 def begin_override(ask: Any, context: OverrideContext, for_ms: int | None) -> BegunOverride:
@@ -278,7 +287,7 @@ def begin_drain(ask: AskDrain, context: OverrideContext, for_ms: int | None) -> 
         f"{count_of(len(held), 'partition')}: {len(leaving)} move at once{pace}, "
         f"to {count_of(len(who) - len(drained), 'member')}{context.carrying(leaving)}"
     )
-    return BegunOverride(after, sentence, Cause.DRAINED if leaving and not after.calm else None)
+    return BegunOverride(after, sentence, Cause.DRAINED if leaving and not after.calm else None, frozenset(leaving))
 
 
 def begin_pin(ask: AskPin, context: OverrideContext, for_ms: int | None) -> BegunOverride:
@@ -313,7 +322,7 @@ def begin_pin(ask: AskPin, context: OverrideContext, for_ms: int | None) -> Begu
     more = f", and {count_of(len(back), 'partition')} the other way" if back else ""
     moved = back | {(ask.topic, ask.partition)}
     sentence = f"{where} moves from {owner or 'nobody'} to {taker}{more}{context.carrying(moved)}"
-    return BegunOverride(after, sentence, Cause.PIN_CHANGED)
+    return BegunOverride(after, sentence, Cause.PIN_CHANGED, frozenset(moved))
 
 
 VERBS: Mapping[type[Any], Callable[[Any, OverrideContext, int | None], BegunOverride]] = {
@@ -430,31 +439,64 @@ def entries_gone(before: Sequence[T], after: Sequence[T]) -> list[T]:
 THE_COORDINATOR = "the coordinator"
 
 
-def hold_group(request: HoldGroup, step: Step) -> None:
-    """Freeze, deploy, drain or pin, if the version is still the expected one. Refusals change nothing."""
+def hold_group(request: HoldGroup, step: Step, planned: Planned | None = None) -> None:
+    """Freeze, deploy, drain or pin, if the version is still the expected one. Refusals change nothing.
+
+    A dry run waits for a plan that cannot be made at once, and comes again with it (`planned`).
+    """
     group_id_given(request.group_id)
     found = override_context(request.group_id, request.operator, step, request.seen)
     check_version(request, found)
     begun = begin_override(request.ask, found, request.for_ms)
+    foreseen = foresee_moves(found, begun.after, begun.cause, request, planned)
+    if foreseen is None:
+        return
+    sentence = begun.sentence + foreseen.describe_others(begun.said)
     after = begun.after
     if not request.validate_only:
-        after = change_overrides(found, begun.after, (begun.sentence,), begun.cause)
-    step.reply(
-        request.request_id, HoldsReply(holds=after, sentence=begun.sentence, draining=remaining_drains(found, after))
-    )
+        after = change_overrides(found, begun.after, (sentence,), begun.cause)
+    draining = remaining_drains(found, after)
+    step.reply(request.request_id, HoldsReply(holds=after, sentence=sentence, draining=draining, moves=foreseen.moves))
 
 
-def resume_group(request: ResumeGroup, step: Step) -> None:
-    """End what is named, or all of it. What is not held has ended before."""
+def resume_group(request: ResumeGroup, step: Step, planned: Planned | None = None) -> None:
+    """End what is named, or all of it. What is not held has ended before. A dry run waits as for `hold_group`."""
     group_id_given(request.group_id)
     found = override_context(request.group_id, request.operator, step)
     check_version(request, found)
     ended = end_by_hand(request.end, found)
+    foreseen = foresee_moves(found, ended.after, ended.cause, request, planned)
+    if foreseen is None:
+        return
+    sentence = ("; ".join(ended.sentences) or "nothing of the kind is held") + foreseen.describe_others(())
     after = ended.after
     if ended.sentences and not request.validate_only:
-        after = change_overrides(found, ended.after, ended.sentences, ended.cause)
-    sentence = "; ".join(ended.sentences) or "nothing of the kind is held"
-    step.reply(request.request_id, HoldsReply(holds=none_if_nothing(after), sentence=sentence))
+        after = change_overrides(found, ended.after, (sentence,), ended.cause)
+    step.reply(request.request_id, HoldsReply(holds=none_if_nothing(after), sentence=sentence, moves=foreseen.moves))
+
+
+def foresee_moves(
+    found: OverrideContext,
+    after: HoldsStored,
+    cause: Cause | None,
+    request: HoldGroup | ResumeGroup,
+    planned: Planned | None,
+) -> MoveForecast | None:
+    """What a change to `after` moves. None: a dry run waits for the plan; `planned` brings it.
+
+    A command that is carried out does not wait: of a plan that cannot be made at once it says nothing.
+    """
+    planned_here = cause is not None and not found.plans_itself
+    question = forecast_question(found.kind, found.group, after, found.situation, found.step) if planned_here else None
+    if question is None:
+        return MoveForecast()
+    if (answer := planned or plan_now(question, found.step)) is not None:
+        return forecast_moves(question, answer, after, found.situation)
+    if not request.validate_only:
+        return MoveForecast()
+    if wait_for_plan(question.asked, request, found.step):
+        return None
+    return MoveForecast(unknown="too many dry runs wait for a plan; try again")
 
 
 def describe_holds(request: DescribeHolds, step: Step) -> None:

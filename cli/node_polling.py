@@ -10,11 +10,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from muster.client.aio import AsyncAdmin
 from muster.client.described import GroupDescription, GroupListing, NodeStatus
 from muster.client.errors import ClientError, GroupNotFound, Refused, Unreachable
 from muster.client.types import TopicPartition
+from muster.coordinator.observability.doctor.client_rules import has_measurable_beats
 from muster.coordinator.observability.doctor.model import (
     DoctorFacts,
     ExaminedGroup,
@@ -31,6 +33,9 @@ from muster.coordinator.observability.doctor.model import (
 AT_ONCE = 16
 """Groups that are asked about at the same time."""
 LEDGER_ENTRIES = 100
+BEATS_EVERY_S = 0.5
+BEATS_OF_GROUPS = 50
+"""So many groups with short sessions are watched for heartbeats."""
 GROUP_ID_NOT_FOUND = 69
 
 Notice = Callable[[str], None]
@@ -61,7 +66,10 @@ async def gather_facts(admin: AsyncAdmin, names: Sequence[str], apart_s: float, 
     settings = await admin.describe_node()
     groups = await gather_groups(admin, descriptions, listings, partitions, notice)
     if apart_s > 0:
-        groups = await gather_second_positions(admin, groups, {d.group_id: d for d in descriptions}, apart_s)
+        measuring = gather_beats(admin, groups, apart_s)
+        looking = gather_second_positions(admin, groups, {d.group_id: d for d in descriptions}, apart_s)
+        beats, groups = await asyncio.gather(measuring, looking)
+        groups = [replace(group, beats=beats.get(group.id, {})) for group in groups]
     now_ms = status.now_ms if status.now_ms is not None else int(time.time() * 1000)
     now_ms += int((time.time() - answered_s) * 1000)
     return DoctorFacts(now_ms, make_node(status, settings, ahead_ms), tuple(groups), partitions, tuple(untold))
@@ -124,6 +132,35 @@ async def gather_second_positions(
     return list(await asyncio.gather(*map(one, groups)))
 
 
+async def gather_beats(admin: AsyncAdmin, groups: Sequence[ExaminedGroup], apart_s: float) -> dict[str, dict[str, int]]:
+    """Group -> member -> the longest time between two heartbeats (ms), where that is worth measuring.
+
+    Short sessions are watched: their members are asked about again and again for `apart_s` seconds. A member of which
+    two heartbeats were not seen is left out.
+    """
+    watched = [group.id for group in groups if group.stable and any(map(has_measurable_beats, group.members))]
+    heard: dict[tuple[str, str], list[int]] = {}
+    until_s = time.monotonic() + apart_s
+    while watched:
+        try:
+            described = await admin.describe_groups(watched[:BEATS_OF_GROUPS])
+        except Refused:
+            break
+        for group in described:
+            for member in group.members:
+                times = heard.setdefault((group.group_id, member.member_id), [])
+                if member.last_heard_ms is not None and member.last_heard_ms not in times:
+                    times.append(member.last_heard_ms)
+        if time.monotonic() >= until_s:
+            break
+        await asyncio.sleep(min(BEATS_EVERY_S, apart_s))
+    found: dict[str, dict[str, int]] = {}
+    for (group_id, member_id), times in heard.items():
+        if len(times) > 1:
+            found.setdefault(group_id, {})[member_id] = max(later - sooner for sooner, later in pairwise(times))
+    return found
+
+
 def has_waiting_records(group: ExaminedGroup) -> bool:
     """Whether a member owns a partition in which records wait."""
     return any(tp in group.positions and group.positions[tp].lag for tp in group.owners())
@@ -154,6 +191,7 @@ def make_node(status: NodeStatus, settings: Mapping[str, str], ahead_ms: int | N
         status.stalls,
         status.stalled_ms,
         (status.now_ms or 0) - (status.started_at_ms or 0) if up else None,
+        tuple((each.door, each.address, each.count, each.why) for each in status.failed_logins),
     )
 
 

@@ -89,6 +89,16 @@ class NodeCondition:
 
 
 @dataclass(frozen=True, slots=True)
+class FailedLogins:
+    """Logins that failed from one address, and why the newest of them did."""
+
+    door: str
+    address: str
+    count: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class NodeStatus:
     """The state of a node. `now_ms` is its clock. Figures that the node or its system does not know are None."""
 
@@ -104,6 +114,8 @@ class NodeStatus:
     stalls: int | None = None
     stalled_ms: int | None = None
     started_at_ms: int | None = None
+    failed_logins: tuple[FailedLogins, ...] = ()
+    """Of the last ten minutes, by listener and address, most first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from muster.client.calls.topic_calls import PartitionCounts, delete_records, lis
 from muster.client.calls.transport import CallRetry, Transport
 from muster.client.config import ClientConfig, load
 from muster.client.described import (
+    FailedLogins,
     GroupDescription,
     GroupListing,
     GroupSettings,
@@ -63,6 +64,7 @@ def read_node_status(answer: group_pb.DescribeNodeResponse) -> NodeStatus:
         has.stalls,
         has.stalled_ms,
         has.started_at_ms,
+        tuple(FailedLogins(each.door, each.address, each.count, each.why) for each in has.failed_logins),
     )
 
 

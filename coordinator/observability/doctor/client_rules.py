@@ -175,7 +175,7 @@ def numbers(version: str) -> Version:
 
 HEARTBEATS_IN_A_SESSION = 3
 DEFAULT_HEARTBEAT_MS = 3_000
-"""heartbeat.interval.ms of Kafka's clients, where a member does not tell its own."""
+"""heartbeat.interval.ms of Kafka's clients: with sessions that have room for three of these nothing is measured."""
 LONG_SESSION_MS = 300_000
 LONG_REBALANCE_MS = 900_000
 MISSED_IN_MS = 600_000
@@ -187,15 +187,19 @@ BACKOFF = "group.central.rebalance.backoff.ms"
 
 
 def few_heartbeats(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]:
-    """The session timeout is less than three heartbeats."""
+    """The session timeout is less than three heartbeats.
+
+    A classic member keeps its interval to itself: it is measured, from one heartbeat to the next. Where nobody could
+    look twice nothing is said.
+    """
     cases: dict[tuple[int, int, bool], list[MemberDescription]] = defaultdict(list)
     for member in group.members:
-        session_ms = member.session_timeout_ms
-        beat_ms = member.heartbeat_interval_ms or DEFAULT_HEARTBEAT_MS
+        session_ms, told = member.session_timeout_ms, member.heartbeat_interval_ms is not None
+        beat_ms = member.heartbeat_interval_ms or group.beats.get(member.member_id, 0)
         if session_ms is not None and session_ms < HEARTBEATS_IN_A_SESSION * beat_ms:
-            cases[session_ms, beat_ms, member.heartbeat_interval_ms is not None].append(member)
+            cases[session_ms, beat_ms if told else round(beat_ms, -2), told].append(member)
     for (session_ms, beat_ms, told), members in cases.items():
-        by = "" if told else ", the clients' default: a classic member keeps its own to itself"
+        by = "" if told else ", as measured between two heartbeats"
         yield RuleCase(
             f"{plural(len(members), 'member')} may miss fewer than two heartbeats before the session ends",
             (
@@ -203,6 +207,16 @@ def few_heartbeats(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCas
                 f"members: {some([member_name(member) for member in members])}",
             ),
         )
+
+
+def has_measurable_beats(member: MemberDescription) -> bool:
+    """Whether its heartbeat interval is worth measuring: it is not told, and the default would be too long."""
+    session_ms = member.session_timeout_ms
+    return (
+        member.heartbeat_interval_ms is None
+        and session_ms is not None
+        and session_ms < HEARTBEATS_IN_A_SESSION * DEFAULT_HEARTBEAT_MS
+    )
 
 
 def long_session(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]:

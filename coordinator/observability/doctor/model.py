@@ -39,6 +39,9 @@ class ExaminedGroup:
     description: GroupDescription
     type: str = "classic"
     positions: Positions = field(default_factory=dict)
+    beats: Mapping[str, int] = field(default_factory=dict)
+    """Of members that keep their heartbeat interval to themselves: the longest that was seen between two heartbeats,
+    in milliseconds, by member id. Empty where nobody looked for it."""
     earlier: Positions = field(default_factory=dict)
     """The same a moment before; empty when there was one look only."""
     apart_ms: int = 0
@@ -140,6 +143,8 @@ class ExaminedNode:
     stalls: int | None = None
     stalled_ms: int | None = None
     up_ms: int | None = None
+    failed_logins: tuple[tuple[str, str, int, str], ...] = ()
+    """(door, address, how many, why the newest failed) of the last ten minutes, most first."""
 
 
 @dataclass(frozen=True, slots=True)

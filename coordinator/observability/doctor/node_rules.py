@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from muster.coordinator.config.listener_security import find_open_listeners
 from muster.coordinator.config.tls import LISTENER_NAMES
 from muster.coordinator.config.values import WITH_SASL, ListenerAddress, parse_listener
-from muster.coordinator.observability.doctor.model import DoctorFacts, RuleCase, seconds
+from muster.coordinator.observability.doctor.model import MOST_NAMES, DoctorFacts, RuleCase, seconds
 from muster.coordinator.observability.views.formatting import plural
 
 # The node
@@ -44,6 +44,20 @@ def untold(facts: DoctorFacts) -> Iterator[RuleCase]:
     """There are groups that nobody tells of: a node is cut off from whoever asks, or a shard is not served."""
     if facts.untold:
         yield RuleCase("not all groups could be looked at", facts.untold)
+
+
+MANY_FAILED_LOGINS = 10
+
+
+def logins_fail(facts: DoctorFacts) -> Iterator[RuleCase]:
+    """Ten logins or more failed in the last ten minutes."""
+    failed = facts.node.failed_logins
+    count = sum(each for _, _, each, _ in failed)
+    if count >= MANY_FAILED_LOGINS:
+        told = [f"{address}, by {door}: {plural(each, 'time')}, the last: {why}" for door, address, each, why in failed]
+        if (more := len(told) - MOST_NAMES) > 1:
+            told[MOST_NAMES:] = [f"and {more} more addresses"]
+        yield RuleCase(f"{count:,} logins failed in the last ten minutes", tuple(told))
 
 
 def clocks(facts: DoctorFacts) -> Iterator[RuleCase]:

@@ -1,7 +1,7 @@
 """Rules on rebalances that come too often, achieve nothing, or do not end, judged by the ledger."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from muster.coordinator.observability.doctor.model import (
@@ -35,6 +35,7 @@ DEPARTURES = {
     RebalanceCause.REBALANCE_CAUSE_SYNC_TIMEOUT,
     RebalanceCause.REBALANCE_CAUSE_REBALANCE_TIMEOUT,
 }
+ARRIVALS = {RebalanceCause.REBALANCE_CAUSE_MEMBER_JOINED, RebalanceCause.REBALANCE_CAUSE_MEMBER_RESTARTED}
 WAITED_IN_VAIN = {RebalanceCause.REBALANCE_CAUSE_SYNC_TIMEOUT}
 
 
@@ -58,7 +59,10 @@ def flapping(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]:
 
 @dataclass(slots=True)
 class ClientComings:
-    """Of all members of one name: with which rebalance each came and went, and how many there were at once."""
+    """Of all members of one name: with which rebalance each came and went, and how many lived at once.
+
+    A process that comes back under another id is one member: the id before counts no more, though its session lasts.
+    """
 
     joined: dict[str, Rebalance] = field(default_factory=dict)
     gone: dict[str, Rebalance] = field(default_factory=dict)
@@ -68,21 +72,25 @@ class ClientComings:
 def count_comings(group: ExaminedGroup, now_ms: int) -> dict[str, ClientComings]:
     """By client. A member is known by its id: whoever comes again gets a new one."""
     entries = list(reversed(group.rebalances))
-    names = {member.member_id: client_name(member) for entry in entries for member in entry.members}
+    names, dead = client_names(entries), set[str]()
     seen: dict[str, ClientComings] = defaultdict(ClientComings)
     # A ledger that is whole begins with a group of nobody.
     before: set[str] | None = set() if entries and entries[0].number == 1 else None
     for entry in entries:
         recent = is_recent(entry, now_ms, WINDOW_MS)
-        name = names.get(entry.culprit) or f"{entry.culprit_client_id} at {entry.culprit_client_host}"
-        if recent and entry.cause == RebalanceCause.REBALANCE_CAUSE_MEMBER_JOINED:
+        name = culprit_name(entry, names)
+        for each in entry.incarnations:
+            dead.add(each.previous_id)
+            if recent:
+                seen[names.get(each.previous_id, name)].gone.setdefault(each.previous_id, entry)
+        if recent and entry.cause in ARRIVALS:
             seen[name].joined.setdefault(entry.culprit, entry)
         elif recent and entry.cause in DEPARTURES:
             seen[name].gone.setdefault(entry.culprit, entry)
         if not is_settled(entry):
             continue  # it has no plan: its list of members says nothing
         now = {member.member_id for member in entry.members}
-        for who, count in Counter(names[member] for member in now).items():
+        for who, count in Counter(names[member] for member in now - dead).items():
             seen[who].at_once = max(seen[who].at_once, count)
         if before is not None and recent:
             for member in now - before:
@@ -91,6 +99,15 @@ def count_comings(group: ExaminedGroup, now_ms: int) -> dict[str, ClientComings]
                 seen[names[member]].gone.setdefault(member, entry)
         before = now
     return seen
+
+
+def client_names(entries: Iterable[Rebalance]) -> dict[str, str]:
+    """Of every member that some plan has, by id."""
+    return {member.member_id: client_name(member) for entry in entries for member in entry.members}
+
+
+def culprit_name(entry: Rebalance, names: Mapping[str, str]) -> str:
+    return names.get(entry.culprit) or f"{entry.culprit_client_id} at {entry.culprit_client_host}"
 
 
 def unique_entries(entries: list[Rebalance]) -> list[Rebalance]:
@@ -115,9 +132,33 @@ def list_reasons(entries: list[Rebalance]) -> str:
     return some(list(dict.fromkeys(cause_name(entry) for entry in entries)))
 
 
+def find_calm_entries(group: ExaminedGroup, now_ms: int) -> set[int]:
+    """The rebalances, by number, of clients that came once and went once, each with what followed of it.
+
+    A rolling restart has two for each member and is no storm; nor is a start or a stop of all.
+    """
+    entries = group.lately(now_ms, WINDOW_MS)
+    names, seen = client_names(group.rebalances), count_comings(group, now_ms)
+    by_client: dict[tuple[str, bool], list[int]] = defaultdict(list)
+    for entry in entries:
+        if entry.cause in ARRIVALS or entry.cause in DEPARTURES:
+            by_client[culprit_name(entry, names), entry.cause in ARRIVALS].append(entry.number)
+    calm = set[int]()
+    for (who, _), numbers in by_client.items():
+        if len(numbers) <= max(1, seen[who].at_once):
+            calm.update(numbers)
+    for entry in reversed(entries):
+        if entry.cause == RebalanceCause.REBALANCE_CAUSE_REVOCATION_FOLLOW_UP and entry.number - 1 in calm:
+            calm.add(entry.number)
+    return calm
+
+
 def storm(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]:
-    """More than six rebalances in ten minutes."""
+    """More than six rebalances in ten minutes, those of a rolling restart, a start or a stop not counted."""
     entries = list(group.lately(facts.now_ms, WINDOW_MS))
+    if len(entries) > STORM:
+        calm = find_calm_entries(group, facts.now_ms)
+        entries = [entry for entry in entries if entry.number not in calm]
     if len(entries) > STORM:
         causes: dict[str, int] = defaultdict(int)
         for entry in entries:

@@ -287,6 +287,14 @@ RULES: tuple[DoctorRule, ...] = (
         node=node_rules.listener_stands_open,
     ),
     DoctorRule(
+        "logins-fail",
+        WARNING,
+        "A client that cannot log in does not work and says so on its own side only; or somebody guesses passwords.",
+        "Check the clients at these addresses: the user's name, its password or token, the mechanism. The audit log "
+        "has each attempt.",
+        node=node_rules.logins_fail,
+    ),
+    DoctorRule(
         "clock-skew",
         WARNING,
         "Retention, commit timestamps and the ledger's times are off by as much, and cannot be compared.",

@@ -26,7 +26,7 @@ class DescribeNodeResponse(_message.Message):
     def __init__(self, node_id: _Optional[int] = ..., conditions: _Optional[_Iterable[_Union[Condition, _Mapping]]] = ..., now_ms: _Optional[int] = ..., resources: _Optional[_Union[NodeResources, _Mapping]] = ...) -> None: ...
 
 class NodeResources(_message.Message):
-    __slots__ = ("open_descriptors", "descriptor_limit", "resident_bytes", "memory_bytes", "disk_free_bytes", "disk_total_bytes", "loop_late_ms", "stalls", "stalled_ms", "started_at_ms")
+    __slots__ = ("open_descriptors", "descriptor_limit", "resident_bytes", "memory_bytes", "disk_free_bytes", "disk_total_bytes", "loop_late_ms", "stalls", "stalled_ms", "started_at_ms", "failed_logins")
     OPEN_DESCRIPTORS_FIELD_NUMBER: _ClassVar[int]
     DESCRIPTOR_LIMIT_FIELD_NUMBER: _ClassVar[int]
     RESIDENT_BYTES_FIELD_NUMBER: _ClassVar[int]
@@ -37,6 +37,7 @@ class NodeResources(_message.Message):
     STALLS_FIELD_NUMBER: _ClassVar[int]
     STALLED_MS_FIELD_NUMBER: _ClassVar[int]
     STARTED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    FAILED_LOGINS_FIELD_NUMBER: _ClassVar[int]
     open_descriptors: int
     descriptor_limit: int
     resident_bytes: int
@@ -47,7 +48,20 @@ class NodeResources(_message.Message):
     stalls: int
     stalled_ms: int
     started_at_ms: int
-    def __init__(self, open_descriptors: _Optional[int] = ..., descriptor_limit: _Optional[int] = ..., resident_bytes: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., disk_free_bytes: _Optional[int] = ..., disk_total_bytes: _Optional[int] = ..., loop_late_ms: _Optional[int] = ..., stalls: _Optional[int] = ..., stalled_ms: _Optional[int] = ..., started_at_ms: _Optional[int] = ...) -> None: ...
+    failed_logins: _containers.RepeatedCompositeFieldContainer[FailedLogins]
+    def __init__(self, open_descriptors: _Optional[int] = ..., descriptor_limit: _Optional[int] = ..., resident_bytes: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., disk_free_bytes: _Optional[int] = ..., disk_total_bytes: _Optional[int] = ..., loop_late_ms: _Optional[int] = ..., stalls: _Optional[int] = ..., stalled_ms: _Optional[int] = ..., started_at_ms: _Optional[int] = ..., failed_logins: _Optional[_Iterable[_Union[FailedLogins, _Mapping]]] = ...) -> None: ...
+
+class FailedLogins(_message.Message):
+    __slots__ = ("door", "address", "count", "why")
+    DOOR_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
+    door: str
+    address: str
+    count: int
+    why: str
+    def __init__(self, door: _Optional[str] = ..., address: _Optional[str] = ..., count: _Optional[int] = ..., why: _Optional[str] = ...) -> None: ...
 
 class Condition(_message.Message):
     __slots__ = ("name", "sentence", "since_ms", "last_ms", "count", "impairs")

@@ -184,7 +184,10 @@ class ProcessResources:
         loop: LoopLag,
         metrics: Metrics,
         process: Path = PROCESS,
+        failed_logins: Callable[[], list[tuple[str, str, int, str]]] = list,
     ) -> None:
+        """`failed_logins`: (door, address, how many, why) of the last ten minutes."""
+        self._failed_logins = failed_logins
         self._data_dir = data_dir
         self._started_ms = started_ms
         self._loop = loop
@@ -204,6 +207,10 @@ class ProcessResources:
             stalls=self._metrics.stalls,
             stalled_ms=self._metrics.stalled_ms,
             started_at_ms=self._started_ms,
+            failed_logins=[
+                pb.FailedLogins(door=door, address=address, count=count, why=why)
+                for door, address, count, why in self._failed_logins()
+            ],
         )
 
 

@@ -564,7 +564,11 @@ class CoordinatorNode:
             snapshot_bytes=self._settings.grpc_max_message_bytes // 2,
             conditions=self.telling.conditions,
             resources=ProcessResources(
-                self._settings.directory, self._loaded_ms, self.driver, self.engine.metrics
+                self._settings.directory,
+                self._loaded_ms,
+                self.driver,
+                self.engine.metrics,
+                failed_logins=list if self._security is None else self._security.failures.recent,
             ).look,
             observed=zookeeper.groups if zookeeper is not None else None,
             central=self._central,

@@ -9,6 +9,7 @@ import asyncio
 import json
 import os
 import time
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -245,15 +246,33 @@ class AuditTrail:
 OTHERS = "others"
 
 
+RECENT_S = 600.0
+MOST_RECENT = 1_000
+
+
 class LoginFailures:
     """`by_address`: how many, by door and address."""
 
-    def __init__(self, audit: AuditLog) -> None:
+    def __init__(self, audit: AuditLog, clock: Callable[[], float] = time.monotonic) -> None:
         self._audit = audit
+        self._clock = clock
         self.by_address: dict[tuple[str, str], float] = {}
+        self._recent: deque[tuple[float, str, str, str]] = deque(maxlen=MOST_RECENT)
 
     def told(self, host: str, door: str, mechanism: str, why: str) -> None:
         known = (door, host) in self.by_address or len(self.by_address) < MOST_ADDRESSES_COUNTED
         key = door, host if known else OTHERS
         self.by_address[key] = self.by_address.get(key, 0) + 1
+        self._recent.append((self._clock(), *key, why))
         self._audit.login_failed(host, door, mechanism, why)
+
+    def recent(self) -> list[tuple[str, str, int, str]]:
+        """(door, address, how many, why the newest failed) of the last ten minutes, most first. For any thread."""
+        since_s = self._clock() - RECENT_S
+        counts: Counter[tuple[str, str]] = Counter()
+        newest: dict[tuple[str, str], str] = {}
+        for at_s, door, address, why in tuple(self._recent):
+            if at_s >= since_s:
+                counts[door, address] += 1
+                newest[door, address] = why
+        return [(*key, count, newest[key]) for key, count in counts.most_common()]

@@ -18,3 +18,14 @@ def test_failures_are_counted_by_address_and_told() -> None:
     assert lines[0] == {
         "event": "login failed", "host": "10.0.0.0", "door": "kafka", "mechanism": "PLAIN", "why": "credentials",
     }  # fmt: skip
+
+
+def test_the_failures_of_the_last_ten_minutes_are_told_most_first() -> None:
+    now_s = [1_000.0]
+    failures = LoginFailures(AuditLog(lambda line: None), lambda: now_s[0])
+    failures.told("10.0.0.9", "kafka", "PLAIN", "long ago")
+    now_s[0] += 601
+    for why in ("no such user", "wrong password"):
+        failures.told("10.0.0.1", "kafka", "PLAIN", why)
+    failures.told("10.0.0.2", "http", "Bearer", "unknown token")
+    assert failures.recent() == [("kafka", "10.0.0.1", 2, "wrong password"), ("http", "10.0.0.2", 1, "unknown token")]

@@ -115,3 +115,17 @@ def test_groups_that_nobody_tells_of_are_a_finding() -> None:
     assert (finding.group, finding.evidence) == ("", untold)
     assert "muster cluster drain" in finding.todo
     assert not found("groups-untold")
+
+
+def test_logins_that_fail() -> None:
+    """After a dozen of them it said that nothing is wrong."""
+    failed = (("kafka", "10.0.0.1", 9, "wrong password"), ("http", "10.0.0.2", 1, "unknown token"))
+    finding = only("logins-fail", node=ExaminedNode(failed_logins=failed))
+    assert finding.what == "10 logins failed in the last ten minutes"
+    assert finding.evidence == (
+        "10.0.0.1, by kafka: 9 times, the last: wrong password",
+        "10.0.0.2, by http: 1 time, the last: unknown token",
+    )
+    assert not found("logins-fail", node=ExaminedNode(failed_logins=failed[:1]))
+    many = tuple(("kafka", f"10.0.0.{n}", 2, "no such user") for n in range(9))
+    assert only("logins-fail", node=ExaminedNode(failed_logins=many)).evidence[-1] == "and 4 more addresses"

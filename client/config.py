@@ -37,18 +37,18 @@ class RecordsProperties(BaseModel):
     """They mean something where the nodes keep groups in a Kafka cluster (`muster serve --engine`), else nothing."""
 
     records_bootstrap_servers: str = setting(
-        "", "Where that Kafka is, HOST:PORT by comma, in place of what the nodes say."
+        "", "HOST:PORT of that Kafka's brokers, separated by commas, instead of those that the nodes tell."
     )
     records_security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] | None = setting(
-        None, "What it is spoken to by."
+        None, "The security protocol of connections to that Kafka."
     )
-    records_sasl_mechanism: str | None = setting(None, "How a login is shown, for SASL_...", min_length=1)
-    records_sasl_username: str | None = setting(None, "The login's name.", min_length=1)
-    records_sasl_password: str | None = setting(None, "Its password.", min_length=1, repr=False)
+    records_sasl_mechanism: str | None = setting(None, "The SASL mechanism, for SASL_...", min_length=1)
+    records_sasl_username: str | None = setting(None, "The user name.", min_length=1)
+    records_sasl_password: str | None = setting(None, "The password.", min_length=1, repr=False)
     records_ssl_ca_location: str | None = setting(None, "A file with the CAs to trust.", min_length=1)
-    records_ssl_certificate_location: str | None = setting(None, "This client's certificate.", min_length=1)
-    records_ssl_key_location: str | None = setting(None, "The key that belongs to it.", min_length=1)
-    records_ssl_key_password: str | None = setting(None, "What that key is encrypted with.", min_length=1, repr=False)
+    records_ssl_certificate_location: str | None = setting(None, "A file with this client's certificate.", min_length=1)
+    records_ssl_key_location: str | None = setting(None, "A file with the certificate's key.", min_length=1)
+    records_ssl_key_password: str | None = setting(None, "The password of that key.", min_length=1, repr=False)
 
 
 # TLS and credentials (KIP-651)
@@ -80,38 +80,34 @@ def show_property(name: str, value: object) -> str:
 class SecurityProperties(BaseModel):
     """What every client understands of TLS and tokens. What contradicts itself is refused, never overlooked."""
 
-    security_protocol: Literal["PLAINTEXT", "SSL"] = setting("PLAINTEXT", "SSL: by TLS. PLAINTEXT: without.")
-    ssl_truststore_type: Literal["PEM"] = setting("PEM", "PEM is the only one.")
+    security_protocol: Literal["PLAINTEXT", "SSL"] = setting("PLAINTEXT", "SSL encrypts by TLS, PLAINTEXT does not.")
+    ssl_truststore_type: Literal["PEM"] = setting("PEM", "The only format is PEM.")
     ssl_truststore_location: str | None = setting(
-        None, "A file with the CAs to trust; without it and the next: those of gRPC.", min_length=1
+        None, "A file with the CAs to trust; without it and the next property, those of gRPC.", min_length=1
     )
-    ssl_truststore_certificates: str | None = setting(
-        None, "The CAs themselves, as PEM, in place of a file.", min_length=1
-    )
-    ssl_keystore_type: Literal["PEM"] = setting("PEM", "PEM is the only one.")
+    ssl_truststore_certificates: str | None = setting(None, "The CAs as PEM text, instead of a file.", min_length=1)
+    ssl_keystore_type: Literal["PEM"] = setting("PEM", "The only format is PEM.")
     ssl_keystore_location: str | None = setting(
         None, "A file with this client's certificate, its chain, and the key (PKCS#8).", min_length=1
     )
     ssl_keystore_certificate_chain: str | None = setting(
-        None, "The certificate and its chain, as PEM, in place of a file.", min_length=1
+        None, "The certificate and its chain as PEM text, instead of a file.", min_length=1
     )
     ssl_keystore_key: str | None = setting(
-        None, "The key that belongs to it, as PEM (PKCS#8).", min_length=1, repr=False
+        None, "The certificate's key as PEM text (PKCS#8).", min_length=1, repr=False
     )
-    ssl_key_password: str | None = setting(None, "What the key is encrypted with.", min_length=1, repr=False)
+    ssl_key_password: str | None = setting(None, "The password of the key.", min_length=1, repr=False)
     ssl_endpoint_identification_algorithm: Literal["https"] = setting(
-        "https", "https: the certificate has to have the node's name. It cannot be switched off."
+        "https", "https: the certificate must have the node's name. This cannot be switched off."
     )
     ssl_target_name: str | None = setting(
-        None, "The name to look for instead of the address's, for all nodes.", min_length=1, max_length=253
+        None, "The name to expect in certificates instead of the address, for all nodes.", min_length=1, max_length=253
     )
     token: str | None = setting(
-        None, "Shown with each call: an API token (muster tokens create), or a signed JWT.", repr=False
+        None, "The token sent with each call: an API token (muster tokens create), or a signed JWT.", repr=False
     )
     token_file: str | None = setting(None, "A file with the token, read again when it changes.", min_length=1)
-    allow_insecure_token: bool = setting(
-        False, "Whether a token may go unencrypted to a node that is not on this machine."
-    )
+    allow_insecure_token: bool = setting(False, "Whether a token may be sent unencrypted to a node on another machine.")
 
     @field_validator("security_protocol", mode="before")
     @classmethod
@@ -211,8 +207,10 @@ def is_znode_name(name: str) -> bool:
 class ZookeeperProperties(BaseModel):
     """What `group.protocol=zookeeper` understands, and what a group on its way out of ZooKeeper needs."""
 
-    zookeeper_connect: str | None = setting(None, "HOST:PORT,HOST:PORT/CHROOT of the ensemble.")
-    zookeeper_session_timeout_ms: PositiveInt32 = setting(6_000, "Silence after which ZooKeeper gives a consumer up.")
+    zookeeper_connect: str | None = setting(None, "The ensemble: HOST:PORT,HOST:PORT/CHROOT.")
+    zookeeper_session_timeout_ms: PositiveInt32 = setting(
+        6_000, "Silence after which ZooKeeper ends a consumer's session."
+    )
     zookeeper_connection_timeout_ms: PositiveInt32 = setting(
         6_000, "How long the first connection to ZooKeeper may take."
     )
@@ -220,22 +218,22 @@ class ZookeeperProperties(BaseModel):
         2_000, "How far a server of the ensemble may be behind its leader."
     )
     rebalance_max_retries: Annotated[int, Field(ge=0, le=10_000)] = setting(
-        4, "Further attempts of a rebalance that met claims of others."
+        4, "Further attempts of a rebalance that met claims of other consumers."
     )
     rebalance_backoff_ms: int | None = setting(
         None, "The wait between those attempts; default zookeeper.sync.time.ms.", ge=1, le=MAX_INT
     )
     consumer_id: str | None = setting(
-        None, "A name to register under instead of one made from host, time and chance.", max_length=255
+        None, "A name to register under, instead of one made from host, time and a random number.", max_length=255
     )
     num_streams: Annotated[int, Field(ge=1, le=1_000)] = setting(
-        1, "How often the consumer takes part in the sharing: a share for each stream."
+        1, "How many shares of the partitions the consumer takes, one for each stream."
     )
     offsets_storage: Literal["zookeeper", "kafka"] = setting(
-        "zookeeper", "Where positions are kept: zookeeper, or kafka (the group's coordinator)."
+        "zookeeper", "Where positions are stored: zookeeper, or kafka (the group's coordinator)."
     )
     dual_commit_enabled: bool | None = setting(
-        None, "Commit to both stores and begin at the larger offset; default true with offsets.storage=kafka."
+        None, "Commit to both stores and start at the larger offset; default true with offsets.storage=kafka."
     )
 
     @field_validator("zookeeper_connect")
@@ -354,17 +352,17 @@ class ClientConfig(SecurityProperties):
     )
     kind: ClassVar[str] = "client"
 
-    bootstrap_servers: str = setting(DEFAULT_BOOTSTRAP, "HOST:PORT of a node, or several by comma.")
-    client_id: str = setting("", "A name for logs and the ledger.", max_length=255)
+    bootstrap_servers: str = setting(DEFAULT_BOOTSTRAP, "HOST:PORT of a node, or of several, separated by commas.")
+    client_id: str = setting("", "The client's name in logs and in the ledger.", max_length=255)
     request_timeout_ms: PositiveInt32 = setting(30_000, "How long one request may take.")
     default_api_timeout_ms: PositiveInt32 = setting(60_000, "How long a call may take, retries included.")
     retry_backoff_ms: PositiveInt32 = setting(100, "The wait before the first retry.")
     retry_backoff_max_ms: PositiveInt32 = setting(1_000, "The longest wait between retries.")
     reconnect_backoff_ms: PositiveInt32 = setting(50, "The wait before the first reconnect.")
     reconnect_backoff_max_ms: PositiveInt32 = setting(1_000, "The longest wait between reconnects.")
-    metadata_max_age_ms: PositiveInt32 = setting(300_000, "How old known partition counts may get.")
+    metadata_max_age_ms: PositiveInt32 = setting(300_000, "How old known partition counts may be.")
     receive_message_max_bytes: Annotated[int, Field(ge=1 << 20, le=MAX_INT)] = setting(
-        64 << 20, "The largest answer taken from a node."
+        64 << 20, "The largest answer accepted from a node."
     )
 
     @field_validator("bootstrap_servers", mode="before")
@@ -396,21 +394,28 @@ class ProducerConfig(RecordsProperties, ClientConfig):
 
     kind: ClassVar[str] = "producer"
 
-    acks: Literal["all", "1", "0"] = setting("all", "Whose word to wait for: all, 1, or 0 (nobody's).")
-    enable_idempotence: bool | None = setting(
-        None, "Number batches, so that one sent again is written once; default: where nodes share a cluster."
+    acks: Literal["all", "1", "0"] = setting(
+        "all",
+        "The acknowledgement to wait for: all (all in-sync replicas), 1 (the leader) or 0 (none).",
     )
-    linger_ms: Annotated[int, Field(ge=0, le=60_000)] = setting(5, "How long a record may wait for company.")
+    enable_idempotence: bool | None = setting(
+        None, "Number batches, so that a retried one is written once; default: if nodes share a cluster."
+    )
+    linger_ms: Annotated[int, Field(ge=0, le=60_000)] = setting(
+        5, "How long a record may wait for others to fill its batch."
+    )
     batch_size: Annotated[int, Field(ge=0, le=16 << 20)] = setting(
         16_384, "Bytes of one batch; 0 sends each record alone."
     )
-    buffer_memory: Annotated[int, Field(ge=1 << 16)] = setting(32 << 20, "Bytes of records not yet delivered.")
+    buffer_memory: Annotated[int, Field(ge=1 << 16)] = setting(32 << 20, "Bytes of records that are not delivered yet.")
     max_block_ms: NonNegativeInt32 = setting(60_000, "How long produce() may wait for room or metadata.")
-    max_request_size: Annotated[int, Field(ge=1, le=64 << 20)] = setting(1 << 20, "The largest record, and request.")
-    delivery_timeout_ms: PositiveInt32 = setting(120_000, "When to give a record up, retries included.")
+    max_request_size: Annotated[int, Field(ge=1, le=64 << 20)] = setting(
+        1 << 20, "The largest record, and the largest request."
+    )
+    delivery_timeout_ms: PositiveInt32 = setting(120_000, "How long to try to deliver a record, retries included.")
     compression_type: Literal["none", "gzip"] = setting("none", "none or gzip.")
     max_in_flight_requests_per_connection: Annotated[int, Field(ge=1, le=100)] = setting(
-        5, "Requests under way; a partition is in one at most, so order is kept."
+        5, "Requests under way; one per partition at most, so order is kept."
     )
 
     @field_validator("acks", mode="before")
@@ -439,8 +444,8 @@ class GroupConfig(ClientConfig):
     group_id: str | None = setting(None, "The group to be a member of.")
     group_instance_id: str | None = setting(None, "Makes the member static (KIP-345).")
     client_rack: str = setting("", "Where this member runs, for rack-aware assignors.")
-    session_timeout_ms: PositiveInt32 = setting(45_000, "Silence after which the group gives a member up.")
-    heartbeat_interval_ms: PositiveInt32 = setting(3_000, "How often a member says that it lives.")
+    session_timeout_ms: PositiveInt32 = setting(45_000, "Silence after which the group removes a member.")
+    heartbeat_interval_ms: PositiveInt32 = setting(3_000, "How often a member sends a heartbeat.")
     max_poll_interval_ms: PositiveInt32 = setting(
         300_000, "The longest time between polls, and for callbacks in a rebalance."
     )
@@ -451,7 +456,7 @@ class GroupConfig(ClientConfig):
         default_factory=dict, description="What a leader tells its assignor beside the group: an object or its JSON."
     )
     partition_assignment_deadline_ms: PositiveInt32 = setting(
-        10_000, "How long the assignor of a leader may think before its plan is replaced."
+        10_000, "How long the assignor of a leader may run before its plan is replaced."
     )
     partition_assignment_isolation: Literal["process", "thread"] = setting(
         "process", "Where an assignor that is not built in runs: only a process can be stopped when it hangs."
@@ -462,11 +467,11 @@ class GroupConfig(ClientConfig):
         "coordinator, which stops and starts everybody. zookeeper: every consumer for itself (0.8).",
     )
     group_remote_assignor: str | None = setting(
-        None, "The assignor that the coordinator shall run; classic groups need all members to ask for one."
+        None, "The assignor that the coordinator runs; in classic groups, all members must ask for one."
     )
 
     group_membership: Literal["push", "poll"] = setting(
-        "push", "push: hear of rebalances at once, by a stream; poll: by the next heartbeat."
+        "push", "push: receive rebalances immediately, by a stream; poll: by the next heartbeat."
     )
 
     @field_validator("group_id", "group_instance_id", "group_remote_assignor")
@@ -511,10 +516,10 @@ class WorkerConfig(GroupConfig):
     """A worker owns partitions or named resources and reads no log."""
 
     scheduled_rebalance_max_delay_ms: NonNegativeInt32 = setting(
-        300_000, "How long named resources wait for a worker that went; 0: not at all."
+        300_000, "How long named resources wait for a worker that left; 0: not at all."
     )
     scheduled_rebalance_delay_survives_leader: bool = setting(
-        True, "Whether the wait goes on when the leader goes; false forgets it, as Kafka Connect does."
+        True, "Whether the delay continues when the leader leaves; false forgets it, as Kafka Connect does."
     )
     partition_assignment_strategy: str = setting(
         "cooperative-sticky", "Assignors by name, Kafka class, entry point or module:Class."
@@ -536,20 +541,20 @@ class ConsumerConfig(RecordsProperties, ZookeeperProperties, GroupConfig):
 
     kind: ClassVar[str] = "consumer"
 
-    max_poll_records: Annotated[int, Field(ge=1, le=1_000_000)] = setting(500, "Records handed over at once, at most.")
+    max_poll_records: Annotated[int, Field(ge=1, le=1_000_000)] = setting(500, "Most records that one poll returns.")
     auto_offset_reset: Literal["latest", "earliest", "none"] = setting(
-        "latest", "Where to begin without a committed offset: latest, earliest, none (an error)."
+        "latest", "Where to start without a committed offset: latest, earliest, none (an error)."
     )
     enable_auto_commit: bool | None = setting(None, "Commit what was polled; default true with a group.id.")
-    enable_auto_offset_store: bool = setting(True, "Whether a handed-over record counts as done at the next poll.")
+    enable_auto_offset_store: bool = setting(True, "Whether a returned record counts as processed at the next poll.")
     auto_commit_interval_ms: PositiveInt32 = setting(
         5_000, "How often to commit automatically; with zookeeper once a minute."
     )
-    fetch_min_bytes: PositiveInt32 = setting(1, "What a fetch waits for.")
-    fetch_max_wait_ms: Annotated[int, Field(ge=0, le=300_000)] = setting(500, "How long a fetch waits for it.")
+    fetch_min_bytes: PositiveInt32 = setting(1, "How many bytes a fetch waits for.")
+    fetch_max_wait_ms: Annotated[int, Field(ge=0, le=300_000)] = setting(500, "How long a fetch waits for them.")
     fetch_max_bytes: PositiveInt32 = setting(50 << 20, "Bytes of one fetch, and of what is read ahead.")
     max_partition_fetch_bytes: PositiveInt32 = setting(1 << 20, "Bytes of one partition in a fetch.")
-    exclude_internal_topics: bool = setting(True, "Whether a pattern leaves internal topics out.")
+    exclude_internal_topics: bool = setting(True, "Whether a pattern excludes internal topics.")
 
     @field_validator("auto_offset_reset", mode="before")
     @classmethod

@@ -58,10 +58,10 @@ class TopicSettings(SettingsModel):
         ..., "An index entry is added whenever more than this many bytes were appended since the last one."
     )
     segment_index_bytes: Annotated[int, Field(ge=4, le=MAX_INT)] = setting(
-        ..., "A segment is closed when one of its two indexes reaches this many bytes, at 48 at the earliest."
+        ..., "A segment is closed when one of its two indexes reaches this many bytes, but not below 48."
     )
     max_message_bytes: Annotated[int, Field(ge=61, le=MAX_INT)] = setting(
-        ..., "The largest record batch that an append takes, in bytes."
+        ..., "The largest record batch that an append accepts, in bytes."
     )
     flush_messages: PositiveInt64 = setting(
         ..., "An append is acknowledged after an fsync once this many messages wait for one."
@@ -101,7 +101,9 @@ class TopicSettings(SettingsModel):
         ..., "A record whose timestamp lies further ahead than this is refused."
     )
     validate_records: Literal["header", "full"] = setting(
-        ..., "How a produced batch is checked: its header and checksum, or every record in it as well.", name="validate"
+        ...,
+        "How a produced batch is checked: its header and checksum only, or every record in it as well.",
+        name="validate",
     )
     max_unpacked_bytes: Annotated[int, Field(ge=1 << 20, le=MAX_DECOMPRESSED_BYTES)] = setting(
         ...,
@@ -123,26 +125,26 @@ class TopicSettings(SettingsModel):
     )
     min_insync_replicas: PositiveInt32 = setting(
         1,
-        "How many copies must have a record before it is acknowledged to who asks for all, but never more than there "
-        "are: one, on a node alone.",
+        "How many replicas must have a record before it is acknowledged with acks=all; never more than there are: one "
+        "on a standalone node.",
     )
     unclean_leader_election_enable: bool = setting(
         False,
-        "Whether a copy that may lack acknowledged records is elected where no other is left. A node alone has no "
-        "other.",
+        "Whether a replica that may lack acknowledged records is elected if no other is left; a standalone node has "
+        "no other.",
     )
     segment_jitter_ms: NonNegativeInt64 = setting(0, "Has no effect here: a segment is closed at segment.ms.")
     preallocate: bool = setting(False, "Has no effect here: a segment file grows as it is written.")
     leader_replication_throttled_replicas: str = setting(
         "",
-        "Which copies count against their leaders' leader.replication.throttled.rate while they are not in sync: pairs "
-        "of partition:node, or *. A node alone copies nothing.",
+        "The replicas that count against their leaders' leader.replication.throttled.rate while they are not in sync: "
+        "pairs of partition:node, or *; none on a standalone node.",
         pattern=REPLICAS,
     )
     follower_replication_throttled_replicas: str = setting(
         "",
-        "Which copies count against their nodes' follower.replication.throttled.rate while they are not in sync: pairs "
-        "of partition:node, or *. A node alone copies nothing.",
+        "The replicas that count against their nodes' follower.replication.throttled.rate while they are not in sync: "
+        "pairs of partition:node, or *; none on a standalone node.",
         pattern=REPLICAS,
     )
     remote_storage_enable: Literal["false"] = setting("false", "There is no tiered storage here.")
@@ -186,7 +188,7 @@ class LogSettings(SettingsModel):
 
     segment_bytes: Annotated[int, Field(ge=61, le=MAX_INT)] = setting(
         1 << 30,
-        "A segment file is closed and the next one begun before it grows past this many bytes.",
+        "A segment file is closed, and the next one started, before it grows past this many bytes.",
         name="log.segment.bytes",
     )
     roll_ms: Annotated[int, Field(ge=1)] = setting(
@@ -205,7 +207,7 @@ class LogSettings(SettingsModel):
         name="log.index.size.max.bytes",
     )
     message_max_bytes: Annotated[int, Field(ge=61, le=MAX_INT)] = setting(
-        (1 << 20) + 12, "The largest record batch that an append takes, in bytes."
+        (1 << 20) + 12, "The largest record batch that an append accepts, in bytes."
     )
     flush_interval_messages: PositiveInt64 = setting(
         1,
@@ -291,7 +293,7 @@ class LogSettings(SettingsModel):
     )
     validate_records: Literal["header", "full"] = setting(
         "full",
-        "How a produced batch is checked: its header and checksum, or every record in it as well.",
+        "How a produced batch is checked: its header and checksum only, or every record in it as well.",
         name="log.validate",
     )
     max_unpacked_bytes: Annotated[int, Field(ge=1 << 20, le=MAX_DECOMPRESSED_BYTES)] = setting(
@@ -300,37 +302,39 @@ class LogSettings(SettingsModel):
         name="log.validate.max.unpacked.bytes",
     )
     producer_id_expiration_ms: Annotated[int, Field(ge=1)] = setting(
-        86_400_000, "An idempotent producer that was idle for this long is forgotten."
+        86_400_000, "An idempotent producer that is idle for this long is forgotten."
     )
     num_partitions: Annotated[int, Field(ge=1, le=100_000)] = setting(
-        1, "How many partitions a topic gets when its creator does not say."
+        1, "The number of partitions of a new topic, unless its creator says otherwise."
     )
     max_partitions: Annotated[int, Field(ge=1)] = setting(
         100_000, "The most partitions that all topics of a node may have together."
     )
     max_open_files: Annotated[int, Field(ge=16)] = setting(
         512,
-        "How many segment files are kept open at once; the longest unused ones are closed.",
+        "How many segment files are kept open at a time; the least recently used ones are closed.",
         name="log.max.open.files",
     )
     fetch_max_bytes: Annotated[int, Field(ge=1024, le=MAX_INT)] = setting(
-        55 << 20, "The most bytes that one fetch answer carries."
+        55 << 20, "The largest answer to a fetch, in bytes."
     )
     max_parked_fetches: Annotated[int, Field(ge=1)] = setting(
         10_000,
-        "How many fetches may wait for new records at once; further ones are answered after 0.1 s.",
+        "How many fetches may wait for new records at a time; further ones are answered after 0.1 s.",
         name="fetch.max.parked",
     )
     sink_max_staged_bytes: Annotated[int, Field(ge=1 << 20)] = setting(
-        16 << 30, "The most bytes that exactly-once sinks may have staged, but not decided about, on this node."
+        16 << 30,
+        "The most bytes that exactly-once sinks may have staged, but neither committed nor aborted, on this node.",
     )
     sink_staged_retention_ms: PositiveInt64 = setting(
-        86_400_000, "Staged records that nobody decided about are removed after this many milliseconds."
+        86_400_000, "Staged records that are neither committed nor aborted for this long are removed."
     )
     sink_retention_ms: PositiveInt64 = setting(
-        7 * 86_400_000, "How long an idle sink's last batch is remembered, so that it is not written a second time."
+        7 * 86_400_000,
+        "How long the last batch of an idle sink is remembered, so that it is not written a second time.",
     )
-    max_sinks: Annotated[int, Field(ge=1)] = setting(10_000, "How many exactly-once sinks a node remembers at once.")
+    max_sinks: Annotated[int, Field(ge=1)] = setting(10_000, "How many exactly-once sinks a node remembers.")
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:

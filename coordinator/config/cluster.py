@@ -41,91 +41,89 @@ class ClusterSettings(SettingsModel):
 
     inter_broker_listeners: str = setting(
         "",
-        "The HOST:PORT on which the other nodes of a cluster are answered, behind PLAINTEXT:// (as without a word) or "
-        "SSL://; port 0 takes a free one, empty: the node is alone.",
+        "The HOST:PORT on which this node serves the other nodes of a cluster, optionally behind PLAINTEXT:// (the "
+        "default) or SSL://; port 0 takes a free one; empty means a standalone node.",
     )
     inter_broker_advertised_listeners: str = setting(
         "",
-        "The HOST:PORT that other nodes are told to connect to; empty means that of inter.broker.listeners, port 0 the "
-        "port that is listened on.",
+        "The HOST:PORT that other nodes are told to connect to; empty means that of inter.broker.listeners, port 0 "
+        "the port that was bound.",
     )
     broker_rack: str = setting(
         "",
-        "Where the node stands: copies of a partition go to as many racks as there are.",
+        "The rack of this node; replicas of a partition are spread over as many racks as possible.",
         allowed="a name, or nothing",
         max_length=255,
     )
     default_replication_factor: Annotated[int, Field(ge=1, le=MAX_SHORT)] = setting(
-        3, "How many copies the partitions of a new topic have where nobody says."
+        3, "The number of replicas of a new topic, unless its creator says otherwise."
     )
     offsets_topic_replication_factor: Annotated[int, Field(ge=1, le=MAX_SHORT)] = setting(
         3,
-        "How many copies groups, offsets and the other internal topics have; they are made once there are so many "
-        "nodes.",
+        "The number of replicas of the internal topics, such as groups and offsets; they are created once there are "
+        "that many nodes.",
     )
     min_insync_replicas: PositiveInt32 = setting(
         2,
-        "How many copies must have a record before it is acknowledged to who asks for all, unless the topic says "
+        "How many replicas must have a record before it is acknowledged with acks=all, unless the topic says "
         "otherwise; never more than there are.",
     )
     unclean_leader_election_enable: bool = setting(
         False,
-        "Whether a copy that may lack acknowledged records is elected where no other is left, unless the topic says "
+        "Whether a replica that may lack acknowledged records is elected if no other is left, unless the topic says "
         "otherwise.",
     )
     replica_lag_time_max_ms: Annotated[int, Field(ge=1, le=DAY_MS)] = setting(
         10_000,
-        "A copy that has not been at its leader's end for this long is out of sync; at least twice "
+        "A replica that has not reached its leader's end for this long leaves the ISR; at least twice "
         "replica.fetch.wait.max.ms.",
     )
     replica_fetch_wait_max_ms: Annotated[int, Field(ge=1, le=DAY_MS)] = setting(
-        500, "How long a leader holds a copy's fetch until there are records."
+        500, "How long a leader holds a replica's fetch while there are no new records."
     )
     replica_fetch_min_bytes: Annotated[int, Field(ge=0, le=MOST_BYTES)] = setting(
-        1, "With fewer bytes of records than this it is held for that long."
+        1, "A leader holds a replica's fetch while there are fewer bytes of records than this."
     )
     replica_fetch_max_bytes: Annotated[int, Field(ge=0, le=MOST_BYTES)] = setting(
-        1 << 20, "How many bytes of one partition are fetched at once; a single batch always is, however large."
+        1 << 20, "How many bytes of one partition a replica fetches at a time; at least one batch, however large."
     )
     replica_fetch_response_max_bytes: Annotated[int, Field(ge=0, le=MOST_BYTES)] = setting(
-        10 << 20, "How many bytes of all partitions together."
+        10 << 20, "How many bytes of all partitions a replica fetches at a time."
     )
     replica_fetch_backoff_ms: Annotated[int, Field(ge=0, le=DAY_MS)] = setting(
-        200, "How long a partition whose fetch was refused is left alone, and a node that cannot be reached."
+        200, "How long a replica waits before it fetches again after a refusal, or from a node that it cannot reach."
     )
     replica_high_watermark_checkpoint_interval_ms: Annotated[int, Field(ge=1, le=DAY_MS)] = setting(
-        5_000, "How often it is written down how far all partitions are committed."
+        5_000, "How often the high watermarks of all partitions are written to disk."
     )
-    auto_leader_rebalance_enable: bool = setting(
-        True, "Whether partitions go back by themselves to the leader they prefer."
-    )
+    auto_leader_rebalance_enable: bool = setting(True, "Whether leadership returns to preferred leaders automatically.")
     leader_imbalance_per_broker_percentage: Annotated[int, Field(ge=0, le=100)] = setting(
-        10, "They do where more than this share of those that prefer a node is led elsewhere."
+        10, "Leadership returns when more than this percentage of the partitions that prefer a node is led by others."
     )
-    leader_imbalance_check_interval_seconds: PositiveInt32 = setting(300, "How often that is looked at.")
-    controlled_shutdown_enable: bool = setting(
-        True, "Whether a node that is asked to stop first lets go of what it leads."
+    leader_imbalance_check_interval_seconds: PositiveInt32 = setting(300, "How often this imbalance is checked.")
+    controlled_shutdown_enable: bool = setting(True, "Whether a stopping node first gives up its leaderships.")
+    controlled_shutdown_max_retries: NonNegativeInt32 = setting(
+        3, "How often a stopping node repeats this request to the controller."
     )
-    controlled_shutdown_max_retries: NonNegativeInt32 = setting(3, "How often it asks the controller for that again.")
     controlled_shutdown_retry_backoff_ms: Annotated[int, Field(ge=0, le=DAY_MS)] = setting(
-        1_000, "How long it waits before."
+        1_000, "How long a stopping node waits before it repeats this request."
     )
     offsets_commit_timeout_ms: Annotated[int, Field(ge=1, le=DAY_MS)] = setting(
-        5_000, "How long an answer about a group waits until enough copies have what it says."
+        5_000, "How long an answer about a group waits until enough replicas have its records."
     )
     leader_replication_throttled_rate: NonNegativeInt64 = setting(
-        MAX_LONG, "Bytes a second that this node sends of a topic's leader.replication.throttled.replicas."
+        MAX_LONG, "Bytes per second that this node sends of a topic's leader.replication.throttled.replicas."
     )
     follower_replication_throttled_rate: NonNegativeInt64 = setting(
-        MAX_LONG, "Bytes a second that it fetches of a topic's follower.replication.throttled.replicas."
+        MAX_LONG, "Bytes per second that this node fetches of a topic's follower.replication.throttled.replicas."
     )
     broker_eviction_on_refusal: bool = setting(
         True,
-        "Whether a node whose inter.broker.listeners refuses connections counts as dead before its session ends; false "
-        "where a proxy answers for nodes.",
+        "Whether a node whose inter.broker.listeners refuses connections is treated as dead before its session ends; "
+        "false if a proxy answers for nodes.",
     )
     offsets_warm_replicas: bool = setting(
-        True, "Whether copies of groups and offsets are kept ready in memory, so that taking over is quick."
+        True, "Whether replicas of groups and offsets are kept ready in memory, so that a takeover is quick."
     )
 
     @property
@@ -171,13 +169,14 @@ class ClusterSettings(SettingsModel):
 
 class ZooKeeperConnectionSettings(SettingsModel):
     zookeeper_connect: ConnectText = setting(
-        ConnectText(""), "The ZooKeeper in which this node registers, and whose groups it shows; empty means none."
+        ConnectText(""),
+        "The ZooKeeper ensemble in which this node registers and whose groups it shows; empty means none.",
     )
     zookeeper_session_timeout_ms: Annotated[int, Field(ge=100, le=MAX_INT)] = setting(
-        6_000, "How long ZooKeeper waits for a silent node before its registration goes."
+        6_000, "How long ZooKeeper waits for a silent node before it removes the node's registration."
     )
     zookeeper_connection_timeout_ms: Annotated[int, Field(ge=100, le=MAX_INT)] = setting(
-        6_000, "How long a starting node waits for ZooKeeper to answer before it gives up."
+        6_000, "How long a starting node waits for ZooKeeper before it gives up."
     )
 
     is_a_connect_string = field_validator("zookeeper_connect")(validated_by(parse_connect))

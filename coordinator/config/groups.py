@@ -28,31 +28,33 @@ class GroupCoordinationSettings(SettingsModel):
     )
     group_max_size: PositiveInt32 = setting(MAX_INT, "The most members that one group may have.")
     group_ledger_max_entries: Annotated[int, Field(ge=1, le=100_000)] = setting(
-        100, "How many rebalances of each group are kept to be explained; the oldest go first."
+        100, "How many rebalances of each group the ledger keeps; the oldest are removed first."
     )
     group_ledger_max_bytes: NonNegativeInt32 = setting(
-        32 << 20, "About how much memory they may take for each group; the oldest go first, the newest is kept."
+        32 << 20,
+        "About how much memory the ledger of each group may take; the oldest entries are removed first, the newest is "
+        "kept.",
     )
     group_ledger_max_snapshot_bytes: NonNegativeInt32 = setting(
         1 << 20, "The largest assignor input that is kept with a rebalance; a larger one is left out."
     )
     group_assignor_deadline_ms: PositiveInt32 = setting(
-        10_000, "How long an assignor, or a topic pattern, may run on this node before it counts as failed."
+        10_000, "How long an assignor, or a topic pattern, may run on this node before it is treated as failed."
     )
     group_assignor_isolation: Literal["process", "thread"] = setting(
         "process",
-        "Where assignors that are not built in run: in processes of their own, which are killed at the deadline, or in "
+        "Where assignors that are not built in run: in separate processes, which are killed at the deadline, or in "
         "threads of the node, which cannot be stopped.",
     )
     group_assignor_max_memory_bytes: Annotated[int, Field(ge=1 << 20, le=1 << 40)] = setting(
-        1 << 30, "How much memory the process of an assignor may take beyond what it needs to start."
+        1 << 30, "How much memory the process of an assignor may use beyond what it needs to start."
     )
     group_assignor_max_processes: Annotated[int, Field(ge=1, le=256)] = setting(
-        4, "How many processes of assignors there may be at a time, idle ones included."
+        4, "How many assignor processes may exist at a time, idle ones included."
     )
     group_remote_assignors: AssignorNames = setting(
         AssignorNames(""),
-        "Assignors beyond the built-in ones and installed plugins that classic members may have run here.",
+        "Assignors that classic members may ask the coordinator to run, besides built-in ones and installed plugins.",
     )
 
     @property
@@ -81,7 +83,7 @@ class GroupCoordinationSettings(SettingsModel):
 
 class ConsumerGroupSettings(SettingsModel):
     group_consumer_session_timeout_ms: PositiveInt32 = setting(
-        45_000, "How long a member of a consumer-protocol group may be silent before it is taken out."
+        45_000, "How long a member of a consumer-protocol group may be silent before it is removed."
     )
     group_consumer_min_session_timeout_ms: PositiveInt32 = setting(
         45_000, "The lower bound of group.consumer.session.timeout.ms."
@@ -90,7 +92,7 @@ class ConsumerGroupSettings(SettingsModel):
         60_000, "The upper bound of group.consumer.session.timeout.ms."
     )
     group_consumer_heartbeat_interval_ms: PositiveInt32 = setting(
-        5_000, "How often members of consumer-protocol groups are told to send heartbeats."
+        5_000, "The heartbeat interval that members of consumer-protocol groups are told."
     )
     group_consumer_min_heartbeat_interval_ms: PositiveInt32 = setting(
         5_000, "The lower bound of group.consumer.heartbeat.interval.ms."
@@ -103,7 +105,7 @@ class ConsumerGroupSettings(SettingsModel):
     )
     group_consumer_assignors: AssignorNames = setting(
         AssignorNames("uniform,range"),
-        "The assignors that consumer-protocol groups may ask for; the first is for those that do not ask.",
+        "The assignors that consumer-protocol groups may ask for; the first is the default.",
     )
     group_consumer_migration_policy: Literal["bidirectional", "upgrade", "downgrade", "disabled"] = setting(
         "bidirectional", "Whether groups may change to the consumer protocol (upgrade) and back (downgrade)."
@@ -118,7 +120,7 @@ class ConsumerGroupSettings(SettingsModel):
         15_000, "The upper bound of group.consumer.assignment.interval.ms."
     )
     group_consumer_regex_refresh_interval_ms: Annotated[int, Field(ge=10_000, le=MAX_INT)] = setting(
-        600_000, "How old the list of topics that match a subscription's pattern may grow."
+        600_000, "How often the topics that match a subscription's pattern are looked up again."
     )
 
     @property
@@ -174,7 +176,7 @@ class CentralGroupSettings(SettingsModel):
         2_000, "The pause before a failed attempt to rebalance a central group is repeated."
     )
     group_central_max_timed_out_heartbeats: Annotated[int, Field(ge=1, le=1_000)] = setting(
-        3, "Pings in a row that a member of a central group may leave unanswered before it is given up."
+        3, "How many pings in a row a member of a central group may leave unanswered before it is removed."
     )
 
 
@@ -186,16 +188,18 @@ class OffsetsSettings(SettingsModel):
     offsets_retention_minutes: PositiveInt32 = setting(
         10_080, "How long committed offsets outlive their group's last member, or their last commit."
     )
-    offsets_retention_check_interval_ms: PositiveInt32 = setting(600_000, "How often expired offsets are looked for.")
+    offsets_retention_check_interval_ms: PositiveInt32 = setting(600_000, "How often expired offsets are removed.")
     # In characters, as Kafka counts; four bytes each still fit a stored string.
     offset_metadata_max_bytes: Annotated[int, Field(ge=0, le=8_191)] = setting(
-        4_096, "The longest note that a client may commit with an offset, in characters."
+        4_096, "The longest metadata that a client may commit with an offset, in characters."
     )
     offsets_topic_num_partitions: Annotated[int, Field(ge=1, le=10_000)] = setting(
-        50, "Over how many partitions groups are spread; fixed once the data directory exists."
+        50, "The number of partitions over which groups are spread; fixed once the data directory exists."
     )
     offsets_topic_segment_bytes: Annotated[int, Field(ge=1 << 20, le=MAX_INT)] = setting(
-        100 << 20, "Segment size of the internal topics, small for quick compaction; one group may keep a quarter."
+        100 << 20,
+        "The segment size of the internal topics; small segments are compacted sooner; one group may keep a quarter "
+        "of it.",
     )
 
 
@@ -205,15 +209,16 @@ class OffsetsSettings(SettingsModel):
 
 class WaitingSettings(SettingsModel):
     max_parked_requests: PositiveInt32 = setting(
-        20_000, "How many JoinGroup and SyncGroup requests may wait for their group at once."
+        20_000, "How many JoinGroup and SyncGroup requests may wait for their group at a time."
     )
     queued_max_requests: PositiveInt32 = setting(
         20_000, "How many requests may wait for the coordinator's next turn before further ones are refused."
     )
-    max_watchers: NonNegativeInt32 = setting(1_000, "How many WatchGroup streams may be open at once.")
+    max_watchers: NonNegativeInt32 = setting(1_000, "How many WatchGroup streams may be open at a time.")
     max_sessions: NonNegativeInt32 = setting(
-        20_000, "How many members may be on a Session stream, shared or their own, at once; further ones poll."
+        20_000, "How many members may be on a Session stream, shared or their own, at a time; further ones poll."
     )
     group_reconnect_grace_ms: NonNegativeInt32 = setting(
-        MAX_INT, "How long a member whose Session stream broke is waited for, if its session does not end before."
+        MAX_INT,
+        "How long the coordinator waits for a member whose Session stream broke, unless its session ends first.",
     )

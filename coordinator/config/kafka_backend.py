@@ -37,81 +37,83 @@ def parse_engine(text: str) -> tuple[Address, ...]:
 class KafkaBackendSettings(ProxyPrincipalSettings, ProxySettings):
     engine: str = setting(
         BUNDLED,
-        "What keeps the node's state: the log in its own directory, or a Kafka cluster.",
+        "Where the node keeps its state: in the log of its own directory, or in a Kafka cluster.",
         allowed=f"{BUNDLED}, or {SCHEME}HOST:PORT,HOST:PORT",
     )
     engine_kafka_security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = setting(
-        "PLAINTEXT", "What is spoken to the brokers."
+        "PLAINTEXT", "The security protocol of connections to the brokers."
     )
     engine_kafka_sasl_mechanism: str = setting(
         "",
-        "How this node shows them who it is, where the protocol begins with SASL.",
+        "The SASL mechanism with which this node logs in to the brokers, if the protocol begins with SASL.",
         allowed=f"one of {', '.join(SASL_MECHANISMS)}, or nothing",
     )
-    engine_kafka_sasl_username: str = setting("", "By this name, unless by a token.", allowed="a name, or nothing")
-    engine_kafka_sasl_password: SecretStr = setting(SecretStr(""), "Its password.")
+    engine_kafka_sasl_username: str = setting(
+        "", "The user name of this node at the brokers, unless it uses a token.", allowed="a name, or nothing"
+    )
+    engine_kafka_sasl_password: SecretStr = setting(SecretStr(""), "The password of this node at the brokers.")
     engine_kafka_sasl_oauthbearer_token_file: str = setting(
-        "", "The file with the token for OAUTHBEARER, read anew for each connection.", allowed="a file, or nothing"
+        "", "The file with the OAUTHBEARER token, read again for each connection.", allowed="a file, or nothing"
     )
     engine_kafka_ssl_truststore_location: str = setting(
         "",
-        "The authorities whose certificates brokers may show; nothing: those of the system.",
+        "The authorities that may sign the brokers' certificates; empty means those of the system.",
         allowed="a PEM file, or nothing",
     )
     engine_kafka_ssl_keystore_location: str = setting(
-        "", "The certificate and key that this node shows them.", allowed="a PEM file, or nothing"
+        "", "The certificate and key that this node shows the brokers.", allowed="a PEM file, or nothing"
     )
-    engine_kafka_ssl_key_password: SecretStr = setting(SecretStr(""), "What that key is encrypted with, if it is.")
+    engine_kafka_ssl_key_password: SecretStr = setting(SecretStr(""), "The password of that key, if it is encrypted.")
     engine_kafka_cluster: str = setting(
         "muster",
-        "Names what Muster has in that Kafka: the nodes' group, the state topic, transactional ids.",
+        "The prefix of Muster's names in that Kafka: the nodes' group, the state topic, transactional ids.",
         allowed=f"up to {LONGEST_NAME} letters, digits, dots, dashes and underscores",
         pattern=r"^[A-Za-z0-9._-]+$",
         max_length=LONGEST_NAME,
     )
     engine_kafka_state_topic: str = setting(
         "",
-        "The topic with groups, offsets and ledger; nothing: the cluster's name and .state.",
+        "The topic with groups, offsets and ledger; empty means the cluster's name and .state.",
         allowed="a topic (up to 249 letters, digits, dots, dashes, underscores), or nothing",
         pattern=r"^[A-Za-z0-9._-]*$",
         max_length=249,
     )
     engine_kafka_state_replication_factor: Annotated[int, Field(ge=1, le=MAX_SHORT)] = setting(
-        3, "How many copies that topic has when it is made."
+        3, "The number of replicas of that topic when it is created."
     )
     engine_kafka_node_id_base: PositiveInt32 = setting(
-        1_000_000, "Kafka clients know a Muster node by this and its node.id; above all ids of brokers."
+        1_000_000, "Kafka clients see this plus node.id as the id of a Muster node; choose it above all broker ids."
     )
     engine_kafka_session_timeout_ms: Annotated[int, Field(ge=1_000, le=DAY_MS)] = setting(
-        10_000, "After so long without a word from a node its shards are dealt to others."
+        10_000, "A node that is silent for this long loses its shards to other nodes."
     )
     engine_kafka_heartbeat_interval_ms: Annotated[int, Field(ge=100, le=DAY_MS)] = setting(
-        2_000, "How often a node says a word to the nodes' group there."
+        2_000, "How often a node sends a heartbeat to the nodes' group."
     )
     engine_kafka_delivery_timeout_ms: Annotated[int, Field(ge=1_000, le=DAY_MS)] = setting(
-        30_000, "How long it is tried to write what a shard decided before the shard is taken anew."
+        30_000, "How long a shard's write is retried before the shard is loaded again."
     )
     engine_kafka_max_unacked_bytes_per_shard: Annotated[int, Field(ge=1 << 10, le=1 << 30)] = setting(
-        8 << 20, "With so much not acknowledged yet a shard takes no further requests for now."
+        8 << 20, "A shard with more unacknowledged bytes than this refuses requests for now."
     )
     engine_kafka_owner_refresh_ms: Annotated[int, Field(ge=1_000, le=7 * DAY_MS)] = setting(
-        21_600_000, "How often a shard writes something, be there nothing, so that brokers do not forget its producer."
+        21_600_000, "How often a shard writes a record even if it is idle, so that brokers do not forget its producer."
     )
 
     engine_kafka_metadata_refresh_ms: Annotated[int, Field(ge=100, le=DAY_MS)] = setting(
-        5_000, "How often that Kafka is asked which topics it has."
+        5_000, "How often the topics of that Kafka are looked up."
     )
     engine_kafka_topic_gone_after_ms: Annotated[int, Field(ge=1_000, le=DAY_MS)] = setting(
         60_000,
-        "A topic counts as deleted once two brokers, so long apart, have said that they do not know it; what groups "
-        "committed there goes with it.",
+        "A topic is treated as deleted once two brokers, this far apart in time, have not known it; committed offsets "
+        "of the topic are then deleted.",
     )
 
     engine_kafka_offsets_mirror: bool = setting(
-        False, "Whether what groups commit is also committed to that Kafka's own coordinator."
+        False, "Whether committed offsets are also committed to that Kafka's own coordinator."
     )
     engine_kafka_offsets_mirror_interval_ms: Annotated[int, Field(ge=100, le=DAY_MS)] = setting(
-        5_000, "How often that is done for one group, at most."
+        5_000, "The shortest time between two such commits of one group."
     )
 
     @property

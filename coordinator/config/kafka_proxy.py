@@ -43,26 +43,28 @@ def parse_ports(text: str) -> range:
 class ProxySettings(SettingsModel):
     engine_kafka_groups: str = setting(
         ".*",
-        "Which groups are Muster's, by their whole ids; all others stay Kafka's.",
+        "The groups that Muster coordinates, by a pattern of their whole ids; all others stay with Kafka.",
         allowed="a regular expression of RE2",
     )
     engine_kafka_groups_except: str = setting(
-        "", "Which of those are Kafka's all the same.", allowed="a regular expression of RE2, or nothing"
+        "", "The groups among those that stay with Kafka.", allowed="a regular expression of RE2, or nothing"
     )
     engine_kafka_broker_ports: str = setting(
-        "", "The ports at which the node stands for the brokers, one for each.", allowed="FIRST-LAST, or nothing"
+        "",
+        "The ports on which the node stands in for the brokers, one for each broker.",
+        allowed="FIRST-LAST, or nothing",
     )
     engine_kafka_broker_id_first: NonNegativeInt32 = setting(
-        0, "The id of the broker at the first of these ports; the next id is at the next port."
+        0, "The id of the broker at the first of these ports; the next port has the next id."
     )
 
     engine_kafka_broker_hosts: str = setting(
         "",
-        "Instead of ports: the names by which TLS clients ask for the brokers, all at the port of kafka.listeners.",
+        "The host names by which TLS clients reach the brokers, all on the port of kafka.listeners, instead of ports.",
         allowed=f"a host's name with {ID} in it, or nothing",
     )
     engine_kafka_transactions: bool = setting(
-        True, "Whether transactions of clients may have positions of Muster's groups in them."
+        True, "Whether transactions of clients may include positions of Muster's groups."
     )
 
     @property
@@ -140,26 +142,32 @@ OAUTHBEARER: Final = "OAUTHBEARER"
 class ProxyPrincipalSettings(SettingsModel):
     engine_kafka_proxy_principal: str = setting(
         "",
-        "As whom clients with certificates come to the brokers, as Kafka calls him; his credentials are the settings "
-        "that begin with engine.kafka.proxy.",
+        "The principal, by Kafka's name, with which the node logs in to the brokers for clients with certificates; "
+        "its credentials are the settings that begin with engine.kafka.proxy.",
         name=PRINCIPAL,
         allowed="TYPE:NAME, such as User:apps, or nothing",
     )
     engine_kafka_proxy_sasl_mechanism: str = setting(
         "",
-        "How the brokers are shown that it is he; nothing: as engine.kafka.sasl.mechanism.",
+        "The SASL mechanism of this principal; empty means engine.kafka.sasl.mechanism.",
         allowed=f"one of {', '.join(SASL_MECHANISMS)}, or nothing",
     )
-    engine_kafka_proxy_sasl_username: str = setting("", "His name, unless by a token.", allowed="a name, or nothing")
-    engine_kafka_proxy_sasl_password: SecretStr = setting(SecretStr(""), "His password.")
+    engine_kafka_proxy_sasl_username: str = setting(
+        "", "The user name of this principal, unless it uses a token.", allowed="a name, or nothing"
+    )
+    engine_kafka_proxy_sasl_password: SecretStr = setting(SecretStr(""), "The password of this principal.")
     engine_kafka_proxy_sasl_oauthbearer_token_file: str = setting(
-        "", "The file with his token for OAUTHBEARER, read anew for each connection.", allowed="a file, or nothing"
+        "",
+        "The file with the OAUTHBEARER token of this principal, read again for each connection.",
+        allowed="a file, or nothing",
     )
     engine_kafka_proxy_ssl_keystore_location: str = setting(
-        "", "His certificate and key, where engine.kafka.security.protocol is SSL.", allowed="a PEM file, or nothing"
+        "",
+        "The certificate and key of this principal, if engine.kafka.security.protocol is SSL.",
+        allowed="a PEM file, or nothing",
     )
     engine_kafka_proxy_ssl_key_password: SecretStr = setting(
-        SecretStr(""), "What that key is encrypted with, if it is."
+        SecretStr(""), "The password of that key, if it is encrypted."
     )
 
     @field_validator("engine_kafka_proxy_principal")

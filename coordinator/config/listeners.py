@@ -32,29 +32,29 @@ from muster.storage.settings_text import MAX_INT, NonNegativeInt32, PositiveInt3
 
 class GrpcSettings(SettingsModel):
     grpc_max_message_bytes: Annotated[int, Field(ge=1 << 20, le=MAX_INT)] = setting(
-        64 << 20, "The largest gRPC message that is taken or sent."
+        64 << 20, "The largest gRPC message that the node receives or sends."
     )
     grpc_max_pending_calls: Annotated[int, Field(ge=1, le=MAX_INT // 2)] = setting(
-        20_000, "How many calls may wait to be accepted before further ones are turned away."
+        20_000, "How many calls may wait to be accepted before further ones are refused."
     )
     grpc_max_streams_per_connection: PositiveInt32 = setting(
         256,
-        "How many calls one connection may have under way at once, so that a flood holds others up by so many; three "
-        "quarters of them may be streams, more of those are refused (RESOURCE_EXHAUSTED).",
+        "How many calls one connection may have under way, which limits how many others a flood can delay; three "
+        "quarters of them may be streams, further streams are refused (RESOURCE_EXHAUSTED).",
     )
     grpc_max_unsent_bytes: Annotated[int, Field(ge=1 << 20, le=MAX_INT)] = setting(
         128 << 20,
-        "How many bytes of answers gRPC clients may leave unread, all together; above it the slowest are cut off, who "
-        "leaves some unread is refused large answers, and who reads gets a batch at a time.",
+        "How many bytes of answers gRPC clients may leave unread, all together; above it the slowest are "
+        "disconnected, clients with unread answers are refused large ones, and readers get one batch at a time.",
     )
     grpc_keepalive_time_ms: Annotated[int, Field(ge=1_000, le=MAX_INT)] = setting(
-        10_000, "A connection that is silent for this long is asked whether its peer is still there."
+        10_000, "A connection that is silent for this long is sent a keepalive ping."
     )
     grpc_keepalive_timeout_ms: Annotated[int, Field(ge=100, le=MAX_INT)] = setting(
-        5_000, "A peer that does not answer that question within this time counts as gone."
+        5_000, "A connection whose peer does not answer a keepalive ping within this time is closed."
     )
     grpc_min_ping_interval_ms: NonNegativeInt32 = setting(
-        5_000, "A client that asks the same more often than this loses its connection."
+        5_000, "A client that sends keepalive pings more often than this is disconnected."
     )
 
 
@@ -65,36 +65,42 @@ class GrpcSettings(SettingsModel):
 class KafkaSettings(SettingsModel):
     kafka_listeners: str = setting(
         "",
-        "The HOST:PORT on which Kafka's protocol is served, behind PLAINTEXT:// (as without a word), SSL://, "
-        "SASL_PLAINTEXT:// or SASL_SSL://; port 0 takes a free one, empty: not at all.",
+        "The HOST:PORT on which Kafka's protocol is served, optionally behind PLAINTEXT:// (the default), SSL://, "
+        "SASL_PLAINTEXT:// or SASL_SSL://; port 0 takes a free one; empty means that it is not served.",
     )
     kafka_advertised_listeners: str = setting(
         "",
-        "The HOST:PORT that Kafka clients are told to connect to; empty means that of kafka.listeners, port 0 the port "
-        "that is listened on.",
+        "The HOST:PORT that Kafka clients are told to connect to; empty means that of kafka.listeners, port 0 the "
+        "port that was bound.",
     )
     auto_create_topics_enable: bool = setting(
-        True, "Whether a topic that a Kafka client asks for by name is made when there is none."
+        True, "Whether a missing topic is created when a Kafka client asks for it by name."
     )
     socket_request_max_bytes: Annotated[int, Field(ge=1 << 20, le=MAX_INT)] = setting(
-        100 << 20, "The largest request that is taken from a Kafka client."
+        100 << 20, "The largest request that the node accepts from a Kafka client."
     )
     max_connections: PositiveInt32 = setting(20_000, "How many Kafka clients may be connected at once.")
-    max_connections_per_ip: PositiveInt32 = setting(MAX_INT, "How many of them may come from one address.")
+    max_connections_per_ip: PositiveInt32 = setting(
+        MAX_INT, "How many Kafka clients may be connected from one address."
+    )
     connections_max_idle_ms: Annotated[int, Field(ge=1_000, le=MAX_INT)] = setting(
-        600_000, "A Kafka client's connection on which nothing moved for this long is closed."
+        600_000, "A Kafka client's connection that is idle for this long is closed."
     )
     kafka_max_in_flight_requests_per_connection: PositiveInt32 = setting(
-        1_000, "How many requests of one Kafka client are read before some of them have been answered."
+        1_000, "How many requests of one Kafka client may be unanswered before the node stops reading from it."
     )
     kafka_max_in_flight_bytes_per_connection: Annotated[int, Field(ge=1 << 20, le=MAX_INT)] = setting(
-        64 << 20, "How many bytes they may have altogether; a single request of any allowed size is always read."
+        64 << 20,
+        "How many bytes the unanswered requests of one Kafka client may have; a single request of any allowed size is "
+        "always read.",
     )
     kafka_max_unsent_bytes_per_connection: Annotated[int, Field(ge=1 << 10, le=MAX_INT)] = setting(
-        1 << 20, "A Kafka client that leaves more than this of its answers unread gets no further ones for now."
+        1 << 20,
+        "A Kafka client that leaves more than this many bytes of answers unread gets no further answers for now.",
     )
     kafka_max_unsent_bytes: Annotated[int, Field(ge=1 << 20, le=MAX_INT)] = setting(
-        256 << 20, "What all Kafka clients together may leave unread; above it the slowest is cut off."
+        256 << 20,
+        "How many bytes of answers all Kafka clients together may leave unread; above it the slowest is disconnected.",
     )
 
     @property
@@ -139,28 +145,29 @@ WEB_EXTRA = ("starlette", "uvicorn", "jinja2", "prometheus_client")
 class HttpSettings(SettingsModel):
     http_listeners: AddressOrNone = setting(
         DEFAULT_HTTP_ADDRESS,
-        "The HOST:PORT on which probes, metrics, the JSON API and the web page are served, behind PLAINTEXT:// (as "
-        "without a word) or SSL://; port 0 takes a free one, empty: not at all; where this default is taken, or the "
-        "extra web is not installed, the node starts without.",
+        "The HOST:PORT on which probes, metrics, the JSON API and the web page are served, optionally behind "
+        "PLAINTEXT:// (the default) or SSL://; port 0 takes a free one; empty means that they are not served; if the "
+        "default address is taken, or the extra web is not installed, the node starts without them.",
     )
     http_insecure: bool = setting(
         False,
         "Whether http.listeners may be PLAINTEXT on an address that other machines reach, as allow.insecure.listeners "
-        "says it of every listener.",
+        "allows for every listener.",
     )
     http_hosts: HostNames = setting(
         HostNames(""),
-        "Names, by commas, by which browsers and scrapers call the HTTP listener, beside localhost, its own host and "
-        "any plain address; a request by another name is refused: a foreign page may have sent it.",
+        "Host names, separated by commas, by which browsers and scrapers may call the HTTP listener, besides "
+        "localhost, its own host and any IP address; requests with another host are refused, because a foreign page "
+        "may have sent them.",
     )
     http_actions: bool = setting(
-        True, "Whether the HTTP listener takes requests that change something; false: it only shows."
+        True, "Whether the HTTP listener accepts requests that change something; false makes it read-only."
     )
     http_max_event_streams: PositiveInt32 = setting(
-        500, "How many pages may be told of changes as they happen; further ones are asked to come again later."
+        500, "How many pages may receive changes as they happen; further ones are told to retry later."
     )
     http_max_connections: PositiveInt32 = setting(
-        1_000, "How many connections the HTTP listener has at once; further ones are closed at once."
+        1_000, "How many connections the HTTP listener has at a time; further ones are closed immediately."
     )
     http_max_request_bytes: Annotated[int, Field(ge=1 << 10, le=64 << 20)] = setting(
         1 << 20, "The largest body of an HTTP request."

@@ -25,33 +25,33 @@ from muster.storage.settings_text import NonNegativeInt32, NonNegativeInt64, Set
 
 
 class NodeSettings(SettingsModel):
-    node_id: NonNegativeInt32 = setting(1, "The number by which clients are told of this node.")
+    node_id: NonNegativeInt32 = setting(1, "The id of this node, by which clients know it.")
     listeners: str = setting(
         "127.0.0.1:9290",
-        "The HOST:PORT on which gRPC is served, behind PLAINTEXT:// (as without a word) or SSL://; port 0 takes a free "
-        "one.",
+        "The HOST:PORT on which gRPC is served, optionally behind PLAINTEXT:// (the default) or SSL://; port 0 takes "
+        "a free one.",
     )
     advertised_listeners: str = setting(
         "",
-        "The HOST:PORT that clients are told to connect to; empty means the address of listeners, port 0 the port that "
-        "is listened on.",
+        "The HOST:PORT that clients are told to connect to; empty means the address of listeners, port 0 the port "
+        "that was bound.",
     )
     data_dir: Path = setting(
         Path("muster-data"),
-        "The one directory that holds everything the node keeps; it is made when missing.",
+        "The one directory that holds all data of the node; it is created if missing.",
         name="log.dirs",
     )
     log_dirs_free_warn_bytes: NonNegativeInt64 = setting(
-        1 << 30, "The node's health says so when less room than this is left for log.dirs; 0 means never."
+        1 << 30, "The node reports a condition while log.dirs has less free space than this; 0 means never."
     )
     logging_level: Literal["debug", "info", "warning", "error"] = setting(
-        "info", "The least important events that the node still writes to standard error."
+        "info", "The lowest level of events that the node writes to standard error."
     )
     logging_format: Literal["console", "json"] = setting(
-        "console", "Whether those events are lines for people or one JSON object per line."
+        "console", "Whether those events are lines for people (console) or one JSON object per line."
     )
     shutdown_timeout_ms: Annotated[int, Field(ge=0, le=DAY_MS)] = setting(
-        10_000, "How long a node that is asked to stop waits for answers and flushes under way."
+        10_000, "How long a stopping node waits for answers and flushes that are under way."
     )
 
     @property
@@ -102,11 +102,11 @@ class NodeSettings(SettingsModel):
 class ObservationSettings(SettingsModel):
     observe_sample_ms: Annotated[int, Field(ge=100, le=DAY_MS)] = setting(
         10_000,
-        "How often the node looks at log ends and committed offsets, for rates, trends and health of groups; it looks "
-        "only where the HTTP listener or the scaler is on.",
+        "How often the node samples log ends and committed offsets, for rates, trends and health of groups; only with "
+        "an HTTP listener or the scaler.",
     )
     scaler_enable: bool = setting(
-        False, "Whether KEDA may ask this node, on listeners, how many replicas a group's consumers should have."
+        False, "Whether KEDA may ask this node, on listeners, for the number of replicas of a group's consumers."
     )
 
 
@@ -117,17 +117,15 @@ class ObservationSettings(SettingsModel):
 class MetricsSettings(SettingsModel):
     metrics_granularity: Literal["group", "topic", "partition"] = setting(
         "partition",
-        "How fine /metrics is: a group's sums and balance, what is of its topics beside, or each partition, as the "
-        "dashboards of kafka_exporter expect it.",
+        "How fine /metrics is: sums and balance of groups, also figures of their topics, or also of each partition, "
+        "which dashboards of kafka_exporter expect.",
     )
     metrics_max_series: NonNegativeInt32 = setting(
         50_000,
-        "How many series of groups and topics /metrics has; beyond it the finest of the largest groups and topics are "
-        "left out; sums and numbers of members stay.",
+        "How many series of groups and topics /metrics has; beyond it, the finest series of the largest groups and "
+        "topics are left out; sums and member counts stay.",
     )
-    metrics_member_commit_age: bool = setting(
-        False, "Whether /metrics tells of each member how long ago it last committed."
-    )
+    metrics_member_commit_age: bool = setting(False, "Whether /metrics has the time since each member's last commit.")
 
 
 # Traces
@@ -136,11 +134,11 @@ class MetricsSettings(SettingsModel):
 
 class TracingSettings(SettingsModel):
     otel_exporter: Literal["none", "otlp"] = setting(
-        "none", "Whether each completed rebalance is told as a trace of OpenTelemetry, by OTLP over gRPC."
+        "none", "Whether each completed rebalance is exported as an OpenTelemetry trace, by OTLP over gRPC."
     )
     otel_endpoint: CollectorText = setting(
         CollectorText("http://127.0.0.1:4317"),
-        "The collector that takes the traces, as http://HOST:PORT, or https://HOST:PORT for TLS.",
+        "The collector that receives the traces, as http://HOST:PORT, or https://HOST:PORT for TLS.",
     )
 
     @model_validator(mode="after")

@@ -26,71 +26,72 @@ from muster.storage.settings_text import MAX_INT, NonNegativeInt32, PositiveInt3
 class AuthenticationSettings(SettingsModel):
     sasl_enabled_mechanisms: str = setting(
         "",
-        "How clients of a SASL_PLAINTEXT or SASL_SSL listener may show who they are.",
+        "The SASL mechanisms that clients of a SASL_PLAINTEXT or SASL_SSL listener may use.",
         allowed=f"some of {', '.join(SASL_MECHANISMS)}, by commas",
     )
     sasl_plain_allow_plaintext: bool = setting(
-        False,
-        "Whether PLAIN may be spoken on a SASL_PLAINTEXT listener, where everybody on the way reads the password.",
+        False, "Whether PLAIN is allowed on a SASL_PLAINTEXT listener, where the network can read the password."
     )
     connections_max_reauth_ms: NonNegativeInt32 = setting(
         0,
-        "After so long a Kafka client has to show again who it is (KIP-368), or its next request ends the connection; "
-        "0: never, but the end of a token counts in any case.",
+        "A Kafka client has to authenticate again after this time (KIP-368), or its next request ends the connection; "
+        "0 means never, but an expired token ends it in any case.",
     )
     sasl_server_max_receive_size: Annotated[int, Field(ge=1_024, le=524_288)] = setting(
-        65_536, "The largest request that is taken from a Kafka client before it has shown who it is."
+        65_536, "The largest request that the node accepts from a Kafka client before it is authenticated."
     )
     connection_setup_timeout_ms: Annotated[int, Field(ge=100, le=600_000)] = setting(
-        10_000, "A Kafka client has to show who it is within so long; handshakes of TLS have the same time."
+        10_000, "How long a Kafka client may take to authenticate; TLS handshakes have the same limit."
     )
     connection_failed_authentication_delay_ms: Annotated[int, Field(ge=0, le=10_000)] = setting(
-        100, "An answer that refuses a login waits so long, and holds up nobody else's."
+        100, "How long the answer to a failed login is delayed; other clients are not delayed."
     )
     max_connection_creation_rate: PositiveInt32 = setting(
-        MAX_INT, "How many Kafka clients a second are let in; what comes faster is not read from for a while."
+        MAX_INT, "How many Kafka connections are accepted per second; further ones are not read from for a while."
     )
     oauthbearer_jwks_url: str = setting(
         "",
-        "Where the public keys (JWKS) of those are that sign tokens, for OAUTHBEARER and for bearers of signed tokens "
-        "by gRPC and HTTP; empty: no signed token is believed.",
+        "The location of the public keys (JWKS) that verify signed tokens, for OAUTHBEARER and for signed tokens over "
+        "gRPC and HTTP; empty means that signed tokens are refused.",
         name="sasl.oauthbearer.jwks.endpoint.url",
         allowed="https://HOST/PATH, file:///PATH, or nothing",
     )
     oauthbearer_refresh_ms: Annotated[int, Field(ge=1_000, le=DAY_MS)] = setting(
         3_600_000,
-        "How often keys at an https address are read again; a file is read when it changes.",
+        "How often keys at an https address are read again; a file is read again when it changes.",
         name="sasl.oauthbearer.jwks.endpoint.refresh.ms",
     )
     oauthbearer_audience: str = setting(
         "",
-        "Whom a token has to be meant for (aud), one of these.",
+        "The audiences (aud) of which a token must have one.",
         name="sasl.oauthbearer.expected.audience",
         allowed="names, by commas",
     )
     oauthbearer_issuer: str = setting(
         "",
-        "Who has to have made it (iss); empty: anybody whose key is in the set.",
+        "The issuer (iss) that a token must have; empty accepts every issuer whose key is in the set.",
         name="sasl.oauthbearer.expected.issuer",
         allowed="a name, or nothing",
     )
     oauthbearer_sub_claim: str = setting(
         "sub",
-        "The claim that names whom it speaks of.",
+        "The claim of a token that names its principal.",
         name="sasl.oauthbearer.sub.claim.name",
         allowed="a name",
         min_length=1,
     )
     oauthbearer_skew_s: Annotated[int, Field(ge=0, le=600)] = setting(
-        30, "By how much the clocks of those who make tokens may be wrong.", name="sasl.oauthbearer.clock.skew.seconds"
+        30,
+        "The largest difference from the clocks of token issuers that is tolerated.",
+        name="sasl.oauthbearer.clock.skew.seconds",
     )
     http_probes_anonymous: bool = setting(
         True,
-        "Whether the probes of the HTTP listener, and gRPC's health service, answer those who have not shown who they "
-        "are (with authorizer=acl); they are told yes or no, without reasons.",
+        "Whether the HTTP probes and gRPC's health service answer unauthenticated callers (with authorizer=acl), with "
+        "yes or no and without reasons.",
     )
     grpc_reflection_anonymous: bool = setting(
-        False, "Whether gRPC's reflection, which lists services and messages, answers them."
+        False, "Whether gRPC reflection, which lists services and messages, answers unauthenticated callers."
     )
 
     @property
@@ -150,14 +151,14 @@ USER: Final = "User"
 
 class AuthorizationSettings(SettingsModel):
     authorizer: Literal["none", "acl"] = setting(
-        "none",
-        "Whether access control lists say who may do what (acl), or whoever reaches a port may do all there is (none).",
+        "none", "Whether access control lists decide who may do what (acl), or every client may do everything (none)."
     )
     super_users: PrincipalNames = setting(
-        PrincipalNames(""), "Who may do everything, by semicolons, such as User:admin;User:CN=ops."
+        PrincipalNames(""),
+        "The principals that may do everything, separated by semicolons, such as User:admin;User:CN=ops.",
     )
     allow_everyone_if_no_acl_found: bool = setting(
-        False, "Whether everybody may do everything with a resource that no access control list names."
+        False, "Whether every principal may do everything with a resource that has no access control list."
     )
 
     @field_validator("super_users")
@@ -191,8 +192,8 @@ def principals_of(names: str) -> tuple[str, ...]:
 class AuditSettings(SettingsModel):
     audit_log: FileText = setting(
         FileText(""),
-        "With authorizer=acl: the file to which each act of administration, each refusal and each failed login is "
-        "appended, a JSON object a line; empty means the node's own log.",
+        "With authorizer=acl, the file to which each administrative act, refusal and failed login is appended, one "
+        "JSON object per line; empty means the node's own log.",
     )
 
 
@@ -202,8 +203,8 @@ class AuditSettings(SettingsModel):
 
 class QuotaSettings(SettingsModel):
     quota_window_num: Annotated[int, Field(ge=1, le=1_000)] = setting(
-        11, "How many windows a rate is measured over, for quotas."
+        11, "The number of windows over which quotas measure a rate."
     )
     quota_window_size_seconds: Annotated[int, Field(ge=1, le=3_600)] = setting(
-        1, "How long each of these windows is, in seconds."
+        1, "The length of each of these windows, in seconds."
     )

@@ -154,50 +154,51 @@ class CertificateSettings(SettingsModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
-    ssl_keystore_type: Literal["PEM"] = setting("PEM", "How certificate and key are kept; Java's stores are not read.")
+    ssl_keystore_type: Literal["PEM"] = setting(
+        "PEM", "The format of certificate and key; Java keystores are not supported."
+    )
     ssl_keystore_location: str = setting(
         "",
-        "The file with the node's certificate, those of the authorities between it and the root, and its private key; "
-        "read again when it changes.",
+        "The file with the node's certificate, its chain and its private key; read again when it changes.",
         allowed="a PEM file, or nothing",
     )
-    ssl_key_password: SecretStr = setting(SecretStr(""), "What the private key is encrypted with, if it is.")
+    ssl_key_password: SecretStr = setting(SecretStr(""), "The password of the private key, if it is encrypted.")
     ssl_keystore_certificate_chain: str = setting(
         "",
-        "The certificate and those between it and the root themselves, instead of a file; spaces may stand for the "
-        "ends of lines.",
+        "The certificate and its chain as text, instead of a file; spaces may stand for line ends.",
         allowed="PEM, or nothing",
     )
-    ssl_keystore_key: SecretStr = setting(SecretStr(""), "Likewise the private key itself (PKCS #8).")
+    ssl_keystore_key: SecretStr = setting(SecretStr(""), "The private key as text (PKCS #8), instead of a file.")
     ssl_truststore_type: Literal["PEM"] = setting(
-        "PEM", "How the authorities are kept whose client certificates are believed."
+        "PEM", "The format of the authorities that may sign client certificates."
     )
     ssl_truststore_location: str = setting(
-        "", "The file with their certificates; read again when it changes.", allowed="a PEM file, or nothing"
+        "",
+        "The file with the certificates of these authorities; read again when it changes.",
+        allowed="a PEM file, or nothing",
     )
     ssl_truststore_certificates: str = setting(
-        "", "These certificates themselves, instead of a file.", allowed="PEM, or nothing"
+        "", "The certificates of these authorities as text, instead of a file.", allowed="PEM, or nothing"
     )
     ssl_client_auth: Literal["none", "requested", "required"] = setting(
         "none",
-        "Whether clients show a certificate: they need not, they may (not by gRPC, which cannot ask so), or they have "
-        "to.",
+        "Whether clients show no certificate (none), may show one (requested; not over gRPC), or have to (required).",
     )
     ssl_enabled_protocols: str = setting(
         ",".join(TLS_VERSIONS),
-        "Which versions of TLS are spoken; gRPC speaks both.",
+        "The TLS versions that are accepted; gRPC always accepts both.",
         allowed=f"{' and '.join(TLS_VERSIONS)}, by a comma, or one of them",
     )
     ssl_cipher_suites: str = setting(
         "",
-        "Which suites are used, by the names of TLS or of OpenSSL; empty means those that OpenSSL holds for good "
-        "(gRPC's are set by its environment variable GRPC_SSL_CIPHER_SUITES only).",
+        "The cipher suites, by their TLS or OpenSSL names; empty means OpenSSL's defaults (gRPC takes its suites from "
+        "the environment variable GRPC_SSL_CIPHER_SUITES only).",
         allowed="names, separated by commas, or nothing",
     )
     ssl_principal_mapping_rules: str = setting(
         "DEFAULT",
-        "How the subject of a client's certificate becomes the name of its user, the first rule that matches: DEFAULT "
-        "(the whole subject) or RULE:PATTERN/REPLACEMENT/ with L or U behind for lower or upper case.",
+        "How the subject of a client's certificate becomes a user name, by the first rule that matches: DEFAULT (the "
+        "whole subject) or RULE:PATTERN/REPLACEMENT/, followed by L or U for lower or upper case.",
         allowed="Kafka's rules, separated by commas",
     )
 
@@ -240,9 +241,8 @@ class TlsSettings(CertificateSettings):
 
     allow_insecure_listeners: bool = setting(
         False,
-        "Whether a listener may be PLAINTEXT, or SASL_PLAINTEXT, on an address that other machines reach, and "
-        "ZooKeeper one that asks nobody for credentials: what is said there is read on the way, and nobody is who they "
-        "say they are.",
+        "Whether a listener may be PLAINTEXT or SASL_PLAINTEXT on an address that other machines reach, and ZooKeeper "
+        "one that requires no credentials: the network can then read all traffic, and pretend to be any client.",
     )
     listener_name: dict[str, str] = setting(
         {}, "Settings of one listener, by what is written behind the prefix.", repr=False

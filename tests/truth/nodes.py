@@ -13,8 +13,8 @@ from muster.coordinator.zookeeper.local_ensemble import free_port
 from muster.workshop.bench.kafka_peer import KAFKA, find_jars
 from tests.interop.kafka_broker import kafka_broker
 from tests.support.cluster_nodes import ClusterNodes
-from tests.support.engine.served import over
 from tests.support.group_coordinators import coordinator_of
+from tests.support.kafka_backend.served import over
 from tests.support.node import NodeProcess
 from tests.support.zookeeper.servers import running as running_ensemble
 from tests.truth.proxy import Proxy

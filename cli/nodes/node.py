@@ -272,7 +272,7 @@ def health(bootstrap: str, timeout: float, service: str) -> None:
                 "is one running there (muster serve), and is --bootstrap right?",
             ) from None
         away = not service and has_lost_zookeeper(stub, timeout)
-        wrong = fetch_conditions(channel, timeout)
+        wrong = fetch_conditions(channel, bootstrap, timeout)
         of_cluster = None if service else unwell_partitions(channel, timeout)
         unwell = of_cluster or []
     status = health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
@@ -345,7 +345,7 @@ def call_once(
     return answer
 
 
-def fetch_conditions(channel: "grpc.Channel", timeout: float) -> "Sequence[pb.Condition]":
+def fetch_conditions(channel: "grpc.Channel", bootstrap: str, timeout: float) -> "Sequence[pb.Condition]":
     """What the node says is wrong with it. Nothing, where it does not answer any more: it is being stopped."""
     import grpc
 
@@ -354,7 +354,12 @@ def fetch_conditions(channel: "grpc.Channel", timeout: float) -> "Sequence[pb.Co
 
     try:
         return list(call_once(channel, DESCRIBE_NODE, pb.DescribeNodeRequest(), timeout).conditions)
-    except grpc.RpcError:
+    except grpc.RpcError as error:
+        if error.code() in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED):
+            notice(
+                f"{bootstrap} does not tell this caller what is wrong with it ({error.code().name}); give the login of "
+                "somebody who may describe the cluster with --command-config"
+            )
         return []
 
 

@@ -52,7 +52,9 @@ def current_failures() -> TaskFailures:
 
 
 def create_named_task(work: Coroutine[Any, Any, Result], name: str) -> "asyncio.Task[Result]":
-    return asyncio.get_running_loop().create_task(work, name=name or getattr(work, "__qualname__", "background task"))
+    """name: by default that of the work's function, as `ReplicaManager._look`."""
+    own_name = getattr(work, "__qualname__", "background task").replace(".<locals>", "")
+    return asyncio.get_running_loop().create_task(work, name=name or own_name)
 
 
 def unexpected_end(task: "asyncio.Task[Any]", failures: TaskFailures) -> BaseException | None:

@@ -358,7 +358,7 @@ class ReplicaManager:
             self.settle()
         self.settle()
         if self.logs.left_files:
-            self._tasks.start(asyncio.to_thread(self.logs.clear_away))
+            self._tasks.start(asyncio.to_thread(self.logs.clear_away), "removal of logs")
         for listener in self._learners:
             listener(changes)
 

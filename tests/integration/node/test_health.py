@@ -79,6 +79,21 @@ async def health_of(data: Path) -> None:
         assert await asked(node) == (0, "SERVING", [])
 
 
+def test_health_says_so_where_it_may_not_tell_what_is_wrong(tmp_path: Path) -> None:
+    """Probes need no login; who gives none must not take `SERVING` for `nothing is wrong`."""
+
+    async def story() -> None:
+        async with serving(tmp_path, authorizer="acl", super_users="User:admin") as node:
+            node.telling.conditions.report("disk-full", "no room in /data; free some", impairs=LOG)
+            code, out, complaint = await asked(node)
+        assert (code, out) == (0, "SERVING")
+        [line] = complaint
+        assert "does not tell this caller what is wrong with it" in line
+        assert "--command-config" in line
+
+    asyncio.run(story())
+
+
 def test_groups_that_cannot_be_loaded_are_missed_aloud_in_the_list(tmp_path: Path) -> None:
     async def story() -> None:
         async with serving(tmp_path) as node:

@@ -6,7 +6,6 @@ checkpoint, and `recover` gives up what is damaged, so that the node starts agai
 """
 
 import asyncio
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -17,9 +16,9 @@ import click
 
 from muster.cli.common.commands import CommandError, Exit
 from muster.cli.common.options import key_values, output_option, set_option
-from muster.cli.common.output import columns, console, notice, print_rows
+from muster.cli.common.output import columns, console, format_json, notice, print_rows
 from muster.cli.security.accounts import password_option, read_password
-from muster.coordinator.observability.views.formatting import plural
+from muster.coordinator.observability.views.formatting import harmless, plural
 
 if TYPE_CHECKING:
     from muster.coordinator.config import Settings
@@ -209,7 +208,7 @@ def dump(
     for path in files:
         try:
             for row in dump_file(path, records=records):
-                click.echo(json.dumps(row, ensure_ascii=False) if as_json else format_row(row))
+                click.echo(format_json(row) if as_json else format_row(row))
                 if is_damaged(row):
                     worst = Exit.FAILURE
         except OSError as error:
@@ -232,7 +231,7 @@ def dump_shard(
     settings = load_engine_settings(engine, file, given)
 
     def tell(row: dict[str, Any]) -> None:
-        click.echo(json.dumps(row, ensure_ascii=False) if as_json else format_row(row))
+        click.echo(format_json(row) if as_json else format_row(row))
 
     try:
         asyncio.run(dump_shard_log(upstream_address_of(settings), settings.state_topic, shard, tell, records=records))
@@ -243,14 +242,14 @@ def dump_shard(
 
 def format_row(row: dict[str, Any]) -> str:
     """The row as `key: value` pairs on one line, its records below."""
-    head = " ".join(f"{key}: {value}" for key, value in row.items() if not isinstance(value, list))
+    head = harmless(" ".join(f"{key}: {value}" for key, value in row.items() if not isinstance(value, list)))
     below = next((value for value in row.values() if isinstance(value, list)), ())
     lines = [head, *(f"| {describe_record(record)}" for record in below)]
     return "\n".join(lines)
 
 
 def describe_record(record: dict[str, Any]) -> str:
-    return " ".join(f"{key}: {value}" for key, value in record.items())
+    return harmless(" ".join(f"{key}: {value}" for key, value in record.items()))
 
 
 # `muster log verify`

@@ -72,7 +72,7 @@ def collect_facts(bootstrap: str, overrides: dict[str, str], groups: Sequence[st
     async def work() -> "DoctorFacts":
         async with AsyncAdmin(given) as admin:
             require_listener(bootstrap, overrides)
-            return await gather_facts(admin, groups, over, lambda sentence: notice(harmless(sentence)))
+            return await gather_facts(admin, groups, over, notice)
 
     return shared_loop().run(work())
 

@@ -14,7 +14,8 @@ from rich.text import Text
 from muster.cli.node_polling import GroupLine, GroupsPicture
 from muster.coordinator.observability.doctor.model import cause_name, member_name, seconds, some
 from muster.coordinator.observability.read_model.groups import MemberDescription, TopicPartition
-from muster.coordinator.observability.views.formatting import Names, harmless, plural
+from muster.coordinator.observability.views.formatting import harmless, plural
+from muster.coordinator.observability.views.member_names import Names
 
 # Figures
 # -------
@@ -135,7 +136,7 @@ def group_head(line: GroupLine, now_ms: int) -> list[Text]:
         lines.append(Text(f"      {len(newest.moves)} moved, {cost}"))
     if group.description.waiting_for:
         left = seconds(max(0, group.description.waiting_until_ms - now_ms) // 1000 * 1000)
-        names = Names(member.member_id for member in group.members)
+        names = Names.of_members(group.members)
         waits = some([harmless(names[member]) for member in group.description.waiting_for])
         lines.append(Text(f"waits for {waits}, at most {left} more", style="bold yellow"))
     return lines
@@ -161,7 +162,7 @@ def assignment_map(line: GroupLine, width: int) -> list[Text]:
     """Members as rows, partitions as columns, topic by topic; several partitions to a column where there are many."""
     group, lines = line.group, []
     owners = group.owners()
-    names = Names(member.member_id for member in group.members)
+    names = Names.of_members(group.members)
     for topic in sorted({*group.by_topic(), *(tp.topic for tp in group.positions)}):
         known = [tp.partition for tp in (*group.positions, *owners) if tp.topic == topic]
         count = max(line.partitions.get(topic, 0), max(known, default=-1) + 1)

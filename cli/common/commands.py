@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, NoReturn, TypeAlias
 import click
 from click.shell_completion import CompletionItem
 
-from muster.coordinator.observability.views.formatting import clipped
+from muster.coordinator.observability.views.formatting import clipped, harmless
 
 # Loading on use
 # --------------
@@ -153,8 +153,8 @@ def run_command(command: Callable[[], object]) -> int:
 
 
 def print_error(message: str) -> None:
-    for line in message.splitlines():
-        click.echo(f"error: {clipped(line)}", err=True)
+    for line in message.rstrip("\n").split("\n"):
+        click.echo(f"error: {harmless(clipped(line))}", err=True)
 
 
 def error_message(error: Exception) -> str:

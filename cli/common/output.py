@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from muster.coordinator.observability.views.formatting import clipped, harmless
+from muster.coordinator.observability.views.formatting import clipped, escape_unprintable, harmless, is_printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -55,23 +55,58 @@ def print_rows(rows: Sequence[Row], columns: Sequence[Column], style: str) -> No
     if style in ("table", "wide"):
         print_table(rows, [column for column in columns if style == "wide" or not column.wide])
     elif style == "csv":
-        click.echo(format_csv(rows, columns), nl=False)
+        echo_exactly(format_csv(rows, columns))
     else:
         print_document([{column.key: row.get(column.key) for column in columns} for row in rows], style)
 
 
 def print_document(document: object, style: str) -> None:
     """Print a nested value as json or yaml."""
-    if style == "yaml":
-        import yaml
+    click.echo(format_yaml(document) if style == "yaml" else format_json(document, indent=2) + "\n", nl=False)
 
-        click.echo(yaml.safe_dump(document, sort_keys=False, allow_unicode=True), nl=False)
-    else:
-        click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+
+def format_json(document: object, indent: int | None = None) -> str:
+    """What no terminal shows is an escape of JSON, also where JSON would let it pass (controls above ASCII, bidi).
+
+    >>> format_json("\\x9b2J \\u202e grün")
+    '"\\\\u009b2J \\\\u202e grün"'
+    """
+    written = json.dumps(document, indent=indent, ensure_ascii=False)
+    return escape_unprintable(written, lambda char: json.dumps(char)[1:-1])
+
+
+def format_yaml(document: object) -> str:
+    """As `format_json`, in YAML's escapes.
+
+    >>> format_yaml({"a": "\\u202e", "b": "grün"})
+    'a: "\\\\U0000202e"\\nb: grün\\n'
+    """
+    import yaml
+
+    class EscapingDumper(yaml.SafeDumper):
+        pass
+
+    def represent(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+        # Only in double quotes YAML has escapes.
+        style = None if is_printable(text) else '"'
+        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+    EscapingDumper.add_representer(str, represent)
+    written = yaml.dump(document, Dumper=EscapingDumper, sort_keys=False, allow_unicode=True)
+    return escape_unprintable(written, lambda char: f"\\U{ord(char):08x}")
+
+
+def echo_exactly(text: str) -> None:
+    """Whole lines for a program, byte for byte; a terminal gets them without what would command it."""
+    click.echo(escape_unprintable(text, harmless) if on_terminal() else text, nl=False)
+
+
+def on_terminal() -> bool:
+    return sys.stdout.isatty()
 
 
 def print_table(rows: Sequence[Row], columns: Sequence[Column]) -> None:
-    if not sys.stdout.isatty():
+    if not on_terminal():
         click.echo(plain_table(rows, columns), nl=False)
         return
     from rich import box
@@ -134,4 +169,4 @@ def console(*, stderr: bool = False) -> "Console":
 
 def notice(text: str) -> None:
     """A line for people, on standard error."""
-    click.echo(clipped(text), err=True)
+    click.echo(harmless(clipped(text)), err=True)

@@ -38,8 +38,9 @@ from muster.client import Admin, Consumer, Producer, RecordMetadata
 from muster.client.described import GroupDescription, MemberDescription
 from muster.client.errors import GroupNotFound, Unreachable
 from muster.client.records.accumulator import choose_partition
-from muster.coordinator.observability.views.formatting import Names, duration, plural, spans
-from muster.coordinator.observability.views.ledger import cause_word, names_of, outcome_word
+from muster.coordinator.observability.views.formatting import duration, plural, spans
+from muster.coordinator.observability.views.ledger import cause_word, outcome_word
+from muster.coordinator.observability.views.member_names import Names, names_of
 from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance, RebalanceCause
 
 # Filling the topic

@@ -6,8 +6,8 @@ and write its CSV plans.
 """
 
 import csv
+import io
 import re
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -19,10 +19,11 @@ import click
 from muster.assignors.api import TopicPartition
 from muster.cli.common.commands import CommandError, ConnectionOption, Exit
 from muster.cli.common.options import command_config_option, current_command_config
-from muster.cli.common.output import ABSENT
+from muster.cli.common.output import ABSENT, echo_exactly
 from muster.cli.groups.arguments import resolve_partitions
 from muster.cli.groups.description import ZOOKEEPER, fetch_lags
 from muster.cli.groups.offsets import find_targets, require_inactive
+from muster.coordinator.observability.views.formatting import harmless
 from muster.coordinator.observability.views.groups import assignment_text
 from muster.coordinator.observability.views.topics import Position
 
@@ -47,7 +48,7 @@ def print_groups(admin: "Admin", states: str | None, types: str | None) -> None:
     found = admin.list_groups(split_words(states), [word.lower() for word in split_words(types)])
     if states is None and types is None:
         for group in found:
-            click.echo(group.group_id)
+            echo_exactly(f"{group.group_id}\n")
         return
     shown = [name for name, wanted in (("TYPE", types), ("STATE", states)) if wanted is not None]
     values = [{"TYPE": group.group_type.capitalize(), "STATE": group.state, "GROUP": group.group_id} for group in found]
@@ -86,9 +87,9 @@ def print_descriptions(admin: "Admin", groups: Sequence[str], view: str, *, verb
 
 def print_state_note(group: "GroupDescription") -> None:
     if not group.members:
-        click.echo(f"\nConsumer group '{group.group_id}' has no active members.", err=True)
+        click.echo(f"\nConsumer group '{harmless(group.group_id)}' has no active members.", err=True)
     elif group.state in REBALANCING:
-        click.echo(f"\nWarning: Consumer group '{group.group_id}' is rebalancing.", err=True)
+        click.echo(f"\nWarning: Consumer group '{harmless(group.group_id)}' is rebalancing.", err=True)
 
 
 def offset_rows(admin: "Admin", group: "GroupDescription") -> list[list[Any]]:
@@ -131,7 +132,7 @@ def print_kafka_table(heading: Sequence[str], rows: Sequence[Sequence[Any]]) -> 
 
 
 def kafka_cell(value: Any) -> str:
-    return ABSENT if value is None or value == "" else str(value)
+    return ABSENT if value is None or value == "" else harmless(str(value))
 
 
 # `--delete`, `--delete-offsets` and `--reset-offsets`
@@ -144,7 +145,7 @@ MAX_OFFSET = 2**63 - 1
 def delete_groups(admin: "Admin", groups: Sequence[str]) -> None:
     admin.delete_groups(groups)
     named = ", ".join(f"'{group}'" for group in groups)
-    click.echo(f"Deletion of requested consumer groups ({named}) was successful.")
+    click.echo(f"Deletion of requested consumer groups ({harmless(named)}) was successful.")
 
 
 def delete_offsets(admin: "Admin", groups: Sequence[str], topics: Sequence[str]) -> None:
@@ -152,7 +153,7 @@ def delete_offsets(admin: "Admin", groups: Sequence[str], topics: Sequence[str])
     admin.describe_group(group)
     partitions = resolve_partitions(admin, topics)
     admin.delete_offsets(group, partitions)
-    click.echo(f"Request succeed for deleting offsets from group {group}.")
+    click.echo(f"Request succeed for deleting offsets from group {harmless(group)}.")
     print_kafka_table(("TOPIC", "PARTITION", "STATUS"), [[topic, number, "Successful"] for topic, number in partitions])
 
 
@@ -232,10 +233,12 @@ def duration_ms(text: str) -> int:
 
 def export_plans(plans: Mapping[str, Mapping[TopicPartition, int]]) -> None:
     """topic,partition,offset of one group; of several, with the group in front."""
-    writer = csv.writer(sys.stdout, lineterminator="\n")
+    target = io.StringIO()
+    writer = csv.writer(target, lineterminator="\n")
     for group, plan in plans.items():
         for tp, offset in plan.items():
             writer.writerow([*tp, offset] if len(plans) == 1 else [group, *tp, offset])
+    echo_exactly(target.getvalue())
 
 
 def read_plan(path: Path, groups: Sequence[str]) -> dict[str, dict[TopicPartition, Position]]:

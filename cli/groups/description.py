@@ -17,7 +17,7 @@ from muster.cli.common.options import client_options, connect_admin, output_opti
 from muster.cli.common.output import columns, notice, print_document, print_rows
 from muster.cli.groups.arguments import group_argument
 from muster.coordinator.observability.views.controls import control_lines, hold_lines
-from muster.coordinator.observability.views.formatting import Names, moment
+from muster.coordinator.observability.views.formatting import moment
 from muster.coordinator.observability.views.groups import (
     group_row,
     member_row,
@@ -27,6 +27,7 @@ from muster.coordinator.observability.views.groups import (
     removed_words,
     state_row,
 )
+from muster.coordinator.observability.views.member_names import Names
 
 if TYPE_CHECKING:
     from muster.client import Admin
@@ -216,7 +217,7 @@ def print_highlights(group: "GroupDescription") -> None:
             notice(f"Warning: Consumer group '{group.group_id}' is not well: {group.progress.reason}.")
     print_planner(group)
     if group.state in REBALANCING:
-        names = Names(member.member_id for member in group.members)
+        names = Names.of_members(group.members)
         waits = ", ".join(names[member] for member in group.waiting_for) or "nobody in particular"
         until = f" until {moment(group.waiting_until_ms)}" if group.waiting_until_ms else ""
         notice(f"Warning: Consumer group '{group.group_id}' is rebalancing. It waits for {waits}{until}.")

@@ -13,8 +13,15 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.text import Text
 
-from muster.coordinator.observability.views.formatting import Names, duration, moment, plural, spans
-from muster.coordinator.observability.views.ledger import cause_word, is_rebalance, names_of, outcome_word, took_ms
+from muster.coordinator.observability.views.formatting import clock_time, duration, harmless, moment, plural, spans
+from muster.coordinator.observability.views.ledger import cause_word, is_rebalance, outcome_word, took_ms
+from muster.coordinator.observability.views.member_names import Names, names_of
+from muster.coordinator.observability.views.sentences import (
+    describe_certainty,
+    describe_incarnation,
+    describe_phase_wait,
+    describe_topic_change,
+)
 from muster.coordinator.rpc.v1 import ledger_pb2
 
 if TYPE_CHECKING:
@@ -29,14 +36,6 @@ INDENT = 11
 OUTCOME_STYLES = {"completed": "green", "emptied": "yellow", "superseded": "yellow", "failed": "red"}
 SERVER_SIDE_WORDS = ("remote", "setting", "central")
 """Sources of a snapshot from which the coordinator itself made the plan, of a classic group and of a central one."""
-PHASE_WORDS = {
-    "join": "last to join",
-    "plan": "planned by",
-    "settle": "last to sync",
-    "claim": "last to claim",
-    "stop": "last to stop",
-    "start": "last to start",
-}
 
 
 def fetch_rebalances(admin: "Admin", group: str, limit: int = 0, generation: int = 0) -> list[ledger_pb2.Rebalance]:
@@ -92,7 +91,7 @@ def move_line(move: ledger_pb2.CoordinatorMove) -> Text:
         ("Coordinator moved", "bold"),
         f"   node {before} -> {move.to_node}   ",
         (moment(move.serving_ms), "dim"),
-        f"   took {duration(took)}   {move.cause}; {plural(move.members, 'member')} kept{lost}",
+        f"   took {duration(took)}   {harmless(move.cause)}; {plural(move.members, 'member')} kept{lost}",
     )
 
 
@@ -119,9 +118,13 @@ def story_heading(entry: ledger_pb2.Rebalance) -> Text:
 def story_sections(entry: ledger_pb2.Rebalance, names: Names) -> Iterator[tuple[str, Sequence[Text]]]:
     yield "cause", [cause_line(entry, names)]
     if entry.detail:
-        yield "why", [Text(names.in_text(entry.detail))]
+        yield "why", [said(names.in_text(entry.detail))]
     if entry.client_reason and entry.client_reason not in entry.detail:
-        yield "said", [Text(f'"{entry.client_reason}"')]
+        yield "said", [said(f'"{entry.client_reason}"')]
+    if entry.topics:
+        yield "topics", [said(topic_line(change)) for change in entry.topics]
+    if entry.incarnations:
+        yield "back", [said(describe_incarnation(back, names)) for back in entry.incarnations]
     if entry.phases:
         yield "phases", [Text("   ").join(phase_text(phase, names) for phase in entry.phases)]
     if entry.notifications:
@@ -133,23 +136,41 @@ def story_sections(entry: ledger_pb2.Rebalance, names: Names) -> Iterator[tuple[
         yield "moved", list(move_lines(entry, names))
     if entry.positions or entry.more_positions:
         yield "offsets", list(position_lines(entry))
-    if entry.also:
-        yield "also", [Text(names.in_text(line)) for line in entry.also]
+    if entry.triggers:
+        yield "also", [trigger_line(trigger, names) for trigger in entry.triggers]
+    elif entry.also:
+        yield "also", [said(names.in_text(line)) for line in entry.also]
+
+
+def said(text: str, style: str = "") -> Text:
+    """What others may have chosen a part of: every such text of a story comes by here on its way to the terminal."""
+    return Text(harmless(text), style)
 
 
 def cause_line(entry: ledger_pb2.Rebalance, names: Names) -> Text:
     text = Text().append(cause_word(entry), style="bold yellow")
     if entry.culprit:
         at = f" at {entry.culprit_client_host}" if entry.culprit_client_host else ""
-        text.append(f"   by {names[entry.culprit]}{at}")
+        text.append_text(said(f"   by {names[entry.culprit]}{at}"))
+    if certainty := describe_certainty(entry, names):
+        text.append_text(said(f"   {certainty}", "magenta"))
     return text
 
 
+def topic_line(change: ledger_pb2.TopicChange) -> str:
+    at = f" at {clock_time(change.at_ms)}" if change.at_ms else ""
+    return f"{describe_topic_change(change)}{at}" + (f" by {change.by}" if change.by else "")
+
+
+def trigger_line(trigger: ledger_pb2.FurtherTrigger, names: Names) -> Text:
+    at = f"{clock_time(trigger.at_ms)}  " if trigger.at_ms else ""
+    return Text.assemble((at, "dim"), said(names.in_text(trigger.detail) or cause_word(trigger)))
+
+
 def phase_text(phase: ledger_pb2.RebalancePhase, names: Names) -> Text:
-    text = Text(f"{phase.name} {duration(phase.duration_ms)}")
-    waited = [names[member] for member in phase.waited_for if member]
-    if waited:
-        text.append(f" ({PHASE_WORDS.get(phase.name, 'waited for')} {waited[-1]})", style="dim")
+    text = said(f"{phase.name} {duration(phase.duration_ms)}")
+    if waited := describe_phase_wait(phase, names):
+        text.append_text(said(f" ({waited})", "dim"))
     return text
 
 
@@ -159,17 +180,17 @@ def assignor_lines(entry: ledger_pb2.Rebalance) -> Iterator[Text]:
     named = snapshot.get("assignor")
     # The protocol is what the members agreed on; a coordinator that was asked to plan may use another assignor.
     remote = entry.snapshot_source in SERVER_SIDE_WORDS and isinstance(named, str) and named
-    yield Text(f"{named} (on the coordinator)" if remote else entry.protocol_name)
+    yield said(f"{named} (on the coordinator)" if remote else entry.protocol_name)
     if (stale := snapshot.get("stale")) and isinstance(stale, dict):
         yield Text(stale_line(stale, known="lags" in snapshot), style="yellow")
     options = snapshot.get("options")
     if not isinstance(options, dict):
         return
     if "fallback" in options:
-        yield Text(f"FAILED: {options.get('reason', 'no reason is known')}", style="bold red")
-        yield Text(f"the group got this plan instead: {options['fallback']}", style="red")
+        yield said(f"FAILED: {options.get('reason', 'no reason is known')}", "bold red")
+        yield said(f"the group got this plan instead: {options['fallback']}", "red")
     if "held" in options:
-        yield Text(f"its plan was corrected by what operators hold of the group: {options['held']}", style="cyan")
+        yield said(f"its plan was corrected by what operators hold of the group: {options['held']}", "cyan")
 
 
 def stale_line(stale: dict[str, Any], *, known: bool) -> str:
@@ -200,10 +221,10 @@ def move_lines(entry: ledger_pb2.Rebalance, names: Names) -> Iterator[Text]:
             yield Text(f"... and {len(grouped) - MAX_MOVE_LINES} lines more; -o json shows them all", style="dim")
             return
         yield Text.assemble(
-            (f"{topic}[{spans(move.partition for move in moves)}]", "cyan"),
-            f"   {names[source] or 'nobody'} -> {names[target] or 'nobody'}",
+            said(f"{topic}[{spans(move.partition for move in moves)}]", "cyan"),
+            said(f"   {names[source] or 'nobody'} -> {names[target] or 'nobody'}"),
             f"   {unowned_text(moves)}" if target else "",
-            (f"   {names.in_text(why)}" if why else "", "dim"),
+            said(f"   {names.in_text(why)}" if why else "", "dim"),
         )
 
 
@@ -212,7 +233,7 @@ def position_lines(entry: ledger_pb2.Rebalance) -> Iterator[Text]:
     for change in told:
         before = f"{change.before}" if change.HasField("before") else "none"
         after = f"{change.after}" if change.HasField("after") else "none"
-        yield Text.assemble((f"{change.topic}[{change.partition}]", "cyan"), f"   {before} -> {after}")
+        yield Text.assemble(said(f"{change.topic}[{change.partition}]", "cyan"), f"   {before} -> {after}")
     if len(told) < len(entry.positions):
         yield Text(f"... and {len(entry.positions) - len(told)} lines more; -o json shows them all", style="dim")
     if entry.more_positions:

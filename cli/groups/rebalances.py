@@ -95,7 +95,8 @@ def print_stalls(stalls: "list[NodeStall]") -> None:
 
 
 def print_rebalances(entries: "list[Rebalance]", style: str) -> None:
-    from muster.coordinator.observability.views.ledger import names_of, rebalance_row
+    from muster.coordinator.observability.views.ledger import rebalance_row
+    from muster.coordinator.observability.views.member_names import names_of
 
     names = names_of(entries, full=style != "table")
     print_rows([rebalance_row(entry, names) for entry in entries], REBALANCE_COLUMNS, style)

@@ -27,7 +27,7 @@ from muster.cli.common.options import (
     require_listening_node,
     set_option,
 )
-from muster.cli.common.output import columns, notice, print_rows
+from muster.cli.common.output import columns, echo_exactly, notice, print_rows
 
 if TYPE_CHECKING:
     import grpc
@@ -160,7 +160,7 @@ def settings(
     rows = running_rows(bootstrap) if running else setting_rows(load_node_settings(file, overrides))
     rows = [row for row in find_settings(rows, names) if not changed or row["value"] != row["default"]]
     if style == "properties":
-        click.echo(format_properties(rows), nl=False)
+        echo_exactly(format_properties(rows))
     else:
         print_rows(rows, SETTING_COLUMNS, style)
 

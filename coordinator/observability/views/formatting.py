@@ -1,17 +1,14 @@
-"""How numbers, times and member ids are written for people."""
+"""How numbers, times and lists of names are written for people."""
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 
-MEMBER_ID = re.compile(r"^(?P<client>.*)-(?P<start>[0-9a-f]{4})[0-9a-f]{4}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
-"""A client id or group instance id, and the UUID that the coordinator added."""
-ZOOKEEPER_ID = re.compile(r"^.*_(?P<client>[^_]+)-\d{10,}-(?P<start>[0-9a-f]{4})[0-9a-f]{4}$")
-"""What consumers of the ZooKeeper era call themselves: the group, the host, when they began, and a bit of a UUID."""
 MAX_WORD = 255
 """Longer than any topic name and most paths."""
 KEPT_OF_A_WORD = 40
+NAMED = 3
+"""So many names stand in a sentence; the others are counted."""
 
 
 def host_and_port(host: str, port: int) -> str:
@@ -88,6 +85,11 @@ def utc_clock(epoch_ms: int, now_ms: int) -> str:
     return f"{at:%H:%M} UTC" if at.date() == now.date() else f"{at:%Y-%m-%d %H:%M} UTC"
 
 
+def clock_time(epoch_ms: int) -> str:
+    """Local time of day, to the second."""
+    return datetime.fromtimestamp(epoch_ms / 1000).strftime("%H:%M:%S")
+
+
 def clipped(text: str) -> str:
     """A line in which no word is endless: ids may have thousands of characters.
 
@@ -114,6 +116,18 @@ def harmless(text: str) -> str:
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
+def escape_unprintable(text: str, escape: Callable[[str], str]) -> str:
+    """Each character that no terminal shows, but for line ends, as `escape` writes it."""
+    if is_printable(text):
+        return text
+    return "".join(char if char.isprintable() or char == "\n" else escape(char) for char in text)
+
+
+def is_printable(text: str) -> bool:
+    """Of lines."""
+    return text.replace("\n", "").isprintable()
+
+
 def plural(count: int, noun: str) -> str:
     """
     >>> plural(1, "line"), plural(1200, "line")
@@ -122,36 +136,27 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
-class Names:
-    """Short names of members: the client id if only one member bears it, else with the start of the UUID.
-
-    A member of the ZooKeeper era has no client id: it goes by its host and the start of the UUID.
+def partition_seconds(seconds: float) -> str:
     """
-
-    def __init__(self, member_ids: Iterable[str], *, full: bool = False) -> None:
-        ids = sorted(set(member_ids) - {""})
-        self._short = {member: member if full else short for member, short in shortened(ids).items()}
-        self._longest_first = sorted(self._short, key=len, reverse=True)
-
-    def __getitem__(self, member_id: str) -> str:
-        return self._short.get(member_id, member_id)
-
-    def in_text(self, text: str) -> str:
-        """A sentence with each member id replaced by its short name."""
-        for member_id in self._longest_first:
-            text = text.replace(member_id, self._short[member_id])
-        return text
+    >>> partition_seconds(0.0), partition_seconds(13.24), partition_seconds(12_345.6)
+    ('0', '13.2', '12,346')
+    """
+    return (
+        "0"
+        if not seconds
+        else f"{seconds:,.0f}"
+        if seconds >= 100
+        else f"{seconds:.1f}"
+        if seconds >= 1
+        else f"{seconds:.2f}"
+    )
 
 
-def shortened(member_ids: Iterable[str]) -> Mapping[str, str]:
-    matches = {member: MEMBER_ID.match(member) or ZOOKEEPER_ID.match(member) for member in member_ids}
-    clients = Counter(match["client"] for match in matches.values() if match)
-    short: dict[str, str] = {}
-    for member, match in matches.items():
-        if match is None:
-            short[member] = member
-        elif match["client"] and match.re is MEMBER_ID and clients[match["client"]] == 1:
-            short[member] = match["client"]
-        else:
-            short[member] = f"{match['client'] or 'member'}-{match['start']}"
-    return short
+def listed(names: Sequence[str]) -> str:
+    """
+    >>> listed(["a"]), listed(["a", "b"]), listed(["a", "b", "c", "d", "e"])
+    ('a', 'a and b', 'a, b, c and 2 others')
+    """
+    if len(names) > NAMED + 1:
+        return f"{', '.join(names[:NAMED])} and {len(names) - NAMED} others"
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1]))) if names else "nobody"

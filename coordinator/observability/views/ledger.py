@@ -8,7 +8,8 @@ from google.protobuf.json_format import MessageToDict
 from typing_extensions import TypedDict
 
 from muster.coordinator.core.model.types import AUDIT_OUTCOMES
-from muster.coordinator.observability.views.formatting import Names, duration, moment
+from muster.coordinator.observability.views.formatting import duration, moment
+from muster.coordinator.observability.views.member_names import Names
 from muster.coordinator.rpc.v1 import ledger_pb2
 from muster.coordinator.rpc.v1.ledger_pb2 import PlanScore, Rebalance
 
@@ -53,8 +54,19 @@ def entry_document(entry: ledger_pb2.Rebalance) -> dict[str, Any]:
     )
     for key in ("number", "started_at_ms", "ended_at_ms"):
         found[key] = int(found[key])
-    for item in (*found["phases"],):
+    for item, phase in zip(found["phases"], entry.phases, strict=True):
         item["duration_ms"] = int(item["duration_ms"])
+        item["waited_for"] = waited_for(phase)
+        del item["waits"]
+    for item, trigger in zip(found["triggers"], entry.triggers, strict=True):
+        item["at_ms"] = int(item["at_ms"])
+        item["cause"] = cause_word(trigger).replace(" ", "_").upper()
+        item["certainty"] = certainty_word(trigger)
+    for item, change in zip(found["topics"], entry.topics, strict=True):
+        item["at_ms"] = int(item["at_ms"])
+        item["kind"] = ledger_pb2.TopicChangeKind.Name(change.kind).removeprefix("TOPIC_CHANGE_KIND_").lower()
+    for item in found["incarnations"]:
+        item["away_ms"] = int(item["away_ms"])
     for item in found["members"]:
         item |= {key: int(item[key]) for key in ("joined_at_ms", "synced_at_ms") if key in item}
     for item in found["shadows"]:
@@ -65,9 +77,34 @@ def entry_document(entry: ledger_pb2.Rebalance) -> dict[str, Any]:
         item |= {key: int(item[key]) if key in item else None for key in ("before", "after")}
     found["cause"] = cause_word(entry).replace(" ", "_").upper()
     found["outcome"] = outcome_word(entry).upper()
+    found["certainty"] = certainty_word(entry)
     snapshot = found.pop("snapshot_json")
     found["snapshot"] = json.loads(snapshot) if snapshot else None
     return found
+
+
+class WaitDocument(TypedDict):
+    """A member that a phase waited for. `came` is joined, expired, left, replaced or never; both it and `after_ms` are
+    None in entries of older versions, which name who came last."""
+
+    member: str
+    client_id: str
+    came: str | None
+    after_ms: int | None
+
+
+def waited_for(phase: ledger_pb2.RebalancePhase) -> list[WaitDocument]:
+    if not phase.waits:
+        return [{"member": member, "client_id": "", "came": None, "after_ms": None} for member in phase.waited_for]
+    return [
+        {
+            "member": wait.member_id,
+            "client_id": wait.client_id,
+            "came": ledger_pb2.WaitEnd.Name(wait.came).removeprefix("WAIT_END_").lower(),
+            "after_ms": wait.after_ms,
+        }
+        for wait in phase.waits
+    ]
 
 
 def is_rebalance(entry: ledger_pb2.Rebalance) -> bool:
@@ -75,18 +112,14 @@ def is_rebalance(entry: ledger_pb2.Rebalance) -> bool:
     return int(entry.outcome) not in AUDIT_OUTCOMES
 
 
-def names_of(rebalances: Iterable[ledger_pb2.Rebalance], *, full: bool = False) -> Names:
-    """Short names over all members that the entries mention."""
-    ids: set[str] = set()
-    for entry in rebalances:
-        ids.add(entry.culprit)
-        ids.update(member.member_id for member in entry.members)
-        ids.update(end for move in entry.moves for end in (move.source, move.target))
-        ids.update(member for phase in entry.phases for member in phase.waited_for)
-    return Names(ids, full=full)
+def certainty_word(entry: ledger_pb2.Rebalance | ledger_pb2.FurtherTrigger) -> str | None:
+    """How a cause is known; None in entries of older versions."""
+    if not entry.certainty:
+        return None
+    return ledger_pb2.Certainty.Name(entry.certainty).removeprefix("CERTAINTY_").lower()
 
 
-def cause_word(entry: ledger_pb2.Rebalance) -> str:
+def cause_word(entry: ledger_pb2.Rebalance | ledger_pb2.FurtherTrigger) -> str:
     name = ledger_pb2.RebalanceCause.Name(entry.cause)
     return name.removeprefix("REBALANCE_CAUSE_").replace("_", " ").lower()
 

@@ -9,8 +9,10 @@ import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Any, Final, Protocol, TypeAlias
+
+from google.protobuf.message import Message
 
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.security.access_model import CLUSTER_NAME, Identity, Operation, ResourceType
@@ -117,6 +119,11 @@ class CallRights:
 TOPIC: Final = "a topic you may not describe"
 WORD: Final = re.compile(r"[A-Za-z0-9._-]+")
 ENDS: Final = ".,-_"
+NO_SENTENCES: Final = frozenset(
+    {"group_id", "snapshot_json", "snapshot_source", "topic", "protocol_type", "protocol_name", "name", "how"}
+)
+"""Texts of an entry that name no topic: the group's own, and the ledger's words. Rows with a topic of their own and the
+snapshot are redacted as a whole."""
 BY_TOPIC: Final = ("topics", "lags", "racks", "stale")
 
 MaySee = Callable[[str], bool]
@@ -134,20 +141,32 @@ def redact_entry(entry: Any, may_see: MaySee, catalog: Container[str]) -> None:
         drop_hidden_rows(member.assigned, hidden)
     drop_hidden_rows(entry.moves, hidden)
     drop_hidden_rows(entry.positions, hidden)
+    drop_hidden_rows(entry.topics, hidden)
     if snapshot is not None and hidden:
         entry.snapshot_json = json.dumps(redact_snapshot(snapshot, hidden), separators=(",", ":"))
 
+    @cache
     def plain(text: str) -> str:
         return redact_text(text, hidden, may_see, catalog)
 
-    entry.detail, entry.client_reason = plain(entry.detail), plain(entry.client_reason)
-    for texts in (entry.also, *(phase.waited_for for phase in entry.phases)):
-        texts[:] = [plain(text) for text in texts]
-    for move in entry.moves:
-        move.why = plain(move.why)
+    redact_texts(entry, plain)
     if hidden:
         many = f"{len(hidden)} topic{'s' if len(hidden) > 1 else ''} you may not describe"
         entry.detail = f"{entry.detail} ({many} left out)" if entry.detail else f"{many} left out"
+
+
+def redact_texts(message: Message, plain: Callable[[str], str]) -> None:
+    """Every text of a message and of those in it, in place: a field that is added is covered, too."""
+    for field, value in message.ListFields():
+        if field.name in NO_SENTENCES or isinstance(value, int | float):
+            continue
+        if isinstance(value, str):
+            setattr(message, field.name, plain(value))
+        elif field.message_type is None:
+            value[:] = [plain(each) if isinstance(each, str) else each for each in value]
+        else:
+            for each in (value,) if isinstance(value, Message) else value:
+                redact_texts(each, plain)
 
 
 def topics_of_entry(entry: Any, snapshot: Any) -> Iterable[str]:
@@ -155,6 +174,7 @@ def topics_of_entry(entry: Any, snapshot: Any) -> Iterable[str]:
         yield from (each.topic for each in member.assigned)
     yield from (each.topic for each in entry.moves)
     yield from (each.topic for each in entry.positions)
+    yield from (each.topic for each in entry.topics)
     if snapshot is not None:
         yield from topics_of_snapshot(snapshot)
 

@@ -10,7 +10,8 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from muster.coordinator.observability.views import groups as group_views
-from muster.coordinator.observability.views.ledger import RebalanceRow, entry_document, names_of, rebalance_row
+from muster.coordinator.observability.views.ledger import RebalanceRow, entry_document, rebalance_row
+from muster.coordinator.observability.views.member_names import names_of
 from muster.coordinator.observability.views.settings import (
     GroupSettingRow,
     NodeSettingRow,

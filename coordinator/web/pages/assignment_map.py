@@ -7,10 +7,10 @@ from typing import Final
 
 from markupsafe import Markup
 
-from muster.coordinator.observability.views.formatting import Names, plural, spans
+from muster.coordinator.observability.views.formatting import listed, plural, spans
+from muster.coordinator.observability.views.member_names import Names
 from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
 from muster.coordinator.web.pages.pictures import PartitionCell, draw_bar, draw_strips, lag_class, legend, rate_class
-from muster.coordinator.web.pages.rebalance_view import listed
 
 MOST_CELLS: Final = 600
 MOST_ROWS: Final = 80

@@ -10,12 +10,12 @@ from starlette.routing import Route
 
 from muster.assignors import registry
 from muster.coordinator.core.control.settings_table import SETTINGS
-from muster.coordinator.observability.views.formatting import Names
 from muster.coordinator.observability.views.ledger import is_rebalance
+from muster.coordinator.observability.views.member_names import Names, names_of
 from muster.coordinator.web.http.guard import name_of, segment_of
 from muster.coordinator.web.http.node_port import HttpRefusal, NodePort
 from muster.coordinator.web.pages.forms import ActionPages
-from muster.coordinator.web.pages.group_view import SamplerFigures, make_group_view, name_members
+from muster.coordinator.web.pages.group_view import SamplerFigures, make_group_view
 from muster.coordinator.web.pages.page_data import PageQueries, code_refusal
 from muster.coordinator.web.pages.rebalance_view import rebalance_address, rebalance_view
 from muster.coordinator.web.pages.rendering import PageRenderer
@@ -107,7 +107,7 @@ class GroupPages:
         def make() -> Mapping[str, Any]:
             return {
                 "title": f"{'Rebalance' if is_rebalance(entry) else 'Entry'} {number} of {group}",
-                "view": rebalance_view(entry, name_members([entry]), 0, MOST_LINES),
+                "view": rebalance_view(entry, names_of([entry]), 0, MOST_LINES),
                 "before": rebalance_address(group, number - 1),
                 "after": rebalance_address(group, number + 1) if number < newest else "",
             }
@@ -127,7 +127,7 @@ class GroupPages:
             return {
                 "title": f"What if: {group}",
                 "group": group,
-                "question": question(assignor, add, remove, Names(remove)),
+                "question": question(assignor, add, remove, Names.of_ids(remove)),
                 "refusal": answer.error_message,
                 "plans": [make_plan_view(each, add, remove) for each in answer.assignments],
             }

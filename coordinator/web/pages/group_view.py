@@ -1,16 +1,12 @@
 """One group, from what the node answered to what its page shows. Pure.
 
-Members have short names: the client's own name wherever it identifies the member. When a client came back under a
-new member id, the present member has the plain name, and the earlier one a bit of its id in addition. The doctor's
-findings and the sampler's figures become part of the page; of the doctor's rules that compare two looks nothing is
-shown, because a page has only one.
+The doctor's findings and the sampler's figures become part of the page; of the doctor's rules that compare two looks
+nothing is shown, because a page has only one.
 """
 
 import json
-import re
 import time
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isnan
 from typing import Final
@@ -29,66 +25,20 @@ from muster.coordinator.observability.history.group_health import HealthStatus
 from muster.coordinator.observability.history.group_history import GroupHistory
 from muster.coordinator.observability.read_model.groups import Canary, MemberDescription
 from muster.coordinator.observability.views.controls import balance_words, fence_words, override_words
-from muster.coordinator.observability.views.formatting import Names, duration, plural
+from muster.coordinator.observability.views.formatting import duration, listed, plural
 from muster.coordinator.observability.views.groups import idle_words
 from muster.coordinator.observability.views.ledger import ShadowRow, compare_shadows, is_rebalance
+from muster.coordinator.observability.views.member_names import Names, names_of
 from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
 from muster.coordinator.web.pages.assignment_map import AssignmentMap, assignment_map, unowned_words
 from muster.coordinator.web.pages.page_data import GroupPageData, Place
 from muster.coordinator.web.pages.pictures import draw_chart, time_in_words
 from muster.coordinator.web.pages.rebalance_view import (
     RebalanceView,
-    listed,
     rebalance_duration_ms,
     rebalance_timeline,
     rebalance_view,
 )
-
-# Names of members
-# ----------------
-
-BARE_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
-"""A UUID and nothing else, as members by KIP-848 choose it."""
-KEPT = 4
-
-
-class MemberNames(Names):
-    """`clients`: the client id of each member that has one."""
-
-    def __init__(self, member_ids: Iterable[str], clients: Mapping[str, str], present: Iterable[str] = ()) -> None:
-        ids, here = {*member_ids} - {""}, {*present} - {""}
-        super().__init__(ids | here)
-        own = Names(here)
-        plain = {member: self._plain(member, clients, own) for member in sorted(here)}
-        taken = Counter(plain.values())
-        for member, name in plain.items():
-            self._short[member] = name if taken[name] == 1 else f"{name}-{member[:KEPT]}"
-        past = {member: self._plain(member, clients, self) for member in sorted(ids - here)}
-        taken.update(past.values())
-        for member, name in past.items():
-            self._short[member] = name if taken[name] == 1 else f"{name}-{member[:KEPT]}"
-        self._longest_first = sorted(self._short, key=len, reverse=True)
-
-    @staticmethod
-    def _plain(member: str, clients: Mapping[str, str], names: Names) -> str:
-        return clients.get(member, "") or member[:8] if BARE_ID.fullmatch(member) else names[member]
-
-
-def name_members(
-    entries: Iterable[Rebalance], present: Iterable[str] = (), clients: Mapping[str, str] | None = None
-) -> MemberNames:
-    """Over all members that the entries mention, and those who are `present`."""
-    ids: set[str] = set()
-    known: dict[str, str] = {}
-    for entry in entries:
-        ids.add(entry.culprit)
-        known[entry.culprit] = entry.culprit_client_id
-        known.update((member.member_id, member.client_id) for member in entry.members)
-        ids.update(member.member_id for member in entry.members)
-        ids |= {move.source for move in entry.moves} | {move.target for move in entry.moves}
-        ids.update(member for phase in entry.phases for member in phase.waited_for)
-    return MemberNames(ids, known | dict(clients or {}), present)
-
 
 # Findings of the doctor
 # ----------------------
@@ -257,7 +207,7 @@ def make_group_view(
 ) -> GroupPageView:
     group, history = facts.group, facts.history
     ids = [member.member_id for member in group.members]
-    names = name_members(history, ids, {member.member_id: member.client_id for member in group.members})
+    names = names_of(history, group.members)
     holdings = facts.holdings(figures.rates)
     present = frozenset(ids)
     nobody = [each for each in holdings if each.owner not in present]

@@ -11,10 +11,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from muster.coordinator.observability.views.formatting import size
+from muster.coordinator.observability.views.member_names import names_of
+from muster.coordinator.observability.views.sentences import CAUSES, cause_name
 from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
 from muster.coordinator.web.http.node_port import HttpRefusal, NodePort
 from muster.coordinator.web.pages.group_pages import page_address, parse_number
-from muster.coordinator.web.pages.group_view import BUSY, SamplerFigures, name_members
+from muster.coordinator.web.pages.group_view import BUSY, SamplerFigures
 from muster.coordinator.web.pages.listing_view import (
     PAGE,
     SORTS,
@@ -26,7 +28,7 @@ from muster.coordinator.web.pages.listing_view import (
 )
 from muster.coordinator.web.pages.page_data import PageQueries
 from muster.coordinator.web.pages.pictures import PartitionCell, draw_strips
-from muster.coordinator.web.pages.rebalance_view import CAUSES, cause_name, rebalance_duration_ms, rebalance_view
+from muster.coordinator.web.pages.rebalance_view import rebalance_duration_ms, rebalance_view
 from muster.coordinator.web.pages.rendering import PageRenderer
 
 SHOWN_ENTRIES: Final = 100
@@ -137,7 +139,7 @@ class ListingPages:
 
         def make() -> Mapping[str, Any]:
             longest = max(map(rebalance_duration_ms, shown), default=0)
-            views = [rebalance_view(entry, name_members([entry]), longest) for entry in shown]
+            views = [rebalance_view(entry, names_of([entry]), longest) for entry in shown]
             return around | {
                 "title": "Ledger",
                 "wanted": wanted,

@@ -9,6 +9,8 @@ from markupsafe import Markup
 from muster.coordinator.observability.read_model.groups import GroupListing
 from muster.coordinator.observability.views.cluster import age_words, node_row
 from muster.coordinator.observability.views.formatting import host_and_port, size
+from muster.coordinator.observability.views.member_names import names_of
+from muster.coordinator.observability.views.sentences import sentence
 from muster.coordinator.rpc.v1 import cluster_service_pb2 as cluster_pb
 from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
 from muster.coordinator.web.pages.group_view import (
@@ -16,13 +18,12 @@ from muster.coordinator.web.pages.group_view import (
     HEALTH_CLASSES,
     SampledFigures,
     eta_words,
-    name_members,
     trend_class,
     trend_words,
 )
 from muster.coordinator.web.pages.page_data import GroupHeadcount
 from muster.coordinator.web.pages.pictures import draw_sparkline
-from muster.coordinator.web.pages.rebalance_view import rebalance_address, sentence
+from muster.coordinator.web.pages.rebalance_view import rebalance_address
 
 PAGE: Final = 100
 SORTS: Final = ("trouble", "name", "lag", "rebalance")
@@ -97,7 +98,7 @@ def select_groups(
 def group_row(
     listed: GroupListing, group: GroupHeadcount | None, last: Rebalance | None, lag: int | None, figures: SampledFigures
 ) -> ListedGroupView:
-    names = name_members([last] if last else [])
+    names = names_of([last] if last else [])
     state = group.state if group else listed.state
     return ListedGroupView(
         group=listed.group_id,

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
-from muster.coordinator.observability.views.formatting import Names, plural, spans
+from muster.coordinator.observability.views.formatting import plural, spans
+from muster.coordinator.observability.views.member_names import Names
 from muster.coordinator.rpc.v1.coordinator_service_pb2 import SimulatedAssignment
 from muster.coordinator.web.pages.pictures import draw_bar
 from muster.coordinator.web.pages.rebalance_view import MoveLine
@@ -48,7 +49,7 @@ class PlanView:
 
 def question(assignor: str, add: Sequence[str], remove: Sequence[str], names: Names) -> str:
     """
-    >>> question("sticky", ["new-1", "new-2"], [], Names([]))
+    >>> question("sticky", ["new-1", "new-2"], [], Names({}))
     'the assignor were sticky and 2 members came'
     """
     parts = [f"the assignor were {assignor}"] if assignor else []
@@ -64,7 +65,7 @@ def make_plan_view(answer: SimulatedAssignment, add: Sequence[str], remove: Sequ
         return PlanView(answer.assignor, answer.error_message)
     forecast: dict[str, Any] = json.loads(answer.forecast_json)
     members: list[dict[str, Any]] = forecast["members"]
-    names = Names([member["id"] for member in members])
+    names = Names.of_ids(member["id"] for member in members)
     most = max((max(each["partitions_before"], each["partitions_after"]) for each in members), default=1)
     changed_most = sorted(
         members, key=lambda each: (-abs(each["partitions_after"] - each["partitions_before"]), each["id"])

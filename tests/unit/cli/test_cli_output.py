@@ -6,7 +6,8 @@ import pytest
 import yaml
 
 from muster.cli.common.output import Column, console, plain_table, print_rows
-from muster.coordinator.observability.views.formatting import Names, spans
+from muster.coordinator.observability.views.formatting import spans
+from muster.coordinator.observability.views.member_names import Names
 
 ROWS = [
     {"group": "blue", "lag": 3, "owners": ["a", "b"], "host": None},
@@ -63,7 +64,7 @@ OTHER = "ship-3f0e5d3c-0000-4000-8000-000000000003"
 
 
 def test_members_are_called_by_their_client_id_where_that_is_enough() -> None:
-    names = Names([ONE, TWO, OTHER, "static", ""])
+    names = Names.of_ids([ONE, TWO, OTHER, "static", ""])
     assert [names[member] for member in (ONE, TWO, OTHER, "static", "")] == [
         "pay-1f0e",
         "pay-2f0e",
@@ -75,13 +76,13 @@ def test_members_are_called_by_their_client_id_where_that_is_enough() -> None:
 
 
 def test_full_names_stay_full() -> None:
-    assert Names([ONE], full=True)[ONE] == ONE
+    assert Names.of_ids([ONE], full=True)[ONE] == ONE
 
 
 def test_consumers_of_the_zookeeper_era_go_by_their_host() -> None:
     one, other = "a_group_box-7-1700000000000-c0ffee00", "a_group_box-7-1700000000000-0badcafe"
-    assert Names([one])[one] == "box-7-c0ff"
-    assert [Names([one, other])[each] for each in (one, other)] == ["box-7-c0ff", "box-7-0bad"]
+    assert Names.of_ids([one])[one] == "box-7-c0ff"
+    assert [Names.of_ids([one, other])[each] for each in (one, other)] == ["box-7-c0ff", "box-7-0bad"]
 
 
 @pytest.mark.parametrize(("numbers", "text"), [([], ""), ([3], "3"), ([1, 0], "0,1"), ([5, 1, 2, 3], "1-3,5")])

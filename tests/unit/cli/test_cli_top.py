@@ -102,8 +102,8 @@ def test_a_group_opens_with_its_map_and_nobody_is_loud() -> None:
     assert "1 partition without an owner" in page
     assert "last: #12 session expired by worker-3, 12 s ago" in page
     assert "nobody                  1     500  ...2" in page
-    assert "a-m0                    2    1.0k  2.2." in page
-    assert "a-m1                    1     500  .2.." in page
+    assert "client-0                2    1.0k  2.2." in page
+    assert "client-1                1     500  .2.." in page
     assert not press(shown, "escape").opened
 
 

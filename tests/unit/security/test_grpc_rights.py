@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
+from google.protobuf.message import Message
 
 from muster.coordinator.errors import CallDenied, NotAuthenticated
 from muster.coordinator.rpc.v1 import control_service_pb2 as control_pb
@@ -26,7 +27,7 @@ from muster.coordinator.security.authorizer import AclAuthorizer
 from muster.coordinator.server.rpc_dispatch import FastPathHandler, MethodKind, ServiceMethod, fast_path_of
 from muster.coordinator.server.security.audit_log import AuditLog, Line
 from muster.coordinator.server.security.call_guard import guard_method
-from muster.coordinator.server.security.call_rights import CallRights
+from muster.coordinator.server.security.call_rights import NO_SENTENCES, CallRights
 from muster.coordinator.server.services.shared_session import SharedSessionHandler
 from muster.storage.rpc.v1 import broker_service_pb2 as log_pb
 from muster.storage.rpc.v1 import staging_service_pb2 as staging_pb
@@ -249,6 +250,36 @@ def test_a_ledger_entry_names_no_topic_that_its_reader_may_not_describe() -> Non
     assert entry.detail.endswith("(2 topics you may not describe left out)")
     assert [part.topic for part in entry.members[0].assigned] == ["orders"]
     assert json.loads(entry.snapshot_json)["topics"] == {"orders": 1}
+
+
+def fill_texts(message: Message, text: str, topic: str) -> None:
+    """Every text of a message, and of one more message in each of its lists."""
+    for field in message.DESCRIPTOR.fields:
+        if field.name in NO_SENTENCES - {"topic"}:
+            continue
+        value = getattr(message, field.name)
+        if field.type == field.TYPE_STRING:
+            if isinstance(value, str):
+                setattr(message, field.name, topic if field.name == "topic" else text)
+            else:
+                value.append(text)
+        elif field.type == field.TYPE_MESSAGE:
+            fill_texts(value.add(), text, topic)
+
+
+def test_no_field_of_an_entry_names_a_hidden_topic() -> None:
+    """Also none that is added: each text of it is found by looking at the contract."""
+    entry = ledger_pb2.Rebalance()
+    fill_texts(entry, "orders and secret.", "secret")
+    assert str(entry).count("secret") > 25
+    answer = pb.ExplainGroupResponse(rebalances=[entry])
+    rights = allow("GROUP", "DESCRIBE", "g"), allow("TOPIC", "DESCRIBE", "orders")
+    found = answered(GROUPS + "ExplainGroup", pb.ExplainGroupRequest(group_id="g"), answer, *rights)
+    assert "secret" not in str(found)
+    (left,) = found.rebalances
+    assert left.evidence == "orders and a topic you may not describe."
+    assert not left.topics
+    assert len(left.triggers) == 1
 
 
 def test_who_may_describe_everything_reads_the_entry_as_it_is() -> None:

@@ -2,11 +2,11 @@
 
 import xml.etree.ElementTree as ElementTree
 
+from muster.coordinator.observability.views.member_names import Names
 from muster.coordinator.rpc.v1.ledger_pb2 import PartitionMove, Rebalance
 from muster.coordinator.web.pages.assignment_map import MOST_CELLS, PartitionOwnership, assignment_map
-from muster.coordinator.web.pages.group_view import MemberNames
 
-NOBODY = MemberNames([], {})
+NOBODY = Names({})
 
 
 def cells(markup: str) -> list[tuple[str, str]]:
@@ -73,7 +73,7 @@ def test_ten_thousand_partitions_of_a_thousand_members_stay_small() -> None:
     holdings = [
         PartitionOwnership("t", number, members[number % 1_000], (number * 7919) % 200_000) for number in range(10_000)
     ]
-    names = MemberNames(members, {}, members)
+    names = Names.of_ids(members)
     shown = assignment_map(holdings, members, names, None)
     assert sum(len(row.bundle) for row in shown.rows) < 180_000
     assert shown.rows[0].lag == max(row.lag or 0 for row in shown.rows), "who is most behind stands first"

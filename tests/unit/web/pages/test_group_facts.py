@@ -13,7 +13,7 @@ from muster.coordinator.observability.read_model.groups import (
     PartitionLag,
     TopicPartition,
 )
-from muster.coordinator.observability.views.formatting import Names
+from muster.coordinator.observability.views.member_names import Names
 from muster.coordinator.rpc.v1.coordinator_service_pb2 import OffsetFetchResponse
 from muster.coordinator.web.pages.group_view import (
     FindingView,
@@ -66,7 +66,7 @@ def test_when_a_position_was_committed_is_known_to_the_doctor_s_rules_on_the_pag
     member = replace(MEMBER, topics=("t",), assignment=(TopicPartition("t", 0),))
     group = replace(GROUP, members=(member,))
     facts = GroupPageData(group, "classic", [], positions=map_lags([answer], group.owners()))
-    found = find_group_problems(facts, Names(["a"]), 3 * hour_ms)
+    found = find_group_problems(facts, Names.of_ids(["a"]), 3 * hour_ms)
     assert [finding.what for finding in found] == ["the group makes no progress: it is 6 records behind in 1 partition"]
     (member,) = make_group_view(facts, SampledFigures(), 3 * hour_ms).members
     assert member.committed_ms == hour_ms

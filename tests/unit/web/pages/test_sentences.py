@@ -2,10 +2,10 @@
 
 import pytest
 
+from muster.coordinator.observability.views.member_names import KnownMember, Names, names_of
+from muster.coordinator.observability.views.sentences import CAUSES, cause_kind, sentence
 from muster.coordinator.rpc.v1 import ledger_pb2
 from muster.coordinator.rpc.v1.ledger_pb2 import MemberPlan, PartitionMove, Rebalance
-from muster.coordinator.web.pages.group_view import MemberNames, name_members
-from muster.coordinator.web.pages.rebalance_view import CAUSES, cause_kind, sentence
 
 COMPLETED = ledger_pb2.REBALANCE_OUTCOME_COMPLETED
 
@@ -19,7 +19,7 @@ def moves(*pairs: tuple[str, str]) -> list[PartitionMove]:
 
 def told(cause: int, culprit: str, *pairs: tuple[str, str], outcome: int = COMPLETED) -> str:
     entry = Rebalance(cause=cause, culprit=culprit, moves=moves(*pairs), outcome=outcome)
-    return sentence(entry, name_members([entry]))
+    return sentence(entry, names_of([entry]))
 
 
 def test_who_fell_silent_and_where_its_partitions_went() -> None:
@@ -66,7 +66,7 @@ def test_a_canary_says_what_it_tries() -> None:
         moves=moves(("a", "b")),
         detail="a canary began: lag in place of uniform",
     )
-    assert sentence(entry, name_members([entry])) == (
+    assert sentence(entry, names_of([entry])) == (
         "A canary began: lag in place of uniform; 1 partition went to b, from a."
     )
 
@@ -74,7 +74,7 @@ def test_a_canary_says_what_it_tries() -> None:
 def test_what_was_held_calls_members_by_the_names_that_the_map_has() -> None:
     member = "shop-3-4abb223b-4475-48eb-8550-7cb2b7c8a01a"
     entry = Rebalance(outcome=ledger_pb2.REBALANCE_OUTCOME_HELD, culprit=member, detail=f"member {member} left")
-    assert sentence(entry, name_members([entry])) == "Member shop-3 left."
+    assert sentence(entry, names_of([entry])) == "Member shop-3 left."
 
 
 @pytest.mark.parametrize("cause", sorted(set(ledger_pb2.RebalanceCause.keys()) - {"REBALANCE_CAUSE_UNSPECIFIED"}))
@@ -87,7 +87,7 @@ def test_every_cause_has_words_and_a_colour(cause: str) -> None:
 
 def test_a_member_that_came_back_has_the_plain_name_and_the_one_before_a_bit_of_its_id() -> None:
     old, new = ("worker-1-aaaa0000-0000-4000-8000-000000000000", "worker-1-bbbb0000-0000-4000-8000-000000000000")
-    names = MemberNames([old, new], {}, present=[new])
+    names = Names({old: KnownMember(), new: KnownMember()}, [new])
     assert names[new] == "worker-1"
     assert names[old].startswith("worker-1-")
     assert names[old] != names[new]
@@ -98,13 +98,13 @@ def test_a_member_that_is_a_bare_uuid_goes_by_its_client_id() -> None:
     entry = Rebalance(
         culprit=uuid, culprit_client_id="fraud-a", members=[MemberPlan(member_id=uuid, client_id="fraud-a")]
     )
-    assert name_members([entry])[uuid] == "fraud-a"
-    assert name_members([], [uuid])[uuid] == "d3d15202"
-    two = MemberNames([], {uuid: "x", uuid[::-1]: "x"}, [uuid, uuid[::-1]])
+    assert names_of([entry])[uuid] == "fraud-a"
+    assert Names.of_ids([uuid])[uuid] == "d3d15202"
+    two = Names({uuid: KnownMember("x"), uuid[::-1]: KnownMember("x")}, [uuid, uuid[::-1]])
     assert two[uuid] != two[uuid[::-1]]
 
 
 def test_an_operator_whose_name_and_reason_are_as_long_as_a_uuid_keeps_both() -> None:
     operator = "operator at 127.0.0.1 (tried enough)"
     assert len(operator) == len("4abb223b-4475-48eb-8550-7cb2b7c8a01a")
-    assert MemberNames([operator], {})[operator] == operator
+    assert Names.of_ids([operator])[operator] == operator

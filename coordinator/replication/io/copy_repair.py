@@ -72,7 +72,7 @@ class CopyRepair:
         except LogBroken as error:
             self._tell(unit, str(error))
             return False
-        log.warning("a replica is empty: it is copied again from its leader", partition=str(unit))
+        log.warning("a replica's directory is gone: it is copied again from its leader", partition=str(unit))
         del self._since_ms[unit]
         self._replicas.copy_anew(unit, now_ms)
         return True
@@ -118,10 +118,10 @@ class SecurityCopyRepair:
         try:
             self._logs.give_up(self._place)
         except LogBroken as error:
-            security_logger.warning("a damaged copy stays", partition=str(self._place), why=str(error))
+            security_logger.warning("a damaged replica cannot be removed", partition=str(self._place), why=str(error))
             return False
         security_logger.warning(
-            "a damaged copy is removed, and made anew from its leader's", partition=str(self._place), why=why
+            "a damaged replica is removed, and copied again from its leader", partition=str(self._place), why=why
         )
         self._since_ms = None
         self._replicas.copy_anew(self._place, now_ms)

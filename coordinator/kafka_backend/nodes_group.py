@@ -10,6 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -266,6 +267,17 @@ LEASED: Final = frozenset({MembershipState.STABLE, MembershipState.ADOPTING, Mem
 """Where a heartbeat that is answered renews the lease: who has joined and does not sync is put out all the same."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodesGroupSettings:
+    """What a node brings to the nodes' group. cluster: the group's name is by it. addresses: by listener (`grpc`,
+    `kafka`, `http`), where clients reach this node, HOST:PORT."""
+
+    cluster: str
+    shards: int
+    heartbeat_ms: int
+    addresses: Mapping[str, str]
+
+
 class NodesGroup:
     """`start` once `ShardOwner` is started; `entered` returns when the group has told how shards are dealt."""
 
@@ -274,26 +286,22 @@ class NodesGroup:
         upstream: Upstream,
         owning: ShardOwner,
         settings: OwnershipSettings,
+        brought: NodesGroupSettings,
         *,
-        cluster: str,
-        shards: int,
-        heartbeat_ms: int,
-        addresses: Mapping[str, str],
         on_assigned: Callable[[ShardAssignment], None] = lambda deal: None,
         on_trouble: Callable[[str], None] = lambda sentence: None,
         on_bug: Callable[[BaseException], None] = lambda error: None,
     ) -> None:
-        """addresses: by door (`grpc`, `kafka`, `http`), where clients reach this node, HOST:PORT. on_dealt hears of
-        each new map, on_trouble why the group refuses this node, which tries again, on_bug of a mistake of the program.
-        """
+        """on_assigned hears of each new map, on_trouble why the group refuses this node, which tries again, on_bug of a
+        mistake of the program."""
         self.view = AssignedCluster(settings.node, lambda: not owning.shards.has_lease(owning.now_ms()))
         """The map for the doors."""
         self.deal = ShardAssignment()
         self._owning = owning
         self._now_ms = owning.now_ms
         self._settings = settings
-        self._shards = shards
-        self._group = f"{cluster}.nodes"
+        self._shards = brought.shards
+        self._group = f"{brought.cluster}.nodes"
         self._on_assigned, self._on_trouble = on_assigned, on_trouble
         session_ms = settings.session_timeout_ms
         self._member_settings = MemberSettings(
@@ -301,10 +309,10 @@ class NodesGroup:
             group_instance_id=instance_id(settings.node),
             session_timeout_ms=session_ms,
             rebalance_timeout_ms=session_ms,  # KB-F7
-            heartbeat_interval_ms=heartbeat_ms,
+            heartbeat_interval_ms=brought.heartbeat_ms,
             protocol_type=PROTOCOL_TYPE,
         )
-        self._subscriber = NodeSubscriber(settings.node, settings.instance, shards, addresses)
+        self._subscriber = NodeSubscriber(settings.node, settings.instance, brought.shards, brought.addresses)
         self._membership = UpstreamMembership(
             upstream,
             self._group,
@@ -320,7 +328,7 @@ class NodesGroup:
         self._tasks = SupervisedTasks(on_bug, on_end=lambda: self._changed.set())
         self._alarm: asyncio.TimerHandle | None = None
         self._anew: asyncio.TimerHandle | None = None
-        self._looks_s = max(heartbeat_ms / OF_HEARTBEAT, LOOKS_MS) / 1000
+        self._looks_s = max(brought.heartbeat_ms / OF_HEARTBEAT, LOOKS_MS) / 1000
         self._looking = BackgroundTask(on_bug)
         self._changed = asyncio.Event()
         self._entered: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -10,6 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Collection, Coroutine
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Final
 
 from muster.coordinator.core.model.events import Event, TookOver, Unload
@@ -58,6 +59,33 @@ LATE_S: Final = 0.1
 """How often it is looked who has waited too long for an answer (KB-A3)."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnerClocks:
+    """now_ms: leases count by it; it never goes back, and goes on while the machine sleeps. wall_ms: what records are
+    stamped with. engine_ms: the engine's own; None: the same as now_ms."""
+
+    now_ms: Callable[[], int]
+    wall_ms: Callable[[], int]
+    engine_ms: Callable[[], int] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnerCallbacks:
+    """What an owner of shards tells its node: on_served of each shard that is served and how it was taken, on_fenced of
+    one that somebody else writes, on_lost of one that is served no more, on_acked after how many seconds a request to
+    write was answered, on_stop why the process must end, on_bug of a mistake of the program."""
+
+    on_served: Callable[[ef.AcquisitionReport, int], None] = lambda report, shard: None
+    on_fenced: Callable[[int], None] = lambda shard: None
+    on_lost: Callable[[int, str], None] = lambda shard, why: None
+    on_acked: Callable[[float], None] = lambda seconds: None
+    on_stop: Callable[[str], None] = lambda sentence: None
+    on_bug: Callable[[BaseException], None] = lambda error: None
+
+
+NOBODY_HEARS: Final = OwnerCallbacks()
+
+
 class ShardOwner:
     """`start` once the engine is there; `on_status` is the engine's `on_status`."""
 
@@ -68,38 +96,25 @@ class ShardOwner:
         topic: str,
         cluster: str,
         settings: OwnershipSettings,
-        *,
-        now_ms: Callable[[], int],
-        wall_ms: Callable[[], int],
-        clock_ms: Callable[[], int] | None = None,
-        on_served: Callable[[ef.AcquisitionReport, int], None] = lambda report, shard: None,
-        on_fenced: Callable[[int], None] = lambda shard: None,
-        on_lost: Callable[[int, str], None] = lambda shard, why: None,
-        on_acked: Callable[[float], None] = lambda seconds: None,
-        on_stop: Callable[[str], None] = lambda sentence: None,
-        on_bug: Callable[[BaseException], None] = lambda error: None,
+        clocks: OwnerClocks,
+        callbacks: OwnerCallbacks = NOBODY_HEARS,
     ) -> None:
-        """now_ms: leases count by it; it never goes back, and goes on while the machine sleeps. wall_ms: what records
-        are stamped with. clock_ms: the engine's own; None: the same as now_ms. on_served hears of each shard that is
-        served and how it was taken, on_fenced of one that somebody else writes, on_lost of one that is served no more,
-        on_acked after how many seconds a request to write was answered, on_stop why the process must end, on_bug of a
-        mistake of the program."""
         self._upstream = upstream
         self._log = log
         self._topic = topic
         self._cluster = cluster
         self._shards = NodeShards(settings)
-        self.now_ms = now_ms
-        self._clock_ms = now_ms if clock_ms is None else clock_ms
-        self._wall_ms = wall_ms
-        self._on_served = on_served
-        self._on_lost = on_lost
-        self._on_stop = on_stop
+        self.now_ms = clocks.now_ms
+        self._clock_ms = clocks.engine_ms or clocks.now_ms
+        self._wall_ms = clocks.wall_ms
+        self._on_served = callbacks.on_served
+        self._on_lost = callbacks.on_lost
+        self._on_stop = callbacks.on_stop
         self.on_let_go: Callable[[int], None] = lambda token: None
         """Hears of each `Revoke` that is done with (KB-F8)."""
         self._refusing: set[int] = set()
         """Let go of: what they wrote is waited for, and its answers leave."""
-        self._tasks = SupervisedTasks(on_bug)
+        self._tasks = SupervisedTasks(callbacks.on_bug)
         self._later: deque[Callable[[], None]] = deque()
         self._pass: asyncio.Handle | None = None
         self._alarm: asyncio.TimerHandle | None = None
@@ -109,9 +124,15 @@ class ShardOwner:
         self._behind: dict[int, int] = {}
         self._reads = StateLogReader(self, upstream, log, topic)
         self.producing = StateLogWriter(
-            self, upstream, topic, wall_ms, on_acked=on_acked, on_fenced=on_fenced, on_bug=on_bug
+            self,
+            upstream,
+            topic,
+            clocks.wall_ms,
+            on_acked=callbacks.on_acked,
+            on_fenced=callbacks.on_fenced,
+            on_bug=callbacks.on_bug,
         )
-        self.transactions = ClientTransactions(self, upstream, log, topic, wall_ms)
+        self.transactions = ClientTransactions(self, upstream, log, topic, clocks.wall_ms)
         """Of clients, with positions in these shards."""
         self._decided: list[ev.ShardAppend] = []
         """By the engine's turn, which is not over."""

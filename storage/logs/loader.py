@@ -8,6 +8,7 @@ durable records are gone: the log then serves what is intact, says so, and takes
 
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 from muster.storage.config import TopicSettings
@@ -66,21 +67,29 @@ def create_log(
     return Log(files, directory, partition, settings, opened, LogState([first], {}, 0), topic_id)
 
 
+@dataclass(frozen=True, slots=True)
+class LogCheckpoint:
+    """What the last process left word of a log. clean: it closed the log in order. recovery_point: all below it was
+    flushed. start_offset: the first offset that was not given up."""
+
+    clean: bool
+    recovery_point: int = 0
+    start_offset: int = 0
+
+
 def open_log(
     files: Files,
     directory: str,
     partition: TopicPartition,
     settings: TopicSettings,
     opened: OpenSegments,
+    checkpoint: LogCheckpoint,
     *,
-    clean: bool,
-    recovery_point: int = 0,
-    start_offset: int = 0,
     topic_id: str = "",
     sync: bool = True,
     told: bool = False,
 ) -> Log:
-    """The log that lies in `directory`. `clean` says that the last process closed it in order.
+    """The log that lies in `directory`.
 
     StorageError when the directory says that it is another topic's than `topic_id`. What it found is durable on return;
     without `sync`, once the caller has seen to `Files.sync_all`. `told` says that the log is a cluster's: another node
@@ -90,10 +99,8 @@ def open_log(
     check_owner(files, directory, found, topic_id)
     names = finish_interrupted_changes(files, directory, found)
     state = load_log_state(
-        files, directory, names, settings, opened,
-        clean=clean, recovery_point=recovery_point, start_offset=start_offset, sync=sync,
-        holes=told and settings.compacted,
-    )  # fmt: skip
+        files, directory, names, settings, opened, checkpoint, sync=sync, holes=told and settings.compacted
+    )
     if not sync:
         # Of many logs few are used soon: who uses one opens its file then.
         for segment in state.segments:
@@ -149,14 +156,13 @@ def load_log_state(
     names: Sequence[str],
     settings: TopicSettings,
     opened: OpenSegments,
+    checkpoint: LogCheckpoint,
     *,
-    clean: bool,
-    recovery_point: int,
-    start_offset: int,
     sync: bool = True,
     holes: bool = False,
 ) -> LogState:
     """Segments, producers and epochs of a tidy directory with these names in it; `holes` may be in all of them."""
+    start_offset = checkpoint.start_offset
     bases = segment_bases(names)
     known = load_summaries(files, directory) if SUMMARIES in names else {}
     summaries = {base: summary for base, summary in known.items() if base in bases}
@@ -173,8 +179,8 @@ def load_log_state(
         # Compaction leaves holes in sealed segments, never in the active one.
         segment.gaps = settings.compacted
         _load_sealed(segment, following, summaries)
-    durable = max(recovery_point, active.base_offset)
-    last_epoch = _load_active(active, summaries, recovered, clean=clean, durable=durable)
+    durable = max(checkpoint.recovery_point, active.base_offset)
+    last_epoch = _load_active(active, summaries, recovered, clean=checkpoint.clean, durable=durable)
     if sync and recovered.unflushed:
         flush_recovered(active)
     if start_offset > active.next_offset and not recovered.damage:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from muster.storage.errors import InvalidPartitions, StorageError, TopicAlreadyExists
 from muster.storage.files import read_trusted_offsets
 from muster.storage.logs import replica
-from muster.storage.logs.loader import create_log, open_log, read_topic_id
+from muster.storage.logs.loader import LogCheckpoint, create_log, open_log, read_topic_id
 from muster.storage.logs.log import Log
 from muster.storage.logs.retention import restart_log, truncate_log, truncation_point
 from muster.storage.settings_text import os_error_remedy
@@ -119,7 +119,8 @@ class HostedTopics(TopicStore):
             files.rename(f"{self.data_dir}/{stray}", directory)
             logger.warning("%s/%s is held again: it goes on as %s.", self.data_dir, stray, directory)
         if files.is_dir(directory):
-            log = open_log(files, directory, tp, settings, self._opened, clean=False, topic_id=topic_id, told=True)
+            checkpoint = LogCheckpoint(clean=False)
+            log = open_log(files, directory, tp, settings, self._opened, checkpoint, topic_id=topic_id, told=True)
         else:
             now_ms = self._clock_ms()
             log = create_log(
@@ -284,12 +285,14 @@ class HostedTopics(TopicStore):
 
         try:
             where, settings = partition_directory(self.data_dir, tp), self.settings.for_topic(facts.configs)
-            log = open_log(
-                self._files, where, tp, settings, self._opened,
-                clean=False, topic_id=ids[facts.name], told=True,
+            checkpoint = LogCheckpoint(
+                clean=False,
                 recovery_point=failed.durable_offset if failed else max(map(known, (RECOVERY_POINTS, PRIVATE_POINTS))),
                 start_offset=known(LOG_STARTS) if failed is None else failed.start_offset,
-            )  # fmt: skip
+            )
+            log = open_log(
+                self._files, where, tp, settings, self._opened, checkpoint, topic_id=ids[facts.name], told=True
+            )
         except OSError as error:
             raise StorageError(
                 f"Could not open {partition_directory(self.data_dir, tp)}: {error.strerror or error}. What to do: "

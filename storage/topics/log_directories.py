@@ -14,7 +14,14 @@ from typing import Any, TypeVar
 from muster.storage.config import LogSettings, TopicSettings
 from muster.storage.errors import StorageError
 from muster.storage.files import Files, remove_tree
-from muster.storage.logs.loader import create_log, flush_recovered, list_segment_bases, open_log, read_topic_id
+from muster.storage.logs.loader import (
+    LogCheckpoint,
+    create_log,
+    flush_recovered,
+    list_segment_bases,
+    open_log,
+    read_topic_id,
+)
 from muster.storage.logs.log import Log
 from muster.storage.logs.segment import OpenSegments, segment_path
 from muster.storage.topics.catalog import TopicPlan, format_id
@@ -137,11 +144,10 @@ def open_logs(
     def one(tp: TopicPartition, of_topic: TopicSettings, topic_id: str, told: bool) -> Log | StorageError:
         directory = partition_directory(data_dir, tp)
         try:
+            checkpoint = LogCheckpoint(clean, points.get(tp, 0), starts.get(tp, 0))
             return open_log(
-                files, directory, tp, of_topic, opened, clean=clean,
-                recovery_point=points.get(tp, 0), start_offset=starts.get(tp, 0), topic_id=topic_id, told=told,
-                sync=False,
-            )  # fmt: skip
+                files, directory, tp, of_topic, opened, checkpoint, topic_id=topic_id, told=told, sync=False
+            )
         except (FileNotFoundError, NotADirectoryError):
             return _gone(directory, tp)
         except StorageError as error:

@@ -14,7 +14,7 @@ import structlog
 
 from muster.coordinator.edge.background_tasks import SupervisedTasks, TaskFailed
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.io.inbound_requests import ControllerDesk
+from muster.coordinator.replication.io.inbound_requests import ControllerSide
 from muster.coordinator.replication.io.wire.node_api import NodeName
 from muster.coordinator.replication.io.wire.node_codec import NameOf
 from muster.coordinator.replication.io.wire.node_links import LinkError, NodeLink, NodeLinks
@@ -213,30 +213,18 @@ class ImagePolling:
         replicas: NodeReplicas,
         image: ClusterImage,
         links: NodeLinks,
-        desk: ControllerDesk,
+        around: ControllerSide,
         *,
-        controller: Callable[[], int | None],
-        node_epoch: Callable[[], int],
-        register_anew: Callable[[], None],
         learned: Callable[[ImageChanges], Awaitable[None]],
-        broke: Callable[[int], None],
-        heard: Callable[[], None] = lambda: None,
     ) -> None:
-        """desk: the controller's, where that is this node: who leads much has a thousand things to take in when others
-        fail, and writing them down for itself, and reading them again, would cost as much as to decide them.
-        controller: who holds `/controller`, as last seen; None where nobody does. node_epoch: of this node's
-        registration; NO_EPOCH while it has none. register_anew: it counts no more. broke: a node did not answer.
-        heard: the controller says how the cluster stands, be it that nothing is new."""
+        """The desk of `around` is asked where this node is the controller: who leads much has a thousand things to take
+        in when others fail, and writing them down for itself, and reading them again, would cost as much as to decide
+        them."""
         self._replicas = replicas
         self._image = image
         self._links = links
-        self._desk = desk
-        self._controller = controller
-        self._node_epoch = node_epoch
-        self._register_anew = register_anew
+        self._around = around
         self._learned = learned
-        self._broke = broke
-        self._heard = heard
         self._asking: asyncio.Task[ClusterState] | None = None
         self._offline: dict[TopicPartition, str] = {}
         """What is offline here, as far as the log of this node has it."""
@@ -254,9 +242,10 @@ class ImagePolling:
 
     async def once(self) -> bool:
         """One poll; False where the next one has to wait for a moment (CL-N2)."""
-        controller, epoch = self._controller(), self._node_epoch()
-        if controller is None or epoch == NO_EPOCH:
+        seated, epoch = self._around.controller(), self._around.node_epoch()
+        if seated is None or epoch == NO_EPOCH:
             return False
+        controller = seated.node
         if epoch != self._replicas.node_epoch:
             self._replicas.registered(epoch)
         self._tell_offline()
@@ -268,7 +257,7 @@ class ImagePolling:
         try:
             answer = await asking
         except LinkError:
-            self._broke(controller)
+            self._around.broke(controller)
             return False
         except asyncio.CancelledError:
             task = asyncio.current_task()
@@ -280,7 +269,7 @@ class ImagePolling:
     async def _answer(self, controller: int, epoch: int, offline: tuple[OfflineReplica, ...]) -> ClusterState:
         known = self._image.known
         if controller == self._replicas.me:
-            return await self._desk.cluster_state(NodeName(controller, epoch), known, offline, POLL_WAIT_MS)
+            return await self._around.desk.cluster_state(NodeName(controller, epoch), known, offline, POLL_WAIT_MS)
         link = await self._links.to(controller)
         return await link.cluster_state(epoch, known, offline, max_wait_ms=POLL_WAIT_MS, deadline_s=POLL_DEADLINE_S)
 
@@ -298,12 +287,12 @@ class ImagePolling:
     async def _take(self, answer: ClusterState, epoch: int) -> bool:
         if answer.error is ErrorCode.STALE_BROKER_EPOCH:
             gone = any(each.id == self._replicas.me and each.status is ClusterNodeStatus.GONE for each in answer.nodes)
-            if gone and epoch == self._node_epoch():
-                self._register_anew()
+            if gone and epoch == self._around.node_epoch():
+                self._around.register_anew()
             return False
         if answer.error is not ErrorCode.NONE:
             return False
-        self._heard()
+        self._around.heard()
         changes = self._image.apply(answer)
         if changes is not None:
             await self._learned(changes)

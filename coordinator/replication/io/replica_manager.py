@@ -123,13 +123,8 @@ class ReplicaManager:
             self.replicas,
             self.image,
             self._poll_links,
-            around.desk,
-            controller=self._controller,
-            node_epoch=around.node_epoch,
-            register_anew=around.register_anew,
+            around,
             learned=self._learned,
-            broke=around.broke,
-            heard=around.heard,
         )
         self.elections = ElectionLedger(
             broker,

@@ -30,10 +30,10 @@ from muster.coordinator.kafka_backend.backend_settings import (
     state_topic_spec_of,
     upstream_address_of,
 )
-from muster.coordinator.kafka_backend.nodes_group import AssignedCluster, NodesGroup
+from muster.coordinator.kafka_backend.nodes_group import AssignedCluster, NodesGroup, NodesGroupSettings
 from muster.coordinator.kafka_backend.proxy.proxy_principal import proxy_principal_check_of
 from muster.coordinator.kafka_backend.proxy.request_splitting import groups_by_name
-from muster.coordinator.kafka_backend.shard_owner import ShardOwner
+from muster.coordinator.kafka_backend.shard_owner import OwnerCallbacks, OwnerClocks, ShardOwner
 from muster.coordinator.kafka_backend.shard_ownership import lease
 from muster.coordinator.kafka_backend.state_log import StateLog
 from muster.coordinator.kafka_backend.state_topic import StateTopicWatch, UnusableUpstream, prepare_state_topic
@@ -222,15 +222,15 @@ class KafkaBackend:
             self._settings.state_topic,
             self._settings.engine_kafka_cluster,
             rules,
-            now_ms=monotonic_ms,
-            wall_ms=wall_ms,
-            clock_ms=self._clock.now_ms,
-            on_served=self.watching.served,
-            on_fenced=self._fenced,
-            on_lost=self._lost,
-            on_acked=self.watching.appends.took,
-            on_stop=self._stop_for,
-            on_bug=self._failed,
+            OwnerClocks(now_ms=monotonic_ms, wall_ms=wall_ms, engine_ms=self._clock.now_ms),
+            OwnerCallbacks(
+                on_served=self.watching.served,
+                on_fenced=self._fenced,
+                on_lost=self._lost,
+                on_acked=self.watching.appends.took,
+                on_stop=self._stop_for,
+                on_bug=self._failed,
+            ),
         )
 
     def _nodes_by(self, rules: lease.OwnershipSettings, doors: ClientAddresses) -> NodesGroup:
@@ -238,10 +238,12 @@ class KafkaBackend:
             self.upstream,
             self.owning,
             rules,
-            cluster=self._settings.engine_kafka_cluster,
-            shards=self.shards,
-            heartbeat_ms=self._settings.engine_kafka_heartbeat_interval_ms,
-            addresses=addresses_by_listener(doors),
+            NodesGroupSettings(
+                cluster=self._settings.engine_kafka_cluster,
+                shards=self.shards,
+                heartbeat_ms=self._settings.engine_kafka_heartbeat_interval_ms,
+                addresses=addresses_by_listener(doors),
+            ),
             on_assigned=self.watching.dealt,
             on_trouble=self.watching.group_troubled,
             on_bug=self._failed,

@@ -11,8 +11,8 @@ from muster.coordinator.core.model.events import Planned
 from muster.coordinator.core.model.plan import PlanRequest, compute_plan
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.edge.cluster_view import OFFSETS_TOPIC
-from muster.coordinator.kafka_backend.nodes_group import NodesGroup
-from muster.coordinator.kafka_backend.shard_owner import ShardOwner
+from muster.coordinator.kafka_backend.nodes_group import NodesGroup, NodesGroupSettings
+from muster.coordinator.kafka_backend.shard_owner import OwnerCallbacks, OwnerClocks, ShardOwner
 from muster.coordinator.kafka_backend.shard_ownership.append_queues import AppendLimits
 from muster.coordinator.kafka_backend.shard_ownership.events_and_effects import AcquisitionReport
 from muster.coordinator.kafka_backend.shard_ownership.lease import OwnershipSettings, Stage
@@ -80,11 +80,8 @@ class WholeNode:
             TOPIC,
             "muster",
             settings,
-            now_ms=lambda: self.now_ms,
-            wall_ms=lambda: self.now_ms,
-            on_served=self._served,
-            on_stop=self._stops,
-            on_bug=self.bug,
+            OwnerClocks(now_ms=lambda: self.now_ms, wall_ms=lambda: self.now_ms),
+            OwnerCallbacks(on_served=self._served, on_stop=self._stops, on_bug=self.bug),
         )
         self.engine = LeasedEngine(
             log,
@@ -102,10 +99,12 @@ class WholeNode:
             upstream,
             self.owning,
             settings,
-            cluster="muster",
-            shards=SHARDS,
-            heartbeat_ms=self.world.session_ms // 5,
-            addresses={"grpc": f"{self.name}:9290"},
+            NodesGroupSettings(
+                cluster="muster",
+                shards=SHARDS,
+                heartbeat_ms=self.world.session_ms // 5,
+                addresses={"grpc": f"{self.name}:9290"},
+            ),
             on_trouble=lambda sentence: self.world.census.update([f"trouble: {sentence[:60]}"]),
             on_bug=self.bug,
         )

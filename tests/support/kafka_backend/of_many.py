@@ -11,7 +11,7 @@ import signal
 import sys
 from typing import Any
 
-from muster.coordinator.kafka_backend.nodes_group import NodesGroup
+from muster.coordinator.kafka_backend.nodes_group import NodesGroup, NodesGroupSettings
 from muster.coordinator.kafka_backend.shard_ownership.lease import OwnershipSettings
 from tests.support.kafka_backend.over_kafka import OverKafka
 
@@ -31,10 +31,12 @@ class OfMany(OverKafka):
             self.upstream,
             self.owning,
             settings,
-            cluster=self._cluster,
-            shards=self.shards,
-            heartbeat_ms=self._heartbeat_ms,
-            addresses={"grpc": f"host-{self.id}:9290"},
+            NodesGroupSettings(
+                cluster=self._cluster,
+                shards=self.shards,
+                heartbeat_ms=self._heartbeat_ms,
+                addresses={"grpc": f"host-{self.id}:9290"},
+            ),
             on_assigned=lambda deal: self._changed.set(),
             on_trouble=self._on_trouble,
             on_bug=self.bugs.append,

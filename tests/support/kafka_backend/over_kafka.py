@@ -15,7 +15,7 @@ from muster.coordinator.core.model.effects import OffsetCommitReply, OffsetFetch
 from muster.coordinator.core.model.events import OffsetCommit, OffsetFetch
 from muster.coordinator.core.model.types import CommittedOffset, Limits
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.kafka_backend.shard_owner import ShardOwner
+from muster.coordinator.kafka_backend.shard_owner import OwnerCallbacks, OwnerClocks, ShardOwner
 from muster.coordinator.kafka_backend.shard_ownership.append_queues import AppendLimits
 from muster.coordinator.kafka_backend.shard_ownership.events_and_effects import AcquisitionReport
 from muster.coordinator.kafka_backend.shard_ownership.lease import OwnershipSettings
@@ -79,13 +79,14 @@ class OverKafka:
             self.topic,
             self._cluster,
             settings,
-            now_ms=self.clock.now_ms,
-            wall_ms=self.clock.now_ms,
-            on_served=self._on_served,
-            on_fenced=self._on_fenced,
-            on_lost=self._on_lost,
-            on_stop=self._on_stop,
-            on_bug=self.bugs.append,
+            OwnerClocks(now_ms=self.clock.now_ms, wall_ms=self.clock.now_ms),
+            OwnerCallbacks(
+                on_served=self._on_served,
+                on_fenced=self._on_fenced,
+                on_lost=self._on_lost,
+                on_stop=self._on_stop,
+                on_bug=self.bugs.append,
+            ),
         )
         self.engine = LeasedEngine(
             log,

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from muster.coordinator.kafka_backend.shard_owner import ShardOwner
+from muster.coordinator.kafka_backend.shard_owner import OwnerClocks, ShardOwner
 from muster.coordinator.kafka_backend.shard_ownership.events_and_effects import ShardsAssigned, Synced
 from muster.coordinator.kafka_backend.shard_ownership.lease import OwnershipSettings
 from muster.coordinator.kafka_backend.shard_ownership.shard_assignment import AssignedNode, ShardAssignment
@@ -44,9 +44,7 @@ def test_a_lease_does_not_outlast_the_machines_sleep_and_the_engine_hears_of_its
             "muster.state",
             "muster",
             OwnershipSettings(1, "one", session_timeout_ms=SESSION_MS),
-            now_ms=lambda: moments["lease"],
-            wall_ms=lambda: 0,
-            clock_ms=lambda: moments["engine"],
+            OwnerClocks(now_ms=lambda: moments["lease"], wall_ms=lambda: 0, engine_ms=lambda: moments["engine"]),
         )
         owning.start(engine, lambda: None, lambda: None)
         owning.step(ShardsAssigned(frozenset(), ShardAssignment(1, {1: AssignedNode(1, "one", {}, ())})))

@@ -5,7 +5,7 @@ import asyncio
 from muster.coordinator.config import Address
 from muster.coordinator.config.cluster import ClusterSettings
 from muster.coordinator.replication.io import replica_manager as sides
-from muster.coordinator.replication.io.inbound_requests import ControllerSide, NoControllerDesk
+from muster.coordinator.replication.io.inbound_requests import ControllerSide, CurrentController, NoControllerDesk
 from muster.coordinator.replication.io.replica_manager import ReplicaManager
 from muster.coordinator.replication.io.wire.node_links import LinkCaller, LinkSettings
 from muster.coordinator.replication.io.wire.node_listener import NodeListener
@@ -119,8 +119,9 @@ def test_a_controller_that_goes_while_much_is_taken_in_takes_nothing_of_it_away(
 
         side.on_settled(settled)
         side._polling._links = Links()  # type: ignore[assignment]
-        side._polling._controller = lambda: controllers[0]
-        side._polling._node_epoch = lambda: 10
+        side._polling._around = side._polling._around._replace(
+            controller=lambda: CurrentController(controllers[0], Address("c", 1)), node_epoch=lambda: 10
+        )
         running = asyncio.create_task(side._polling.run())
         async with asyncio.timeout(60):
             assert [await asked.get(), await asked.get()] == [7, 8]

@@ -6,10 +6,17 @@ from typing import Any
 
 import pytest
 
+from muster.coordinator.config import Address
 from muster.coordinator.edge.background_tasks import SupervisedTasks
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.io.commit_waits import CommitWaits, LocalWaits, LogStartWaits
-from muster.coordinator.replication.io.inbound_requests import ControllerDesk, NoControllerDesk, NodeDesk
+from muster.coordinator.replication.io.inbound_requests import (
+    ControllerDesk,
+    ControllerSide,
+    CurrentController,
+    NoControllerDesk,
+    NodeDesk,
+)
 from muster.coordinator.replication.io.outbound_requests import AlterPartitionClient, ImagePolling
 from muster.coordinator.replication.io.replica_logs import FlushRound, ReplicaFlusher
 from muster.coordinator.replication.io.wire.node_api import EpochEnd, EpochQuery, PeerFetch
@@ -89,12 +96,14 @@ class Given:
             self.replicas,
             self.image,
             self,  # type: ignore[arg-type]
-            NoControllerDesk() if desk is None else desk,
-            controller=lambda: controller,
-            node_epoch=lambda: epoch,
-            register_anew=lambda: self.told.append("anew"),
+            ControllerSide(
+                controller=lambda: None if controller is None else CurrentController(controller, Address("c", 1)),
+                node_epoch=lambda: epoch,
+                register_anew=lambda: self.told.append("anew"),
+                broke=lambda node: self.told.append(("broke", node)),
+                desk=NoControllerDesk() if desk is None else desk,
+            ),
             learned=self.learned,
-            broke=lambda node: self.told.append(("broke", node)),
         )
 
     async def learned(self, changes: ImageChanges) -> None:
@@ -128,7 +137,9 @@ def test_n2_an_answer_of_a_controller_that_stands_still_is_not_waited_for_once_t
 
         polling = given.polling()
         polling._links = Links()  # type: ignore[assignment]
-        polling._controller = lambda: controllers[0]
+        polling._around = polling._around._replace(
+            controller=lambda: CurrentController(controllers[0], Address("c", 1))
+        )
         running = asyncio.create_task(polling.run())
         assert await asked.get() == CONTROLLER
         del controllers[0]

@@ -110,7 +110,7 @@ class Isolation:
     ) -> tuple[dict[str, Any], Any]:
         """One question to a process of this plugin. Raises AssignorError."""
         key = pack_assignor(assignor)
-        process = self._take(key, assignor, deadline_ms)
+        process = self._take_process(key, assignor, deadline_ms)
         try:
             return process.ask(header, body, deadline_ms, late)
         finally:
@@ -132,7 +132,7 @@ class Isolation:
         for process in at_work:
             process.stop()
 
-    def _take(self, key: bytes, assignor: Assignor, patience_ms: int) -> PluginProcess:
+    def _take_process(self, key: bytes, assignor: Assignor, patience_ms: int) -> PluginProcess:
         """A warm process of this plugin, or a new one; waits at most so long for a place."""
         until_s = time.monotonic() + patience_ms / 1000
         with self._changed:

@@ -330,7 +330,7 @@ class SlotFetch:
     def run(self) -> Iterator[list[FetchedPiece]]:
         if not self._cursors:
             return
-        future = self._loop.submit(self._go_on())
+        future = self._loop.submit(self._fetch_slots())
         # However it ends, whoever waits for pieces has to wake up.
         future.add_done_callback(lambda _: self._ready.put(None))
         try:
@@ -341,7 +341,7 @@ class SlotFetch:
         finally:
             future.cancel()
 
-    async def _go_on(self) -> None:
+    async def _fetch_slots(self) -> None:
         while self._cursors:
             await self._room.acquire()
             asked = self._next_asked()
@@ -379,7 +379,7 @@ class SlotFetch:
             share = self._settings.max_bytes // max(1, len(by_leader))
             lots = [(address, [left[tp] for tp in led]) for address, led in by_leader.items()]
             answers = await asyncio.gather(
-                *(self._ask(address, lot, max(1, share), patience.attempt_ms) for address, lot in lots),
+                *(self._request_records(address, lot, max(1, share), patience.attempt_ms) for address, lot in lots),
                 return_exceptions=True,
             )
             for (_, lot), answer in zip(lots, answers, strict=True):
@@ -399,7 +399,9 @@ class SlotFetch:
                 raise error.after(patience.waited_ms) if isinstance(error, Unreachable) else error from None
             await leaders.settled(left)
 
-    async def _ask(self, address: str, lot: list[RangeCursor], max_bytes: int, timeout_ms: int) -> MultiFetchFrames:
+    async def _request_records(
+        self, address: str, lot: list[RangeCursor], max_bytes: int, timeout_ms: int
+    ) -> MultiFetchFrames:
         settings = self._settings
         request = pb.MultiFetchRequest(
             max_wait_ms=WAIT_MS,

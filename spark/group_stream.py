@@ -120,7 +120,7 @@ class SharePatience:
             group = await admin.describe_group(self._config.group_id)
         if group.waiting_until_ms:
             self._idle_turns = 0
-            self._tell(group)
+            self._log_waiting(group)
             return
         self._idle_turns += 1
         if self._idle_turns >= PATIENT_TURNS:
@@ -129,7 +129,7 @@ class SharePatience:
                 group.group_id, waited_ms, group.state, describe_members(group, [m.member_id for m in group.members])
             )
 
-    def _tell(self, group: GroupDescription) -> None:
+    def _log_waiting(self, group: GroupDescription) -> None:
         if group.waiting_for != self._told:
             self._told = group.waiting_for
             log.warning(
@@ -288,7 +288,7 @@ class GroupFollower:
             silent = is_silent(working)
             callback = run(working.next_callback(max_silence_s(working)))
             if callback is not None:
-                self._take(working, callback)
+                self._follow_callback(working, callback)
             if silent or (callback is not None and callback.kind == "assigned"):
                 self._between_shares = False
                 return
@@ -298,16 +298,16 @@ class GroupFollower:
     def _follow(self, working: WorkerCore) -> None:
         """Whatever the group decided meanwhile, in order."""
         while (callback := self._lookup.run(working.next_callback(0))) is not None:
-            self._take(working, callback)
+            self._follow_callback(working, callback)
 
     def _hear(self, working: WorkerCore) -> None:
         """The group's next word, waited for, and whatever comes with it."""
         callback = self._lookup.run(working.next_callback(max_silence_s(working)))
         if callback is not None:
-            self._take(working, callback)
+            self._follow_callback(working, callback)
             self._follow(working)
 
-    def _take(self, working: WorkerCore, callback: Callback) -> None:
+    def _follow_callback(self, working: WorkerCore, callback: Callback) -> None:
         if callback.kind == "revoked":
             # The next owner begins where we ended, so this has to be there before it looks.
             self._commit(working, find_own_positions(working, self._done))

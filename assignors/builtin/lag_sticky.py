@@ -320,7 +320,7 @@ class Placement:
         held = self.columns.owner
         mine = np.flatnonzero((self.owner == NOBODY) & (held != NOBODY))
         mine = mine[serving[held[mine]]]
-        self._take(self._within_limit(mine, held[mine]))
+        self._keep_owners(self._within_limit(mine, held[mine]))
         self._takers.clear()
         self._serving = serving
         free = np.flatnonzero(self.owner == NOBODY)
@@ -352,7 +352,7 @@ class Placement:
         rank = np.arange(len(who)) - first[who[order]]
         return where[order[rank < self.limit]]
 
-    def _take(self, where: Ints) -> None:
+    def _keep_owners(self, where: Ints) -> None:
         who = self.columns.owner[where]
         self.owner[where] = who
         self.load += np.bincount(who, weights=self.weight[where], minlength=len(self.load))

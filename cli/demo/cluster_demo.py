@@ -267,7 +267,7 @@ class ClusterDemo:
         for number in range(1, WORKERS + 1):
             self._start_worker(f"worker-{number}", group)
         self._wait(lambda: self._settled(group), f"{WORKERS} workers are in the group")
-        self._go_on(BEFORE_S)
+        self._watch_for(BEFORE_S)
         before = self._standing(group)
         self._out.print()
         show_standing(self._out, "Before", before)
@@ -281,7 +281,7 @@ class ClusterDemo:
             self._say(f"another node coordinates the group after {without_s:.2f} s")
             acked = len(self._lines.acked)
             self._wait(lambda: len(self._lines.acked) > acked + PARTITIONS, "lines are acknowledged again")
-            self._go_on(AFTER_S)
+            self._watch_for(AFTER_S)
             after = self._standing(group, left)
             self._out.print()
             show_standing(self._out, f"Without node {victim}", after)
@@ -291,7 +291,7 @@ class ClusterDemo:
         self._say(f"node {victim} is back")
         self._wait(self._whole, "every copy is in sync again")
         self._say("every copy is in sync again")
-        self._go_on(AFTER_S / 2)
+        self._watch_for(AFTER_S / 2)
         self._lines.stop(STALLED_S)
         self._say(f"{self._lines.sent:,} lines sent, {len(self._lines.acked):,} acknowledged")
         self._wait(lambda: not self._read.lacks(self._lines.acked), "every acknowledged line is read")
@@ -416,7 +416,7 @@ class ClusterDemo:
         """Look again and again until `condition` holds; raise CommandError where that takes too long."""
         deadline = time.monotonic() + STALLED_S
         while True:
-            self._look()
+            self._check_nodes()
             try:
                 if condition():
                     return
@@ -430,13 +430,13 @@ class ClusterDemo:
                 )
             time.sleep(LOOK_S)
 
-    def _go_on(self, seconds: float) -> None:
+    def _watch_for(self, seconds: float) -> None:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            self._look()
+            self._check_nodes()
             time.sleep(LOOK_S)
 
-    def _look(self) -> None:
+    def _check_nodes(self) -> None:
         raise_if_interrupted()
         self._children.must_be_alive()
         for report in self._reports.values():

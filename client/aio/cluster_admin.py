@@ -228,7 +228,7 @@ class AclCalls:
 
     _transport: Transport
 
-    async def _ask(self, method: ClientMethod[Request, Answered], request: Request, doing: str) -> Answered:
+    async def _call_acls(self, method: ClientMethod[Request, Answered], request: Request, doing: str) -> Answered:
         """Raises Refused, and TransportRefused, which says so if the node keeps no lists."""
         try:
             return await ask(self._transport, method, request, doing)
@@ -241,18 +241,18 @@ class AclCalls:
     async def acls(self, wanted: AclFilter | None = None) -> list[Acl]:
         """Return the entries that match the filter; without one, all."""
         request = acl_pb.DescribeAclsRequest(filter=encode_acl_filter(wanted or AclFilter()))
-        answer = await self._ask(methods.DESCRIBE_ACLS, request, "listing access control entries")
+        answer = await self._call_acls(methods.DESCRIBE_ACLS, request, "listing access control entries")
         return list(map(read_acl, answer.entries))
 
     async def create_acls(self, acls: Sequence[Acl]) -> None:
         """Add entries; entries that exist already are kept."""
         request = acl_pb.CreateAclsRequest(creations=map(encode_acl, acls))
-        await self._ask(methods.CREATE_ACLS, request, "adding access control entries")
+        await self._call_acls(methods.CREATE_ACLS, request, "adding access control entries")
 
     async def delete_acls(self, wanted: Iterable[AclFilter], *, validate_only: bool = False) -> list[Acl]:
         """Remove the entries that match any of the filters, and return them. `validate_only`: remove nothing."""
         request = acl_pb.DeleteAclsRequest(filters=map(encode_acl_filter, wanted), validate_only=validate_only)
-        answer = await self._ask(methods.DELETE_ACLS, request, "removing access control entries")
+        answer = await self._call_acls(methods.DELETE_ACLS, request, "removing access control entries")
         return list(map(read_acl, answer.entries))
 
     async def check_acl(
@@ -262,7 +262,7 @@ class AclCalls:
         request = acl_pb.CheckAclRequest(
             principal=principal, host=host, operation=operation, resource_type=kind, resource_name=name
         )
-        answer = await self._ask(methods.CHECK_ACL, request, f"asking what {principal} may")
+        answer = await self._call_acls(methods.CHECK_ACL, request, f"asking what {principal} may")
         return answer.allowed, answer.reason
 
 

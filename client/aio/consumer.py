@@ -476,7 +476,7 @@ class AsyncConsumer:
                 return message
             callback = await core.fill(seconds_left(deadline))
             if callback is not None:
-                await self._tell(callback)
+                await self._call_listener(callback)
             elif not core.fetcher.ready:
                 return None
 
@@ -628,9 +628,9 @@ class AsyncConsumer:
 
     async def _last_callbacks(self) -> None:
         while (callback := await self._core.closing_callback()) is not None:
-            await self._tell(callback)
+            await self._call_listener(callback)
 
-    async def _tell(self, callback: Callback) -> None:
+    async def _call_listener(self, callback: Callback) -> None:
         self._core.telling = True
         try:
             waiting = self._listener.call(self, callback)

@@ -232,7 +232,7 @@ class AsyncWorker:
         """Run the callbacks of one change; return False when there was none within `timeout` seconds."""
         callback = await self._core.next_callback(timeout)
         if callback is not None:
-            await self._tell(callback)
+            await self._call_listener(callback)
         return callback is not None
 
     async def run(self) -> None:
@@ -259,7 +259,7 @@ class AsyncWorker:
         try:
             await self._core.begin_close(leave)
             while (callback := await self._core.closing_callback()) is not None:
-                await self._tell(callback)
+                await self._call_listener(callback)
         finally:
             await self._core.finish_close()
 
@@ -271,7 +271,7 @@ class AsyncWorker:
     ) -> None:
         await self.close()
 
-    async def _tell(self, callback: Callback) -> None:
+    async def _call_listener(self, callback: Callback) -> None:
         errors: list[Exception] = []
         for tp in callback.partitions:
             try:

@@ -203,7 +203,7 @@ class PartitionLeaders:
             del self._topics[next(iter(self._topics))]
         while len(self._missing) > MAX_TOPICS:
             self._missing.pop()
-        self._tell(moved=moved)
+        self._notify_listeners(moved=moved)
 
     # Doubt
 
@@ -214,23 +214,23 @@ class PartitionLeaders:
                 topic = self._topics.setdefault(tp[0], _Topic(b""))
                 topic.leaders[tp[1]] = PartitionLeader(instead.leader_id, instead.leader_epoch)
                 self._doubted.discard(tp)
-                self._tell(moved=True)
+                self._notify_listeners(moved=True)
             else:
                 self._doubted.add(TopicPartition(*tp))
-        self._look()
+        self._start_refresh()
 
     def look(self, places: Iterable[TopicPartition]) -> None:
         """Ask anew who leads these, and go on with what is known meanwhile."""
         for tp in places:
             self._wanted.add(tp[0])
             self._leaderless |= self.route(tp) is None
-        self._look()
+        self._start_refresh()
 
     def hear(self, *, in_cluster: bool) -> None:
         """A node says whether it is one of a cluster: if so, find out who the others are, should this one go."""
         if in_cluster and not self.shared:
             self.in_cluster = self._curious = True
-            self._look()
+            self._start_refresh()
 
     async def all_nodes(self) -> list[str]:
         """HOST:PORT of every node of the cluster, as it is told now; nothing where nodes share none."""
@@ -258,7 +258,7 @@ class PartitionLeaders:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    def _look(self) -> None:
+    def _start_refresh(self) -> None:
         if (self._doubted or self._wanted or self._curious) and (self._task is None or self._task.done()):
             self._task = self._background.start(self._ask_around())
 
@@ -280,7 +280,7 @@ class PartitionLeaders:
             self._wanted -= wanted
             # Those that have no leader still are asked for again by whoever wants them.
             self._doubted -= doubted
-            self._tell(moved=waiting)
+            self._notify_listeners(moved=waiting)
 
     async def _wait_for_turn(self) -> None:
         """At once after a quiet time; otherwise 100 ms after the last look, doubled to a second."""
@@ -307,7 +307,7 @@ class PartitionLeaders:
         """How long to wait for what any node can say; None, as long as for anything, where there is one node."""
         return min(LOOK_MS, self._transport.config.request_timeout_ms) if self.shared else None
 
-    def _tell(self, *, moved: bool) -> None:
+    def _notify_listeners(self, *, moved: bool) -> None:
         if self._news is not None and not self._news.done():
             self._news.set_result(None)
         for listener in self._listeners if moved else ():

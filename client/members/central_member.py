@@ -123,7 +123,7 @@ class CentralMemberMachine(CoordinatedMember[ce.CentralEvent, ce.CentralAction])
         """Nothing is fetched from then on, unless another answer is shown to have been heard."""
         return None if self._lease_from_ms is None else self._lease_from_ms + self.settings.session_timeout_ms
 
-    def _take(self, event: ce.CentralEvent) -> None:
+    def _handle_event(self, event: ce.CentralEvent) -> None:
         # First of all: a process that was frozen may have lost everything meanwhile.
         self._check_lease()
         match event:
@@ -162,7 +162,7 @@ class CentralMemberMachine(CoordinatedMember[ce.CentralEvent, ce.CentralAction])
         match event:
             case ev.CoordinatorFound():
                 self._link.found(self._now_ms)
-                self._go_on()
+                self._continue_join()
             case ce.MemberRegistered():
                 self._registered(event)
             case ev.RequestFailed():
@@ -177,9 +177,9 @@ class CentralMemberMachine(CoordinatedMember[ce.CentralEvent, ce.CentralAction])
     def _join(self) -> None:
         self._become(MembershipState.JOINING)
         self._link.retry_at_ms = None
-        self._go_on()
+        self._continue_join()
 
-    def _go_on(self) -> None:
+    def _continue_join(self) -> None:
         if (
             self.state is not MembershipState.JOINING
             or self._link.retry_at_ms is not None
@@ -332,7 +332,7 @@ class CentralMemberMachine(CoordinatedMember[ce.CentralEvent, ce.CentralAction])
         partitions: Collection[TopicPartition] | None = None,
     ) -> None:
         self._cause, self._cause_detail = cause, detail
-        self._tell(kind, self.owned if partitions is None else partitions)
+        self._release_partitions(kind, self.owned if partitions is None else partitions)
 
     def _patience_ms(self, kind: type[act.Revoke] | type[act.Lost]) -> int:
         if kind is act.Revoke:
@@ -429,7 +429,7 @@ class CentralMemberMachine(CoordinatedMember[ce.CentralEvent, ce.CentralAction])
 
     def _tick(self) -> None:
         if self._link.retry_due(self._now_ms):
-            self._go_on()
+            self._continue_join()
 
     def _poll_expired(self) -> None:
         if self.state not in WORKING:

@@ -135,9 +135,9 @@ class ClassicRebalance(CoordinatedMember[ev.ClassicEvent, act.Action]):
     def _release_before_join(self) -> bool:
         """Whether the application has to be told first. A member that was forgotten has lost everything."""
         if self.owned and self.generation == NO_GENERATION:
-            self._tell(act.Lost, self.owned)
+            self._release_partitions(act.Lost, self.owned)
         elif gone := self._subscriber.handover.before_join(self.owned, self.topics):
-            self._tell(act.Revoke, gone)
+            self._release_partitions(act.Revoke, gone)
         else:
             return False
         return True
@@ -258,7 +258,7 @@ class ClassicRebalance(CoordinatedMember[ev.ClassicEvent, act.Action]):
         self._share, self._added = share, change.added
         if change.revoked:
             self._become(MembershipState.ADOPTING)
-            self._tell(act.Revoke, change.revoked)
+            self._release_partitions(act.Revoke, change.revoked)
         else:
             self._take_share(rejoin=False)
 
@@ -314,7 +314,7 @@ class ClassicMemberMachine(ClassicRebalance):
     def _delay_runs(self) -> bool:
         return self.state is MembershipState.STABLE and self._rejoin_at_ms is not None
 
-    def _take(self, event: ev.ClassicEvent) -> None:
+    def _handle_event(self, event: ev.ClassicEvent) -> None:
         # First of all: a process that was frozen may have lost everything meanwhile.
         self._check_session()
         match event:
@@ -452,7 +452,7 @@ class ClassicMemberMachine(ClassicRebalance):
         self.member_id = ""
         self._become(MembershipState.EXPIRED)
         if self.owned:
-            self._tell(act.Lost, self.owned)
+            self._release_partitions(act.Lost, self.owned)
 
     def _polled(self) -> None:
         if self.state is MembershipState.EXPIRED:

@@ -180,7 +180,7 @@ class ConsumerMemberMachine(CoordinatedMember[ev.ConsumerEvent, act.Action]):
     def rebalancing(self) -> bool:
         return self.state in {MembershipState.JOINING, MembershipState.RELEASING, MembershipState.ADOPTING}
 
-    def _take(self, event: ev.ConsumerEvent) -> None:
+    def _handle_event(self, event: ev.ConsumerEvent) -> None:
         # First of all: a process that was frozen may have lost everything meanwhile.
         self._check_session()
         match event:
@@ -335,7 +335,7 @@ class ConsumerMemberMachine(CoordinatedMember[ev.ConsumerEvent, act.Action]):
             return
         if gone := self.owned - self._target:
             self._become(MembershipState.ADOPTING)
-            self._tell(act.Revoke, gone)
+            self._release_partitions(act.Revoke, gone)
             return
         added, self._target = self._target - self.owned, None
         self.owned |= added
@@ -381,7 +381,7 @@ class ConsumerMemberMachine(CoordinatedMember[ev.ConsumerEvent, act.Action]):
     def _give_up_all(self, waiting: MembershipState) -> None:
         if self.owned:
             self._become(waiting)
-            self._tell(act.Lost, self.owned)
+            self._release_partitions(act.Lost, self.owned)
         elif RequestKind.RELEASE in self._requests:
             self._become(waiting)
         elif waiting is MembershipState.RELEASING:
@@ -402,10 +402,12 @@ class ConsumerMemberMachine(CoordinatedMember[ev.ConsumerEvent, act.Action]):
 
     # Callbacks
 
-    def _tell(self, kind: type[act.Revoke] | type[act.Lost], partitions: Collection[TopicPartition]) -> None:
+    def _release_partitions(
+        self, kind: type[act.Revoke] | type[act.Lost], partitions: Collection[TopicPartition]
+    ) -> None:
         if kind is act.Revoke:
             self._letting_go |= set(partitions)
-        super()._tell(kind, partitions)
+        super()._release_partitions(kind, partitions)
 
     def _patience_ms(self, kind: type[act.Revoke] | type[act.Lost]) -> int:
         patience_ms = super()._patience_ms(kind)

@@ -60,13 +60,13 @@ class CoordinatedMember(ABC, Generic[EventT, ActionT]):
         self._now_ms = now_ms
         self._out = []
         if self.state is not MembershipState.CLOSED:
-            self._take(event)
+            self._handle_event(event)
             if due := [wish for wish in self._wishes() if wish is not None]:
                 self._out.append(act.WakeMemberAt(min(due)))
         return self._out
 
     @abstractmethod
-    def _take(self, event: EventT) -> None: ...
+    def _handle_event(self, event: EventT) -> None: ...
 
     @abstractmethod
     def _wishes(self) -> Iterable[int | None]:
@@ -103,7 +103,9 @@ class CoordinatedMember(ABC, Generic[EventT, ActionT]):
 
     # Callbacks
 
-    def _tell(self, kind: type[act.Revoke] | type[act.Lost], partitions: Collection[TopicPartition]) -> None:
+    def _release_partitions(
+        self, kind: type[act.Revoke] | type[act.Lost], partitions: Collection[TopicPartition]
+    ) -> None:
         """From here on the partitions are not this member's any more, whatever the callback does."""
         gone: Partitions = tuple(sorted(partitions))
         self.owned -= set(gone)
@@ -129,7 +131,7 @@ class CoordinatedMember(ABC, Generic[EventT, ActionT]):
         self._cause, self._cause_detail = Cause.MEMBER_LEFT, LEAVE_REASON
         self._become(MembershipState.CLOSING)
         if self.owned:
-            self._tell(kind, self.owned)
+            self._release_partitions(kind, self.owned)
         elif RequestKind.RELEASE not in self._requests:
             self._leave_and_close()
 
@@ -158,7 +160,7 @@ class CoordinatedMember(ABC, Generic[EventT, ActionT]):
             return
         self._cause, self._cause_detail = Cause.MEMBER_FENCED, message or code.meaning
         if self.owned:
-            self._tell(act.Lost, self.owned)
+            self._release_partitions(act.Lost, self.owned)
         self._become(MembershipState.FAILED)
         self._out.append(act.Fail(code, message or code.meaning))
 

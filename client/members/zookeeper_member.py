@@ -125,7 +125,7 @@ class ZookeeperMemberBase:
         """The token of the callbacks this member waits for."""
         return self._release_token
 
-    def _tell(self, kind: type[act.Revoke] | type[act.Lost]) -> None:
+    def _release_partitions(self, kind: type[act.Revoke] | type[act.Lost]) -> None:
         """From here on nothing is this member's any more, whatever the callback does."""
         if not self.owned:
             return
@@ -141,7 +141,7 @@ class ZookeeperMemberBase:
         assert state is self.state or state in MOVES[self.state], f"{self.state} -> {state}"
         self.state = state
 
-    def _ask(self) -> int:
+    def _next_token(self) -> int:
         assert self._asked is None, "at most one request is under way"
         self._last_token += 1
         self._asked = self._last_token
@@ -191,7 +191,7 @@ class ZookeeperRebalance(ZookeeperMemberBase):
             return
         self._become(ZookeeperState.REGISTERING)
         self._registered_as = self._registration
-        self._out.append(zk.CreateRegistration(self._ask(), self._registration))
+        self._out.append(zk.CreateRegistration(self._next_token(), self._registration))
 
     def _look_again(self) -> None:
         """A trigger. In the middle of a rebalance it becomes one more, however many there are."""
@@ -207,7 +207,7 @@ class ZookeeperRebalance(ZookeeperMemberBase):
             return
         self._become(ZookeeperState.READING)
         self._again = False
-        self._out.append(zk.ReadGroup(self._ask(), afresh=self.attempts > 0))
+        self._out.append(zk.ReadGroup(self._next_token(), afresh=self.attempts > 0))
 
     def _take_view(self, view: ConsumerGroupView) -> None:
         if self.consumer_id not in view.members:
@@ -238,7 +238,7 @@ class ZookeeperRebalance(ZookeeperMemberBase):
         self.cause, self.detail = Cause.MEMBER_FENCED, f"{self.consumer_id} is not registered any more"
         self._registered_as = self._view = self._seen = None
         self.generation = NO_GENERATION
-        self._tell(act.Lost)
+        self._release_partitions(act.Lost)
         self._release(AfterRelease.BACK_OFF)
 
     def _let_go(self, then: AfterRelease) -> None:
@@ -246,7 +246,7 @@ class ZookeeperRebalance(ZookeeperMemberBase):
         self._then, self._view = then, None
         if self.owned:
             self._become(ZookeeperState.REVOKING)
-            self._tell(act.Revoke)
+            self._release_partitions(act.Revoke)
         else:
             self._release(then)
 
@@ -256,7 +256,7 @@ class ZookeeperRebalance(ZookeeperMemberBase):
             self._released()
             return
         self._become(ZookeeperState.RELEASING)
-        self._out.append(zk.ReleaseOwners(self._ask(), tuple(sorted(self.nodes))))
+        self._out.append(zk.ReleaseOwners(self._next_token(), tuple(sorted(self.nodes))))
 
     def _released(self) -> None:
         self.nodes.clear()
@@ -284,7 +284,7 @@ class ZookeeperRebalance(ZookeeperMemberBase):
             return
         self._become(ZookeeperState.CLAIMING)
         self.nodes = set(share)
-        self._out.append(zk.ClaimOwners(self._ask(), self.consumer_id, share))
+        self._out.append(zk.ClaimOwners(self._next_token(), self.consumer_id, share))
 
     def _claimed(self, answer: zk.OwnersClaimed) -> None:
         if not answer.conflicts:
@@ -353,12 +353,12 @@ class ZookeeperMemberMachine(ZookeeperRebalance):
         self._now_ms = now_ms
         self._out = []
         if self.state is not ZookeeperState.CLOSED:
-            self._take(event)
+            self._handle_event(event)
             if self._retry_at_ms is not None:
                 self._out.append(act.WakeMemberAt(self._retry_at_ms))
         return self._out
 
-    def _take(self, event: zk.ZookeeperEvent) -> None:
+    def _handle_event(self, event: zk.ZookeeperEvent) -> None:
         match event:
             case ev.Start():
                 if self.state is ZookeeperState.IDLE:
@@ -384,7 +384,7 @@ class ZookeeperMemberMachine(ZookeeperRebalance):
             case ev.Close():
                 self._close()
             case ev.Revoked():
-                self._told(event.token)
+                self._confirm_release(event.token)
             case ev.PartitionCountsChanged():
                 pass  # The watches say it.
             case _:
@@ -453,7 +453,7 @@ class ZookeeperMemberMachine(ZookeeperRebalance):
                 self._become(ZookeeperState.WAITING)
         elif self.state is not ZookeeperState.CLOSING:
             self._become(ZookeeperState.WAITING)
-            self._tell(act.Lost)
+            self._release_partitions(act.Lost)
 
     def _drop_everything(self) -> None:
         self._abandon()
@@ -497,13 +497,13 @@ class ZookeeperMemberMachine(ZookeeperRebalance):
     def _fail(self, detail: str) -> None:
         self._drop_everything()
         self.cause, self.detail = Cause.MEMBER_FENCED, detail
-        self._tell(act.Lost)
+        self._release_partitions(act.Lost)
         self._become(ZookeeperState.FAILED)
         self._out.append(act.Fail(ErrorCode.UNKNOWN_SERVER_ERROR, detail))
 
     # Callbacks
 
-    def _told(self, token: int) -> None:
+    def _confirm_release(self, token: int) -> None:
         if token != self._release_token:
             return
         self._release_token = None
@@ -522,14 +522,14 @@ class ZookeeperMemberMachine(ZookeeperRebalance):
         self.cause, self.detail = Cause.POLL_TIMEOUT, POLL_TIMEOUT
         self.generation, self._view = NO_GENERATION, None
         self._become(ZookeeperState.EXPIRED)
-        self._tell(act.Lost)
+        self._release_partitions(act.Lost)
         self._withdraw()
 
     def _withdraw(self) -> None:
         if not self.nodes and not self.registered:
             self._withdrawn()
         elif self._linked:
-            self._out.append(zk.WithdrawConsumer(self._ask(), tuple(sorted(self.nodes))))
+            self._out.append(zk.WithdrawConsumer(self._next_token(), tuple(sorted(self.nodes))))
 
     def _withdrawn(self) -> None:
         self._drop_everything()
@@ -556,13 +556,13 @@ class ZookeeperMemberMachine(ZookeeperRebalance):
         lost = self.generation == NO_GENERATION
         self.cause, self.detail = Cause.MEMBER_LEFT, LEAVE_REASON
         self._become(ZookeeperState.CLOSING)
-        self._tell(act.Lost if lost else act.Revoke)
+        self._release_partitions(act.Lost if lost else act.Revoke)
         if self._release_token is None:
             self._leave_and_close()
 
     def _leave_and_close(self) -> None:
         if self._linked and self.registered:
-            self._out.append(zk.WithdrawConsumer(self._ask(), tuple(sorted(self.nodes))))
+            self._out.append(zk.WithdrawConsumer(self._next_token(), tuple(sorted(self.nodes))))
         self._finish()
 
     def _finish(self) -> None:

@@ -204,7 +204,7 @@ class CentralStream:
     async def _read(self, call: Call, address: str) -> None:
         try:
             async for response in call:
-                self._take(response)
+                self._handle_response(response)
         except grpc.aio.AioRpcError as error:
             self._broke(self._transport.translated(error, address, self._doing, 0))
         except asyncio.InvalidStateError:
@@ -220,7 +220,7 @@ class CentralStream:
                 waiting.exception()  # nobody need wait for it
         self._ended(ErrorCode.NONE, str(error))
 
-    def _take(self, response: pb.SessionResponse) -> None:
+    def _handle_response(self, response: pb.SessionResponse) -> None:
         match response.WhichOneof("event"):
             case "registered":
                 if self._registered is not None and not self._registered.done():
@@ -228,7 +228,7 @@ class CentralStream:
             case "order":
                 if not self._over:
                     order = response.order
-                    self._tell(ce.OrderReceived(read_order(order), order.answered, order.coordinator_epoch))
+                    self._deliver_event(ce.OrderReceived(read_order(order), order.answered, order.coordinator_epoch))
             case "fenced":
                 self._ended(error_code_of(response.fenced.error_code), response.fenced.error_message)
             case "drain":
@@ -239,9 +239,9 @@ class CentralStream:
     def _ended(self, code: ErrorCode, message: str) -> None:
         if not self._over:
             self._over = True
-            self._tell(ce.StreamEnded(code, message))
+            self._deliver_event(ce.StreamEnded(code, message))
 
-    def _tell(self, event: ce.OrderReceived | ce.StreamEnded) -> None:
+    def _deliver_event(self, event: ce.OrderReceived | ce.StreamEnded) -> None:
         if self._listening:
             self._heard(self, event)
             return
@@ -394,9 +394,9 @@ class CentralDriver(DriverBase[ce.CentralEvent]):
     def _perform(self, action: ce.CentralAction) -> None:
         match action:
             case act.FindCoordinator():
-                self._ask(action.token, self._find(action.token))
+                self._start_call(action.token, self._find(action.token))
             case ce.RegisterMember():
-                self._ask(action.token, self._register(action))
+                self._start_call(action.token, self._register(action))
             case ce.AnswerPing() | ce.AnswerStopped() | ce.AnswerStarted():
                 self._answer(action)
             case ce.SendDeregister() | ce.CloseStream():

@@ -107,7 +107,7 @@ class DriverBase(ABC, Generic[EventT]):
         except Exception as error:
             self._crashed(error)
 
-    def _ask(self, token: int, work: Coroutine[Any, Any, EventT]) -> None:
+    def _start_call(self, token: int, work: Coroutine[Any, Any, EventT]) -> None:
         """Start a call; its answer, or why there is none, goes to the machine."""
 
         async def asking() -> None:
@@ -260,13 +260,13 @@ class MemberDriver(DriverBase[ev.ClassicEvent | ev.ConsumerEvent]):
     def _perform(self, action: act.Action) -> None:
         match action:
             case act.FindCoordinator():
-                self._ask(action.token, self._find(action))
+                self._start_call(action.token, self._find(action))
             case act.SendHeartbeat() | act.SendConsumerHeartbeat() if self._pushed is not None and self._pushed.is_open:
-                self._ask(action.token, self._pushed.heartbeat(action))
+                self._start_call(action.token, self._pushed.heartbeat(action))
             case act.SendJoin() | act.SendSync() | act.SendHeartbeat():
-                self._ask(action.token, self._classic.ask(action))
+                self._start_call(action.token, self._classic.ask(action))
             case act.SendConsumerHeartbeat():
-                self._ask(action.token, self._consumer.heartbeat(action))
+                self._start_call(action.token, self._consumer.heartbeat(action))
             case act.SendLeave():
                 self._leave_task = self._background.start(self._classic.leave(action))
             case act.LeaveConsumerGroup():
@@ -285,9 +285,9 @@ class MemberDriver(DriverBase[ev.ClassicEvent | ev.ConsumerEvent]):
             case act.WakeMemberAt():
                 self._wake_at(action.at_ms, spread=self.machine.state is MembershipState.JOINING)
             case _:
-                self._tell(action)
+                self._report_action(action)
 
-    def _tell(self, action: act.Revoke | act.Lost | act.Assign | act.Fail | act.Closed) -> None:
+    def _report_action(self, action: act.Revoke | act.Lost | act.Assign | act.Fail | act.Closed) -> None:
         match action:
             case act.Revoke() | act.Lost() | act.Assign():
                 machine, patience_ms = self.machine, self.settings.rebalance_timeout_ms

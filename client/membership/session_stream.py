@@ -434,7 +434,7 @@ class SessionStream:
         try:
             await call.write(pb.SessionRequest(hello=hello))
             async for response in call:
-                self._take(response, call)
+                self._handle_response(response, call)
         except grpc.aio.AioRpcError as error:
             if isinstance(call, StreamPlace) and call.refused:
                 raise NotShared from None
@@ -460,7 +460,7 @@ class SessionStream:
         if self._call is not None:
             self._call.cancel()
 
-    def _take(self, response: pb.SessionResponse, call: SessionCall) -> None:
+    def _handle_response(self, response: pb.SessionResponse, call: SessionCall) -> None:
         self._acknowledged = response.sequence_number
         if response.HasField("welcome"):
             self._backoff.reset()
@@ -592,7 +592,7 @@ class SessionHeartbeats:
         self._send(ev.SessionLost())
         if self._leaders.shared and self._machine.generation >= 0:
             # Who broke it off may be dead, and somebody else the coordinator: that is found out at once.
-            self._tell(ErrorCode.NOT_COORDINATOR, "the stream broke", self._machine.generation)
+            self._report_failure(ErrorCode.NOT_COORDINATOR, "the stream broke", self._machine.generation)
 
     def _listen(self) -> None:
         """A heartbeat that wants no answer: from here on the coordinator speaks first."""
@@ -614,16 +614,18 @@ class SessionHeartbeats:
             case "rebalance":
                 word = response.rebalance
                 code = error_code_of(word.error_code)
-                self._tell(code, word.error_message, word.generation_id, read_cause(word.cause), word.cause_detail)
+                self._report_failure(
+                    code, word.error_message, word.generation_id, read_cause(word.cause), word.cause_detail
+                )
             case "fenced":
                 lost = response.fenced
-                self._tell(error_code_of(lost.error_code), lost.error_message, lost.generation_id)
+                self._report_failure(error_code_of(lost.error_code), lost.error_message, lost.generation_id)
             case "drain":
-                self._tell(ErrorCode.NOT_COORDINATOR, response.drain.reason, self._machine.generation)
+                self._report_failure(ErrorCode.NOT_COORDINATOR, response.drain.reason, self._machine.generation)
             case other:
                 log.debug("the session of %r brought %s, which this client does not know", self._settings, other)
 
-    def _tell(
+    def _report_failure(
         self, code: ErrorCode, message: str, generation: int, cause: Cause = Cause.UNSPECIFIED, detail: str = ""
     ) -> None:
         if isinstance(self._machine, ConsumerMemberMachine):

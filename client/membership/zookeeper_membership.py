@@ -254,15 +254,15 @@ class ZookeeperDriver(DriverBase[zk.ZookeeperEvent]):
     def _perform(self, action: zk.ZookeeperAction) -> None:
         match action:
             case zk.CreateRegistration():
-                self._ask(action.token, self._register(action))
+                self._start_call(action.token, self._register(action))
             case zk.ReadGroup():
-                self._ask(action.token, self._read(action))
+                self._start_call(action.token, self._read(action))
             case zk.ReleaseOwners():
-                self._ask(action.token, self._release(action))
+                self._start_call(action.token, self._release(action))
             case zk.ClaimOwners():
-                self._ask(action.token, self._claim(action))
+                self._start_call(action.token, self._claim(action))
             case zk.WithdrawConsumer():
-                self._ask(action.token, self._withdraw(action))
+                self._start_call(action.token, self._withdraw(action))
             case zk.RebalanceGivenUp():
                 self.trouble = ConsumerRebalanceFailed(
                     f"group {self.settings.group_id!r}: {action.message}", action.holders
@@ -367,7 +367,7 @@ class ZookeeperJoining:
         except ZooKeeperError as error:
             raise ZookeeperRefused(str(error)) from error
         try:
-            await self._begin(session)
+            await self._begin_joining(session)
         except BaseException:
             await session.close()
             raise
@@ -400,7 +400,7 @@ class ZookeeperJoining:
         if session is not None:
             await session.close()
 
-    async def _begin(self, session: ZooKeeperSession) -> None:
+    async def _begin_joining(self, session: ZooKeeperSession) -> None:
         try:
             await RegisteredConsumer(session, self.settings.group_id, lambda what: None).prepare()
             self._leaders = TopicLeaderSearch(

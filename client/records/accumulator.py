@@ -117,7 +117,7 @@ class ProducerNumbering(SequenceCount):
             for place in places:
                 if place not in self._of:
                     if self._current is None:
-                        self._current = await self._ask()
+                        self._current = await self._fetch_producer_id()
                     self._of[place] = self._current
 
     def ownership_of(self, place: TopicPartition) -> NumberedOwnership | None:
@@ -128,7 +128,7 @@ class ProducerNumbering(SequenceCount):
             self._current = None
         self._written.pop(place, None)
 
-    async def _ask(self) -> NumberedOwnership:
+    async def _fetch_producer_id(self) -> NumberedOwnership:
         answer = await self._transport.call(
             INIT_PRODUCER_ID,
             pb.InitProducerIdRequest(),

@@ -179,10 +179,10 @@ class ConsumerFetcher:
         if not self._started:
             self._started = True
             self._leaders.listen(self.changed)
-            self._begin(ONE_NODE)
+            self._begin_polling(ONE_NODE)
             self.changed()
 
-    def _begin(self, address: str) -> None:
+    def _begin_polling(self, address: str) -> None:
         self._keep(address, FetchPoll(self, self._transport, self._config, address))
 
     def _keep(self, address: str, poll: "FetchPoll | KafkaPoll") -> None:
@@ -221,7 +221,7 @@ class ConsumerFetcher:
         by_leader, unknown = self._leaders.routed(state.tp for state in self.states.values() if state.fetchable)
         self._leaders.look(unknown)
         for address in by_leader.keys() - self._polls.keys():
-            self._begin(address)
+            self._begin_polling(address)
         for address in self._polls.keys() - by_leader.keys() - {ONE_NODE, *self._leaders.nodes}:
             self._end(address)
 

@@ -166,7 +166,7 @@ class KafkaPoll:
         loop = asyncio.get_running_loop()
         while True:
             self._changed.clear()
-            change = self._look()
+            change = self._compare_reads()
             if self._hand_out():
                 self._fetcher.filled()
             if (not self._reads and not change.leave) or self._is_full():
@@ -177,7 +177,7 @@ class KafkaPoll:
 
     # -- on the loop --------------------------------------------------------------------------------------------------
 
-    def _look(self) -> KafkaPollChange:
+    def _compare_reads(self) -> KafkaPollChange:
         """What is to be read by now, against what is."""
         wanted = {state.tp: state for state in self._fetcher.states.values() if is_record(state)}
         leave = [tp for tp, epoch in self._reads.items() if tp not in wanted or wanted[tp].epoch != epoch]

@@ -69,14 +69,14 @@ class ProducerFence(SequenceCount):
         async with self._turn:
             fresh = [place for place in places if place not in self._claimed]
             if self.ownership is None or fresh:
-                await self._ask(fresh)
+                await self._claim_fence(fresh)
 
     async def claim_patiently(self, places: Sequence[TopicPartition]) -> None:
         """The same, and asked in any case; tried until default.api.timeout.ms."""
 
         async def attempt(_address: str) -> None:
             async with self._turn:
-                await self._ask(places)
+                await self._claim_fence(places)
 
         await self._calls.patiently(attempt)
 
@@ -90,7 +90,7 @@ class ProducerFence(SequenceCount):
         self._claimed.clear()
         self._written.clear()
 
-    async def _ask(self, places: Sequence[TopicPartition]) -> None:
+    async def _claim_fence(self, places: Sequence[TopicPartition]) -> None:
         token, held = self.token, self.ownership
         request = fence_pb.ClaimFenceRequest(
             group_id=token.group,
@@ -426,7 +426,7 @@ class BatchSender:
             self.first_failure = self.first_failure or next(iter(errors), None)
             for index, listener in batch.listeners:
                 each = told[index]
-                self._tell(batch, index, listener, each.error, each.offset, each.time_ms)
+                self._report_delivery(batch, index, listener, each.error, each.offset, each.time_ms)
             self._accumulator.settled(batch)
         return SendOutcome()
 
@@ -436,10 +436,10 @@ class BatchSender:
             self.first_failure = self.first_failure or error
         for index, listener in batch.listeners:
             offset = base_offset + index if base_offset >= 0 else -1
-            self._tell(batch, index, listener, error, offset, time_ms)
+            self._report_delivery(batch, index, listener, error, offset, time_ms)
         self._accumulator.settled(batch)
 
-    def _tell(
+    def _report_delivery(
         self,
         batch: PendingBatch,
         index: int,

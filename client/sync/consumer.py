@@ -75,7 +75,7 @@ class Consumer:
                 return message
             callback = self._run(core.fill(seconds_left(deadline)))
             if callback is not None:
-                self._tell(callback)
+                self._call_listener(callback)
             elif not core.fetcher.ready:
                 return None
 
@@ -189,9 +189,9 @@ class Consumer:
 
     def _last_callbacks(self) -> None:
         while (callback := self._run(self._core.closing_callback())) is not None:
-            self._tell(callback)
+            self._call_listener(callback)
 
-    def _tell(self, callback: Callback) -> None:
+    def _call_listener(self, callback: Callback) -> None:
         self._core.telling = True
         try:
             self._listener.call(self, callback)

@@ -46,7 +46,7 @@ class Worker:
         """Run the callbacks of one change; return False when there was none within `timeout` seconds."""
         callback = self._run(self._core.next_callback(timeout))
         if callback is not None:
-            self._tell(callback)
+            self._call_listener(callback)
         return callback is not None
 
     def run(self) -> None:
@@ -65,7 +65,7 @@ class Worker:
         try:
             self._run(self._core.begin_close(leave))
             while (callback := self._run(self._core.closing_callback())) is not None:
-                self._tell(callback)
+                self._call_listener(callback)
         finally:
             self._run(self._core.finish_close())
 
@@ -77,7 +77,7 @@ class Worker:
     ) -> None:
         self.close()
 
-    def _tell(self, callback: Callback) -> None:
+    def _call_listener(self, callback: Callback) -> None:
         """Every partition is told, whatever the callbacks for others raised; the first error is raised afterwards."""
         errors: list[Exception] = []
         for tp in callback.partitions:

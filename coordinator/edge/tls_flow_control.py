@@ -84,7 +84,7 @@ class ThrottledTransport(asyncio.Transport):
             self._held.append(data)
             self._size += len(data)
             self._pump()
-        self._tell()
+        self._notify_pressure()
 
     def writelines(self, list_of_data: Iterable[Any]) -> None:
         for data in list_of_data:
@@ -93,13 +93,13 @@ class ThrottledTransport(asyncio.Transport):
     def stop(self) -> None:
         """The transport below is full."""
         self._stopped = True
-        self._tell()
+        self._notify_pressure()
 
     def go_on(self) -> None:
         """It has room again."""
         self._stopped = False
         self._pump()
-        self._tell()
+        self._notify_pressure()
 
     def lost(self) -> None:
         """Nobody takes anything any more."""
@@ -162,7 +162,7 @@ class ThrottledTransport(asyncio.Transport):
         if self._closing and not (self._held or self._lost):
             self._below.close()
 
-    def _tell(self) -> None:
+    def _notify_pressure(self) -> None:
         size = self.get_write_buffer_size()
         if not self._told and size > self._high:
             self._told = True
@@ -240,13 +240,13 @@ class TlsHandshakes:
                 if self._listening.fileno() < 0:
                     await asyncio.Event().wait()  # closed: until it is cancelled
                 if error.errno in NO_ROOM:
-                    self._tell("", f"no further connection can be taken: {error.strerror}")
+                    self._log_failure("", f"no further connection can be taken: {error.strerror}")
                     await asyncio.sleep(PAUSE_S)
                 continue
-            self._begin(sock, str(address[0]) if isinstance(address, tuple) else "")
+            self._begin_handshake(sock, str(address[0]) if isinstance(address, tuple) else "")
             await asyncio.sleep(0)  # A flood of connections has turns between, as everything has.
 
-    def _begin(self, sock: socket.socket, host: str) -> None:
+    def _begin_handshake(self, sock: socket.socket, host: str) -> None:
         wait_s = self._admits(host)
         if wait_s is None:
             sock.close()
@@ -274,7 +274,7 @@ class TlsHandshakes:
                 ssl_shutdown_timeout=CLOSING_S,
             )
         except (OSError, TimeoutError) as error:  # ssl.SSLError is an OSError
-            self._tell(host, explain_handshake_failure(error))
+            self._log_failure(host, explain_handshake_failure(error))
 
     def _over(self, task: asyncio.Task[None]) -> None:
         host = self._under_way.pop(task)
@@ -287,9 +287,9 @@ class TlsHandshakes:
     def _cut_longest(self) -> None:
         task, host = next(iter(self._under_way.items()))
         task.cancel()
-        self._tell(host, f"{MOST} handshakes are under way, and this one took longest")
+        self._log_failure(host, f"{MOST} handshakes are under way, and this one took longest")
 
-    def _tell(self, host: str, why: str) -> None:
+    def _log_failure(self, host: str, why: str) -> None:
         untold = self._told.due(f"{host} {why}", asyncio.get_running_loop().time())
         if untold is not None:
             log.warning("no TLS connection", door=self._tls.door, peer=host, why=why, untold=untold)

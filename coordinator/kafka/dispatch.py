@@ -141,11 +141,11 @@ class ThreadedAnswer(DeferredAnswer):
 
     def then(self, came: Callable[[], None]) -> None:
         if isinstance(self._call, DeferredAnswer):
-            self._call.then(partial(self._begin, came))
+            self._call.then(partial(self._start_thread, came))
         else:
-            self._begin(came)
+            self._start_thread(came)
 
-    def _begin(self, came: Callable[[], None]) -> None:
+    def _start_thread(self, came: Callable[[], None]) -> None:
         self._made = asyncio.get_running_loop().run_in_executor(None, self._make)
         self._made.add_done_callback(lambda done: None if done.cancelled() else came())
 

@@ -340,7 +340,7 @@ class NodesGroup:
     def start(self) -> None:
         """Join."""
         self.tell(mev.Start())
-        self._looking.start(self._look())
+        self._looking.start(self._watch_generation())
 
     async def entered(self) -> None:
         """Return once the group has told for the first time how shards are dealt. Raises UnusableUpstream where it
@@ -432,7 +432,7 @@ class NodesGroup:
             self._telling = False
             self._changed.set()
 
-    def _ask(
+    def _start_request(
         self, token: int, ask: Callable[[], Coroutine[Any, Any, mev.ClassicEvent]], *, parks: bool = False
     ) -> None:
         """parks: the coordinator may hold it for long, and with it all that is asked behind it."""
@@ -478,7 +478,7 @@ class NodesGroup:
                 ),
             )
 
-        self._ask(action.token, ask, parks=True)
+        self._start_request(action.token, ask, parks=True)
 
     def _plan(self, action: act.MakePlan) -> None:
         """KB-F1. Everybody gets the whole map."""
@@ -499,7 +499,7 @@ class NodesGroup:
                 self._synced(assignment, sent_ms)
             return mev.SyncAnswered(action.token, code, assignment=assignment)
 
-        self._ask(action.token, ask, parks=True)
+        self._start_request(action.token, ask, parks=True)
 
     def _synced(self, assignment: bytes, sent_ms: int) -> None:
         """The map is known from here on; what comes of it for this node the machine says."""
@@ -524,7 +524,7 @@ class NodesGroup:
                 self._owning.step(ev.LeaseHeartbeatAnswered(sent_ms, code))
             return mev.ClassicHeartbeatAnswered(action.token, error_code_of(code))
 
-        self._ask(action.token, ask)
+        self._start_request(action.token, ask)
 
     def _leave(self, action: act.SendLeave) -> None:
         async def ask() -> None:
@@ -541,7 +541,7 @@ class NodesGroup:
             self._parked.clear()
             self._membership.hang_up()
 
-    async def _look(self) -> None:
+    async def _watch_generation(self) -> None:
         """What the next heartbeat would hear."""
         while True:
             await asyncio.sleep(self._looks_s)

@@ -214,14 +214,14 @@ class StateLogWriter:
             if self._stopped:
                 return
             try:
-                self._told(effect, answer, began_s)
+                self._report_produced(effect, answer, began_s)
             except Exception as error:  # it is no fault of the connection, in whose call this is
                 self._on_bug(error)
 
         sent = {(self._topic, shard): wire for shard, wire in bytes_of.items()}
         record_requests.produce_then(self._upstream, effect.broker, sent, effect.timeout_ms, told)
 
-    def _told(
+    def _report_produced(
         self, effect: ef.Produce, answer: dict[TopicPartition, ProduceResult] | UpstreamError, began_s: float
     ) -> None:
         if isinstance(answer, UpstreamError):

@@ -355,7 +355,7 @@ class StateTopicWatch:
         while True:
             self._changed.clear()
             try:
-                await self._look()
+                await self._check_topic()
             except UpstreamError as error:  # asked again
                 self._tell_refusal(error)
             else:
@@ -379,20 +379,20 @@ class StateTopicWatch:
                 why=self._refused,
             )
 
-    async def _look(self) -> None:
+    async def _check_topic(self) -> None:
         found = self._topics.topic(self._wanted.topic)
         if found is not None and found != self._mine and await self._marks.knows(found):
             another = self._mine is None or found.id != self._mine.id
             self._mine, self._marked_ms, self._lost = found, None, ""
             self._tell(ev.TopicFound(another))
-        why = self._why(found)
+        why = self._explain_mismatch(found)
         if why != self._lost:
             self._lost = why
             self._tell(ev.TopicLost(why) if why else ev.TopicFound())
         if found is not None and not why:
             await self._mark(found)
 
-    def _why(self, found: UpstreamTopic | None) -> str:
+    def _explain_mismatch(self, found: UpstreamTopic | None) -> str:
         """Why nothing may be served from it; "": it may."""
         name, mine = self._wanted.topic, self._mine
         if mine is None or found == mine:

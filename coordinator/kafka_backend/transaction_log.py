@@ -188,9 +188,9 @@ class TransactionFollower:
                 self._failed(each, str(error))
             return
         for each in wanted:
-            await self._told(each, told.get((self._topic, each.shard)))
+            await self._take_portion(each, told.get((self._topic, each.shard)))
 
-    async def _told(self, asked: ef.FollowLog, told: record_requests.FetchedPortion | None) -> None:
+    async def _take_portion(self, asked: ef.FollowLog, told: record_requests.FetchedPortion | None) -> None:
         if told is None:
             self._failed(asked, "the answer leaves it out")
             return

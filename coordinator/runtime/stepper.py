@@ -385,7 +385,7 @@ class Stepper:
             self._reports.bug(script_line(slot.index, event, now_ms), error)
             self.drop(slot, f"a bug broke it: {error!r}")
             return
-        self._take(slot, effects)
+        self._apply_effects(slot, effects)
         if isinstance(event, Unload):
             self._unload(slot)
 
@@ -411,7 +411,7 @@ class Stepper:
             # The process may have died between append and flush: what was read is not durable until flushed again.
             self.flushing.wrote(slot, now_ms)
         if slot.report.moved:
-            self._take(slot, Effects(records=list(slot.report.moved)))
+            self._apply_effects(slot, Effects(records=list(slot.report.moved)))
         self._reports.status(slot.index, slot.status, slot.report.summary())
         if topics is not None:
             self.step(slot, topics, now_ms)
@@ -570,7 +570,7 @@ class Stepper:
         self.deadlines.look_again(slot, starved.due)
         self._reports.status(slot.index, slot.status, "its log has room again")
 
-    def _take(self, slot: ShardSlot, effects: Effects) -> None:
+    def _apply_effects(self, slot: ShardSlot, effects: Effects) -> None:
         if slot.index in self.starved.by_shard:
             starved = self.starved.by_shard[slot.index]
             effects = starved.owe(effects, slot.unanswered)

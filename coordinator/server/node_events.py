@@ -70,17 +70,17 @@ class RebalanceLines:
             return
         unsettled = self._unsettled.pop(notice.group_id, None)
         if unsettled is not None and unsettled.number == entry.number:
-            self._tell(notice.group_id, entry)
+            self._enqueue_entry(notice.group_id, entry)
             return
         if unsettled is not None:
-            self._tell(notice.group_id, unsettled)
+            self._enqueue_entry(notice.group_id, unsettled)
         if is_unsettled(entry):
             if len(self._unsettled) >= MOST_UNSETTLED:
                 oldest = next(iter(self._unsettled))
-                self._tell(oldest, self._unsettled.pop(oldest))
+                self._enqueue_entry(oldest, self._unsettled.pop(oldest))
             self._unsettled[notice.group_id] = entry
         elif not is_settlement(entry):
-            self._tell(notice.group_id, entry)
+            self._enqueue_entry(notice.group_id, entry)
 
     def close(self) -> None:
         self._write(len(self._due))
@@ -88,7 +88,7 @@ class RebalanceLines:
             log_rebalance(group_id, entry)
         self._unsettled.clear()
 
-    def _tell(self, group_id: str, entry: RebalanceEntry) -> None:
+    def _enqueue_entry(self, group_id: str, entry: RebalanceEntry) -> None:
         self._due.append((group_id, entry))
         if len(self._due) == 1:
             self._later(TOGETHER_S, self._write)

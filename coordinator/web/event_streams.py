@@ -77,9 +77,9 @@ class EventStreams:
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
         if request.method == "HEAD":  # Its answer has no body: nothing to wait for, and no place taken.
             return Response(headers=headers, media_type="text/event-stream")
-        return StreamingResponse(self._told(groups, since), headers=headers, media_type="text/event-stream")
+        return StreamingResponse(self._stream_changes(groups, since), headers=headers, media_type="text/event-stream")
 
-    async def _told(self, groups: frozenset[str], since: str) -> AsyncIterator[bytes]:
+    async def _stream_changes(self, groups: frozenset[str], since: str) -> AsyncIterator[bytes]:
         self._open += 1
         if self._open == 1:
             self._look_again()
@@ -124,9 +124,9 @@ class EventStreams:
         loop = asyncio.get_running_loop()
         self._waiting = True
         wait_s = 0.0 if self._changes.closed else self._told_s + GATHER_S - loop.time()
-        loop.call_later(max(wait_s, 0.0), self._tell, loop)
+        loop.call_later(max(wait_s, 0.0), self._publish_news, loop)
 
-    def _tell(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _publish_news(self, loop: asyncio.AbstractEventLoop) -> None:
         self._waiting = False
         self._told_s = loop.time()
         news, self._news = self._news, None

@@ -275,18 +275,18 @@ class RegisteredConsumer:
     # Watches. One method each, because kazoo tells watches apart by what they call.
 
     def _members_changed(self, event: WatchEvent) -> None:
-        self._tell("members", event)
+        self._report_watch("members", event)
 
     def _brokers_changed(self, event: WatchEvent) -> None:
-        self._tell("brokers", event)
+        self._report_watch("brokers", event)
 
     def _topics_changed(self, event: WatchEvent) -> None:
-        self._tell("topics", event)
+        self._report_watch("topics", event)
 
     def _partitions_changed(self, event: WatchEvent) -> None:
-        self._tell("partitions", event)
+        self._report_watch("partitions", event)
 
-    def _tell(self, what: str, event: WatchEvent) -> None:
+    def _report_watch(self, what: str, event: WatchEvent) -> None:
         if event.kind == "session":
             what = "session"
         else:

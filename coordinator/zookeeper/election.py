@@ -150,14 +150,14 @@ class ElectionCandidate:
         found = await self._session.get(self._path, self._fired)
         if found is None:
             self._resign()  # somebody deleted the place by hand: whoever is elected next begins a reign of its own
-            await self._take(None)
+            await self._take_place(None)
         elif found.owner != self._session.id:
             self._resign()
             self._on_seen(found.data)
             if deposing is not None:
-                await self._take(deposing)
+                await self._take_place(deposing)
         elif self._reign is None and not self._resume:
-            await self._take((await self._counter()).epoch)
+            await self._take_place((await self._counter()).epoch)
         elif self._reign is None:
             # Ours, though we were not told: the answer was lost on the way, or we had begun to doubt.
             reign = await self._counter()
@@ -165,7 +165,7 @@ class ElectionCandidate:
             await self._prove(reign)  # a server that lags shows what was: only the quorum knows what is
             self._elected(reign, asked_s)
 
-    async def _take(self, instead_of: int | None) -> None:
+    async def _take_place(self, instead_of: int | None) -> None:
         """Raise the counter and take the place, both or neither; with `instead_of`, from the one elected with that
         epoch, and not at all if it is another. Raises NodeExists, NoNode or BadVersion to a slower one."""
         last = await self._counter()
@@ -223,12 +223,12 @@ class ElectionCandidate:
         while True:
             await asyncio.sleep(self._session_s / PROOFS_PER_SESSION)
             await self._session.connected()
-            self._asked.start(self._ask(reign))
+            self._asked.start(self._renew_proof(reign))
 
     def _question_failed(self, error: BaseException) -> None:
         log.error("the election could not be checked", path=self._path, exc_info=error)
 
-    async def _ask(self, reign: ElectedTerm) -> None:
+    async def _renew_proof(self, reign: ElectedTerm) -> None:
         asked_s = asyncio.get_running_loop().time()
         try:
             await self._prove(reign)

@@ -168,7 +168,7 @@ class ZooKeeperRegistry:
         deadline_s = (self._session.session_timeout_ms + EXPIRY_SLACK_MS) / 1000
         try:
             async with asyncio.timeout(deadline_s):
-                while (holder := await self._take()) is not None:
+                while (holder := await self._create_znode()) is not None:
                     if not self._is_own(holder):
                         raise self._taken(holder)
                     log.warning(
@@ -246,7 +246,7 @@ class ZooKeeperRegistry:
                 await asyncio.sleep(RETRY_S)
 
     async def _stay_registered(self) -> None:
-        holder = await self._take()
+        holder = await self._create_znode()
         if holder is None:
             if not self.registered:
                 log.info("registered again", path=self._path)
@@ -265,14 +265,14 @@ class ZooKeeperRegistry:
         else:
             log.error("not registered", why=str(self._taken(holder)))
 
-    async def _take(self) -> Znode | None:
+    async def _create_znode(self) -> Znode | None:
         """Make the ephemeral znode; None when it is there and ours, else what another session has put there."""
         try:
             await self._session.create(self._path, self._registration().to_json(), ephemeral=True)
         except NodeExists:
             found = await self._session.get(self._path)
             if found is None:
-                return await self._take()
+                return await self._create_znode()
             return None if found.owner == self._session.id else found
         return None
 

@@ -152,19 +152,19 @@ class ZooKeeperSession:
     async def get(self, path: str, watch: Watch | None = None) -> Znode | None:
         """The znode, None when it is not there. `watch` fires on change or deletion; not set when it is not there."""
         try:
-            data, stat = await self.perform(lambda c: c.get_async(path, self._told(watch)))
+            data, stat = await self.perform(lambda c: c.get_async(path, self._kazoo_watch(watch)))
         except errors.NoNode:
             return None
         return make_znode(data, stat)
 
     async def exists(self, path: str, watch: Watch | None = None) -> bool:
         """Whether the znode is there. `watch` fires on creation, change or deletion."""
-        return await self.perform(lambda c: c.exists_async(path, self._told(watch))) is not None
+        return await self.perform(lambda c: c.exists_async(path, self._kazoo_watch(watch))) is not None
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str] | None:
         """The names below, sorted; None when the znode is not there, and then `watch` is not set."""
         try:
-            names = await self.perform(lambda c: c.get_children_async(path, self._told(watch)))
+            names = await self.perform(lambda c: c.get_children_async(path, self._kazoo_watch(watch)))
         except errors.NoNode:
             return None
         return sorted(cast(list[str], names))
@@ -172,7 +172,9 @@ class ZooKeeperSession:
     async def listing(self, path: str, watch: Watch | None = None) -> tuple[list[str], int] | None:
         """Like `children`, with the number of the transaction that last added or took one away."""
         try:
-            names, stat = await self.perform(lambda c: c.get_children_async(path, self._told(watch), include_data=True))
+            names, stat = await self.perform(
+                lambda c: c.get_children_async(path, self._kazoo_watch(watch), include_data=True)
+            )
         except errors.NoNode:
             return None
         return sorted(names), int(stat.pzxid)
@@ -316,7 +318,7 @@ class ZooKeeperSession:
         for listener in list(self._listeners):
             listener(state)
 
-    def _told(self, watch: Watch | None) -> Callable[[Any], None] | None:
+    def _kazoo_watch(self, watch: Watch | None) -> Callable[[Any], None] | None:
         """kazoo's own kind of watch: it tells ours, on the loop."""
         return None if watch is None else KazooWatch(self, watch)
 

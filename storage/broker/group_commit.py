@@ -146,7 +146,7 @@ class GroupCommit:
         if self._arrived:
             self._turn_soon(loop)
         if self._waiting and not self._under_way:
-            self._begin(loop)
+            self._begin_round(loop)
 
     def _append_arrived(self) -> None:
         """Those that have waited longest, as many as a turn may; others arrive behind them meanwhile."""
@@ -208,9 +208,9 @@ class GroupCommit:
             if arrival.looked_by is not log.settings and needs_thread(arrival.batches, log.settings)
         ]
         unseen = unseen or lot[:TOGETHER]
-        self._lookers.submit(self._look, self.loop, partition, unseen, log, now_ms)
+        self._lookers.submit(self._validate_arrivals, self.loop, partition, unseen, log, now_ms)
 
-    def _look(
+    def _validate_arrivals(
         self, loop: asyncio.AbstractEventLoop, partition: TopicPartition, unseen: Arrived, log: Log, now_ms: int
     ) -> None:
         """In a thread."""
@@ -242,7 +242,7 @@ class GroupCommit:
             self._turn_soon(loop)
         self._grow_quiet()
 
-    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _begin_round(self, loop: asyncio.AbstractEventLoop) -> None:
         waiting, self._waiting = self._waiting, {}
         due = [partition for partition in waiting if self._must_flush(partition, waiting[partition])]
         self._under_way = min(self._workers, len(due))

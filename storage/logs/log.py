@@ -875,7 +875,7 @@ class Log:
         high = max(self.start_offset, min(offset, self.end_offset))
         if told is None or high > told:
             self._told_high_watermark = high
-            self._tell()
+            self._notify_listeners()
 
     def lower_high_watermark(self, offset: int) -> None:
         """The log has been cut to this offset: what comes there is not committed, whatever was told."""
@@ -963,7 +963,7 @@ class Log:
         if self.unflushed_since_ms is None:
             self.unflushed_since_ms = now_ms
         if self._tells_at_once and self.listeners:
-            self._tell()
+            self._notify_listeners()
 
     def _note(self, active: Segment, stamped: Stamped, markers: dict[BatchHead, TransactionMarker]) -> None:
         for head in stamped.heads:
@@ -1022,9 +1022,9 @@ class Log:
                 self.durable_offset = end
                 self.unflushed_since_ms = None if end >= self.end_offset else self.unflushed_since_ms
         if grew and not self._tells_at_once:
-            self._tell()
+            self._notify_listeners()
 
-    def _tell(self) -> None:
+    def _notify_listeners(self) -> None:
         for listener in self.listeners:
             listener(*self.partition)
 

@@ -142,7 +142,7 @@ class _DirectoryWalk:
                 report.batches += 1
                 if head.end - told >= _REPORT_EVERY:
                     told = head.end
-                    self._tell(before + told, path)
+                    self._report_progress(before + told, path)
         except BatchFault as fault:
             finding = VerifyFinding(path, fault.position, size - fault.position, order.next_offset, fault.why)
             report.findings.append(finding)
@@ -150,10 +150,10 @@ class _DirectoryWalk:
             file.close()
         report.files += 1
         report.bytes = before + size
-        self._tell(report.bytes, path)
+        self._report_progress(report.bytes, path)
         return order.next_offset
 
-    def _tell(self, done: int, path: str) -> None:
+    def _report_progress(self, done: int, path: str) -> None:
         if self._progress:
             self._progress(done, self._total, path)
 

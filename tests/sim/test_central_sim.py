@@ -32,8 +32,8 @@ class StubbornMember(CentralMemberMachine):
 class HastyMember(CentralMemberMachine):
     """Says that it has stopped before its application has let go."""
 
-    def _tell(self, *arguments: object, **more: object) -> None:
-        super()._tell(*arguments, **more)  # type: ignore[arg-type]
+    def _release_partitions(self, *arguments: object, **more: object) -> None:
+        super()._release_partitions(*arguments, **more)  # type: ignore[arg-type]
         if arguments[0] is act.Revoke:
             self._say_stopped()
 

@@ -205,7 +205,7 @@ class PartitionTakeover:
         until = time.monotonic() + PATIENCE_S
         while len(self._old.owned()) < 2 and time.monotonic() < until:
             self._old.poll(0.1)
-        self._new.join(topics=[topic], on_gain=self._begin, on_prepare=self._prepare if self._warm else None)
+        self._new.join(topics=[topic], on_gain=self._begin_takeover, on_prepare=self._prepare if self._warm else None)
         threads = [threading.Thread(target=self._run, args=(worker,)) for worker in (self._old, self._new)]
         for thread in threads:
             thread.start()
@@ -233,7 +233,7 @@ class PartitionTakeover:
         self._load(partition)
         event.ready()
 
-    def _begin(self, _worker: Worker, partition: TopicPartition, _event: RebalanceEvent) -> None:
+    def _begin_takeover(self, _worker: Worker, partition: TopicPartition, _event: RebalanceEvent) -> None:
         if partition not in self._loaded:
             self._load(partition)
         self._begun_s[partition] = time.perf_counter()

@@ -365,7 +365,7 @@ class GrpcMemberCalls:
             rebalance_timeout_ms=REBALANCE_MS,
             protocols=[pb.JoinGroupProtocol(name=PROTOCOL, metadata=seat.subscription)],
         )
-        told = await self._ask(seat, "JoinGroup", request, pb.JoinGroupResponse)
+        told = await self._call_method(seat, "JoinGroup", request, pb.JoinGroupResponse)
         members = [each.member_id for each in told.members]
         return GrowthJoinAnswer(ErrorCode(told.error_code), told.member_id, told.generation_id, told.leader, members)
 
@@ -374,17 +374,17 @@ class GrpcMemberCalls:
         request.assignments.extend(
             pb.SyncGroupAssignment(member_id=who, assignment=blob) for who, blob in shares.items()
         )
-        return ErrorCode((await self._ask(seat, "SyncGroup", request, pb.SyncGroupResponse)).error_code)
+        return ErrorCode((await self._call_method(seat, "SyncGroup", request, pb.SyncGroupResponse)).error_code)
 
     async def beat(self, seat: GrowthMember) -> ErrorCode:
         request = pb.HeartbeatRequest(group_id=seat.group_id, member_id=seat.member_id, generation_id=seat.generation)
-        return ErrorCode((await self._ask(seat, "Heartbeat", request, pb.HeartbeatResponse)).error_code)
+        return ErrorCode((await self._call_method(seat, "Heartbeat", request, pb.HeartbeatResponse)).error_code)
 
     async def close(self) -> None:
         for wire in self._wires:
             await wire.close()
 
-    async def _ask(self, seat: GrowthMember, method: str, request: Message, answer: type[Response]) -> Response:
+    async def _call_method(self, seat: GrowthMember, method: str, request: Message, answer: type[Response]) -> Response:
         try:
             return await self._wires[seat.way % len(self._wires)].call(method, request, answer)
         except grpc.aio.AioRpcError as error:

@@ -89,7 +89,7 @@ class ComparisonCourse:
             ("crash", self._crash),
             ("scale-out", self._scale_out),
         ):
-            before = self._begin()
+            before = self._begin_measuring()
             happen()
             self._clock.run(self._clock.now_ms + CALM_MS)
             self._settled(name)
@@ -123,7 +123,7 @@ class ComparisonCourse:
         worker = self._workers[name] = self._generation.make(self._lab, name, self._incarnations)
         worker.start()
 
-    def _begin(self) -> tuple[int, int]:
+    def _begin_measuring(self) -> tuple[int, int]:
         self._lab.account.begin(self._clock.now_ms)
         return self._lab.rebalances, self._lab.messages
 
@@ -207,7 +207,7 @@ class JoinCourse(ComparisonCourse):
         quiet = lab.messages
         clock.run(clock.now_ms + WINDOW_MS)
         quiet = lab.messages - quiet
-        before, woken, started_ms = self._begin(), lab.woken, clock.now_ms
+        before, woken, started_ms = self._begin_measuring(), lab.woken, clock.now_ms
         self._scale_out()
         clock.run(started_ms + WINDOW_MS)
         self._settled("the join")

@@ -110,12 +110,12 @@ class CoordinatedWorker(SimulatedWorker):
             case act.FindCoordinator():
                 self._clock.after(1, lambda: self.tell(ev.CoordinatorFound(action.token)))
             case act.SendJoin():
-                self._ask(action.token, self._join(action), join_answered)
+                self._send_request(action.token, self._join(action), join_answered)
             case act.SendSync():
-                self._ask(action.token, self._sync(action), sync_answered)
+                self._send_request(action.token, self._sync(action), sync_answered)
             case act.SendHeartbeat():
                 beat = events.Heartbeat(0, self._group, action.member_id, self._instance, action.generation)
-                self._ask(action.token, beat, heartbeat_answered)
+                self._send_request(action.token, beat, heartbeat_answered)
             case act.SendConsumerHeartbeat():
                 self.consumer_heartbeat(action.token, self._consumer_heartbeat(action))
             case act.SendLeave():
@@ -134,9 +134,9 @@ class CoordinatedWorker(SimulatedWorker):
         raise AssertionError(f"{self.name} was asked to plan, but its coordinator does that")
 
     def consumer_heartbeat(self, token: int, request: events.ConsumerHeartbeat) -> None:
-        self._ask(token, request, consumer_answered)
+        self._send_request(token, request, consumer_answered)
 
-    def _ask(self, token: int, request: events.Request, translate: Callable[[int, Any], Any]) -> None:
+    def _send_request(self, token: int, request: events.Request, translate: Callable[[int, Any], Any]) -> None:
         def answered(reply: Reply) -> None:
             self._calls.pop(token, None)
             self.tell(translate(token, reply))
@@ -288,9 +288,9 @@ class PushedConsumerWorker(CoordinatedWorker):
         listen = events.Listen(
             0, self._group, self._machine.member_id, self._instance, said.member_epoch, consumer=True
         )
-        self._listening = self._node.park(self._connection, listen, self._told)
+        self._listening = self._node.park(self._connection, listen, self._handle_push)
 
-    def _told(self, reply: Reply) -> None:
+    def _handle_push(self, reply: Reply) -> None:
         assert isinstance(reply, effects.PushReply), f"a Listen was answered by {reply}"
         self._listening = None
         if reply.consumer is not None:

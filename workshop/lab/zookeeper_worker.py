@@ -375,7 +375,7 @@ class ZookeeperWorker(SimulatedWorker):
         self._session: ModelSession | None = None
 
     def started(self) -> None:
-        session = self._era.ensemble.connect(self._machine.settings.session_timeout_ms, self._told)
+        session = self._era.ensemble.connect(self._machine.settings.session_timeout_ms, self._deliver_notice)
         self._session = session
         self._era.messages += 2
         self.tell(zk.SessionChanged(ZookeeperSession.CONNECTED))
@@ -436,7 +436,7 @@ class ZookeeperWorker(SimulatedWorker):
 
         self._clock.at(session.ready_ms, act)
 
-    def _told(self, what: str) -> None:
+    def _deliver_notice(self, what: str) -> None:
         self._era.messages += 1
         self._era.notifications += 1
         self._clock.after(self._way_ms(), lambda: self.tell(zk.WatchFired(what)))

@@ -176,7 +176,7 @@ class ReadThrottle:
     def release(self) -> None:
         self._held = False
         self.charge()
-        self._go_on()
+        self._resume_reading()
 
     def abort(self) -> None:
         self._transport.abort()
@@ -197,7 +197,7 @@ class ReadThrottle:
     def _throttle(self) -> None:
         raise NotImplementedError
 
-    def _go_on(self) -> None:
+    def _resume_reading(self) -> None:
         raise NotImplementedError
 
 
@@ -470,7 +470,9 @@ class ServerConnection(UnreadAnswers, asyncio.Protocol):
         while self._backlog and begun < TURN and self._may_begin():
             begun += 1
             frame = self._backlog.popleft()
-            self._begin(frame) if self._payer is None else self._payer.begin(self._begin, frame, self._slots)
+            self._begin_request(frame) if self._payer is None else self._payer.begin(
+                self._begin_request, frame, self._slots
+            )
         if self._slots and (self._slots[0].done or self._made_bytes):
             self._send()
         if self._draining:
@@ -483,7 +485,7 @@ class ServerConnection(UnreadAnswers, asyncio.Protocol):
         room = not self._choked and self._made_bytes <= self._limits.max_unsent_bytes
         return room and bool(self._backlog) and self._parked is None and not self._held
 
-    def _begin(self, frame: Frame | EarlyRefusal) -> None:
+    def _begin_request(self, frame: Frame | EarlyRefusal) -> None:
         try:
             if isinstance(frame, EarlyRefusal):
                 slot = RequestSlot(0, frame.correlation, frame.form, self._begun_s)
@@ -548,7 +550,7 @@ class ServerConnection(UnreadAnswers, asyncio.Protocol):
             self._drop(str(error))
         except Exception as error:
             self._failed(slot, error)
-        self._go_on()
+        self._resume_reading()
 
     def _answer(self, slot: RequestSlot, caller: DecodedHeader, request: Any) -> None:
         """At once, later, or by a task of its own."""
@@ -625,9 +627,9 @@ class ServerConnection(UnreadAnswers, asyncio.Protocol):
         """Go on. What one flush or one plan answers on this connection leaves together."""
         if slot is self._parked:
             self._parked = None
-        self._go_on()
+        self._resume_reading()
 
-    def _go_on(self) -> None:
+    def _resume_reading(self) -> None:
         self._active_at = self._loop.time()
         if not self._advance_due:
             self._advance_due = True

@@ -198,9 +198,9 @@ class ChargedConnection:
         self._until_s = until_s
         if began:
             self._connection.hold_back()
-            self._charges.loop.call_later(min(EOF_CHECK_S, until_s - now_s), self._look)
+            self._charges.loop.call_later(min(EOF_CHECK_S, until_s - now_s), self._check_throttle)
 
-    def _look(self) -> None:
+    def _check_throttle(self) -> None:
         """Go on, if it is time; give up, if the client has."""
         left_s = self._until_s - self._charges.loop.time()
         if left_s <= 0:
@@ -208,7 +208,7 @@ class ChargedConnection:
         elif peer_has_closed(self._connection.fileno()):
             self._connection.abort()
         else:
-            self._charges.loop.call_later(min(EOF_CHECK_S, left_s), self._look)
+            self._charges.loop.call_later(min(EOF_CHECK_S, left_s), self._check_throttle)
 
 
 def to_milliseconds(seconds: float) -> int:

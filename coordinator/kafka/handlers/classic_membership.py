@@ -86,7 +86,7 @@ class MembershipHandlers:
         if request.group_instance_id is None and self._groups.driver.beat(
             self._groups.shard_of(group_id), group_id, request.member_id, request.generation_id, rights
         ):
-            return self._all_is_well.get(call.api_version) or self._well(call.api_version)
+            return self._all_is_well.get(call.api_version) or self._success_answer(call.api_version)
         return self._groups.begin(
             group_id,
             lambda: make_classic_heartbeat_event(request, self._groups.next_id(), rights),
@@ -94,7 +94,7 @@ class MembershipHandlers:
             lambda reply: struct("HeartbeatResponse")(error_code=reply.code),
         )
 
-    def _well(self, version: int) -> EncodedAnswer:
+    def _success_answer(self, version: int) -> EncodedAnswer:
         response = struct("HeartbeatResponse")()
         made = self._all_is_well[version] = EncodedAnswer(encode("HeartbeatResponse", version, response))
         return made

@@ -95,7 +95,7 @@ class TopicCreations:
         room = MAX_CREATIONS - len(self.under_way)
         new = [topic for topic in wanted if topic.name not in self.under_way][: max(0, room)]
         if new:
-            self._begin(new)
+            self._start_creation(new)
         names = [topic.name for topic in wanted]
         tasks = {self.under_way[name] for name in names if name in self.under_way}
         if tasks:
@@ -106,7 +106,7 @@ class TopicCreations:
                 refused |= task.result()
         return refused
 
-    def _begin(self, new: Sequence[NewTopic]) -> None:
+    def _start_creation(self, new: Sequence[NewTopic]) -> None:
         names = [topic.name for topic in new]
         task = self._tasks.start(self._made(new), "topics created on demand")
         self.under_way |= dict.fromkeys(names, task)

@@ -236,7 +236,7 @@ class GroupConfigs:
             (self._groups.shard_of(group_id), events.DescribeSettings(self._groups.next_id(), group_id))
             for group_id in group_ids
         ]
-        return await self._ask(questions, effects.SettingsReply)
+        return await self._ask_shards(questions, effects.SettingsReply)
 
     async def listed(self) -> list[str]:
         """The groups that have settings: Kafka's tools ask one node for those of all (KIP-1142).
@@ -247,7 +247,7 @@ class GroupConfigs:
             shards if self._cluster is None else [shard for shard in shards if coordinates_shard(self._cluster, shard)]
         )
         questions = [(shard, events.ListSettings(self._groups.next_id())) for shard in here]
-        replies = await self._ask(questions, effects.ListSettingsReply)
+        replies = await self._ask_shards(questions, effects.ListSettingsReply)
         for reply in replies:
             if reply.code is not ErrorCode.NONE:
                 raise CoordinatorError(reply.code, reply.message)
@@ -276,13 +276,13 @@ class GroupConfigs:
             if changes:
                 asked[place] = event
         questions = [(self._groups.shard_of(event.group_id), event) for event in asked.values()]
-        replies = await self._ask(questions, effects.SettingsReply)
+        replies = await self._ask_shards(questions, effects.SettingsReply)
         for place, reply in zip(asked, replies, strict=True):
             if reply.code is not ErrorCode.NONE:
                 outcomes[place] = CoordinatorError(reply.code, reply.message)
         return outcomes
 
-    async def _ask(self, questions: Sequence[tuple[int, events.Request]], wanted: type[Wanted]) -> list[Wanted]:
+    async def _ask_shards(self, questions: Sequence[tuple[int, events.Request]], wanted: type[Wanted]) -> list[Wanted]:
         """The replies. Who asks for settings has looked no coordinator up, and need not: where it is another node, that
         is asked."""
         cluster = self._cluster

@@ -74,18 +74,18 @@ class LogOffsetHandlers:
         asked = list(iterate_partitions(request.topics, "partitions"))
         if len(asked) > AT_ONCE or not all(is_known_timestamp(part.timestamp) for _, part in asked):
             return None
-        look = self._look(request, call.api_version)
+        look = self._offset_lookup(request, call.api_version)
         return make_list_offsets_response(request, asked, map(look, asked))
 
     async def list_offsets(self, request: Any, call: KafkaCall) -> ListOffsetsResponse:
         """Offsets by time: -1 the end (read_committed: the last stable offset), -2 the start, -3 the youngest."""
         asked = list(iterate_partitions(request.topics, "partitions"))
-        look = self._look(request, call.api_version)
+        look = self._offset_lookup(request, call.api_version)
         return make_list_offsets_response(
             request, asked, await map_here_or_off_loop(look, asked, lambda one: is_known_timestamp(one[1].timestamp))
         )
 
-    def _look(self, request: Any, version: int) -> Callable[[OffsetQuery], ListedPartition]:
+    def _offset_lookup(self, request: Any, version: int) -> Callable[[OffsetQuery], ListedPartition]:
         """What looks one partition up."""
         committed = request.isolation_level == READ_COMMITTED
         refusal = refuse_replica(request.replica_id)

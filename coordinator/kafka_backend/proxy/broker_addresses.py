@@ -150,13 +150,13 @@ class ServerNames:
     def __init__(self, tls: ListenerTls, whom: Callable[[str | None], int | None]) -> None:
         self._whom = whom
         self._found: WeakKeyDictionary[SSLObject, int | None] = WeakKeyDictionary()
-        tls.on_name(self._told)
+        tls.on_name(self._choose_server)
 
     def broker(self, transport: asyncio.BaseTransport) -> int | None:
         """Of a connection whose handshake is over; OWN: none."""
         return self._found.get(transport.get_extra_info("ssl_object"), OWN_NAME)
 
-    def _told(self, handshake: SSLObject, name: str | None) -> int | None:
+    def _choose_server(self, handshake: SSLObject, name: str | None) -> int | None:
         try:
             self._found[handshake] = self._whom(name)
         except UnknownServerName:

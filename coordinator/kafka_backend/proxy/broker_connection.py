@@ -179,7 +179,7 @@ class BrokerConnection(asyncio.Protocol):
         """It may be its turn now, or the client reads again."""
         if self._kept and not self._client.choked and self._editing is None:
             data, self._kept = self._kept, b""
-            self._take(data)
+            self._cut_frames(data)
         self.rest()
 
     def rest(self) -> None:
@@ -209,7 +209,7 @@ class BrokerConnection(asyncio.Protocol):
         if self._kept or self._editing is not None:
             self._kept += data
         else:
-            self._take(data)
+            self._cut_frames(data)
             if self._kept or self._editing is not None:
                 self.rest()
 
@@ -224,7 +224,7 @@ class BrokerConnection(asyncio.Protocol):
 
     # -- answers ----------------------------------------------------------------------------------------------------
 
-    def _take(self, data: bytes) -> None:
+    def _cut_frames(self, data: bytes) -> None:
         try:
             self._cut(data)
         except MalformedFrame as error:
@@ -365,9 +365,9 @@ class BrokerConnector:
         """Raises HangUp where there is no such broker."""
         address = self._upstream.view.brokers.get(broker)
         if address is None:
-            self._look()
+            self._refresh_if_due()
             raise HangUp(f"the upstream has no broker {broker}, as far as is known")
-        return f"broker {broker} of the upstream", lambda leg: self._begin(leg, [address])
+        return f"broker {broker} of the upstream", lambda leg: self._start_connecting(leg, [address])
 
     def to_any(self) -> tuple[str, OpensBrokerConnection]:
         """Each time another one comes first; those that could not be reached last come last."""
@@ -375,12 +375,12 @@ class BrokerConnector:
         found = list(dict.fromkeys((*upstream.view.brokers.values(), *upstream.reach.servers)))
         self._turn = (self._turn + 1) % len(found)
         found = found[self._turn :] + found[: self._turn]
-        return "the upstream", lambda leg: self._begin(leg, sorted(found, key=upstream.lines.failures))
+        return "the upstream", lambda leg: self._start_connecting(leg, sorted(found, key=upstream.lines.failures))
 
     def close(self) -> None:
         self._tasks.stop()
 
-    def _begin(self, leg: BrokerConnection, addresses: list[Address]) -> None:
+    def _start_connecting(self, leg: BrokerConnection, addresses: list[Address]) -> None:
         self._tasks.start(self._connect(leg, addresses), "connections of clients to the upstream")
 
     async def _connect(self, leg: BrokerConnection, addresses: list[Address]) -> None:
@@ -398,7 +398,7 @@ class BrokerConnector:
             except Exception as error:  # its client must not wait for ever
                 leg.failed(f"{describe_address(address)} cannot be reached: {error!r}")
                 raise
-        self._look()
+        self._refresh_if_due()
         leg.failed(why)
 
     async def _to_address(self, leg: BrokerConnection, address: Address) -> None:
@@ -414,7 +414,7 @@ class BrokerConnector:
                 lambda: leg, *address, ssl=tls, server_hostname=None if tls is None else address.host
             )
 
-    def _look(self) -> None:
+    def _refresh_if_due(self) -> None:
         """A broker may have come, or moved."""
         loop = asyncio.get_running_loop()
         if loop.time() - self._looked_s >= LOOKS_S:

@@ -372,7 +372,7 @@ class ProxyConnection(ServerConnection):
         """Ask the upstream for its part and the handlers for theirs, and join what they say."""
         name, version, form = slot.form.api.name, slot.form.version, slot.form
         try:
-            told = self._ask(slot, caller, parts.theirs)
+            told = self._send_part(slot, caller, parts.theirs)
             assert form.handler is not None, f"{name} is answered by the long way"
             here = await form.handler(parts.mine, caller.call)
             answer = await told
@@ -386,7 +386,7 @@ class ProxyConnection(ServerConnection):
             return
         self._answered(slot)
 
-    def _ask(self, slot: RequestSlot, caller: DecodedHeader, request: Any) -> "asyncio.Future[bytes]":
+    def _send_part(self, slot: RequestSlot, caller: DecodedHeader, request: Any) -> "asyncio.Future[bytes]":
         """Part of a request, with the header of the whole."""
         return self._said(slot.form.api, slot.form.version, slot.correlation, caller.header, request)
 
@@ -452,7 +452,7 @@ class ProxyConnection(ServerConnection):
         if self._draining:
             self._close_if_drained()
         elif self._paused or self._uncut:
-            self._go_on()
+            self._resume_reading()
 
     def leg_stands(self, leg: BrokerConnection) -> None:
         self.leg_full(False)

@@ -325,7 +325,7 @@ class OpenTransactions:
         if not self.writes.waits_for(event.request):
             return ""
         if isinstance(event, ProducerDescribed):
-            return self._told(event)
+            return self._apply_description(event)
         if isinstance(event, ClientBatchAnswered):
             write = self.writes.answered(event)
             if write is not None:
@@ -335,7 +335,7 @@ class OpenTransactions:
             self.writes.failed(event)
         return ""
 
-    def _told(self, event: ProducerDescribed) -> str:
+    def _apply_description(self, event: ProducerDescribed) -> str:
         """An open transaction of which nothing is known is what an owner before wrote as he was one no more."""
         write = self.writes.told(event, self._end)
         if write is None or event.open_at < 0 or write.unsure:
@@ -350,13 +350,13 @@ class OpenTransactions:
         if event.code:
             return self._failed()
         self._tries, before = 0, replay.position
-        if all(self._take(batch) for batch in event.batches):
+        if all(self._replay_batch(batch) for batch in event.batches):
             replay.position = max(replay.position, event.next_offset)
         self._end = max(self._end, replay.position)
         self._again_ms = self._ground.now_ms + (PAUSE_MS if replay.position == before else 0)
         return ""
 
-    def _take(self, batch: LogBatch) -> bool:
+    def _replay_batch(self, batch: LogBatch) -> bool:
         """False: the marker of a producer of which something may be in front of it that is not told yet. It is read
         again, later."""
         replay, producer_id = self._replay, batch.producer.id

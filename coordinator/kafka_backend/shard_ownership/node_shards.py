@@ -61,7 +61,7 @@ class NodeShards:
         ground.now_ms, ground.out = now_ms, []
         self._touched = set() if self._is_brief(event) else None
         HANDLERS[type(event)](self, event)
-        self._go_on()
+        self._advance_shards()
         return ground.out
 
     def _is_brief(self, event: ev.ShardEvent) -> bool:
@@ -228,7 +228,7 @@ class NodeShards:
             return list(self._acquisitions.values())
         return [self._acquisitions[shard] for shard in self._touched if shard in self._acquisitions]
 
-    def _go_on(self) -> None:
+    def _advance_shards(self) -> None:
         ground = self._ground
         if self._touched is None:
             self._outcomes(ground.appends.late(ground.now_ms))

@@ -66,9 +66,9 @@ class ShardAcquisition:
         self._deal = ground.deal
         self.lost = ""
         """Why nothing may be served from its log; "": it may, as far as is known."""
-        self._begin()
+        self._reset_replay()
 
-    def _begin(self) -> None:
+    def _reset_replay(self) -> None:
         self._replay = ShardReplay()
         self._truth: RepairPass | None = None
         self._owner: OwnerRecord | None = None
@@ -413,7 +413,7 @@ class ShardAcquisition:
 
     def _wait_for_operator(self, ms: int) -> None:
         self.stage = Stage.LOST
-        self._then, self._then_ms = self._anew, self._ground.now_ms + ms
+        self._then, self._then_ms = self._restart, self._ground.now_ms + ms
 
     def _broken(self, broken: AppendsBroken) -> None:
         why = broken.why.value if not broken.code else f"{broken.why.value} (code {broken.code})"
@@ -440,14 +440,14 @@ class ShardAcquisition:
             return  # nothing to wait for: who revokes sees that it may go
         self._tries += 1
         self._then, self._then_ms = (
-            self._anew,
+            self._restart,
             self._ground.now_ms + back_off_ms(self._ground.settings.limits, self._tries),
         )
 
-    def _anew(self) -> None:
+    def _restart(self) -> None:
         tries, proof_ms = self._tries, self._proof_ms
         self._dealt_ms, self._deal = self._ground.now_ms, self._ground.deal
-        self._begin()
+        self._reset_replay()
         self._tries, self._proof_ms = tries, proof_ms
 
     def _forget(self, why: str, *, again: bool, other: OwnerRecord | None) -> None:

@@ -266,7 +266,7 @@ class UpstreamMembership:
             protocols=told,
             reason=reason or None,
         )
-        return await self._ask("JoinGroup", request, MEMBER, rebalance_ms / 1000 + EXTRA_WAIT_S)
+        return await self._ask_coordinator("JoinGroup", request, MEMBER, rebalance_ms / 1000 + EXTRA_WAIT_S)
 
     async def sync(
         self, member_id: str, generation: int, protocol: str, assignments: Mapping[str, bytes], rebalance_ms: int
@@ -285,7 +285,7 @@ class UpstreamMembership:
             protocol_name=protocol,
             assignments=told,
         )
-        return await self._ask("SyncGroup", request, MEMBER, rebalance_ms / 1000 + EXTRA_WAIT_S)
+        return await self._ask_coordinator("SyncGroup", request, MEMBER, rebalance_ms / 1000 + EXTRA_WAIT_S)
 
     async def heartbeat(self, member_id: str, generation: int) -> int:
         """Kafka's code."""
@@ -295,7 +295,7 @@ class UpstreamMembership:
             member_id=member_id,
             group_instance_id=self._instance,
         )
-        return int((await self._ask("Heartbeat", request, BEAT)).error_code)
+        return int((await self._ask_coordinator("Heartbeat", request, BEAT)).error_code)
 
     async def fellows(self) -> list[FellowNode]:
         """All members, this one included. Raises UpstreamError."""
@@ -311,7 +311,7 @@ class UpstreamMembership:
 
     async def _described(self, purpose: str) -> Sequence[Any]:
         request = struct("DescribeGroupsRequest")(groups=[self._group])
-        groups: Sequence[Any] = (await self._ask("DescribeGroups", request, purpose)).groups
+        groups: Sequence[Any] = (await self._ask_coordinator("DescribeGroups", request, purpose)).groups
         for group in groups:
             if group.error_code:
                 raise UpstreamRefused(f"asking who is in the group {self._group}", group.error_code)
@@ -328,11 +328,11 @@ class UpstreamMembership:
             member_id=member_id, group_instance_id=self._instance, reason=reason or None
         )
         request = struct("LeaveGroupRequest")(group_id=self._group, members=[member])
-        answer = await self._ask("LeaveGroup", request)
+        answer = await self._ask_coordinator("LeaveGroup", request)
         codes = [answer.error_code, *(each.error_code for each in answer.members)]
         return next((int(code) for code in codes if code), 0)
 
-    async def _ask(self, api: str, request: object, purpose: str = ASK, waits_s: float = 0.0) -> Any:
+    async def _ask_coordinator(self, api: str, request: object, purpose: str = ASK, waits_s: float = 0.0) -> Any:
         return await self._upstream.ask_coordinator(
             GROUP, self._group, api, request, purpose=purpose, waits_s=waits_s, within_s=self._answer_s
         )

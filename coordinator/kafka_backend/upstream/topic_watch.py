@@ -148,18 +148,18 @@ class UpstreamTopics:
     async def look(self) -> None:
         """Ask for all topics. Who wants that while it is done gets the same answer. Raises UpstreamError."""
         if self._looking is None or self._looking.done():
-            self._looking = asyncio.ensure_future(self._look())
+            self._looking = asyncio.ensure_future(self._fetch_topics())
             self._looking.add_done_callback(lambda done: done.cancelled() or done.exception())
         await asyncio.shield(self._looking)
 
-    async def _look(self) -> None:
+    async def _fetch_topics(self) -> None:
         self._wanted.clear()
         told = await fetch_all_topics(self._upstream, self._view, self._mark)
         if told is not None:
             self._mark, self._view, self._internal = told.mark, told.view, told.internal
             self._changed(self._seen.heard(told.topics, self._now_ms()), first=self._looked_ms is None)
         self._looked_ms = self._now_ms()
-        await self._ask()
+        await self._ask_about_missing()
 
     async def _run(self) -> None:
         while True:
@@ -187,7 +187,7 @@ class UpstreamTopics:
 
     # -- what is gone ---------------------------------------------------------------------------------------------
 
-    async def _ask(self) -> None:
+    async def _ask_about_missing(self) -> None:
         """Ask brokers about the topics that were left out. Who does not answer is asked again later."""
         questions = sorted(self._seen.questions(self._now_ms()), key=lambda question: question.besides)
         for besides, group in groupby(questions, key=lambda question: question.besides):
@@ -403,7 +403,7 @@ class UpstreamLogEnds:
             begins = [place for place in places if now_ms - self._known.get(place, NOTHING).start_ms > STARTS_MS]
             for timestamp, some in ((EARLIEST, begins), (LATEST, places)):
                 for begin in range(0, len(some), AT_ONCE):
-                    moved += await self._told(leader, some[begin : begin + AT_ONCE], timestamp)
+                    moved += await self._list_ends(leader, some[begin : begin + AT_ONCE], timestamp)
             answered = True
         except UpstreamError:
             pass
@@ -413,7 +413,7 @@ class UpstreamLogEnds:
                 self._topics.look_soon()
         return list(dict.fromkeys(moved))
 
-    async def _told(self, leader: int, places: Sequence[TopicPartition], timestamp: int) -> list[TopicPartition]:
+    async def _list_ends(self, leader: int, places: Sequence[TopicPartition], timestamp: int) -> list[TopicPartition]:
         told = await record_requests.list_offsets(self._upstream, leader, places, timestamp, purpose=ENDS)
         now_ms = self._now_ms()
         for place, written in told.items():

@@ -54,7 +54,7 @@ class GroupChanges:
         self._last.move_to_end(group_id)
         if len(self._last) > MOST_GROUPS:
             _, self._forgotten = self._last.popitem(last=False)
-        self._tell()
+        self._notify_listeners()
 
     def note_restless(self) -> None:
         """Those that go on changing may have changed again."""
@@ -63,7 +63,7 @@ class GroupChanges:
 
     def close(self) -> None:
         self.closed = True
-        self._tell()
+        self._notify_listeners()
 
     def mark(self) -> str:
         """This moment, for `since`."""
@@ -87,6 +87,6 @@ class GroupChanges:
             named.append(name)
         return ChangeNews(self.mark(), named, all_known=seen >= self._forgotten)
 
-    def _tell(self) -> None:
+    def _notify_listeners(self) -> None:
         for listener in self._listeners:
             listener()

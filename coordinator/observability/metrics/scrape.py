@@ -100,7 +100,7 @@ class Scraper:
         """Fill the page; each step is a millisecond or so, and others may have their turn after it."""
         fenced = self._fenced_by_group()
         sizes: dict[tuple[str, str], dict[Level, int]] = {}
-        for group, state in self._each():
+        for group, state in self._all_groups():
             sizes["group", group.id] = self._size(group, state, fenced)
             yield
         counts = self._sight.partitions()
@@ -110,7 +110,7 @@ class Scraper:
         page.budget = fitted(sizes, self._levels, self._fineness.max_series)
         yield
         alive, shadows = set(), ShadowDisagreement()
-        for group, state in self._each():
+        for group, state in self._all_groups():
             alive.add(group.id)
             shadows.note(group.id, state)
             yield from self._write_group(group, state, fenced, page, now_ms)
@@ -126,7 +126,7 @@ class Scraper:
                 yield
         self._forget(alive, counts)
 
-    def _each(self) -> Iterator[tuple[GroupData, ShardState]]:
+    def _all_groups(self) -> Iterator[tuple[GroupData, ShardState]]:
         """All groups, as they are when it is their turn."""
         for core in self._sight.cores():
             for group_id in list(core.state.groups):

@@ -67,13 +67,13 @@ class RequestTraces:
         key = (group_id, entry.number)
         found = self._decided.pop(key, None)
         if found is None:
-            found = self._take(self._known, group_id, entry)
-        found = self._take(self._late, group_id, entry) or found
+            found = self._take_trace(self._known, group_id, entry)
+        found = self._take_trace(self._late, group_id, entry) or found
         if not whole:
             self._put(self._decided, key, found)
         return found
 
-    def _take(self, known: "OrderedDict[tuple[str, str], str]", group_id: str, entry: RebalanceEntry) -> str:
+    def _take_trace(self, known: "OrderedDict[tuple[str, str], str]", group_id: str, entry: RebalanceEntry) -> str:
         found = known.pop((group_id, entry.culprit), "")
         return "" if entry.cause in CAUSES_WITHOUT_REQUEST else found
 

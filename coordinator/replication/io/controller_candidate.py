@@ -329,13 +329,13 @@ class ControllerCandidate:
     async def alter_partition(
         self, node: NodeName, items: tuple[events_and_effects.IsrItem, ...]
     ) -> AlterPartitionResult:
-        return await self._ask(
+        return await self._ask_controller(
             lambda request: events_and_effects.AlterPartitionRequested(request, node.id, node.epoch, items),
             AlterPartitionResult(ErrorCode.NOT_CONTROLLER),
         )
 
     async def controlled_shutdown(self, node: NodeName) -> ShutdownResult:
-        return await self._ask(
+        return await self._ask_controller(
             lambda request: events_and_effects.ShutdownRequested(request, node.id, node.epoch),
             ShutdownResult(ErrorCode.NOT_CONTROLLER),
         )
@@ -347,7 +347,7 @@ class ControllerCandidate:
         offline: tuple[events_and_effects.OfflineReplica, ...],
         max_wait_ms: int,
     ) -> ClusterState:
-        return await self._ask(
+        return await self._ask_controller(
             lambda request: events_and_effects.ImagePolled(request, node.id, node.epoch, known, offline, max_wait_ms),
             ClusterState(ErrorCode.NOT_CONTROLLER),
         )
@@ -361,7 +361,9 @@ class ControllerCandidate:
         ):
             self._probing.start(self._probe_controller(node_id), "probe of the controller")
 
-    async def _ask(self, make: Callable[[int], events_and_effects.ControllerEvent], refused: AnswerBody) -> AnswerBody:
+    async def _ask_controller(
+        self, make: Callable[[int], events_and_effects.ControllerEvent], refused: AnswerBody
+    ) -> AnswerBody:
         if not self.is_controller or len(self._waiting) >= MAX_WAITING:
             return refused
         self._request += 1
@@ -377,9 +379,9 @@ class ControllerCandidate:
 
     def _elected(self, reign: ElectedTerm) -> None:
         log.info("this node is the controller", epoch=reign.epoch)
-        self._tasks.start(self._begin(reign))
+        self._tasks.start(self._begin_term(reign))
 
-    async def _begin(self, reign: ElectedTerm) -> None:
+    async def _begin_term(self, reign: ElectedTerm) -> None:
         version = await self._persistently(lambda: read_stored_version(self._session, self._around.warn))
         self._sit(Controller(self._settings))
         self._watching = ControllerWatch(self._session, self._step, self._around.warn, self._around.wall_ms)

@@ -70,14 +70,14 @@ class CopyRepair:
             for half in gone:
                 self._logs.give_up(half)
         except LogBroken as error:
-            self._tell(unit, str(error))
+            self._log_reason(unit, str(error))
             return False
         log.warning("a replica's directory is gone: it is copied again from its leader", partition=str(unit))
         del self._since_ms[unit]
         self._replicas.copy_anew(unit, now_ms)
         return True
 
-    def _tell(self, unit: TopicPartition, why: str) -> None:
+    def _log_reason(self, unit: TopicPartition, why: str) -> None:
         if self._told.get(unit) != why:
             self._told[unit] = why
             log.warning("an offline replica is not copied again", partition=str(unit), why=why)

@@ -79,7 +79,7 @@ class ReplicaFetchClient:
         if link is None:
             self._tasks.start(self._reach(node, request))
         else:
-            self._ask(link, node, request)
+            self._send_fetch(link, node, request)
 
     def stop(self) -> None:
         self._stopped = True
@@ -92,9 +92,9 @@ class ReplicaFetchClient:
         except LinkError as error:
             self._came(node, request, error)
         else:
-            self._ask(link, node, request)
+            self._send_fetch(link, node, request)
 
-    def _ask(self, link: NodeLink, node: int, request: FetchRequest) -> None:
+    def _send_fetch(self, link: NodeLink, node: int, request: FetchRequest) -> None:
         link.fetch_then(
             request,
             self._name_of,
@@ -151,13 +151,13 @@ class AlterPartitionClient:
         self._tasks = SupervisedTasks(failed)
 
     def ask(self, questions: Sequence[IsrProposal]) -> None:
-        self._tasks.start(self._ask(questions))
+        self._tasks.start(self._send_proposals(questions))
 
     def stop(self) -> None:
         self._tasks.stop()
         self._links.close()
 
-    async def _ask(self, questions: Sequence[IsrProposal]) -> None:
+    async def _send_proposals(self, questions: Sequence[IsrProposal]) -> None:
         items = {question: item for question in questions if (item := self._item(question)) is not None}
         answered = await self._answered(tuple(items.values()))
         found = {(result.topic_id, result.partition): result for result in answered.results}
@@ -264,7 +264,7 @@ class ImagePolling:
             if task is not None and task.cancelling():
                 raise
             return True  # it was asked of who is the controller no more
-        return await self._take(answer, epoch)
+        return await self._apply_answer(answer, epoch)
 
     async def _answer(self, controller: int, epoch: int, offline: tuple[OfflineReplica, ...]) -> ClusterState:
         known = self._image.known
@@ -284,7 +284,7 @@ class ImagePolling:
         for place in before.keys() - self._offline.keys():
             logger.info("a replica is no longer offline here", partition=str(place))
 
-    async def _take(self, answer: ClusterState, epoch: int) -> bool:
+    async def _apply_answer(self, answer: ClusterState, epoch: int) -> bool:
         if answer.error is ErrorCode.STALE_BROKER_EPOCH:
             gone = any(each.id == self._replicas.me and each.status is ClusterNodeStatus.GONE for each in answer.nodes)
             if gone and epoch == self._around.node_epoch():

@@ -143,7 +143,7 @@ class StoredLog:
 
     def append_as_follower(self, records: Records) -> None:
         assert isinstance(records, Buffer)
-        self._look()
+        self._check_failure()
         replica.start_following(self.log)
         try:
             replica.append_as_follower(self.log, records, self._clock_ms())
@@ -155,7 +155,7 @@ class StoredLog:
             raise LogBroken(str(error)) from error
 
     def cut(self, to: int) -> None:
-        self._look()
+        self._check_failure()
         self._last.forget()
         with storage_failures():
             self._broker.truncate(*self.log.partition, to)
@@ -177,7 +177,7 @@ class StoredLog:
         with storage_failures():
             self.log.flush()
 
-    def _look(self) -> None:
+    def _check_failure(self) -> None:
         if self.log.failure is not None:
             raise LogBroken(str(self.log.failure))
 
@@ -422,9 +422,9 @@ class ReplicaFlusher:
     def _begin_soon(self) -> None:
         """Whoever is ready to run now comes first, and joins."""
         if self._wanted and not self._under_way and self._begins is None:
-            self._begins = asyncio.get_running_loop().call_soon(self._begin)
+            self._begins = asyncio.get_running_loop().call_soon(self._begin_round)
 
-    def _begin(self) -> None:
+    def _begin_round(self) -> None:
         """Each round is one call of a thread and one of the loop: a task, and futures that wait for each other, cost as
         much as all else that is done for a batch that is copied."""
         self._begins = None

@@ -163,7 +163,7 @@ class ReplicaManager:
     async def start(self, *, tls: "ListenerTls | None" = None, may: "PeerIdentity | None" = None) -> None:
         """Answer the other nodes, and ask them. See `NodeListener.start`."""
         await self._door.start(self.desk, self.calling.me.cluster_id, tls=tls, may=may)
-        for work in (self._polling.run(), self._look(), self._checkpoint()):
+        for work in (self._polling.run(), self._check_replicas(), self._checkpoint()):
             self._tasks.start(work)
         self.elections.start()
 
@@ -376,7 +376,7 @@ class ReplicaManager:
         self.keeping.end()
         self.starting.end()
 
-    async def _look(self) -> None:
+    async def _check_replicas(self) -> None:
         while True:
             await asyncio.sleep(min(self._settings.replica_lag_time_max_ms, self._around.session_ms) / LOOKS / 1000)
             self.replicas.look(self._now_ms())

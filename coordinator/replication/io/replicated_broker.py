@@ -91,7 +91,7 @@ class ReplicatedBroker(TopicListeners):
         self._elsewhere: RemoteLogEnds | None = None
         self._known: dict[str, Topic] = {}
         self._shown: Mapping[str, Topic] = MappingProxyType({})
-        self._take(side.image.topics)
+        self._refresh_topics(side.image.topics)
         side.on_learned(self._learned)
         side.on_moved(self._moved)
 
@@ -121,10 +121,10 @@ class ReplicatedBroker(TopicListeners):
     def _learned(self, changes: ImageChanges) -> None:
         """The image has changed, and the replicas have taken it in."""
         new = (moved.place.topic for moved in changes.partitions if moved.before is None)
-        if self._take({*changes.configs, *changes.unknown, *changes.deleted.values(), *new}):
+        if self._refresh_topics({*changes.configs, *changes.unknown, *changes.deleted.values(), *new}):
             self.tell_topics()
 
-    def _take(self, names: Iterable[str]) -> bool:
+    def _refresh_topics(self, names: Iterable[str]) -> bool:
         """Look at these topics anew; whether one of them is new, gone or larger."""
         known = dict(self._known)
         for name in names:

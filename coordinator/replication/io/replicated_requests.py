@@ -128,7 +128,7 @@ class ReplicatedCommit(GroupCommit):
             return results
         return [self._broker.gone(place) if is_disk_failure(each) else each for each in results]
 
-    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _begin_round(self, loop: asyncio.AbstractEventLoop) -> None:
         """Who waits is put down before the followers are told: they wait for what was appended in this leader epoch."""
         waiting, self._waiting = self._waiting, {}
         kept, self._kept = self._kept, {}
@@ -143,7 +143,9 @@ class ReplicatedCommit(GroupCommit):
     def _wait(self, place: TopicPartition, promises: Sequence[Promise], queue: CommitWaits) -> None:
         for start in range(0, len(promises), TOGETHER):
             some = promises[start : start + TOGETHER]
-            queue.tell(place, max(self._end(place, result) for _, result in some), partial(self._told, place, some))
+            queue.tell(
+                place, max(self._end(place, result) for _, result in some), partial(self._answer_promises, place, some)
+            )
 
     def _end(self, place: TopicPartition, result: Appended | None) -> int:
         """Where what is waited for ends: of a batch that came again, where it ended the first time (CL-F10); without a
@@ -153,7 +155,7 @@ class ReplicatedCommit(GroupCommit):
         led = self._side.replicas.led.get(place)
         return 0 if led is None else led.log.end
 
-    def _told(self, place: TopicPartition, promises: Sequence[Promise], code: ErrorCode) -> None:
+    def _answer_promises(self, place: TopicPartition, promises: Sequence[Promise], code: ErrorCode) -> None:
         error = None if code is ErrorCode.NONE else self._refusal(place, code)
         for done, result in promises:
             if done.done():

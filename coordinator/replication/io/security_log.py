@@ -286,7 +286,7 @@ class SecurityFollower:
                 await asyncio.sleep(RETRY_S)
                 continue
             self._heard_s = self._clock_s()
-            await self._take(book, read, portions)
+            await self._apply_records(book, read, portions)
 
     async def latest(self) -> None:
         """Have taken in all that anybody wrote before this call. Raises LinkError."""
@@ -340,7 +340,9 @@ class SecurityFollower:
             return split_records(read.records, offset)
         return await asyncio.to_thread(split_records, read.records, offset)
 
-    async def _take(self, book: SecurityBook, read: SecurityRecords, portions: "Sequence[SecurityPortion]") -> None:
+    async def _apply_records(
+        self, book: SecurityBook, read: SecurityRecords, portions: "Sequence[SecurityPortion]"
+    ) -> None:
         if read.anew:
             if self._offset != BEFORE_ALL:
                 log.warning("the security log is read again: it has changed", offset=self._offset)

@@ -175,7 +175,7 @@ class FollowerSessions:
         may_wait, gathers = True, False
         for item in request.items:
             before = session.copied.get(item.place)
-            part = self._take(session, item, request.node_epoch, now_ms)
+            part = self._apply_item(session, item, request.node_epoch, now_ms)
             if part is not None:
                 refused.append(part)
             else:
@@ -218,7 +218,7 @@ class FollowerSessions:
         if session is None or session.node_epoch != session.peer.epoch:
             return
         for copied in list(session.copied.values()):
-            self._take(session, copied.item, session.node_epoch, session.peer.heard_ms)
+            self._apply_item(session, copied.item, session.node_epoch, session.peer.heard_ms)
 
     def grew(self, place: TopicPartition) -> None:
         """Records came: with them goes what was waiting for them."""
@@ -309,7 +309,9 @@ class FollowerSessions:
         if (led := self._led.get(place)) is not None:
             led.leader.forgotten(led.half, session.peer)
 
-    def _take(self, session: FollowerSession, item: FetchItem, node_epoch: int, now_ms: int) -> FetchedPartition | None:
+    def _apply_item(
+        self, session: FollowerSession, item: FetchItem, node_epoch: int, now_ms: int
+    ) -> FetchedPartition | None:
         """What a fetch of one partition shows its leader; a part where it is refused or parted from."""
         before, copied = session.copied.get(item.place), FollowerPosition(item)
         session.copied[item.place] = copied

@@ -424,7 +424,7 @@ class LeaderFetcher:
             return []
         self.source.received_ms = now_ms
         self._session, self._session_epoch = answer.session, next_session_epoch(request.session_epoch)
-        return [(part.place, stop) for part in answer.parts if (stop := self._take(part, now_ms)) is not None]
+        return [(part.place, stop) for part in answer.parts if (stop := self._apply_part(part, now_ms)) is not None]
 
     def kept(self, places: Iterable[TopicPartition]) -> None:
         """These have been flushed, as far as they went when the flush began: what was written since, as a leader,
@@ -490,7 +490,7 @@ class LeaderFetcher:
                 self._told[place] = item
                 yield item
 
-    def _take(self, part: FetchedPartition, now_ms: int) -> StopReplica | None:
+    def _apply_part(self, part: FetchedPartition, now_ms: int) -> StopReplica | None:
         """One partition's part of an answer; why it stopped, if it did."""
         asked = self._told.get(part.place)
         copy = self._copies.get(part.place) if part.place in self.places else None

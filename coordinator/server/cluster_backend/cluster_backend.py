@@ -125,7 +125,7 @@ class ElectionNotices:
             self.now()
         elif self._timer is None:
             self._first_s = self._last_s
-            self._timer = self._loop.call_later(SOON_S, self._look)
+            self._timer = self._loop.call_later(SOON_S, self._read_when_due)
 
     def now(self) -> None:
         """Tell what there is: the node is about to stop."""
@@ -135,10 +135,10 @@ class ElectionNotices:
         if held:
             self._tell(held)
 
-    def _look(self) -> None:
+    def _read_when_due(self) -> None:
         rest_s = min(self._last_s + SOON_S, self._first_s + LATE_S) - self._loop.time()
         if rest_s > 0.001:  # not so short that the clock does not see it
-            self._timer = self._loop.call_later(rest_s, self._look)
+            self._timer = self._loop.call_later(rest_s, self._read_when_due)
         else:
             self.now()
 

@@ -71,10 +71,10 @@ class ControllerContact:
         return ControllerHeard(
             ms_ago,
             f"this node is not in the cluster: it has heard nothing from the controller for {ms_ago / 1000:.0f} s, "
-            f"{self._why()}; what it tells is as of then. Ask another node",
+            f"{self._explain_silence()}; what it tells is as of then. Ask another node",
         )
 
-    def _why(self) -> str:
+    def _explain_silence(self) -> str:
         if self._session.state is not SessionState.CONNECTED:
             return f"and ZooKeeper at {self._session.connect} is out of its reach"
         controller = self._controller()

@@ -59,13 +59,13 @@ class ClusterBrokerService(BrokerService):
         topics = await map_in_turns(lambda name: (name, visible_topic(self._cluster, name)), names)
 
         def told() -> pb.MetadataResponse:
-            answer.topics.extend(self._told(name, topic, reachable) for name, topic in topics)
+            answer.topics.extend(self._image_metadata(name, topic, reachable) for name, topic in topics)
             return answer
 
         partitions = sum(len(topic.partitions) for _, topic in topics if topic is not None)
         return await run_off_loop_if_large(told, ROW * (partitions + len(topics)))
 
-    def _told(self, name: str, topic: "TopicView | None", reachable: set[int]) -> pb.TopicMetadata:
+    def _image_metadata(self, name: str, topic: "TopicView | None", reachable: set[int]) -> pb.TopicMetadata:
         """What is known of a topic is made anew where it changes, and never changed."""
         if topic is None:
             return unknown_topic(name)

@@ -166,7 +166,7 @@ class KafkaBackend:
     async def meet(self) -> None:
         """Look whether this upstream will do, and which topics there are. Raises UpstreamRefusedNode."""
         settings = self._settings
-        batch_bytes = await self._look()
+        batch_bytes = await self._check_upstream()
         self.ends = UpstreamLogEnds(
             self.upstream, self.topics, now_ms=self._clock.now_ms, patience_ms=settings.group_assignor_deadline_ms
         )
@@ -191,7 +191,7 @@ class KafkaBackend:
             self.rights = UpstreamSecurity(settings, self.upstream, self._instance, self._stop_over)
             self._started.callback(self.rights.stop)
 
-    async def _look(self) -> int:
+    async def _check_upstream(self) -> int:
         """How many bytes a batch of the state topic has room for. Raises UpstreamRefusedNode."""
         settings = self._settings
         try:

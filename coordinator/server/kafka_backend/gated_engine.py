@@ -101,12 +101,12 @@ class GatedStepper(LeasedStepper):
             if isinstance(self._log, StateLog):
                 self._log.check_room(slot.index, groups)
         except RecordTooLarge as error:
-            self._tell(slot, error)
+            self._refuse_large_requests(slot, error)
         super()._keep(slot, records, groups, ledger, now_ms)
         if isinstance(self._log, StateLog) and self._log.on_positions is not None:
             self._log.on_positions(slot.index, {record.group_id for record in records if isinstance(record, POSITIONS)})
 
-    def _tell(self, slot: ShardSlot, error: RecordTooLarge) -> None:
+    def _refuse_large_requests(self, slot: ShardSlot, error: RecordTooLarge) -> None:
         for request_id, request in list(slot.unanswered.items()):
             if isinstance(request, MAY_BE_LARGE) and request.group_id in error.groups:
                 del slot.unanswered[request_id]

@@ -94,7 +94,7 @@ class GroupAdoption:
         return None if verdict is None or verdict.until_ms <= self._now_ms() else verdict.said
 
     def look(self, shard: int, group: str) -> None:
-        self._tasks.start(self._look(shard, group))
+        self._tasks.start(self._find_verdict(shard, group))
 
     def deleted(self, shard: int, group: str, by: str) -> None:
         """What was given back may be taken over again, and nothing else that was deleted."""
@@ -110,7 +110,7 @@ class GroupAdoption:
 
     # -- asking the upstream ------------------------------------------------------------------------------------------
 
-    async def _look(self, shard: int, group: str) -> None:
+    async def _find_verdict(self, shard: int, group: str) -> None:
         said = AdoptionVerdict(
             ErrorCode.COORDINATOR_NOT_AVAILABLE, "whether the upstream knows the group is not known yet"
         )

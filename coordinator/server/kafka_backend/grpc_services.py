@@ -144,7 +144,7 @@ class UpstreamRecords(BrokerService):
                 except StorageError as error:
                     told[*place, part.timestamp] = error
         for (leader, timestamp), places in asked.items():
-            found = await self._ask(leader, places, timestamp)
+            found = await self._list_offsets(leader, places, timestamp)
             told |= {(*place, timestamp): answer for place, answer in found.items()}
         response = broker_pb.ListOffsetsResponse()
         for topic in request.topics:
@@ -160,7 +160,7 @@ class UpstreamRecords(BrokerService):
             raise NotLeaderOrFollower(f"Nobody leads {topic}-{partition} in the upstream by now. Try again.")
         return leader
 
-    async def _ask(
+    async def _list_offsets(
         self, leader: int, places: Sequence[tuple[str, int]], timestamp: int
     ) -> dict[tuple[str, int], int | StorageError]:
         try:

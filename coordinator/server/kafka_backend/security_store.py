@@ -98,7 +98,7 @@ class UpstreamSecurityStore(FollowedSecurityStore):
         may not go on. Raises SecurityDamaged, StorageError."""
         topic = self._log_there.topic
         try:
-            await self._log_there.load(self._take)
+            await self._log_there.load(self._apply_records)
         except (SecurityTopicDamaged, UnreadableSecurityRecord) as error:
             raise self._unusable(error) from error
         except UpstreamError as error:
@@ -126,11 +126,11 @@ class UpstreamSecurityStore(FollowedSecurityStore):
 
     async def _read_on(self) -> None:
         try:
-            await self._log_there.run(self._take)
+            await self._log_there.run(self._apply_records)
         except (SecurityTopicDamaged, UnreadableSecurityRecord) as error:
             raise self._unusable(error) from error
 
-    def _take(self, records: Sequence[ShardRecord]) -> None:
+    def _apply_records(self, records: Sequence[ShardRecord]) -> None:
         """Raises Unreadable: what this version cannot read would leave it without knowing who may do what."""
         self._in_force([change for record in records if (change := decode_change(record)) is not None])
 

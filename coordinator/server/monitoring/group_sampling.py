@@ -87,7 +87,7 @@ class GroupSampler:
             await breath.take()
         room = admit_groups(list(sizes.values()))
         kept = {group_id for group_id, has in zip(sizes, room, strict=True) if has}
-        self._tell(len(sizes) - len(kept), sum(sizes.values()) - sum(sizes[group_id] for group_id in kept))
+        self._report_refused(len(sizes) - len(kept), sum(sizes.values()) - sum(sizes[group_id] for group_id in kept))
         self.history.forget([group_id for group_id in self.history.groups if self._gone(group_id, kept, sizes)])
         for group_id in kept:
             await self._look_at(group_id, breath)
@@ -112,7 +112,7 @@ class GroupSampler:
                 self._on_lag(group_id)
             self._on_look(group_id)
 
-    def _tell(self, groups: int, partitions: int) -> None:
+    def _report_refused(self, groups: int, partitions: int) -> None:
         self.history.refused(groups, partitions)
         if self.history.notice != self._notice:
             self._notice = self.history.notice

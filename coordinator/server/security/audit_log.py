@@ -61,7 +61,7 @@ class AuditLog:
 
     def refused(self, who: Identity, door: str, operation: Operation, kind: ResourceType, name: str, api: str) -> None:
         """`who` asked for `api` through `door`, and may not do this to that."""
-        self._tell(
+        self._write_line(
             (who.principal, who.host, door, operation, kind, api),
             MOST_REFUSALS,
             {
@@ -87,7 +87,7 @@ class AuditLog:
             "outcome": outcome,
         }
         kind = ("acted", who.principal, who.host, door, action, outcome)
-        self._tell(kind, MOST_ACTS, line | {name: value for name, value in more.items() if value})
+        self._write_line(kind, MOST_ACTS, line | {name: value for name, value in more.items() if value})
 
     def action(self, action: OperatorAction) -> None:
         """The same, of what the doors' tables watch (`muster.coordinator.edge.listener_base`)."""
@@ -99,7 +99,7 @@ class AuditLog:
         """Somebody at this address could not show who they are. Which name was tried is not told: people type
         passwords there."""
         line = {"event": "login failed", "host": host, "door": door, "mechanism": mechanism, "why": why_class}
-        self._tell(("login", host, door, mechanism, why_class), MOST_REFUSALS, line)
+        self._write_line(("login", host, door, mechanism, why_class), MOST_REFUSALS, line)
 
     def sum_up(self, *, all_of_it: bool = False) -> None:
         """Tell how many more there were, of kinds whose window is over."""
@@ -113,7 +113,7 @@ class AuditLog:
             if seen.times > most:
                 self._write({**seen.line, "more": f"and {seen.times - most:,} more of this kind in {WINDOW_S:.0f} s"})
 
-    def _tell(self, kind: object, most: int, line: Line) -> None:
+    def _write_line(self, kind: object, most: int, line: Line) -> None:
         with self._lock:
             if kind not in self._seen and len(self._seen) >= MOST_KINDS:
                 kind, most, line = line["event"], MOST_REFUSALS, {"event": line["event"], "who": "others"}

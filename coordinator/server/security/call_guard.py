@@ -302,23 +302,25 @@ class MemberStreamRights:
         group = getattr(said, "group_id", "")
         self._group = self._group or group
         for each in {group, self._group} - {""}:
-            if (lost := self._ask(READ_GROUP, each)) is not None:
+            if (lost := self._check_right(READ_GROUP, each)) is not None:
                 return lost
         named: Iterable[str] = ()
         if isinstance(said, pb.RegisterConsumer):
             named = said.topics
         elif isinstance(said, pb.ConsumerGroupHeartbeatRequest):
             named = said.subscribed_topic_names.names
-        return next((lost for topic in named if topic and (lost := self._ask(SEE_TOPIC, topic)) is not None), None)
+        return next(
+            (lost for topic in named if topic and (lost := self._check_right(SEE_TOPIC, topic)) is not None), None
+        )
 
     def again(self) -> None:
         """Raises Lost when the member may not be in its group any more."""
         if self.lost is None and self._group:
-            self.lost = self._ask(READ_GROUP, self._group)
+            self.lost = self._check_right(READ_GROUP, self._group)
         if self.lost is not None:
             raise self.lost
 
-    def _ask(self, right: RequiredRight, name: str) -> RightLost | None:
+    def _check_right(self, right: RequiredRight, name: str) -> RightLost | None:
         if self._rights.holds(self._call.identity, right, name):
             return None
         return RightLost(*self._rights.refuse(self._call, right, name, "Session"))

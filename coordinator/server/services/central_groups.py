@@ -366,7 +366,7 @@ class CentralSession:
     async def _read(self, requests: AsyncIterator[pb.SessionRequest]) -> None:
         try:
             async for request in requests:
-                if not await self._take(request):
+                if not await self._handle_request(request):
                     return
             self._over.set()
         except NodeShuttingDown as error:
@@ -375,7 +375,7 @@ class CentralSession:
             self._failure = error
             self._over.set()
 
-    async def _take(self, request: pb.SessionRequest) -> bool:
+    async def _handle_request(self, request: pb.SessionRequest) -> bool:
         """Whether the stream goes on."""
         kind = request.WhichOneof("request")
         if self._deposed():

@@ -156,7 +156,7 @@ class ServerSession:
             async for request in requests:
                 await self._room.wait()
                 self._acknowledge(request.acknowledged)
-                await self._take(request)
+                await self._handle_request(request)
             self.finished = True
         except Exception as error:
             self._failure = error
@@ -185,7 +185,7 @@ class ServerSession:
             self._unacknowledged = None
             self._listening = None
 
-    async def _take(self, request: pb.SessionRequest) -> None:
+    async def _handle_request(self, request: pb.SessionRequest) -> None:
         match request.WhichOneof("request"):
             case "heartbeat":
                 await self._heartbeat(request.heartbeat, request.request_number)
@@ -198,7 +198,7 @@ class ServerSession:
 
     async def _heartbeat(self, request: pb.HeartbeatRequest, number: int) -> None:
         self.identity.sign(request)
-        if self._beats_well(request):
+        if self._beat_fast_path(request):
             if number:
                 self._put_answer(pb.SessionResponse(request_number=number, heartbeat=ALL_WELL))
             self._listen(request.generation_id)
@@ -214,7 +214,7 @@ class ServerSession:
         if reply.code is ErrorCode.NONE:
             self._listen(event.generation)
 
-    def _beats_well(self, request: pb.HeartbeatRequest) -> bool:
+    def _beat_fast_path(self, request: pb.HeartbeatRequest) -> bool:
         """Whether it was heard the short way: so it is of nearly all to whom nothing happens."""
         return not request.HasField("group_instance_id") and self._driver.beat(
             self._shard, request.group_id, request.member_id, request.generation_id, self._rights()

@@ -40,12 +40,12 @@ class LoginPages:
         self._pages = pages
 
     def routes(self) -> list[Route]:
-        return [Route(LOGIN, self._show), Route(LOGIN, self._take, methods=["POST"])]
+        return [Route(LOGIN, self._show), Route(LOGIN, self._log_in, methods=["POST"])]
 
     async def _show(self, request: Request) -> Response:
         return await self._page(request, safe_return_path(request.query_params.get("next", "")))
 
-    async def _take(self, request: Request) -> Response:
+    async def _log_in(self, request: Request) -> Response:
         """A token logs in; without one whoever is logged in is that no longer."""
         check_origin(request)
         given = parse_form(await read_small_body(request))

@@ -110,7 +110,7 @@ class ClusterRegistration:
         and ZooKeeper's weather. The node has locked its data directory by then: who is registered with the same is its
         own former life."""
         await self.prepare()
-        await self._take()
+        await self._register()
         return self.epoch
 
     async def prepare(self) -> None:
@@ -157,7 +157,7 @@ class ClusterRegistration:
             await self._session.connected()
             self._stale.clear()
             try:
-                await self._take()
+                await self._register()
             except NodeIdTaken as error:
                 log.error("not registered", why=str(error))  # its end wakes us
                 self._on_taken(error)
@@ -166,7 +166,7 @@ class ClusterRegistration:
                 self._stale.set()
                 await asyncio.sleep(RETRY_S)
 
-    async def _take(self) -> None:
+    async def _register(self) -> None:
         """Be registered by this session, and watch it. Raises NodeIdTaken."""
         while True:
             found = await self._session.get(self._path, self._fired)

@@ -190,7 +190,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "lease between join and sync": instead(node, "LEASED", lambda honest: frozenset(MembershipState)),
     "voids applied": instead(ShardReplay, "_void", applies_voids),
     "marker ignored": instead(ShardReplay, "_ended", ignores_markers),
-    "marker passed over": instead(OpenTransactions, "_take", reads_past_markers),
+    "marker passed over": instead(OpenTransactions, "_replay_batch", reads_past_markers),
     "follows from behind a client's positions": instead(OpenTransactions, "heard", follows_from_behind_it),
     "a new owner begins its clients' sequences anew": instead(ClientWrites, "_sequence", guesses_where_sequences_stand),
     "who is not known begins at 0": instead(ClientWrites, "told", begins_at_0_with_who_is_not_known),
@@ -202,7 +202,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "a refusal is all that is looked at": instead(ClientWrites, "_refused", takes_a_refusal_for_all_there_is),
     "a marker ends the next transaction, too": instead(ForClients, "ends", takes_the_next_transaction_along),
     "nobody looks for what an owner before wrote late": instead(
-        OpenTransactions, "_told", does_not_look_for_late_writes
+        OpenTransactions, "_apply_description", does_not_look_for_late_writes
     ),
     "a client is answered before what was decided is in the log": instead(ForClients, "_txn_outcome", answers_at_once),
     "sequence from 1": instead(AppendQueue, "__init__", begins_at_one),

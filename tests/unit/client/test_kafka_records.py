@@ -183,7 +183,7 @@ def play(story: Callable[[Portions], None], monkeypatch: pytest.MonkeyPatch, **g
 def test_portions_wait_for_each_other_and_those_before_a_seek_are_void(monkeypatch: pytest.MonkeyPatch) -> None:
     def story(portions: Portions) -> None:
         portions.state.move_to(0)
-        assert portions.poll._look() == ([], [(PLACE, 0)])
+        assert portions.poll._compare_reads() == ([], [(PLACE, 0)])
         portions.brings(0, 1)
         portions.brings(2)
         assert portions.reads() == [0, 1]
@@ -192,11 +192,11 @@ def test_portions_wait_for_each_other_and_those_before_a_seek_are_void(monkeypat
         portions.brings(3)
         portions.brings(4)
         portions.state.move_to(100)
-        assert portions.poll._look() == ([PLACE], [(PLACE, 100)])
+        assert portions.poll._compare_reads() == ([PLACE], [(PLACE, 100)])
         portions.poll._hand_out()
         assert portions.reads() == []
         portions.state.paused = True
-        assert portions.poll._look() == ([PLACE], [])
+        assert portions.poll._compare_reads() == ([PLACE], [])
         portions.brings(101)
         assert portions.reads() == []
 
@@ -206,7 +206,7 @@ def test_portions_wait_for_each_other_and_those_before_a_seek_are_void(monkeypat
 def test_nothing_more_is_asked_for_while_enough_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     def story(portions: Portions) -> None:
         portions.state.move_to(0)
-        portions.poll._look()
+        portions.poll._compare_reads()
         portions.brings(0, 1)
         assert not portions.poll._is_full()
         portions.brings(*range(2, 12))

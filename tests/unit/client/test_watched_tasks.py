@@ -111,7 +111,7 @@ def test_a_member_whose_machine_fails_at_an_answer_tells_its_owner(monkeypatch: 
         async def answer() -> Any:
             return ev.CoordinatorFound(1)
 
-        driver._ask(1, answer())
+        driver._start_call(1, answer())
         await woken.wait()
         assert isinstance(driver.failure, ZeroDivisionError)
         await driver.abort()

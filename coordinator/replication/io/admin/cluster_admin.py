@@ -217,7 +217,7 @@ class ImageWaits:
     def __init__(self, image: ClusterImage, learned: Callable[[Callable[[ImageChanges], None]], None]) -> None:
         self.image = image
         self._waiting: dict[asyncio.Future[None], Shown] = {}
-        learned(self._look)
+        learned(self._image_changed)
 
     async def until(self, shown: Shown, deadline_s: float) -> bool:
         """Whether the image shows it by this moment of the loop's clock."""
@@ -236,7 +236,7 @@ class ImageWaits:
             del self._waiting[future]
         return True
 
-    def _look(self, changes: ImageChanges) -> None:
+    def _image_changed(self, changes: ImageChanges) -> None:
         self.look()
 
     def look(self) -> None:
@@ -313,7 +313,7 @@ class ClusterAdmin:
         path = cluster_layout.UNCLEAN_ELECTION if unclean else paths.PREFERRED_REPLICA_ELECTION
         good = [unit for unit in units if unit not in known]
         bodies = (cluster_layout.preferred_json(some) for some in split_portions(good))
-        known |= await self._ask(path, bodies, dict.fromkeys(good), came, deadline_s)
+        known |= await self._request_changes(path, bodies, dict.fromkeys(good), came, deadline_s)
         return {place: known[unit_of(place)] for place in asked}
 
     async def reassign(
@@ -345,7 +345,7 @@ class ClusterAdmin:
         deadline_s = deadline_after(timeout_ms)
 
         def ask() -> Awaitable[dict[TopicPartition, ErrorCode]]:
-            return self._ask(cluster_layout.REASSIGN_PARTITIONS, bodies, good, came, deadline_s)
+            return self._request_changes(cluster_layout.REASSIGN_PARTITIONS, bodies, good, came, deadline_s)
 
         try:
             known |= await within_deadline(self._session, deadline_s, ask) if good else {}
@@ -400,7 +400,7 @@ class ClusterAdmin:
         except ZooKeeperError as error:
             raise zookeeper_silent(error) from error
 
-    async def _ask(
+    async def _request_changes(
         self,
         path: str,
         bodies: Iterable[bytes],

@@ -317,7 +317,7 @@ class ClusterTopics:
             return or_refusal(lambda: self._planning.new_topic(each, beside))
 
         plans = await map_in_turns(planned, wanted)
-        return await self._whole(self._each(list(zip(wanted, plans, strict=True)), self._create))
+        return await self._whole(self._run_each(list(zip(wanted, plans, strict=True)), self._create))
 
     async def grow(self, wanted: Sequence[MorePartitions | tuple[str, int]]) -> list[Topic | StorageError]:
         """Raise these topics' partition counts."""
@@ -326,15 +326,15 @@ class ClusterTopics:
         async def one(each: tuple[MorePartitions, None], deadline_s: float) -> Topic:
             return await self._grow(each[0], beside, deadline_s)
 
-        return await self._whole(self._each([(MorePartitions(*each), None) for each in wanted], one))
+        return await self._whole(self._run_each([(MorePartitions(*each), None) for each in wanted], one))
 
     async def change(self, wanted: Sequence[tuple[str, Changes]]) -> list[Topic | StorageError]:
         """Give these topics other settings."""
-        return await self._whole(self._each(wanted, self._change))
+        return await self._whole(self._run_each(wanted, self._change))
 
     async def delete(self, topics: Sequence[Topic]) -> list[StorageError | None]:
         """Remove these topics, and none of the same name that came after them (CL-A3)."""
-        found = await self._whole(self._each([(topic, None) for topic in topics], self._delete))
+        found = await self._whole(self._run_each([(topic, None) for topic in topics], self._delete))
         return [each if isinstance(each, StorageError) else None for each in found]
 
     async def close(self) -> None:
@@ -464,7 +464,7 @@ class ClusterTopics:
                 "yet: look before you ask again."
             )
 
-    async def _each(
+    async def _run_each(
         self, wanted: Sequence[Item], one: Callable[[Item, float], Coroutine[Any, Any, Result]]
     ) -> list[Result | StorageError]:
         deadline_s = deadline_after(self._timeout_ms)

@@ -63,14 +63,14 @@ class LeaseQuestions:
         """Somebody has to be asked, maybe."""
         for node in self._wanted().keys() - self._asked:
             self._asked.add(node)
-            self._tasks.start(self._ask(node))
+            self._tasks.start(self._ask_node(node))
 
     async def stop(self) -> None:
         self._tasks.stop()
         await self._tasks.ended()
         self._links.close()
 
-    async def _ask(self, node: int) -> None:
+    async def _ask_node(self, node: int) -> None:
         try:
             while units := self._wanted().get(node):
                 try:

@@ -186,7 +186,7 @@ class ShardCoordination:
         for place in list(replicas.resized):
             self._weigh(place.partition)
         if self._dry:
-            self._look()
+            self._check_shards()
 
     # -- shards that come and go --------------------------------------------------------------------------------
 
@@ -261,11 +261,11 @@ class ShardCoordination:
         while True:
             await asyncio.sleep(LOOK_S)
             self._dry.update(self._terms)
-            self._look()
+            self._check_shards()
             if self._engine.late(self._clock_ms()):
                 self._driver.wake()
 
-    def _look(self) -> None:
+    def _check_shards(self) -> None:
         """At all shards that may have had no lease."""
         for shard in list(self._dry):
             self._look_at(shard)
@@ -332,4 +332,4 @@ class ShardCoordination:
             if term is not None and term.epoch == epoch:
                 term.let_go(node)
                 self._dry.add(place.partition)
-        self._look()
+        self._check_shards()

@@ -83,9 +83,9 @@ class Controller:
     def __init__(self, settings: ControllerSettings) -> None:
         self.settings = settings
         self.wake_ms: int | None = None
-        self._begin(None)
+        self._begin_term(None)
 
-    def _begin(self, elected: ControllerElected | None) -> None:
+    def _begin_term(self, elected: ControllerElected | None) -> None:
         """A reign, of which nothing is known yet; or none."""
         self.elected = elected
         book = ControllerState(self.settings, epoch=NO_EPOCH if elected is None else elected.epoch)
@@ -125,7 +125,7 @@ class Controller:
         handler = HANDLERS[type(event)]
         if isinstance(event, ControllerElected) or self.elected is not None:
             handler(self, event)
-            self._go_on()
+            self._advance_term()
             # The reign may be another by now, and what the old one said last is said first.
             out += [] if self.reign.out is out else self.reign.out
         else:
@@ -144,7 +144,7 @@ class Controller:
         out = self.reign.out
         self._end()
         now_ms = self.reign.now_ms
-        self._begin(event)
+        self._begin_term(event)
         self.reign.now_ms, self.reign.out = now_ms, out
         teller = self.reign.book.teller
         teller.node, teller.known = event.node, ImageVersion(event.epoch, event.version.known.sequence)
@@ -239,13 +239,13 @@ class Controller:
     ) -> None:
         """What somebody asks for: at once, or when all has been read."""
         if self.ready:
-            self._take(event)
+            self._dispatch_request(event)
         elif len(self.later) < MAX_DEFERRED:
             self.later.append(event)
         else:
             self._not_controller(event)
 
-    def _take(
+    def _dispatch_request(
         self,
         event: AlterPartitionRequested
         | ShutdownRequested
@@ -295,7 +295,7 @@ class Controller:
 
     def on_resigned(self, event: ControllerResigned) -> None:
         self._end()
-        self._begin(None)
+        self._begin_term(None)
 
     # What becomes of a write.
 
@@ -346,7 +346,7 @@ class Controller:
     def _resign(self) -> None:
         self._end()
         out = self.reign.out
-        self._begin(None)
+        self._begin_term(None)
         self.reign.out = out
         out.append(ResignController())
 
@@ -368,7 +368,7 @@ class Controller:
 
     # What follows.
 
-    def _go_on(self) -> None:
+    def _advance_term(self) -> None:
         if not self.ready:
             self.polls.tell(self.ready)
             self._sleep()

@@ -169,7 +169,7 @@ class NodeRegistry:
                 self.unsure[node.id] = node
             elif view.status is ClusterNodeStatus.SHUTTING_DOWN:
                 self.stopping[node.id] = node.epoch
-        self._told()
+        self._update_stops()
 
     def seen(self, nodes: Mapping[int, ClusterNode]) -> RegistrationChanges:
         """Takes registrations as they are now. A node epoch that is below one seen before is an old reading."""
@@ -219,23 +219,23 @@ class NodeRegistry:
         node = self.coming.pop(node_id)
         self.live[node_id] = node
         self.disks[node_id] = node.directory
-        self._told()
+        self._update_stops()
         return node
 
     def stop(self, node_id: int) -> None:
         self.stopping[node_id] = self.live[node_id].epoch
-        self._told()
+        self._update_stops()
 
     def drain(self, node_ids: frozenset[int]) -> None:
         self.drained = node_ids
-        self._told()
+        self._update_stops()
 
     def _dies(self, node_id: int) -> None:
         for of in (self.live, self.coming, self.unsure, self.stopping, self.offline):
             of.pop(node_id, None)
-        self._told()
+        self._update_stops()
 
-    def _told(self) -> None:
+    def _update_stops(self) -> None:
         self.stops = frozenset(self.stopping)
         self.leaving = self.stops | (self.drained & self.live.keys())
 

@@ -66,7 +66,7 @@ class LeaderMoves:
         if leader != NO_NODE_ID:
             old = self.wanted.setdefault(leader, {}).pop(unit, None)
             if old is not None:
-                self._tell(unit, old, ErrorCode.NONE)
+                self._answer_wish(unit, old, ErrorCode.NONE)
             self.wanted[leader][unit] = move
 
     def applied(self, node: int, sequence: int) -> None:
@@ -84,7 +84,7 @@ class LeaderMoves:
             if not leaders or old == node:
                 del self.ahead[old]
         for unit, move in self.wanted.pop(node, {}).items():
-            self._tell(unit, move, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
+            self._answer_wish(unit, move, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
 
     def under_way(self, node: int) -> bool:
         """Whether something of what the node leads is yet to move, or to be applied."""
@@ -114,13 +114,13 @@ class LeaderMoves:
         book = self.reign.book
         assignment, state = book.assignment(unit), book.states.get(unit)
         if assignment is None or state is None or state.leader != node:
-            self._tell(unit, move, ErrorCode.NONE if state is not None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            self._answer_wish(unit, move, ErrorCode.NONE if state is not None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             return False
         standing = book.standing(unit, assignment, state)
         to = move.to if move.to != NO_NODE_ID else next_leader(state, standing)
         decision = hand_over_leader(state, to, standing, move.cause)
         if decision is None:
-            self._tell(unit, move, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
+            self._answer_wish(unit, move, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
             return False
         draft.put(unit, state, decision.state, book.second.get(unit, NO_EPOCH))
         draft.elect(unit, state.leader, decision, move.since_ms, self.reign.now_ms)
@@ -137,9 +137,9 @@ class LeaderMoves:
         self.flying[node] -= 1
         if to in self.reign.book.nodes.live:
             self.ahead.setdefault(node, {})[to] = draft.sequence
-        self._tell(unit, move, ErrorCode.NONE)
+        self._answer_wish(unit, move, ErrorCode.NONE)
 
-    def _tell(self, unit: TopicPartition, move: LeaderMove, code: ErrorCode) -> None:
+    def _answer_wish(self, unit: TopicPartition, move: LeaderMove, code: ErrorCode) -> None:
         if move.wish is not None:
             self.reign.come_true(move.wish, unit, code)
 

@@ -177,7 +177,7 @@ class SimCoordinating(ShardCoordination):
 
     def look_on(self) -> None:
         self._dry.update(self._terms)
-        self._look()
+        self._check_shards()
         if self._engine.late(self._clock_ms()):
             self._driver.wake()
         self._node.later(LOOK_MS, self.look_on)

@@ -77,7 +77,7 @@ def test_a_run_of_writes_that_does_not_end_is_told_meanwhile(monkeypatch: pytest
     async def story() -> None:
         noting = ElectionNotices(told.append)
         noting.heard([note(0)])
-        noting._look()
+        noting._read_when_due()
 
     asyncio.run(story())
     assert told == [[note(0)]]

@@ -199,7 +199,7 @@ def test_what_has_come_is_not_asked_again_with_each_change() -> None:
             asked.append(unit.partition)
             return ErrorCode.NONE if unit.partition in done else None
 
-        waiting = asyncio.create_task(admin._ask("", (), units, came, deadline_after(60_000)))
+        waiting = asyncio.create_task(admin._request_changes("", (), units, came, deadline_after(60_000)))
         for done_now in ({0, 2}, {1}, {3}):
             await asyncio.sleep(0)
             done |= done_now

@@ -8,7 +8,7 @@ import asyncio
 import socket
 from dataclasses import dataclass
 from struct import Struct
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from muster.coordinator.kafka.codec.codec import Decoder
 from muster.coordinator.kafka.codec.emitter import Buffer, Frame
@@ -81,6 +81,13 @@ class RequestSlot:
         self.task: asyncio.Task[None] | DeferredAnswer | None = None
 
 
+@runtime_checkable
+class LargeRequestDecoder(Protocol):
+    """A decoder that can tell of a large request, before it is decoded, whether it lists little."""
+
+    def brief(self, frame: Frame, position: int) -> bool: ...
+
+
 @dataclass(frozen=True, slots=True)
 class DecodedHeader:
     """What a request's header said behind the correlation id, and what it means to a handler."""
@@ -91,8 +98,7 @@ class DecodedHeader:
 
     def brief(self, frame: Frame, position: int) -> bool:
         """Whether a large request from this position on is known to list little: such are large for their records."""
-        look = getattr(self.read, "brief", None)
-        return look is not None and look(frame, position)
+        return isinstance(self.read, LargeRequestDecoder) and self.read.brief(frame, position)
 
 
 class RepeatedRequest:

@@ -133,10 +133,16 @@ class Controller:
         return out
 
     def _not_controller(self, event: ControllerEvent) -> None:
-        body = NOT_CONTROLLER.get(type(event))
-        request = getattr(event, "request", None)
-        if body is not None and request is not None:
-            self.reign.answer(request, body)
+        match event:
+            case (
+                ImagePolled()
+                | AlterPartitionRequested()
+                | ShutdownRequested()
+                | ElectLeadersRequested()
+                | ReassignmentRequested()
+            ):
+                if event.request is not None:  # an operator's may come from ZooKeeper: nobody waits for its answer
+                    self.reign.answer(event.request, NOT_CONTROLLER[type(event)])
 
     # What is heard.
 

@@ -27,6 +27,7 @@ from muster.cli.common.options import (
     find_plugins_here,
     key_values,
     output_option,
+    repeated_option,
 )
 from muster.cli.common.output import Column, columns, notice, print_document, print_rows
 from muster.coordinator.observability.views.formatting import plural
@@ -326,17 +327,10 @@ MOVES = columns("TOPIC:cyan, PARTITION, FROM=source, TO=target, WHY")
 @click.option("--compare", metavar="A,B,C", help="Compare several assignors side by side.")
 @click.option("--group", metavar="G", help="Read the problem from this group, which must be stable.")
 @click.option("--entry", type=click.IntRange(min=1), metavar="N", help="With --group: its recorded rebalance N.")
-@click.option("--add-member", "add", multiple=True, metavar="ID", help="Add a member; may be repeated.")
-@click.option("--remove-member", "remove", multiple=True, metavar="ID", help="Remove this member; may be repeated.")
+@repeated_option("--add-member", "add", metavar="ID", help="Add a member")
+@repeated_option("--remove-member", "remove", metavar="ID", help="Remove this member")
 @click.option("--lags", type=EXISTING_FILE, metavar="FILE", help="Replace the lags: JSON {topic: [lag by partition]}.")
-@click.option(
-    "--option",
-    "options",
-    multiple=True,
-    metavar="KEY=VALUE",
-    callback=key_values,
-    help="Option of the assignor; may be repeated.",
-)
+@repeated_option("--option", "options", metavar="KEY=VALUE", callback=key_values, help="Option of the assignor")
 @click.option(
     "--reset",
     type=click.Choice(["latest", "earliest"]),

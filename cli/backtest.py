@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from muster.cli.common.commands import CommandError, Exit
-from muster.cli.common.options import NumberRange, find_plugins_here, key_values, output_option
+from muster.cli.common.options import NumberRange, find_plugins_here, key_values, output_option, repeated_option
 from muster.cli.common.output import Column, columns, notice, print_rows
 from muster.cli.pipeline import check_master, make_folder, spark_conf_option, spark_session, write_parquet, write_text
 from muster.coordinator.observability.views.formatting import plural
@@ -46,7 +46,7 @@ RANKING = columns(
     metavar="SCENARIO/LOAD",
     help="Synthetic history, or all; may be repeated. Without it, all uneven ones.",
 )
-@click.option("--trace", "traces", multiple=True, type=EXISTING_FILE, help="Recorded history; may be repeated.")
+@repeated_option("--trace", "traces", type=EXISTING_FILE, help="Recorded history")
 @click.option("--seeds", type=click.IntRange(1, 1_000_000), default=5, show_default=True, help="Number of seeds.")
 @click.option("--members", type=click.IntRange(1, 10_000), default=8, show_default=True, help="Members of each group.")
 @click.option("--topics", type=click.IntRange(1, 1_000), default=2, show_default=True)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from muster.cli.common.commands import CommandError, Exit
-from muster.cli.common.options import key_values, output_option, set_option
+from muster.cli.common.options import key_values, output_option, repeated_option, set_option
 from muster.cli.common.output import columns, console, format_json, notice, print_rows
 from muster.cli.security.accounts import password_option, read_password
 from muster.coordinator.observability.views.formatting import harmless, plural
@@ -171,14 +171,7 @@ def existing_directory(ctx: click.Context, param: click.Parameter, given: str) -
     type=click.Path(path_type=Path),
     help="Read the connection to that Kafka from a node's properties file.",
 )
-@click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="KEY=VALUE",
-    callback=key_values,
-    help="Set a setting of the connection; may be repeated.",
-)
+@repeated_option("--set", "overrides", metavar="KEY=VALUE", callback=key_values, help="Set a setting of the connection")
 @click.argument("files", nargs=-1, metavar="[FILE...]")
 def dump(
     records: bool,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from muster.cli.common.commands import CommandError, ConnectionOption, Exit
-from muster.cli.common.options import key_values, output_option
+from muster.cli.common.options import key_values, output_option, repeated_option
 from muster.cli.common.output import columns, notice, print_document, print_rows
 from muster.coordinator.observability.views.formatting import plural
 
@@ -34,8 +34,10 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def upstream_options(function: Function) -> Function:
     """--engine, --config and --set, as `engine`, `file` and `given`."""
     for option in (
-        click.option("--set", "given", multiple=True, metavar="KEY=VALUE", callback=key_values, cls=ConnectionOption,
-                     help="Set a setting of a node by its dotted name; may be repeated."),
+        repeated_option(
+            "--set", "given", metavar="KEY=VALUE", callback=key_values, cls=ConnectionOption,
+            help="Set a setting of a node by its dotted name",
+        ),
         click.option("--config", "file", type=click.Path(path_type=Path), cls=ConnectionOption,
                      help="Read a node's properties from this file."),
         click.option("--engine", metavar="URL", cls=ConnectionOption,
@@ -234,10 +236,8 @@ LITERAL = re.compile(r"[A-Za-z0-9_-]*")
     metavar="TYPE:NAME",
     help="Principal of Muster's nodes in that Kafka; User: and their login by default.",
 )
-@click.option("--deny", multiple=True, metavar="TYPE:NAME", help="Also deny these principals; may be repeated.")
-@click.option(
-    "--group", "groups", multiple=True, metavar="GROUP", help="Deny others access to this group; may be repeated."
-)
+@repeated_option("--deny", metavar="TYPE:NAME", help="Also deny these principals")
+@repeated_option("--group", "groups", metavar="GROUP", help="Deny others access to this group")
 def acls(
     engine: str | None,
     file: Path | None,

@@ -21,6 +21,7 @@ from muster.cli.common.options import (
     connect_admin,
     key_values,
     output_option,
+    repeated_option,
 )
 from muster.cli.common.output import columns, notice, print_rows
 from muster.cli.replay import fetch_ledger, read_documents
@@ -33,13 +34,12 @@ if TYPE_CHECKING:
 # The Spark session
 # -----------------
 
-spark_conf_option = click.option(
+spark_conf_option = repeated_option(
     "--spark-conf",
     "settings",
-    multiple=True,
     metavar="KEY=VALUE",
     callback=key_values,
-    help="Property of the Spark session, such as spark.driver.memory=4g; may be repeated.",
+    help="Property of the Spark session, such as spark.driver.memory=4g",
 )
 
 KNOWN_MASTER = re.compile(
@@ -169,7 +169,7 @@ ANALYTICS_COLUMNS = columns("TABLE:cyan, ROWS, PATH")
 @click.command()
 @client_options
 @click.option("--out", required=True, type=click.Path(path_type=Path, file_okay=False), metavar="DIR")
-@click.option("--group", "groups", multiple=True, metavar="GROUP", help="Only this group; may be repeated.")
+@repeated_option("--group", "groups", metavar="GROUP", help="Only this group")
 @click.option("--every", type=NumberRange(0.1, 86_400), metavar="SECONDS", help="Time between two samples of lag.")
 @click.option("--keep", is_flag=True, help="Add to what earlier runs wrote to DIR: history outlives compaction.")
 @click.option("--spark", "master", callback=check_master, metavar="MASTER", default="local[2]", show_default=True)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from muster.cli.common.commands import STOP_SIGNALS, CommandError, Exit, interrupt_on_signals, print_error
-from muster.cli.common.options import output_option
+from muster.cli.common.options import output_option, repeated_option
 from muster.cli.common.output import Column, columns, print_rows
 
 if TYPE_CHECKING:
@@ -286,7 +286,7 @@ def lab() -> None:
 @click.option("--joining", type=click.IntRange(1, 100), default=3, show_default=True, help="Workers that join later.")
 @click.option("--work-ms", type=click.IntRange(1, 100), default=5, show_default=True, help="Time per record.")
 @click.option("--seed", type=int, default=1, show_default=True, help="The same seed gives the same figures.")
-@click.option("--only", multiple=True, metavar="GENERATION", help="Run only this one; may be repeated.")
+@repeated_option("--only", metavar="GENERATION", help="Run only this one")
 @click.option("--chapters", is_flag=True, help="Show rolling restart, crash and scale-out separately.")
 @click.option("--real", is_flag=True, help="Run a node, and a process per worker: three minutes per generation.")
 @click.option("--chart", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE.svg", help="Also draw a chart.")
@@ -334,7 +334,7 @@ def compare(
     "--members", type=click.IntRange(1, 100), multiple=True, default=(10, 50, 100), show_default=True, metavar="N"
 )
 @click.option("--seed", type=int, default=1, show_default=True, help="The same seed gives the same figures.")
-@click.option("--only", multiple=True, metavar="GENERATION", help="Run only this one; may be repeated.")
+@repeated_option("--only", metavar="GENERATION", help="Run only this one")
 @output_option
 def join(members: Sequence[int], seed: int, only: Sequence[str], style: str) -> None:
     """Add a member to groups of N members, in virtual time.
@@ -355,15 +355,14 @@ def join_row(costs: "JoinCosts") -> dict[str, Any]:
 
 
 @lab.command()
-@click.option(
+@repeated_option(
     "--lag-threshold",
     "thresholds",
     type=click.IntRange(1, 1_000_000),
-    multiple=True,
     default=(1_000, 5_000, 30_000),
     show_default=True,
     metavar="N",
-    help="lagThreshold of KEDA's Kafka rules; may be repeated.",
+    help="lagThreshold of KEDA's Kafka rules",
 )
 @click.option("--seed", type=int, default=1, show_default=True, help="The same seed gives the same noise.")
 @output_option

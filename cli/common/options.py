@@ -213,13 +213,13 @@ def key_values(ctx: click.Context, param: click.Parameter, given: tuple[str, ...
     return pairs
 
 
-set_option = click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="KEY=VALUE",
-    callback=key_values,
-    help="Set a property by its dotted name; may be repeated.",
+def repeated_option(*names: str, help: str, **more: Any) -> Callable[[Function], Function]:
+    """An option that may be given several times, as its help says behind `help`."""
+    return click.option(*names, multiple=True, help=f"{help}; may be repeated.", **more)
+
+
+set_option = repeated_option(
+    "--set", "overrides", metavar="KEY=VALUE", callback=key_values, help="Set a property by its dotted name"
 )
 
 

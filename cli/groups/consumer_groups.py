@@ -18,7 +18,7 @@ import click
 
 from muster.assignors.api import TopicPartition
 from muster.cli.common.commands import CommandError, ConnectionOption, Exit
-from muster.cli.common.options import command_config_option, current_command_config
+from muster.cli.common.options import command_config_option, current_command_config, repeated_option
 from muster.cli.common.output import ABSENT, echo_exactly
 from muster.cli.groups.arguments import resolve_partitions
 from muster.cli.groups.description import ZOOKEEPER, fetch_lags
@@ -306,13 +306,7 @@ def make_flag(name: str, text: str) -> Callable[[Callable[..., Any]], Callable[.
     help="With --list: show types, or only groups of these, separated by commas."
 )  # fmt: skip
 @make_flag("--verbose", "With --members: also show what each member owns.")
-@click.option(
-    "--topic",
-    "topics",
-    multiple=True,
-    metavar="T[:P,P]",
-    help="Topic, with partitions if not all of them; may be repeated.",
-)
+@repeated_option("--topic", "topics", metavar="T[:P,P]", help="Topic, with partitions if not all of them")
 @make_flag("--all-topics", "All partitions that the group has committed.")
 @click.option(
     "--to-datetime",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from muster.cli.common.commands import CommandError, Exit
-from muster.cli.common.options import COUNT, client_options, connect_admin, output_option
+from muster.cli.common.options import COUNT, client_options, connect_admin, output_option, repeated_option
 from muster.cli.common.output import columns, notice, print_document, print_rows
 from muster.cli.groups.arguments import (
     Duration,
@@ -330,7 +330,7 @@ GUARD_COLUMNS = columns("GUARD:cyan, BEFORE=baseline, NOW=figure, COUNTS")
 @output_option
 @click.option("--assignor", metavar="NAME[{JSON}]", help="Candidate and its options; without it, show the canary.")
 @click.option("--for", "for_ms", type=Duration(), metavar="TIME", help="How long to try it: 90s, 30m, 2h.")
-@click.option("--guard", "guards", multiple=True, metavar="EXPR", help="Replace the default guards; may be repeated.")
+@repeated_option("--guard", "guards", metavar="EXPR", help="Replace the default guards")
 @click.option(
     "--lag-floor", type=click.IntRange(0), metavar="N", help="Lag below this trips no guard; 1000 by default."
 )
@@ -433,10 +433,8 @@ REMOVAL_COLUMNS = columns("GROUP, CONSUMER-ID:cyan, GROUP-INSTANCE-ID, #PARTITIO
 @click.command("remove-members")
 @client_options
 @output_option
-@click.option("--member", "members", multiple=True, metavar="ID", help="Remove this member id; may be repeated.")
-@click.option(
-    "--instance", "instances", multiple=True, metavar="ID", help="Remove this group.instance.id; may be repeated."
-)
+@repeated_option("--member", "members", metavar="ID", help="Remove this member id")
+@repeated_option("--instance", "instances", metavar="ID", help="Remove this group.instance.id")
 @click.option("--all", "everyone", is_flag=True, help="Remove all members.")
 @click.option("--reason", default="removed by an operator", show_default=True, help="Reason, kept in the ledger.")
 @click.option("--execute/--dry-run", default=False, help="Remove them; without it, only show which would be removed.")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from muster.cli.common.commands import Unhealthy
-from muster.cli.common.options import client_options, connect_admin, output_option
+from muster.cli.common.options import client_options, connect_admin, output_option, repeated_option
 from muster.cli.common.output import columns, notice, print_document, print_rows
 from muster.cli.groups.arguments import group_argument
 from muster.coordinator.observability.views.controls import control_lines, hold_lines
@@ -94,13 +94,7 @@ def describe_missing_groups(admin: "Admin") -> list[str]:
 @click.command("list")
 @client_options
 @output_option
-@click.option(
-    "--state",
-    "states",
-    multiple=True,
-    type=click.Choice(STATES, case_sensitive=False),
-    help="Only groups in this state; may be repeated.",
-)
+@repeated_option("--state", "states", type=click.Choice(STATES, case_sensitive=False), help="Only groups in this state")
 @click.option("--with-members", is_flag=True, help="Only groups that have members.")
 def list_(bootstrap: str, overrides: dict[str, str], style: str, states: tuple[str, ...], with_members: bool) -> None:
     """List groups.

@@ -14,7 +14,7 @@ import click
 
 from muster.assignors.api import TopicPartition
 from muster.cli.common.commands import CommandError, Exit
-from muster.cli.common.options import client_options, connect_admin, output_option
+from muster.cli.common.options import client_options, connect_admin, output_option, repeated_option
 from muster.cli.common.output import columns, notice, print_rows
 from muster.cli.groups.arguments import group_argument, reason_option, resolve_partitions
 from muster.coordinator.observability.views.formatting import plural
@@ -43,13 +43,7 @@ def position_option(ctx: click.Context, param: click.Parameter, given: str | Non
 @click.command("reset-offsets")
 @client_options
 @output_option
-@click.option(
-    "--topic",
-    "topics",
-    multiple=True,
-    metavar="T[:P,P]",
-    help="Topic, with partitions if not all of them; may be repeated.",
-)
+@repeated_option("--topic", "topics", metavar="T[:P,P]", help="Topic, with partitions if not all of them")
 @click.option("--all-topics", is_flag=True, help="All partitions that the group has committed.")
 @click.option(
     "--to",
@@ -234,14 +228,7 @@ def delete(bootstrap: str, overrides: dict[str, str], reason: str, groups: tuple
 @click.command("delete-offsets")
 @client_options
 @output_option
-@click.option(
-    "--topic",
-    "topics",
-    multiple=True,
-    required=True,
-    metavar="T[:P,P]",
-    help="Topic whose positions are deleted; may be repeated.",
-)
+@repeated_option("--topic", "topics", required=True, metavar="T[:P,P]", help="Topic whose positions are deleted")
 @reason_option
 @group_argument
 def delete_offsets(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import click
 
 from muster.cli.common.commands import CommandError, Exit, Unhealthy
-from muster.cli.common.options import COUNT, client_options, connect_admin, output_option
+from muster.cli.common.options import COUNT, client_options, connect_admin, output_option, repeated_option
 from muster.cli.common.output import columns, notice, print_document, print_rows
 from muster.coordinator.observability.views.formatting import host_and_port, plural
 
@@ -167,7 +167,7 @@ PARTITION_COLUMNS = columns(
 )
 @click.option("--under-min-isr", "wanted", flag_value="under-min-isr", help="Only partitions that refuse acks=all.")
 @click.option("--offline", "wanted", flag_value="offline", help="Only partitions without a leader.")
-@click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic; may be repeated.")
+@repeated_option("--topic", "topics", metavar="TOPIC", help="Only this topic")
 def partitions(bootstrap: str, overrides: dict[str, str], style: str, wanted: Any, topics: tuple[str, ...]) -> None:
     """Show leader, replicas and ISR of each partition.
 

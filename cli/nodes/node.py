@@ -24,6 +24,7 @@ from muster.cli.common.options import (
     connect_admin,
     current_command_config,
     key_values,
+    repeated_option,
     require_listening_node,
     set_option,
 )
@@ -121,13 +122,8 @@ WIDTH = 98
 @click.command()
 @bootstrap_option
 @click.option("--config", "file", type=click.Path(path_type=Path), metavar="FILE", help="Read this properties file.")
-@click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="KEY=VALUE",
-    callback=key_values,
-    help="Set a property as `muster serve` does; may be repeated.",
+@repeated_option(
+    "--set", "overrides", metavar="KEY=VALUE", callback=key_values, help="Set a property as `muster serve` does"
 )
 @click.option("--running", is_flag=True, help="Show the settings of the running node at --bootstrap.")
 @click.option("--changed", is_flag=True, help="Show only settings that differ from their defaults.")

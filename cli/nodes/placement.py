@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from muster.cli.common.commands import CommandError
-from muster.cli.common.options import COUNT, client_options, output_option
+from muster.cli.common.options import COUNT, client_options, output_option, repeated_option
 from muster.cli.common.output import columns, notice, print_rows
 from muster.cli.nodes.cluster import (
     NODE,
@@ -168,13 +168,8 @@ SPREAD_COLUMNS = columns("TOPIC:cyan, PARTITION, REPLICAS, WILL-BE, ADDING")
     multiple=True,
     help="Place replicas on this node; may be repeated. Without it, on all live nodes.",
 )
-@click.option(
-    "--without",
-    type=NODE,
-    multiple=True,
-    help="Move all replicas off this node, before it is removed; may be repeated.",
-)
-@click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic; may be repeated.")
+@repeated_option("--without", type=NODE, help="Move all replicas off this node, before it is removed")
+@repeated_option("--topic", "topics", metavar="TOPIC", help="Only this topic")
 @click.option("--replication-factor", type=COUNT, metavar="N", help="Replicas per partition; unchanged if not given.")
 @click.option("--execute/--dry-run", default=False, help="Apply the change; without it, only show what would change.")
 def spread(

@@ -22,6 +22,7 @@ from muster.cli.common.options import (
     client_options,
     client_properties,
     find_plugins_here,
+    repeated_option,
     require_listener,
 )
 from muster.cli.common.output import notice
@@ -149,13 +150,8 @@ def start_option(ctx: click.Context, param: click.Parameter, given: str | None) 
     help="Where to begin in each partition (without --group): start, end, N, -N (records before the end), "
     "@TIME or @-1h.",
 )
-@click.option(
-    "--partition",
-    "numbers",
-    type=click.IntRange(min=0),
-    multiple=True,
-    metavar="N",
-    help="Read only this partition (without --group); may be repeated.",
+@repeated_option(
+    "--partition", "numbers", type=click.IntRange(min=0), metavar="N", help="Read only this partition (without --group)"
 )
 @click.option("--max-messages", type=click.IntRange(min=1), metavar="N", help="Stop after this many records.")
 @click.option(

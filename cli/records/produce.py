@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 import click
 
 from muster.cli.common.commands import CommandError, Exit, exit_code_of
-from muster.cli.common.options import client_options, client_properties, require_listener
+from muster.cli.common.options import client_options, client_properties, repeated_option, require_listener
 from muster.cli.common.output import notice
 from muster.coordinator.observability.views.formatting import plural, spans
 
@@ -170,14 +170,7 @@ def split_line(line: bytes, separator: bytes) -> tuple[bytes | None, bytes]:
 )
 @click.option("--key-separator", metavar="TEXT", help="Use the part of a line before this separator as the key.")
 @click.option("--partition", type=click.IntRange(min=0), metavar="N", help="Write all records to this partition.")
-@click.option(
-    "--header",
-    "headers",
-    multiple=True,
-    metavar="NAME=VALUE",
-    callback=header_option,
-    help="Header of each record; may be repeated.",
-)
+@repeated_option("--header", "headers", metavar="NAME=VALUE", callback=header_option, help="Header of each record")
 @click.argument("file", type=click.File("rb"), default="-")
 def produce(
     bootstrap: str,

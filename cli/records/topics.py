@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import click
 
-from muster.cli.common.options import COUNT, client_options, connect_admin, key_values, output_option
+from muster.cli.common.options import COUNT, client_options, connect_admin, key_values, output_option, repeated_option
 from muster.cli.common.output import Column, columns, notice, print_document, print_rows
 from muster.coordinator.observability.views.formatting import plural
 from muster.coordinator.observability.views.topics import PartitionRow, partition_rows, topic_document, topic_row
@@ -25,13 +25,12 @@ def topics() -> None:
 @client_options
 @click.argument("name")
 @click.option("--partitions", type=COUNT, default=1, show_default=True, metavar="N")
-@click.option(
+@repeated_option(
     "--config",
     "configs",
-    multiple=True,
     metavar="KEY=VALUE",
     callback=key_values,
-    help="Setting of the topic, such as retention.ms=3600000; may be repeated.",
+    help="Setting of the topic, such as retention.ms=3600000",
 )
 @click.option(
     "--replication-factor",
@@ -115,15 +114,14 @@ def delete(bootstrap: str, overrides: dict[str, str], names: tuple[str, ...]) ->
 @topics.command()
 @client_options
 @click.argument("name")
-@click.option(
+@repeated_option(
     "--config",
     "configs",
-    multiple=True,
     metavar="KEY=VALUE",
     callback=key_values,
-    help="New value of a setting, such as retention.ms=3600000; may be repeated.",
+    help="New value of a setting, such as retention.ms=3600000",
 )
-@click.option("--unset", multiple=True, metavar="KEY", help="Reset a setting to the node's default; may be repeated.")
+@repeated_option("--unset", metavar="KEY", help="Reset a setting to the node's default")
 @click.option("--dry-run", is_flag=True, help="Check the change, and do not apply it.")
 def alter(
     bootstrap: str, overrides: dict[str, str], name: str, configs: dict[str, str], unset: tuple[str, ...], dry_run: bool

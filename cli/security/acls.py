@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import click
 
 from muster.cli.common.commands import CommandError, Exit
-from muster.cli.common.options import client_options, connect_admin, output_option
+from muster.cli.common.options import client_options, connect_admin, output_option, repeated_option
 from muster.cli.common.output import columns, notice, print_rows
 from muster.coordinator.security.access_model import (
     CLUSTER_NAME,
@@ -96,41 +96,20 @@ def resource_options(function: Function) -> Function:
 def entry_options(function: Function) -> Function:
     """Who, from where, which operations."""
     options = (
-        click.option(
-            "--allow-principal",
-            "allowed",
-            multiple=True,
-            metavar="PRINCIPAL",
-            help="Allow this principal: User:NAME or User:*; may be repeated.",
+        repeated_option(
+            "--allow-principal", "allowed", metavar="PRINCIPAL", help="Allow this principal: User:NAME or User:*"
         ),
-        click.option(
-            "--deny-principal",
-            "denied",
-            multiple=True,
-            metavar="PRINCIPAL",
-            help="Deny this principal: User:NAME or User:*; may be repeated.",
+        repeated_option(
+            "--deny-principal", "denied", metavar="PRINCIPAL", help="Deny this principal: User:NAME or User:*"
         ),
-        click.option(
-            "--allow-host",
-            "allowed_hosts",
-            multiple=True,
-            metavar="ADDRESS",
-            help="Allow only from this address; may be repeated.",
-        ),
-        click.option(
-            "--deny-host",
-            "denied_hosts",
-            multiple=True,
-            metavar="ADDRESS",
-            help="Deny only from this address; may be repeated.",
-        ),
-        click.option(
+        repeated_option("--allow-host", "allowed_hosts", metavar="ADDRESS", help="Allow only from this address"),
+        repeated_option("--deny-host", "denied_hosts", metavar="ADDRESS", help="Deny only from this address"),
+        repeated_option(
             "--operation",
             "operations",
-            multiple=True,
             callback=many_operations,
             metavar="NAME",
-            help="Operation: READ, WRITE, ...; ALL if not given; may be repeated.",
+            help="Operation: READ, WRITE, ...; ALL if not given",
         ),
         click.option("--producer", is_flag=True, help="All rights that a producer of the topic needs."),
         click.option("--consumer", is_flag=True, help="All rights that a consumer of the topic in the group needs."),

@@ -84,9 +84,9 @@ class PartitionController:
     async def stop(self) -> None:
         await self.election.stop()
 
-    def _elected(self, reign: ElectedTerm) -> None:
-        log.info("this node is the controller", epoch=reign.epoch)
-        self._ruling = RestartedTask("partition states in ZooKeeper", partial(self._rule, reign))
+    def _elected(self, term: ElectedTerm) -> None:
+        log.info("this node is the controller", epoch=term.epoch)
+        self._ruling = RestartedTask("partition states in ZooKeeper", partial(self._rule, term))
         self._ruling.start()
 
     def _resigned(self) -> None:
@@ -95,7 +95,7 @@ class PartitionController:
             self._ruling.cancel()
             self._ruling = None
 
-    async def _rule(self, reign: ElectedTerm) -> None:
+    async def _rule(self, term: ElectedTerm) -> None:
         self._states.clear()
         self._stale.set()
         while True:
@@ -103,7 +103,7 @@ class PartitionController:
             await self._session.connected()
             self._stale.clear()
             try:
-                await self._mend(reign)
+                await self._mend(term)
             except BadVersion:
                 await asyncio.Event().wait()  # another one has been elected; the election will say so, too
             except ZooKeeperError as error:
@@ -112,7 +112,7 @@ class PartitionController:
                 self._stale.set()
                 await asyncio.sleep(RETRY_S)
 
-    async def _mend(self, reign: ElectedTerm) -> None:
+    async def _mend(self, term: ElectedTerm) -> None:
         """Read how things are, watch them, and write the states that follow and are not there yet."""
         alive = await self._alive()
         topics = await self._topics.read()
@@ -127,11 +127,11 @@ class PartitionController:
                 self._states[tp] = state
         fresh = {}
         for tp, ids in replicas.items():
-            state = next_partition_state(ids, alive, self._states.get(tp), reign.epoch)
+            state = next_partition_state(ids, alive, self._states.get(tp), term.epoch)
             if state != self._states.get(tp):
                 fresh[tp] = state
         for some in split_batches(sorted(fresh), MAX_TOGETHER):
-            await self._write({tp: fresh[tp] for tp in some}, new, reign)
+            await self._write({tp: fresh[tp] for tp in some}, new, term)
             self._states.update((tp, fresh[tp]) for tp in some)
 
     async def _alive(self) -> frozenset[int]:
@@ -142,7 +142,7 @@ class PartitionController:
         return tp, await self._session.get(layout.partition_state_path(*tp))
 
     async def _write(
-        self, states: Mapping[TopicPartition, PartitionStateZnode], new: set[TopicPartition], reign: ElectedTerm
+        self, states: Mapping[TopicPartition, PartitionStateZnode], new: set[TopicPartition], term: ElectedTerm
     ) -> None:
         """Write all of them, or, when another controller has been elected, none. Raises BadVersion then."""
         for name, number in sorted(new & states.keys()):
@@ -152,7 +152,7 @@ class PartitionController:
                     await self._session.create(folder, parents=False)
 
         def build(together: Any) -> None:
-            together.check(layout.CONTROLLER_EPOCH, reign.version)
+            together.check(layout.CONTROLLER_EPOCH, term.version)
             for (name, number), state in states.items():
                 put = together.create if (name, number) in new else together.set_data
                 put(layout.partition_state_path(name, number), state.to_json())

@@ -40,7 +40,7 @@ class ElectedTerm(NamedTuple):
 
 
 class ElectionCandidate:
-    """A candidate for the place at `path`; `reign` is set while it is elected.
+    """A candidate for the place at `path`; `term` is set while it is elected.
 
     `on_elected` and `on_resigned` are called on the loop, in turn. A candidate that could not prove for two thirds of a
     session timeout that it is elected resigns: soon another may be. It stands again by itself. `on_seen` is told who
@@ -57,7 +57,7 @@ class ElectionCandidate:
         body: Callable[[], bytes],
         *,
         epoch_path: str,
-        on_elected: Callable[[ElectedTerm], None] = lambda reign: None,
+        on_elected: Callable[[ElectedTerm], None] = lambda term: None,
         on_resigned: Callable[[], None] = lambda: None,
         on_seen: Callable[[bytes | None], None] = lambda holder: None,
         resume: bool = True,
@@ -80,7 +80,7 @@ class ElectionCandidate:
         self._standing: RestartedTask | None = None
 
     @property
-    def reign(self) -> ElectedTerm | None:
+    def term(self) -> ElectedTerm | None:
         """None, too, to who looks after the lease ended and before the loop got to say so."""
         return self._reign if asyncio.get_running_loop().time() < self._lease_ends else None
 
@@ -96,13 +96,13 @@ class ElectionCandidate:
             return
         await self._standing.stop()
         self._standing = None
-        reign = self._reign
+        term = self._reign
         self._resign()
-        if reign is not None and self._session.state is SessionState.CONNECTED:
+        if term is not None and self._session.state is SessionState.CONNECTED:
             try:
                 # What another has taken by `depose` is not this one's to give.
                 await self._session.commit(
-                    lambda together: (together.check(self._epoch_path, reign.version), together.delete(self._path))
+                    lambda together: (together.check(self._epoch_path, term.version), together.delete(self._path))
                 )
             except (BadVersion, NoNode):
                 pass
@@ -160,10 +160,10 @@ class ElectionCandidate:
             await self._take_place((await self._counter()).epoch)
         elif self._reign is None:
             # Ours, though we were not told: the answer was lost on the way, or we had begun to doubt.
-            reign = await self._counter()
+            term = await self._counter()
             asked_s = asyncio.get_running_loop().time()
-            await self._prove(reign)  # a server that lags shows what was: only the quorum knows what is
-            self._elected(reign, asked_s)
+            await self._prove(term)  # a server that lags shows what was: only the quorum knows what is
+            self._elected(term, asked_s)
 
     async def _take_place(self, instead_of: int | None) -> None:
         """Raise the counter and take the place, both or neither; with `instead_of`, from the one elected with that
@@ -175,10 +175,10 @@ class ElectionCandidate:
                 await self._session.ensure(parent)
         elif last.epoch != instead_of:
             return
-        reign = ElectedTerm(last.epoch + 1, last.version + 1)
+        term = ElectedTerm(last.epoch + 1, last.version + 1)
 
         def build(together: Any) -> None:
-            together.set_data(self._epoch_path, str(reign.epoch).encode(), last.version)
+            together.set_data(self._epoch_path, str(term.epoch).encode(), last.version)
             if instead_of is not None:
                 together.delete(self._path)
             together.create(self._path, self._body(), ephemeral=True)
@@ -187,7 +187,7 @@ class ElectionCandidate:
         await self._session.commit(build)
         # From here on the place is watched, too: somebody might delete it by hand.
         await self._session.exists(self._path, self._fired)
-        self._elected(reign, sent_s)
+        self._elected(term, sent_s)
 
     async def _counter(self) -> ElectedTerm:
         found = await self._session.get(self._epoch_path)
@@ -199,13 +199,13 @@ class ElectionCandidate:
             return ElectedTerm(0, 0)
         return ElectedTerm(read_epoch(self._epoch_path, found.data), found.version)
 
-    def _elected(self, reign: ElectedTerm, proved_s: float) -> None:
-        self._reign = reign
+    def _elected(self, term: ElectedTerm, proved_s: float) -> None:
+        self._reign = term
         self._extend(proved_s)
-        self._proofs = RestartedTask(f"proofs of being elected at {self._path}", partial(self._keep_proving, reign))
+        self._proofs = RestartedTask(f"proofs of being elected at {self._path}", partial(self._keep_proving, term))
         self._proofs.start()
         self._on_seen(self._body())
-        self._on_elected(reign)
+        self._on_elected(term)
 
     def _resign(self) -> None:
         if self._doubt is not None:
@@ -218,32 +218,32 @@ class ElectionCandidate:
             self._reign = None
             self._on_resigned()
 
-    async def _keep_proving(self, reign: ElectedTerm) -> None:
+    async def _keep_proving(self, term: ElectedTerm) -> None:
         """One question after the other goes out, whether or not the last has been answered."""
         while True:
             await asyncio.sleep(self._session_s / PROOFS_PER_SESSION)
             await self._session.connected()
-            self._asked.start(self._renew_proof(reign))
+            self._asked.start(self._renew_proof(term))
 
     def _question_failed(self, error: BaseException) -> None:
         log.error("the election could not be checked", path=self._path, exc_info=error)
 
-    async def _renew_proof(self, reign: ElectedTerm) -> None:
+    async def _renew_proof(self, term: ElectedTerm) -> None:
         asked_s = asyncio.get_running_loop().time()
         try:
-            await self._prove(reign)
+            await self._prove(term)
         except BadVersion:
-            if self._reign == reign:
+            if self._reign == term:
                 self._ended("another one was elected")
         except ZooKeeperError as error:
             log.debug("the election cannot be checked now", path=self._path, why=str(error))
         else:
-            if self._reign == reign:
+            if self._reign == term:
                 self.proved(asked_s)
 
-    async def _prove(self, reign: ElectedTerm) -> None:
+    async def _prove(self, term: ElectedTerm) -> None:
         """Raises BadVersion once another was elected. A transaction takes a quorum; a read, any server answers."""
-        await self._session.commit(lambda together: together.check(self._epoch_path, reign.version))
+        await self._session.commit(lambda together: together.check(self._epoch_path, term.version))
 
     def _extend(self, proved_s: float) -> None:
         """What was proved by a question sent at `proved_s` (monotonic) holds for so long from then."""

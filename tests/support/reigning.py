@@ -143,7 +143,7 @@ class Reigning(Store):
     def hear(self) -> "Reigning":
         """All nodes that are there apply all there is, and say so."""
         for each in self.nodes:
-            self.poll(each, self.controller.reign.book.teller.known)
+            self.poll(each, self.controller.term.book.teller.known)
         return self
 
     def say(self, event: ev.ControllerEvent) -> list[ef.ControllerEffect]:

@@ -317,12 +317,12 @@ class ControllerCandidate:
 
     @property
     def is_controller(self) -> bool:
-        return self._machine is not None and self._election.reign is not None
+        return self._machine is not None and self._election.term is not None
 
     @property
     def applied(self) -> Mapping[int, int]:
         """How far each node is, where this one is the controller (CL-N3); nothing elsewhere."""
-        return {} if self._machine is None else self._machine.reign.book.applied
+        return {} if self._machine is None else self._machine.term.book.applied
 
     # What is asked of a controller.
 
@@ -377,17 +377,17 @@ class ControllerCandidate:
 
     # The reign.
 
-    def _elected(self, reign: ElectedTerm) -> None:
-        log.info("this node is the controller", epoch=reign.epoch)
-        self._tasks.start(self._begin_term(reign))
+    def _elected(self, term: ElectedTerm) -> None:
+        log.info("this node is the controller", epoch=term.epoch)
+        self._tasks.start(self._begin_term(term))
 
-    async def _begin_term(self, reign: ElectedTerm) -> None:
+    async def _begin_term(self, term: ElectedTerm) -> None:
         version = await self._persistently(lambda: read_stored_version(self._session, self._around.warn))
         self._sit(Controller(self._settings))
         self._watching = ControllerWatch(self._session, self._step, self._around.warn, self._around.wall_ms)
         image = self._around.image()
         known = image.taken() if image.known != NO_VERSION else None
-        self._step(events_and_effects.ControllerElected(self._id, reign.epoch, reign.version, version, known))
+        self._step(events_and_effects.ControllerElected(self._id, term.epoch, term.version, version, known))
         if self._watching is not None:
             await self._watching.run()
 
@@ -431,7 +431,7 @@ class ControllerCandidate:
             self._failed(error)
 
     def _is_over(self) -> bool:
-        if self._election.reign is not None:
+        if self._election.term is not None:
             return False
         self._election.resign("ZooKeeper has not answered for two thirds of a session")  # the loop was late to say
         return True

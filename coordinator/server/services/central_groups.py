@@ -89,13 +89,13 @@ class CentralElection:
 
     @property
     def elected(self) -> bool:
-        return self._election.reign is not None
+        return self._election.term is not None
 
     @property
     def epoch(self) -> int | None:
         """That of this node's reign; None while it has none."""
-        reign = self._election.reign
-        return None if reign is None else reign.epoch
+        term = self._election.term
+        return None if term is None else term.epoch
 
     def start(self) -> None:
         self._owners.start()
@@ -136,8 +136,8 @@ class CentralElection:
         if self.elected and notice.entry is not None:
             self._publish()
 
-    def _elected(self, reign: ElectedTerm) -> None:
-        log.info("this node coordinates central groups", epoch=reign.epoch)
+    def _elected(self, term: ElectedTerm) -> None:
+        log.info("this node coordinates central groups", epoch=term.epoch)
         self._publish()
 
     def _resigned(self) -> None:

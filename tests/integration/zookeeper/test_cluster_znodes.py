@@ -68,7 +68,7 @@ def unheard(text: str) -> None:
     raise AssertionError(text)
 
 
-async def reign(zk: ZooKeeperSession) -> None:
+async def term(zk: ZooKeeperSession) -> None:
     await zk.create(paths.CONTROLLER_EPOCH, b"4")
     for root in ("/muster/cluster", paths.BROKER_TOPICS, paths.DELETE_TOPICS, paths.CONFIG_TOPICS):
         await zk.ensure(root)
@@ -178,7 +178,7 @@ def test_nodes_that_make_no_cluster_are_named(zookeeper: str, run: Run) -> None:
 def test_states_are_written_byte_for_byte_and_read_back(zookeeper: str, run: Run) -> None:
     async def story() -> None:
         async with session(zookeeper) as zk:
-            await reign(zk)
+            await term(zk)
             desk = writer(zk)
             made = events_and_effects.CreateInternalTopic(
                 "t", (ReplicaAssignment((1, 2, 3)), ReplicaAssignment((2, 3, 1)))
@@ -223,7 +223,7 @@ def test_states_are_written_byte_for_byte_and_read_back(zookeeper: str, run: Run
 def test_what_a_write_failed_on_is_told(zookeeper: str, run: Run) -> None:
     async def story() -> None:
         async with session(zookeeper) as zk:
-            await reign(zk)
+            await term(zk)
             desk = writer(zk)
             await desk.write(
                 write(1, NO_EPOCH, events_and_effects.CreateInternalTopic("t", (ReplicaAssignment((1,)),)))
@@ -251,7 +251,7 @@ def test_what_cannot_be_read_is_named_and_left_out(zookeeper: str, run: Run) -> 
 
     async def story() -> None:
         async with session(zookeeper) as zk:
-            await reign(zk)
+            await term(zk)
             warned: list[str] = []
             await writer(zk).write(
                 write(
@@ -280,7 +280,7 @@ def test_what_cannot_be_read_is_named_and_left_out(zookeeper: str, run: Run) -> 
 def test_what_operators_ask_for_is_told_once_and_removed(zookeeper: str, run: Run) -> None:
     async def story() -> None:
         async with session(zookeeper) as zk:
-            await reign(zk)
+            await term(zk)
             warned: list[str] = []
             fired = asyncio.Event()
             markers = AdminRequestWatch(zk, fired.set, warned.append)

@@ -26,7 +26,7 @@ class Candidate:
             PLACE,
             name.encode,
             epoch_path=COUNTER,
-            on_elected=lambda reign: self._note(reign.epoch),
+            on_elected=lambda term: self._note(term.epoch),
             on_resigned=lambda: self._note(0),
         )
         self.election.start()
@@ -38,7 +38,7 @@ class Candidate:
                 await self._changed.wait()
 
     async def elected(self, epoch: int) -> None:
-        await self.until(lambda: self.election.reign is not None and self.election.reign.epoch == epoch)
+        await self.until(lambda: self.election.term is not None and self.election.term.epoch == epoch)
 
     def _note(self, epoch: int) -> None:
         self.told.append(epoch)
@@ -83,7 +83,7 @@ def test_an_order_of_an_earlier_reign_is_refused(zookeeper: str, run: Run) -> No
         async with session(zookeeper) as one, session(zookeeper) as two:
             first = Candidate(one, "first")
             await first.elected(1)
-            stale = first.election.reign
+            stale = first.election.term
             assert stale == ElectedTerm(1, 1)
             await first.election.stop()
             second = Candidate(two, "second")
@@ -108,7 +108,7 @@ def test_one_that_hears_nothing_for_a_session_timeout_resigns(zookeeper_ensemble
             await lone.until(lambda: lone.told == [1, 0])
             assert zk.state is SessionState.SUSPENDED
             await asyncio.to_thread(zookeeper_ensemble.start)
-            await lone.until(lambda: lone.election.reign is not None)
+            await lone.until(lambda: lone.election.term is not None)
             await lone.election.stop()
 
     run(story)

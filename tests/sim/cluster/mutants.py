@@ -117,9 +117,9 @@ def never_ends_a_step(honest: Any) -> Any:
 def elects_again_and_again(honest: Any) -> Any:
     """Who may have bounced before this reign is elected anew with every look at a unit."""
 
-    def looked(reign: ControllerTerm, unit: Any, *rest: Any) -> Any:
-        reign.renewed.clear()
-        return honest(reign, unit, *rest)
+    def looked(term: ControllerTerm, unit: Any, *rest: Any) -> Any:
+        term.renewed.clear()
+        return honest(term, unit, *rest)
 
     return looked
 

@@ -82,7 +82,7 @@ class Seat:
         self._watching = Watching(self, node, zookeeper)
         self.controller: int | None = None
         """Who holds `/controller`, as last seen."""
-        self.reign = 0
+        self.term = 0
         self._proved_ms = 0
         self._wake = 0
         self._reigning = False
@@ -190,15 +190,15 @@ class Seat:
 
     def _elected(self, epoch: int, epoch_version: int, sent_ms: int) -> None:
         self._resign()
-        self.reign += 1
+        self.term += 1
         self._reigning = True
-        reign = self.reign
+        term = self.term
         self.controller = self._node.id
         self._proved_ms = sent_ms
         self._node.trace(f"n{self._node.id} is elected, epoch {epoch}")
 
         def read(found: Any) -> None:
-            if reign != self.reign:
+            if term != self.term:
                 return
             if isinstance(found, Exception):
                 self._node.later(RETRY_MS, lambda: self._zookeeper.sync(synced))
@@ -208,42 +208,42 @@ class Seat:
             version = as_version(found)
             known = image if image.known != NO_VERSION else None
             self.step(events_and_effects.ControllerElected(self._node.id, epoch, epoch_version, version, known))
-            self._watching.begin(reign=True)
+            self._watching.begin(term=True)
 
         def synced(outcome: Any) -> None:
-            if reign == self.reign:
+            if term == self.term:
                 read(outcome) if isinstance(outcome, Exception) else self._zookeeper.get(VERSION, read)
 
         self._zookeeper.sync(synced)
-        self._prove(reign, epoch_version)
-        self._doubt(reign)
+        self._prove(term, epoch_version)
+        self._doubt(term)
 
-    def _prove(self, reign: int, epoch_version: int) -> None:
+    def _prove(self, term: int, epoch_version: int) -> None:
         """CL-Z8: a no-op every sixth of a session."""
-        if reign != self.reign:
+        if term != self.term:
             return
         sent_ms = self._node.now()
 
         def proved(outcome: Any) -> None:
-            if reign == self.reign and not isinstance(outcome, Exception):
+            if term == self.term and not isinstance(outcome, Exception):
                 self._proved_ms = max(self._proved_ms, sent_ms)
-            elif reign == self.reign and isinstance(outcome, BadVersion):
+            elif term == self.term and isinstance(outcome, BadVersion):
                 self._resign()
                 self.again(self._look)
 
         self._zookeeper.multi([Check(EPOCH, epoch_version)], proved)
-        self._node.later(self._timeout_ms // 6, lambda: self._prove(reign, epoch_version))
+        self._node.later(self._timeout_ms // 6, lambda: self._prove(term, epoch_version))
 
-    def _doubt(self, reign: int) -> None:
+    def _doubt(self, term: int) -> None:
         """CL-Z8: two thirds of a session after the last proof was sent, this node is controller no more."""
-        if reign != self.reign:
+        if term != self.term:
             return
         left = self._proved_ms + self._timeout_ms * 2 // 3 - self._node.now()
         if left <= 0:
             self._resign()
             self.again(self._look)
         else:
-            self._node.later(left, lambda: self._doubt(reign))
+            self._node.later(left, lambda: self._doubt(term))
 
     def _resign(self) -> None:
         if self.machine is not None:
@@ -251,7 +251,7 @@ class Seat:
             self._node.trace(f"n{self._node.id} is controller no more")
         self.machine = None
         self._reigning = False
-        self.reign += 1
+        self.term += 1
 
     @property
     def _timeout_ms(self) -> int:
@@ -278,9 +278,9 @@ class Seat:
             case events_and_effects.WriteMulti():
                 self._write(effect)
             case events_and_effects.ReadClusterVersion():
-                self._read_version(self.reign)
+                self._read_version(self.term)
             case events_and_effects.ReadPartitionStates():
-                self._watching.read_states(self.reign)
+                self._watching.read_states(self.term)
             case events_and_effects.Respond():
                 self._node.answer(effect)
             case events_and_effects.ElectionNote():
@@ -289,8 +289,8 @@ class Seat:
                 self._node.probe(effect)
             case events_and_effects.WakeControllerAt(at_ms):
                 self._wake += 1
-                wake, reign = self._wake, self.reign
-                self._node.later(max(0, at_ms - self._node.now()), lambda: self._tick(wake, reign))
+                wake, term = self._wake, self.term
+                self._node.later(max(0, at_ms - self._node.now()), lambda: self._tick(wake, term))
             case events_and_effects.WarnOperator(text):
                 self._node.trace(f"n{self._node.id} warns: {text}")
             case events_and_effects.RemoveMarker():
@@ -298,12 +298,12 @@ class Seat:
             case events_and_effects.ResignController():
                 self._node.later(0, self._resign)
 
-    def _tick(self, wake: int, reign: int) -> None:
-        if wake == self._wake and reign == self.reign and self.machine is not None:
+    def _tick(self, wake: int, term: int) -> None:
+        if wake == self._wake and term == self.term and self.machine is not None:
             self.step(events_and_effects.ControllerTick())
 
     def _write(self, write: events_and_effects.WriteMulti) -> None:
-        reign, sent_ms = self.reign, self._node.now()
+        term, sent_ms = self.term, self._node.now()
         operations: list[Operation] = [Check(EPOCH, write.epoch_version)]
         for each in write.operations:
             match each:
@@ -327,7 +327,7 @@ class Seat:
             operations.append(Put(VERSION, known, write.cluster_version))
 
         def written(outcome: Any) -> None:
-            if reign != self.reign or self.machine is None:
+            if term != self.term or self.machine is None:
                 return
             if not isinstance(outcome, Exception):
                 self._proved_ms = max(self._proved_ms, sent_ms)
@@ -352,12 +352,12 @@ class Seat:
         there = self._zookeeper.ensemble.committed.nodes
         return [Delete(path) for path in there if path.startswith(f"{TOPICS}/{name}/") and path not in going]
 
-    def _read_version(self, reign: int) -> None:
+    def _read_version(self, term: int) -> None:
         def read(found: Any) -> None:
-            if reign != self.reign or self.machine is None:
+            if term != self.term or self.machine is None:
                 return
             if isinstance(found, Exception):
-                self._node.later(RETRY_MS, lambda: self._read_version(reign))
+                self._node.later(RETRY_MS, lambda: self._read_version(term))
             else:
                 self.step(events_and_effects.VersionRead(as_version(found)))
 
@@ -367,5 +367,5 @@ class Seat:
             else:
                 self._zookeeper.get(VERSION, read)
 
-        if reign == self.reign:
+        if term == self.term:
             self._zookeeper.sync(synced)

@@ -52,9 +52,9 @@ class Watching:
         self._zookeeper = zookeeper
         self._taken: dict[AdminMarker, Znode] = {}
 
-    def begin(self, *, reign: bool = False) -> None:
+    def begin(self, *, term: bool = False) -> None:
         """With each connection, of which no watch is left, and with each reign, which has taken nothing yet."""
-        if reign:
+        if term:
             self._taken.clear()
         self._watch_nodes()
         self._watch_drained()
@@ -86,7 +86,7 @@ class Watching:
         if wanted.marker is AdminMarker.DELETE:
             self._zookeeper.multi([Delete(f"{DELETED}/{wanted.name}")], lambda _: None)
             return
-        reign, taken = self._seat.reign, self._taken.get(wanted.marker)
+        term, taken = self._seat.term, self._taken.get(wanted.marker)
 
         def removed(outcome: Any) -> None:
             if isinstance(outcome, BadVersion):
@@ -95,7 +95,7 @@ class Watching:
                 self._node.later(RETRY_MS, again)
 
         def again() -> None:
-            if self._seat.reign == reign:
+            if self._seat.term == term:
                 self.remove(wanted)
 
         self._zookeeper.multi([Delete(ASKED[wanted.marker], -1 if taken is None else taken.version)], removed)
@@ -144,13 +144,13 @@ class Watching:
     ) -> None:
         found: dict[str, ClusterTopic] = {}
 
-        reign = self._seat.reign
+        term = self._seat.term
 
         def again() -> None:
             # Watches are set anew with each connection; what the machine waits for is read until it is.
             if watch is not None:
                 self._seat.again(lambda: self._read_topics(watch, then))
-            elif reign == self._seat.reign:
+            elif term == self._seat.term:
                 self._node.later(RETRY_MS, lambda: self._read_topics(watch, then))
 
         def listed(names: Any) -> None:
@@ -199,14 +199,14 @@ class Watching:
 
         self._zookeeper.children(DELETED, listed, self._watch_deleted)
 
-    def read_states(self, reign: int) -> None:
-        if reign != self._seat.reign:
+    def read_states(self, term: int) -> None:
+        if term != self._seat.term:
             return
         version: list[ClusterVersion] = []
         states: dict[TopicPartition, PartitionState] = {}
 
         def again() -> None:
-            self._node.later(RETRY_MS, lambda: self.read_states(reign))
+            self._node.later(RETRY_MS, lambda: self.read_states(term))
 
         def version_read(found: Any) -> None:
             if isinstance(found, Exception):
@@ -216,7 +216,7 @@ class Watching:
             self._read_topics(None, topics_read)
 
         def topics_read(topics: tuple[ClusterTopic, ...]) -> None:
-            if reign != self._seat.reign or self._seat.machine is None:
+            if term != self._seat.term or self._seat.machine is None:
                 return
             self._seat.step(events_and_effects.TopicsRead(topics, complete=True))
             left = {TopicPartition(each.name, p) for each in topics for p in range(len(each.partitions))}
@@ -240,7 +240,7 @@ class Watching:
                 done()
 
         def done() -> None:
-            if reign == self._seat.reign and self._seat.machine is not None:
+            if term == self._seat.term and self._seat.machine is not None:
                 self._seat.step(events_and_effects.StatesRead(states, version[0]))
 
         self._zookeeper.sync(

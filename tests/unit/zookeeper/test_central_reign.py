@@ -67,12 +67,12 @@ class Node:
             on_resigned=lambda: self.sessions.end_central(),
         )
         driver: Any = self.group
-        self.sessions = ServerSessions(driver, shards=1, limit=9, grace_ms=0, central_reign=self.reign)
+        self.sessions = ServerSessions(driver, shards=1, limit=9, grace_ms=0, central_reign=self.term)
         self.election.start()
 
-    def reign(self) -> int | None:
-        reign = self.election.reign
-        return None if reign is None else reign.epoch
+    def term(self) -> int | None:
+        term = self.election.term
+        return None if term is None else term.epoch
 
 
 class Member:
@@ -102,7 +102,7 @@ class Member:
 
 async def elected(node: Node) -> int:
     await node.elected.wait()
-    epoch = node.reign()
+    epoch = node.term()
     assert epoch is not None
     return epoch
 
@@ -178,9 +178,9 @@ def test_a_member_that_has_heard_of_a_later_election_is_refused() -> None:
         refused = (await Member(old, heard=2).hears()).registered
         assert refused.error_code == pb.ConsumerRegistered(error_code=ErrorCode.NOT_COORDINATOR.value).error_code
         assert old.group.told == []
-        assert old.reign() == 1  # and it still thinks that it is elected
+        assert old.term() == 1  # and it still thinks that it is elected
         await asyncio.sleep(SESSION_S)
-        assert old.reign() is None
+        assert old.term() is None
         old.line.become(SessionState.CONNECTED)
         await old.election.stop()
 

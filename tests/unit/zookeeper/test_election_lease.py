@@ -17,7 +17,7 @@ def candidate(line: Line, told: list[tuple[float, int]] | None = None, *, resume
         PLACE,
         lambda: b"me",
         epoch_path=COUNTER,
-        on_elected=lambda reign: notes.append((loop.time(), reign.epoch)),
+        on_elected=lambda term: notes.append((loop.time(), term.epoch)),
         on_resigned=lambda: notes.append((loop.time(), 0)),
         resume=resume,
     )
@@ -79,7 +79,7 @@ def test_one_that_another_was_elected_over_resigns_at_the_next_proof() -> None:
         await asyncio.sleep(SESSION_S / 2)
         assert [epoch for _, epoch in told] == [1, 0]
         assert told[1][0] <= over_s + SESSION_S / 6 + 0.1
-        assert election.reign is None
+        assert election.term is None
         await election.stop()
 
     on_virtual_time(story())
@@ -91,10 +91,10 @@ def test_a_process_that_slept_through_its_lease_does_not_think_itself_elected() 
     async def story() -> None:
         election = candidate(Line(Server(), 1))
         await asyncio.sleep(1)
-        assert election.reign is not None
+        assert election.term is not None
         loop: Any = asyncio.get_running_loop()
         loop._selector.now_s += SESSION_S  # nothing of the loop has run yet
-        assert election.reign is None
+        assert election.term is None
         await election.stop()
 
     on_virtual_time(story())
@@ -151,7 +151,7 @@ def test_who_gives_its_reign_up_begins_the_next_with_an_epoch_of_its_own() -> No
         await asyncio.sleep(SESSION_S)
         assert [epoch for _, epoch in told] == [1, 0, 2]
         election.resign("it says so itself")
-        assert election.reign is None
+        assert election.term is None
         await asyncio.sleep(1)
         assert [epoch for _, epoch in told] == [1, 0, 2, 0, 3]
         await election.stop()
@@ -202,8 +202,8 @@ def test_whoever_is_elected_again_after_the_place_was_deleted_by_hand_stays_elec
         server.apply([("delete", PLACE, -1)])
         await asyncio.sleep(SESSION_S * 5)
         assert [epoch for _, epoch in told] == [1, 0, 2]
-        assert election.reign is not None
-        assert election.reign.epoch == 2
+        assert election.term is not None
+        assert election.term.epoch == 2
         await election.stop()
 
     on_virtual_time(story())

@@ -89,16 +89,16 @@ class Controller:
         """A reign, of which nothing is known yet; or none."""
         self.elected = elected
         book = ControllerState(self.settings, epoch=NO_EPOCH if elected is None else elected.epoch)
-        self.reign = ControllerTerm(book)
-        self.polls = ImagePolls(self.reign)
-        self.asks = AlterPartitionQueue(self.reign)
-        self.moves = LeaderMoves(self.reign)
-        self.preferred = PreferredLeaders(self.reign, self.moves)
-        self.shutdowns = ControlledShutdowns(self.reign, self.moves)
-        self.reassigning = ReassignmentQueue(self.reign)
-        self.creation = InternalTopicCreation(self.reign)
-        self.deletion = TopicDeletion(self.reign)
-        self.topics = TopicTracking(self.reign, self.creation, self.deletion)
+        self.term = ControllerTerm(book)
+        self.polls = ImagePolls(self.term)
+        self.asks = AlterPartitionQueue(self.term)
+        self.moves = LeaderMoves(self.term)
+        self.preferred = PreferredLeaders(self.term, self.moves)
+        self.shutdowns = ControlledShutdowns(self.term, self.moves)
+        self.reassigning = ReassignmentQueue(self.term)
+        self.creation = InternalTopicCreation(self.term)
+        self.deletion = TopicDeletion(self.term)
+        self.topics = TopicTracking(self.term, self.creation, self.deletion)
         self.flight: WriteDraft | None = None
         self.fence = False
         """A write whose answer was lost may be done yet: the next one says no to it, and decides nothing."""
@@ -119,15 +119,15 @@ class Controller:
     def step(self, event: ControllerEvent, now_ms: int) -> list[ControllerEffect]:
         """What follows from an event at this moment (milliseconds of a monotonic clock). Never raises for what comes
         from outside: what cannot be applied is named in a `WarnOperator`, and skipped (CL-C13)."""
-        self.reign.now_ms = now_ms
+        self.term.now_ms = now_ms
         out: list[ControllerEffect] = []
-        self.reign.out = out
+        self.term.out = out
         handler = HANDLERS[type(event)]
         if isinstance(event, ControllerElected) or self.elected is not None:
             handler(self, event)
             self._advance_term()
             # The reign may be another by now, and what the old one said last is said first.
-            out += [] if self.reign.out is out else self.reign.out
+            out += [] if self.term.out is out else self.term.out
         else:
             self._not_controller(event)
         return out
@@ -142,17 +142,17 @@ class Controller:
                 | ReassignmentRequested()
             ):
                 if event.request is not None:  # an operator's may come from ZooKeeper: nobody waits for its answer
-                    self.reign.answer(event.request, NOT_CONTROLLER[type(event)])
+                    self.term.answer(event.request, NOT_CONTROLLER[type(event)])
 
     # What is heard.
 
     def on_elected(self, event: ControllerElected) -> None:
-        out = self.reign.out
+        out = self.term.out
         self._end()
-        now_ms = self.reign.now_ms
+        now_ms = self.term.now_ms
         self._begin_term(event)
-        self.reign.now_ms, self.reign.out = now_ms, out
-        teller = self.reign.book.teller
+        self.term.now_ms, self.term.out = now_ms, out
+        teller = self.term.book.teller
         teller.node, teller.known = event.node, ImageVersion(event.epoch, event.version.known.sequence)
         self.have_states = is_image_complete(event)
         if not self.have_states:
@@ -160,26 +160,26 @@ class Controller:
 
     def _read_states(self) -> None:
         self.reading = self.read_states = True
-        self.reign.out.append(ReadPartitionStates())
+        self.term.out.append(ReadPartitionStates())
 
     def on_nodes(self, event: NodesRead) -> None:
         if not self.ready:
             self.first_nodes = event
             self._maybe_ready()
             return
-        reign, book = self.reign, self.reign.book
+        term, book = self.term, self.term.book
         self.creation.due = True
         seen = book.nodes.seen(event.nodes)
         for node_id, cause in seen.gone.items():
             self._dead(node_id, cause)
         for node in seen.coming:
-            reign.look_at(book.holds.get(node.id, ()), f"node {node.id} registered anew")
-            reign.work.mark(AdmitNode(node.id, node.epoch), reign.now_ms)
+            term.look_at(book.holds.get(node.id, ()), f"node {node.id} registered anew")
+            term.work.mark(AdmitNode(node.id, node.epoch), term.now_ms)
 
     def _dead(self, node_id: int, cause: str) -> None:
         """A node's life is over."""
-        reign, book = self.reign, self.reign.book
-        reign.look_at(book.holds.get(node_id, ()), cause)
+        term, book = self.term, self.term.book
+        term.look_at(book.holds.get(node_id, ()), cause)
         book.teller.stage_node(book.nodes.view(node_id))
         book.applied.pop(node_id, None)
         self.moves.gone(node_id)
@@ -209,26 +209,26 @@ class Controller:
             return
         self.ready = True
         assert self.elected is not None
-        reign, book, image = self.reign, self.reign.book, self.elected.image
+        term, book, image = self.term, self.term.book, self.elected.image
         book.nodes.begin(self.first_nodes.nodes, image)
         self.creation.due = True
         if image is not None:
-            keep_deleted_topics(reign, image)
+            keep_deleted_topics(term, image)
             if not self.read_states:
-                adopt_states(reign, image)
+                adopt_states(term, image)
         for node_id in book.nodes.live.keys() - book.nodes.unsure.keys():
             book.teller.stage_node(book.nodes.view(node_id))
         for topic in book.topics.values():
             book.teller.stage_topic(topic.name, topic.topic_id, topic.configs)
-            reign.look_at(book.units_of(topic), "")
+            term.look_at(book.units_of(topic), "")
         for unit in book.states:
             book.stage(unit)
         self.shutdowns.move_drained()
-        reign.silent = must_withhold_settings(reign)
-        if reign.silent:
-            reign.work.mark(StartPublishing(), reign.now_ms)
+        term.silent = must_withhold_settings(term)
+        if term.silent:
+            term.work.mark(StartPublishing(), term.now_ms)
         for node_id in book.nodes.unsure:
-            reign.work.mark(ConfirmNode(node_id), reign.now_ms)
+            term.work.mark(ConfirmNode(node_id), term.now_ms)
         book.teller.publish(self._next_sequence())
         book.fresh = self.used
         later, self.later = self.later, []
@@ -274,20 +274,20 @@ class Controller:
         sequence = self.polls.poll(event, self.ready)
         if sequence is not None:
             self.moves.applied(event.node, sequence)
-            if self.reign.book.lowest or self.reign.book.fresh is not None:
+            if self.term.book.lowest or self.term.book.fresh is not None:
                 self.topics.heard()
 
     def on_broken(self, event: ConnectionBroken) -> None:
         """CL-C9: somebody's connection to a node broke: is there still a process?"""
-        node = self.reign.book.nodes.live.get(event.node)
+        node = self.term.book.nodes.live.get(event.node)
         if self.settings.eviction and node is not None and event.node not in self.probing:
             self.probing.add(event.node)
-            self.reign.out.append(ProbeNode(event.node, node.epoch))
+            self.term.out.append(ProbeNode(event.node, node.epoch))
 
     def on_refused(self, event: ConnectionsRefused) -> None:
         """CL-C9: refused so often, so shortly after another, that it is not one that restarts its door: it is dead."""
         self.probing.discard(event.node)
-        nodes = self.reign.book.nodes
+        nodes = self.term.book.nodes
         node = nodes.live.get(event.node)
         times = sorted(event.times_ms)
         sure = any(late - early <= WITHIN_MS for early, late in zip(times, times[REFUSALS - 1 :], strict=False))
@@ -296,7 +296,7 @@ class Controller:
             self._dead(event.node, f"node {event.node} evicted")
 
     def on_tick(self, event: ControllerTick) -> None:
-        if self.wake_ms is not None and self.wake_ms <= self.reign.now_ms:
+        if self.wake_ms is not None and self.wake_ms <= self.term.now_ms:
             self.wake_ms = None
 
     def on_resigned(self, event: ControllerResigned) -> None:
@@ -314,7 +314,7 @@ class Controller:
             return
         if event.failure is WriteFailure.LOST:
             self.flight.lost = True
-            self.reign.out.append(ReadClusterVersion())
+            self.term.out.append(ReadClusterVersion())
             return
         if event.failure is WriteFailure.EPOCH:
             self._resign()
@@ -327,9 +327,9 @@ class Controller:
         if self.flight is None or not self.flight.lost:
             return
         known = event.version.known
-        if known.epoch > self.reign.book.epoch:
+        if known.epoch > self.term.book.epoch:
             self._resign()
-        elif known == ImageVersion(self.reign.book.epoch, self.flight.sequence):
+        elif known == ImageVersion(self.term.book.epoch, self.flight.sequence):
             self._done(self.flight)
         else:
             self._undo(self.flight)
@@ -339,7 +339,7 @@ class Controller:
         """It is in ZooKeeper: now it is so, and may be told."""
         self.flight, self.fence = None, False
         self.cluster_version += 1
-        apply_written(self.reign, draft)
+        apply_written(self.term, draft)
         self.shutdowns.written(draft.states)
 
     def _undo(self, draft: WriteDraft) -> None:
@@ -347,13 +347,13 @@ class Controller:
         self.flight = None
         for act in reversed(draft.back):
             act()
-        self.reign.work.marks_last()
+        self.term.work.marks_last()
 
     def _resign(self) -> None:
         self._end()
-        out = self.reign.out
+        out = self.term.out
         self._begin_term(None)
-        self.reign.out = out
+        self.term.out = out
         out.append(ResignController())
 
     def _end(self) -> None:
@@ -364,10 +364,10 @@ class Controller:
         self.asks.end()
         for node_id in list(self.shutdowns.waiting):
             request = self.shutdowns.waiting.pop(node_id).request
-            self.reign.answer(request, ShutdownResult(ErrorCode.NOT_CONTROLLER))
-        for wish in self.reign.wishes:
+            self.term.answer(request, ShutdownResult(ErrorCode.NOT_CONTROLLER))
+        for wish in self.term.wishes:
             if wish.request is not None:
-                self.reign.answer(wish.request, AdminResult(ErrorCode.NOT_CONTROLLER))
+                self.term.answer(wish.request, AdminResult(ErrorCode.NOT_CONTROLLER))
                 wish.request = None
         for event in self.later:
             self._not_controller(event)
@@ -382,7 +382,7 @@ class Controller:
         self.preferred.balance()
         if self.flight is None and not self.reading:
             self._decide()
-            teller = self.reign.book.teller
+            teller = self.term.book.teller
             if self.flight is None and teller.has_news:
                 teller.publish(self._next_sequence())
         self.polls.tell(self.ready)
@@ -395,7 +395,7 @@ class Controller:
             return
         draft = WriteDraft()
         if not self.fence:
-            work = ReviewPass(self.reign, draft)
+            work = ReviewPass(self.term, draft)
             work.shards()
             self.moves.decide(draft)
             self.asks.decide(draft)
@@ -408,20 +408,20 @@ class Controller:
         if draft.is_empty and not self.fence:
             return
         assert self.elected is not None
-        book = self.reign.book
+        book = self.term.book
         sequence = self._next_sequence()
         self.flight = draft
         write = draft.write(book.epoch, self.elected.epoch_version, sequence, self.cluster_version)
-        self.reign.out.append(write)
+        self.term.out.append(write)
 
     def _next_sequence(self) -> int:
         """None is used twice: who finds that of a write whose answer was lost has to know that it was that one."""
-        self.used = max(self.used, self.reign.book.teller.known.sequence) + 1
+        self.used = max(self.used, self.term.book.teller.known.sequence) + 1
         return self.used
 
     def _has_work(self) -> bool:
         return bool(
-            not self.reign.work.is_empty
+            not self.term.work.is_empty
             or self.asks.queue
             or self.moves.ready
             or self.preferred.forced
@@ -431,11 +431,11 @@ class Controller:
         )
 
     def _pass(self, mark: ReviewMark) -> None:
-        reign, book = self.reign, self.reign.book
+        term, book = self.term, self.term.book
         if isinstance(mark, PublishTopicSettings):
             self.topics.tell(mark.name)
         elif isinstance(mark, StartPublishing):
-            reign.silent = False
+            term.silent = False
         elif isinstance(mark, ConfirmNode):
             # Told of as live only now: whoever is elected next takes a node that it has been told of for sure.
             book.nodes.unsure.pop(mark.node, None)
@@ -445,17 +445,17 @@ class Controller:
             book.nodes.take_in(mark.node)
             self.creation.due = True
             book.teller.stage_node(book.nodes.view(mark.node))
-            reign.look_at(book.holds.get(mark.node, ()), why)
+            term.look_at(book.holds.get(mark.node, ()), why)
 
     def _sleep(self) -> None:
         """Asks to be woken when the next of those who wait has waited long enough."""
         wanted = [self.polls.wake_ms, self.shutdowns.wake_ms, self.preferred.due_ms]
-        if self.ready and self.flight is None and not self.reading and not self.reign.work.is_empty:
-            wanted.append(self.reign.now_ms)
+        if self.ready and self.flight is None and not self.reading and not self.term.work.is_empty:
+            wanted.append(self.term.now_ms)
         at_ms = min((each for each in wanted if each is not None), default=None)
         if at_ms is not None and (self.wake_ms is None or at_ms < self.wake_ms):
             self.wake_ms = at_ms
-            self.reign.out.append(WakeControllerAt(at_ms))
+            self.term.out.append(WakeControllerAt(at_ms))
 
 
 HANDLERS: dict[type, Callable[[Controller, Any], None]] = {

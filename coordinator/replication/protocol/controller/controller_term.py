@@ -315,11 +315,11 @@ NOT_CONTROLLER: dict[type, ResponseBody] = {
 """By request."""
 
 
-def apply_written(reign: ControllerTerm, draft: WriteDraft) -> None:
+def apply_written(term: ControllerTerm, draft: WriteDraft) -> None:
     """The write is in ZooKeeper: the book says so, all may be told (CL-C1), and those who waited for it hear."""
-    book = reign.book
+    book = term.book
     for topic in draft.topics.values():
-        _assigned(reign, topic)
+        _assigned(term, topic)
     for unit, state in draft.states.items():
         if book.assignment(unit) is None:
             continue
@@ -328,15 +328,15 @@ def apply_written(reign: ControllerTerm, draft: WriteDraft) -> None:
         book.put_state(unit, state)
         book.stage(unit)
     book.teller.publish(draft.sequence)
-    _note(reign, draft)
+    _note(term, draft)
     for act in draft.after:
         act()
 
 
-def _note(reign: ControllerTerm, draft: WriteDraft) -> None:
+def _note(term: ControllerTerm, draft: WriteDraft) -> None:
     for unit, elected in draft.elections.items():
         state = draft.states[unit]
-        reign.out.append(
+        term.out.append(
             ElectionNote(
                 unit=unit,
                 epoch=state.leader_epoch,
@@ -347,14 +347,14 @@ def _note(reign: ControllerTerm, draft: WriteDraft) -> None:
                 isr=state.isr,
                 elr=state.elr,
                 decided_ms=elected.decided_ms,
-                took_ms=reign.now_ms - elected.since_ms,
+                took_ms=term.now_ms - elected.since_ms,
             )
         )
 
 
-def _assigned(reign: ControllerTerm, written: ClusterTopic) -> None:
+def _assigned(term: ControllerTerm, written: ClusterTopic) -> None:
     """A topic's znode has what was put there, one version up. Settings are not in it: they stay what they are."""
-    book = reign.book
+    book = term.book
     here = book.topics.get(written.name)
     if here is None or here.topic_id != written.topic_id or here.version > written.version:
         return
@@ -381,15 +381,15 @@ def is_image_complete(event: ControllerElected) -> bool:
     return all(view.directories is not None for _, view in image.partitions())
 
 
-def keep_deleted_topics(reign: ControllerTerm, image: ClusterImage) -> None:
+def keep_deleted_topics(term: ControllerTerm, image: ClusterImage) -> None:
     """What ZooKeeper does not tell: topics that were deleted."""
-    reign.book.teller.deleted.update(image.deleted)
+    term.book.teller.deleted.update(image.deleted)
 
 
-def must_withhold_settings(reign: ControllerTerm) -> bool:
+def must_withhold_settings(term: ControllerTerm) -> bool:
     """Whether settings may be told only when all has been looked at: there are eligible replicas that these settings
     allow no more, and who hears of them commits without those (CL-C5)."""
-    book = reign.book
+    book = term.book
     for unit, state in book.states.items():
         assignment = book.assignment(unit)
         if state.elr and assignment is not None:
@@ -399,15 +399,15 @@ def must_withhold_settings(reign: ControllerTerm) -> bool:
     return False
 
 
-def adopt_states(reign: ControllerTerm, image: ClusterImage) -> None:
+def adopt_states(term: ControllerTerm, image: ClusterImage) -> None:
     """CL-Z7: the states as this node was told them, instead of reading all."""
     for place, told in image.partitions():
-        if unit_of(place) == place and reign.book.assignment(place) is not None:
-            _adopt_state(reign, place, told, image)
+        if unit_of(place) == place and term.book.assignment(place) is not None:
+            _adopt_state(term, place, told, image)
 
 
-def _adopt_state(reign: ControllerTerm, unit: TopicPartition, told: PartitionView, image: ClusterImage) -> None:
-    book = reign.book
+def _adopt_state(term: ControllerTerm, unit: TopicPartition, told: PartitionView, image: ClusterImage) -> None:
+    book = term.book
     book.put_state(unit, state_of_view(told, image.known.epoch))
     if unit.topic == OFFSETS and (other := image.partition(halves_of(unit)[1])) is not None:
         book.second[unit] = other.partition_epoch

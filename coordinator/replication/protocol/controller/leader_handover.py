@@ -56,13 +56,13 @@ class LeaderMoves:
     """wanted: by the node that leads now. flying: by that node, how many are in the write that is under way. ahead: by
     that node, the new leaders of its last step, and the sequence that each has to have applied."""
 
-    reign: ControllerTerm
+    term: ControllerTerm
     wanted: dict[int, dict[TopicPartition, LeaderMove]] = field(default_factory=dict)
     flying: Counter[int] = field(default_factory=Counter)
     ahead: dict[int, dict[int, int]] = field(default_factory=dict)
 
     def want(self, unit: TopicPartition, move: LeaderMove) -> None:
-        leader = self.reign.book.leader(unit)
+        leader = self.term.book.leader(unit)
         if leader != NO_NODE_ID:
             old = self.wanted.setdefault(leader, {}).pop(unit, None)
             if old is not None:
@@ -111,7 +111,7 @@ class LeaderMoves:
             del self.wanted[node]
 
     def _one(self, node: int, unit: TopicPartition, move: LeaderMove, draft: WriteDraft) -> bool:
-        book = self.reign.book
+        book = self.term.book
         assignment, state = book.assignment(unit), book.states.get(unit)
         if assignment is None or state is None or state.leader != node:
             self._answer_wish(unit, move, ErrorCode.NONE if state is not None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -123,7 +123,7 @@ class LeaderMoves:
             self._answer_wish(unit, move, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
             return False
         draft.put(unit, state, decision.state, book.second.get(unit, NO_EPOCH))
-        draft.elect(unit, state.leader, decision, move.since_ms, self.reign.now_ms)
+        draft.elect(unit, state.leader, decision, move.since_ms, self.term.now_ms)
         draft.after.append(lambda: self._written(node, to, unit, move, draft))
         draft.back.append(lambda: self._again(node, unit, move))
         self.flying[node] += 1
@@ -135,13 +135,13 @@ class LeaderMoves:
 
     def _written(self, node: int, to: int, unit: TopicPartition, move: LeaderMove, draft: WriteDraft) -> None:
         self.flying[node] -= 1
-        if to in self.reign.book.nodes.live:
+        if to in self.term.book.nodes.live:
             self.ahead.setdefault(node, {})[to] = draft.sequence
         self._answer_wish(unit, move, ErrorCode.NONE)
 
     def _answer_wish(self, unit: TopicPartition, move: LeaderMove, code: ErrorCode) -> None:
         if move.wish is not None:
-            self.reign.come_true(move.wish, unit, code)
+            self.term.come_true(move.wish, unit, code)
 
 
 def next_leader(state: PartitionState, now: ReplicaStanding) -> int:
@@ -163,59 +163,59 @@ class StoppingNode(NamedTuple):
 
 @dataclass(slots=True)
 class ControlledShutdowns:
-    reign: ControllerTerm
+    term: ControllerTerm
     moves: LeaderMoves
     waiting: dict[int, StoppingNode] = field(default_factory=dict)
 
     def ask(self, event: ShutdownRequested) -> None:
         """ControlledShutdown: nobody is elected there from now on, in this life of the node."""
-        book = self.reign.book
+        book = self.term.book
         node = book.nodes.live.get(event.node)
         if node is None or node.epoch != event.node_epoch:
-            self.reign.answer(event.request, ShutdownResult(ErrorCode.STALE_BROKER_EPOCH))
+            self.term.answer(event.request, ShutdownResult(ErrorCode.STALE_BROKER_EPOCH))
             return
         self._answer(event.node)
         if event.node not in book.nodes.stopping:
             book.nodes.stop(event.node)
             book.teller.stage_node(book.nodes.view(event.node))
-            self.reign.look_at(book.holds.get(event.node, ()), f"node {event.node} shut down")
+            self.term.look_at(book.holds.get(event.node, ()), f"node {event.node} shut down")
         self._move_all(event.node, "shut down")
-        until_ms = self.reign.now_ms + book.settings.shutdown_wait_ms
+        until_ms = self.term.now_ms + book.settings.shutdown_wait_ms
         self.waiting[event.node] = StoppingNode(event.request, until_ms)
 
     def drain(self, node_ids: frozenset[int]) -> None:
         """The first half of it, for nodes that stay: they go on as followers."""
-        book = self.reign.book
+        book = self.term.book
         no_more = book.nodes.drained - node_ids
         book.nodes.drain(node_ids)
         for node_id in sorted(no_more):
-            self.reign.look_at(book.holds.get(node_id, ()), "")
+            self.term.look_at(book.holds.get(node_id, ()), "")
         self.move_drained()
 
     def move_drained(self) -> None:
         """What drained nodes lead goes to others, as far as these can."""
-        for node_id in sorted(self.reign.book.nodes.drained):
+        for node_id in sorted(self.term.book.nodes.drained):
             self._move_all(node_id, "drained")
 
     def written(self, units: Iterable[TopicPartition]) -> None:
         """Who is to lead nothing may have come to lead some of these, for nobody else could, or they were on their way
         to it when it was drained: they go as soon as another can take over."""
-        book = self.reign.book
+        book = self.term.book
         for unit in units if book.nodes.leaving else ():
             leader, assignment = book.leader(unit), book.assignment(unit)
             if leader not in book.nodes.leaving or assignment is None or unit in self.moves.wanted.get(leader, ()):
                 continue
             if next_leader(book.states[unit], book.standing(unit, assignment, book.states[unit])) != NO_NODE_ID:
                 cause = "shut down" if leader in book.nodes.stops else "drained"
-                self.moves.want(unit, LeaderMove(NO_NODE_ID, cause, self.reign.now_ms))
+                self.moves.want(unit, LeaderMove(NO_NODE_ID, cause, self.term.now_ms))
 
     def _move_all(self, node: int, cause: str) -> None:
-        for unit in list(self.reign.book.leads.get(node, ())):
-            self.moves.want(unit, LeaderMove(NO_NODE_ID, cause, self.reign.now_ms))
+        for unit in list(self.term.book.leads.get(node, ())):
+            self.moves.want(unit, LeaderMove(NO_NODE_ID, cause, self.term.now_ms))
 
     def gone(self, node: int) -> None:
         if (stopping := self.waiting.pop(node, None)) is not None:
-            self.reign.answer(stopping.request, ShutdownResult(ErrorCode.STALE_BROKER_EPOCH))
+            self.term.answer(stopping.request, ShutdownResult(ErrorCode.STALE_BROKER_EPOCH))
 
     @property
     def wake_ms(self) -> int | None:
@@ -224,14 +224,14 @@ class ControlledShutdowns:
     def tell(self) -> None:
         """Answers those that lead nothing more, that can be helped no further, or have waited long enough."""
         for node, stopping in list(self.waiting.items()):
-            leads = self.reign.book.leads.get(node)
-            if not leads or not self.moves.under_way(node) or stopping.until_ms <= self.reign.now_ms:
+            leads = self.term.book.leads.get(node)
+            if not leads or not self.moves.under_way(node) or stopping.until_ms <= self.term.now_ms:
                 self._answer(node)
 
     def _answer(self, node: int) -> None:
         if (stopping := self.waiting.pop(node, None)) is not None:
-            remaining = tuple(self.reign.book.leads.get(node, ()))
-            self.reign.answer(stopping.request, ShutdownResult(ErrorCode.NONE, remaining))
+            remaining = tuple(self.term.book.leads.get(node, ()))
+            self.term.answer(stopping.request, ShutdownResult(ErrorCode.NONE, remaining))
 
 
 # Preferred leaders and ElectLeaders (CL-C10, CL-A5)
@@ -243,14 +243,14 @@ class PreferredLeaders:
     """due_ms: when leaders are balanced next; None before the reign has begun. forced: units that an operator wants led
     whatever it costs, and who hears of it."""
 
-    reign: ControllerTerm
+    term: ControllerTerm
     moves: LeaderMoves
     due_ms: int | None = None
     forced: dict[TopicPartition, AdminRequest] = field(default_factory=dict)
 
     def balance(self) -> None:
         """CL-C10, when it is time: nodes that lead too little of what they are the first replica of get it back."""
-        settings, now_ms = self.reign.book.settings, self.reign.now_ms
+        settings, now_ms = self.term.book.settings, self.term.now_ms
         if not settings.auto_rebalance:
             return
         if self.due_ms is None:
@@ -259,14 +259,14 @@ class PreferredLeaders:
             return
         self.due_ms = now_ms + settings.imbalance_check_ms
         for node, (elsewhere, count) in self._imbalances().items():
-            if node in self.reign.book.nodes.live and len(elsewhere) * 100 > settings.imbalance_percent * count:
+            if node in self.term.book.nodes.live and len(elsewhere) * 100 > settings.imbalance_percent * count:
                 self._return(elsewhere)
 
     def _imbalances(self) -> dict[int, tuple[list[TopicPartition], int]]:
         """By node: units it should lead and does not, and how many it should."""
         found: dict[int, tuple[list[TopicPartition], int]] = {}
-        for unit, state in self.reign.book.states.items():
-            assignment = self.reign.book.assignment(unit)
+        for unit, state in self.term.book.states.items():
+            assignment = self.term.book.assignment(unit)
             if assignment is None or assignment.adding or assignment.removing:
                 continue
             elsewhere, count = found.get(assignment.replicas[0], ([], 0))
@@ -279,11 +279,11 @@ class PreferredLeaders:
         for unit in units:
             to = self._first_of(unit)
             if to != NO_NODE_ID:
-                self.moves.want(unit, LeaderMove(to, "preferred", self.reign.now_ms))
+                self.moves.want(unit, LeaderMove(to, "preferred", self.term.now_ms))
 
     def _first_of(self, unit: TopicPartition) -> int:
         """The first replica, if it may lead; NOBODY if not."""
-        book = self.reign.book
+        book = self.term.book
         assignment, state = book.assignment(unit), book.states.get(unit)
         if assignment is None or state is None:
             return NO_NODE_ID
@@ -292,7 +292,7 @@ class PreferredLeaders:
         return to if to in state.isr and to in standing.live and to not in standing.leaving else NO_NODE_ID
 
     def ask(self, event: ElectLeadersRequested) -> None:
-        wish = self.reign.wish(event.request)
+        wish = self.term.wish(event.request)
         units = list(dict.fromkeys(map(unit_of, event.places)))
         wish.open.update(units)
         for unit in units:
@@ -300,15 +300,15 @@ class PreferredLeaders:
                 wish.open.discard(unit)
                 wish.results[unit] = code
                 if event.request is None and code is not ErrorCode.ELECTION_NOT_NEEDED:
-                    self.reign.warn(f"an election of {unit} was asked for: {code.meaning}")
+                    self.term.warn(f"an election of {unit} was asked for: {code.meaning}")
         if event.request is None:
             unclean = event.election is ElectionType.UNCLEAN
-            self.reign.remove(AdminMarker.UNCLEAN if unclean else AdminMarker.PREFERRED)
-        self.reign.maybe_answer(wish)
+            self.term.remove(AdminMarker.UNCLEAN if unclean else AdminMarker.PREFERRED)
+        self.term.maybe_answer(wish)
 
     def _ask_one(self, unit: TopicPartition, election: ElectionType, wish: AdminRequest) -> ErrorCode | None:
         """What is known at once; None if the unit has to wait."""
-        book = self.reign.book
+        book = self.term.book
         assignment, state = book.assignment(unit), book.states.get(unit)
         if assignment is None or state is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -323,9 +323,9 @@ class PreferredLeaders:
         if to == NO_NODE_ID:
             return ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
         if state.leader == NO_NODE_ID:
-            self.reign.look_at((unit,), "preferred")
+            self.term.look_at((unit,), "preferred")
             return ErrorCode.NONE
-        self.moves.want(unit, LeaderMove(to, "preferred", self.reign.now_ms, wish))
+        self.moves.want(unit, LeaderMove(to, "preferred", self.term.now_ms, wish))
         return None
 
     def decide(self, draft: WriteDraft) -> None:
@@ -337,22 +337,22 @@ class PreferredLeaders:
             self._force(unit, wish, draft)
 
     def _force(self, unit: TopicPartition, wish: AdminRequest, draft: WriteDraft) -> None:
-        reign = self.reign
-        assignment, state = reign.book.assignment(unit), reign.book.states.get(unit)
+        term = self.term
+        assignment, state = term.book.assignment(unit), term.book.states.get(unit)
         if assignment is None or state is None:
-            reign.come_true(wish, unit, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            term.come_true(wish, unit, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             return
         if state.leader != NO_NODE_ID:
-            reign.come_true(wish, unit, ErrorCode.ELECTION_NOT_NEEDED)
+            term.come_true(wish, unit, ErrorCode.ELECTION_NOT_NEEDED)
             return
-        standing = reign.book.standing(unit, assignment, state)._replace(unclean=True)
+        standing = term.book.standing(unit, assignment, state)._replace(unclean=True)
         decision = decide_state(state, standing, "unclean by operator")
         if decision is None or decision.state.leader == NO_NODE_ID:
-            reign.come_true(wish, unit, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)
+            term.come_true(wish, unit, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)
             return
-        draft.after.append(lambda: reign.come_true(wish, unit, ErrorCode.NONE))
+        draft.after.append(lambda: term.come_true(wish, unit, ErrorCode.NONE))
         draft.back.append(lambda: self._again(unit, wish))
-        put_decision(reign, draft, unit, state, decision, ReviewReason("unclean by operator", reign.now_ms))
+        put_decision(term, draft, unit, state, decision, ReviewReason("unclean by operator", term.now_ms))
 
     def _again(self, unit: TopicPartition, wish: AdminRequest) -> None:
         self.forced.setdefault(unit, wish)

@@ -115,7 +115,7 @@ class PendingAlterPartition:
 
 @dataclass(slots=True)
 class AlterPartitionQueue:
-    reign: ControllerTerm
+    term: ControllerTerm
     queue: deque[tuple[PendingAlterPartition, int]] = field(default_factory=deque)
     """Items to be decided, in their order."""
     waiting: dict[int, PendingAlterPartition] = field(default_factory=dict)
@@ -123,11 +123,11 @@ class AlterPartitionQueue:
 
     def ask(self, event: AlterPartitionRequested) -> None:
         if self._is_stale(event):
-            self.reign.answer(event.request, AlterPartitionResult(ErrorCode.STALE_BROKER_EPOCH))
+            self.term.answer(event.request, AlterPartitionResult(ErrorCode.STALE_BROKER_EPOCH))
         elif len(self.waiting) >= MAX_WAITING:
-            self.reign.answer(event.request, AlterPartitionResult(ErrorCode.REQUEST_TIMED_OUT))
+            self.term.answer(event.request, AlterPartitionResult(ErrorCode.REQUEST_TIMED_OUT))
         elif not event.items:
-            self.reign.answer(event.request, AlterPartitionResult(ErrorCode.NONE))
+            self.term.answer(event.request, AlterPartitionResult(ErrorCode.NONE))
         else:
             ask = self.waiting[event.request] = PendingAlterPartition(
                 event, [None] * len(event.items), len(event.items)
@@ -135,7 +135,7 @@ class AlterPartitionQueue:
             self.queue.extend((ask, index) for index in range(len(event.items)))
 
     def _is_stale(self, event: AlterPartitionRequested) -> bool:
-        node = self.reign.book.nodes.live.get(event.node)
+        node = self.term.book.nodes.live.get(event.node)
         return node is None or node.epoch != event.node_epoch
 
     def decide(self, draft: WriteDraft) -> None:
@@ -144,7 +144,7 @@ class AlterPartitionQueue:
         while self.queue:
             ask, index = self.queue[0]
             item = ask.request.items[index]
-            unit = self.reign.book.unit_at(item.topic_id, item.partition)
+            unit = self.term.book.unit_at(item.topic_id, item.partition)
             if unit is not None and not draft.has_room(unit, most):
                 break
             self.queue.popleft()
@@ -152,7 +152,7 @@ class AlterPartitionQueue:
                 continue
             if self._is_stale(ask.request):
                 del self.waiting[ask.request.request]
-                self.reign.answer(ask.request.request, AlterPartitionResult(ErrorCode.STALE_BROKER_EPOCH))
+                self.term.answer(ask.request.request, AlterPartitionResult(ErrorCode.STALE_BROKER_EPOCH))
             elif unit is None:
                 self._result(ask, index, ErrorCode.UNKNOWN_TOPIC_ID)
             elif unit in draft.states:
@@ -164,7 +164,7 @@ class AlterPartitionQueue:
     def _one(
         self, ask: PendingAlterPartition, index: int, item: IsrItem, unit: TopicPartition, draft: WriteDraft
     ) -> None:
-        book = self.reign.book
+        book = self.term.book
         state, assignment = book.states[unit], book.assignment(unit)
         assert assignment is not None
         standing = book.standing(unit, assignment, state)
@@ -185,7 +185,7 @@ class AlterPartitionQueue:
         draft.after.append(lambda: self._result(ask, index, ErrorCode.NONE, wanted))
         if assignment.adding or assignment.removing or standing.stopping:
             # Who joined may be the one whom others wait for, to go.
-            draft.after.append(lambda: self.reign.look_at((unit,), "reassigned"))
+            draft.after.append(lambda: self.term.look_at((unit,), "reassigned"))
 
     def _result(
         self, ask: PendingAlterPartition, index: int, code: ErrorCode, state: PartitionState | None = None
@@ -195,12 +195,12 @@ class AlterPartitionQueue:
         ask.open -= 1
         if not ask.open and self.waiting.pop(ask.request.request, None) is not None:
             results = tuple(each for each in ask.results if each is not None)
-            self.reign.answer(ask.request.request, AlterPartitionResult(ErrorCode.NONE, results))
+            self.term.answer(ask.request.request, AlterPartitionResult(ErrorCode.NONE, results))
 
     def end(self) -> None:
         """The reign is over."""
         for request in self.waiting:
-            self.reign.answer(request, AlterPartitionResult(ErrorCode.NOT_CONTROLLER))
+            self.term.answer(request, AlterPartitionResult(ErrorCode.NOT_CONTROLLER))
         self.waiting.clear()
         self.queue.clear()
 
@@ -216,7 +216,7 @@ NOT_ADMITTED = ClusterState(ErrorCode.STALE_BROKER_EPOCH)
 class ImagePolls:
     """offline: by node, what it said last of logs that it cannot use. told: up to where parked polls were looked at."""
 
-    reign: ControllerTerm
+    term: ControllerTerm
     offline: dict[int, tuple[OfflineReplica, ...]] = field(default_factory=dict)
     told: tuple[ImageVersion, int] = (ImageVersion(), 0)
     wake_ms: int | None = None
@@ -224,13 +224,13 @@ class ImagePolls:
 
     def poll(self, event: ImagePolled, ready: bool) -> int | None:
         """Answers a poll, or parks it. Returns the sequence that the node has applied, where that is of this reign."""
-        teller = self.reign.book.teller
+        teller = self.term.book.teller
         if (old := teller.waiting.pop(event.node, None)) is not None:
             # It asks anew, for its connection broke: nobody hears this.
-            self.reign.answer(old.request, teller.nothing(old.known))
+            self.term.answer(old.request, teller.nothing(old.known))
         if not ready or not self.may_hear(event.node, event.node_epoch):
             if ready and self._is_over(event.node, event.node_epoch):
-                self.reign.answer(event.request, self._over(event.node, event.node_epoch))
+                self.term.answer(event.request, self._over(event.node, event.node_epoch))
             else:
                 self._park(event)
             return None
@@ -239,36 +239,36 @@ class ImagePolls:
         if event.known == teller.known:
             self._park(event)
         else:
-            self.reign.answer(event.request, teller.answer(event.known))
+            self.term.answer(event.request, teller.answer(event.known))
             if event.known.epoch != teller.known.epoch:
                 return None
-        book = self.reign.book
+        book = self.term.book
         book.applied[event.node] = event.known.sequence
         teller.heard = min(book.applied.get(each, NO_EPOCH) for each in book.nodes.live)
         return event.known.sequence
 
     def may_hear(self, node_id: int, node_epoch: int) -> bool:
         """CL-C7: only who has been taken in, in this life, and leads nothing by a former one."""
-        if self.reign.silent:
+        if self.term.silent:
             return False
-        nodes = self.reign.book.nodes
+        nodes = self.term.book.nodes
         node = nodes.live.get(node_id)
         return node is not None and node.epoch == node_epoch and node_id not in nodes.unsure
 
     def _is_over(self, node_id: int, node_epoch: int) -> bool:
         """A registration that was fenced, or is not the last one. A later one than the last has not been seen yet."""
-        nodes = self.reign.book.nodes
+        nodes = self.term.book.nodes
         fenced = nodes.fenced.get(node_id) == node_epoch
         return fenced or node_epoch < nodes.highest.get(node_id, NO_EPOCH)
 
     def _over(self, node_id: int, node_epoch: int) -> ClusterState:
         gone = NodeView(node_id, node_epoch, ClusterNodeStatus.GONE)
-        return ClusterState(ErrorCode.STALE_BROKER_EPOCH, self.reign.book.teller.node, nodes=(gone,))
+        return ClusterState(ErrorCode.STALE_BROKER_EPOCH, self.term.book.teller.node, nodes=(gone,))
 
     def _park(self, event: ImagePolled) -> None:
-        until_ms = self.reign.now_ms + max(0, event.max_wait_ms)
+        until_ms = self.term.now_ms + max(0, event.max_wait_ms)
         waiting = ParkedPoll(event.request, event.node_epoch, event.known, until_ms)
-        self.reign.book.teller.waiting[event.node] = waiting
+        self.term.book.teller.waiting[event.node] = waiting
         if self.wake_ms is None or until_ms < self.wake_ms:
             self.wake_ms = until_ms
 
@@ -276,7 +276,7 @@ class ImagePolls:
         """CL-F9: logs that a node cannot use, all of them each time."""
         if event.offline == self.offline.get(event.node, ()):
             return
-        book = self.reign.book
+        book = self.term.book
         found = (book.unit_at(each.topic_id, each.partition) for each in event.offline)
         units = frozenset(unit for unit in found if unit is not None)
         before = book.nodes.offline.get(event.node, frozenset())
@@ -285,22 +285,22 @@ class ImagePolls:
         else:
             book.nodes.offline.pop(event.node, None)
         self.offline[event.node] = event.offline
-        self.reign.look_at(sorted(units - before), f"log offline on node {event.node}")
-        self.reign.look_at(sorted(before - units), f"log back on node {event.node}")
+        self.term.look_at(sorted(units - before), f"log offline on node {event.node}")
+        self.term.look_at(sorted(before - units), f"log back on node {event.node}")
 
     def gone(self, node_id: int) -> None:
         """A node's life is over. What its next one asks may wait here already."""
         self.offline.pop(node_id, None)
-        waiting = self.reign.book.teller.waiting.get(node_id)
+        waiting = self.term.book.teller.waiting.get(node_id)
         if waiting is not None and self._is_over(node_id, waiting.node_epoch):
-            del self.reign.book.teller.waiting[node_id]
-            self.reign.answer(waiting.request, self._over(node_id, waiting.node_epoch))
+            del self.term.book.teller.waiting[node_id]
+            self.term.answer(waiting.request, self._over(node_id, waiting.node_epoch))
 
     def tell(self, ready: bool) -> None:
         """Answers parked polls, where there is something new or they have waited long enough."""
-        book = self.reign.book
-        now = (book.teller.known, len(book.nodes.live) - len(book.nodes.unsure) + (not self.reign.silent))
-        due = self.wake_ms is not None and self.wake_ms <= self.reign.now_ms
+        book = self.term.book
+        now = (book.teller.known, len(book.nodes.live) - len(book.nodes.unsure) + (not self.term.silent))
+        due = self.wake_ms is not None and self.wake_ms <= self.term.now_ms
         if now == self.told and not due:
             return
         self.told = now
@@ -308,16 +308,16 @@ class ImagePolls:
             hears = ready and self.may_hear(node_id, waiting.node_epoch)
             if hears and waiting.known != book.teller.known:
                 answer = book.teller.answer(waiting.known)
-            elif waiting.until_ms > self.reign.now_ms:
+            elif waiting.until_ms > self.term.now_ms:
                 continue
             else:
                 answer = book.teller.nothing(waiting.known) if hears or not ready else NOT_ADMITTED
             del book.teller.waiting[node_id]
-            self.reign.answer(waiting.request, answer)
+            self.term.answer(waiting.request, answer)
         self.wake_ms = min((each.until_ms for each in book.teller.waiting.values()), default=None)
 
     def end(self) -> None:
         """The reign is over."""
-        for waiting in self.reign.book.teller.waiting.values():
-            self.reign.answer(waiting.request, ClusterState(ErrorCode.NOT_CONTROLLER))
-        self.reign.book.teller.waiting.clear()
+        for waiting in self.term.book.teller.waiting.values():
+            self.term.answer(waiting.request, ClusterState(ErrorCode.NOT_CONTROLLER))
+        self.term.book.teller.waiting.clear()

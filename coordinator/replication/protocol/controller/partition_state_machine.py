@@ -106,18 +106,18 @@ def finish_reassignment(
     return None if decision is None else ReassignmentStep(ReplicaAssignment(target), decision)
 
 
-def put_reassignment(reign: ControllerTerm, draft: WriteDraft, unit: TopicPartition, done: ReassignmentStep) -> None:
+def put_reassignment(term: ControllerTerm, draft: WriteDraft, unit: TopicPartition, done: ReassignmentStep) -> None:
     """Puts it into the write: the topic's assignment (of a shard, both topics'), and the state."""
-    book = reign.book
+    book = term.book
     for place in halves_of(unit):
         draft.assign(book.topics[place.topic], place.partition, done.assignment)
     if done.decision is not None:
         state = book.states[unit]
         draft.put(unit, state, done.decision.state, book.second.get(unit, NO_EPOCH))
-        draft.elect(unit, state.leader, done.decision, reign.now_ms, reign.now_ms)
-    draft.back.append(lambda: reign.look_at((unit,), ""))
+        draft.elect(unit, state.leader, done.decision, term.now_ms, term.now_ms)
+    draft.back.append(lambda: term.look_at((unit,), ""))
     # Whoever is removed may be needed no more, whoever stays may be the better leader: CL-C10 sees to that.
-    draft.after.append(lambda: reign.look_at((unit,), ""))
+    draft.after.append(lambda: term.look_at((unit,), ""))
 
 
 class PlannedReassignment(NamedTuple):
@@ -131,29 +131,29 @@ class PlannedReassignment(NamedTuple):
 class ReassignmentQueue:
     """Reassignments that were asked for, and are not written yet."""
 
-    reign: ControllerTerm
+    term: ControllerTerm
     plans: dict[TopicPartition, PlannedReassignment] = field(default_factory=dict)
 
     def ask(self, request: int | None, wanted: Mapping[TopicPartition, tuple[int, ...] | None]) -> None:
         """Checks each, and takes what can be; a later one for a unit takes the place of an earlier one."""
-        wish = self.reign.wish(request)
+        wish = self.term.wish(request)
         for place, target in wanted.items():
             unit = unit_of(place)
             if (code := self._refused(unit, target)) is not ErrorCode.NONE:
                 wish.results[unit] = code
                 if request is None:
-                    self.reign.warn(f"reassignment of {place} to {target}: {code.meaning}")
+                    self.term.warn(f"reassignment of {place} to {target}: {code.meaning}")
                 continue
             if (old := self.plans.pop(unit, None)) is not None:
-                self.reign.come_true(old.wish, unit, ErrorCode.NONE)
+                self.term.come_true(old.wish, unit, ErrorCode.NONE)
             self.plans[unit] = PlannedReassignment(target, wish)
             wish.open.add(unit)
         if request is None:
-            self.reign.remove(AdminMarker.REASSIGN)
-        self.reign.maybe_answer(wish)
+            self.term.remove(AdminMarker.REASSIGN)
+        self.term.maybe_answer(wish)
 
     def _refused(self, unit: TopicPartition, target: tuple[int, ...] | None) -> ErrorCode:
-        book = self.reign.book
+        book = self.term.book
         assignment = book.assignment(unit)
         if assignment is None or unit not in book.states:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -167,25 +167,25 @@ class ReassignmentQueue:
 
     def decide(self, draft: WriteDraft) -> None:
         for unit, plan in list(self.plans.items()):
-            topics = self.reign.book.topics_of(unit)
+            topics = self.term.book.topics_of(unit)
             if unit in draft.states or not draft.has_room(unit, topics=topics):
                 continue
             del self.plans[unit]
             self._one(draft, unit, plan)
 
     def _one(self, draft: WriteDraft, unit: TopicPartition, plan: PlannedReassignment) -> None:
-        reign, book = self.reign, self.reign.book
+        term, book = self.term, self.term.book
         assignment, state = book.assignment(unit), book.states.get(unit)
         if assignment is None or state is None:
-            reign.come_true(plan.wish, unit, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            term.come_true(plan.wish, unit, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             return
         after = start_reassignment(assignment, original_replicas(assignment) if plan.target is None else plan.target)
         if after == assignment:
-            reign.come_true(plan.wish, unit, ErrorCode.NONE)
+            term.come_true(plan.wish, unit, ErrorCode.NONE)
             return
         draft.back.append(lambda: self._again(unit, plan))
-        draft.after.append(lambda: reign.come_true(plan.wish, unit, ErrorCode.NONE))
-        put_reassignment(reign, draft, unit, ReassignmentStep(after, None))
+        draft.after.append(lambda: term.come_true(plan.wish, unit, ErrorCode.NONE))
+        put_reassignment(term, draft, unit, ReassignmentStep(after, None))
 
     def _again(self, unit: TopicPartition, plan: PlannedReassignment) -> None:
         self.plans.setdefault(unit, plan)
@@ -207,22 +207,22 @@ class ReviewPass:
     have been looked at.
     """
 
-    __slots__ = ("blocked", "draft", "looks", "reign")
+    __slots__ = ("blocked", "draft", "looks", "term")
 
-    def __init__(self, reign: ControllerTerm, draft: WriteDraft) -> None:
-        self.reign = reign
+    def __init__(self, term: ControllerTerm, draft: WriteDraft) -> None:
+        self.term = term
         self.draft = draft
         self.blocked = False
         self.looks = 0
 
     def shards(self) -> None:
-        self._units(list(islice(self.reign.work.shards.items(), MAX_REVIEWS)))
+        self._units(list(islice(self.term.work.shards.items(), MAX_REVIEWS)))
 
     def rest(self) -> ReviewMark | None:
         """The others, until the write is full or a mark is reached: the mark, if it may be passed."""
-        if self.reign.work.shards:
+        if self.term.work.shards:
             self.blocked = True
-        rest = self.reign.work.rest
+        rest = self.term.work.rest
         for item, reason in list(islice(rest.items(), MAX_REVIEWS)):
             if not isinstance(item, TopicPartition):
                 if self.blocked:
@@ -240,7 +240,7 @@ class ReviewPass:
 
     def _one(self, unit: TopicPartition, reason: ReviewReason) -> bool:
         """Whether to go on: not when the write is full, or enough has been looked at."""
-        moving = self.reign.book.moving(unit)
+        moving = self.term.book.moving(unit)
         if self.looks >= MAX_REVIEWS or not self.draft.has_room(unit, topics=moving):
             self.blocked = True
             return False
@@ -249,51 +249,51 @@ class ReviewPass:
             # Something else of it is in this write: with the next one.
             self.blocked = True
             return True
-        self.reign.work.done(unit)
-        if review_unit(self.reign, self.draft, unit, reason):
+        self.term.work.done(unit)
+        if review_unit(self.term, self.draft, unit, reason):
             self.blocked = True
         return True
 
 
-def review_unit(reign: ControllerTerm, draft: WriteDraft, unit: TopicPartition, reason: ReviewReason) -> bool:
+def review_unit(term: ControllerTerm, draft: WriteDraft, unit: TopicPartition, reason: ReviewReason) -> bool:
     """Looks at a unit, and puts what has to change into the write; whether anything has to."""
-    book = reign.book
+    book = term.book
     assignment = book.assignment(unit)
     if assignment is None or (book.broken and any(half in book.broken for half in halves_of(unit))):
         return False
     state = book.states.get(unit)
     if state is None:
-        return create_unit(reign, draft, unit, assignment, reason)
+        return create_unit(term, draft, unit, assignment, reason)
     standing = book.standing(unit, assignment, state)
-    decision = decide_unit(reign, unit, state, standing, reason)
+    decision = decide_unit(term, unit, state, standing, reason)
     if decision is not None and decision.clean is ElectionKind.UNCLEAN:
         # Whatever brought it about: that records may be lost by it is the setting's doing.
         decision = decision._replace(state=replace(decision.state, cause=UNCLEAN_BY_SETTING))
     if decision is None and (assignment.adding or assignment.removing):
         done = finish_reassignment(state, assignment, standing)
         if done is not None:
-            put_reassignment(reign, draft, unit, done)
+            put_reassignment(term, draft, unit, done)
             return True
-    if decision is None and unit in reign.work.mend:
+    if decision is None and unit in term.work.mend:
         decision = StateDecision(rewrite_state(state, standing))
     if decision is None:
         return False
-    put_decision(reign, draft, unit, state, decision, reason)
+    put_decision(term, draft, unit, state, decision, reason)
     if assignment.adding or assignment.removing:
-        draft.after.append(lambda: reign.look_at((unit,), reason.cause))
+        draft.after.append(lambda: term.look_at((unit,), reason.cause))
     return True
 
 
 def decide_unit(
-    reign: ControllerTerm, unit: TopicPartition, state: PartitionState, standing: ReplicaStanding, reason: ReviewReason
+    term: ControllerTerm, unit: TopicPartition, state: PartitionState, standing: ReplicaStanding, reason: ReviewReason
 ) -> StateDecision | None:
     """What the unit should be.
 
     A leader that has heard nothing of this reign may go by a minimum that nobody knows. Who becomes eligible beside it
     does so with a new epoch, in which it leads only when it has heard what is set.
     """
-    book = reign.book
-    anew = state.leader in book.nodes.unsure and unit not in reign.renewed
+    book = term.book
+    anew = state.leader in book.nodes.unsure and unit not in term.renewed
     cause = reason.cause or f"node {state.leader} is gone"
     if book.is_new_to(state.leader) and unit.topic not in book.lowest:
         standing = standing._replace(lowest=standing.minimum)
@@ -305,7 +305,7 @@ def decide_unit(
 
 
 def put_decision(
-    reign: ControllerTerm,
+    term: ControllerTerm,
     draft: WriteDraft,
     unit: TopicPartition,
     state: PartitionState,
@@ -313,19 +313,19 @@ def put_decision(
     reason: ReviewReason,
 ) -> None:
     """Puts a decision into the write; should it fail, the unit is looked at again."""
-    draft.put(unit, state, decision.state, reign.book.second.get(unit, NO_EPOCH))
-    draft.elect(unit, state.leader, decision, reason.since_ms, reign.now_ms)
-    draft.back.append(lambda: reign.work.add(unit, reason))
-    draft.after.append(lambda: reign.work.mend.discard(unit))
-    if decision.state.leader in reign.book.nodes.unsure and decision.clean is not None:
-        draft.after.append(lambda: reign.renewed.add(unit))
+    draft.put(unit, state, decision.state, term.book.second.get(unit, NO_EPOCH))
+    draft.elect(unit, state.leader, decision, reason.since_ms, term.now_ms)
+    draft.back.append(lambda: term.work.add(unit, reason))
+    draft.after.append(lambda: term.work.mend.discard(unit))
+    if decision.state.leader in term.book.nodes.unsure and decision.clean is not None:
+        draft.after.append(lambda: term.renewed.add(unit))
 
 
 def create_unit(
-    reign: ControllerTerm, draft: WriteDraft, unit: TopicPartition, assignment: ReplicaAssignment, reason: ReviewReason
+    term: ControllerTerm, draft: WriteDraft, unit: TopicPartition, assignment: ReplicaAssignment, reason: ReviewReason
 ) -> bool:
     """The first state of a unit, once one of its replicas is live, and (a shard) both halves are there."""
-    book = reign.book
+    book = term.book
     if unit.topic == OFFSETS:
         other = book.topics.get(LEDGER)
         if other is None or unit.partition >= len(other.partitions):
@@ -333,7 +333,7 @@ def create_unit(
     state = initial_state(book.standing(unit, assignment, NOT_THERE))
     if state is None:
         return False
-    put_decision(reign, draft, unit, NOT_THERE, StateDecision(state), reason)
+    put_decision(term, draft, unit, NOT_THERE, StateDecision(state), reason)
     return True
 
 

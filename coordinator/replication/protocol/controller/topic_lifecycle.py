@@ -39,13 +39,13 @@ from muster.coordinator.replication.protocol.replica_placement import NodeRack, 
 class InternalTopicCreation:
     """made: internal topics that were written, and have not been seen yet. due: something may have to be made."""
 
-    reign: ControllerTerm
+    term: ControllerTerm
     due: bool = False
     made: set[str] = field(default_factory=set)
 
     def decide(self, draft: WriteDraft) -> None:
         """The two of the groups have one assignment, whichever of them is there first: its count holds."""
-        book = self.reign.book
+        book = self.term.book
         self.due = False
         names = (OFFSETS, LEDGER, *book.settings.internal)
         missing = [name for name in names if name not in book.topics and name not in self.made]
@@ -61,7 +61,7 @@ class InternalTopicCreation:
         self.due = True
 
     def _partitions(self, name: str) -> tuple[ReplicaAssignment, ...]:
-        book = self.reign.book
+        book = self.term.book
         twin = book.topics.get({OFFSETS: LEDGER, LEDGER: OFFSETS}.get(name, ""))
         if twin is not None:
             return tuple(ReplicaAssignment(each.replicas) for each in twin.partitions)
@@ -75,7 +75,7 @@ class TopicDeletion:
     """going: topics that are deleted, by name, until their znodes are gone. states: what of theirs is yet to go, at
     which version. there: those of `going` that are in ZooKeeper, as they were read last."""
 
-    reign: ControllerTerm
+    term: ControllerTerm
     going: dict[str, ClusterTopic] = field(default_factory=dict)
     states: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
     there: dict[str, ClusterTopic] = field(default_factory=dict)
@@ -104,14 +104,14 @@ class TopicDeletion:
 
     def ask(self, names: Iterable[str]) -> None:
         """The deletion stands in ZooKeeper, so it may be told; the states go next, then the topic and the marker."""
-        book, reign = self.reign.book, self.reign
+        book, term = self.term.book, self.term
         for name in names:
             topic = book.topics.get(name)
             if name in self.going:
                 continue
             if topic is None or topic.internal:
-                reign.warn(f"topic {name} is to be deleted: " + ("it is internal" if topic else "there is none"))
-                reign.remove(AdminMarker.DELETE, name)
+                term.warn(f"topic {name} is to be deleted: " + ("it is internal" if topic else "there is none"))
+                term.remove(AdminMarker.DELETE, name)
                 continue
             units = [TopicPartition(name, number) for number in range(len(topic.partitions))]
             self.going[name] = self.there[name] = topic
@@ -119,7 +119,7 @@ class TopicDeletion:
             book.drop_topic(topic)
             for unit in units:
                 book.drop_state(unit)
-                reign.work.forget(unit)
+                term.work.forget(unit)
             book.teller.stage_deleted(name, topic.topic_id)
 
     def decide(self, draft: WriteDraft) -> None:
@@ -156,13 +156,13 @@ class TopicDeletion:
 
 @dataclass(slots=True)
 class TopicTracking:
-    reign: ControllerTerm
+    term: ControllerTerm
     creation: InternalTopicCreation
     deletion: TopicDeletion
 
     def seen(self, event: TopicsRead) -> None:
         """Takes topics as they are. What was read before a write of ours, or before a deletion, says nothing new."""
-        book = self.reign.book
+        book = self.term.book
         self.creation.due = True
         self.deletion.seen(event)
         for topic in event.topics:
@@ -179,7 +179,7 @@ class TopicTracking:
             self._gone(name)
 
     def _one(self, topic: ClusterTopic) -> None:
-        book = self.reign.book
+        book = self.term.book
         old = book.topics.get(topic.name)
         if old is not None and old.topic_id != topic.topic_id:
             self._gone(old.name)
@@ -198,29 +198,29 @@ class TopicTracking:
     def _partitions(self, old: ClusterTopic | None, topic: ClusterTopic) -> None:
         """Looks at partitions that are new, or have other replicas; tells of the latter."""
         before = () if old is None else old.partitions
-        book = self.reign.book
+        book = self.term.book
         for unit in book.units_of(topic):
             if unit.partition >= len(before) or before[unit.partition] != topic.partitions[unit.partition]:
-                self.reign.look_at((unit,), "")
+                self.term.look_at((unit,), "")
                 if unit in book.states:
                     book.stage(unit)
 
     def _configs(self, old: ClusterTopic, topic: ClusterTopic) -> None:
         """Settings that change. Another minimum empties the ELR, where enough are in sync by it (CL-C5), before anybody
         may go by it; and until all have heard of it, eligible replicas are counted by the lower of the two."""
-        book = self.reign.book
+        book = self.term.book
         settings = book.settings
         before, after = settings.min_isr_of(old.configs), settings.min_isr_of(topic.configs)
         units = list(book.units_of(topic)) if topic.name != LEDGER else []
         if before != after and units:
             lowest = min(before, after, book.lowest.get(topic.name, (before, None))[0])
             book.lowest[topic.name] = (lowest, None)
-        self.reign.look_at(units, "")
-        self.reign.work.mark(PublishTopicSettings(topic.name), self.reign.now_ms)
+        self.term.look_at(units, "")
+        self.term.work.mark(PublishTopicSettings(topic.name), self.term.now_ms)
 
     def tell(self, name: str) -> None:
         """The units are as the settings want it: all may know these."""
-        book = self.reign.book
+        book = self.term.book
         topic = book.topics.get(name)
         if topic is not None:
             book.teller.stage_topic(name, topic.topic_id, topic.configs)
@@ -229,7 +229,7 @@ class TopicTracking:
 
     def heard(self) -> None:
         """Minima that all nodes go by now need no care any more."""
-        book = self.reign.book
+        book = self.term.book
         applied = min((book.applied.get(node, NO_EPOCH) for node in book.nodes.live), default=NO_EPOCH)
         if book.fresh is not None and book.fresh <= applied:
             book.fresh = None
@@ -239,24 +239,24 @@ class TopicTracking:
 
     def _gone(self, name: str) -> None:
         """A topic that is not there any more, though nobody asked for its deletion."""
-        book = self.reign.book
+        book = self.term.book
         if (topic := book.topics.get(name)) is None:
             return
-        self.reign.warn(f"topic {name} is gone from ZooKeeper; nobody deletes its records")
+        self.term.warn(f"topic {name} is gone from ZooKeeper; nobody deletes its records")
         for number in range(len(topic.partitions)):
             unit = TopicPartition(name, number)
             book.drop_state(unit)
-            self.reign.work.forget(unit)
+            self.term.work.forget(unit)
         book.drop_topic(topic)
         book.teller.stage_gone(name)
 
     def read(self, event: StatesRead) -> None:
         """All states, as ZooKeeper has them: what this node believed counts no more."""
-        book = self.reign.book
+        book = self.term.book
         self.deletion.read(event)
         book.broken = frozenset(event.broken)
         for place in event.broken:
-            self.reign.warn(f"the state of {place} cannot be read: nothing is decided for it")
+            self.term.warn(f"the state of {place} cannot be read: nothing is decided for it")
         before = dict(book.states)
         found: dict[TopicPartition, None] = {}  # in order: the same events make the same decisions in the same order
         for topic in book.topics.values():
@@ -271,18 +271,18 @@ class TopicTracking:
         for unit in found:
             if unit in book.states and before.get(unit) != book.states[unit]:
                 book.stage(unit)
-        self.reign.look_at(found, "")
-        self.reign.work.marks_last()
+        self.term.look_at(found, "")
+        self.term.work.marks_last()
 
     def _state(self, unit: TopicPartition, event: StatesRead) -> None:
-        book = self.reign.book
+        book = self.term.book
         state = event.states.get(unit)
         if unit.topic == OFFSETS:
             other = event.states.get(halves_of(unit)[1])
             book.second[unit] = NO_EPOCH if other is None else other.partition_epoch
             if state is not None and (other is None or not halves_agree(state, other)):
-                self.reign.warn(f"the halves of shard {unit.partition} differ: {state} and {other}; the first counts")
-                self.reign.work.mend.add(unit)
+                self.term.warn(f"the halves of shard {unit.partition} differ: {state} and {other}; the first counts")
+                self.term.work.mend.add(unit)
         if state is None:
             book.drop_state(unit)
             if unit.topic == OFFSETS and other is not None:

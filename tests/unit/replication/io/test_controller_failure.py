@@ -29,12 +29,12 @@ class Elected:
     """The election, of which this node is the winner until it resigns."""
 
     def __init__(self) -> None:
-        self.reign: object | None = object()
+        self.term: object | None = object()
         self.ended: Any = None
 
     def resign(self, why: str) -> None:
-        if self.reign is not None:
-            self.reign = None
+        if self.term is not None:
+            self.term = None
             self.ended()
 
 

@@ -88,15 +88,15 @@ def test_what_tells_of_much_is_taken_beside_the_loop_and_what_comes_meanwhile_wa
     first: events_and_effects.ControllerEvent,
 ) -> None:
     async def story() -> None:
-        reign = Reign()
+        term = Reign()
         for event in (first, POLL, events_and_effects.NodesRead({}), POLL):
-            reign.steps.take(event)
-        assert reign.said == []
-        await reign.done()
-        assert reign.machine.heard == [first, POLL, events_and_effects.NodesRead({}), POLL]
-        assert reign.machine.beside == [first, events_and_effects.NodesRead({})]
-        assert reign.said == [type(first).__name__, "ImagePolled", "NodesRead", "ImagePolled"]
-        assert not reign.steps.busy
+            term.steps.take(event)
+        assert term.said == []
+        await term.done()
+        assert term.machine.heard == [first, POLL, events_and_effects.NodesRead({}), POLL]
+        assert term.machine.beside == [first, events_and_effects.NodesRead({})]
+        assert term.said == [type(first).__name__, "ImagePolled", "NodesRead", "ImagePolled"]
+        assert not term.steps.busy
 
     asyncio.run(story())
 
@@ -104,37 +104,37 @@ def test_what_tells_of_much_is_taken_beside_the_loop_and_what_comes_meanwhile_wa
 @pytest.mark.parametrize("first", [topics(AT_ONCE), states(AT_ONCE), elected(AT_ONCE)])
 def test_of_a_small_cluster_every_step_is_taken_at_once(first: events_and_effects.ControllerEvent) -> None:
     async def story() -> None:
-        reign = Reign()
+        term = Reign()
         for event in (first, events_and_effects.NodesRead({}), events_and_effects.ControllerTick()):
-            reign.steps.take(event)
-        assert reign.said == [type(first).__name__, "NodesRead", "ControllerTick"]
-        assert reign.tasks == []
+            term.steps.take(event)
+        assert term.said == [type(first).__name__, "NodesRead", "ControllerTick"]
+        assert term.tasks == []
 
     asyncio.run(story())
 
 
 def test_of_a_large_one_what_looks_at_one_write_is_taken_at_once() -> None:
     async def story() -> None:
-        reign = Reign()
-        reign.steps.take(topics(AT_ONCE + 1))
-        await reign.done()
-        reign.steps.take(events_and_effects.MultiWritten(3))
-        reign.steps.take(events_and_effects.ControllerTick())
-        assert reign.said == ["TopicsRead", "MultiWritten"]
-        await reign.done()
-        assert reign.said == ["TopicsRead", "MultiWritten", "ControllerTick"]
+        term = Reign()
+        term.steps.take(topics(AT_ONCE + 1))
+        await term.done()
+        term.steps.take(events_and_effects.MultiWritten(3))
+        term.steps.take(events_and_effects.ControllerTick())
+        assert term.said == ["TopicsRead", "MultiWritten"]
+        await term.done()
+        assert term.said == ["TopicsRead", "MultiWritten", "ControllerTick"]
 
     asyncio.run(story())
 
 
 def test_a_mistake_beside_the_loop_is_heard_of_and_nothing_follows_it() -> None:
     async def story() -> None:
-        reign = Reign()
+        term = Reign()
         for event in (topics(AT_ONCE + 1), events_and_effects.ControllerResigned(), POLL):
-            reign.steps.take(event)
+            term.steps.take(event)
         with pytest.raises(ValueError, match="a mistake"):
-            await reign.done()
-        assert reign.said == ["TopicsRead"]
-        assert reign.steps.busy
+            await term.done()
+        assert term.said == ["TopicsRead"]
+        assert term.steps.busy
 
     asyncio.run(story())

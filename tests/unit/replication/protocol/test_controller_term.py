@@ -62,7 +62,7 @@ def test_one_write_at_a_time_and_what_arrives_is_decided_with_the_next(story: Re
 def test_another_controller_ends_the_reign_z5(story: Reigning) -> None:
     story.hold = True
     asked = story.ask(1, "t-0", (1, 2))
-    polled = story.poll(2, story.controller.reign.book.teller.known)
+    polled = story.poll(2, story.controller.term.book.teller.known)
     story.epoch = 2
     assert ef.ResignController() in story.release()
     assert story.answers[asked].error is ErrorCode.NOT_CONTROLLER
@@ -88,7 +88,7 @@ def test_a_state_that_is_not_as_it_was_is_read_anew_z5(story: Reigning) -> None:
 def test_an_answer_that_got_lost_z6(story: Reigning, done: bool) -> None:
     story.hold = True
     story.see(gone=(1,))
-    waits = story.poll(2, story.controller.reign.book.teller.known)
+    waits = story.poll(2, story.controller.term.book.teller.known)
     [write] = story.held
     story.held.clear()
     if done:
@@ -396,7 +396,7 @@ def test_a_leader_that_has_not_heard_of_a_reign_asks_again_c5(story: Reigning) -
     after.begin(on=story.nodes, image=image, heard=False)
     assert after.result(after.ask(1, "t-0", (1,))).error is ErrorCode.NOT_CONTROLLER
     assert after.led("t-0") == (1, 0, (1, 2, 3), ())
-    after.poll(1, after.controller.reign.book.teller.known)
+    after.poll(1, after.controller.term.book.teller.known)
     assert after.result(after.ask(1, "t-0", (1,))).error is ErrorCode.NONE
     assert after.led("t-0") == (1, 0, (1,), (2, 3))
 

@@ -44,7 +44,7 @@ class TellsFirst(Controller):
     def _decide(self) -> None:
         super()._decide()
         if self.flight is not None:
-            teller = self.reign.book.teller
+            teller = self.term.book.teller
             for unit, state in self.flight.states.items():
                 view = teller.topics[unit.topic].partitions.get(unit.partition)
                 if view is not None:
@@ -62,7 +62,7 @@ class RewritesDirectories(Controller):
 
     def _pass(self, mark: ReviewMark) -> None:
         super()._pass(mark)
-        book = self.reign.book
+        book = self.term.book
         if isinstance(mark, AdmitNode) and mark.node in book.nodes.live:
             for unit in book.holds.get(mark.node, ()):
                 if (state := book.states.get(unit)) is not None:
@@ -75,7 +75,7 @@ class KnowsEverybody(Controller):
 
     def _maybe_ready(self) -> None:
         super()._maybe_ready()
-        for node_id in list(self.reign.book.nodes.unsure):
+        for node_id in list(self.term.book.nodes.unsure):
             self._pass(ConfirmNode(node_id))
 
 

@@ -272,7 +272,7 @@ def test_another_minimum_empties_the_elr_before_it_is_told_c5(three: Reigning) -
     told = three.told(three.poll(3))
     three.hold = True
     three.see_topic(topic("t", (1, 2, 3), min_insync_replicas="1"))
-    waits = three.poll(3, three.controller.reign.book.teller.known)
+    waits = three.poll(3, three.controller.term.book.teller.known)
     assert waits not in three.answers
     assert told.topics[0].configs == {}
     three.release()

@@ -157,7 +157,7 @@ def test_nobody_is_told_of_a_state_before_it_is_written_c1(story: Reigning) -> N
     polled = story.told(story.poll(2))
     story.hold = True
     request = story.ask(1, "t-0", (1, 2, 3))
-    late, early = story.poll(3), story.poll(2, story.controller.reign.book.teller.known)
+    late, early = story.poll(3), story.poll(2, story.controller.term.book.teller.known)
     assert request not in story.answers
     assert early not in story.answers
     assert story.told(late).topics[0].partitions == polled.topics[0].partitions

@@ -25,7 +25,7 @@ def story() -> Reigning:
 
 def hear(story: Reigning, *ids: int) -> None:
     """Nodes apply all there is, and say so."""
-    known = story.controller.reign.book.teller.known
+    known = story.controller.term.book.teller.known
     for each in ids:
         story.poll(each, known)
 
@@ -154,7 +154,7 @@ def test_preferred_leaders_get_back_what_is_theirs_c10() -> None:
 
 def test_a_little_imbalance_is_left_alone_c10() -> None:
     story = Reigning(BALANCING).begin(topic("t", *[(1, 2)] * 10), on=nodes(1, 2))
-    book = story.controller.reign.book
+    book = story.controller.term.book
     story.poll(1, offline=(ev.OfflineReplica(story.topics["t"].topic_id, 3, "EIO"),))
     story.poll(1)
     story.ask(2, "t-3", (1, 2))

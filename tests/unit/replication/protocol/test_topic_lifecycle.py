@@ -397,7 +397,7 @@ def test_however_many_are_deleted_at_once_all_nodes_hear_of_each_a3(monkeypatch:
         assert changes is not None
         assert set(changes.deleted.values()) == set(names)
         story.poll(each, images[each].known)
-    deleted = story.controller.reign.book.teller.deleted
+    deleted = story.controller.term.book.teller.deleted
     assert len(deleted) == 5, "node 3 has not heard of them"
     changes = images[3].apply(story.told(story.poll(3, images[3].known)))
     assert changes is not None

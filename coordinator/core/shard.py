@@ -57,6 +57,7 @@ from muster.coordinator.core.model.events import (
     HeldBack,
     Hello,
     HoldGroup,
+    InstanceIdUser,
     JoinGroup,
     LagMeasured,
     LeaveGroup,
@@ -247,11 +248,9 @@ def note_instance_id_refusal(event: Event, step: Step) -> None:
     """A member was refused because another process has its group instance id: the group's kind may tell of it."""
     if isinstance(event, SessionHeartbeat):
         event = event.heartbeat
-    if not isinstance(event, JoinGroup | SyncGroup | Heartbeat | OffsetCommit | ConsumerHeartbeat):
-        return
-    group = step.state.groups.get(event.group_id)
-    if event.group_instance_id is not None:
-        KINDS[type(group)].instance_id_refused(group, event.member_id, event.group_instance_id, step)
+    if isinstance(event, InstanceIdUser):
+        group = step.state.groups.get(event.group_id)
+        KINDS[type(group)].instance_id_refused(group, event, step)
 
 
 def on_connection_closed(event: ConnectionClosed, step: Step) -> None:

@@ -8,7 +8,7 @@ subscription: what it reported to own is older than the last plan. Cooperative c
 gave them until they receive another one. Eager ones are left out: what they report is what they remember.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from muster.assignors.api import JsonValue, TopicPartition
@@ -22,7 +22,7 @@ from muster.coordinator.core.classic.members import (
     cooperative_names,
 )
 from muster.coordinator.core.groups.extensions import GroupView
-from muster.coordinator.core.groups.member_history import MemberHistory
+from muster.coordinator.core.groups.member_history import MemberHistory, SeenMember
 from muster.coordinator.core.model.events import JoinGroup
 from muster.coordinator.core.model.ledger import Departure, OngoingRebalance, RebalanceSettling, WithheldPartition
 from muster.coordinator.core.model.plan import FIXED_BYTES, Plan, PlanRequest, assignment_of, owned_of, text_bytes
@@ -110,6 +110,13 @@ class ClassicGroup:
     @property
     def logged(self) -> "ClassicGroup":
         return self
+
+    @property
+    def ongoing_rebalance(self) -> OngoingRebalance | None:
+        return self.rebalance
+
+    def seen_members(self) -> Iterator[SeenMember]:
+        return (member.seen for member in self.members.values())
 
     @property
     def can_rebalance(self) -> bool:

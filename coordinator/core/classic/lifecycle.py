@@ -8,7 +8,6 @@ from typing import assert_never
 
 from muster.coordinator.core.classic import (
     rebalance,
-    rebalance_causes,
     rebalance_ledger,
     replanning,
     server_side_assignment,
@@ -25,6 +24,7 @@ from muster.coordinator.core.classic.rebalance import (
     subscribed_topics,
 )
 from muster.coordinator.core.classic.sync import sync_timer_fired
+from muster.coordinator.core.groups import member_causes
 from muster.coordinator.core.groups.state import ShardState, Step
 from muster.coordinator.core.model.effects import DeleteReply, HeartbeatReply, refused_join, refused_sync
 from muster.coordinator.core.model.events import DeleteGroup, Heartbeat
@@ -144,7 +144,7 @@ def expire_session(group: ClassicGroup, member_id: str, step: Step) -> None:
     if (member.joining or member.syncing) and not member.is_new:
         # It waits for us, not we for it. Answering it arms the session again.
         return
-    trigger = rebalance_causes.trigger_of_expiry(group, member, step)
+    trigger = member_causes.trigger_of_expiry(group, member.seen, step)
     step.lost_member(group.id, trigger.detail)
     departure = Departure("its owner's session expired", member.last_seen_ms, WaitEnd.EXPIRED)
     remove_member(group, member, departure, step)

@@ -16,6 +16,7 @@ from functools import cache
 from muster.assignors.api import JsonValue, RebalanceProtocol
 from muster.assignors.data.values import TOLD_BESIDE
 from muster.assignors.registry import BUILT_IN, resolve
+from muster.coordinator.core.groups.member_history import SeenMember
 from muster.coordinator.core.groups.state import ShardState
 from muster.coordinator.core.model.events import JoinGroup
 from muster.coordinator.core.model.plan import CONSUMER, topics_of
@@ -75,6 +76,19 @@ class ClassicMember:
     def offer(self) -> frozenset[str]:
         """The names it offers, whatever their order."""
         return frozenset(protocol.name for protocol in self.protocols)
+
+    @property
+    def seen(self) -> SeenMember:
+        return SeenMember(
+            self.id,
+            self.client_id,
+            self.client_host,
+            self.client_software,
+            self.group_instance_id or "",
+            self.connection,
+            self.last_seen_ms,
+            self.session_timeout_ms,
+        )
 
     @property
     def identifiers(self) -> MemberIdentifiers:

@@ -29,8 +29,9 @@ from muster.coordinator.core.classic.rebalance import (
     rebalance_or_wait,
     remove_member,
 )
-from muster.coordinator.core.classic.rebalance_causes import cause_from_reason
+from muster.coordinator.core.groups import member_causes
 from muster.coordinator.core.groups.group import group_id_given
+from muster.coordinator.core.groups.member_causes import cause_from_reason
 from muster.coordinator.core.groups.state import Step
 from muster.coordinator.core.model.effects import JoinReply, LeaveReply, MemberReply, refused_join
 from muster.coordinator.core.model.events import JoinGroup, LeaveGroup
@@ -249,7 +250,7 @@ def add_member(group: ClassicGroup, request: JoinGroup, member_id: str, step: St
         last_seen_ms=step.now_ms,
         connection=request.connection,
     )
-    trigger = rebalance_causes.trigger_of_newcomer(group, member, request.reason, step)
+    trigger = member_causes.trigger_of_newcomer(group, member.seen, request.reason, step)
     if not group.members:
         group.leader = member_id
         group.protocol_type = request.protocol_type

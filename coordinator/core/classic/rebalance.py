@@ -306,7 +306,7 @@ def remove_member(group: ClassicGroup, member: ClassicMember, departure: Departu
         share = last_planned_shares(group).get(member.id, {})
         step.state.extensions.member_left(group.id, member.identifiers, share, step)
     rebalance_ledger.note_departure(group, member.id, departure, step)
-    group.history.note_gone(member, member.group_instance_id, departure.end, step.now_ms)
+    group.history.note_gone(member.seen, departure.end, step.now_ms)
     join_request = group.members.unpark(member)
     if join_request is not None:
         step.reply(join_request, refused_join(ErrorCode.UNKNOWN_MEMBER_ID, member.id))

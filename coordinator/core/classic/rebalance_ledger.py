@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from muster.coordinator.core.classic import group as classic_group
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.classic.members import ClassicMember
-from muster.coordinator.core.classic.rebalance_causes import changes_since, leave_sentence
 from muster.coordinator.core.groups.bookkeeping import (
     keep_entry,
     keep_settlement,
@@ -18,6 +17,7 @@ from muster.coordinator.core.groups.bookkeeping import (
     newest_plan_entry,
     snapshot_within_limit,
 )
+from muster.coordinator.core.groups.member_causes import changes_since, leave_sentence, take_incarnations
 from muster.coordinator.core.groups.state import Step
 from muster.coordinator.core.model.effects import SyncReply
 from muster.coordinator.core.model.ledger import (
@@ -69,14 +69,6 @@ PENDING_ID = re.compile(r"^(?P<client>.*)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{
 def client_of_pending(member_id: str) -> str:
     match = PENDING_ID.match(member_id)
     return match["client"] if match else member_id
-
-
-def take_incarnations(group: ClassicGroup) -> None:
-    """Newcomers that are former members belong to the rebalance that they begin, or come into."""
-    if group.rebalance is not None:
-        for incarnation in group.arrived_again:
-            group.rebalance.returned(incarnation)
-        group.arrived_again.clear()
 
 
 def note_trigger(group: ClassicGroup, trigger: RebalanceTrigger, step: Step) -> None:

@@ -1,7 +1,6 @@
 """Replaces a static member by its next incarnation (KIP-345, KIP-814)."""
 
 from collections import Counter
-from dataclasses import replace
 from typing import assert_never
 
 from muster.coordinator.core.classic import rebalance, rebalance_ledger, server_side_assignment
@@ -14,17 +13,16 @@ from muster.coordinator.core.classic.rebalance import (
     roster,
     subscribed_topics,
 )
-from muster.coordinator.core.classic.rebalance_causes import ago
-from muster.coordinator.core.groups.bookkeeping import amend_entry, audit_entry, keep_entry
-from muster.coordinator.core.groups.member_history import MAX_CONTESTED
+from muster.coordinator.core.groups.instance_ids import (
+    record_calm_restart,
+    record_contested_instance_id,
+)
 from muster.coordinator.core.groups.state import Step
 from muster.coordinator.core.model.effects import JoinReply, refused_join, refused_sync
-from muster.coordinator.core.model.events import JoinGroup
+from muster.coordinator.core.model.events import InstanceIdUser, JoinGroup
 from muster.coordinator.core.model.ledger import (
-    MAX_ALSO,
     Departure,
     RebalanceTrigger,
-    describe_member,
     trigger_by_member,
 )
 from muster.coordinator.core.model.plan import (
@@ -39,11 +37,9 @@ from muster.coordinator.core.model.rights import readable_topics
 from muster.coordinator.core.model.types import (
     DELAYED,
     Cause,
-    Certainty,
     GroupState,
     Incarnation,
     MemberPlan,
-    Outcome,
     WaitEnd,
 )
 from muster.coordinator.errors import ErrorCode
@@ -73,7 +69,9 @@ def replace_static_member(group: ClassicGroup, request: JoinGroup, member_id: st
     match group.state:
         case GroupState.STABLE if cause is Cause.STATIC_MEMBER_REPLACED:
             group.members.unpark(member)
-            record_calm_restart(group, member, old_id, away_ms, step)
+            record_calm_restart(
+                group, member.seen, member_plan(member), Incarnation(member.id, old_id, away_ms, "replaced"), step
+            )
             if rebalance.is_frozen(group, step):
                 rebalance.cut_unread_share(group, member)
             group.subscribed_topics = subscribed_topics(group)
@@ -100,55 +98,10 @@ def replace_static_member(group: ClassicGroup, request: JoinGroup, member_id: st
             assert_never(group.state)
 
 
-# What the ledger says of it
-# -------------------------
-
-REPEATED_MS = 10 * 60_000
-"""Within that time the ledger tells of the same member's restarts, or of the same instance id, in one entry."""
-
-
 def note_replaced(group: ClassicGroup, old_id: str, new_id: str, step: Step) -> None:
     """The old id is fenced from here on: whoever still speaks by it is a second process."""
-    old = group.members[old_id]
-    group.history.note_gone(old, old.group_instance_id, WaitEnd.REPLACED, step.now_ms)
+    group.history.note_gone(group.members[old_id].seen, WaitEnd.REPLACED, step.now_ms)
     group.history.succeed(old_id, new_id)
-
-
-def record_calm_restart(group: ClassicGroup, member: ClassicMember, old_id: str, away_ms: int, step: Step) -> None:
-    """An entry for a restart that moved nothing. Restarts that follow each other soon share the newest entry."""
-    kept = sum(len(partitions) for partitions in assignment_of(member.assignment).values())
-    partitions = "partition" if kept == 1 else "partitions"
-    times, ledger = 1, step.state.ledgers.get(group.id)
-    last = ledger.last if ledger else None
-    repeated = (
-        last is not None
-        and last.cause is Cause.STATIC_MEMBER_REPLACED
-        and last.outcome is Outcome.MEMBER_CHANGED
-        and member.group_instance_id in {each.group_instance_id for each in last.members}
-        and step.now_ms - last.ended_at_ms < REPEATED_MS
-    )
-    if last is not None and repeated:
-        times += len(last.incarnations)
-    again = f", {times} times in a row," if times > 1 else ""
-    detail = f"{describe_member(member)} restarted in {ago(away_ms)}{again} and kept its {kept} {partitions}"
-    entry = replace(
-        audit_entry(group.id, Outcome.MEMBER_CHANGED, member.id, detail, step),
-        cause=Cause.STATIC_MEMBER_REPLACED,
-        certainty=Certainty.RECORDED,
-        culprit_client_id=member.client_id,
-        culprit_client_host=member.client_host,
-        protocol_type=group.protocol_type or "",
-        protocol_name=group.protocol_name or "",
-        members=(member_plan(member),),
-        incarnations=(Incarnation(member.id, old_id, away_ms, "replaced"),),
-    )
-    if last is not None and repeated:
-        told = (*last.incarnations, *entry.incarnations)[-MAX_ALSO:]
-        entry = replace(entry, number=last.number, started_at_ms=last.started_at_ms, incarnations=told)
-        amend_entry(group, entry, step)
-        return
-    keep_entry(group.id, entry, step)
-    step.announce(group, entry=entry)
 
 
 def member_plan(member: ClassicMember) -> MemberPlan:
@@ -161,32 +114,10 @@ def member_plan(member: ClassicMember) -> MemberPlan:
     )
 
 
-def note_contested_instance_id(group: ClassicGroup, member_id: str, instance_id: str, step: Step) -> None:
-    """A process was fenced and still speaks: two use the instance id. The ledger says so once in ten minutes."""
-    former, holder = group.history.former.get(member_id), group.members.get(group.static.get(instance_id, ""))
-    since_ms = group.history.contested.get(instance_id)
-    if former is None or holder is None or (since_ms is not None and step.now_ms - since_ms < REPEATED_MS):
-        return
-    group.history.contested[instance_id] = step.now_ms
-    while len(group.history.contested) > MAX_CONTESTED:
-        del group.history.contested[next(iter(group.history.contested))]
-    old = f"{former.client_id or 'no client id'}{', ' + former.software if former.software else ''}"
-    new = f"{holder.client_id or 'no client id'}{', ' + holder.client_software if holder.client_software else ''}"
-    detail = (
-        f"two processes use group.instance.id {instance_id}: member {former.id} ({old} at {former.client_host}) was "
-        f"fenced by member {holder.id} ({new} at {holder.client_host}) and is still running; "
-        "give each process an instance id of its own"
-    )
-    entry = replace(
-        audit_entry(group.id, Outcome.MEMBER_CHANGED, holder.id, detail, step),
-        cause=Cause.INSTANCE_ID_SHARED,
-        certainty=Certainty.RECORDED,
-        culprit_client_id=holder.client_id,
-        culprit_client_host=holder.client_host,
-        members=(member_plan(holder),),
-    )
-    keep_entry(group.id, entry, step)
-    step.announce(group, entry=entry)
+def note_instance_id_refused(group: ClassicGroup, event: InstanceIdUser, step: Step) -> None:
+    holder = group.members.get(group.static.get(event.group_instance_id or "", ""))
+    if holder is not None:
+        record_contested_instance_id(group, holder.seen, member_plan(holder), event, step)
 
 
 def check_incarnation_fits_log(group: ClassicGroup, request: JoinGroup, old_id: str, step: Step) -> None:

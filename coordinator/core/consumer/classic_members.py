@@ -136,7 +136,8 @@ def take_in_classic_member(
         step.keep(record)
     member = group.members[member_id]
     member.rights = request.rights if before is None else before.rights
-    triggers = subscription_triggers(group, member, before, replaced is not None)
+    member.connection = request.connection
+    triggers = subscription_triggers(group, member, before, replaced is not None, step)
     triggers += target.take_rights(group, member, request.rights, step)
     if triggers:
         target.raise_group_epoch(group, triggers[0], step)

@@ -17,6 +17,7 @@ from muster.coordinator.core.groups.bookkeeping import (
     snapshot_within_limit,
 )
 from muster.coordinator.core.groups.extensions import GroupView
+from muster.coordinator.core.groups.member_causes import changes_since, leave_sentence, take_incarnations
 from muster.coordinator.core.groups.state import Step
 from muster.coordinator.core.model.ledger import (
     Departure,
@@ -45,6 +46,7 @@ def begin_epoch(group: ConsumerGroup, trigger: RebalanceTrigger, step: Step) -> 
     if unfinished is not None:
         write_entry(group, unfinished, Outcome.SUPERSEDED, (), None, step)
     progress.rebalance = ledger_entry_begun(group.id, trigger, group.epoch, step)
+    take_incarnations(group)
     if unfinished is not None:
         progress.rebalance.gone.update(unfinished.gone)
 
@@ -54,6 +56,7 @@ def note_departure(group: ConsumerGroup, member: ConsumerMember, departure: Depa
     progress = group.progress
     assert progress.rebalance is not None
     progress.rebalance.left(member.id, departure, step.now_ms)
+    group.history.note_gone(group.seen(member), departure.end, step.now_ms)
     progress.last_seen_ms.pop(member.id, None)
     if member.holds:
         group.note_given(member.id)
@@ -85,6 +88,7 @@ def record_emptied(group: ConsumerGroup, step: Step) -> None:
     diff = diff_plans(PlanBefore(targets_before(group, step), {}, {}), {}, rebalance)
     write_entry(group, rebalance, Outcome.EMPTIED, diff.moves, None, step)
     group.progress.rebalance = None
+    group.planned_at_ms = 0
     group.progress.before.clear()
     group.progress.free_since.clear()
 
@@ -135,9 +139,11 @@ def record_target(group: ConsumerGroup, before: Plan, snapshot: Snapshot, step: 
     rebalance = progress.rebalance
     assert rebalance is not None
     rebalance.phases.append(RebalancePhase("assign", step.now_ms - rebalance.started_at_ms))
+    note_topic_changes(group, before, step)
     diff = diff_plans(PlanBefore(before, {}, partitions_let_go(group, step)), current_plan(group, step), rebalance)
     write_entry(group, rebalance, Outcome.COMPLETED, diff.moves, snapshot, step)
     progress.rebalance = None
+    group.planned_at_ms = step.now_ms
     progress.before.clear()
     progress.handover = Handover(
         rebalance.number,
@@ -150,6 +156,15 @@ def record_target(group: ConsumerGroup, before: Plan, snapshot: Snapshot, step: 
         },
     )
     settle_when_stable(group, step)
+
+
+def note_topic_changes(group: ConsumerGroup, before: Plan, step: Step) -> None:
+    """What happened since the last target to topics that are, or were, read."""
+    rebalance = group.progress.rebalance
+    assert rebalance is not None
+    read = group.subscribed_topics() | {topic for share in before.values() for topic in share}
+    changes = changes_since(step.state, read, group.planned_at_ms or rebalance.started_at_ms)
+    rebalance.topics = (*rebalance.topics, *(each for each in changes if each not in rebalance.topics))
 
 
 def partitions_let_go(group: ConsumerGroup, step: Step) -> dict[tuple[str, int], WithheldPartition]:
@@ -242,6 +257,7 @@ def write_entry(
     """Keep the entry."""
     # The input of the target itself, not a reconstruction: a replay must come to the same plan.
     snapshot_json, source = snapshot_within_limit(snapshot.to_json(), TARGET, step) if snapshot else ("", "")
+    rebalance.trigger = leave_sentence(group, rebalance.trigger)
     change = RebalanceChange(
         generation=next_generation(rebalance.previous_generation),
         protocol_type=CONSUMER,

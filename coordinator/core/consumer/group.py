@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 
+from muster.coordinator.core.groups.member_history import MemberHistory, SeenMember
 from muster.coordinator.core.model.ledger import OngoingRebalance
 from muster.coordinator.core.model.records import (
     ClassicSide,
@@ -15,7 +16,7 @@ from muster.coordinator.core.model.records import (
     TopicId,
 )
 from muster.coordinator.core.model.rights import Rights, readable_topics
-from muster.coordinator.core.model.types import TimerKey
+from muster.coordinator.core.model.types import Incarnation, TimerKey
 
 MOST_GAVE = 10_000
 """So many ids are remembered of those who let go of something: ids of members that are gone may come again."""
@@ -59,6 +60,8 @@ class ConsumerMember:
     rebalance_timeout_ms: int = -1
     server_assignor: str | None = None
     classic: ClassicSide | None = None
+    connection: int = field(default=0, compare=False)
+    """By which connection it was heard last. Soft."""
     epoch: int = 0
     previous_epoch: int = 0
     state: ConsumerMemberState = ConsumerMemberState.STABLE
@@ -166,6 +169,31 @@ class ConsumerGroup:
     away: set[str] = field(default_factory=set)
     """Static members that left for a while."""
     progress: ReconciliationProgress = field(default_factory=ReconciliationProgress, compare=False)
+    history: MemberHistory = field(default_factory=MemberHistory, compare=False)
+    """Who went and how, for telling who is back. Soft."""
+    arrived_again: list[Incarnation] = field(default_factory=list, compare=False)
+    """Newcomers that are former members, for the ledger's next entry."""
+    planned_at_ms: int = field(default=0, compare=False)
+    """When the last target was made, or the group was loaded."""
+
+    @property
+    def ongoing_rebalance(self) -> OngoingRebalance | None:
+        return self.progress.rebalance
+
+    def seen(self, member: ConsumerMember, session_timeout_ms: int = 0) -> SeenMember:
+        return SeenMember(
+            member.id,
+            member.client_id,
+            member.client_host,
+            member.client_software,
+            member.instance_id or "",
+            member.connection,
+            self.progress.last_seen_ms.get(member.id, 0),
+            session_timeout_ms,
+        )
+
+    def seen_members(self) -> Iterator[SeenMember]:
+        return (self.seen(member) for member in self.members.values())
 
     @property
     def state(self) -> ConsumerGroupState:

@@ -28,13 +28,15 @@ from muster.coordinator.core.consumer.members import (
     is_leaving,
     require_consumer_member,
 )
+from muster.coordinator.core.groups.instance_ids import record_calm_restart, record_contested_instance_id
+from muster.coordinator.core.groups.member_causes import name_few, trigger_of_newcomer
 from muster.coordinator.core.groups.state import Step
 from muster.coordinator.core.model.effects import ConsumerHeartbeatReply
-from muster.coordinator.core.model.events import ConsumerHeartbeat
+from muster.coordinator.core.model.events import ConsumerHeartbeat, InstanceIdUser
 from muster.coordinator.core.model.ledger import RebalanceTrigger, trigger_by_member
 from muster.coordinator.core.model.plan import canonical_name
 from muster.coordinator.core.model.records import ConsumerMemberStored, CurrentStored, Epochs, Shares, TopicId
-from muster.coordinator.core.model.types import HEARTBEATS_IN_SESSION, Cause, Limits
+from muster.coordinator.core.model.types import HEARTBEATS_IN_SESSION, Cause, Incarnation, Limits, MemberPlan
 from muster.coordinator.core.settings.setting import HEARTBEAT_INTERVAL, SESSION_TIMEOUT
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
@@ -188,6 +190,8 @@ def handle_heartbeat(group: ConsumerGroup, request: ConsumerHeartbeat, step: Ste
         check_epoch(member, request)
         check_state_known(member, request.owned)
     triggers = take_in_member(group, request, step)
+    if not joining:
+        member.connection = request.connection or member.connection
     if joining:
         group = step.state.get(ConsumerGroup, request.group_id)  # its first member has made it
     if joining and not triggers and migration.left_topics_out(group, step):
@@ -238,9 +242,12 @@ def take_in_member(group: ConsumerGroup, request: ConsumerHeartbeat, step: Step)
         step.keep(record)
     group = step.state.get(ConsumerGroup, record.group_id)
     member = group.members[record.member_id]
+    member.connection = request.connection
     member.client_software = request.client_software or member.client_software
     member.rights = may if before is None else before.rights
-    triggers = subscription_triggers(group, member, before, replaced is not None)
+    triggers = subscription_triggers(group, member, before, replaced is not None, step)
+    if replaced is not None and not triggers:
+        note_calm_restart(group, member, replaced, step)
     triggers += target.take_rights(group, member, may, step)
     if before is not None and target.preferred_assignor(group, step) != preferred:
         chosen = target.preferred_assignor(group, step)
@@ -273,22 +280,52 @@ def member_after(before: ConsumerMember | None, request: ConsumerHeartbeat, limi
     )
 
 
+def note_calm_restart(group: ConsumerGroup, member: ConsumerMember, old: ConsumerMember, step: Step) -> None:
+    """A static member is back under another id, and nothing moves for it."""
+    gone = group.history.former.get(old.id)
+    away_ms = max(0, step.now_ms - gone.heard_ms) if gone is not None and gone.heard_ms else 0
+    plan = MemberPlan(
+        member.id,
+        member.client_id,
+        member.client_host,
+        member.instance_id,
+        tuple(sorted(epoch_ledger.share_by_name(group.target_of(member), step).items())),
+    )
+    record_calm_restart(group, group.seen(member), plan, Incarnation(member.id, old.id, away_ms, "replaced"), step)
+
+
+def note_instance_id_refused(group: ConsumerGroup, event: InstanceIdUser, step: Step) -> None:
+    holder = group.members.get(group.static.get(event.group_instance_id or "", ""))
+    if holder is not None:
+        plan = MemberPlan(holder.id, holder.client_id, holder.client_host, holder.instance_id, ())
+        record_contested_instance_id(group, group.seen(holder), plan, event, step)
+
+
 def subscription_triggers(
-    group: ConsumerGroup, member: ConsumerMember, before: ConsumerMember | None, replaced: bool
+    group: ConsumerGroup, member: ConsumerMember, before: ConsumerMember | None, replaced: bool, step: Step
 ) -> list[RebalanceTrigger]:
     """A regular expression that nobody has resolved yet changes nothing so far: its result will."""
     unresolved = member.topic_regex is not None and member.topic_regex not in group.regexes
     if before is None:
+        joined = trigger_of_newcomer(group, group.seen(member), "", step)
         if unresolved and not member.topic_names:
             return []
-        return [trigger_by_member(Cause.MEMBER_JOINED, member, "joined")]
+        return [joined]
     changed_regex = before.topic_regex != member.topic_regex and not unresolved
     if before.topic_names == member.topic_names and not changed_regex:
         return []
     if replaced:
         what = "came back with another subscription"
         return [trigger_by_member(Cause.STATIC_MEMBER_METADATA_CHANGED, member, what)]
-    return [trigger_by_member(Cause.SUBSCRIPTION_CHANGED, member, "changed its subscription")]
+    return [trigger_by_member(Cause.SUBSCRIPTION_CHANGED, member, describe_subscription_change(before, member))]
+
+
+def describe_subscription_change(before: ConsumerMember, member: ConsumerMember) -> str:
+    words = [f"+{name}" for name in sorted(member.topic_names - before.topic_names)]
+    words += [f"-{name}" for name in sorted(before.topic_names - member.topic_names)]
+    if before.topic_regex != member.topic_regex:
+        words.append(f"pattern {before.topic_regex or 'none'} -> {member.topic_regex or 'none'}")
+    return f"changed its subscription: {name_few(words)}"
 
 
 def reconcile_member(group: ConsumerGroup, member: ConsumerMember, owned: Shares | None, step: Step) -> None:

@@ -6,18 +6,18 @@ A removal makes one epoch for the whole batch, or a classic generation where onl
 import dataclasses
 from collections.abc import Sequence
 
-from muster.coordinator.core.classic.rebalance_causes import cause_from_reason
 from muster.coordinator.core.consumer import epoch_ledger, handoff, members, target
 from muster.coordinator.core.consumer import target as regex
 from muster.coordinator.core.consumer.group import AWAY, ConsumerGroup, ConsumerMember, ConsumerMemberState
 from muster.coordinator.core.consumer.members import forget_member
 from muster.coordinator.core.consumer.migration import DOWNGRADE, LeavingMembers
+from muster.coordinator.core.groups.member_causes import cause_from_reason, trigger_of_expiry
 from muster.coordinator.core.groups.state import Step
 from muster.coordinator.core.model.effects import ConsumerHeartbeatReply, LeaveReply, MemberReply
 from muster.coordinator.core.model.events import ConsumerHeartbeat, LeaveGroup
 from muster.coordinator.core.model.ledger import Departure, RebalanceTrigger, trigger_by_member
 from muster.coordinator.core.model.records import GroupEpochStored, TargetDeleted, TargetEpochStored
-from muster.coordinator.core.model.types import Cause, MemberIdentity, TimerKey
+from muster.coordinator.core.model.types import Cause, MemberIdentity, TimerKey, WaitEnd
 from muster.coordinator.core.settings.setting import SESSION_TIMEOUT
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
@@ -41,12 +41,11 @@ def handle_leave_heartbeat(
 
 def expire_session(group: ConsumerGroup, member: ConsumerMember, step: Step) -> None:
     """Nothing was heard of the member: it is out, static or not."""
-    seen_ms = group.progress.last_seen_ms.get(member.id, step.now_ms)
-    session_ms = session_timeout_of(group, member, step)
-    what = f"was not heard of for {step.now_ms - seen_ms} ms (session timeout {session_ms} ms)"
-    trigger = trigger_by_member(Cause.SESSION_EXPIRED, member, what)
+    seen_ms = group.progress.last_seen_ms.setdefault(member.id, step.now_ms)
+    trigger = trigger_of_expiry(group, group.seen(member, session_timeout_of(group, member, step)), step)
     step.lost_member(group.id, trigger.detail)
-    remove_members(group, [(member, Departure("its owner's session expired", seen_ms))], trigger, step)
+    departure = Departure("its owner's session expired", seen_ms, WaitEnd.EXPIRED)
+    remove_members(group, [(member, departure)], trigger, step)
 
 
 def session_timeout_of(group: ConsumerGroup, member: ConsumerMember, step: Step) -> int:
@@ -60,7 +59,7 @@ def expire_rebalance_timeout(group: ConsumerGroup, member: ConsumerMember, step:
     seen_ms = group.progress.last_seen_ms.get(member.id, step.now_ms)
     what = f"did not give up its revoked partitions within {member.rebalance_timeout_ms} ms"
     trigger = trigger_by_member(Cause.REBALANCE_TIMEOUT, member, what)
-    departure = Departure("its owner did not give it up within the rebalance timeout", seen_ms)
+    departure = Departure("its owner did not give it up within the rebalance timeout", seen_ms, WaitEnd.EXPIRED)
     remove_members(group, [(member, departure)], trigger, step)
 
 
@@ -77,7 +76,7 @@ def expire_fetch(group: ConsumerGroup, member: ConsumerMember, step: Step) -> No
 def drop_late_member(group: ConsumerGroup, member: ConsumerMember, cause: Cause, verb: str, step: Step) -> None:
     seen_ms = group.progress.last_seen_ms.get(member.id, step.now_ms)
     trigger = trigger_by_member(cause, member, f"did not {verb} within {member.rebalance_timeout_ms} ms")
-    departure = Departure(f"its owner did not {verb} within the rebalance timeout", seen_ms)
+    departure = Departure(f"its owner did not {verb} within the rebalance timeout", seen_ms, WaitEnd.EXPIRED)
     remove_members(group, [(member, departure)], trigger, step)
 
 

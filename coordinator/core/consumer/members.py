@@ -31,7 +31,7 @@ from muster.coordinator.core.model.records import (
     TargetEpochDeleted,
     TargetStored,
 )
-from muster.coordinator.core.model.types import Limits
+from muster.coordinator.core.model.types import Limits, WaitEnd
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 
@@ -230,6 +230,8 @@ def replace_static_member(group: ConsumerGroup, old: ConsumerMember, record: Con
     """The same identity under a new id, with all that the old one had; the group need not move."""
     share, assigned = group.target_of(old), old.assigned
     epoch_ledger.rename_member(group, old.id, record.member_id)
+    group.history.note_gone(group.seen(old), WaitEnd.REPLACED, step.now_ms)
+    group.history.succeed(old.id, record.member_id)
     group.progress.last_seen_ms.pop(old.id, None)
     forget_member(group, old.id, step)
     step.keep(record)

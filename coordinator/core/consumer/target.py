@@ -12,6 +12,7 @@ from muster.assignors.api import AssignorError, Snapshot
 from muster.assignors.api import Member as AssignorMember
 from muster.coordinator.core.consumer import epoch_ledger
 from muster.coordinator.core.consumer.group import FIRST_EPOCH, ConsumerGroup, ConsumerMember, ConsumerMemberState
+from muster.coordinator.core.groups.member_causes import changes_since, describe_changes
 from muster.coordinator.core.groups.state import ShardState, Step
 from muster.coordinator.core.model.effects import ResolveRegex
 from muster.coordinator.core.model.events import Planned, RegexResolved
@@ -89,9 +90,9 @@ def metadata_hash(group: ConsumerGroup, step: Step) -> int:
 def topics_changed(group: ConsumerGroup, step: Step) -> None:
     """A group whose topics grew, went or were made anew needs another target."""
     if group.members and metadata_hash(group, step) != group.metadata_hash:
-        request_target(
-            group, RebalanceTrigger(Cause.PARTITIONS_CHANGED, "the topics that the group reads have changed"), step
-        )
+        changes = changes_since(step.state, group.subscribed_topics(), group.planned_at_ms or step.now_ms)
+        detail = describe_changes(changes) if changes else "the topics that the group reads have changed"
+        request_target(group, RebalanceTrigger(Cause.PARTITIONS_CHANGED, detail, topics=changes), step)
 
 
 def request_target(group: ConsumerGroup, trigger: RebalanceTrigger, step: Step) -> None:

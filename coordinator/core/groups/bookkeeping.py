@@ -22,6 +22,7 @@ from muster.coordinator.core.model.records import (
     RebalanceDecided,
     RebalanceForgotten,
     RebalanceSettled,
+    RebalanceShadowed,
     ShadowsForgotten,
 )
 from muster.coordinator.core.model.types import Cause, Outcome, RebalanceEntry, Settlement, StoredOffset
@@ -80,8 +81,17 @@ def keep_entry(group_id: str, entry: RebalanceEntry, step: Step) -> None:
 
 
 def amend_entry(group: GroupData, entry: RebalanceEntry, step: Step) -> None:
-    """Replace an entry that is kept by one that says more: later facts have told what it was."""
+    """Replace an entry that is kept by one that says more: later facts have told what it was.
+
+    What became known after its plan, and its shadows' scores, are kept again: a decided entry begins without them.
+    """
+    ledger = step.state.ledgers[group.id]
+    settlement, scores = ledger.settlements.get(entry.number), ledger.shadows.get(entry.number)
     step.keep(RebalanceDecided(group.id, shorten_entry(entry, step.limits.max_group_bytes), amends=True))
+    if settlement is not None:
+        step.keep(RebalanceSettled(group.id, settlement))
+    if scores is not None:
+        step.keep(RebalanceShadowed(group.id, entry.number, scores))
     step.announce(group, entry=entry_with_settlement(step.state.ledgers[group.id], entry.number))
 
 

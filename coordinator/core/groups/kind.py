@@ -22,6 +22,7 @@ from muster.coordinator.core.model.events import (
     ConsumerHeartbeat,
     DeleteGroup,
     Heartbeat,
+    InstanceIdUser,
     JoinGroup,
     LeaveGroup,
     Listen,
@@ -166,8 +167,8 @@ class GroupKind(Protocol[G_contra]):
     def connection_closed(self, group: G_contra, connection: int, step: Step, /) -> None:
         """A connection by which members had joined is closed."""
 
-    def instance_id_refused(self, group: G_contra, member_id: str, instance_id: str, step: Step, /) -> None:
-        """A request of this member was refused, as another process has its group instance id."""
+    def instance_id_refused(self, group: G_contra, event: InstanceIdUser, step: Step, /) -> None:
+        """The request was refused, as another process has its group instance id."""
 
     def rights_changed(self, group: G_contra, event: RightsAnew, step: Step, /) -> None: ...
     def planned(self, group: G_contra, event: Planned, step: Step, /) -> None: ...

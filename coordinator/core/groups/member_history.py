@@ -10,7 +10,8 @@ The design page is docs/design/explain.md.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from itertools import islice
+from typing import NamedTuple
 
 from muster.coordinator.core.model.types import Stall, Takeover, WaitEnd, frozen_value
 
@@ -25,6 +26,9 @@ MAX_CONTESTED = 64
 
 MAX_AWAY_MS = 15 * 60_000
 """After that long away, a client with the same client id and host counts as a new one."""
+
+MAX_SCANNED = 1_000
+"""Members that are looked at for one that a newcomer may be: larger groups are told less."""
 
 DISTURBANCE_MS = 60_000
 """For that long after a stall or a takeover, members that give up on their own are put down to it."""
@@ -42,14 +46,17 @@ HOW_GONE = {
 """The words of `Incarnation.how`. JOINED: the old id is still a member."""
 
 
-class HistoricMember(Protocol):
-    """A member of any kind of group, as far as its history is kept."""
+class SeenMember(NamedTuple):
+    """A member of any kind of group, as its history is told. `session_timeout_ms` and `last_seen_ms` in ms."""
 
     id: str
     client_id: str
     client_host: str
-    last_seen_ms: int
+    client_software: str
+    instance_id: str
     connection: int
+    last_seen_ms: int
+    session_timeout_ms: int
 
 
 @frozen_value
@@ -99,23 +106,24 @@ class MemberHistory:
     contested: dict[str, int] = field(default_factory=dict)
     """Group instance id -> when the ledger last said that two processes use it."""
 
-    def note_gone(self, member: HistoricMember, instance_id: str | None, end: WaitEnd, now_ms: int) -> None:
-        """A member id no longer counts."""
+    def note_gone(self, member: SeenMember, end: WaitEnd, now_ms: int) -> DepartedMember:
+        """A member id no longer counts, or, with JOINED, its process has given it up."""
         known = self.former.pop(member.id, None)
-        self.former[member.id] = DepartedMember(
+        gone = self.former[member.id] = DepartedMember(
             id=member.id,
             client_id=member.client_id,
             client_host=member.client_host,
-            instance_id=instance_id or "",
+            instance_id=member.instance_id,
             connection=member.connection,
             heard_ms=member.last_seen_ms,
             gone_ms=now_ms,
             end=end,
-            software=getattr(member, "client_software", ""),
+            software=member.client_software,
             successor=known.successor if known else "",
         )
         while len(self.former) > MAX_FORMER_MEMBERS:
             del self.former[next(iter(self.former))]
+        return gone
 
     def note_closed(self, connection: int, now_ms: int) -> None:
         """A connection that members of this group had used is closed."""
@@ -131,52 +139,45 @@ class MemberHistory:
         if old_id in self.former:
             self.former[old_id] = replace(self.former[old_id], successor=new_id)
 
-    def find_return(
-        self, newcomer: HistoricMember, instance_id: str | None, living: Iterable[HistoricMember], now_ms: int
-    ) -> Returned | None:
+    def may_be(self, member: SeenMember, newcomer: SeenMember) -> bool:
+        """Whether a member that still counts goes by the newcomer's names, and has no successor yet."""
+        if member.id == newcomer.id or member.instance_id or newcomer.instance_id:
+            return False
+        known = self.former.get(member.id)
+        if known is not None and known.successor:
+            return False
+        return (member.client_id, member.client_host) == (newcomer.client_id, newcomer.client_host)
+
+    def find_return(self, newcomer: SeenMember, living: Iterable[SeenMember], now_ms: int) -> Returned | None:
         """The former, or still counted, member that this newcomer is."""
         gone = [each for each in reversed(self.former.values()) if not each.successor]
-        if newcomer.connection != NO_CONNECTION:
-            for each in gone:
-                if each.connection == newcomer.connection and each.client_id == newcomer.client_id:
-                    return Returned(each, same_process=True, closed_ms=None)
-        if instance_id:
-            for each in gone:
-                if each.instance_id == instance_id and now_ms - each.gone_ms <= MAX_AWAY_MS:
-                    return Returned(each, same_process=False, closed_ms=self.closed.get(each.connection))
-            return None
         for each in gone:
-            same = (each.client_id, each.client_host) == (newcomer.client_id, newcomer.client_host)
-            if same and not each.instance_id and now_ms - each.gone_ms <= MAX_AWAY_MS:
+            same = newcomer.connection != NO_CONNECTION and each.connection == newcomer.connection
+            # A KIP-848 client draws its id when it starts: the same id is the same process.
+            if each.id == newcomer.id or (same and each.client_id == newcomer.client_id):
+                return Returned(each, same_process=True, closed_ms=None)
+        names = (newcomer.client_id, newcomer.client_host)
+        for each in gone:
+            if now_ms - each.gone_ms > MAX_AWAY_MS or each.instance_id != newcomer.instance_id:
+                continue
+            if each.instance_id or (each.client_id, each.client_host) == names:
                 return Returned(each, same_process=False, closed_ms=self.closed.get(each.connection))
-        return self._still_counted(newcomer, living, now_ms)
-
-    def _still_counted(
-        self, newcomer: HistoricMember, living: Iterable[HistoricMember], now_ms: int
-    ) -> Returned | None:
-        """A member that counts although its process is gone: its connection closed, or it gave up by itself."""
-        for member in living:
-            if member.id == newcomer.id or ((known := self.former.get(member.id)) is not None and known.successor):
-                continue
-            if (member.client_id, member.client_host) != (newcomer.client_id, newcomer.client_host):
-                continue
+        if not self.closed:
+            return None
+        for member in islice(living, MAX_SCANNED):
             closed_ms = self.closed.get(member.connection)
-            same_process = member.connection != NO_CONNECTION and member.connection == newcomer.connection
-            if closed_ms is None and not same_process:
-                continue
-            former = DepartedMember(
-                member.id,
-                member.client_id,
-                member.client_host,
-                "",
-                member.connection,
-                member.last_seen_ms,
-                now_ms,
-                WaitEnd.JOINED,
-            )
-            self.former[member.id] = former
-            return Returned(former, same_process=same_process, closed_ms=closed_ms)
+            if closed_ms is not None and self.may_be(member, newcomer):
+                former = self.note_gone(member, WaitEnd.JOINED, now_ms)
+                return Returned(former, same_process=False, closed_ms=closed_ms)
         return None
+
+
+def describe_ms(ms: int) -> str:
+    """
+    >>> describe_ms(420), describe_ms(12_340)
+    ('420 ms', '12.3 s')
+    """
+    return f"{ms} ms" if ms < 1_000 else f"{ms / 1000:.1f} s"
 
 
 def find_disturbance(
@@ -184,7 +185,9 @@ def find_disturbance(
 ) -> Disturbance | None:
     """The newest stall or takeover that a member last heard at `heard_ms` has not been heard since."""
     found = [
-        Disturbance(False, stall.ended_at_ms, stall.stalled_ms, f"the node did not run for {stall.stalled_ms} ms")
+        Disturbance(
+            False, stall.ended_at_ms, stall.stalled_ms, f"the node did not run for {describe_ms(stall.stalled_ms)}"
+        )
         for stall in stalls
     ]
     found += [

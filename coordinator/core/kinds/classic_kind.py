@@ -11,7 +11,6 @@ from muster.coordinator.core.classic import (
     membership,
     offsets,
     rebalance,
-    rebalance_causes,
     replanning,
     server_side_assignment,
     static_members,
@@ -29,6 +28,7 @@ from muster.coordinator.core.classic import (
     sync as syncing,
 )
 from muster.coordinator.core.classic.group import ClassicGroup, classic_view
+from muster.coordinator.core.groups import member_causes
 from muster.coordinator.core.groups.group import OwnedPartitions, owners_by_partition
 from muster.coordinator.core.groups.state import ShardState, Step
 from muster.coordinator.core.kinds.default_kind import DefaultKind
@@ -155,8 +155,8 @@ class ClassicKind(DefaultKind[ClassicGroup]):
     settings_changed = staticmethod(replanning.settings_changed)
     word_lost = staticmethod(replanning.replan_after_lost_setting)
     topics_changed = staticmethod(replanning.topics_changed)
-    connection_closed = staticmethod(rebalance_causes.note_connection_closed)
-    instance_id_refused = staticmethod(static_members.note_contested_instance_id)
+    connection_closed = staticmethod(member_causes.note_connection_closed)
+    instance_id_refused = staticmethod(static_members.note_instance_id_refused)
     rights_changed = staticmethod(replanning.rights_changed)
     planned = staticmethod(replanning.take_planned_again)
     snapshot = staticmethod(server_side_assignment.as_last_planned)

@@ -23,6 +23,7 @@ from muster.coordinator.core.consumer import (
 )
 from muster.coordinator.core.consumer.group import ConsumerGroup, ConsumerMember, ConsumerMemberState, shares
 from muster.coordinator.core.consumer.lifecycle import session_timeout_of
+from muster.coordinator.core.groups import member_causes
 from muster.coordinator.core.groups.group import OwnedPartitions
 from muster.coordinator.core.groups.kind import HeartbeatOutlook
 from muster.coordinator.core.groups.state import ShardState, Step
@@ -187,6 +188,8 @@ class ConsumerKind(DefaultKind[ConsumerGroup]):
     outlook = staticmethod(heartbeat_outlook)
     steady = staticmethod(is_steady)
     topics_changed = staticmethod(target.topics_changed)
+    connection_closed = staticmethod(member_causes.note_connection_closed)
+    instance_id_refused = staticmethod(beats.note_instance_id_refused)
     rights_changed = staticmethod(target.rights_changed)
     planned = staticmethod(target.take_planned_target)
     snapshot = staticmethod(target.snapshot_of)

@@ -30,6 +30,7 @@ from muster.coordinator.core.model.events import (
     ConsumerHeartbeat,
     DeleteGroup,
     Heartbeat,
+    InstanceIdUser,
     JoinGroup,
     LeaveGroup,
     Listen,
@@ -147,7 +148,7 @@ class DefaultKind(Generic[G_contra]):
     def connection_closed(self, group: G_contra, connection: int, step: Step, /) -> None:
         """It keeps no history of its members."""
 
-    def instance_id_refused(self, group: G_contra, member_id: str, instance_id: str, step: Step, /) -> None:
+    def instance_id_refused(self, group: G_contra, event: InstanceIdUser, step: Step, /) -> None:
         """It keeps no history of its members."""
 
     def rights_changed(self, group: G_contra, event: RightsAnew, step: Step, /) -> None:

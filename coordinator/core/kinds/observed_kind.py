@@ -35,6 +35,7 @@ from muster.coordinator.core.model.events import (
     GroupObserved,
     GroupUnseen,
     Heartbeat,
+    InstanceIdUser,
     JoinGroup,
     LeaveGroup,
     Listen,
@@ -500,8 +501,8 @@ class ObservedKind:
     def connection_closed(self, group: ObservedGroup, connection: int, step: Step, /) -> None:
         self._kind_of(group.logged).connection_closed(group.logged, connection, step)
 
-    def instance_id_refused(self, group: ObservedGroup, member_id: str, instance_id: str, step: Step, /) -> None:
-        self._kind_of(group.logged).instance_id_refused(group.logged, member_id, instance_id, step)
+    def instance_id_refused(self, group: ObservedGroup, event: InstanceIdUser, step: Step, /) -> None:
+        self._kind_of(group.logged).instance_id_refused(group.logged, event, step)
 
     def rights_changed(self, group: ObservedGroup, event: RightsAnew, step: Step, /) -> None:
         self._kind_of(group.logged).rights_changed(group.logged, event, step)

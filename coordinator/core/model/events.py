@@ -924,6 +924,10 @@ Request: TypeAlias = (
 )
 
 
+InstanceIdUser: TypeAlias = JoinGroup | SyncGroup | Heartbeat | OffsetCommit | ConsumerHeartbeat
+"""Requests by which a static member names its group instance id."""
+
+
 @frozen_value
 class TurnedAway:
     """A request was refused unread, for the log has no room: all that is known by it is that its sender lives."""

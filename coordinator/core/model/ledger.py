@@ -65,12 +65,16 @@ class RebalanceTrigger:
 
 
 class NamedClient(Protocol):
-    """Whoever sent the request, as far as its words are kept."""
+    """The sender of a request, as far as its words are kept."""
 
-    id: str
-    client_id: str
-    client_host: str
-    client_software: str
+    @property
+    def id(self) -> str: ...
+    @property
+    def client_id(self) -> str: ...
+    @property
+    def client_host(self) -> str: ...
+    @property
+    def client_software(self) -> str: ...
 
 
 def describe_member(member: NamedClient) -> str:

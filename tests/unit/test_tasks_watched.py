@@ -26,7 +26,7 @@ NAMED: Final = {
     "client/membership/leader_planner.py:_aside": CALLER,
     "client/records/fetcher.py:__init__": WATCHED,
     "client/records/kafka_records.py:__init__": WATCHED,
-    "coordinator/edge/tls_flow_control.py:_begin": WATCHED,
+    "coordinator/edge/tls_flow_control.py:_begin_handshake": WATCHED,
     "coordinator/kafka/connections/connection.py:_answer": ANSWERED,
     "coordinator/kafka/connections/connection.py:_start": ANSWERED,
     "coordinator/kafka/connections/sasl_login.py:_hear": ANSWERED,

@@ -60,7 +60,7 @@ def test_a_method_that_is_not_taken_hears_which_are(node: AskedNode) -> None:
         ("limit=" + "9" * 5000, "limit", "expected a whole number"),
         ("limit=1&limit=2", "limit", "expected one value"),
         ("state=Happy", "state", "expected one of Empty, PreparingRebalance"),
-        ("stat=Stable", "stat", "expected state, type, limit, offset"),
+        ("stat=Stable", "stat", "expected state, type, with_members, limit, offset"),
     ],
 )
 def test_a_parameter_that_is_wrong_is_named(node: AskedNode, query: str, field: str, said: str) -> None:

@@ -1,7 +1,8 @@
-// What the page does with a script: times in the reader's zone, charts that answer the pointer, and whether it is live.
+// What the page does with a script: ages of times, charts that answer the pointer, and whether it is live.
 "use strict";
 (() => {
-  const exact = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+  // As the server writes times, and every tool of this node: UTC, 24 hours.
+  const exact = { format: (ms) => `${new Date(ms).toISOString().slice(0, 19).replace("T", " ")} UTC` };
   const ages = [[60, 1, "s"], [7200, 60, "min"], [172800, 3600, "h"], [Infinity, 86400, "days"]];
 
   // By the node's clock, which need not be the reader's; what it took down before it was set back lies ahead.
@@ -23,7 +24,7 @@
       const ms = Number(time.dataset.ms);
       const text = time.dataset.as === "age" ? ago(ms) : exact.format(ms);
       if (time.textContent !== text) time.textContent = text;
-      time.title = `${exact.format(ms)} (${new Date(ms).toISOString()})`;
+      time.title = exact.format(ms);
     }
   }
 
@@ -50,12 +51,16 @@
     }] } };
   }
 
-  // Times in the reader's own way of writing them, as everywhere on the page: seconds where little is shown, days where much.
-  const axisTimes = [[1800, { timeStyle: "medium" }], [172800, { timeStyle: "short" }], [Infinity, { dateStyle: "short" }]]
-    .map(([most, style]) => [most, new Intl.DateTimeFormat(undefined, style)]);
+  // Seconds where little is shown, days where much: parts of 2026-11-28 14:02:05.
+  const axisParts = [[1800, 11, 19], [172800, 11, 16], [Infinity, 0, 10]];
   function axisTime(u, all) {
-    const shown = u.scales.x.max - u.scales.x.min, [, format] = axisTimes.find(([most]) => shown < most);
-    return all.map((s) => format.format(s * 1000));
+    const shown = u.scales.x.max - u.scales.x.min, [, from, to] = axisParts.find(([most]) => shown < most);
+    return all.map((s) => exact.format(s * 1000).slice(from, to));
+  }
+
+  // Without a pointer the legend tells the last figures: it is never empty.
+  function tellLast(u) {
+    if (u.cursor.idx == null) u.setLegend({ idx: u.data[0].length - 1 }, false);
   }
 
   // There are no fifths of a record.
@@ -70,9 +75,10 @@
       box.replaceChildren();
       const plot = new uPlot({
         width: box.clientWidth, height: 220, plugins: [marks(at)], cursor: { y: false },
+        tzDate: (s) => uPlot.tzDate(new Date(s * 1000), "Etc/UTC"), hooks: { ready: [tellLast], setCursor: [tellLast] },
         scales: { y: { range: (u, low, high) => [0, Math.max(1, high * 1.08)] } },
         axes: [{ ...axis, space: 90, values: axisTime }, { ...axis, size: 64, incrs: whole, values: (u, all) => all.map((v) => v.toLocaleString()) }],
-        series: [{ value: (u, s) => (s == null ? "" : exact.format(s * 1000)) }, { label: "lag", stroke: colour("--accent"), width: 2, fill: colour("--accent-bg"),
+        series: [{ label: "time", value: (u, s) => (s == null ? "" : exact.format(s * 1000)) }, { label: "lag", stroke: colour("--accent"), width: 2, fill: colour("--accent-bg"),
           value: (u, v) => (v == null ? "" : v.toLocaleString()) }],
       }, [times.map((t) => t / 1000), lags], box);
       box.plot = plot;

@@ -56,6 +56,8 @@ class MapRow:
 class AssignmentMap:
     rows: tuple[MapRow, ...]
     unowned: MapRow | None
+    idle: bool
+    """No member is there: that nobody owns its partitions is no trouble."""
     bundled: bool
     by: str
     legend: tuple[tuple[str, str], ...]
@@ -102,7 +104,8 @@ def assignment_map(
         drawn.sort(key=lambda row: (-(row.lag or 0), row.name))
     return AssignmentMap(
         rows=tuple(drawn),
-        unowned=make_map_row("", nobody, names, moves, by, most if bundled else 0) if nobody else None,
+        unowned=make_map_row("", nobody, names, moves, by, most if bundled else 0, calm=not owned) if nobody else None,
+        idle=not owned,
         bundled=bundled,
         by=by,
         legend=tuple(legend(by)),
@@ -112,19 +115,27 @@ def assignment_map(
 
 
 def make_map_row(
-    member: str, held: Sequence[PartitionOwnership], names: Names, moves: LatestMoves, by: str, most: int
+    member: str,
+    held: Sequence[PartitionOwnership],
+    names: Names,
+    moves: LatestMoves,
+    by: str,
+    most: int,
+    *,
+    calm: bool = False,
 ) -> MapRow:
-    """`most` partitions fill the width of a bundled row; 0 draws cells."""
+    """`most` partitions fill the width of a bundled row; 0 draws cells. `calm`: unowned ones are coloured as others."""
+    loud = not (member or calm)
     lags = [each.lag for each in held if each.lag is not None]
     gone = moves.gone.get(member, []) if member else []
     came = moves.came.get(member, Counter())
     return MapRow(
         member_id=member,
-        name=names[member] if member else "nobody",
+        name=names[member] if member else "no member" if calm else "nobody",
         count=len(held),
         lag=sum(lags) if lags else None,
-        topics=() if most else topic_cells(member, held, names, moves, by),
-        bundle=bundle_cells(held, by, most, UNOWNED if not member else "") if most else Markup(""),
+        topics=() if most else topic_cells(member, held, names, moves, UNOWNED if loud else by),
+        bundle=bundle_cells(held, by, most, UNOWNED if loud else "") if most else Markup(""),
         gained=describe_gained(came, names, short=bool(most)),
         lost=describe_lost(gone, names, short=bool(most)),
     )
@@ -158,7 +169,7 @@ def topic_cells(
     """A strip of cells for each topic; what the last rebalance took away stands behind, as an outline."""
     by_topic: dict[str, list[PartitionCell]] = defaultdict(list)
     for each in sorted(held, key=lambda each: (each.topic, each.partition)):
-        by_topic[each.topic].append(cell_of(each, names, moves, by if member else UNOWNED))
+        by_topic[each.topic].append(cell_of(each, names, moves, by))
     for (topic, partition), target in sorted(moves.gone.get(member, ()) if member else ()):
         there = names[target] if target else "nobody"
         label = f"{topic} {partition}: went to {there} in rebalance {moves.number}"

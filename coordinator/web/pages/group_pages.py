@@ -1,6 +1,7 @@
 """The routes of one group: its page, a rebalance's permanent page, what if."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -17,6 +18,7 @@ from muster.coordinator.web.http.node_port import HttpRefusal, NodePort
 from muster.coordinator.web.pages.forms import ActionPages
 from muster.coordinator.web.pages.group_view import SamplerFigures, make_group_view
 from muster.coordinator.web.pages.page_data import PageQueries, code_refusal
+from muster.coordinator.web.pages.position_view import known_rates
 from muster.coordinator.web.pages.rebalance_view import rebalance_address, rebalance_view
 from muster.coordinator.web.pages.rendering import PageRenderer
 from muster.coordinator.web.pages.what_if_view import make_plan_view, question
@@ -65,6 +67,7 @@ class GroupPages:
         now_ms = self._figures.now_ms()
         by = "rate" if request.query_params.get("by") == "rate" else "lag"
         all_members = request.query_params.get("members") == "all"
+        position_page = parse_number(request.query_params.get("positions", "1"), 10**6, "positions")
         mark = self._asks.changes.mark()
         try:
             facts = await self._asking.group(group)
@@ -76,14 +79,17 @@ class GroupPages:
             if not (await self._asking.history(group, 1)).rebalances:
                 raise
             return RedirectResponse("/ledger?" + urlencode({"group": group}), 303)
-        figures = self._figures.of(group, with_rates=by == "rate")
+        sampled, known = self._figures.of(group), self._figures.rates(group)
 
         def make() -> Mapping[str, Any]:
-            view = make_group_view(facts, figures, now_ms, by, all_members)
+            read, written = known_rates(known, "consumed"), known_rates(known, "produced")
+            figures = replace(sampled, rates=read, written=written)
+            view = make_group_view(facts, figures, now_ms, by, all_members, position_page)
             return {
                 "title": group,
                 "view": view,
                 "self_href": f"/groups/{segment_of(group)}",
+                "positions_href": rows_address(request, "positions"),
                 "here": page_address(request),
                 "trigger": "changed, refresh",
                 "events": "/events?" + urlencode([("group", group), ("group", NODE), ("since", mark)]),
@@ -139,6 +145,12 @@ def page_address(request: Request) -> str:
     """The address of the page itself, which asks for itself again."""
     path: bytes = request.scope["raw_path"]
     return path.decode("latin-1") + (f"?{request.url.query}" if request.url.query else "")
+
+
+def rows_address(request: Request, name: str) -> str:
+    """The page's own address up to the number of the page of rows, which is the parameter `name`."""
+    kept = [(key, value) for key, value in request.query_params.multi_items() if key != name]
+    return "?" + urlencode([*kept, (name, "")])
 
 
 def parse_number(text: str, most: int, field: str) -> int:

@@ -4,11 +4,11 @@ The doctor's findings and the sampler's figures become part of the page; of the 
 nothing is shown, because a page has only one.
 """
 
+import asyncio
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isnan
 from typing import Final
 
 from markupsafe import Markup
@@ -22,7 +22,7 @@ from muster.coordinator.observability.doctor.model import (
 )
 from muster.coordinator.observability.doctor.table import examine_group
 from muster.coordinator.observability.history.group_health import HealthStatus
-from muster.coordinator.observability.history.group_history import GroupHistory
+from muster.coordinator.observability.history.group_history import GroupHistory, PartitionRates
 from muster.coordinator.observability.read_model.groups import Canary, MemberDescription
 from muster.coordinator.observability.views.controls import balance_words, fence_words, override_words
 from muster.coordinator.observability.views.formatting import duration, listed, plural
@@ -33,6 +33,7 @@ from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
 from muster.coordinator.web.pages.assignment_map import AssignmentMap, assignment_map, unowned_words
 from muster.coordinator.web.pages.page_data import GroupPageData, Place
 from muster.coordinator.web.pages.pictures import draw_chart, time_in_words
+from muster.coordinator.web.pages.position_view import PositionLine, RowPage, position_lines, row_page
 from muster.coordinator.web.pages.rebalance_view import (
     RebalanceView,
     rebalance_duration_ms,
@@ -131,8 +132,12 @@ class SampledFigures:
     trend_window_ms: int = 0
     eta_s: float | None = None
     rates: Mapping[Place, float] = field(default_factory=dict)
+    """Records a second that are read, by partition."""
+    written: Mapping[Place, float] = field(default_factory=dict)
     health: str = ""
     reason: str = ""
+    idle: tuple[int, int | None] | None = None
+    """Of a group without members: since when, and by how much its lag grew of late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,18 +202,27 @@ class GroupPageView:
     """The last decision that shadow assignors made again: the real one, then theirs."""
     canary: Canary | None
     """The trial of another assignor that goes on."""
+    positions: tuple[PositionLine, ...]
+    position_page: RowPage
+    removed: int
+    """Records of all its positions that retention removed before they were read."""
     findings: tuple[FindingView, ...]
     examined: bool
     """Whether the doctor's rules were asked."""
 
 
 def make_group_view(
-    facts: GroupPageData, figures: SampledFigures, now_ms: int, by: str = "lag", all_members: bool = False
+    facts: GroupPageData,
+    figures: SampledFigures,
+    now_ms: int,
+    by: str = "lag",
+    all_members: bool = False,
+    position_page: int = 1,
 ) -> GroupPageView:
     group, history = facts.group, facts.history
     ids = [member.member_id for member in group.members]
     names = names_of(history, group.members)
-    holdings = facts.holdings(figures.rates)
+    holdings = facts.holdings(figures.rates if by == "rate" else None)
     present = frozenset(ids)
     nobody = [each for each in holdings if each.owner not in present]
     moved = last_with_moves(history)
@@ -219,6 +233,9 @@ def make_group_view(
     controls = group.controls
     findings = find_group_problems(facts, names, now_ms)
     health, reason = agreed_health(figures, findings)
+    if figures.idle is not None:
+        reason = idle_words(figures.idle[0], facts.lag, figures.idle[1], now_ms)  # of the lag that this page shows
+    rows = row_page(position_page, len(facts.positions))
     return GroupPageView(
         group=group.group_id,
         kind=facts.kind,
@@ -238,7 +255,7 @@ def make_group_view(
         trend=trend_words(figures.trend),
         trend_window=window_words(figures),
         trend_class=trend_class(figures.trend),
-        eta=eta_words(figures.eta_s, facts.lag),
+        eta=eta_words(figures.eta_s, facts.lag, figures.trend),
         health=health,
         health_class=HEALTH_CLASSES.get(health, ""),
         reason=sentence_of(reason) if reason and health in ("IDLE", "") else reason,
@@ -259,6 +276,9 @@ def make_group_view(
         held=tuple(override_words(facts.holds)),
         shadows=tuple(compare_shadows(history[::-1], 1)),
         canary=facts.canary if facts.canary is not None and facts.canary.goes_on else None,
+        positions=position_lines(facts.positions, names, figures.rates, figures.written, rows),
+        position_page=rows,
+        removed=sum(position.removed for position in facts.positions.values()),
         findings=findings,
         examined=len(facts.positions) <= MOST_PARTITIONS,
     )
@@ -332,14 +352,18 @@ def trend_class(trend: float | None) -> str:
     return "flat" if trend is None or abs(trend) < 0.5 else "up" if trend > 0 else "down"
 
 
-def eta_words(eta_s: float | None, lag: int) -> str:
+def eta_words(eta_s: float | None, lag: int, trend: float | None = None) -> str:
     """
-    >>> eta_words(40.2, 9), eta_words(None, 9), eta_words(0.0, 0)
-    ('in 40 s', 'not at this pace', 'now')
+    >>> eta_words(40.2, 9), eta_words(None, 9), eta_words(0.0, 0), eta_words(40.2, 9, -0.2)
+    ('in 40 s', 'not at this pace', 'now', 'not at this pace')
     """
     if not lag:
         return "now"
-    return "not at this pace" if eta_s is None else f"in {time_in_words(max(1_000, round(eta_s * 1000)))}"
+    return (
+        "not at this pace"
+        if eta_s is None or (trend_class(trend) == "flat" and trend is not None)
+        else f"in {time_in_words(max(1_000, round(eta_s * 1000)))}"
+    )
 
 
 def member_rows(
@@ -381,26 +405,27 @@ class SamplerFigures:
     def lag(self, group: str) -> int | None:
         return self._history.lag(group)
 
-    def of(self, group: str, *, with_rates: bool = False) -> SampledFigures:
-        """Empty while the sampler has not seen the group."""
+    def rates(self, group: str) -> PartitionRates | None:
+        """As last seen, of every partition; None while the sampler has not seen the group."""
+        return self._history.rates(group)
+
+    def of(self, group: str) -> SampledFigures:
+        """Empty while the sampler has not seen the group; without rates by partition."""
         history = self._history
         if not history.knows(group):
             return SampledFigures()
         times, lags = history.lag_series(group)
         health, reason = self.health(group)
-        rates = {}
-        if with_rates and (known := history.rates(group)):
-            consumed = known.consumed.tolist()
-            rates = {place: rate for place, rate in zip(known.places, consumed, strict=True) if not isnan(rate)}
+        found = history.last_health(group)
         return SampledFigures(
             times.tolist(),
             lags.tolist(),
             history.trend(group),
             history.trend_window_ms(group),
             history.eta_s(group),
-            rates,
-            health,
-            reason,
+            health=health,
+            reason=reason,
+            idle=(found.idle_since_ms, found.growth) if found.idle_since_ms is not None else None,
         )
 
     def health(self, group: str) -> tuple[str, str]:
@@ -412,14 +437,11 @@ class SamplerFigures:
             return found.status.name, idle_words(found.idle_since_ms, found.total_lag, found.growth, self.now_ms())
         return found.status.name, found.reason if found.status > HealthStatus.OK else ""
 
-    def produced(self) -> dict[str, float]:
-        """Records a second written to each topic, as far as some group's sample says."""
-        found: dict[tuple[str, int], float] = {}
-        for group in self._history.groups:
+    async def seen_by(self, groups: Iterable[str]) -> list[tuple[str, PartitionRates]]:
+        """What was last seen of each of these groups that is known. Others have their turns in between."""
+        found = []
+        for group in groups:
             if known := self._history.rates(group):
-                rates = zip(known.places, known.produced.tolist(), strict=True)
-                found |= {place: rate for place, rate in rates if not isnan(rate)}
-        topics: dict[str, float] = {}
-        for (topic, _), rate in found.items():
-            topics[topic] = topics.get(topic, 0.0) + rate
-        return topics
+                found.append((group, known))
+            await asyncio.sleep(0)
+        return found

@@ -10,13 +10,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from muster.coordinator.observability.views.formatting import size
+from muster.coordinator.observability.history.group_history import PartitionRates
 from muster.coordinator.observability.views.member_names import names_of
 from muster.coordinator.observability.views.sentences import CAUSES, cause_name
 from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
 from muster.coordinator.web.http.node_port import HttpRefusal, NodePort
-from muster.coordinator.web.pages.group_pages import page_address, parse_number
-from muster.coordinator.web.pages.group_view import BUSY, SamplerFigures
+from muster.coordinator.web.pages.group_pages import page_address, parse_number, rows_address
+from muster.coordinator.web.pages.group_view import BUSY, HEALTH_CLASSES, SamplerFigures
 from muster.coordinator.web.pages.listing_view import (
     PAGE,
     SORTS,
@@ -28,13 +28,20 @@ from muster.coordinator.web.pages.listing_view import (
 )
 from muster.coordinator.web.pages.page_data import PageQueries
 from muster.coordinator.web.pages.pictures import PartitionCell, draw_strips
+from muster.coordinator.web.pages.position_view import (
+    MOST_READERS,
+    knows_topic,
+    partition_lines,
+    reader_lines,
+    row_page,
+    written_to,
+)
 from muster.coordinator.web.pages.rebalance_view import rebalance_duration_ms, rebalance_view
 from muster.coordinator.web.pages.rendering import PageRenderer
 
 SHOWN_ENTRIES: Final = 100
 OF_EACH_GROUP: Final = 20
 SHOWN_TOPICS: Final = 500
-SHOWN_PARTITIONS: Final = 1_000
 WORSE: Final = {"": 0, "OK": 0, "NOTFOUND": 0, "IDLE": 0, "WARN": 1}
 EARLIEST, LATEST = -2, -1
 
@@ -150,49 +157,47 @@ class ListingPages:
 
         return await self._pages.page("ledger.html", "Ledger", make)
 
-    async def _readers(self) -> dict[str, set[str]]:
-        """The groups that have a position in each topic, as the sampler saw them."""
-        readers: dict[str, set[str]] = {}
-        for group in filter(self._asks.sees_group, self._asks.history.groups):
-            if known := self._asks.history.rates(group):
-                for topic in {topic for topic, _ in known.places}:
-                    readers.setdefault(topic, set()).add(group)
-            await asyncio.sleep(0)
-        return readers
+    async def _seen(self) -> list[tuple[str, PartitionRates]]:
+        """What the sampler saw of each group that the caller may see."""
+        return await self._figures.seen_by(filter(self._asks.sees_group, self._asks.history.groups))
 
     async def _topics(self, request: Request) -> Response:
         sizes = await self._asking.sizes()
         shown = dict(sorted(sizes.items())[:SHOWN_TOPICS])
-        around, readers = self._around(request), await self._readers()
+        around, seen = self._around(request), await self._seen()
         starts, ends = await self._asking.ends(shown, EARLIEST), await self._asking.ends(shown, LATEST)
         held = await self._asking.log_bytes(shown)
-        produced = self._figures.produced()
 
         def make() -> Mapping[str, Any]:
-            rows = topic_rows(shown, starts, ends, readers, produced, held)
+            rows = topic_rows(shown, starts, ends, seen, held)
             return around | {"title": "Topics", "rows": rows, "more": len(sizes) - len(shown)}
 
         return await self._pages.page("topics.html", "Topics", make)
 
     async def _topic(self, request: Request) -> Response:
         topic = request.path_params["topic"]
+        number = parse_number(request.query_params.get("page", "1"), 10**6, "page")
         sizes = await self._asking.sizes([topic])
         if topic not in sizes:
             raise HttpRefusal(404, "UNKNOWN_TOPIC_OR_PARTITION", f"there is no topic {topic!r} on this node")
-        around, readers = self._around(request), await self._readers()
+        around, seen = self._around(request), await self._seen()
         starts, ends = await self._asking.ends(sizes, EARLIEST), await self._asking.ends(sizes, LATEST)
-        held = await self._asking.log_bytes(sizes)
-        produced = self._figures.produced()
+        held, settings = await self._asking.log_bytes(sizes), await self._asking.topic_settings(topic)
+        health = {group: self._figures.health(group) for group, known in seen if knows_topic(known, topic)}
 
         def make() -> Mapping[str, Any]:
-            row = topic_rows(sizes, starts, ends, readers, produced, held)[0]
-            numbers = sorted(number for _, number in ends)
-            partitions = [
-                (number, starts.get((topic, number), 0), ends[topic, number], size(held.get((topic, number), 0)))
-                for number in numbers
-            ]
-            more = max(0, len(partitions) - SHOWN_PARTITIONS)
-            return around | {"title": topic, "row": row, "partitions": partitions[:SHOWN_PARTITIONS], "more": more}
+            shown, readers = row_page(number, sizes[topic]), reader_lines(topic, seen, health)
+            return around | {
+                "title": topic,
+                "row": topic_rows(sizes, starts, ends, seen, held)[0],
+                "partitions": partition_lines(topic, starts, ends, held, written_to(seen, [topic]), shown),
+                "page": shown,
+                "page_href": rows_address(request, "page"),
+                "readers": readers[:MOST_READERS],
+                "more_readers": max(0, len(readers) - MOST_READERS),
+                "health_classes": HEALTH_CLASSES,
+                "settings": settings,
+            }
 
         return await self._pages.page("topic.html", "Topics", make)
 

@@ -1,11 +1,12 @@
 """Lists: all groups, all topics, all rebalances, all nodes. Pure; what is asked of them comes as plain values."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from markupsafe import Markup
 
+from muster.coordinator.observability.history.group_history import PartitionRates
 from muster.coordinator.observability.read_model.groups import GroupListing
 from muster.coordinator.observability.views.cluster import age_words, node_row
 from muster.coordinator.observability.views.formatting import host_and_port, size
@@ -23,6 +24,7 @@ from muster.coordinator.web.pages.group_view import (
 )
 from muster.coordinator.web.pages.page_data import GroupHeadcount
 from muster.coordinator.web.pages.pictures import draw_sparkline
+from muster.coordinator.web.pages.position_view import written_to
 from muster.coordinator.web.pages.rebalance_view import rebalance_address
 
 PAGE: Final = 100
@@ -110,7 +112,9 @@ def group_row(
         spark=draw_sparkline(figures.times, figures.lags),
         trend=trend_words(figures.trend),
         trend_class=trend_class(figures.trend),
-        eta=eta_words(figures.eta_s, lag) if lag and figures.eta_s is not None else "",
+        eta=eta_words(figures.eta_s, lag)
+        if lag and figures.eta_s is not None and trend_class(figures.trend) == "down"
+        else "",
         health=figures.health,
         health_class=HEALTH_CLASSES.get(figures.health, ""),
         reason=figures.reason,
@@ -139,16 +143,23 @@ def topic_rows(
     sizes: Mapping[str, int],
     starts: Mapping[tuple[str, int], int],
     ends: Mapping[tuple[str, int], int],
-    readers: Mapping[str, Iterable[str]],
-    produced: Mapping[str, float],
+    seen: Sequence[tuple[str, PartitionRates]],
     held: Mapping[tuple[str, int], int],
 ) -> list[ListedTopicView]:
+    """`seen`: what the sampler saw of each group, for the readers and the rates."""
     records: dict[str, int] = dict.fromkeys(sizes, 0)
     for (topic, number), end in ends.items():
         records[topic] += max(0, end - starts.get((topic, number), end))
     log_bytes: dict[str, int] = dict.fromkeys(sizes, 0)
     for (topic, _), count in held.items():
         log_bytes[topic] += count
+    readers: dict[str, list[str]] = {}
+    for group, known in seen:
+        for topic in {topic for topic, _ in known.places}:
+            readers.setdefault(topic, []).append(group)
+    produced: dict[str, float] = {}
+    for (topic, _), rate in written_to(seen, sizes).items():
+        produced[topic] = produced.get(topic, 0.0) + rate
     rows = []
     for topic, partitions in sorted(sizes.items()):
         who = sorted(readers.get(topic, ()))

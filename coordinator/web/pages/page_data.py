@@ -54,6 +54,15 @@ class GroupHeadcount(NamedTuple):
     members: int
 
 
+class TopicSetting(NamedTuple):
+    """`is_own`: set for the topic; else it is the node's."""
+
+    name: str
+    value: str
+    is_own: bool
+    meaning: str
+
+
 @dataclass(frozen=True, slots=True)
 class GroupPageData:
     """One group, as the node answered."""
@@ -248,6 +257,18 @@ class PageQueries:
             found.update(zip(some, self._asks.log_bytes(some), strict=True))
             await asyncio.sleep(0)
         return found
+
+    async def topic_settings(self, topic: str) -> list[TopicSetting]:
+        """Those that differ from the node's first; none for a caller that may not see them."""
+        request = log_pb.DescribeConfigsRequest(topics=[topic])
+        answer = await self.call("DescribeConfigs", request, log_pb.DescribeConfigsResponse)
+        found = [
+            TopicSetting(entry.name, entry.value, not entry.is_default, entry.documentation)
+            for result in answer.results
+            if not result.error_code
+            for entry in result.configs
+        ]
+        return sorted(found, key=lambda setting: (not setting.is_own, setting.name))
 
     async def settings(self, group_id: str) -> group_pb.DescribeGroupSettingsResponse:
         request = group_pb.DescribeGroupSettingsRequest(group_id=group_id)

@@ -110,3 +110,13 @@ def test_a_group_without_members_is_idle_on_its_page() -> None:
     view = make_group_view(facts, SampledFigures(health="IDLE", reason="idle since 14:02 UTC, 2 behind"), 1_000)
     assert (view.health_class, view.reason) == ("idle", "Idle since 14:02 UTC, 2 behind.")
     assert view.headline == "No member is in this group. It has positions in 1 partition."
+    assert view.map.unowned is not None
+    assert (view.map.idle, view.map.unowned.name) == (True, "no member")
+    assert 'class="cell unowned"' not in str(view.map.unowned.topics[0].picture), "it is no trouble"
+
+
+def test_a_page_says_one_lag_of_an_idle_group() -> None:
+    lag = position("once", 0, 3, 0, 5)
+    facts = GroupPageData(GROUP, "classic", [], positions={lag.partition: lag})
+    view = make_group_view(facts, SampledFigures(health="IDLE", reason="of before", idle=(0, 1)), 60_000)
+    assert view.reason == "Idle since 00:00 UTC, 2 behind, growing."

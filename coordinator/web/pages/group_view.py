@@ -33,7 +33,7 @@ from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
 from muster.coordinator.web.pages.assignment_map import AssignmentMap, assignment_map, unowned_words
 from muster.coordinator.web.pages.page_data import GroupPageData, Place
 from muster.coordinator.web.pages.pictures import draw_chart, time_in_words
-from muster.coordinator.web.pages.position_view import PositionLine, RowPage, position_lines, row_page
+from muster.coordinator.web.pages.position_view import GroupPositionLine, RowPage, position_lines, row_page
 from muster.coordinator.web.pages.rebalance_view import (
     RebalanceView,
     rebalance_duration_ms,
@@ -202,7 +202,7 @@ class GroupPageView:
     """The last decision that shadow assignors made again: the real one, then theirs."""
     canary: Canary | None
     """The trial of another assignor that goes on."""
-    positions: tuple[PositionLine, ...]
+    positions: tuple[GroupPositionLine, ...]
     position_page: RowPage
     removed: int
     """Records of all its positions that retention removed before they were read."""

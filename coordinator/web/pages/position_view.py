@@ -66,7 +66,7 @@ def known_rates(known: PartitionRates | None, column: str) -> dict[Place, float]
 
 
 @dataclass(frozen=True, slots=True)
-class PositionLine:
+class GroupPositionLine:
     """One partition of a group. `read` and `written` are records a second; None: not known."""
 
     topic: str
@@ -83,11 +83,11 @@ class PositionLine:
 
 def position_lines(
     positions: Mapping[TopicPartition, PartitionLag], names: Names, read: Rates, written: Rates, shown: RowPage
-) -> tuple[PositionLine, ...]:
+) -> tuple[GroupPositionLine, ...]:
     """In order of topic and partition; where there are several pages, those with most lag first."""
     ordered = sorted(positions, key=lambda tp: (-positions[tp].lag if shown.pages > 1 else 0, tp))
     return tuple(
-        PositionLine(
+        GroupPositionLine(
             *tp,
             names[positions[tp].owner] if positions[tp].owner else "",
             positions[tp].committed,

@@ -73,8 +73,10 @@ class ReplayedDecision:
 
 def read_entries(documents: object) -> list[RecordedDecision]:
     """Completed rebalances, oldest first. ValueError says what is wrong with the documents."""
+    if isinstance(documents, dict):
+        documents = documents.get("rebalances")
     if not isinstance(documents, list):
-        raise ValueError(f"a JSON {type(documents).__name__}; expected the list that `groups explain -o json` prints")
+        raise ValueError(f"a JSON {type(documents).__name__}; expected what `groups explain -o json` prints")
     entries = [read_entry(document) for document in documents]
     return sorted((entry for entry in entries if entry is not None), key=lambda entry: entry.number)
 

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from muster.coordinator.observability.views.formatting import clock_time, duration, harmless, moment, plural, spans
+from muster.coordinator.observability.views.incidents import Incident, find_incidents, latest_incidents
 from muster.coordinator.observability.views.ledger import cause_word, is_rebalance, outcome_word, took_ms
 from muster.coordinator.observability.views.member_names import Names, names_of
 from muster.coordinator.observability.views.sentences import (
@@ -21,12 +22,15 @@ from muster.coordinator.observability.views.sentences import (
     describe_incarnation,
     describe_phase_wait,
     describe_topic_change,
+    describe_waits,
 )
 from muster.coordinator.rpc.v1 import ledger_pb2
 
 if TYPE_CHECKING:
     from muster.client import Admin
 
+MAX_ENTRY_LINES = 12
+"""Entries below an incident."""
 MAX_MOVE_LINES = MAX_POSITION_LINES = 12
 """Per rebalance, for people; json and yaml show every move."""
 
@@ -69,6 +73,61 @@ def print_story(
             continue
         for line in story_lines(entry, names, out, width):
             out.print(line, soft_wrap=True)
+
+
+def print_incidents(
+    out: Console,
+    entries: Sequence[ledger_pb2.Rebalance],
+    limit: int,
+    stalls: Sequence[ledger_pb2.NodeStall] = (),
+    moves: Sequence[ledger_pb2.CoordinatorMove] = (),
+    *,
+    full: bool = False,
+) -> None:
+    """Print what the last `limit` of all entries amount to: an incident each, with its entries in short below it."""
+    names = names_of(entries, full=full)
+    by_number = {entry.number: entry for entry in entries}
+    found = find_incidents(entries, names, stalls, moves)
+    for at, incident in enumerate(latest_incidents(found, entries, limit)):
+        if at:
+            out.print()
+        for line in incident_lines(incident, [by_number[number] for number in incident.entries], names):
+            out.print(line, soft_wrap=True)
+
+
+def incident_lines(incident: Incident, entries: Sequence[ledger_pb2.Rebalance], names: Names) -> Iterator[Text]:
+    yield Text.assemble(
+        (incident.kind.replace("_", " "), "bold yellow"),
+        (f"   {moment(incident.from_ms)}", "dim"),
+        f"   {duration(incident.to_ms - incident.from_ms)}",
+        ("" if incident.certainty == "recorded" else f"   {incident.certainty}", "magenta"),
+    )
+    yield said(f"  {incident.sentence}", "bold")
+    if incident.entries:
+        overtaken = f" ({incident.superseded} overtaken)" if incident.superseded else ""
+        cost = f"{incident.unowned_partition_seconds:.2f} partition-seconds unowned"
+        moved = plural(incident.moved, "partition")
+        yield Text(f"  {plural(incident.rebalances, 'rebalance')}{overtaken}, {moved} moved, {cost}", "dim")
+    for entry in entries[:MAX_ENTRY_LINES]:
+        yield entry_line(entry, names)
+    if len(entries) > MAX_ENTRY_LINES:
+        yield Text(f"  ... and {len(entries) - MAX_ENTRY_LINES} more; --entries shows them all", style="dim")
+
+
+def entry_line(entry: ledger_pb2.Rebalance, names: Names) -> Text:
+    """One entry in short: number, time, cause, whom it moved, and for whom it waited."""
+    waits = "; ".join(describe_waits(phase.waits, names) for phase in entry.phases if phase.waits)
+    took = f"   took {duration(took_ms(entry))}" if is_rebalance(entry) else ""
+    moved = f"   {plural(len(entry.moves), 'partition')} moved" if entry.moves else ""
+    outcome = outcome_word(entry)
+    return Text.assemble(
+        (f"  #{entry.number:<4} {clock_time(entry.started_at_ms)}  ", "dim"),
+        cause_line(entry, names) if is_rebalance(entry) else said(names.in_text(entry.detail) or outcome),
+        took,
+        moved,
+        "" if outcome == "completed" or not is_rebalance(entry) else f"   {outcome}",
+        said(f"   {waits}" if waits else "", "dim"),
+    )
 
 
 def merge_by_time(

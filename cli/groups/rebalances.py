@@ -30,6 +30,7 @@ REBALANCE_COLUMNS = columns(
 @output_option
 @click.option("--limit", type=COUNT, default=10, show_default=True, help="Show the last N rebalances.")
 @click.option("--generation", type=COUNT, help="Only the one that led to this generation.")
+@click.option("--entries", is_flag=True, help="Show each rebalance whole, not what they amount to.")
 @click.option("--snapshots", is_flag=True, help="In json and yaml, with the assignor's input.")
 @group_argument
 def explain(
@@ -38,38 +39,52 @@ def explain(
     style: str,
     limit: int,
     generation: int | None,
+    entries: bool,
     snapshots: bool,
     group: str,
 ) -> None:
-    """Explain each rebalance of GROUP, oldest first.
+    """Explain what has happened to GROUP, oldest first.
 
-    Shows the cause, the member behind it, how long each phase took and for whom, which partitions moved, and how long
-    each had no owner. In a cluster, also when its coordinator moved from one node to another.
+    Rebalances that belong together are one incident, such as a rolling restart or a crash loop: one sentence, its
+    figures, and its rebalances in short. --entries shows each rebalance instead: the cause and how it is known, the
+    member behind it, for whom each phase waited, which partitions moved, and how long each had no owner. In a cluster,
+    also when its coordinator moved from one node to another.
     """
+    whole = entries or generation is not None
     with connect_admin(bootstrap, overrides) as admin:
-        most = 0 if generation else limit
-        if style in PEOPLE:
+        most = limit if entries and not generation else 0
+        if style in PEOPLE and whole:
             from muster.cli.groups.rebalance_story import fetch_rebalances
 
-            entries = fetch_rebalances(admin, group, most, generation or 0)
+            found = fetch_rebalances(admin, group, most, generation or 0)
         else:
-            entries = admin.explain(group, most, generation or 0, snapshots)[::-1]
-        stalls = [] if generation else admin.stalls(group, most)[::-1]
-        moves = [] if generation else admin.moves(group, most)[::-1]
-    if style in ("json", "yaml"):
+            found = admin.explain(group, most, generation or 0, snapshots)[::-1]
+        stalls = [] if generation else admin.stalls(group, limit)[::-1]
+        moves = [] if generation else admin.moves(group, limit)[::-1]
+    if style == "csv":
+        print_rebalances(found[-limit:], style)
+    elif style in ("json", "yaml"):
+        from muster.coordinator.observability.views.incidents import explain_document
         from muster.coordinator.observability.views.ledger import entry_document
 
-        print_document([entry_document(entry) for entry in entries], style)
-    elif style == "csv":
-        print_rebalances(entries, style)
-    elif not entries:
+        print_document(
+            [entry_document(entry) for entry in found] if entries else explain_document(found, limit, stalls, moves),
+            style,
+        )
+    elif not found and not moves and not stalls:
         notice(
             f"The ledger has nothing about group '{group}'" + (f" in generation {generation}." if generation else ".")
         )
-    else:
+    elif whole:
         from muster.cli.groups.rebalance_story import print_story
 
-        print_story(console(), entries, moves, full=style == "wide")
+        print_story(console(), found, moves, full=style == "wide")
+    else:
+        from muster.cli.groups.rebalance_story import print_incidents
+
+        print_incidents(console(), found, limit, stalls, moves, full=style == "wide")
+        notice(f"Each rebalance whole: muster groups explain {group} --entries")
+        return
     print_stalls(stalls)
 
 

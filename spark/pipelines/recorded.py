@@ -141,8 +141,10 @@ class RecordedLags:
 
 def read_entries(documents: object) -> list[RecordedEntry]:
     """From entries as `muster groups explain -o json --snapshots` prints them. ValueError says what is wrong."""
+    if isinstance(documents, dict):
+        documents = documents.get("rebalances")
     if not isinstance(documents, list):
-        raise ValueError(f"a JSON {type(documents).__name__}; expected the list that `groups explain -o json` prints")
+        raise ValueError(f"a JSON {type(documents).__name__}; expected what `groups explain -o json` prints")
     found = sorted((entry for document in documents if (entry := read_entry(document))), key=lambda e: e.ended_at_ms)
     if not any(entry.snapshot for entry in found):
         raise ValueError(

@@ -299,13 +299,12 @@ class Scene:
 
     def reported(self) -> list[dict[str, Any]]:
         """The same as the command prints them."""
-        document = json.loads(self.muster("groups", "explain", self.group, "-o", "json", "--limit", "500"))
-        entries = document["entries"] if isinstance(document, dict) else document
-        return [each for each in entries if int(each["number"]) > self._mark]
+        document = json.loads(self.muster("groups", "explain", self.group, "--entries", "-o", "json", "--limit", "500"))
+        return [each for each in document if int(each["number"]) > self._mark]
 
     def text(self) -> str:
         """All of it for people."""
-        return self.muster("groups", "explain", self.group, "--limit", "500")
+        return self.muster("groups", "explain", self.group, "--entries", "--limit", "500")
 
     def text_since_mark(self) -> str:
         """Without the entries before the mark, where it has entries."""

@@ -12,6 +12,7 @@ from muster.coordinator.observability.views.formatting import NAMED, duration, l
 from muster.coordinator.observability.views.member_names import Names
 from muster.coordinator.rpc.v1 import ledger_pb2
 from muster.coordinator.rpc.v1.ledger_pb2 import (
+    FurtherTrigger,
     Incarnation,
     PartitionMove,
     PhaseWait,
@@ -91,7 +92,7 @@ SAID_BEST_BY_THEMSELVES: Final = ("CANARY",)
 """Causes of which the entry's own words tell more than any that stand here."""
 
 
-def cause_name(entry: Rebalance) -> str:
+def cause_name(entry: Rebalance | FurtherTrigger) -> str:
     return RebalanceCause.Name(entry.cause).removeprefix("REBALANCE_CAUSE_")
 
 

@@ -157,12 +157,19 @@ class NodeQueries:
         self, group: str, limit: int, generation: int = 0, *, snapshots: bool = False
     ) -> list[Rebalance]:
         """What the ledger knows, oldest first; 0 means all, and any."""
+        answer = await self.explained(group, limit, generation, snapshots=snapshots)
+        return list(answer.rebalances)[::-1]
+
+    async def explained(
+        self, group: str, limit: int = 0, generation: int = 0, *, snapshots: bool = False
+    ) -> pb.ExplainGroupResponse:
+        """The same newest first, with the node's stalls and the moves of the group's coordinator."""
         request = pb.ExplainGroupRequest(
             group_id=group, limit=limit, generation_id=generation, include_snapshots=snapshots
         )
-        answer = await self.call("ExplainGroup", request)
+        answer: pb.ExplainGroupResponse = await self.call("ExplainGroup", request)
         check_group_code(answer.error_code, answer.error_message, f"group {group!r}")
-        return list(answer.rebalances)[::-1]
+        return answer
 
     async def topics(self, names: set[str] | None = None, *, internal: bool = False) -> list[TopicAnswer]:
         """Those of the names that exist, or all there are, by name."""

@@ -10,6 +10,13 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from muster.coordinator.observability.views import groups as group_views
+from muster.coordinator.observability.views.incidents import (
+    Incident,
+    IncidentDocument,
+    find_incidents,
+    incident_document,
+    latest_incidents,
+)
 from muster.coordinator.observability.views.ledger import RebalanceRow, entry_document, rebalance_row
 from muster.coordinator.observability.views.member_names import names_of
 from muster.coordinator.observability.views.settings import (
@@ -94,6 +101,17 @@ async def explain(asking: NodeQueries, given: EndpointRequest) -> Response:
     entries = await asking.rebalances(given.names["group"], limit, generation, snapshots=given["snapshots"])
     written = [await asyncio.to_thread(lambda entry: compact_json(entry_document(entry)), entry) for entry in entries]
     return Response(f"[{','.join(written)}]".encode(), 200, {"cache-control": "no-store"}, "application/json")
+
+
+async def incidents(asking: NodeQueries, given: EndpointRequest) -> Response:
+    answer = await asking.explained(given.names["group"])
+    entries = list(answer.rebalances)[::-1]
+
+    def find() -> list[Incident]:
+        found = find_incidents(entries, names_of(entries), answer.stalls, answer.moves)
+        return latest_incidents(found, entries, given["limit"])
+
+    return rows_response(await asyncio.to_thread(find), incident_document)
 
 
 async def group_settings(asking: NodeQueries, given: EndpointRequest) -> Response:
@@ -196,7 +214,8 @@ READING_ENDPOINTS: Final = (
     ),
     ApiEndpoint(
         "/groups/{group}/explain",
-        "Why the group rebalanced, whole entries of the ledger, oldest first, as `muster groups explain -o json`.",
+        "Why the group rebalanced, whole entries of the ledger, oldest first, as `muster groups explain --entries -o "
+        "json`.",
         list[dict[str, Any]],
         explain,
         (
@@ -204,6 +223,13 @@ READING_ENDPOINTS: Final = (
             QueryParameter("generation", "Only the one that led to this generation.", int, most=2**31 - 1),
             QueryParameter("snapshots", "With the assignor's input.", bool, False),
         ),
+    ),
+    ApiEndpoint(
+        "/groups/{group}/incidents",
+        "What has happened to the group, oldest first: `incidents` of `muster groups explain -o json`.",
+        list[IncidentDocument],
+        incidents,
+        (QueryParameter("limit", "Those of the last so many rebalances.", int, 10, least=1, most=MOST_ENTRIES),),
     ),
     ApiEndpoint(
         "/groups/{group}/settings",

@@ -222,13 +222,13 @@ def test_a_group_is_looked_into(muster: Prompt, node: NodeProcess, topic: str) -
 def test_a_rebalance_is_explained(muster: Prompt, node: NodeProcess, topic: str) -> None:
     group = f"g-{topic}"
     muster("consume", "--topic", topic, "--group", group, "--from-beginning", "--max-messages", "1")
-    text = muster("groups", "explain", group).out
+    text = muster("groups", "explain", "--entries", group).out
     assert "Rebalance 1   generation 0 -> 1" in text
     assert "cause    member joined   by muster-cli at 127.0.0.1" in text
     assert "planned by muster-cli" in text
     assert f"{topic}[0-2]   nobody -> muster-cli" in text
     assert "cause    member left" in text
-    told = muster.json("groups", "explain", group, "--generation", "1", "--snapshots")
+    told = muster.json("groups", "explain", "--entries", group, "--generation", "1", "--snapshots")
     assert isinstance(told, list)
     assert [entry["generation"] for entry in told] == [1]
     assert told[0]["snapshot"]["topics"] == {topic: 3}
@@ -270,7 +270,7 @@ def test_an_operator_sends_members_away(muster: Prompt, node: NodeProcess, topic
         assert ("goer" in shown.out, "Nobody was removed" in shown.err) == (True, True)
         done = muster("groups", "remove-members", group, "--all", "--reason", "a drill", "--execute")
         assert (done.code, done.err, "goer" in done.out) == (0, "", True)
-    told = muster.json("groups", "explain", group)
+    told = muster.json("groups", "explain", "--entries", group)
     assert isinstance(told, list)
     operator = [entry for entry in told if entry["cause"].lower().endswith("operator")]
     assert len(operator) == 1
@@ -445,7 +445,7 @@ def test_a_plugin_that_fails_is_named_in_the_explanation(kind: str, muster: Prom
     )
     # The group gets a plain plan instead, and the ledger keeps the reason.
     assert lines(done.out) == ["a1", "a2", "b1"]
-    told = muster("groups", "explain", group).out
+    told = muster("groups", "explain", "--entries", group).out
     assert f"FAILED: assignor '{kind.lower()}'" in told
     assert "the group got this plan instead: range" in told
 

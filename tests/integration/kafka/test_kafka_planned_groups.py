@@ -189,7 +189,7 @@ def test_a_client_that_insists_on_its_leader_suspends_the_setting(node: NodeProc
         (row,) = [row for row in json.loads(document) if row["suspended"]]
         assert (row["setting"], row["value"], row["suspended"]) == ("assignor", '"uniform"', why)
         assert f"is planned by a member: assignor=uniform does not count: {why}" in muster(play, "describe", play.group)
-        told = " ".join(muster(play, "explain", play.group).split())
+        told = " ".join(muster(play, "explain", "--entries", play.group).split())
         assert "cause sync timeout by insisting-1" in told
         assert "assignor is suspended until it is set again: member insisting-1" in told
         assert "kafka-python 3" in told

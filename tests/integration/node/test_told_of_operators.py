@@ -48,7 +48,7 @@ def shared(node: NodeProcess, group: str) -> None:
 
 def told(node: NodeProcess, group: str) -> list[tuple[str, list[tuple[int, Any, Any]]]]:
     """Outcome and positions of what operators did."""
-    entries = muster(node, "explain", "-o", "json", group)
+    entries = muster(node, "explain", "--entries", "-o", "json", group)
     return [
         (entry["outcome"], [(each["partition"], each["before"], each["after"]) for each in entry["positions"]])
         for entry in entries

@@ -68,7 +68,7 @@ def test_a_canary_and_shadows_from_beginning_to_end(node: NodeProcess) -> None:
             ("range", False, None),
             ("roundrobin", False, None),
         ]
-        told = [entry["outcome"] for entry in muster(node, "explain", "orders", "-o", "json")]
+        told = [entry["outcome"] for entry in muster(node, "explain", "orders", "--entries", "-o", "json")]
         assert told.count("TRIAL") == 4
 
 

@@ -57,8 +57,11 @@ SAME = (
     (f"/groups/{ADDRESS}/lag", ("groups", "describe", GROUP)),
     (f"/groups/{ADDRESS}/members", ("groups", "members", GROUP)),
     (f"/groups/{ADDRESS}/history", ("groups", "history", GROUP)),
-    (f"/groups/{ADDRESS}/explain", ("groups", "explain", GROUP)),
-    (f"/groups/{ADDRESS}/explain?snapshots=true&limit=1", ("groups", "explain", "--snapshots", "--limit", "1", GROUP)),
+    (f"/groups/{ADDRESS}/explain", ("groups", "explain", "--entries", GROUP)),
+    (
+        f"/groups/{ADDRESS}/explain?snapshots=true&limit=1",
+        ("groups", "explain", "--entries", "--snapshots", "--limit", "1", GROUP),
+    ),
     (f"/groups/{ADDRESS}/settings", ("groups", "settings", GROUP)),
     ("/topics", ("topics", "list")),
     ("/topics?internal=true", ("topics", "list", "--internal")),
@@ -83,6 +86,7 @@ def test_every_address_of_the_document_is_there_and_shown(node: NodeProcess) -> 
     assert {path.removeprefix("/api/v1") for path in reading} == (shown - {"/topics/orders"}) | {
         "/topics/{topic}",
         "/nodes",
+        "/groups/{group}/incidents",
         "/groups/{group}/holds",
         "/groups/{group}/canary",
     }

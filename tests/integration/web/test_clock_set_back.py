@@ -128,7 +128,7 @@ def test_no_age_is_below_zero_and_no_count_shrinks(
             pages = []
             for command in (
                 ("groups", "describe", "g", "--state"),
-                ("groups", "explain", "g", "-o", "json"),
+                ("groups", "explain", "g", "--entries", "-o", "json"),
                 ("groups", "history", "g"),
                 ("top", "--once"),
                 ("doctor", "--over", "0"),

@@ -44,7 +44,7 @@ def test_two_consumers_as_the_command_line_shows_them(zookeeper: str, tmp_path: 
                     return len(first.assignment()) == len(second.assignment()) == 2
 
                 wait_for(both_have_two, "each has two")
-                wait_for(lambda: len(groups(node, "explain", "g")) == 2, "the second rebalance is told")
+                wait_for(lambda: len(groups(node, "explain", "--entries", "g")) == 2, "the second rebalance is told")
 
                 assert [(g["group"], g["type"], g["state"]) for g in groups(node, "list")] == [
                     ("g", "zookeeper", "Stable")
@@ -61,10 +61,10 @@ def test_two_consumers_as_the_command_line_shows_them(zookeeper: str, tmp_path: 
                 members = groups(node, "members", "g")
                 assert sorted(row["partitions"] for row in members) == [2, 2]
 
-                joined = groups(node, "explain", "g")[-1]
+                joined = groups(node, "explain", "--entries", "g")[-1]
                 assert (joined["cause"], joined["outcome"], joined["herd"]) == ("MEMBER_JOINED", "COMPLETED", 2)
                 assert len(joined["moves"]) == 2
-                told = muster(node, "groups", "explain", "g")
+                told = muster(node, "groups", "explain", "--entries", "g")
                 assert "member joined   by " in told
                 assert "2 notifications, 2 members claimed anew" in told
                 assert len(groups(node, "history", "g")) == 2

@@ -41,6 +41,7 @@ COMMANDS = [
     ["groups", "describe", "--state", EVIL],
     ["groups", "members", EVIL],
     ["groups", "explain", EVIL],
+    ["groups", "explain", "--entries", EVIL],
     ["groups", "history", EVIL],
     ["groups", "settings", EVIL],
     ["topics", "list"],
@@ -216,5 +217,5 @@ def test_names_come_whole_out_of_json_and_yaml() -> None:
 
 def test_a_client_id_forges_no_line_of_the_story(hostile_node: None) -> None:
     """A client called `x\\n  cause    member crashed   by payments-7` told whom to blame."""
-    story = run(["groups", "explain", EVIL])
+    story = run(["groups", "explain", "--entries", EVIL])
     assert sum(line.startswith("  cause ") for line in story.splitlines()) <= 2

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from muster.coordinator.observability.views.formatting import clock_time, duration, harmless, moment, plural, spans
-from muster.coordinator.observability.views.incidents import Incident, find_incidents, latest_incidents
+from muster.coordinator.observability.views.incidents import GroupIncident, find_incidents, latest_incidents
 from muster.coordinator.observability.views.ledger import cause_word, is_rebalance, outcome_word, took_ms
 from muster.coordinator.observability.views.member_names import Names, names_of
 from muster.coordinator.observability.views.sentences import (
@@ -95,7 +95,7 @@ def print_incidents(
             out.print(line, soft_wrap=True)
 
 
-def incident_lines(incident: Incident, entries: Sequence[ledger_pb2.Rebalance], names: Names) -> Iterator[Text]:
+def incident_lines(incident: GroupIncident, entries: Sequence[ledger_pb2.Rebalance], names: Names) -> Iterator[Text]:
     yield Text.assemble(
         (incident.kind.replace("_", " "), "bold yellow"),
         (f"   {moment(incident.from_ms)}", "dim"),

@@ -184,11 +184,23 @@ class OpenIncident:
     """Who came, and had not been there."""
     restarts: list[Identity] = field(default_factory=list)
     away_ms: list[int] = field(default_factory=list)
-    how: Counter[str] = field(default_factory=Counter)
+    how: dict[Identity, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     most_missing: int = 0
     at_once: Counter[Identity] = field(default_factory=Counter)
     gone_at: dict[Identity, list[int]] = field(default_factory=lambda: defaultdict(list))
     restarted_after_empty: bool = False
+    storms: bool = False
+
+    def absorb(self, other: "OpenIncident") -> None:
+        """What it has is this one's, too."""
+        self.entries.extend(other.entries)
+        self.ended_ms = max(self.ended_ms, other.ended_ms)
+        self.emptied |= other.emptied
+        self.missing += other.missing
+        self.new += other.new
+        self.at_once |= other.at_once
+        for who, how in other.how.items():
+            self.how[who] += how
 
     def add(self, entry: Rebalance, change: MembersChange, of: Callable[[str], Identity]) -> None:
         if not self.entries:
@@ -200,7 +212,7 @@ class OpenIncident:
             who = of(member)
             self.missing[who] += 1
             self.gone_at[who].append(entry.started_at_ms)
-            self.how[change.how.get(member, "went")] += 1
+            self.how[who][change.how.get(member, "went")] += 1
         self.most_missing = max(self.most_missing, self.missing.total())
         for member in change.came:
             who = of(member)
@@ -230,12 +242,47 @@ class OpenIncident:
         if self.about != about:
             return False
         if about == MEMBERS:
-            if gap_ms <= SOON_MS or gone & set(self.restarts):
-                return True
-            return bool(self.restarts) and not self.missing.total() and bool(gone) and gap_ms <= ROLLING_MS
+            return self._takes_members(gap_ms, came, gone)
         if about in (ASSIGNORS, SHARED):
             return True
         return gap_ms <= SOON_MS and (about != OTHER or entry.cause == self.entries[-1].cause)
+
+    def _takes_members(self, gap_ms: int, came: set[Identity], gone: set[Identity]) -> bool:
+        if self.storms and gap_ms <= SOON_MS:
+            return True
+        if gone & set(self.restarts):
+            return True
+        if came and not gone:
+            # A start goes on, also one after everybody had gone.
+            return gap_ms <= SOON_MS and (self.emptied or not (self.restarts or self.missing.total()))
+        if not gone or self.new.total() or self.emptied:
+            return False
+        # Who goes with others, or after one who is back already, as in a rolling restart.
+        back = bool(self.restarts) and not self.missing.total()
+        return gap_ms <= (ROLLING_MS if back else SOON_MS)
+
+    @property
+    def mixes(self) -> bool:
+        """Whether it may be part of a storm: members came and went, and that is no story of its own."""
+        return self.about == MEMBERS and self.cause is None and not self.restarts
+
+
+def merge_storm(found: list[OpenIncident], latest: OpenIncident) -> OpenIncident:
+    """The newest incidents, where they are too many in too short a time to be told one by one; else the latest."""
+    row: list[OpenIncident] = []
+    for each in reversed(found):
+        after_ms = (row[-1].began_ms if row else each.ended_ms) - each.ended_ms
+        if not each.mixes or after_ms > SOON_MS or each.began_ms < latest.began_ms - LOOP_MS:
+            break
+        row.append(each)
+    if len(row) < 2 or sum(len(each.entries) for each in row) <= STORM:
+        return latest
+    first, *rest = reversed(row)
+    for each in rest:
+        first.absorb(each)
+        found.remove(each)
+    first.storms = True
+    return first
 
 
 def group_entries(
@@ -260,6 +307,7 @@ def group_entries(
             taken = OpenIncident(about, entry.started_at_ms, entry.started_at_ms)
             found.append(taken)
         taken.add(entry, change, of)
+        taken = merge_storm(found, taken) if found and taken is found[-1] else taken
         before = taken if is_rebalance(entry) else before
     return sorted([*found, *nodes], key=lambda each: each.began_ms), members
 
@@ -300,7 +348,7 @@ def is_of_node(node: OpenIncident, entry: Rebalance, about: str, change: Members
 
 
 @dataclass(frozen=True, slots=True)
-class Incident:
+class GroupIncident:
     """`entries`: the numbers of its ledger entries, none of a stall or move that moved nobody. Times are epoch
     milliseconds. `rebalances` does not count those that were overtaken (`superseded`) before they had a plan."""
 
@@ -317,7 +365,7 @@ class Incident:
 
 
 class IncidentDocument(TypedDict):
-    """What programs read of an incident, as `Incident` has it."""
+    """What programs read of an incident, as `GroupIncident` has it."""
 
     kind: str
     sentence: str
@@ -356,21 +404,21 @@ def find_incidents(
     names: Names,
     stalls: Iterable[NodeStall] = (),
     moves: Iterable[CoordinatorMove] = (),
-) -> list[Incident]:
+) -> list[GroupIncident]:
     """Oldest first. `names` are for sentences of single entries; an incident calls a member by its identity."""
     found, members = group_entries(entries, stalls, moves)
     called = name_identities(members.identities.values())
     return [tell(each, names, called) for each in found]
 
 
-def latest_incidents(found: Sequence[Incident], entries: Sequence[Rebalance], limit: int) -> list[Incident]:
+def latest_incidents(found: Sequence[GroupIncident], entries: Sequence[Rebalance], limit: int) -> list[GroupIncident]:
     """Those of the last `limit` entries, whole, and what the node did meanwhile. `entries`: oldest first."""
     shown = {entry.number for entry in entries[-limit:]}
     since_ms = min((entry.started_at_ms for entry in entries[-limit:]), default=0) if len(entries) > limit else 0
     return [each for each in found if shown & {*each.entries} or (not each.entries and each.to_ms >= since_ms)]
 
 
-def incident_document(incident: Incident) -> IncidentDocument:
+def incident_document(incident: GroupIncident) -> IncidentDocument:
     return {
         "kind": incident.kind,
         "sentence": incident.sentence,
@@ -408,10 +456,10 @@ def name_identities(identities: Iterable[Identity]) -> Callable[[Identity], str]
     return lambda who: names[keys.get(who, who[0])]
 
 
-def tell(incident: OpenIncident, names: Names, called: Callable[[Identity], str]) -> Incident:
+def tell(incident: OpenIncident, names: Names, called: Callable[[Identity], str]) -> GroupIncident:
     kind, text = TOLD[incident.about](incident, names, called)
     overtaken = sum(outcome_name(entry) == "SUPERSEDED" for entry in incident.entries)
-    return Incident(
+    return GroupIncident(
         kind=kind,
         sentence=text,
         entries=tuple(entry.number for entry in incident.entries),
@@ -456,7 +504,7 @@ def tell_members(incident: OpenIncident, names: Names, called: Callable[[Identit
             return "crash_loop", f"{called(often)} restarted {times} times in {lasted}{also}.{gone}"
     # Who restarted twice is one member still.
     each_once = Counter({who: min(times, max(1, incident.at_once[who])) for who, times in restarts.items()})
-    if incident.emptied:
+    if incident.emptied and not incident.storms:
         if incident.restarted_after_empty:
             went, came = plural(incident.most_missing, "member"), len(incident.restarts) + new.total()
             return "stop_and_start", f"All {went} stopped, and {came} started again, within {lasted}."
@@ -476,9 +524,9 @@ def tell_members(incident: OpenIncident, names: Names, called: Callable[[Identit
     told += [f"{people(missing, called)} {ways(incident)}"] if missing else []
     told += [f"{people(new, called)} joined"] if new else []
     count = sum(map(is_rebalance, incident.entries))
-    if len(told) > 1 and count > STORM:
+    if incident.storms or (len(told) > 1 and count > STORM):
         return "storm", f"{count} rebalances in {lasted} without one cause: {'; '.join(told)}."
-    if len(incident.entries) == 1 or not told:
+    if not told or (len(incident.entries) == 1 and len(told) == 1):
         return single(incident, names)
     return "members_changed", f"{'; '.join(told)}."
 
@@ -497,8 +545,8 @@ def people(who: Mapping[Identity, int], called: Callable[[Identity], str]) -> st
 
 def ways(incident: OpenIncident) -> str:
     """How those went who are not back, where the ledger says it."""
-    known = [word for word, _ in incident.how.most_common() if word != "went"]
-    return " or ".join(known[:3]) or "went"
+    known = Counter(word for who in +incident.missing for word in incident.how[who].elements() if word != "went")
+    return " or ".join(word for word, _ in known.most_common(3)) or "went"
 
 
 def tell_topics(incident: OpenIncident, names: Names, called: Callable[[Identity], str]) -> Told:

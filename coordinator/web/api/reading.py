@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 
 from muster.coordinator.observability.views import groups as group_views
 from muster.coordinator.observability.views.incidents import (
-    Incident,
+    GroupIncident,
     IncidentDocument,
     find_incidents,
     incident_document,
@@ -107,7 +107,7 @@ async def incidents(asking: NodeQueries, given: EndpointRequest) -> Response:
     answer = await asking.explained(given.names["group"])
     entries = list(answer.rebalances)[::-1]
 
-    def find() -> list[Incident]:
+    def find() -> list[GroupIncident]:
         found = find_incidents(entries, names_of(entries), answer.stalls, answer.moves)
         return latest_incidents(found, entries, given["limit"])
 

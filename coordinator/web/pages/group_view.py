@@ -27,6 +27,7 @@ from muster.coordinator.observability.read_model.groups import Canary, MemberDes
 from muster.coordinator.observability.views.controls import balance_words, fence_words, override_words
 from muster.coordinator.observability.views.formatting import duration, listed, plural
 from muster.coordinator.observability.views.groups import idle_words
+from muster.coordinator.observability.views.incidents import find_incidents, latest_incidents
 from muster.coordinator.observability.views.ledger import ShadowRow, compare_shadows, is_rebalance
 from muster.coordinator.observability.views.member_names import Names, names_of
 from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
@@ -35,9 +36,11 @@ from muster.coordinator.web.pages.page_data import GroupPageData, Place
 from muster.coordinator.web.pages.pictures import draw_chart, time_in_words
 from muster.coordinator.web.pages.position_view import GroupPositionLine, RowPage, position_lines, row_page
 from muster.coordinator.web.pages.rebalance_view import (
+    IncidentView,
     RebalanceView,
+    incident_timeline,
+    incident_view,
     rebalance_duration_ms,
-    rebalance_timeline,
     rebalance_view,
 )
 
@@ -185,6 +188,8 @@ class GroupPageView:
     last_moved: RebalanceView | None
     rebalances: tuple[RebalanceView, ...]
     rebalance_count: int
+    incidents: tuple[IncidentView, ...]
+    """What the rebalances amount to, newest first."""
     timeline: Markup
     chart: Markup
     series: str
@@ -229,6 +234,7 @@ def make_group_view(
     shown = history[:MOST_REBALANCES]
     longest = max(map(rebalance_duration_ms, shown), default=0)
     views = {entry.number: rebalance_view(entry, names, longest) for entry in (*shown, *([moved] if moved else []))}
+    incidents = find_incidents(history, names, facts.stalls, facts.moves)
     busy = group.state in BUSY
     controls = group.controls
     findings = find_group_problems(facts, names, now_ms)
@@ -265,7 +271,11 @@ def make_group_view(
         last_moved=views[moved.number] if moved else None,
         rebalances=tuple(views[entry.number] for entry in shown),
         rebalance_count=len(history),
-        timeline=rebalance_timeline(history, names, now_ms, facts.stalls, views),
+        incidents=tuple(
+            incident_view(each, group.group_id, views)
+            for each in latest_incidents(incidents, history[::-1], MOST_REBALANCES)[::-1]
+        ),
+        timeline=incident_timeline(incidents, group.group_id, now_ms, facts.stalls, views),
         chart=draw_chart(figures.times, figures.lags, [entry.started_at_ms for entry in history]),
         series=json.dumps([list(figures.times), list(figures.lags), [entry.started_at_ms for entry in history]]),
         version=facts.version,

@@ -27,7 +27,7 @@ from muster.coordinator.rpc.v1 import cluster_service_pb2 as cluster_pb
 from muster.coordinator.rpc.v1 import control_service_pb2 as control_pb
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
 from muster.coordinator.rpc.v1.errors_pb2 import ErrorCode
-from muster.coordinator.rpc.v1.ledger_pb2 import NodeStall, Rebalance
+from muster.coordinator.rpc.v1.ledger_pb2 import CoordinatorMove, NodeStall, Rebalance
 from muster.coordinator.web.http.node_port import CallNotOffered, HttpRefusal, NodePort
 from muster.coordinator.web.http.responses import iterate_in_turns
 from muster.coordinator.web.pages.assignment_map import PartitionOwnership
@@ -72,6 +72,8 @@ class GroupPageData:
     history: Sequence[Rebalance]
     """Newest first."""
     stalls: Sequence[NodeStall] = ()
+    moves: Sequence[CoordinatorMove] = ()
+    """Of the group's coordinator, in a cluster."""
     positions: Mapping[TopicPartition, PartitionLag] = field(default_factory=dict)
     version: int = 0
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -181,6 +183,7 @@ class PageQueries:
             kind=kinds.get(group_id, ""),
             history=explained.rebalances,
             stalls=explained.stalls,
+            moves=explained.moves,
             positions=positions,
             version=settings.version,
             settings=dict(sorted(settings.settings.items())),

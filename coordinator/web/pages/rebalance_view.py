@@ -10,10 +10,14 @@ from typing import Final
 
 from markupsafe import Markup
 
-from muster.coordinator.observability.views.formatting import duration, partition_seconds, spans
+from muster.coordinator.observability.views.formatting import duration, partition_seconds, plural, spans
+from muster.coordinator.observability.views.incidents import GroupIncident
 from muster.coordinator.observability.views.ledger import certainty_word, is_rebalance
 from muster.coordinator.observability.views.member_names import Names
 from muster.coordinator.observability.views.sentences import (
+    CHANGE,
+    OPERATOR,
+    TROUBLE,
     cause_kind,
     cause_name,
     cause_word,
@@ -244,31 +248,82 @@ def unowned_words_of(moves: Sequence[PartitionMove]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def rebalance_timeline(
-    entries: Sequence[Rebalance],
-    names: Names,
+# Incidents
+# ---------
+
+INCIDENT_COLOURS: Final = {
+    **dict.fromkeys(("crash_loop", "storm", "stop", "node_stall", "failover", "instance_id_shared"), TROUBLE),
+    "operator": OPERATOR,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentView:
+    """What belongs together, with its rebalances newest first; `more` are those of which the page has no more than the
+    address."""
+
+    kind: str
+    colour: str
+    sentence: str
+    from_ms: int
+    lasted: str
+    certainty: str
+    figures: str
+    rebalances: tuple[RebalanceView, ...]
+    more: tuple[tuple[int, str], ...]
+
+
+def incident_view(incident: GroupIncident, group: str, known: Mapping[int, RebalanceView]) -> IncidentView:
+    """`known`: the rebalances that the page shows, by number."""
+    newest_first = incident.entries[::-1]
+    overtaken = f" ({incident.superseded} overtaken)" if incident.superseded else ""
+    cost = partition_seconds(incident.unowned_partition_seconds)
+    figures = (
+        f"{plural(incident.rebalances, 'rebalance')}{overtaken}, {plural(incident.moved, 'partition')} moved, "
+        f"{cost} partition-seconds without an owner"
+    )
+    return IncidentView(
+        kind=incident.kind.replace("_", " "),
+        colour=incident_colour(incident, known),
+        sentence=incident.sentence,
+        from_ms=incident.from_ms,
+        lasted=duration(incident.to_ms - incident.from_ms),
+        certainty="" if incident.certainty == "recorded" else incident.certainty,
+        figures=figures if incident.entries else "",
+        rebalances=tuple(known[number] for number in newest_first if number in known),
+        more=tuple((number, rebalance_address(group, number)) for number in newest_first if number not in known),
+    )
+
+
+def incident_colour(incident: GroupIncident, known: Mapping[int, RebalanceView]) -> str:
+    """Its own, or the worst of its rebalances'."""
+    if incident.kind in INCIDENT_COLOURS:
+        return INCIDENT_COLOURS[incident.kind]
+    kinds = {known[number].kind for number in incident.entries if number in known}
+    return TROUBLE if incident.kind == "rebalance" and TROUBLE in kinds else CHANGE
+
+
+def incident_timeline(
+    incidents: Sequence[GroupIncident],
+    group: str,
     now_ms: int,
     stalls: Sequence[NodeStall] = (),
     known: Mapping[int, RebalanceView] | None = None,
 ) -> Markup:
-    """`known`: what has been said of some of them, by number, is not thought out again."""
-    known = known or {}
-    most = max((len(entry.moves) for entry in entries), default=0)
+    """A mark for each incident, from its beginning to its end; it leads to its last rebalance."""
+    most = max((incident.moved for incident in incidents), default=0)
     marks = [
         TimelineMark(
-            entry.number,
-            entry.started_at_ms,
-            max(entry.ended_at_ms, entry.started_at_ms + rebalance_duration_ms(entry)),
-            cause_kind(cause_name(entry)),
-            len(entry.moves) / most if most else 0.0,
-            f"{'Rebalance' if is_rebalance(entry) else 'Entry'} {entry.number}: {sentence_of(entry, names, known)}",
-            rebalance_address(entry.group_id, entry.number),
+            incident.entries[-1],
+            incident.from_ms,
+            incident.to_ms,
+            incident_colour(incident, known or {}),
+            incident.moved / most if most else 0.0,
+            incident.sentence,
+            rebalance_address(group, incident.entries[-1]),
         )
-        for entry in entries
+        for incident in incidents
+        if incident.entries
     ]
     away = [(stall.ended_at_ms - stall.stalled_ms, stall.ended_at_ms) for stall in stalls]
     return draw_timeline(marks, now_ms, away)
-
-
-def sentence_of(entry: Rebalance, names: Names, known: Mapping[int, RebalanceView]) -> str:
-    return known[entry.number].sentence if entry.number in known else sentence(entry, names)

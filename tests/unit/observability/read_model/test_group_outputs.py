@@ -181,7 +181,7 @@ GROUPS = {
     ),
 }
 TYPES = {"kip848": "Consumer", "zk": "zookeeper"}
-OF_THE_LEDGER = ("chart", "last_moved", "rebalances", "series", "timeline")
+OF_THE_LEDGER = ("chart", "incidents", "last_moved", "rebalances", "series", "timeline")
 HELD, TRIED = {"kip848", "classic"}, {"kip848"}
 ENTRY = Rebalance(
     group_id="classic",

@@ -4,18 +4,18 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.observability.views.incidents import KINDS, Incident, find_incidents
+from muster.coordinator.observability.views.incidents import KINDS, GroupIncident, find_incidents
 from muster.coordinator.observability.views.member_names import names_of
 from muster.coordinator.rpc.v1 import ledger_pb2
 from muster.coordinator.rpc.v1.ledger_pb2 import CoordinatorMove, Incarnation, NodeStall, Rebalance, TopicChange
 from tests.support.ledger_entries import BEGIN_MS, ledger_entry, member_id
 
 
-def incidents(*entries: Rebalance, **more: Any) -> list[Incident]:
+def incidents(*entries: Rebalance, **more: Any) -> list[GroupIncident]:
     return find_incidents(entries, names_of(entries), **more)
 
 
-def only(*entries: Rebalance, **more: Any) -> Incident:
+def only(*entries: Rebalance, **more: Any) -> GroupIncident:
     (found,) = incidents(*entries, **more)
     assert found.entries == tuple(entry.number for entry in entries)
     assert found.kind in KINDS
@@ -179,6 +179,27 @@ def test_changes_without_one_cause_are_a_storm() -> None:
     _, found = incidents(*entries)
     assert found.kind == "storm"
     assert found.sentence.startswith("8 rebalances in 35.10 s without one cause: ")
+
+
+def test_a_start_a_replacement_and_a_rolling_restart_are_told_one_by_one() -> None:
+    """Seconds apart, as on a busy day: eight rebalances in forty seconds, and no storm."""
+    start = ledger_entry(1, "MEMBER_JOINED", 0, ["a", "b", "c"], by="a", took_s=6)
+    replaced = ledger_entry(2, "MEMBER_JOINED", 9, ["a", "c", "d"], by="d", took_s=3.6, waits={"b": ("EXPIRED", 3.6)})
+    replaced.triggers.add(cause=ledger_pb2.REBALANCE_CAUSE_SESSION_EXPIRED, culprit=member_id("b"))
+    there, rest = {name: name for name in "acd"}, []
+    for at, name in enumerate("acd"):
+        gone = there.pop(name)
+        rest.append(ledger_entry(3 + 2 * at, "MEMBER_LEFT", 17 + 9 * at, list(there.values()), by=gone))
+        there[name] = f"{name}2"
+        rest.append(ledger_entry(4 + 2 * at, "MEMBER_RESTARTED", 21 + 9 * at, list(there.values()), by=f"{name}2"))
+    assert [(each.kind, each.sentence) for each in incidents(start, replaced, *rest)] == [
+        ("start", "The group started with 3 members (a, b and c)."),
+        ("members_changed", "b stopped answering; d joined."),
+        (
+            "rolling_restart",
+            "Rolling restart: 3 members (a, c and d) were restarted one after the other in 22.10 s.",
+        ),
+    ]
 
 
 def test_two_things_at_once_are_two_incidents() -> None:

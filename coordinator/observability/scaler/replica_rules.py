@@ -136,20 +136,22 @@ def is_active(trigger: ScalerTrigger, seen: GroupSample, memory: ScalerMemory, n
 def lag_of(trigger: ScalerTrigger, seen: GroupSample, memory: ScalerMemory | None, now_ms: int) -> ScaledLag:
     """By the rules of KEDA's Kafka scaler, but only what can still be read counts.
 
-    An empty partition counts nothing, whatever is committed there. KEDA counts one record where nothing is committed
-    and consumers begin at the end (`latest`), so that one comes and commits: here, only where the log has records.
+    Where nothing is committed and consumers begin at the end (`latest`), KEDA counts one record, so that a consumer
+    comes before there is something to miss. An empty partition is one for good until then: `excludePersistentLag`
+    leaves it out at once, and `limitToPartitionsWithLag` grants it no replica.
     """
     absent = seen.committed == NOTHING
     readable = np.maximum(seen.ends - seen.positions, 0)
     if trigger.scale_to_zero_on_invalid_offset:
         unread = np.zeros_like(readable)
     else:
-        unread = readable if trigger.earliest else np.minimum(readable, 1)
+        unread = readable if trigger.earliest else np.ones_like(readable)
     everything = np.where(absent, unread, readable)
     counted = everything
     if trigger.exclude_persistent_lag and memory is not None:
-        counted = np.where(_stuck(seen, memory, now_ms), 0, everything)
-    return ScaledLag(int(counted.sum()), int(everything.sum()), len(counted), int((counted > 0).sum()))
+        counted = np.where(_stuck(seen, memory, now_ms) | (readable == 0), 0, everything)
+    with_lag = int(((counted > 0) & (readable > 0)).sum())
+    return ScaledLag(int(counted.sum()), int(everything.sum()), len(counted), with_lag)
 
 
 def figure_by_lag(trigger: ScalerTrigger, lag: ScaledLag) -> float:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from itertools import pairwise
 from pathlib import Path
 
@@ -40,12 +41,15 @@ def test_a_node_that_samples_says_where_it_leads(tmp_path: Path, capsys: pytest.
             await behind(node, sampled=True)
             capsys.readouterr()
             await describe(node)
-            assert "Consumer group 's': 2 records behind" in capsys.readouterr().err
+            said = capsys.readouterr().err
+            assert re.search(r"Consumer group 's': idle since \d\d:\d\d UTC, 2 behind\.", said)
+            assert "not well" not in said
             await describe(node, "--state", "-o", "json")
             (row,) = json.loads(capsys.readouterr().out)
             assert (row["lag"], row["eta_s"]) == (2, None)
-            assert row["health"] in ("OK", "WARN", "ERR")
-            assert row["health_reason"]
+            assert (row["health"], row["trend"], row["trend_window_s"]) == ("IDLE", None, None)
+            assert row["health_reason"].startswith("idle since ")
+            assert row["idle_since"].endswith("Z")
 
     asyncio.run(run())
 
@@ -73,12 +77,14 @@ def test_the_list_has_each_group_s_health_and_reason(tmp_path: Path, capsys: pyt
             assert await asyncio.to_thread(main, [*command, "json"]) == 0
             (row,) = json.loads(capsys.readouterr().out)
             assert (row["group"], row["lag"]) == ("s", 2)
-            assert row["health"] in ("OK", "WARN", "ERR")
-            assert row["health_reason"]
+            assert row["health"] == "IDLE"
+            assert row["health_reason"].startswith("idle since ")
             assert await asyncio.to_thread(main, [*command, "table"]) == 0
             head, line = capsys.readouterr().out.splitlines()
             assert head.split() == ["GROUP", "TYPE", "STATE", "HEALTH"]
-            assert line.split()[-1] in ("OK", "WARN", "ERR")
+            assert line.split()[-1] == "IDLE"
+            assert await asyncio.to_thread(main, [*command, "json", "--with-members"]) == 0
+            assert json.loads(capsys.readouterr().out) == []
 
     asyncio.run(run())
 

@@ -28,7 +28,7 @@ def seen(rows: list[tuple[int, int]], members: int = 1, produced: float | None =
 def as_keda(trigger: ScalerTrigger, rows: list[tuple[int, int]]) -> tuple[int, int]:
     """getTotalLag of pkg/scalers/kafka_scaler.go at its first poll, in our words: (lag, lag with what is stuck).
 
-    One thing differs on purpose: a partition that is empty counts nothing, where KEDA counts one record.
+    One thing differs on purpose: limitToPartitionsWithLag grants a partition that is empty no replica.
     """
     lags = []
     for committed, waiting in rows:
@@ -37,7 +37,7 @@ def as_keda(trigger: ScalerTrigger, rows: list[tuple[int, int]]) -> tuple[int, i
         elif trigger.scale_to_zero_on_invalid_offset:
             lags.append(0)
         else:
-            lags.append(waiting if trigger.earliest else min(waiting, 1))
+            lags.append(waiting if trigger.earliest else 1)
     everything = total = sum(lags)
     partitions, threshold = len(rows), trigger.lag_threshold
     if not trigger.allow_idle_consumers or trigger.limit_to_partitions_with_lag or trigger.ensure_even_distribution:
@@ -48,7 +48,7 @@ def as_keda(trigger: ScalerTrigger, rows: list[tuple[int, int]]) -> tuple[int, i
             )
             total = next((f for f in factors if f * threshold >= total), partitions) * threshold
         if trigger.limit_to_partitions_with_lag:
-            most = sum(lag > 0 for lag in lags)
+            most = sum(lag > 0 and waiting > 0 for lag, (_, waiting) in zip(lags, rows, strict=True))
         if total // threshold > most:
             total = most * threshold
     return total, everything

@@ -38,12 +38,16 @@ class RebalanceProtocol(enum.Enum):
 
 
 class AssignorError(ValueError):
-    """An assignor failed, or returned an invalid plan; names the assignor and the problem."""
+    """An assignor failed, or returned an invalid plan; names the assignor and the problem.
 
-    def __init__(self, assignor: str, problem: str) -> None:
+    `trace` is the traceback of what a plugin raised, as text for a log; empty where there is none.
+    """
+
+    def __init__(self, assignor: str, problem: str, trace: str = "") -> None:
         super().__init__(f"assignor {assignor!r}: {problem}")
         self.assignor = assignor
         self.problem = problem
+        self.trace = trace
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ nothing.
 from __future__ import annotations
 
 import atexit
+import sys
 import threading
 import time
 from collections import deque
@@ -20,8 +21,8 @@ from typing import Any, Literal, TypeVar
 
 from muster.assignors.api import Assignment, Assignor, AssignorError, RebalanceProtocol, Snapshot
 from muster.assignors.plan_codec import pack_question, unpack_plan
-from muster.assignors.plugin_process import PluginOverran, PluginProcess, pack_assignor
-from muster.assignors.run import check_snapshot, is_ours, run, withheld
+from muster.assignors.plugin_process import PluginOverran, PluginProcess, describe_overrun, pack_assignor
+from muster.assignors.run import calls_under_way, check_snapshot, is_ours, place_in_plugin, run, withheld
 
 DEADLINE_MS = 10_000
 """For one plan, unless somebody says otherwise: the default of `group.assignor.deadline.ms`, too."""
@@ -89,7 +90,7 @@ class Isolation:
             return run(assignor, snapshot, withhold)
         late = f"was not done after {{deadline_ms}} ms; {remedy}"
         if not self.by_process:
-            return run_in_thread(assignor.name, lambda: run(assignor, snapshot, withhold), deadline_ms, late)
+            return run_in_thread(assignor.name, lambda: run(assignor, snapshot, withhold), deadline_ms, late, assignor)
         return self.run_apart(assignor, snapshot, deadline_ms, withhold, late)
 
     def run_apart(
@@ -211,8 +212,13 @@ def decide_for_tool(assignor: Assignor, snapshot: Snapshot, withhold: bool) -> A
     )
 
 
-def run_in_thread(name: str, work: Callable[[], Result], deadline_ms: int, late: str) -> Result:
-    """What `work` gives or raises. Past the deadline it goes on by itself, in a thread that keeps no process alive."""
+def run_in_thread(
+    name: str, work: Callable[[], Result], deadline_ms: int, late: str, plugin: Assignor | None = None
+) -> Result:
+    """What `work` gives or raises. Past the deadline it goes on by itself, in a thread that keeps no process alive.
+
+    The error of a plugin says where it was then.
+    """
     answers: SimpleQueue[tuple[Result | None, BaseException | None]] = SimpleQueue()
 
     def body() -> None:
@@ -221,11 +227,14 @@ def run_in_thread(name: str, work: Callable[[], Result], deadline_ms: int, late:
         except BaseException as error:  # it is raised where somebody waits for it
             answers.put((None, error))
 
-    threading.Thread(target=body, name="muster-assignor", daemon=True).start()
+    thread = threading.Thread(target=body, name="muster-assignor", daemon=True)
+    thread.start()
     try:
         result, error = answers.get(timeout=deadline_ms / 1000)
     except Empty:
-        raise PluginOverran(name, late.format(deadline_ms=deadline_ms)) from None
+        calls = calls_under_way(sys._current_frames().get(thread.ident or 0))
+        place = "" if plugin is None else place_in_plugin(plugin, calls)
+        raise PluginOverran(name, describe_overrun(late.format(deadline_ms=deadline_ms), place)) from None
     if error is not None:
         raise error
     return result  # type: ignore[return-value]

@@ -142,12 +142,19 @@ MODULE = "muster.assignors.plugin_worker"
 LAST_WORD_TRIES, LAST_WORD_PAUSE_S = 50, 0.01
 """The channel of a process that exits is closed a little before the process is over."""
 
+LAST_WORD_MS = 500
+"""So long past its deadline a process has to say where it is, before it is killed."""
+
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 """Libraries of linear algebra start a thread, with a stack each, for every core when they are imported."""
 
 
 class PluginOverran(AssignorError):
     """A plugin that was not done by its deadline."""
+
+
+def describe_overrun(late: str, place: object) -> str:
+    return f"{late}; at the deadline it was at {place}" if place else late
 
 
 class PluginEnded(AssignorError):
@@ -200,9 +207,9 @@ class PluginProcess:
         Raises PluginOverran (with `late`, in which {deadline_ms} is filled in), PluginEnded, and AssignorError with
         what the plugin did wrong.
         """
-        until_s = time.monotonic() + deadline_ms / 1000
+        until_s = time.monotonic() + (deadline_ms + LAST_WORD_MS) / 1000
         try:
-            self._channel.send(header, body, until_s)
+            self._channel.send({**header, "deadline_ms": deadline_ms}, body, until_s)
             answer, plan = self._channel.receive(until_s)
         except TimeoutError:
             self.kill()
@@ -215,6 +222,9 @@ class PluginProcess:
         except BaseException:
             self.kill()  # the question is given up, and its answer must not be taken for the next one's
             raise
+        if "overran" in answer:
+            self.kill()
+            raise PluginOverran(self.name, describe_overrun(late.format(deadline_ms=deadline_ms), answer["overran"]))
         if "error" in answer:
             self._failed(answer)
         return answer, plan
@@ -249,7 +259,7 @@ class PluginProcess:
         problem = str(answer["error"])
         if answer.get("memory"):
             problem = f"needed more memory than it may take ({self._max_memory_bytes} bytes beyond Python's own)"
-        raise AssignorError(self.name, problem)
+        raise AssignorError(self.name, problem, str(answer.get("trace", "")))
 
     def _last_word(self) -> str:
         """How the process ended. One that only closed its end of the channel is killed."""

@@ -16,12 +16,13 @@ import signal
 import socket
 import sys
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from muster.assignors.api import Assignor, AssignorError
 from muster.assignors.plan_codec import pack_plan, unpack_question
 from muster.assignors.plugin_process import Channel, ChannelClosed
-from muster.assignors.run import decided
+from muster.assignors.run import calls_under_way, decided, place_in_plugin
 
 NICE = 5
 """Whoever answers members goes before whoever plans."""
@@ -54,7 +55,9 @@ def serve(channel: Channel, assignor: Assignor) -> None:
     own = os.getpid()
     while True:
         header, body = channel.receive()
+        watch_deadline(channel, assignor, header.get("deadline_ms", 0))
         answer, plan = answer_question(assignor, header, body)
+        signal.setitimer(signal.ITIMER_REAL, 0)
         if os.getpid() != own:
             os._exit(1)  # a fork of the plugin's came back from it; only one of us may speak
         if has_child_processes():
@@ -62,6 +65,19 @@ def serve(channel: Channel, assignor: Assignor) -> None:
         channel.send(answer, plan)
         if answer.get("last"):
             return
+
+
+def watch_deadline(channel: Channel, assignor: Assignor, deadline_ms: int) -> None:
+    """At the deadline, say where the plugin is and end. The caller ends a process that cannot even say that."""
+
+    def tell(_signal: int, frame: FrameType | None) -> None:
+        place = place_in_plugin(assignor, calls_under_way(frame))
+        with contextlib.suppress(ChannelClosed, OSError):
+            channel.send({"overran": place, "last": True})
+        os._exit(1)
+
+    signal.signal(signal.SIGALRM, tell)
+    signal.setitimer(signal.ITIMER_REAL, deadline_ms / 1000)
 
 
 def answer_question(assignor: Assignor, header: dict[str, Any], body: Any) -> tuple[dict[str, Any], bytes]:
@@ -75,7 +91,8 @@ def answer_question(assignor: Assignor, header: dict[str, Any], body: Any) -> tu
         return pack_plan(snapshot, decided(assignor, assignor.name, snapshot, snapshot))
     except AssignorError as error:
         out = isinstance(error.__cause__, MemoryError)
-        return {"error": error.problem[:MAX_SENTENCE], "last": out, "memory": out}, b""
+        told = {"error": error.problem[:MAX_SENTENCE], "trace": error.trace}
+        return {**told, "last": out, "memory": out}, b""
     except MemoryError:
         return {"error": "raised MemoryError", "last": True, "memory": True}, b""
     except BaseException as error:  # KeyboardInterrupt and the like: whoever asked is told, and it is over

@@ -8,10 +8,12 @@ whatever it does to it, the checks and the ledger see the original.
 from __future__ import annotations
 
 import dataclasses
+import sys
+import traceback
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
+from types import CodeType, FrameType, MappingProxyType
 
 from muster.assignors.api import (
     Assignment,
@@ -81,20 +83,53 @@ def run(assignor: Assignor, snapshot: Snapshot, withhold: bool = True) -> Assign
 
 
 def decided(assignor: Assignor, name: str, snapshot: Snapshot, shown: Snapshot) -> Assignment:
-    """What `assignor` answers when it is shown `shown`, checked against `snapshot`. Raises AssignorError."""
+    """What `assignor` answers when it is shown `shown`, checked against `snapshot`. Raises AssignorError.
+
+    The error of a plugin ends with file and line: where it raised, or where its `assign` is defined.
+    """
     try:
         answer = assignor.assign(shown)
     except AssignorError:
         raise
     except (Exception, SystemExit) as error:
-        raise AssignorError(name, f"raised {type(error).__name__}: {error}") from error
+        place = place_in_plugin(assignor, list(traceback.walk_tb(error.__traceback__))[1:])
+        trace = "".join(traceback.format_exception(error))[-MAX_TRACE:]
+        what = f"raised {type(error).__name__}: {error}"
+        raise AssignorError(name, f"{what} ({place})" if place else what, trace) from error
     try:
         return checked(name, snapshot, answer)
-    except AssignorError:
-        raise
+    except AssignorError as error:
+        if is_ours(assignor) or not (place := place_of_definition(assignor)):
+            raise
+        raise AssignorError(name, f"{error.problem} ({place})") from error
     except Exception as error:
         # A plan is foreign data; its very values may misbehave when read.
         raise AssignorError(name, f"answered something unreadable ({type(error).__name__}: {error})") from error
+
+
+MAX_TRACE = 8_000
+"""Characters of a traceback, of its end."""
+
+
+def place_in_plugin(assignor: Assignor, calls: Sequence[tuple[FrameType, int]]) -> str:
+    """File, line and function of the innermost of these calls that is the plugin's own, else of the innermost."""
+    own = getattr(sys.modules.get(type(assignor).__module__), "__file__", None)
+    mine = [call for call in calls if call[0].f_code.co_filename == own] or list(calls)
+    if not mine:
+        return ""
+    frame, number = mine[-1]
+    return f"{frame.f_code.co_filename}, line {number}, in {frame.f_code.co_name}"
+
+
+def place_of_definition(assignor: Assignor) -> str:
+    """File and line of its `assign`; empty where that is no Python."""
+    code = getattr(getattr(type(assignor), "assign", None), "__code__", None)
+    return f"{code.co_filename}, line {code.co_firstlineno}" if isinstance(code, CodeType) else ""
+
+
+def calls_under_way(frame: FrameType | None) -> list[tuple[FrameType, int]]:
+    """The calls of a thread from the outermost to this one, with the line at which each is."""
+    return [(each, number) for each, number in traceback.walk_stack(frame)][::-1] if frame is not None else []
 
 
 def overran(assignor: str, deadline_ms: int) -> AssignorError:

@@ -396,6 +396,7 @@ HANDLERS: dict[type[Any], Callable[[Any, Step], None]] = {
 RESUMED: dict[type[Any], Callable[[Any, Step, Planned], None]] = {
     HoldGroup: override_commands.hold_group,
     ResumeGroup: override_commands.resume_group,
+    AlterSettings: settings.alter_settings,
 }
 """Requests that may wait for a plan of their own."""
 

@@ -320,8 +320,15 @@ def report_stall(conditions: Conditions, stalled_ms: int, computing_ms: int) -> 
 
 
 def report_plan(conditions: Conditions, plan: Planned) -> None:
-    """Whether the group's assignor does its work is told once when that changes, and by `muster health`."""
+    """Whether the group's assignor does its work is told once when that changes, and by `muster health`.
+
+    The traceback of a plugin is in the log only, with each failure.
+    """
     name = f"assignor-failing:{plan.group_id}"
+    if plan.trace:
+        log.warning("an assignor failed", group=plan.group_id, error=plan.error, trace=plan.trace)
+    if plan.trial:
+        return
     if plan.error:
         conditions.report(name, f"group {plan.group_id!r}: {plan.error}", lasting_ms=ASSIGNOR_TROUBLE_MS)
     else:

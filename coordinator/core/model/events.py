@@ -844,6 +844,10 @@ class Planned:
     error: str = ""
     snapshot: Snapshot | None = None
     """What the assignor saw, where that is more than the request had: the lags of that moment."""
+    trace: str = field(default="", compare=False)
+    """The traceback of a plugin that failed, for the node's log."""
+    trial: bool = field(default=False, compare=False)
+    """As in the request: it says nothing of how the group's own plans go."""
 
 
 @frozen_value

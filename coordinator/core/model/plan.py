@@ -54,6 +54,8 @@ class PlanRequest:
     epoch: int
     assignor: str
     snapshot: Snapshot
+    trial: bool = False
+    """Made to see what it would be: for a dry run, or before a setting counts."""
 
 
 Planner: TypeAlias = Callable[[PlanRequest], Plan | None]

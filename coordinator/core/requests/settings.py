@@ -5,8 +5,12 @@ notifies what the setting affects. The settings are listed in `core/control/sett
 """
 
 import json
+from collections.abc import Mapping
+from dataclasses import replace
 
 from muster.assignors.api import JsonValue
+from muster.assignors.registry import BUILT_IN
+from muster.coordinator.core.control.overrides.forecast import wait_for_plan
 from muster.coordinator.core.control.settings_table import SETTINGS
 from muster.coordinator.core.control.trials import canary
 from muster.coordinator.core.groups.bookkeeping import keep_entry, next_number
@@ -14,11 +18,12 @@ from muster.coordinator.core.groups.group import GroupData
 from muster.coordinator.core.groups.state import ShardState, Step
 from muster.coordinator.core.kinds.registry import KINDS
 from muster.coordinator.core.model.effects import ListSettingsReply, SettingsReply
-from muster.coordinator.core.model.events import AlterSettings, DescribeSettings, ListSettings
+from muster.coordinator.core.model.events import AlterSettings, DescribeSettings, ListSettings, Planned
 from muster.coordinator.core.model.ledger import RebalanceTrigger
+from muster.coordinator.core.model.plan import PlanRequest, canonical_name, loadable_name
 from muster.coordinator.core.model.records import SettingsStored, SettingsUnset
 from muster.coordinator.core.model.types import Cause, Outcome, RebalanceEntry
-from muster.coordinator.core.settings.assignor_choice import ASSIGNOR
+from muster.coordinator.core.settings.assignor_choice import ASSIGNOR, ASSIGNOR_OPTIONS, TRIAL
 from muster.coordinator.core.settings.setting import UNRECORDABLE, SettingsChange, invalid_setting, is_recordable
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
@@ -43,8 +48,11 @@ def list_settings(request: ListSettings, step: Step) -> None:
     step.reply(request.request_id, ListSettingsReply(group_ids=tuple(step.state.settings)))
 
 
-def alter_settings(request: AlterSettings, step: Step) -> None:
-    """Set and unset at once, if the version is still the expected one; refusals change nothing."""
+def alter_settings(request: AlterSettings, step: Step, planned: Planned | None = None) -> None:
+    """Set and unset at once, if the version is still the expected one; refusals change nothing.
+
+    A plugin that is to plan the group is tried first, off the loop: the request comes again with its plan (`planned`).
+    """
     check_group_named(request.group_id)
     before = step.state.settings.get(request.group_id)
     check_request(request, before)
@@ -61,6 +69,12 @@ def alter_settings(request: AlterSettings, step: Step) -> None:
     group = step.state.logged(request.group_id)
     change = SettingsChange(request.group_id, group, KINDS[type(group)], values, old, step)
     check_values(request, change)
+    if planned is None and (trial := trial_of_plugin(change)) is not None:
+        if not wait_for_plan(trial, request, step):
+            raise CoordinatorError(ErrorCode.POLICY_VIOLATION, "too many requests wait for a plan; try again")
+        return
+    if planned is not None and planned.plan is None:
+        raise invalid_setting(f"{ASSIGNOR.name}: {planned.error}; tried on the group as it is, and nothing was changed")
     why = before.suspended if before and ASSIGNOR.name not in request.set and ASSIGNOR.name in values else ""
     # What was unset left nothing behind: from the ledger's count on, no version ever comes again.
     version = before.version + 1 if before else next_number(request.group_id, step)
@@ -133,6 +147,26 @@ def check_values(request: AlterSettings, change: SettingsChange) -> None:
     names = [*request.set, *request.unset]
     for fits in dict.fromkeys(SETTINGS[name].together for name in names if name in SETTINGS):
         fits(change)
+
+
+def trial_of_plugin(change: SettingsChange) -> PlanRequest | None:
+    """What a plugin that is to plan the group is asked before the setting counts: the group as it is.
+
+    A group without members, or without subscriptions that can be read, stands for two members and two partitions. None:
+    the assignor and its options stay, or are built in and have been checked.
+    """
+    names = (ASSIGNOR.name, ASSIGNOR_OPTIONS.name)
+    word = change.after.get(ASSIGNOR.name)
+    if not isinstance(word, str) or all(change.before.get(name) == change.after.get(name) for name in names):
+        return None
+    limits, group = change.step.limits, change.group
+    if (name := canonical_name(word, limits)) in BUILT_IN:
+        return None
+    live = change.kind.snapshot(group, change.step) if group is not None and group.members else None
+    plugin, options = loadable_name(name, limits), change.after.get(ASSIGNOR_OPTIONS.name, {})
+    assert isinstance(options, Mapping)
+    asked = replace(live or replace(TRIAL, lags={"t": [0, 0]}), assignor=plugin, options=options)
+    return PlanRequest(change.group_id, 0, plugin, asked)
 
 
 def apply_change(request: AlterSettings, change: SettingsChange) -> None:

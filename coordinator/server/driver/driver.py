@@ -159,7 +159,7 @@ def answer_failure(request: Question, why: str) -> Answer:
     """The answer to what could not be computed."""
     match request:
         case PlanRequest():
-            return Planned(request.group_id, request.epoch, None, why, request.snapshot)
+            return Planned(request.group_id, request.epoch, None, why, request.snapshot, trial=request.trial)
         case ResolveRegex():
             return RegexResolved(request.group_id, request.regex, (), request.version, why)
         case ShadowRequest():
@@ -192,8 +192,10 @@ class AssignorWorkers:
         match request:
             case PlanRequest():
                 with self._urgent():
-                    plan, error = await self._plan(request)
-                return Planned(request.group_id, request.epoch, plan, error, request.snapshot)
+                    plan, failed = await self._plan(request)
+                trace = failed.trace if failed is not None else ""
+                why, trial = str(failed or ""), request.trial
+                return Planned(request.group_id, request.epoch, plan, why, request.snapshot, trace=trace, trial=trial)
             case ResolveRegex():
                 topics, error = await self._topics(request)
                 return RegexResolved(request.group_id, request.regex, topics, request.version, error)
@@ -202,16 +204,16 @@ class AssignorWorkers:
             case _:
                 assert_never(request)
 
-    async def _plan(self, request: PlanRequest) -> tuple[Plan | None, str]:
+    async def _plan(self, request: PlanRequest) -> tuple[Plan | None, AssignorError | None]:
         try:
             if self._isolation.by_process and request.assignor not in BUILT_IN:
                 # Whoever waits for a process waits no longer than it, the process and its deadline take.
-                return await self._in_thread(lambda: compute_plan(request, self._decide), self._plugin_places), ""
-            return await self._run(lambda: compute_plan(request)), ""
+                return await self._in_thread(lambda: compute_plan(request, self._decide), self._plugin_places), None
+            return await self._run(lambda: compute_plan(request)), None
         except AssignorError as error:
-            return None, str(error)
+            return None, error
         except TimeoutError:
-            return None, str(overran(request.assignor, self._deadline_ms))
+            return None, overran(request.assignor, self._deadline_ms)
 
     @contextmanager
     def _urgent(self) -> Iterator[None]:

@@ -97,7 +97,7 @@ def wait_for_plan(asked: PlanRequest, request: Request, step: Step) -> bool:
     waiting = step.state.plan_waits
     if len(waiting) >= MAX_WAITING:
         return False
-    fresh = replace(asked, epoch=step.fresh_epoch(asked.epoch))
+    fresh = replace(asked, epoch=step.fresh_epoch(asked.epoch), trial=True)
     waiting[fresh.epoch] = request
     step.out.plans.append(fresh)
     return True

@@ -1,5 +1,6 @@
 """Plugins in processes of their own: what they do to themselves is told, and done to nobody else."""
 
+import inspect
 import os
 import select
 import subprocess
@@ -7,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -42,6 +44,28 @@ def test_a_plugin_costs_its_caller_one_plan(isolation: Isolation, kind: type[Ass
     with pytest.raises(AssignorError, match=plugins.NASTY[kind]):
         isolation.run(kind(), GROUP, SHORT_MS if endless else LONG_MS)
     assert isolation.run(plugins.Deals(), GROUP, LONG_MS) == run(plugins.Deals(), GROUP)
+
+
+def line_of(kind: type[Assignor], words: str) -> int:
+    lines, first = inspect.getsourcelines(kind)
+    return first + next(number for number, line in enumerate(lines) if words in line)
+
+
+@pytest.mark.parametrize("mode", ["process", "thread"])
+def test_the_error_of_a_plugin_says_where_it_is(mode: Literal["process", "thread"]) -> None:
+    """What raised, what looped, and what gave a plan that is none; with a traceback where there is one."""
+    isolation = Isolation(IsolationLimits(mode=mode))
+    for kind, words, traced in (
+        (plugins.Raises, "raise ZeroDivisionError", True),
+        (plugins.Loops, "pass", False),
+        (plugins.Forgets, "def assign", False),
+    ):
+        with pytest.raises(AssignorError) as caught:
+            isolation.run(kind(), GROUP, SHORT_MS if kind is plugins.Loops else LONG_MS)
+        lines = {line_of(kind, words), line_of(kind, "while" if kind is plugins.Loops else words)}
+        assert any(f"{plugins.__file__}, line {line}" in str(caught.value) for line in lines), str(caught.value)
+        assert ("out of cheese" in caught.value.trace) is traced
+    isolation.close()
 
 
 @pytest.mark.parametrize("kind", [plugins.Prints, plugins.Twins])

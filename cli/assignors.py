@@ -13,6 +13,7 @@ import json
 import sys
 from collections.abc import Iterable
 from dataclasses import asdict
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -334,8 +335,7 @@ MOVES = columns("TOPIC:cyan, PARTITION, FROM=source, TO=target, WHY")
 @click.option(
     "--reset",
     type=click.Choice(["latest", "earliest"]),
-    default="latest",
-    help="Where partitions without a commit begin.",
+    help="Where partitions without a commit begin; at the log's start, as for the coordinator, if not given.",
 )
 @click.option("--ci", is_flag=True, help="Exit with 4 if --max-spread or --max-lag-share is exceeded.")
 @click.option("--max-moves", type=click.IntRange(min=0))
@@ -357,11 +357,27 @@ def simulate(bootstrap: str, overrides: dict[str, str], style: str, file: Path |
         snapshot = read_snapshot(file)
     else:
         with connect_admin(bootstrap, overrides) as admin:
-            snapshot = read_group(admin, asked["group"], asked["entry"], asked["reset"])
+            snapshot = read_group(admin, asked["group"], asked["entry"], asked["reset"] or "")
     words = asked["compare"] or asked["assignor"] or snapshot.assignor
     forecasts = forecast_assignments(snapshot, words, make_change(asked))
     print_forecasts(forecasts, style, comparing=asked["compare"] is not None)
+    if style in ("table", "wide"):
+        notice(describe_lags(snapshot, file, asked, datetime.now(UTC)))
     check_forecasts(forecasts, asked)
+
+
+def describe_lags(snapshot: "Snapshot", file: Path | None, asked: dict[str, Any], now: datetime) -> str:
+    """What the forecasts are measured against: the lag of which moment, of which members."""
+    if asked["lags"]:
+        return f"Lags: those of {asked['lags']}."
+    if snapshot.lags is None:
+        return "Lags: none are known, so every partition counts the same."
+    total = f"{sum(map(sum, snapshot.lags.values()))} records behind, of {plural(len(snapshot.members), 'member')}"
+    if file is not None:
+        return f"Lags: as {file} states them; {total}."
+    if asked["entry"] is not None:
+        return f"Lags: as recorded with rebalance {asked['entry']} of group {asked['group']!r}; {total}."
+    return f"Lags: of {now:%H:%M:%S} UTC, of group {asked['group']!r}; {total}. They change while the group works."
 
 
 def forecast_assignments(snapshot: "Snapshot", words: str, change: "SnapshotChange") -> "list[Forecast]":

@@ -9,6 +9,7 @@ that fills a member on its own.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -114,6 +115,13 @@ class Improver:
         self._judge()
         relative = relative_load(self.state.load[self.members], self.fair[self.members])
         return max(float(relative.max()) - 1, 1 - float(relative.min()))
+
+    def describe_farthest(self, names: Sequence[str]) -> str:
+        """What the imbalance is measured against: a partition cannot be split, so fair is not the mean."""
+        away = np.abs(relative_load(self.state.load[self.members], self.fair[self.members]) - 1)
+        member = int(self.members[int(away.argmax())])
+        load, fair = float(self.state.load[member]), float(self.fair[member])
+        return f"{names[member]}, farthest from its fair load, carries {load:.6g} of {fair:.6g}"
 
     def _judge(self) -> None:
         state = self.state
@@ -415,7 +423,8 @@ class Placement:
         improver = Improver(self, members)
         before, heaviest = improver.imbalance(), self._heaviest(members)
         if before <= knobs.tolerance:
-            return f"imbalance {_percent(before)} <= tolerance {_percent(knobs.tolerance)}: nothing moves"
+            within = f"imbalance {_percent(before)} <= tolerance {_percent(knobs.tolerance)}: nothing moves"
+            return f"{within}; {improver.describe_farthest(self.columns.members)}"
         made = improver.run()
         self.moved += len(made)
         # Either counts: the heaviest member is lighter, or, where one partition fills it, the others are nearer to

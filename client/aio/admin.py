@@ -573,8 +573,12 @@ class AsyncAdmin(GroupControlCalls, CanaryCalls, AclCalls, QuotaCalls, AccountCa
 
         return await GroupCalls(self._transport, group, coordinator=coordinator).patiently(attempt)
 
-    async def live_snapshot(self, group: str, reset: str = "latest") -> Snapshot:
-        """Return the group as an assignor would see it now: members, ownership and lags. The group must be stable."""
+    async def live_snapshot(self, group: str, reset: str = "") -> Snapshot:
+        """Return the group as an assignor would see it now: members, ownership, lags, options. It must be stable.
+
+        `reset`: latest or earliest, for partitions without a commit; empty: as the coordinator counts them, from the
+        log's start.
+        """
         request = group_pb.SimulateAssignmentRequest(group_id=group, auto_offset_reset=reset)
 
         async def attempt(address: str) -> Snapshot:

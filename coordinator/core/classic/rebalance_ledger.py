@@ -141,11 +141,14 @@ def record_emptied(group: ClassicGroup, step: Step) -> None:
 
 @dataclass(frozen=True, slots=True)
 class PlanProvenance:
-    """What whoever made a plan says it was made from. `delayed`: it keeps what is lost for its owner (KIP-415)."""
+    """What whoever made a plan says it was made from. `delayed`: it keeps what is lost for its owner (KIP-415).
+    `assignor`: what the coordinator ran; empty where a member made the plan by the protocol that members voted for.
+    """
 
     snapshot_json: str = ""
     source: str = "leader"
     delayed: bool = False
+    assignor: str = ""
 
 
 NO_PROVENANCE = PlanProvenance()
@@ -227,7 +230,7 @@ def write_entry(
     change = RebalanceChange(
         generation=group.generation,
         protocol_type=group.protocol_type or "",
-        protocol_name=protocol_name or "",
+        protocol_name="" if protocol_name is None else given.assignor or group.remote or protocol_name,
         moves=diff.moves,
         members=member_plans(group, rebalance) if completed else (),
         snapshot_json=snapshot_json,

@@ -237,7 +237,9 @@ def hand_out_plan(group: ClassicGroup, snapshot: Snapshot, target: Plan | Assign
     group.planned_topics = dict(snapshot.topics)
     source = SET if group.planner.by_setting else ASKED
     carried = group.carried
-    accept_plan(group, blobs, rebalance_ledger.PlanProvenance(kept.told_in(snapshot).to_json(), source), step)
+    name = canonical_name(snapshot.assignor, step.limits)
+    given = rebalance_ledger.PlanProvenance(kept.told_in(snapshot).to_json(), source, assignor=name)
+    accept_plan(group, blobs, given, step)
     extensions.plan_adopted(group.id, kept.inherited, step)
     carry_waiting_shares(group, carried, step)
     disarm_when_complete(group, step)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Generic, TypeAlias, TypeVar
 
-from muster.assignors.api import Assignment, Assignor, AssignorError, Snapshot
+from muster.assignors.api import Assignment, Assignor, AssignorError, JsonValue, Snapshot
 from muster.assignors.api import Member as AssignorMember
 from muster.assignors.data.consumer_protocol import (
     Subscription,
@@ -134,11 +134,27 @@ def run_assignor(assignor: Assignor, snapshot: Snapshot) -> Assignment:
 
 def compute_plan(request: PlanRequest, decide: Decide = run_assignor) -> Plan:
     """Run the assignor that the request names. Raises AssignorError."""
-    answer = decide(resolve(request.assignor), request.snapshot)
+    assignor = resolve(request.assignor)
+    if request.trial:
+        check_declared_options(assignor, request.snapshot.options)
+    answer = decide(assignor, request.snapshot)
     return {
         member: {topic: tuple(sorted(partitions)) for topic, partitions in share.items() if len(partitions)}
         for member, share in answer.members.items()
     }
+
+
+def check_declared_options(assignor: Assignor, options: Mapping[str, JsonValue]) -> None:
+    """Refuse options that a plugin does not declare in its attribute `options`; without one it takes any.
+
+    Raises AssignorError.
+    """
+    declared: Iterable[str] | None = getattr(assignor, "options", None)
+    known = list(options if declared is None else declared)
+    for name in options:
+        if name not in known:
+            has = f"its options are {', '.join(known)}" if known else "it has no options"
+            raise AssignorError(assignor.name, f"has no option {name!r}; {has}")
 
 
 REMEMBERED_BYTES = 1_024

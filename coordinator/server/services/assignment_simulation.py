@@ -12,12 +12,13 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from muster.assignors.api import Member, Snapshot
+from muster.assignors.api import JsonValue, Member, Snapshot
 from muster.assignors.data.consumer_protocol import member_from_subscription, parse_assignment
 from muster.assignors.data.snapshot_json import compact_json
 from muster.assignors.registry import known, resolve
 from muster.assignors.tools.what_if import Decide, SnapshotChange, what_if
 from muster.coordinator.core.model import effects, events
+from muster.coordinator.core.settings.assignor_choice import ASSIGNOR_OPTIONS
 from muster.coordinator.edge import request_limits
 from muster.coordinator.edge.committed_offsets import later_position
 from muster.coordinator.edge.request_limits import MalformedGroupRequest
@@ -101,7 +102,15 @@ class AssignmentSimulator:
                     topic: [compute_lag(reply, kept, spans, (topic, number), reset) for number in range(count)]
                     for topic, count in topics.items()
                 }
-                return Snapshot(topics, members, lags=lags, assignor=described.protocol_name)
+                assignor = described.planned_by.assignor or described.protocol_name
+                options = await self._options(shard, group_id) if described.planned_by.by_setting else {}
+                return Snapshot(topics, members, lags=lags, assignor=assignor, options=options)
+
+    async def _options(self, shard: int, group_id: str) -> Mapping[str, JsonValue]:
+        """What the group's assignor is told: those that an operator has set."""
+        question = events.DescribeSettings(self._driver.next_id(), group_id)
+        stated = (await self._driver.ask(shard, question, effects.SettingsReply)).values.get(ASSIGNOR_OPTIONS.name)
+        return stated if isinstance(stated, Mapping) else {}
 
     async def _describe(self, shard: int, group_id: str) -> effects.DescribeReply:
         question = events.DescribeGroup(self._driver.next_id(), group_id)
@@ -227,9 +236,12 @@ def compute_lag(
     tp: tuple[str, int],
     reset: str,
 ) -> int:
-    """From the larger of both positions, as elsewhere where a group keeps two."""
+    """As an assignor on the coordinator is told: of what can still be read, all where nothing is committed.
+
+    From the larger of both positions, as elsewhere where a group keeps two. `reset` "latest": without a commit nothing.
+    """
     start, end = spans.get(tp, (0, 0))
     position = later_position(reply.offsets.get(tp), kept.get(tp))
     if position is not None:
-        return max(0, end - position.offset)
-    return 0 if reset.lower() in ("", "latest") else end - start
+        return max(0, end - max(position.offset, start))
+    return 0 if reset.lower() == "latest" else end - start

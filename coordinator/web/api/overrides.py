@@ -269,7 +269,7 @@ async def require_active_canary(asking: NodeQueries, group: str) -> pb.Canary:
 
 async def forecast_moves(asking: NodeQueries, group: str, assignor: str) -> str:
     """What a plan by it would move of today's, as `muster simulate` finds; empty where nobody can say."""
-    request = group_pb.SimulateAssignmentRequest(group_id=group, assignors=[assignor], auto_offset_reset="latest")
+    request = group_pb.SimulateAssignmentRequest(group_id=group, assignors=[assignor])
     answer = await asking.call("SimulateAssignment", request)
     plans = [plan for plan in answer.assignments if not plan.error_message]
     if answer.error_code or not plans:

@@ -285,7 +285,7 @@ class PageQueries:
         self, group_id: str, assignors: Sequence[str], add: Sequence[str], remove: Sequence[str]
     ) -> group_pb.SimulateAssignmentResponse:
         request = group_pb.SimulateAssignmentRequest(
-            group_id=group_id, assignors=assignors, add_members=add, remove_members=remove, auto_offset_reset="latest"
+            group_id=group_id, assignors=assignors, add_members=add, remove_members=remove
         )
         return await self.call("SimulateAssignment", request, group_pb.SimulateAssignmentResponse)
 

@@ -1,6 +1,7 @@
 """Plugins as one would rather not have them, on a real node: what they do is their group's trouble, and told."""
 
 import os
+import re
 import select
 import subprocess
 import sys
@@ -102,6 +103,20 @@ def test_a_bad_plugin_costs_its_group_a_plan_and_nobody_else_anything(
     told = (node.data.parent / f"{node.data.name}.log").read_text()
     assert told.count(f"assignor-failing:{topic}") == 1, "one line when it begins, however often it fails"
     assert len(children(node)) <= 2
+
+
+@pytest.mark.parametrize("kind", [plugins.Raises, plugins.Loops], ids=lambda kind: kind.name)
+def test_a_bad_plugin_is_refused_when_it_is_set(node: NodeProcess, admin: Admin, topic: str, kind: type) -> None:
+    """It is tried first: the sentence has file and line, the node's log the traceback, and the group goes on."""
+    with member(node, topic, topic) as consumer:
+        poll_until(lambda: len(consumer.assignment()) == 4, consumer, what="all")
+        with pytest.raises(Exception, match=re.escape(plugins.__file__) + r", line \d+, in assign") as refused:
+            admin.alter_group_settings(topic, {"assignor": f"tests.support.plugins:{kind.__name__}"})
+        assert "tried on the group as it is, and nothing was changed" in str(refused.value)
+        assert "assignor" not in admin.group_settings(topic).values
+    told = (node.data.parent / f"{node.data.name}.log").read_text()
+    assert f"assignor-failing:{topic}" not in told
+    assert ("Traceback" in told and "out of cheese" in told) or kind is plugins.Loops
 
 
 def test_one_that_prints_is_as_good_as_any(node: NodeProcess, admin: Admin, topic: str) -> None:

@@ -2,12 +2,14 @@
 
 import pytest
 
+from muster.assignors.api import AssignorError
 from muster.coordinator.core.model.effects import SettingsReply
 from muster.coordinator.core.model.events import AlterSettings, Planned
 from muster.coordinator.core.model.plan import PlanRequest, compute_plan
 from muster.coordinator.core.model.types import Limits
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.errors import ErrorCode
+from tests.support import plugins
 from tests.support.stories.script import Stage
 
 PLUGIN = "tests.support.plugins:Deals"
@@ -70,3 +72,12 @@ def test_options_for_a_plugin_are_tried_and_other_settings_are_not() -> None:
     shard.step(Planned("g", asked.epoch, {}), 0)
     assert ask(shard, **{"hold.ms": 5})[0] == []
     assert ask(shard, assignor="range", **{"assignor.options": {}})[0] == []
+
+
+def test_a_plugin_that_declares_its_options_takes_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    shard = Shard(LIMITS, 0)
+    (asked,), _ = ask(shard, assignor="deals", **{"assignor.options": {"sped": 3}})
+    compute_plan(asked)
+    monkeypatch.setattr(plugins.Deals, "options", ("speed",), raising=False)
+    with pytest.raises(AssignorError, match="'deals': has no option 'sped'; its options are speed"):
+        compute_plan(asked)

@@ -8,10 +8,12 @@ import pytest
 
 from muster.assignors.api import Member, Snapshot
 from muster.assignors.run import run
+from muster.coordinator.core.model.effects import OffsetFetchReply
+from muster.coordinator.core.model.types import CommittedOffset
 from muster.coordinator.edge.request_limits import MalformedGroupRequest
 from muster.coordinator.errors import Overloaded
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.server.services.assignment_simulation import MAX_AT_ONCE, AssignmentSimulator
+from muster.coordinator.server.services.assignment_simulation import MAX_AT_ONCE, AssignmentSimulator, compute_lag
 from tests.support.turns import turns_of_others
 
 TOPICS = {f"topic-{number}": 10 for number in range(20)}
@@ -55,3 +57,14 @@ def test_few_at_a_time_are_read() -> None:
 def test_what_is_no_snapshot_is_refused_as_the_callers_mistake() -> None:
     with pytest.raises(MalformedGroupRequest, match="snapshot_json cannot be read"):
         asyncio.run(simulate("[]", simulator(), "range"))
+
+
+def test_lags_are_those_that_an_assignor_on_the_coordinator_is_told() -> None:
+    """Only what can still be read counts; without a commit that is all, unless a client would begin at the end."""
+    spans = {("t", 0): (10, 50)}
+    nothing, early, late = (
+        OffsetFetchReply(offsets={} if offset is None else {("t", 0): CommittedOffset(offset)})
+        for offset in (None, 3, 45)
+    )
+    assert [compute_lag(reply, {}, spans, ("t", 0), "") for reply in (nothing, early, late)] == [40, 40, 5]
+    assert compute_lag(nothing, {}, spans, ("t", 0), "latest") == 0

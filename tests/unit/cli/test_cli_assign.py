@@ -151,3 +151,30 @@ def test_a_bad_plugin_is_named_and_exits_with_1(
     assert (code, lines) == (Exit.FAILURE, [""])
     assert "line 1: assignor 'mine'" in err
     assert said in err
+
+
+def simulate(file: Path, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
+    code = main(["simulate", str(file), *words])
+    return code, capsys.readouterr().err
+
+
+def test_a_file_to_simulate_is_refused_in_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "snapshot.json"
+    for text, said in (
+        ("[" * 100_000, "nested too deeply to read"),
+        ('{"topics":{},"members":[],"lagz":{}}', "'lagz' is not a field of it; its fields are topics, members, lags"),
+    ):
+        file.write_text(text)
+        code, err = simulate(file, capsys, "--assignor", "range")
+        assert code == Exit.USAGE
+        assert said in err
+
+
+def test_a_forecast_says_against_which_lags(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "snapshot.json"
+    file.write_text(GOOD[:-1] + ',"lags":{"t":[5,0,7]}}')
+    _, err = simulate(file, capsys, "--compare", "range,lag-sticky")
+    assert f"Lags: as {file} states them; 12 records behind, of 2 members." in err
+    file.write_text(GOOD)
+    _, err = simulate(file, capsys, "--compare", "range,lag-sticky")
+    assert "Lags: none are known, so every partition counts the same." in err

@@ -75,7 +75,8 @@ def test_topics_say_what_they_hold(watched: Watched) -> None:
     assert room.endswith("KiB")
     page.get_by_role("link", name="orders", exact=True).click()
     assert page.locator(".tile", has_text="On disk").locator("dd").inner_text() == room
-    assert page.locator("tbody tr").count() == 6
+    assert page.locator("#partitions tbody tr").count() == 6
+    assert page.locator("#readers tbody tr").count() == 1
 
 
 def test_names_full_of_html_are_text(watched: Watched) -> None:

@@ -24,6 +24,7 @@ from muster.coordinator.core.central.group import (
     central_view,
 )
 from muster.coordinator.core.consumer.target import candidate_topics
+from muster.coordinator.core.groups.member_causes import changes_since, describe_changes
 from muster.coordinator.core.groups.state import Step
 from muster.coordinator.core.model.effects import (
     NOTHING_COMMITTED,
@@ -524,7 +525,9 @@ def take_topic_changes(group: CentralGroup, step: Step) -> None:
     for regex in sorted({member.regex for member in group.members.values() if member.regex}):
         request_resolution(group, regex, step, again=True)
     if group.progress.counts is not None and group.progress.counts != partition_counts(group, step):
-        trigger = RebalanceTrigger(Cause.PARTITIONS_CHANGED, "the topics that the group reads have changed")
+        changes = changes_since(step.state, group.subscribed_topics(), step.now_ms)
+        detail = describe_changes(changes) if changes else "the topics that the group reads have changed"
+        trigger = RebalanceTrigger(Cause.PARTITIONS_CHANGED, detail, topics=changes)
         request_rebalance(group, trigger, step)
 
 

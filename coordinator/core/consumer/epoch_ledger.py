@@ -28,10 +28,20 @@ from muster.coordinator.core.model.ledger import (
     WithheldPartition,
     diff_plans,
     last_few,
+    waits_of,
 )
 from muster.coordinator.core.model.plan import CONSUMER, Plan, canonical_name, next_generation
 from muster.coordinator.core.model.records import CurrentStored, Shares, TopicId
-from muster.coordinator.core.model.types import Cause, MemberPlan, Outcome, PartitionMove, RebalancePhase, Settlement
+from muster.coordinator.core.model.types import (
+    Cause,
+    MemberPlan,
+    Outcome,
+    PartitionMove,
+    PhaseWait,
+    RebalancePhase,
+    Settlement,
+    WaitEnd,
+)
 
 TARGET = "target"
 """Where the ledger's snapshot comes from when the coordinator made a target of it."""
@@ -39,7 +49,7 @@ TARGET = "target"
 
 def begin_epoch(group: ConsumerGroup, trigger: RebalanceTrigger, step: Step) -> None:
     """The epoch is about to be raised. One that got no target yet ends here and leaves its own entry."""
-    close_handover(group, step)
+    close_handover(group, step, trigger)
     restore_epoch(group, step)
     progress = group.progress
     unfinished = progress.rebalance
@@ -195,10 +205,12 @@ def keep_current(group: ConsumerGroup, member: ConsumerMember, record: CurrentSt
     progress = group.progress
     if gone := held - set(cells(member.holds)):
         group.note_given(member.id)
+    handover = progress.handover
     for cell in sorted(gone):
         if group.owner(*cell) is None:
             progress.free_since[cell] = step.now_ms
-    handover = progress.handover
+        if handover is not None and handover.waiting.get(cell, member.id) != member.id:
+            handover.let_go[member.id] = step.now_ms
     for cell in sorted(set(cells(member.assigned)) - assigned):
         free_since_ms = progress.free_since.pop(cell, None)
         progress.taken.pop(cell, None)
@@ -223,8 +235,11 @@ def settle_when_stable(group: ConsumerGroup, step: Step) -> None:
         step.state.extensions.plan_settled(group.id, step)
 
 
-def close_handover(group: ConsumerGroup, step: Step) -> None:
-    """Complete the last entry. What is still on its way is counted up to now, and afresh from here on."""
+def close_handover(group: ConsumerGroup, step: Step, ending: RebalanceTrigger | None = None) -> None:
+    """Complete the last entry. What is still on its way is counted up to now, and afresh from here on.
+
+    `ending`: what begins the next epoch, if that is what ends the hand-over.
+    """
     handover = group.progress.handover
     if handover is None:
         return
@@ -237,6 +252,7 @@ def close_handover(group: ConsumerGroup, step: Step) -> None:
             free[cell] = step.now_ms
     settlement = Settlement(
         number=handover.number,
+        waits=handover_waits(group, handover, ending, step),
         settled_at_ms=step.now_ms,
         waited_for=last_few(handover.arrived),
         unowned=tuple(sorted((topic_name(topic, step), p, ms) for (topic, p), ms in handover.unowned.items())),
@@ -244,6 +260,33 @@ def close_handover(group: ConsumerGroup, step: Step) -> None:
         synced=tuple(handover.arrived.items()),
     )
     keep_settlement(group, settlement, step)
+
+
+def handover_waits(
+    group: ConsumerGroup, handover: Handover, ending: RebalanceTrigger | None, step: Step
+) -> tuple[PhaseWait, ...]:
+    """The members that a hand-over waited for: owners that gave up late or not at all, new owners that came late."""
+    ended = {member_id: (WaitEnd.JOINED, at_ms) for member_id, at_ms in (handover.let_go | handover.arrived).items()}
+    for cell, heir in handover.waiting.items():
+        owner = group.owner(*cell)
+        blocker = heir if owner in (None, heir) else owner or heir
+        end = WaitEnd.NEVER
+        if ending is not None and ending.culprit == blocker:
+            end = WAITS_ENDED_BY.get(ending.cause, WaitEnd.NEVER)
+        ended[blocker] = (end, step.now_ms)
+    clients = {member_id: group.members[member_id].client_id for member_id in ended if member_id in group.members}
+    known = {member_id: ended[member_id] for member_id in clients}
+    return waits_of(clients, known, handover.started_at_ms, step.now_ms)
+
+
+WAITS_ENDED_BY = {
+    Cause.SESSION_EXPIRED: WaitEnd.EXPIRED,
+    Cause.REBALANCE_TIMEOUT: WaitEnd.EXPIRED,
+    Cause.HANDOFF_TIMEOUT: WaitEnd.EXPIRED,
+    Cause.MEMBER_LEFT: WaitEnd.LEFT,
+    Cause.POLL_TIMEOUT: WaitEnd.LEFT,
+}
+"""How the wait for a member ended whose going begins the next epoch."""
 
 
 def write_entry(

@@ -106,6 +106,8 @@ class Handover:
     """partition -> how long nobody held it"""
     arrived: dict[str, int] = field(default_factory=dict)
     """member -> when it had its whole target, in that order"""
+    let_go: dict[str, int] = field(default_factory=dict)
+    """member -> when it last gave up a partition that another waited for"""
 
 
 @dataclass(slots=True)

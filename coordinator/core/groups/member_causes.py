@@ -276,17 +276,15 @@ def trigger_of_expiry(group: ExplainedGroup, member: SeenMember, step: Step) -> 
     what = f"was not heard of for {silent_ms} ms (session timeout {member.session_timeout_ms} ms)"
     known = group.history.former.get(member.id)
     if known is not None and known.successor:
-        what = f"expired after {silent_ms} ms: it had come back as {known.successor}"
+        what = f"{what}; it had come back as {known.successor}"
         disturbance = find_disturbance(
             step.state.stalls.values(), step.state.takeovers.values(), member.last_seen_ms, step.now_ms
         )
-        cause = Cause.MEMBER_RESTARTED
-        if disturbance is not None:
-            cause = Cause.COORDINATOR_FAILOVER if disturbance.takeover else Cause.NODE_STALLED
-        trigger = trigger_by_member(cause, member, what)
-        return replace(
-            trigger, certainty=Certainty.INFERRED, evidence="a member with its client id and host had joined before"
-        )
+        if disturbance is None:
+            return trigger_by_member(Cause.SESSION_EXPIRED, member, what)
+        cause = Cause.COORDINATOR_FAILOVER if disturbance.takeover else Cause.NODE_STALLED
+        evidence = f"{disturbance.detail}, and its successor joined after that"
+        return replace(trigger_by_member(cause, member, what), certainty=Certainty.INFERRED, evidence=evidence)
     trigger = trigger_by_member(Cause.SESSION_EXPIRED, member, what)
     return replace(trigger, detail=f"{trigger.detail}{describe_connection(group, member, step)}")
 

@@ -52,6 +52,7 @@ from muster.coordinator.core.model.plan_correction import GroupSituation
 from muster.coordinator.core.model.rights import RightsAnew
 from muster.coordinator.core.model.types import (
     Cause,
+    Certainty,
     MemberPlan,
     Outcome,
     PartitionMove,
@@ -324,7 +325,7 @@ def follow_claims(group: ObservedGroup, before: GroupObserved, step: Step) -> No
         if not before.members and not group.seen.members:
             return  # claims of nobody: somebody tidies up, or writes by hand
         detail = "members let go of partitions or claimed them, and what called for it was not seen"
-        begin_rebalance(group, before, RebalanceTrigger(Cause.UNSPECIFIED, detail), step)
+        begin_rebalance(group, before, RebalanceTrigger(Cause.UNSPECIFIED, detail, certainty=Certainty.UNKNOWN), step)
     rebalance = group.rebalance
     assert rebalance is not None
     rebalance.changed_at_ms = step.now_ms

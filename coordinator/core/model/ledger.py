@@ -375,6 +375,8 @@ def entry_with_settlement(ledger: GroupLedger, number: int) -> RebalanceEntry:
 def settling_phase(name: str, entry: RebalanceEntry, settlement: Settlement) -> RebalancePhase:
     """The phase after the plan: which members had their share last, or not at all."""
     length_ms = settlement.settled_at_ms - entry.ended_at_ms
+    if settlement.waits is not None:
+        return RebalancePhase(name, length_ms, tuple(wait.member_id for wait in settlement.waits), settlement.waits)
     if not settlement.synced or entry.certainty is Certainty.UNSPECIFIED:
         return RebalancePhase(name, length_ms, settlement.waited_for)
     synced = dict(settlement.synced)

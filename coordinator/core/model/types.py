@@ -434,6 +434,8 @@ class Settlement:
     """All partitions' time without an owner, added up."""
     synced: tuple[tuple[str, int], ...] = ()
     """(member, when it had its share), in that order; who never had it is missing."""
+    waits: tuple[PhaseWait, ...] | None = None
+    """KIP-848 groups: the members that the hand-over waited for. None: `synced` tells."""
 
 
 @frozen_value

@@ -8,6 +8,7 @@ from muster.client import Admin, Consumer, Producer, TopicPartition
 from muster.client.errors import CommitFailed, IllegalState, NoOffset, OffsetOutOfRange, UnknownTopic
 from muster.client.records.accumulator import choose_partition
 from muster.coordinator.core.model.types import Cause
+from muster.coordinator.observability.views.ledger import is_rebalance
 from tests.support.client_stories import Told, member, poll_until, read
 from tests.support.node import NodeProcess, running_node
 from tests.support.pace import Patience
@@ -175,7 +176,10 @@ def test_a_static_member_comes_back_without_a_rebalance(node: NodeProcess, admin
     again.subscribe([topic])
     poll_until(lambda: len(again.assignment()) == 4, again, what="assigned again")
     assert again.consumer_group_metadata().generation == 1
-    assert len(admin.explain(topic)) == 1
+    restart, start = admin.explain(topic)
+    assert (is_rebalance(restart), is_rebalance(start)) == (False, True)
+    assert "restarted in" in restart.detail
+    assert "and kept its 4 partitions" in restart.detail
     again.close(leave="leave")
     assert admin.describe_group(topic).state == "Empty"
 

@@ -146,7 +146,7 @@ def expire_session(group: ClassicGroup, member_id: str, step: Step) -> None:
         return
     trigger = member_causes.trigger_of_expiry(group, member.seen, step)
     step.lost_member(group.id, trigger.detail)
-    departure = Departure("its owner's session expired", member.last_seen_ms, WaitEnd.EXPIRED)
+    departure = member_causes.departure_of_expired(group, member.id, member.last_seen_ms)
     remove_member(group, member, departure, step)
     rebalance_or_wait(group, trigger, step)
 

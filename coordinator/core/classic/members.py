@@ -88,6 +88,7 @@ class ClassicMember:
             self.connection,
             self.last_seen_ms,
             self.session_timeout_ms,
+            tuple(protocol.name for protocol in self.protocols),
         )
 
     @property

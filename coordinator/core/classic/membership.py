@@ -251,6 +251,7 @@ def add_member(group: ClassicGroup, request: JoinGroup, member_id: str, step: St
         connection=request.connection,
     )
     trigger = member_causes.trigger_of_newcomer(group, member.seen, request.reason, step)
+    trigger = rebalance_causes.with_roll_out(group, member, trigger)
     if not group.members:
         group.leader = member_id
         group.protocol_type = request.protocol_type

@@ -126,6 +126,21 @@ def trigger_of_offer(group: ClassicGroup, member: ClassicMember, said: JoinDiffe
     return replace(trigger, detail=f"{trigger.detail}{roll_out(group, member, said.protocols_added[0])}")
 
 
+def with_roll_out(group: ClassicGroup, member: ClassicMember, trigger: RebalanceTrigger) -> RebalanceTrigger:
+    """A member that is back under a new id may offer other assignors: that is how they are rolled out."""
+    mine = [each for each in group.arrived_again if each.member_id == member.id]
+    former = group.history.former.get(mine[-1].previous_id) if mine else None
+    if former is None or not former.offer:
+        return trigger
+    offer = tuple(protocol.name for protocol in member.protocols)
+    added, removed = [n for n in offer if n not in former.offer], [n for n in former.offer if n not in offer]
+    if not added and not removed:
+        return trigger
+    words = [f"+{name}" for name in added] + [f"-{name}" for name in removed]
+    progress = roll_out(group, member, added[0]) if added else ""
+    return replace(trigger, detail=f"{trigger.detail}; it offers other assignors: {name_few(words)}{progress}")
+
+
 def roll_out(group: ClassicGroup, member: ClassicMember, name: str) -> str:
     others = [each for each in group.members.values() if each.id != member.id]
     count = 1 + sum(name in each.offer for each in others)

@@ -11,7 +11,7 @@ from muster.coordinator.core.consumer import target as regex
 from muster.coordinator.core.consumer.group import AWAY, ConsumerGroup, ConsumerMember, ConsumerMemberState
 from muster.coordinator.core.consumer.members import forget_member
 from muster.coordinator.core.consumer.migration import DOWNGRADE, LeavingMembers
-from muster.coordinator.core.groups.member_causes import cause_from_reason, trigger_of_expiry
+from muster.coordinator.core.groups.member_causes import cause_from_reason, departure_of_expired, trigger_of_expiry
 from muster.coordinator.core.groups.state import Step
 from muster.coordinator.core.model.effects import ConsumerHeartbeatReply, LeaveReply, MemberReply
 from muster.coordinator.core.model.events import ConsumerHeartbeat, LeaveGroup
@@ -44,7 +44,7 @@ def expire_session(group: ConsumerGroup, member: ConsumerMember, step: Step) -> 
     seen_ms = group.progress.last_seen_ms.setdefault(member.id, step.now_ms)
     trigger = trigger_of_expiry(group, group.seen(member, session_timeout_of(group, member, step)), step)
     step.lost_member(group.id, trigger.detail)
-    departure = Departure("its owner's session expired", seen_ms, WaitEnd.EXPIRED)
+    departure = departure_of_expired(group, member.id, seen_ms)
     remove_members(group, [(member, departure)], trigger, step)
 
 

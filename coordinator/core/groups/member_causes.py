@@ -23,7 +23,7 @@ from muster.coordinator.core.groups.member_history import (
     find_disturbance,
 )
 from muster.coordinator.core.groups.state import ShardState, Step
-from muster.coordinator.core.model.ledger import OngoingRebalance, RebalanceTrigger, trigger_by_member
+from muster.coordinator.core.model.ledger import Departure, OngoingRebalance, RebalanceTrigger, trigger_by_member
 from muster.coordinator.core.model.types import (
     Cause,
     Certainty,
@@ -187,8 +187,8 @@ def trigger_of_disturbance(
     cause = Cause.COORDINATOR_FAILOVER if disturbance.takeover else Cause.NODE_STALLED
     since = describe_ms(max(0, step.now_ms - disturbance.ended_ms))
     trigger = trigger_by_member(cause, member, f"gave up waiting and came back under a new id (was {former.id})")
-    return replace(
-        trigger,
+    return RebalanceTrigger(
+        cause,
         detail=f"{disturbance.detail}, and that ended {since} before: {trigger.detail}",
         certainty=Certainty.INFERRED,
         evidence=f"{disturbance.detail}, and its old id was not heard since",
@@ -284,9 +284,18 @@ def trigger_of_expiry(group: ExplainedGroup, member: SeenMember, step: Step) -> 
             return trigger_by_member(Cause.SESSION_EXPIRED, member, what)
         cause = Cause.COORDINATOR_FAILOVER if disturbance.takeover else Cause.NODE_STALLED
         evidence = f"{disturbance.detail}, and its successor joined after that"
-        return replace(trigger_by_member(cause, member, what), certainty=Certainty.INFERRED, evidence=evidence)
+        detail = trigger_by_member(cause, member, what).detail
+        return RebalanceTrigger(cause, detail, certainty=Certainty.INFERRED, evidence=evidence)
     trigger = trigger_by_member(Cause.SESSION_EXPIRED, member, what)
     return replace(trigger, detail=f"{trigger.detail}{describe_connection(group, member, step)}")
+
+
+def departure_of_expired(group: ExplainedGroup, member_id: str, last_seen_ms: int) -> Departure:
+    """Why its partitions have no owner: an id that has come back under another one was given up, not lost."""
+    known = group.history.former.get(member_id)
+    came_back = known is not None and bool(known.successor)
+    why = "its owner had come back under another id" if came_back else "its owner's session expired"
+    return Departure(why, last_seen_ms, WaitEnd.EXPIRED)
 
 
 def leave_sentence(group: ExplainedGroup, trigger: RebalanceTrigger) -> RebalanceTrigger:

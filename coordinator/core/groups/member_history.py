@@ -57,6 +57,8 @@ class SeenMember(NamedTuple):
     connection: int
     last_seen_ms: int
     session_timeout_ms: int
+    offer: tuple[str, ...] = ()
+    """Classic members: the assignors that it offers."""
 
 
 @frozen_value
@@ -73,6 +75,7 @@ class DepartedMember:
     end: WaitEnd
     software: str = ""
     successor: str = ""
+    offer: tuple[str, ...] = ()
 
 
 @frozen_value
@@ -119,6 +122,7 @@ class MemberHistory:
             gone_ms=now_ms,
             end=end,
             software=member.client_software,
+            offer=member.offer,
             successor=known.successor if known else "",
         )
         while len(self.former) > MAX_FORMER_MEMBERS:

@@ -10,6 +10,7 @@ stall of the event loop, an assignor that does not do its work, and the event th
 test can repeat. Each rebalance gets one line: when it has settled, or immediately when nothing is open.
 """
 
+import re
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -126,11 +127,37 @@ def log_rebalance(group_id: str, entry: RebalanceEntry) -> None:
         outcome=entry.outcome.name.lower(),
         took=f"{sum(phase.duration_ms for phase in entry.phases) / 1000:.3f}s",
         generation=entry.generation,
-        assignor=entry.protocol_name,
+        assignor=planning_assignor(entry),
+        **({"waited_for": waited} if (waited := longest_wait_words(entry)) else {}),
         members=len(entry.members),
         moved=len(entry.moves),
         unowned_s=round(max(entry.unowned_partition_ms, 0) / 1000, 1),
     )
+
+
+COORDINATOR_PLANS: Final = ("remote", "setting", "target", "central")
+"""Sources of a snapshot from which the coordinator made the plan itself."""
+ASSIGNOR: Final = re.compile(r'"assignor":"([^"\\]+)"')
+
+
+def planning_assignor(entry: RebalanceEntry) -> str:
+    """What made the plan: the members' protocol, unless the coordinator planned by another one.
+
+    The snapshot may be long; it is not decoded for one word of it.
+    """
+    if entry.snapshot_source not in COORDINATOR_PLANS:
+        return entry.protocol_name
+    found = ASSIGNOR.search(entry.snapshot_json)
+    return found[1] if found else entry.protocol_name
+
+
+def longest_wait_words(entry: RebalanceEntry) -> str:
+    """Who was waited for longest, and how that ended; empty when nobody was."""
+    waits = (wait for phase in entry.phases for wait in phase.waits)
+    longest = max(waits, key=lambda wait: wait.after_ms, default=None)
+    if longest is None:
+        return ""
+    return f"{longest.client_id or longest.member_id} ({longest.came.name.lower()}, {longest.after_ms / 1000:.3f}s)"
 
 
 def report_operator_calls(table: Mapping[str, ServiceMethod], tell: ReportAction) -> dict[str, ServiceMethod]:

@@ -139,7 +139,14 @@ def phase_spans(entry: RebalanceEntry) -> Iterator[SpanPlan]:
     at_ms = entry.started_at_ms
     for phase in entry.phases:
         end_ms = at_ms + max(0, phase.duration_ms)
-        attributes = {"muster.phase": phase.name, "muster.phase.waited_for": ", ".join(phase.waited_for)}
+        attributes = {
+            "muster.phase": phase.name,
+            "muster.phase.waited_for": ", ".join(phase.waited_for),
+            "muster.phase.waits": "; ".join(
+                f"{wait.client_id or wait.member_id} {wait.came.name.lower()} after {wait.after_ms} ms"
+                for wait in phase.waits
+            ),
+        }
         yield SpanPlan(f"phase {phase.name}", at_ms, end_ms, attributes)
         at_ms = end_ms
 
@@ -156,8 +163,9 @@ def member_spans(entry: RebalanceEntry, end_ms: int) -> Iterator[SpanPlan]:
     ends = dict[str, int]()
     at_ms = entry.started_at_ms
     for phase in entry.phases:
-        at_ms += max(0, phase.duration_ms)
+        began_ms, at_ms = at_ms, at_ms + max(0, phase.duration_ms)
         ends.update(dict.fromkeys(phase.waited_for, min(at_ms, end_ms)))
+        ends.update((wait.member_id, min(began_ms + wait.after_ms, end_ms)) for wait in phase.waits)
 
     def weight(member: MemberPlan) -> tuple[bool, int]:
         touched = gained[member.member_id] + revoked[member.member_id]

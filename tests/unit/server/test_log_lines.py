@@ -1,6 +1,7 @@
 """One line for each rebalance, whatever becomes of it, and for each action of an operator."""
 
 import asyncio
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,7 +10,15 @@ from structlog.testing import capture_logs
 
 from muster.coordinator.config import Address, load_settings
 from muster.coordinator.core.model.effects import GroupChanged
-from muster.coordinator.core.model.types import Cause, Outcome, PartitionMove, RebalanceEntry, RebalancePhase
+from muster.coordinator.core.model.types import (
+    Cause,
+    Outcome,
+    PartitionMove,
+    PhaseWait,
+    RebalanceEntry,
+    RebalancePhase,
+    WaitEnd,
+)
 from muster.coordinator.edge.listener_base import ACTIONS, OperatorAction, report_actions
 from muster.coordinator.security.access_model import UNAUTHENTICATED
 from muster.coordinator.server import node_events
@@ -97,6 +106,22 @@ def acted(what: str, request: Any, response: Any) -> list[OperatorAction]:
     answer = asyncio.run(report_actions(handler, what, "grpc", seen.append)(request, CALL))  # type: ignore[arg-type]
     assert answer is response
     return seen
+
+
+def test_a_rebalance_names_what_planned_it_and_who_was_waited_for_longest() -> None:
+    """`assignor=range` stood where the coordinator had planned by lag."""
+    waits = (PhaseWait("b-1", "b", WaitEnd.EXPIRED, 4_880), PhaseWait("a-1", "a", WaitEnd.JOINED, 900))
+    planned = replace(
+        entry(12, settled=True),
+        phases=(RebalancePhase("join", 4_880, ("b-1", "a-1"), waits),),
+        snapshot_json='{"topics":{"t":3},"members":[],"assignor":"lag"}',
+        snapshot_source="setting",
+    )
+    (line,) = told(planned, close=True)
+    assert (line["assignor"], line["waited_for"]) == ("lag", "b (expired, 4.880s)")
+    (line,) = told(replace(planned, snapshot_source="leader", phases=()), close=True)
+    assert line["assignor"] == "range"
+    assert "waited_for" not in line
 
 
 def test_who_deleted_what_from_where_is_told() -> None:

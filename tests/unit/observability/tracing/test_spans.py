@@ -7,8 +7,10 @@ from muster.coordinator.core.model.types import (
     MemberPlan,
     Outcome,
     PartitionMove,
+    PhaseWait,
     RebalanceEntry,
     RebalancePhase,
+    WaitEnd,
 )
 from muster.coordinator.observability.tracing.rebalance_spans import (
     MAX_MEMBERS,
@@ -66,6 +68,13 @@ def test_phases_follow_each_other() -> None:
     times = [(children[name].start_ms, children[name].end_ms) for name in ("phase join", "phase plan", "phase settle")]
     assert times == [(1_000, 3_000), (3_000, 4_000), (4_000, 4_500)]
     assert children["phase settle"].attributes["muster.phase.waited_for"] == "b"
+
+
+def test_a_phase_says_how_each_wait_ended_and_a_member_s_part_ends_with_its_own() -> None:
+    waits = (PhaseWait("b", "", WaitEnd.JOINED, 900), PhaseWait("gone", "c", WaitEnd.EXPIRED, 2_000))
+    children = by_name(plan_spans("g", replace(ENTRY, phases=(RebalancePhase("join", 2_000, ("b", "gone"), waits),))))
+    assert children["phase join"].attributes["muster.phase.waits"] == "b joined after 900 ms; c expired after 2000 ms"
+    assert children["member b"].end_ms == 1_900
 
 
 def test_a_member_s_part_lasts_until_it_was_not_waited_for_any_more() -> None:

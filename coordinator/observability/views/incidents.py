@@ -250,12 +250,14 @@ class OpenIncident:
     def _takes_members(self, gap_ms: int, came: set[Identity], gone: set[Identity]) -> bool:
         if self.storms and gap_ms <= SOON_MS:
             return True
-        if gone & set(self.restarts):
+        restarted = set(self.restarts)
+        if len(gone) == 1 and gone == restarted:
             return True
         if came and not gone:
             # A start goes on, also one after everybody had gone.
             return gap_ms <= SOON_MS and (self.emptied or not (self.restarts or self.missing.total()))
-        if not gone or self.new.total() or self.emptied:
+        if not gone or self.new.total() or self.emptied or gone & restarted:
+            # In a rolling restart each goes once.
             return False
         # Who goes with others, or after one who is back already, as in a rolling restart.
         back = bool(self.restarts) and not self.missing.total()
@@ -505,10 +507,11 @@ def tell_members(incident: OpenIncident, names: Names, called: Callable[[Identit
     # Who restarted twice is one member still.
     each_once = Counter({who: min(times, max(1, incident.at_once[who])) for who, times in restarts.items()})
     if incident.emptied and not incident.storms:
-        if incident.restarted_after_empty:
+        if incident.restarted_after_empty and incident.most_missing > 1:
             went, came = plural(incident.most_missing, "member"), len(incident.restarts) + new.total()
             return "stop_and_start", f"All {went} stopped, and {came} started again, within {lasted}."
-        return "stop", f"All members are gone: {people(missing, called)} {ways(incident)}. Nobody is in the group."
+        if missing:
+            return "stop", f"All members are gone: {people(missing, called)} {ways(incident)}. Nobody is in the group."
     if incident.was_empty and not incident.restarts and not missing and new:
         return "start", f"The group started with {people(new, called)}."
     if len(incident.restarts) > 1 and not missing and not new:

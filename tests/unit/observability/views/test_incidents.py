@@ -192,14 +192,24 @@ def test_a_start_a_replacement_and_a_rolling_restart_are_told_one_by_one() -> No
         rest.append(ledger_entry(3 + 2 * at, "MEMBER_LEFT", 17 + 9 * at, list(there.values()), by=gone))
         there[name] = f"{name}2"
         rest.append(ledger_entry(4 + 2 * at, "MEMBER_RESTARTED", 21 + 9 * at, list(there.values()), by=f"{name}2"))
-    assert [(each.kind, each.sentence) for each in incidents(start, replaced, *rest)] == [
+    stop = ledger_entry(9, "MEMBER_LEFT", 80, [], by="a2", outcome="EMPTIED")
+    assert [(each.kind, each.sentence) for each in incidents(start, replaced, *rest, stop)] == [
         ("start", "The group started with 3 members (a, b and c)."),
         ("members_changed", "b stopped answering; d joined."),
         (
             "rolling_restart",
             "Rolling restart: 3 members (a, c and d) were restarted one after the other in 22.10 s.",
         ),
+        ("stop", "All members are gone: 3 members (a, c and d) left. Nobody is in the group."),
     ]
+
+
+def test_the_only_member_restarted() -> None:
+    start = ledger_entry(1, "MEMBER_JOINED", 0, ["a"], by="a")
+    gone = ledger_entry(2, "MEMBER_LEFT", 3600, [], by="a", outcome="EMPTIED")
+    back = ledger_entry(3, "MEMBER_JOINED", 3605, ["a2"], by="a2")
+    _, restart = incidents(start, gone, back)
+    assert (restart.kind, restart.sentence) == ("restart", "a restarted; it was away for 5.00 s.")
 
 
 def test_two_things_at_once_are_two_incidents() -> None:

@@ -122,11 +122,12 @@ CLIENTS = (
 
 
 def clients_named(wanted: tuple[str, ...]) -> list[Client]:
-    """Those whose name, library or mode is among the words; all without any. Raises `LookupError` for a word that
-    names none."""
+    """Clients by name, else by library or mode; all of them for no words. Raises `LookupError` for an unknown word."""
     if not wanted:
         return list(CLIENTS)
-    found = [each for each in CLIENTS if {each.name, each.library, each.mode} & set(wanted)]
+    names = {each.name for each in CLIENTS}
+    by_name, by_kind = set(wanted) & names, set(wanted) - names
+    found = [each for each in CLIENTS if each.name in by_name or {each.library, each.mode} & by_kind]
     known = {word for each in CLIENTS for word in (each.name, each.library, each.mode)}
     if unknown := set(wanted) - known:
         raise LookupError(f"no client is called {', '.join(sorted(unknown))}; known are {', '.join(sorted(known))}")

@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 GONE = frozenset({"EXPIRED", "NEVER", "LEFT", "REPLACED"})
 """How a wait ends for a member that does not come any more."""
 
+WENT = frozenset({"MEMBER_LEFT", "SESSION_EXPIRED", "MEMBER_RESTARTED", "STATIC_MEMBER_REPLACED"})
+"""Causes after which the group may wait for the member, or for what it was before."""
+
 
 @dataclass(frozen=True, slots=True)
 class Fact:

@@ -24,7 +24,7 @@ SESSION_MS, HEARTBEAT_MS = 6_000, 500
 SETTINGS = {
     "kafka.listeners": "127.0.0.1:0",
     "auto.create.topics.enable": "false",
-    "group.initial.rebalance.delay.ms": "0",
+    "group.initial.rebalance.delay.ms": "300",  # kafka-python can hang if the first rebalance takes no time
     "group.min.session.timeout.ms": "1000",
     "group.consumer.session.timeout.ms": str(SESSION_MS),
     "group.consumer.min.session.timeout.ms": "1000",

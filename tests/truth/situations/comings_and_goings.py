@@ -40,7 +40,7 @@ def leave_without_close(scene: Scene) -> Expectation:
     scene.mark()
     bob.exit()
     scene.until_shared()
-    return Expectation((expired("bob"),), late=frozenset({"bob"}))
+    return Expectation((expired("bob"),))
 
 
 @situation()
@@ -50,7 +50,7 @@ def killed(scene: Scene) -> Expectation:
     scene.mark()
     bob.kill()
     scene.until_shared()
-    return Expectation((expired("bob"),), late=frozenset({"bob"}))
+    return Expectation((expired("bob"),))
 
 
 @situation()
@@ -60,7 +60,7 @@ def first_killed(scene: Scene) -> Expectation:
     scene.mark()
     ann.kill()
     scene.until_shared()
-    return Expectation((expired("ann"),), late=frozenset({"ann"}))
+    return Expectation((expired("ann"),))
 
 
 @situation()
@@ -73,7 +73,7 @@ def killed_and_join(scene: Scene) -> Expectation:
     scene.until_gone("bob")
     scene.until_shared()
     waited = {} if scene.client.mode == "kip848" else {"bob": GONE}
-    return Expectation((joined("cat"), expired("bob")), waited=waited, late=frozenset({"bob"}))
+    return Expectation((joined("cat"), expired("bob")), waited=waited)
 
 
 @situation()
@@ -86,7 +86,7 @@ def killed_and_restarted(scene: Scene) -> Expectation:
     scene.until_members("ann", "bob")
     scene.until_shared()
     waited = {} if scene.client.mode == "kip848" else {"bob": GONE}
-    return Expectation((back("bob"), expired("bob")), waited=waited, late=frozenset({"bob"}))
+    return Expectation((back("bob"), expired("bob", required=False)), waited=waited)
 
 
 @situation()
@@ -97,21 +97,20 @@ def three_killed(scene: Scene) -> Expectation:
     for each in others:
         each.kill()
     scene.until_shared()
-    names = [each.name for each in others]
-    return Expectation(tuple(expired(name) for name in names), late=frozenset(names))
+    return Expectation(tuple(expired(each.name) for each in others))
 
 
 @situation(needs="poll-interval")
 def poll_exceeded_and_back(scene: Scene) -> Expectation:
     """A member does not poll for longer than max.poll.interval.ms, and goes on"""
-    _, bob = scene.start("ann", "bob", poll_ms=SESSION_MS)
+    _, bob = scene.start("ann", "bob", poll_ms=SESSION_MS + 2_000)
     scene.mark()
     bob.stop_polling()
     scene.until_gone("bob")
     bob.resume()
     scene.until_members("ann", "bob")
     scene.until_shared()
-    return Expectation((poll_exceeded("bob"), back("bob")), late=frozenset({"bob"}))
+    return Expectation((poll_exceeded("bob"), back("bob")))
 
 
 @situation()
@@ -124,7 +123,7 @@ def member_frozen(scene: Scene) -> Expectation:
     bob.thaw()
     scene.until_members("ann", "bob")
     scene.until_shared()
-    return Expectation((expired("bob"), back("bob")), late=frozenset({"bob"}))
+    return Expectation((expired("bob"), back("bob")))
 
 
 @situation(modes="eager cooperative")
@@ -183,7 +182,7 @@ def crash_loop(scene: Scene) -> Expectation:
         scene.until(lambda: scene.members_of_group().count("bob") > 1, "bob is back")
     scene.until_members("ann", "bob")
     scene.until_shared()
-    return Expectation((expired("bob"), back("bob")), late=frozenset({"bob"}), incident="crash loop")
+    return Expectation((back("bob"), expired("bob", required=False)), incident="crash loop")
 
 
 @situation()
@@ -255,4 +254,4 @@ def two_at_once(scene: Scene) -> Expectation:
     bob.close()
     scene.until_members("ann", "cat")
     scene.until_shared()
-    return Expectation((left("bob"), joined("cat")), late=frozenset({"bob"}))
+    return Expectation((left("bob"), joined("cat")))

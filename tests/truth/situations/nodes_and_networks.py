@@ -79,7 +79,7 @@ def network_cut(scene: Scene) -> Expectation:
     scene.cut(bob)
     scene.until_gone("bob")
     scene.until_shared(ann)
-    return Expectation((expired("bob"),), late=frozenset({"bob"}), moves=False)
+    return Expectation((expired("bob"),), moves=False)
 
 
 @situation(own=True, backends="node", proxied=True)

@@ -55,7 +55,7 @@ def static_restart_beyond(scene: Scene) -> Expectation:
     scene.until_shared()
     scene.again(bob)
     scene.until_shared()
-    return Expectation((expired("bob"), back("bob")), late=frozenset({"bob"}))
+    return Expectation((expired("bob"), back("bob")))
 
 
 @situation(needs="static")

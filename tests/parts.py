@@ -204,6 +204,11 @@ REST = (
         "every page, light and dark, wide and narrow; liveness, hostile names, 10,000 partitions, restarts",
         (f"{INTEGRATION}page/",),
     ),
+    Part(
+        "truth",
+        "what is reported about a rebalance is what happened, with the Python clients (python -m tests.truth: with all)",
+        ("tests/truth/test_truth.py",),
+    ),
     Part("torture", "kills, full disks, stalls and a short soak", ("tests/torture/",)),
     Part("benchmarks", "each runs and reports, at a size that proves nothing about speed", ("tests/bench/",)),
     Part("other runtimes", "Java, JavaScript, kcat and a real broker (make interop)", ("tests/interop/",)),
@@ -230,4 +235,4 @@ def is_for_verify(part: Part) -> bool:
 
 def starts_processes(part: Part) -> bool:
     """Whether its tests run nodes, clients or commands as processes: they have the mark `integration`."""
-    return part in REAL_RUNS or any(place.startswith((INTEGRATION, "tests/torture/")) for place in part.where)
+    return part in REAL_RUNS or any(place.startswith((INTEGRATION, "tests/torture/", "tests/truth/test_truth")) for place in part.where)

@@ -1,1 +1,1 @@
-"""The truth table: what Muster tells about a rebalance, against what happened. `python -m tests.truth` prints it."""
+"""The truth table: what Muster reports about rebalances against what happened. `python -m tests.truth` prints it."""

@@ -1,4 +1,4 @@
-"""`python -m tests.truth`: play situations by clients on real nodes, and print where what is told is true."""
+"""`python -m tests.truth`: play situations with real clients and nodes, and print where Muster's report is true."""
 
 import sys
 import time
@@ -23,21 +23,25 @@ from tests.truth.table import (
 
 
 @click.command()
-@click.option("--only", multiple=True, metavar="SITUATION", help="Play this one, or those it begins; may be repeated.")
+@click.option("--only", multiple=True, metavar="SITUATION", help="Play situations with this prefix; may be repeated.")
 @click.option(
-    "--client", "clients", multiple=True, metavar="NAME", help="By this client, library or mode; may be repeated."
+    "--client",
+    "clients",
+    multiple=True,
+    metavar="NAME",
+    help="Client, library or mode; may be repeated.",
 )
 @click.option("--backend", type=click.Choice(list(BACKENDS)), default="node", show_default=True)
 @click.option("-o", "--output", type=click.Choice(["table", "markdown", "json"]), default="table", show_default=True)
-@click.option("--beside", type=click.IntRange(1, 64), default=8, show_default=True, help="So many at a time.")
-@click.option("--verbose", is_flag=True, help="With what was told where it is not right.")
-@click.option("--list", "lists", is_flag=True, help="Say which situations and clients there are.")
+@click.option("--beside", type=click.IntRange(1, 64), default=8, show_default=True, help="Cells played at a time.")
+@click.option("--verbose", is_flag=True, help="Also print right cells, and the entries of the others.")
+@click.option("--list", "lists", is_flag=True, help="List situations and clients.")
 def main(
     only: tuple[str, ...], clients: tuple[str, ...], backend: str, output: str, beside: int, verbose: bool, lists: bool
 ) -> None:
-    """Play situations by clients on real nodes, and print where what Muster tells is true.
+    """Play situations with real clients and nodes, and print where Muster's report is true.
 
-    Exits with 1 if anything told is wrong, or could not be played.
+    Exits with 1 if a report is wrong or a situation could not be played.
     """
     if lists:
         for each in SITUATIONS.values():

@@ -1,4 +1,4 @@
-"""The clients by which a situation is played: how a member is started by each, and what each can do."""
+"""The clients that play the situations: the command that starts a member, and the features of each client."""
 
 import json
 import shutil
@@ -18,16 +18,17 @@ BUILD = Path(__file__).parents[2] / "build" / "truth"
 
 
 class NotInstalled(Exception):
-    """This client is not to be had on this machine, with the reason."""
+    """The client is not installed on this machine; the message says what is missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """One column of the table: a library, and how its groups share.
+    """A column of the table: a library and a rebalance protocol.
 
-    `mode`: eager, cooperative or kip848. `can`: what not every client can, by these words: `static`
-    (group.instance.id), `poll-interval` (max.poll.interval.ms), `pattern`, `resubscribe` (another subscription of a
-    running member), `two-assignors` (a list of strategies), `missing-topic` (subscribes to a topic that is not there).
+    mode: eager, cooperative or kip848.
+    can: features that not every client has: `static` (group.instance.id), `poll-interval` (max.poll.interval.ms),
+        `pattern`, `resubscribe` (a running member changes its subscription), `two-assignors` (a list of strategies),
+        `missing-topic` (a subscription to a topic that does not exist).
     """
 
     name: str
@@ -42,7 +43,7 @@ class Client:
 
     @property
     def assignor(self) -> str:
-        """What a member offers unless the situation says otherwise."""
+        """The assignor that its members offer by default."""
         return "cooperative-sticky" if self.mode == "cooperative" else "range"
 
 
@@ -79,8 +80,9 @@ building = threading.Lock()
 
 
 def built(what: str, command: list[str]) -> Path:
-    """A folder with what the command makes of the sources, which takes its name for {}; made once, and anew when a
-    source is newer. Raises `NotInstalled` if it cannot be made."""
+    """Run a build command unless its output is newer than the sources; {} in it stands for the output folder.
+
+    Raises `NotInstalled` if the build fails."""
     place = BUILD / what
     with building:
         newest = max(each.stat().st_mtime for each in MEMBERS.rglob("*.*") if each.suffix in (".java", ".go", ".mod"))

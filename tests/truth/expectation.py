@@ -56,7 +56,7 @@ class Expectation:
     outage: False if no partition lost an owner, so that no unowned time may be reported.
     quiet: True if nothing needs to be reported; facts that are required are so only if there is an entry.
     never: words that no sentence contains.
-    incident: the word for all of it together.
+    incident: the kind of an incident that must be reported.
     moves: False if the moves are not followed.
     """
 

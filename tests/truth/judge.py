@@ -57,8 +57,17 @@ class Findings:
     unknown: list[str] = field(default_factory=list)
 
 
-def judge(entries: Sequence[Document], text: str, expected: Expectation, observation: Observation) -> Verdict:
-    """Judge the ledger's entries, oldest first, and the same entries as text; an empty text is not judged."""
+def judge(
+    entries: Sequence[Document],
+    text: str,
+    expected: Expectation,
+    observation: Observation,
+    incidents: Sequence[Document] | None = None,
+) -> Verdict:
+    """Judge the ledger's entries, oldest first, the same entries as text, and their incidents.
+
+    An empty text and incidents of None are not judged.
+    """
     if not entries:
         required = any(fact.required for fact in expected.facts) and not expected.quiet
         return Verdict(SILENT, ("the ledger has no entry",)) if required else Verdict(RIGHT)
@@ -71,6 +80,9 @@ def judge(entries: Sequence[Document], text: str, expected: Expectation, observa
     if expected.moves:
         judge_moves(entries, observation, names, findings)
     judge_sentences(entries, text, expected, names, findings)
+    if incidents is not None and expected.incident not in ("", *(each["kind"] for each in incidents)):
+        kinds = ", ".join(each["kind"] for each in incidents)
+        findings.missing.append(f"no incident is a {expected.incident}; there is {kinds}")
     if findings.wrong:
         return Verdict(WRONG, tuple(findings.wrong + findings.missing))
     if findings.unknown:
@@ -125,7 +137,7 @@ def judge_causes(
                 reported.add(fact)
             elif fact := vaguely_matching_fact(cause, member, expected.facts):
                 vague[fact] = said
-            elif cause == "UNSPECIFIED" or bare(entry.get("certainty", "")) == "UNKNOWN":
+            elif cause == "UNSPECIFIED" or bare(entry.get("certainty")) == "UNKNOWN":
                 findings.unknown.append(f"{said}: {sentence}")
             elif not (observation.cooperative and cause == "REVOCATION_FOLLOW_UP" and member):
                 findings.wrong.append(f"{said} ({sentence}), which did not happen")
@@ -171,13 +183,13 @@ def words_of(fact: Fact) -> str:
     return f"{' or '.join(sorted(fact.causes))}{f' by {fact.who}' if fact.who else ''}"
 
 
-def bare(word: str) -> str:
+def bare(word: str | None) -> str:
     """A word of the contract without the name of its enum.
 
     >>> bare("WAIT_END_JOINED"), bare("poll timeout"), bare("TOPIC_CHANGE_KIND_MADE")
     ('JOINED', 'POLL_TIMEOUT', 'MADE')
     """
-    found = word.upper().replace(" ", "_")
+    found = (word or "").upper().replace(" ", "_")
     for prefix in ("REBALANCE_CAUSE_", "CERTAINTY_", "WAIT_END_", "TOPIC_CHANGE_KIND_"):
         found = found.removeprefix(prefix)
     return found
@@ -213,7 +225,7 @@ def waits_of(phase: Document) -> list[dict[str, Any]]:
     if phase.get("waits"):
         return [{**each, "member": each["member_id"], "came": bare(each["came"])} for each in phase["waits"]]
     waits = [dict(each) if isinstance(each, Mapping) else {"member": each} for each in phase.get("waited_for", ())]
-    return [{**each, "came": bare(each["came"])} if "came" in each else each for each in waits]
+    return [{**each, "came": bare(each["came"])} if each.get("came") else each for each in waits]
 
 
 def judge_waits(entries: Sequence[Document], expected: Expectation, names: ClientIds, findings: Findings) -> None:

@@ -1,4 +1,4 @@
-"""Where situations are played: nodes of each kind, shared by those that leave them alone."""
+"""The nodes that situations are played on: standalone, over a Kafka, or a cluster of three."""
 
 import itertools
 import os
@@ -37,7 +37,7 @@ BACKENDS = ("node", "kafka", "cluster")
 
 
 class Backend(Protocol):
-    """What a scene asks of the node, or nodes, that it is played on. `proxies`: of its network, if that can be cut."""
+    """The node or nodes of a situation. proxies: between clients and the node, if the network can be cut."""
 
     proxies: tuple[Proxy, ...]
 
@@ -48,12 +48,12 @@ class Backend(Protocol):
     def kafka_address(self) -> str: ...
 
     def freeze(self, group: str) -> None:
-        """Whoever coordinates the group stands still, until `thaw`."""
+        """Stop the group's coordinator with SIGSTOP until `thaw`."""
 
     def thaw(self) -> None: ...
 
     def kill(self, group: str) -> None:
-        """Whoever coordinates the group is gone, with all that it had not written."""
+        """Kill the group's coordinator with SIGKILL."""
 
     def start(self) -> None:
         """Start what was killed."""
@@ -62,7 +62,7 @@ class Backend(Protocol):
 
 
 class SingleNode:
-    """A node by itself; `proxied`: its clients come through a network that can be cut."""
+    """One node. proxied: clients reach it through proxies."""
 
     def __init__(self, directory: Path, settings: Mapping[str, str], *, proxied: bool = False) -> None:
         self.proxies = (Proxy(), Proxy()) if proxied else ()
@@ -100,7 +100,7 @@ class SingleNode:
 
 
 class ClusterOfThree:
-    """Three nodes at a ZooKeeper; what is done to a node is done to whichever coordinates the group."""
+    """Three nodes and a ZooKeeper."""
 
     proxies = ()
 
@@ -138,8 +138,8 @@ class ClusterOfThree:
 
 
 class Backends:
-    """Makes nodes: one for all situations that leave it alone, one each for the others. What they stand on (a Kafka, a
-    ZooKeeper) is started with the first of them."""
+    """Starts nodes: a shared one for situations that do not disturb it, and one for each of the others. The Kafka or
+    ZooKeeper below is started with the first node."""
 
     def __init__(self, directory: Path, kind: str) -> None:
         self.kind = kind

@@ -1,4 +1,4 @@
-"""A network between members and a node: a proxy that can stand still for some of them, or break what they have."""
+"""A TCP proxy between members and a node that can stall or break connections."""
 
 import asyncio
 import socket
@@ -9,7 +9,7 @@ CHUNK = 65_536
 
 
 class Link:
-    """One connection through the proxy."""
+    """A connection through the proxy."""
 
     def __init__(self, incoming: asyncio.StreamWriter, outgoing: asyncio.StreamWriter) -> None:
         self.flows = asyncio.Event()
@@ -32,7 +32,7 @@ class Link:
 
 
 class Proxy:
-    """Listens on a free port of loopback from its making on; `target` is told once the node has a port."""
+    """Listens on a free loopback port; `start` gives it the node's address."""
 
     def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -65,14 +65,14 @@ class Proxy:
         self._links.pop(port, None)
 
     def cut(self, ports: set[int]) -> None:
-        """Connections from these ports stay open, and nothing comes through any more."""
+        """Stall connections from these ports; they stay open."""
         self._loop.call_soon_threadsafe(lambda: [link.flows.clear() for link in self._of(ports)])
 
     def mend(self) -> None:
         self._loop.call_soon_threadsafe(lambda: [link.flows.set() for link in self._links.values()])
 
     def reset(self, ports: set[int]) -> None:
-        """Connections from these ports break."""
+        """Break connections from these ports."""
         self._loop.call_soon_threadsafe(lambda: [link.abort() for link in self._of(ports)])
 
     def _of(self, ports: set[int]) -> list[Link]:

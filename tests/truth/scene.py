@@ -1,4 +1,4 @@
-"""One playing of a situation by one client: its group, topics and members, and what the ledger says of it."""
+"""A situation as one client plays it: its group, topics and member processes, and what the ledger says about it."""
 
 import json
 import os
@@ -28,11 +28,11 @@ PARTITIONS = 6
 
 
 class Unplayed(Exception):
-    """The scene did not come to where it was to be, so that nothing can be judged."""
+    """The situation could not be set up, so there is nothing to judge."""
 
 
 class Member:
-    """A process that is, or was, a member of the scene's group; `name` is its client id."""
+    """A process that is, or was, a member of the group. name: its client id."""
 
     def __init__(self, name: str, command: Sequence[str], job: Mapping[str, Any]) -> None:
         self.name, self.job = name, job
@@ -91,14 +91,14 @@ class Member:
         self.tell(f"subscribe {','.join(topics)}")
 
     def close(self) -> None:
-        """It leaves in good order, as its client does that, and ends."""
+        """Call its client's close(), then end the process."""
         self.tell("close")
         if not self._closed.wait(PATIENCE_S):
             raise Unplayed(f"{self.name} did not close: {self.error_tail()}")
         self.kill()
 
     def exit(self) -> None:
-        """The program ends and says no word to the group."""
+        """End the program without close()."""
         self.tell("exit")
         self._process.wait(PATIENCE_S)
 
@@ -108,7 +108,7 @@ class Member:
         self._process.wait(PATIENCE_S)
 
     def ports(self) -> set[int]:
-        """Its ends of the connections that it has."""
+        """Local ports of its connections."""
         return {each.laddr.port for each in psutil.Process(self.pid).net_connections("tcp") if each.laddr}
 
     def freeze(self) -> None:
@@ -119,7 +119,7 @@ class Member:
 
 
 class Scene:
-    """What a situation's script acts with. Times out by raising `Unplayed`."""
+    """The actions of a situation's script. Waits raise `Unplayed` when they time out."""
 
     def __init__(self, client: Client, node: Backend, group: str) -> None:
         self.client, self.node, self.group = client, node, group
@@ -155,7 +155,7 @@ class Scene:
     # -- members ------------------------------------------------------------------------------------------------------
 
     def begin(self, name: str, **more: Any) -> Member:
-        """Start a member and wait for nothing. `more`: what of its job is not as usual."""
+        """Start a member without waiting. more: fields of its job that differ from the defaults."""
         job = {
             "library": self.client.library,
             "protocol": self.client.protocol,
@@ -177,7 +177,7 @@ class Scene:
         return member
 
     def start(self, *names: str, **more: Any) -> list[Member]:
-        """Start members, one after the other; each owns partitions before the next one starts."""
+        """Start members one after another; each owns partitions before the next one starts."""
         started = []
         for name in names:
             started.append(self.begin(name, **more))
@@ -185,14 +185,14 @@ class Scene:
         return started
 
     def again(self, member: Member, **more: Any) -> Member:
-        """Start a member anew that has ended."""
+        """Start a member again that has ended."""
         job = {key: value for key, value in member.job.items() if key not in ("address", "grpc", "name")}
         return self.begin(member.name, **{**job, **more})
 
     # -- the network --------------------------------------------------------------------------------------------------
 
     def cut(self, member: Member) -> None:
-        """Its connections stay open, and nothing comes through them any more, nor through new ones."""
+        """Its connections stay open but carry nothing; the same for new ones."""
         self._cut.append(member)
         self._keep_cut()
 
@@ -202,7 +202,7 @@ class Scene:
                 proxy.cut(member.ports())
 
     def reset(self, member: Member) -> None:
-        """Its connections break."""
+        """Break its connections."""
         for proxy in self.node.proxies:
             proxy.reset(member.ports())
 
@@ -217,8 +217,8 @@ class Scene:
             self._keep_cut()
 
     def until_shared(self, *members: Member, topics: Sequence[str] = ()) -> None:
-        """Until these members (all that live) read all partitions of these topics (the first), each by one of them,
-        and the node says that the group is at rest."""
+        """Wait until these members (default: all that run) own each partition of these topics (default: the first)
+        exactly once, and the node describes the group as stable."""
         sharing = members or tuple(each for each in self.members.values() if each.alive)
         wanted = {(name, number) for name in topics or (self.topic,) for number in range(self.topics.get(name, 0))}
 
@@ -232,7 +232,7 @@ class Scene:
         self.until(shared, f"{', '.join(each.name for each in sharing)} share {', '.join(topics or (self.topic,))}")
 
     def hold(self, seconds: float) -> None:
-        """Let time pass: the situation is that something lasts."""
+        """Let time pass, where the situation is that something lasts."""
         time.sleep(seconds)
 
     def at_rest(self, members: int) -> bool:
@@ -244,7 +244,7 @@ class Scene:
         return description.state == "Stable" and len(description.members) == members
 
     def ids_now(self) -> dict[str, str]:
-        """Member ids of whom the node counts as members, and their client ids."""
+        """Client ids by member id, as the node describes the group now."""
         try:
             description = self.admin.describe_group(self.group)
         except ClientError:
@@ -254,11 +254,11 @@ class Scene:
         return found
 
     def members_of_group(self) -> list[str]:
-        """Client ids of whom the node counts as members."""
+        """Client ids of the members, as the node describes the group now."""
         return sorted(self.ids_now().values())
 
     def until_gone(self, *names: str) -> None:
-        """Until the node counts none of these as members."""
+        """Wait until none of these are members."""
         self.until(lambda: not set(names) & set(self.members_of_group()), f"{', '.join(names)} are out of the group")
 
     def until_members(self, *names: str) -> None:
@@ -271,10 +271,10 @@ class Scene:
         except ClientError as error:
             return f"{by_name} {error}"
 
-    # -- what is told -------------------------------------------------------------------------------------------------
+    # -- reports -----------------------------------------------------------------------------------------------------
 
     def mark(self) -> None:
-        """What is told from here on is judged."""
+        """Judge what is reported from here on."""
         self._before = self.owners()
         self._mark = max((int(each["number"]) for each in self.recorded()), default=0)
 
@@ -282,7 +282,7 @@ class Scene:
         return {place: each.name for each in self.members.values() if each.alive for place in each.assigned or ()}
 
     def muster(self, *words: str) -> str:
-        """What the command says on standard output."""
+        """Run a command and return its standard output."""
         command = [MUSTER, *words, "--bootstrap", self.node.address]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         if done.returncode:
@@ -290,24 +290,26 @@ class Scene:
         return done.stdout
 
     def recorded(self) -> list[dict[str, Any]]:
-        """The entries since the mark, oldest first, from the ledger itself; none of a group that is not there."""
+        """The ledger's entries since the mark, oldest first; empty if there is no such group."""
         try:
             entries = self.admin.explain(self.group)
         except GroupNotFound:
             return []
         return [entry_document(each) for each in entries[::-1] if each.number > self._mark]
 
-    def reported(self) -> list[dict[str, Any]]:
-        """The same as the command prints them."""
-        document = json.loads(self.muster("groups", "explain", self.group, "--entries", "-o", "json", "--limit", "500"))
-        return [each for each in document if int(each["number"]) > self._mark]
+    def reported(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """The same entries, and the incidents that they belong to, as `muster groups explain -o json` prints them."""
+        document = json.loads(self.muster("groups", "explain", self.group, "-o", "json", "--limit", "500"))
+        entries = [each for each in document["rebalances"] if int(each["number"]) > self._mark]
+        numbers = {int(each["number"]) for each in entries}
+        return entries, [each for each in document["incidents"] if numbers & set(each["entries"])]
 
     def text(self) -> str:
-        """All of it for people."""
+        """All entries as text."""
         return self.muster("groups", "explain", self.group, "--entries", "--limit", "500")
 
     def text_since_mark(self) -> str:
-        """Without the entries before the mark, where it has entries."""
+        """The text without the entries before the mark."""
         told = self.text()
         kept, keeps = [], True
         for line in told.splitlines():

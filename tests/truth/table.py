@@ -1,4 +1,4 @@
-"""Plays situations by clients, judges each, and lays the verdicts out as a table."""
+"""Plays situations with clients and renders the verdicts as a table."""
 
 import json
 import os
@@ -20,7 +20,7 @@ from tests.truth.situations.registry import Situation
 SKIPPED, UNPLAYED = "skipped", "unplayed"
 AGAIN_S = 0.5
 TOLD_S = 3.0
-"""How long the ledger may take to say the last of it: entries are amended when members have their shares."""
+"""How long to wait for the last amendment of an entry."""
 
 MARKS = {
     "right": "right",
@@ -44,7 +44,7 @@ class Cell:
 
 
 def play(situation: Situation, client: Client, backends: Backends) -> Cell:
-    """One cell. Whatever goes wrong in it is its verdict."""
+    """Play one cell; an error becomes its verdict."""
     started = time.monotonic()
     if refusal := situation.refusal(client, backends.kind):
         return Cell(situation, client, Verdict(SKIPPED, (refusal,)))
@@ -72,8 +72,8 @@ def judged(situation: Situation, client: Client, scene: Scene) -> Cell:
         if judge(scene.recorded(), "", expected, scene.observation()).word == RIGHT:
             break
         time.sleep(AGAIN_S)
-    entries, text = scene.reported(), scene.text_since_mark()
-    return Cell(situation, client, judge(entries, text, expected, scene.observation()), entries, text)
+    (entries, incidents), text = scene.reported(), scene.text_since_mark()
+    return Cell(situation, client, judge(entries, text, expected, scene.observation(), incidents), entries, text)
 
 
 def play_all(
@@ -83,7 +83,7 @@ def play_all(
     beside: int,
     on_cell: Callable[[Cell], None],
 ) -> list[Cell]:
-    """`beside`: so many at a time. `on_cell` hears of each as it is done."""
+    """Play all cells, `beside` of them at a time, and call `on_cell` with each when it is done."""
     lock = threading.Lock()
 
     def one(pair: tuple[Situation, Client]) -> Cell:
@@ -102,7 +102,7 @@ def play_all(
 
 
 def lines_of_table(cells: Sequence[Cell]) -> list[list[str]]:
-    """The head, then a row for each situation."""
+    """The heading, then a row for each situation."""
     clients = list(dict.fromkeys(cell.client.name for cell in cells))
     rows: dict[str, dict[str, str]] = {}
     for cell in cells:
@@ -149,7 +149,7 @@ def counts(cells: Sequence[Cell]) -> str:
 
 
 def report_of(cell: Cell, *, verbose: bool) -> str:
-    """Why it is not right; `verbose`: with what was told."""
+    """Verdict and reasons; verbose: also the ledger's entries as text."""
     lines = [f"{MARKS[cell.verdict.word]}: {cell.situation.name} by {cell.client.name} ({cell.took_s:.0f} s)"]
     lines += [f"  - {reason}" for reason in cell.verdict.reasons]
     if verbose and cell.text:

@@ -1,4 +1,4 @@
-"""The judge of the truth table: what it calls right, and that each kind of untruth is seen."""
+"""The judge of the truth table accepts what is true and detects each kind of false report."""
 
 from typing import Any
 

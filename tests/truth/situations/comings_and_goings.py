@@ -153,7 +153,7 @@ def all_stopped_and_started(scene: Scene) -> Expectation:
     scene.until_shared()
     names = ("ann", "bob", "cat")
     facts = (*(left(name) for name in names), *(back(name) for name in names))
-    return Expectation(facts, incident="stop and start", moves=False)
+    return Expectation(facts, incident="stop_and_start", moves=False)
 
 
 @situation()
@@ -168,7 +168,7 @@ def rolling_restart(scene: Scene) -> Expectation:
         scene.until_shared()
     names = [each.name for each in everybody]
     facts = (*(left(name) for name in names), *(back(name) for name in names))
-    return Expectation(facts, incident="rolling restart")
+    return Expectation(facts, incident="rolling_restart")
 
 
 @situation()
@@ -182,7 +182,7 @@ def crash_loop(scene: Scene) -> Expectation:
         scene.until(lambda: scene.members_of_group().count("bob") > 1, "bob is back")
     scene.until_members("ann", "bob")
     scene.until_shared()
-    return Expectation((back("bob"), expired("bob", required=False)), incident="crash loop")
+    return Expectation((back("bob"), expired("bob", required=False)), incident="crash_loop")
 
 
 @situation()
@@ -242,7 +242,7 @@ def assignor_rolled_out(scene: Scene) -> Expectation:
     went = tuple(left(name) for name in names)
     came = tuple(back(name, says=("roundrobin",)) for name in names)
     offers = tuple(Fact(name, frozenset({"PROTOCOLS_CHANGED", "PROTOCOL_CHANGED"}), required=False) for name in names)
-    return Expectation((*went, *came, *offers), incident="assignor roll-out")
+    return Expectation((*went, *came, *offers), incident="assignor_rollout")
 
 
 @situation()

@@ -1,4 +1,4 @@
-"""What a situation is, and which there are."""
+"""The table of situations."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,8 +12,15 @@ Script = Callable[[Scene], Expectation]
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """A row of the table. `needs`: words of `Client.can`; `modes`: of `Client.mode`, all without any. `own`: it
-    disturbs the node and gets one of its own; `settings`: of that node. `backends`: on which it can be played."""
+    """A row of the table.
+
+    needs: features that the client must have (`Client.can`).
+    modes: values of `Client.mode` that can play it; empty: all.
+    own: it disturbs the node, so it gets a node of its own.
+    settings: of that node.
+    backends: that can play it; empty: all.
+    proxied: clients reach the node through proxies.
+    """
 
     name: str
     title: str
@@ -24,10 +31,9 @@ class Situation:
     settings: Mapping[str, str] = field(default_factory=dict)
     backends: frozenset[str] = frozenset()
     proxied: bool = False
-    """Its clients come through a network that can be cut."""
 
     def refusal(self, client: Client, backend: str) -> str:
-        """Why this client cannot play it; empty: it can."""
+        """Why this client cannot play it; empty if it can."""
         if self.modes and client.mode not in self.modes:
             return f"{client.mode} groups have no such thing"
         if lacking := self.needs - client.can:
@@ -47,7 +53,7 @@ def situation(
     backends: str = "",
     proxied: bool = False,
 ) -> Callable[[Script], Script]:
-    """Enter a script into the table, by its name; its docstring is the title."""
+    """Add a script to the table; its docstring is the title."""
 
     def enter(script: Script) -> Script:
         name = script.__name__.replace("_", "-")

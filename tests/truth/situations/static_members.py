@@ -70,4 +70,4 @@ def static_twins(scene: Scene) -> Expectation:
         scene.until(lambda: bool(cat.assigned), "cat has the partitions of bob")
     shared = Fact("cat", frozenset({"INSTANCE_ID_SHARED"}), others=frozenset({"bob"}))
     replaced = Fact("cat", frozenset({"STATIC_MEMBER_REPLACED"}), required=False, others=frozenset({"bob"}))
-    return Expectation((shared, replaced), moves=False)
+    return Expectation((shared, replaced), moves=False, incident="instance_id_shared")

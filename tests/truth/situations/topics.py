@@ -16,7 +16,7 @@ def topic_made(scene: Scene) -> Expectation:
     scene.make_topic("clicks", 4)
     scene.until_shared(topics=[scene.topic, clicks])
     made = Fact(None, frozenset({"PARTITIONS_CHANGED"}), SUBSCRIPTION, says=(clicks,))
-    return Expectation((made,), topics=(TopicFact(clicks, "MADE", 0, 4),))
+    return Expectation((made,), topics=(TopicFact(clicks, "MADE", 0, 4),), incident="topic_change")
 
 
 @situation()
@@ -27,7 +27,7 @@ def topic_grown(scene: Scene) -> Expectation:
     scene.grow_topic(scene.topic, PARTITIONS + 2)
     scene.until_shared()
     grew = TopicFact(scene.topic, "GREW", PARTITIONS, PARTITIONS + 2)
-    return Expectation((topic_changed(scene.topic),), topics=(grew,))
+    return Expectation((topic_changed(scene.topic),), topics=(grew,), incident="topic_change")
 
 
 @situation()
@@ -42,7 +42,7 @@ def topic_deleted(scene: Scene) -> Expectation:
     scene.delete_topic(clicks)
     scene.until_shared(topics=[scene.topic])
     gone = TopicFact(clicks, "DELETED", 4, 0)
-    return Expectation((topic_changed(clicks),), topics=(gone,), never=("gives it to nobody",))
+    return Expectation((topic_changed(clicks),), topics=(gone,), incident="topic_change", never=("gives it to nobody",))
 
 
 @situation()
@@ -59,7 +59,13 @@ def topic_remade(scene: Scene) -> Expectation:
     scene.until_shared(topics=both)
     remade = TopicFact(clicks, "REMADE", 6, 4)
     apart = (TopicFact(clicks, "DELETED", 6, 0), TopicFact(clicks, "MADE", 0, 4))
-    return Expectation((topic_changed(clicks),), topics=(remade,), or_topics=apart, never=("gives it to nobody",))
+    return Expectation(
+        (topic_changed(clicks),),
+        topics=(remade,),
+        incident="topic_change",
+        or_topics=apart,
+        never=("gives it to nobody",),
+    )
 
 
 @situation(needs="pattern")
@@ -78,7 +84,7 @@ def pattern_matched(scene: Scene) -> Expectation:
         says=(clicks,),
         others=frozenset({"ann", "bob"}),
     )
-    return Expectation((matched,), topics=(TopicFact(clicks, "MADE", 0, 4),))
+    return Expectation((matched,), topics=(TopicFact(clicks, "MADE", 0, 4),), incident="topic_change")
 
 
 @situation(needs="resubscribe")

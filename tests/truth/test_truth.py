@@ -21,8 +21,8 @@ CELLS = [
     ("poll-exceeded-and-back", "confluent"),
     ("second-round", "confluent-coop"),
     ("static-twins", "confluent"),
-    ("topic-grown", "aiokafka"),
-    ("subscription-changed", "kafka-python-coop"),
+    ("killed-and-restarted", "aiokafka"),
+    ("leave-with-close", "kafka-python-coop"),
 ]
 BESIDE = 4
 

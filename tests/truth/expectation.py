@@ -92,8 +92,10 @@ def expired(who: str, *, required: bool = True) -> Fact:
     return Fact(who, frozenset({"SESSION_EXPIRED", "REBALANCE_TIMEOUT", "SYNC_TIMEOUT"}), required=required)
 
 
-def poll_exceeded(who: str) -> Fact:
-    return Fact(who, frozenset({"POLL_TIMEOUT"}), vague=frozenset({"MEMBER_LEFT"}))
+def poll_exceeded(who: str, *, silent: bool = False) -> Fact:
+    """silent: the client stops its heartbeats, too, so its session may end first."""
+    vague = {"MEMBER_LEFT", "SESSION_EXPIRED"} if silent else {"MEMBER_LEFT"}
+    return Fact(who, frozenset({"POLL_TIMEOUT"}), vague=frozenset(vague))
 
 
 def gave_up(who: str, *, required: bool = False) -> Fact:

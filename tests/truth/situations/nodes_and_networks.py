@@ -20,7 +20,7 @@ def node_frozen(scene: Scene) -> Expectation:
     scene.hold(2.0)
     scene.until_shared()
     names = ("ann", "bob", "cat")
-    returns = tuple(back(name, required=False) for name in names)
+    returns = tuple(joined(name, required=False) for name in names)  # no process has restarted
     return Expectation((STALLED, FAILOVER, *returns), quiet=True, late=frozenset(names), never=("was not heard of",))
 
 

@@ -11,6 +11,7 @@ import re
 import socket
 from collections.abc import Awaitable, Callable, Container, Iterable
 from contextlib import AbstractAsyncContextManager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
@@ -209,6 +210,17 @@ AuditedHandler: TypeAlias = Callable[[Any, Any], Awaitable[Any]]
 ReportAction: TypeAlias = Callable[[OperatorAction], None]
 
 
+ACTING: Final[ContextVar[str]] = ContextVar("acting", default="")
+"""Who changes something in this task, for the explanations of what follows from it; empty: the node itself."""
+
+
+def describe_actor(call: AuditedCall) -> str:
+    """A caller by its principal, or where nobody logs in by its client id or software, and its address."""
+    principal = call.identity.principal
+    name = principal.name if principal != ANONYMOUS else getattr(call, "client_id", "") or call.client_software
+    return f"{name or 'a client'} at {call.peer_host or 'an unknown address'}"
+
+
 def report_actions(handler: AuditedHandler, what: str, door: str, tell: ReportAction) -> AuditedHandler:
     """The same handler; what it did is told once it has answered. Requests that only check are none of it.
 
@@ -216,6 +228,7 @@ def report_actions(handler: AuditedHandler, what: str, door: str, tell: ReportAc
     """
 
     async def told(request: Any, call: AuditedCall) -> Any:
+        ACTING.set(describe_actor(call))
         response = await handler(request, call)
         reason = str(getattr(request, "reason", "") or getattr(call, "reason", ""))
         by = getattr(call, "door", door)

@@ -788,6 +788,8 @@ class TopicsChanged:
     ids: Mapping[str, bytes] = field(default_factory=dict)
     changes: tuple[TopicChange, ...] = ()
     """What is different from the event before; their `at_ms` is left to whom they are told."""
+    by: str = ""
+    """Who changed the catalog, if that is known."""
     names: dict[bytes, str] = field(init=False, repr=False, compare=False)
     """The same from id to name: worked out once for all shards."""
 
@@ -804,9 +806,9 @@ def compare_topics(before: TopicsChanged, now: TopicsChanged) -> tuple[TopicChan
         if count == old and not remade:
             continue
         kind = TopicChangeKind.REMADE if remade else TopicChangeKind.GREW if old else TopicChangeKind.MADE
-        found.append(TopicChange(topic, kind, old, count, 0))
+        found.append(TopicChange(topic, kind, old, count, 0, now.by))
     found += [
-        TopicChange(topic, TopicChangeKind.DELETED, count, 0, 0)
+        TopicChange(topic, TopicChangeKind.DELETED, count, 0, 0, now.by)
         for topic, count in before.partitions.items()
         if topic not in now.partitions
     ]

@@ -19,6 +19,7 @@ from muster.coordinator.core.model.events import TopicsChanged
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.edge.background_tasks import TASK_FAILURES, RestartedTask, TaskFailures
 from muster.coordinator.edge.cluster_view import ClientAddresses
+from muster.coordinator.edge.listener_base import ACTING
 from muster.coordinator.edge.request_limits import MalformedGroupRequest
 from muster.coordinator.rpc.v1 import coordinator_service_pb2
 from muster.coordinator.runtime.engine import Engine, EngineOptions
@@ -591,7 +592,7 @@ class CoordinatorNode:
     def _topics_changed(self) -> None:
         before, self._partitions = self._partitions, partition_counts(self.broker)
         gone = tuple(sorted(before.keys() - self._partitions.keys()))
-        self.driver.tell_all(TopicsChanged(self._partitions, gone, topic_ids(self.broker)))
+        self.driver.tell_all(TopicsChanged(self._partitions, gone, topic_ids(self.broker), by=ACTING.get()))
         if self._ground.zookeeper is not None:
             self._ground.zookeeper.topics_changed()
 

@@ -312,6 +312,7 @@ def sentences_of(entries: Sequence[Document]) -> Iterator[str]:
         yield from entry.get("also", ())
         yield from (each.get("detail", "") for each in entry.get("triggers", ()))
         yield from (each.get("why", "") for each in entry.get("moves", ()))
+        yield from (each["topic"] for each in entry.get("topics", ()))
 
 
 def judge_sentences(

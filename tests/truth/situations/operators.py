@@ -62,7 +62,7 @@ def canary(scene: Scene) -> Expectation:
     scene.until_shared()
     scene.muster("groups", "rollback", scene.group)
     scene.until_shared()
-    return Expectation((by_operator("CANARY", outcome="COMPLETED"), TRIAL, SETTINGS))
+    return Expectation((by_operator("CANARY", "ASSIGNOR_CHANGED", outcome="COMPLETED"), TRIAL, SETTINGS))
 
 
 @situation()

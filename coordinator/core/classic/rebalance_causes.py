@@ -96,9 +96,10 @@ def trigger_of_rejoin(
         return trigger
     if by_topics:
         trigger = trigger_by_member(Cause.PARTITIONS_CHANGED, member, "joined again after topics changed", reason)
-        return replace(
-            trigger,
-            detail=f"{describe_changes(by_topics)}; {trigger.detail}",
+        return RebalanceTrigger(
+            Cause.PARTITIONS_CHANGED,
+            f"{describe_changes(by_topics)}; {trigger.detail}",
+            client_reason=reason,
             certainty=Certainty.INFERRED,
             evidence=f"{describe_changes(by_topics)} before the member, which reads it, joined again",
             topics=by_topics,
@@ -161,9 +162,10 @@ def trigger_of_topics(
     if differing <= explained:
         what = f"follows with its subscription: {name_few(words)}"
         trigger = trigger_by_member(Cause.PARTITIONS_CHANGED, member, what, reason)
-        return replace(
-            trigger,
-            detail=f"{describe_changes(by_topics)}; {trigger.detail}",
+        return RebalanceTrigger(
+            Cause.PARTITIONS_CHANGED,
+            f"{describe_changes(by_topics)}; {trigger.detail}",
+            client_reason=reason,
             certainty=Certainty.INFERRED,
             evidence=f"{describe_changes(by_topics)} before the member, by a pattern or a list that names it, "
             f"joined again with {name_few(words)}",

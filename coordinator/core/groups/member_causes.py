@@ -129,9 +129,7 @@ def trigger_of_newcomer(group: ExplainedGroup, member: SeenMember, reason: str, 
     if former.id != member.id:
         note_incarnation(group, member, former, step)
     away = describe_ms(max(0, step.now_ms - former.heard_ms))
-    disturbance = find_disturbance(
-        step.state.stalls.values(), step.state.takeovers.values(), former.heard_ms, step.now_ms
-    )
+    disturbance = disturbance_since(former.heard_ms, step)
     if disturbance is not None and former.end in (WaitEnd.EXPIRED, WaitEnd.JOINED):
         return trigger_of_disturbance(member, former, disturbance, step)
     if returned.same_process and former.end is WaitEnd.LEFT:
@@ -167,15 +165,20 @@ def trigger_of_restart(member: SeenMember, returned: Returned, away: str, reason
     return replace(trigger, certainty=Certainty.INFERRED, evidence=evidence)
 
 
+def disturbance_since(heard_ms: int, step: Step) -> Disturbance | None:
+    """What kept this coordinator from hearing a member that it last heard then."""
+    state = step.state
+    return find_disturbance(state.stalls.values(), state.takeovers.values(), state.loaded_at_ms, heard_ms, step.now_ms)
+
+
 def find_given_up(group: ExplainedGroup, member: SeenMember, step: Step) -> Returned | None:
     """A member that counts, and has not been heard since the node stood still or took over, gave up on its own."""
-    stalls, takeovers = step.state.stalls.values(), step.state.takeovers.values()
-    if find_disturbance(stalls, takeovers, 0, step.now_ms) is None:
+    if disturbance_since(0, step) is None:
         return None
     for each in islice(group.seen_members(), MAX_SCANNED):
         if not group.history.may_be(each, member):
             continue
-        if find_disturbance(stalls, takeovers, each.last_seen_ms, step.now_ms) is not None:
+        if disturbance_since(each.last_seen_ms, step) is not None:
             former = group.history.note_gone(each, WaitEnd.JOINED, step.now_ms)
             return Returned(former, same_process=False, closed_ms=group.history.closed.get(each.connection))
     return None
@@ -277,9 +280,7 @@ def trigger_of_expiry(group: ExplainedGroup, member: SeenMember, step: Step) -> 
     known = group.history.former.get(member.id)
     if known is not None and known.successor:
         what = f"{what}; it had come back as {known.successor}"
-        disturbance = find_disturbance(
-            step.state.stalls.values(), step.state.takeovers.values(), member.last_seen_ms, step.now_ms
-        )
+        disturbance = disturbance_since(member.last_seen_ms, step)
         if disturbance is None:
             return trigger_by_member(Cause.SESSION_EXPIRED, member, what)
         cause = Cause.COORDINATOR_FAILOVER if disturbance.takeover else Cause.NODE_STALLED

@@ -33,6 +33,9 @@ MAX_SCANNED = 1_000
 DISTURBANCE_MS = 60_000
 """For that long after a stall or a takeover, members that give up on their own are put down to it."""
 
+READ_LATE_MS = 2_000
+"""For that long after a stall the node may read what members had sent during it."""
+
 NO_CONNECTION = 0
 """The door does not say by which connection a request came."""
 
@@ -185,14 +188,18 @@ def describe_ms(ms: int) -> str:
 
 
 def find_disturbance(
-    stalls: Iterable[Stall], takeovers: Iterable[Takeover], heard_ms: int, now_ms: int
+    stalls: Iterable[Stall], takeovers: Iterable[Takeover], loaded_ms: int, heard_ms: int, now_ms: int
 ) -> Disturbance | None:
-    """The newest stall or takeover that a member last heard at `heard_ms` has not been heard since."""
+    """The newest of what a member last heard at `heard_ms` has not been heard since: a stall, a takeover, a start.
+
+    After a stall the node reads what members had sent meanwhile, so one that was heard within a moment of its end may
+    have given up long before.
+    """
     found = [
         Disturbance(
-            False, stall.ended_at_ms, stall.stalled_ms, f"the node did not run for {describe_ms(stall.stalled_ms)}"
+            False, each.ended_at_ms, each.stalled_ms, f"the node did not run for {describe_ms(each.stalled_ms)}"
         )
-        for stall in stalls
+        for each in stalls
     ]
     found += [
         Disturbance(
@@ -203,9 +210,13 @@ def find_disturbance(
         )
         for takeover in takeovers
     ]
+    if loaded_ms:
+        found.append(Disturbance(True, loaded_ms, 0, "the coordinator had been away, and loaded the group again"))
     near = [
         each
         for each in found
-        if heard_ms <= each.ended_ms and each.ended_ms - each.lasted_ms <= now_ms <= each.ended_ms + DISTURBANCE_MS
+        if heard_ms <= each.ended_ms + READ_LATE_MS
+        and each.ended_ms - each.lasted_ms <= now_ms <= each.ended_ms + DISTURBANCE_MS
     ]
-    return max(near, key=lambda each: each.ended_ms, default=None)
+    # Of a takeover, which loads the group, the longer story is told.
+    return max(near, key=lambda each: (each.ended_ms // READ_LATE_MS, each.lasted_ms), default=None)

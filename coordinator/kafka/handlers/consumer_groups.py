@@ -38,8 +38,9 @@ class ConsumerGroupHandlers:
     def __init__(self, groups: GroupRequests) -> None:
         self._groups = groups
 
-    async def consumer_group_heartbeat(self, request: Any, call: KafkaCall) -> Any:
-        reply = await self._groups.ask(
+    def consumer_group_heartbeat_now(self, request: Any, call: KafkaCall) -> Any:
+        """Without a task: a client that says that it leaves, and closes its connection, is heard all the same."""
+        return self._groups.begin(
             request.group_id,
             lambda: make_consumer_heartbeat_event(
                 request,
@@ -49,16 +50,7 @@ class ConsumerGroupHandlers:
                 self._groups.watch_connection(request.group_id, call.peer),
             ),
             effects.ConsumerHeartbeatReply,
-        )
-        response = struct("ConsumerGroupHeartbeatResponse")
-        if reply.code is not ErrorCode.NONE:
-            return response(error_code=reply.code, error_message=error_sentence(reply.code, reply.message))
-        assigned = None if reply.assignment is None else assignment_struct(reply.assignment)
-        return response(
-            member_id=reply.member_id,
-            member_epoch=reply.member_epoch,
-            heartbeat_interval_ms=reply.heartbeat_interval_ms,
-            assignment=assigned,
+            make_consumer_heartbeat_response,
         )
 
     async def consumer_group_describe(self, request: Any, call: KafkaCall) -> Any:
@@ -73,6 +65,18 @@ class ConsumerGroupHandlers:
             told = request.include_authorized_operations and row.error_code == ErrorCode.NONE
             row.authorized_operations = GROUP_OPERATIONS if told else OPERATIONS_NOT_REQUESTED
         return struct("ConsumerGroupDescribeResponse")(groups=described)
+
+
+def make_consumer_heartbeat_response(reply: effects.ConsumerHeartbeatReply) -> Any:
+    response = struct("ConsumerGroupHeartbeatResponse")
+    if reply.code is not ErrorCode.NONE:
+        return response(error_code=reply.code, error_message=error_sentence(reply.code, reply.message))
+    return response(
+        member_id=reply.member_id,
+        member_epoch=reply.member_epoch,
+        heartbeat_interval_ms=reply.heartbeat_interval_ms,
+        assignment=None if reply.assignment is None else assignment_struct(reply.assignment),
+    )
 
 
 def make_consumer_heartbeat_event(

@@ -59,7 +59,7 @@ class GroupHandlers:
         self.list_groups, self.describe_groups = tools.list_groups, tools.describe_groups
         self.delete_groups = tools.delete_groups
         consumers = ConsumerGroupHandlers(groups)
-        self.consumer_group_heartbeat = consumers.consumer_group_heartbeat
+        self.consumer_group_heartbeat_now = consumers.consumer_group_heartbeat_now
         self.consumer_group_describe = consumers.consumer_group_describe
 
 

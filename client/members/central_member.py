@@ -209,7 +209,7 @@ class CentralMemberMachine(CoordinatedMember[ce.CentralEvent, ce.CentralAction])
             self._streaming = True  # it has only just been opened
             self._send_away()
         elif answer.code is ErrorCode.NONE:
-            self._link.well()
+            self._link.reset_backoff()
             self._link.heard(self._now_ms)
             if self.state is MembershipState.JOINING:
                 self._streaming = True

@@ -161,7 +161,7 @@ class ClassicRebalance(CoordinatedMember[ev.ClassicEvent, act.Action]):
             self._fail(code, answer.message)
 
     def _lead_or_follow(self, answer: ev.JoinAnswered) -> None:
-        self._link.well()
+        self._link.reset_backoff()
         self.member_id, self.generation = answer.member_id, answer.generation
         self._protocol_name = answer.protocol_name
         self._cause, self._cause_detail = answer.cause, answer.cause_detail
@@ -227,7 +227,7 @@ class ClassicRebalance(CoordinatedMember[ev.ClassicEvent, act.Action]):
     def _synced(self, answer: ev.SyncAnswered) -> None:
         code = answer.code
         if code is ErrorCode.NONE:
-            self._link.well()
+            self._link.reset_backoff()
             self._adopt(answer.assignment)
         elif code in MEMBERSHIP_LOST:
             self._forgotten(code)
@@ -394,7 +394,7 @@ class ClassicMemberMachine(ClassicRebalance):
         if answer.code in SESSION_RENEWING_CODES:
             self._link.counts()
         if answer.code is ErrorCode.NONE:
-            self._link.well()
+            self._link.reset_backoff()
         else:
             self._hear(answer)
 

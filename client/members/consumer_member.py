@@ -303,7 +303,7 @@ class ConsumerMemberMachine(CoordinatedMember[ev.ConsumerEvent, act.Action]):
         self._hear(answer)
 
     def _hear(self, answer: ev.ConsumerHeartbeatAnswered) -> None:
-        self._link.well()
+        self._link.reset_backoff()
         self._unreleased_since_ms = None
         self.generation = answer.epoch
         self._interval_ms = answer.heartbeat_interval_ms or self._interval_ms

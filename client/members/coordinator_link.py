@@ -136,7 +136,7 @@ class CoordinatorLink:
         """Try again a little later each time, until `well`."""
         self.retry_at_ms = now_ms + self._backoff.next_ms()
 
-    def well(self) -> None:
+    def reset_backoff(self) -> None:
         self._backoff.reset()
 
     def heard(self, now_ms: int) -> None:

@@ -36,7 +36,7 @@ class HandoffReadiness:
         """All of them have said so."""
         return self._all.is_set()
 
-    def are_ready(self, partitions: Iterable[TopicPartition]) -> None:
+    def mark_ready(self, partitions: Iterable[TopicPartition]) -> None:
         self._awaited -= set(partitions)
         if not self._awaited:
             self._all.set()

@@ -279,7 +279,7 @@ class MemberDriver(DriverBase[ev.ClassicEvent | ev.ConsumerEvent]):
                 self._plan_task = self._background.start(self._plan(action))
             case act.HandoffReady():
                 if self._heirs is not None:
-                    self._heirs.are_ready(action.partitions)
+                    self._heirs.mark_ready(action.partitions)
             case act.Prepare():
                 self._prepare(action)
             case act.WakeMemberAt():

@@ -103,7 +103,7 @@ class Settings(
         return self.scaler_enable or self.http_address is not None
 
     @property
-    def doors(self) -> dict[str, ListenerAddress]:
+    def listener_addresses(self) -> dict[str, ListenerAddress]:
         """What each door that is served speaks, and where: `grpc`, `kafka`, `http`, `replication`."""
         found = {
             "grpc": self.grpc_listener,
@@ -114,12 +114,12 @@ class Settings(
         return {name: door for name, door in found.items() if door is not None}
 
     @model_validator(mode="after")
-    def has_one_assignor_for_each_name(self) -> Self:
+    def check_assignor_names_are_unique(self) -> Self:
         assignor_words_by_name((*self.consumer_assignors, *self.remote_assignors))
         return self
 
     @model_validator(mode="after")
-    def has_room_for_batches(self) -> Self:
+    def check_message_sizes(self) -> Self:
         for name, size in (("message.max.bytes", self.message_max_bytes), ("fetch.max.bytes", self.fetch_max_bytes)):
             if size + MESSAGE_ENVELOPE_BYTES > self.grpc_max_message_bytes:
                 raise ValueError(
@@ -135,7 +135,7 @@ class Settings(
         return self
 
     @model_validator(mode="after")
-    def many_nodes_meet_somewhere(self) -> Self:
+    def check_cluster_has_zookeeper(self) -> Self:
         if self.inter_broker_listeners and not self.zookeeper_connect and not self.upstream:
             raise ValueError(
                 f"inter.broker.listeners is {self.inter_broker_listeners}, but zookeeper.connect is empty: nodes of a "
@@ -154,7 +154,7 @@ class Settings(
         return self
 
     @model_validator(mode="after")
-    def has_one_place_for_its_state(self) -> Self:
+    def check_single_backend(self) -> Self:
         others = {
             "zookeeper.connect": self.zookeeper_connect,
             "inter.broker.listeners": self.inter_broker_listeners,
@@ -166,10 +166,10 @@ class Settings(
         return self
 
     @model_validator(mode="after")
-    def stands_open_by_name_only(self) -> Self:
-        check_listeners(self.doors, self, open_by_name={"http"} if self.http_insecure else ())
+    def check_listener_security(self) -> Self:
+        check_listeners(self.listener_addresses, self, open_by_name={"http"} if self.http_insecure else ())
         check_authority(
-            self.doors,
+            self.listener_addresses,
             self,
             authorizer=self.authorizer,
             mechanisms=self.sasl_enabled_mechanisms,

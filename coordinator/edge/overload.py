@@ -89,9 +89,9 @@ class RefusedRequestMemory:
         if size < LARGE_BYTES or self._due:
             return
         self._due = True
-        asyncio.get_running_loop().call_later(PAUSE_S, self._give_back)
+        asyncio.get_running_loop().call_later(PAUSE_S, self._release)
 
-    def _give_back(self) -> None:
+    def _release(self) -> None:
         self._due = False
         asyncio.get_running_loop().run_in_executor(None, release_free_memory)
 
@@ -143,11 +143,11 @@ class LogThrottle:
         self._told: dict[str, tuple[float, int]] = {}
         """reason -> when it was told, and how often it went untold since; those that were told last come last"""
 
-    def due(self, reason: str, now_s: float) -> int | None:
+    def count_suppressed(self, reason: str, now_s: float) -> int | None:
         """How many like it went untold before this one, if this one is to be told; None if it is not.
 
         >>> seldom = LogThrottle(10)
-        >>> [seldom.due("full", at) for at in (0, 1, 9, 10, 11)]
+        >>> [seldom.count_suppressed("full", at) for at in (0, 1, 9, 10, 11)]
         [0, None, None, 2, None]
         """
         untold = 0

@@ -83,7 +83,7 @@ class ThrottledTransport(asyncio.Transport):
         else:
             self._held.append(data)
             self._size += len(data)
-            self._pump()
+            self._write_held()
         self._notify_pressure()
 
     def writelines(self, list_of_data: Iterable[Any]) -> None:
@@ -98,7 +98,7 @@ class ThrottledTransport(asyncio.Transport):
     def go_on(self) -> None:
         """It has room again."""
         self._stopped = False
-        self._pump()
+        self._write_held()
         self._notify_pressure()
 
     def lost(self) -> None:
@@ -149,7 +149,7 @@ class ThrottledTransport(asyncio.Transport):
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return self._below.get_extra_info(name, default)
 
-    def _pump(self) -> None:
+    def _write_held(self) -> None:
         """Give the transport below a piece after the other, until it says that it is full."""
         while self._held and not self._stopped:
             data = self._held.popleft()
@@ -290,7 +290,7 @@ class TlsHandshakes:
         self._log_failure(host, f"{MOST} handshakes are under way, and this one took longest")
 
     def _log_failure(self, host: str, why: str) -> None:
-        untold = self._told.due(f"{host} {why}", asyncio.get_running_loop().time())
+        untold = self._told.count_suppressed(f"{host} {why}", asyncio.get_running_loop().time())
         if untold is not None:
             log.warning("no TLS connection", door=self._tls.door, peer=host, why=why, untold=untold)
 

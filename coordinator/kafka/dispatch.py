@@ -316,7 +316,7 @@ class Dispatcher:
         self._answering = {api.key: (api, find_handler(api, everyone)) for api in apis}
         self._forms: dict[tuple[int, int], ServedVersion] = {}
         if limiting is not None:
-            limiting.when_changed(self._limit_anew)
+            limiting.when_changed(self._apply_limits)
 
     def form(self, key: int, version: int) -> ServedVersion | None:
         """None when this version is not served."""
@@ -336,7 +336,7 @@ class Dispatcher:
             return None
         name = snake_case(api.name)
         request, response = f"{api.name}Request", f"{api.name}Response"
-        handler, immediate = self._ways(api, version)
+        handler, immediate = self._handlers_of(api, version)
         made = self._forms[key, version] = ServedVersion(
             api,
             version,
@@ -351,7 +351,7 @@ class Dispatcher:
         )
         return made
 
-    def _ways(self, api: Api, version: int) -> tuple[Handler | None, Immediate | None]:
+    def _handlers_of(self, api: Api, version: int) -> tuple[Handler | None, Immediate | None]:
         """The long one and the short one, with all that stands before them."""
         who, name = self._answering[api.key][1], snake_case(api.name)
         handler, immediate = self._watched(api, getattr(who, name, None)), getattr(who, f"{name}_now", None)
@@ -361,9 +361,9 @@ class Dispatcher:
             handler, immediate = self._guard.guarded(api.name, version, handler, immediate)
         return handler, immediate
 
-    def _limit_anew(self) -> None:
+    def _apply_limits(self) -> None:
         for form in self._forms.values():
-            form.handler, form.immediate = self._ways(form.api, form.version)
+            form.handler, form.immediate = self._handlers_of(form.api, form.version)
 
 
 def fields_of(name: str, version: int) -> set[str]:
@@ -400,7 +400,7 @@ class ApiVersionsHandler:
 def version_ranges(apis: Sequence[Api]) -> list[Any]:
     """What ApiVersions tells of each API."""
     made = struct("ApiVersionsResponse.api_keys")
-    return [made(api_key=api.key, min_version=api.told_first, max_version=api.last) for api in apis]
+    return [made(api_key=api.key, min_version=api.first_advertised, max_version=api.last) for api in apis]
 
 
 def snake_case(name: str) -> str:

@@ -34,7 +34,7 @@ class Api:
     parks_long: bool = False
 
     @property
-    def told_first(self) -> int:
+    def first_advertised(self) -> int:
         return self.first if self.advertised_first < 0 else self.advertised_first
 
     def serves(self, version: int) -> bool:

@@ -198,7 +198,7 @@ def format_optional_address(address: Address | None) -> str:
 def log_start(settings: Settings) -> None:
     """With the settings that differ from their defaults, and what is open to whom."""
     log.info("started", **dict(changed_settings(settings)))
-    for name, address, why in find_open_listeners(settings.doors, settings.authorizer):
+    for name, address, why in find_open_listeners(settings.listener_addresses, settings.authorizer):
         log.warning("open to others", listener=name, address=address, why=why)
 
 

@@ -1,9 +1,9 @@
 """The transport-neutral table of methods: request type, handler, response type. gRPC is one reader of it, HTTP another.
 
 A handler is `async def heartbeat(self, request, call) -> HeartbeatResponse`, named like its method in snake_case; a
-stream's handler is an async generator. A handler with one answer may have a fast path, `heartbeat_well(self, request,
-call)`, for calls so frequent that one more coroutine is felt: see `FastPathHandler`. Middleware that wraps a handler
-drops its fast path, so the fast path cannot bypass it.
+stream's handler is an async generator. A handler with one answer may have a fast path, `heartbeat_fast_path(self,
+request, call)`, for calls so frequent that one more coroutine is felt: see `FastPathHandler`. Middleware that wraps a
+handler drops its fast path, so the fast path cannot bypass it.
 
 The table is built from the service descriptor, so a method without a handler is found when the node starts, not when
 a client calls it.
@@ -59,30 +59,30 @@ StreamHandler: TypeAlias = Callable[[Any, RpcCall], AsyncIterator[Message]]
 
 
 FastPath: TypeAlias = Callable[[Any, RpcCall], bool]
-"""A short way, see `FastPathHandler`."""
+"""A fast path, see `FastPathHandler`."""
 
 
 class FastPathHandler:
-    """A handler that has a short way, for what comes so often that a coroutine more is felt.
+    """A handler with a fast path, for calls so frequent that one more coroutine is felt.
 
-    `well` does all there is to do and returns True where the answer is a message without any field set; False: it has
-    done nothing, and the handler is asked. Whoever stands before a handler and knows nothing of this puts a function in
-    its place, which has no short way: nothing is passed by. Nor has the answer anything to hide.
+    `fast_path` does all the work and returns True where the answer is a message without any field set. It returns False
+    where it has done nothing: then the handler is called. Middleware that wraps a handler drops its fast path, so the
+    fast path cannot bypass it.
     """
 
-    __slots__ = ("_handler", "well")
+    __slots__ = ("_handler", "fast_path")
 
-    def __init__(self, handler: UnaryHandler, well: FastPath) -> None:
+    def __init__(self, handler: UnaryHandler, fast_path: FastPath) -> None:
         self._handler = handler
-        self.well = well
+        self.fast_path = fast_path
 
     def __call__(self, request: Any, call: RpcCall) -> Awaitable[Message | bytes]:
         return self._handler(request, call)
 
 
 def fast_path_of(handler: Callable[[Any, RpcCall], Any]) -> FastPath | None:
-    """The short way, if it has one."""
-    return handler.well if isinstance(handler, FastPathHandler) else None
+    """The handler's fast path, or None if it has none."""
+    return handler.fast_path if isinstance(handler, FastPathHandler) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +113,8 @@ def methods_of(
                 f"{service.full_name} has no handler for {method.name}: "
                 f"{type(handlers).__name__} needs a method {snake_case(method.name)}(request, call)"
             )
-        if (well := f"{snake_case(method.name)}_well") in dir(type(handlers)):
-            handler = FastPathHandler(handler, getattr(handlers, well))
+        if (fast_path := f"{snake_case(method.name)}_fast_path") in dir(type(handlers)):
+            handler = FastPathHandler(handler, getattr(handlers, fast_path))
         full_name = f"/{service.full_name}/{method.name}"
         table[full_name] = ServiceMethod(
             full_name,

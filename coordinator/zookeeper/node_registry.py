@@ -150,7 +150,7 @@ class ZooKeeperRegistry:
         self._told: set[str] = set()
         self.registered = False
 
-    async def must_be_free(self) -> None:
+    async def check_id_is_free(self) -> None:
         """Raises NodeIdTaken when another node is registered under this id, ClusterNodesRegistered where the nodes
         there keep copies for each other: asked before anything is made for this one."""
         holder = await self._session.get(self._path)

@@ -8,7 +8,7 @@ from typing import Any
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.io.commit_waits import CommitWaits, LocalWaits, LogStartWaits
 from muster.coordinator.replication.io.replica_logs import StoredLogs
-from muster.coordinator.replication.io.replicated_broker import ReplicatedBroker
+from muster.coordinator.replication.io.replicated_log import ReplicatedLog
 from muster.coordinator.replication.io.replicated_requests import ReplicatedRequests
 from muster.coordinator.replication.protocol.cluster_metadata import (
     NO_EPOCH,
@@ -77,7 +77,7 @@ class LedSide:
         self._movers: list[Callable[[TopicPartition], None]] = []
         self._sequence = 0
         self.hears(*topics, nodes=tuple(NodeView(node, 10 * node) for node in ALL))
-        self.led = ReplicatedBroker(self.broker, self)
+        self.led = ReplicatedLog(self.broker, self)
         self.requests = ReplicatedRequests(self.led, self, UnchangedTopics(), clock_ms=lambda: T0)
 
     # What a `ClusterSide` is asked.

@@ -14,7 +14,7 @@ from muster.coordinator.edge.cluster_view import monotonic_ms, wall_ms
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.io.inbound_requests import ControllerSide, CurrentController, NoControllerDesk
 from muster.coordinator.replication.io.replica_manager import ReplicaManager
-from muster.coordinator.replication.io.replicated_broker import ReplicatedBroker
+from muster.coordinator.replication.io.replicated_log import ReplicatedLog
 from muster.coordinator.replication.io.replicated_requests import ReplicatedRequests
 from muster.coordinator.replication.io.wire.node_api import NodeName
 from muster.coordinator.replication.io.wire.node_links import REPLICATION, LinkCaller, LinkSettings
@@ -163,7 +163,7 @@ class SideNode:
         """By how much its clock is ahead: made more, it has stood still for so long."""
         self.broker: Broker
         self.side: Watched
-        self.led: ReplicatedBroker
+        self.led: ReplicatedLog
         self.requests: ReplicatedRequests
 
     async def start(self) -> None:
@@ -181,7 +181,7 @@ class SideNode:
             self.broker, door, SETTINGS, LinkSettings(LinkCaller(CLUSTER, self.id)), around, self.now_ms
         )
         self.side.happened = self._happened
-        self.led = ReplicatedBroker(self.broker, self.side)
+        self.led = ReplicatedLog(self.broker, self.side)
         self.requests = ReplicatedRequests(self.led, self.side, UnchangedTopics())
         await self.side.start()
         self.epoch = self._standing.register(self.id, self.broker.identity.directory_id, door.bound)

@@ -27,7 +27,7 @@ def test_the_door_between_nodes_takes_protocol_and_address_as_the_others_do() ->
     assert settings.replication_listener is not None
     assert (settings.replication_listener.protocol, settings.replication_listener.address.port) == ("SSL", 9293)
     assert settings.replication_advertised_address(4711) == ("10.0.0.1", 4711)
-    assert settings.doors["replication"] == settings.replication_listener
+    assert settings.listener_addresses["replication"] == settings.replication_listener
     told = load_settings(None, MANY | {"inter.broker.advertised.listeners": "muster-1.example:0"})
     assert told.replication_advertised_address(4711) == ("muster-1.example", 4711)
 
@@ -107,7 +107,9 @@ def test_with_tls_nodes_show_each_other_certificates() -> None:
     half = {"listener.name.replication.ssl.client.auth": "required"}
     assert "no authority is named whose certificates would be believed" in complaint(MANY | TLS | half)
     settings = load_settings(None, MANY | TLS | SHOWN)
-    assert list(find_open_listeners(settings.doors, "none")) == [], "who shows no certificate is not let in"
+    assert list(find_open_listeners(settings.listener_addresses, "none")) == [], (
+        "who shows no certificate is not let in"
+    )
     assert settings.certificates_of("kafka").ssl_client_auth == "none", "other doors stay as they are"
 
 

@@ -193,11 +193,11 @@ def secured() -> Iterator[Settings]:
 def test_what_others_reach_is_secure_as_it_comes(settings: Settings) -> None:
     assert not settings.allow_insecure_listeners
     assert not settings.http_insecure
-    assert {name for name, door in settings.doors.items() if door.encrypted} == {"grpc", "http"}
+    assert {name for name, door in settings.listener_addresses.items() if door.encrypted} == {"grpc", "http"}
     assert settings.certificates_of("grpc").ssl_client_auth == "required"
     assert (settings.authorizer, settings.super_users) == ("acl", "User:CN=admin")
     assert not settings.allow_everyone_if_no_acl_found
-    assert list(find_open_listeners(settings.doors, settings.authorizer)) == []
+    assert list(find_open_listeners(settings.listener_addresses, settings.authorizer)) == []
     files = {settings.ssl_keystore_location, settings.ssl_truststore_location}
     assert files == {f"{TLS}/server.pem", f"{TLS}/ca.pem"}
 

@@ -55,7 +55,7 @@ def test_three_nodes_have_numbers_and_addresses_of_their_own_and_one_zookeeper(o
         assert len({getattr(node, of_node) for node in nodes}) == len(nodes)
     for node in nodes:
         assert node.replication_listener is not None
-        assert {door.encrypted for door in node.doors.values()} == {True}
+        assert {door.encrypted for door in node.listener_addresses.values()} == {True}
         assert node.http_probes_anonymous
         assert (node.default_replication_factor, node.min_insync_replicas) == (3, 2)
 
@@ -104,11 +104,15 @@ def test_pods_stand_on_different_machines_and_one_goes_at_a_time() -> None:
 @pytest.mark.parametrize("of", [of_compose, of_kubernetes])
 def test_what_others_reach_is_secure_as_it_comes(of: Any) -> None:
     settings = of(1)
-    assert {name for name, door in settings.doors.items() if door.encrypted} == {"grpc", "http", "replication"}
+    assert {name for name, door in settings.listener_addresses.items() if door.encrypted} == {
+        "grpc",
+        "http",
+        "replication",
+    }
     for door in ("grpc", "replication"):
         assert settings.certificates_of(door).ssl_client_auth == "required"
     assert (settings.authorizer, settings.super_users) == ("acl", "User:CN=admin;User:CN=localhost")
-    assert list(find_open_listeners(settings.doors, settings.authorizer)) == []
+    assert list(find_open_listeners(settings.listener_addresses, settings.authorizer)) == []
     assert not settings.http_insecure
 
 

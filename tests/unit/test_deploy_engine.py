@@ -56,7 +56,7 @@ def test_nodes_have_numbers_and_addresses_of_their_own_over_one_kafka(of: Any) -
     for of_node in ("advertised_listeners", "kafka_advertised_listeners"):
         assert len({getattr(node, of_node) for node in nodes}) == len(nodes)
     for node in nodes:
-        assert {name for name, door in node.doors.items() if door.encrypted} == {"grpc", "kafka", "http"}
+        assert {name for name, door in node.listener_addresses.items() if door.encrypted} == {"grpc", "kafka", "http"}
         assert node.broker_ports
         assert "data_dir" not in node.model_fields_set
 
@@ -126,7 +126,7 @@ def test_ports_probes_and_names_of_the_pods_agree_with_the_node() -> None:
 def test_what_pods_serve_is_secure_as_it_comes() -> None:
     settings = of_kubernetes(1)
     assert (settings.authorizer, settings.super_users) == ("acl", "User:CN=admin")
-    assert list(find_open_listeners(settings.doors, settings.authorizer)) == []
+    assert list(find_open_listeners(settings.listener_addresses, settings.authorizer)) == []
     assert settings.certificates_of("grpc").ssl_client_auth == "required"
     assert settings.http_probes_anonymous
     [line] = [each for each in (ENGINE / "kubernetes.yaml").read_text().splitlines() if "certs init" in each]

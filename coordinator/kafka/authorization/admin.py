@@ -35,7 +35,7 @@ def judge_describe_cluster(may: AccessCheck, request: Any, call: KafkaCall) -> V
         return None
 
     def amend(answer: Any) -> Any:
-        known = may.quietly(call, DESCRIBE_CLUSTER_OPERATIONS_RIGHT)
+        known = may.is_allowed(call, DESCRIBE_CLUSTER_OPERATIONS_RIGHT)
         answer.cluster_authorized_operations = allowed_operations(may, call, ResourceType.CLUSTER) if known else 0
         return answer
 
@@ -62,7 +62,7 @@ def make_resource_judge(api: str, rows_in: str) -> Judge:
     path = f"{api}Response.{rows_in}"
 
     def judge(may: AccessCheck, request: Any, call: KafkaCall) -> Verdict:
-        may_each = {right: may.each(call, right, len(request.resources)) for right in rights}
+        may_each = {right: may.name_filter(call, right, len(request.resources)) for right in rights}
         allowed, rows = [], []
         for resource in request.resources:
             right = resource_right(rights, resource)
@@ -70,7 +70,7 @@ def make_resource_judge(api: str, rows_in: str) -> Judge:
                 allowed.append(resource)
             else:
                 rows.append(refused_resource_row(path, may, call, right, resource, len(request.resources)))
-                may.told(
+                may.audit_refusals(
                     call, right, [judged_name(right, resource)] if len(rows) <= MAX_AUDITED_REFUSALS else [], api=api
                 )
         return (
@@ -96,7 +96,7 @@ def refused_resource_row(
 ) -> Any:
     row = struct(path)(
         error_code=refusal_code(right),
-        error_message=may.why(call, right, judged_name(right, resource), among),
+        error_message=may.explain_refusal(call, right, judged_name(right, resource), among),
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
     )
@@ -116,7 +116,7 @@ def judge_list_config_resources(may: AccessCheck, request: Any, call: KafkaCall)
 
     def amend(answer: Any) -> Any:
         rows = answer.config_resources
-        sees = {kind: may.each(call, right, len(rows)) for kind, right in VISIBLE_RIGHTS.items()}
+        sees = {kind: may.name_filter(call, right, len(rows)) for kind, right in VISIBLE_RIGHTS.items()}
         answer.config_resources = [
             row for row in rows if row.resource_type not in sees or sees[row.resource_type](row.resource_name)
         ]

@@ -57,10 +57,10 @@ def judge_find_coordinator(may: AccessCheck, request: Any, call: KafkaCall) -> V
     if call.api_version < FIND_BATCHED_SINCE:
         if may(call, right, request.key, api=FIND_COORDINATOR):
             return None
-        refusal = {"error_code": refusal_code(right), "error_message": may.why(call, right, request.key)}
+        refusal = {"error_code": refusal_code(right), "error_message": may.explain_refusal(call, right, request.key)}
         return RefusalAnswer(struct("FindCoordinatorResponse")(**NO_NODE, **refusal))
     keys = list(dict.fromkeys(request.coordinator_keys))
-    allowed, refused = may.split(call, right, keys, str, api=FIND_COORDINATOR)
+    allowed, refused = may.split_allowed(call, right, keys, str, api=FIND_COORDINATOR)
     if not refused:
         return None
     rows = refuse_keys(may, call, right, refused)
@@ -68,7 +68,9 @@ def judge_find_coordinator(may: AccessCheck, request: Any, call: KafkaCall) -> V
 
 
 def judge_describe_groups(may: AccessCheck, request: Any, call: KafkaCall) -> Verdict:
-    allowed, refused = may.split(call, DESCRIBE_GROUPS_RIGHT, dict.fromkeys(request.groups), str, api=DESCRIBE_GROUPS)
+    allowed, refused = may.split_allowed(
+        call, DESCRIBE_GROUPS_RIGHT, dict.fromkeys(request.groups), str, api=DESCRIBE_GROUPS
+    )
     rows = refuse_described(may, call, DESCRIBE_GROUPS_RIGHT, refused)
     if not (rows or request.include_authorized_operations):
         return None
@@ -79,12 +81,12 @@ def judge_describe_groups(may: AccessCheck, request: Any, call: KafkaCall) -> Ve
 def judge_consumer_group_describe(may: AccessCheck, request: Any, call: KafkaCall) -> Verdict:
     """Describes a group only if the caller may describe all of its topics."""
     names = dict.fromkeys(request.group_ids)
-    allowed, refused = may.split(call, CONSUMER_GROUP_DESCRIBE_RIGHT, names, str, api=CONSUMER_GROUP_DESCRIBE)
+    allowed, refused = may.split_allowed(call, CONSUMER_GROUP_DESCRIBE_RIGHT, names, str, api=CONSUMER_GROUP_DESCRIBE)
     rows = refuse_consumer_groups(may, call, CONSUMER_GROUP_DESCRIBE_RIGHT, refused)
     told = operations_filler(may, call)
 
     def seen(group: Any) -> Any:
-        if may.all(call, CONSUMER_GROUP_TOPICS_RIGHT, set(described_topics(group))):
+        if may.allows_all(call, CONSUMER_GROUP_TOPICS_RIGHT, set(described_topics(group))):
             return told(group)
         return struct("ConsumerGroupDescribeResponse.groups")(
             group_id=group.group_id,
@@ -125,16 +127,16 @@ def judge_consumer_group_heartbeat(may: AccessCheck, request: Any, call: KafkaCa
     """Refuses the whole heartbeat for one topic that the caller may not describe."""
     if not may(call, CONSUMER_GROUP_RIGHT, request.group_id, api=CONSUMER_GROUP_HEARTBEAT):
         return refuse_consumer_heartbeat(
-            refusal_code(CONSUMER_GROUP_RIGHT), may.why(call, CONSUMER_GROUP_RIGHT, request.group_id)
+            refusal_code(CONSUMER_GROUP_RIGHT), may.explain_refusal(call, CONSUMER_GROUP_RIGHT, request.group_id)
         )
     names = request.subscribed_topic_names or ()
-    sees = may.each(call, SUBSCRIBED_TOPIC_RIGHT, len(names))
+    sees = may.name_filter(call, SUBSCRIBED_TOPIC_RIGHT, len(names))
     hidden = next((name for name in names if not sees(name)), None)
     if hidden is None:
         return None
-    may.told(call, SUBSCRIBED_TOPIC_RIGHT, [hidden], api=CONSUMER_GROUP_HEARTBEAT)
+    may.audit_refusals(call, SUBSCRIBED_TOPIC_RIGHT, [hidden], api=CONSUMER_GROUP_HEARTBEAT)
     return refuse_consumer_heartbeat(
-        refusal_code(SUBSCRIBED_TOPIC_RIGHT), may.why(call, SUBSCRIBED_TOPIC_RIGHT, hidden)
+        refusal_code(SUBSCRIBED_TOPIC_RIGHT), may.explain_refusal(call, SUBSCRIBED_TOPIC_RIGHT, hidden)
     )
 
 
@@ -169,9 +171,9 @@ def judge_offset_commit(may: AccessCheck, commit: OffsetCommitRequest, call: Kaf
     large = commit.made is not None
     if not may(call, COMMIT_GROUP_RIGHT, request.group_id, api=OFFSET_COMMIT):
         return refuse_commit(request.topics, refusal_code(COMMIT_GROUP_RIGHT), call.api_version, large=large)
-    if may.all(call, COMMIT_TOPIC_RIGHT, [topic.name for topic in request.topics]):
+    if may.allows_all(call, COMMIT_TOPIC_RIGHT, [topic.name for topic in request.topics]):
         return None
-    allowed, refused = may.split(
+    allowed, refused = may.split_allowed(
         call, COMMIT_TOPIC_RIGHT, request.topics, lambda topic: str(topic.name), api=OFFSET_COMMIT
     )
     code = refusal_code(COMMIT_TOPIC_RIGHT)
@@ -238,7 +240,7 @@ def judge_fetch_of_one_group(may: AccessCheck, request: Any, call: KafkaCall) ->
         return RefusalAnswer(struct("OffsetFetchResponse")(topics=rows, error_code=refusal_code(FETCH_GROUP_RIGHT)))
     if request.topics is None:
         return PartialRequest(request, lambda answer: hide_topics(may, call, answer))
-    allowed, refused = may.split(
+    allowed, refused = may.split_allowed(
         call, FETCH_TOPIC_RIGHT, request.topics, lambda topic: str(topic.name), api=OFFSET_FETCH
     )
     if not refused:
@@ -251,7 +253,7 @@ def judge_fetch_of_one_group(may: AccessCheck, request: Any, call: KafkaCall) ->
 
 def judge_fetch_of_groups(may: AccessCheck, request: Any, call: KafkaCall) -> Verdict:
     """Judges each group separately. A refused group has only its code."""
-    allowed, refused = may.split(
+    allowed, refused = may.split_allowed(
         call, FETCH_GROUP_RIGHT, request.groups, lambda group: str(group.group_id), api=OFFSET_FETCH
     )
     codes = refuse_fetched_groups(may, call, FETCH_GROUP_RIGHT, refused)
@@ -286,7 +288,9 @@ def allowed_part_of_group(
     if group.topics is None:
         everything.add(group.group_id)
         return group
-    allowed, refused = may.split(call, FETCH_TOPIC_RIGHT, group.topics, lambda topic: str(topic.name), api=OFFSET_FETCH)
+    allowed, refused = may.split_allowed(
+        call, FETCH_TOPIC_RIGHT, group.topics, lambda topic: str(topic.name), api=OFFSET_FETCH
+    )
     if not refused:
         return group
     rows[group.group_id] = refuse_fetched_in_group(may, call, FETCH_TOPIC_RIGHT, refused)
@@ -296,7 +300,7 @@ def allowed_part_of_group(
 
 
 def hide_topics(may: AccessCheck, call: KafkaCall, answer: Any) -> Any:
-    sees = may.each(call, FETCH_VISIBLE_TOPIC_RIGHT, len(answer.topics))
+    sees = may.name_filter(call, FETCH_VISIBLE_TOPIC_RIGHT, len(answer.topics))
     answer.topics = [topic for topic in answer.topics if sees(topic.name)]
     return answer
 

@@ -94,7 +94,7 @@ class AccessCheck:
         self._allows = authorizer.allows
         self._tell = tell
 
-    def quietly(self, call: KafkaCall, right: RequiredRight, name: str = CLUSTER_NAME) -> bool:
+    def is_allowed(self, call: KafkaCall, right: RequiredRight, name: str = CLUSTER_NAME) -> bool:
         """Whether the caller has the right. Not audited: leaving something out is no refusal."""
         who = call.peer.identity
         if self._allows(who, right.operation, right.resource_type, name):
@@ -104,7 +104,7 @@ class AccessCheck:
             return False
         if other.of == ANY_TOPIC:
             return self.authorizer.allows_any(who, other.operation, other.resource_type)
-        return self.quietly(call, other, name if other.of else CLUSTER_NAME)
+        return self.is_allowed(call, other, name if other.of else CLUSTER_NAME)
 
     def __call__(self, call: KafkaCall, right: RequiredRight, name: str = CLUSTER_NAME, *, api: str) -> bool:
         """The same, and audits a refusal."""
@@ -114,44 +114,44 @@ class AccessCheck:
         if self._allows(who, right.operation, right.resource_type, name):
             remember_allowed(who, right, name, moment)
             return True
-        if right.instead is not None and self.quietly(call, right, name):
+        if right.instead is not None and self.is_allowed(call, right, name):
             return True
         if self._tell is not None:
             self._tell(who, DOOR, right.operation, right.resource_type, name, api)
         return False
 
-    def each(self, call: KafkaCall, right: RequiredRight, count: int) -> Callable[[str], bool]:
-        """`quietly`, for `count` names. For very many, decisions are not cached, and each takes little time."""
+    def name_filter(self, call: KafkaCall, right: RequiredRight, count: int) -> Callable[[str], bool]:
+        """`is_allowed`, for `count` names. For very many, decisions are not cached, and each takes little time."""
         if count <= MAX_SINGLE_CHECKS:
-            return partial(self.quietly, call, right)
+            return partial(self.is_allowed, call, right)
         who, other = call.peer.identity, right.instead
         allowed = self.authorizer.allowed_names(who, right.operation, right.resource_type)
         if other is None:
             return allowed
         if not other.of:
-            return (lambda name: True) if self.quietly(call, other) else allowed
+            return (lambda name: True) if self.is_allowed(call, other) else allowed
         too = self.authorizer.allowed_names(who, other.operation, other.resource_type)
         return lambda name: allowed(name) or too(name)
 
-    def split(
+    def split_allowed(
         self, call: KafkaCall, right: RequiredRight, rows: Collection[Item], name_of: Callable[[Item], str], *, api: str
     ) -> tuple[list[Item], list[Item]]:
         """Allowed rows and refused rows. The first few refusals are audited."""
-        may = self.each(call, right, len(rows))
+        may = self.name_filter(call, right, len(rows))
         allowed: list[Item] = []
         refused: list[Item] = []
         for row in rows:
             (allowed if may(name_of(row)) else refused).append(row)
-        self.told(call, right, map(name_of, refused), api=api)
+        self.audit_refusals(call, right, map(name_of, refused), api=api)
         return allowed, refused
 
-    def told(self, call: KafkaCall, right: RequiredRight, refused: Iterable[str], *, api: str) -> None:
+    def audit_refusals(self, call: KafkaCall, right: RequiredRight, refused: Iterable[str], *, api: str) -> None:
         """Audit these, or the first few of them."""
         if self._tell is not None:
             for name in islice(refused, MAX_AUDITED_REFUSALS):
                 self._tell(call.peer.identity, DOOR, right.operation, right.resource_type, name, api)
 
-    def why(self, call: KafkaCall, right: RequiredRight, name: str = CLUSTER_NAME, among: int = 1) -> str:
+    def explain_refusal(self, call: KafkaCall, right: RequiredRight, name: str = CLUSTER_NAME, among: int = 1) -> str:
         """Kafka's sentence; for a caller that may describe the resource, also the missing right and how to grant it.
 
         Only the sentence where very many rows (`among`) are refused.
@@ -168,8 +168,8 @@ class AccessCheck:
             else REFUSAL_SENTENCES[kind]
         )
 
-    def all(self, call: KafkaCall, right: RequiredRight, names: Collection[str]) -> bool:
-        return all(map(self.each(call, right, len(names)), names))
+    def allows_all(self, call: KafkaCall, right: RequiredRight, names: Collection[str]) -> bool:
+        return all(map(self.name_filter(call, right, len(names)), names))
 
 
 Judge: TypeAlias = Callable[[AccessCheck, Any, KafkaCall], Verdict]

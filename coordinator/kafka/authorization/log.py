@@ -60,7 +60,7 @@ def judge_metadata(may: AccessCheck, request: Any, call: KafkaCall) -> Verdict:
         return PartialRequest(request, lambda answer: visible_metadata(may, call, answer, []))
     made = struct("MetadataResponse.topics")
     sees, makes = (
-        may.each(call, right, len(request.topics)) for right in (METADATA_TOPIC_RIGHT, METADATA_CREATE_RIGHT)
+        may.name_filter(call, right, len(request.topics)) for right in (METADATA_TOPIC_RIGHT, METADATA_CREATE_RIGHT)
     )
     making = request.allow_auto_topic_creation and may.catalog.auto_create
     ids = may.catalog.by_id() if any(topic.name is None for topic in request.topics) else {}
@@ -72,7 +72,9 @@ def judge_metadata(may: AccessCheck, request: Any, call: KafkaCall) -> Verdict:
             left.append(topic)
             continue
         if len(rows) < MAX_AUDITED_REFUSALS:
-            may.told(call, METADATA_CREATE_RIGHT if sees(name) else METADATA_TOPIC_RIGHT, [name], api=METADATA)
+            may.audit_refusals(
+                call, METADATA_CREATE_RIGHT if sees(name) else METADATA_TOPIC_RIGHT, [name], api=METADATA
+            )
         topic_id = NO_ID if topic.name is not None else topic.topic_id
         rows.append(made(error_code=refusal_code(METADATA_TOPIC_RIGHT), name=topic.name, topic_id=topic_id))
     if not (rows or request.include_topic_authorized_operations or request.include_cluster_authorized_operations):
@@ -92,7 +94,7 @@ def clear_topics(answer: Any) -> Any:
 def visible_metadata(may: AccessCheck, call: KafkaCall, answer: Any, refused: list[Any]) -> Any:
     """Leaves out topics that the caller may not describe, and fills in authorized operations if requested."""
     rows = []
-    sees = may.each(call, METADATA_VISIBLE_TOPIC_RIGHT, len(answer.topics))
+    sees = may.name_filter(call, METADATA_VISIBLE_TOPIC_RIGHT, len(answer.topics))
     for topic in answer.topics:
         if topic.name is not None and not sees(topic.name):
             continue
@@ -101,7 +103,7 @@ def visible_metadata(may: AccessCheck, call: KafkaCall, answer: Any, refused: li
         rows.append(topic)
     answer.topics = [*rows, *refused]
     if answer.cluster_authorized_operations != OPERATIONS_NOT_REQUESTED:
-        known = may.quietly(call, DESCRIBE_CLUSTER_RIGHT)
+        known = may.is_allowed(call, DESCRIBE_CLUSTER_RIGHT)
         answer.cluster_authorized_operations = allowed_operations(may, call, ResourceType.CLUSTER) if known else 0
     return answer
 
@@ -111,13 +113,13 @@ def visible_metadata(may: AccessCheck, call: KafkaCall, answer: Any, refused: li
 
 def judge_create_topics(may: AccessCheck, request: Any, call: KafkaCall) -> Verdict:
     """Without the right to describe settings, the topic is created, and the answer leaves its settings out."""
-    allowed, refused = may.split(call, CREATE_TOPICS_RIGHT, request.topics, topic_name, api=CREATE_TOPICS)
-    if not refused and may.all(call, CREATED_CONFIGS_RIGHT, [topic_name(topic) for topic in allowed]):
+    allowed, refused = may.split_allowed(call, CREATE_TOPICS_RIGHT, request.topics, topic_name, api=CREATE_TOPICS)
+    if not refused and may.allows_all(call, CREATED_CONFIGS_RIGHT, [topic_name(topic) for topic in allowed]):
         return None
     rows = refuse_created(may, call, CREATE_TOPICS_RIGHT, refused)
 
     def told(topic: Any) -> Any:
-        if not topic.error_code and not may.quietly(call, CREATED_CONFIGS_RIGHT, topic.name):
+        if not topic.error_code and not may.is_allowed(call, CREATED_CONFIGS_RIGHT, topic.name):
             topic.topic_config_error_code = refusal_code(CREATED_CONFIGS_RIGHT)
             topic.num_partitions = topic.replication_factor = -1
             topic.configs = []
@@ -139,7 +141,9 @@ def judge_deleted_topics(
     may: AccessCheck, call: KafkaCall, request: Any, field: str, named: Callable[[Any], tuple[str | None, bytes]]
 ) -> Verdict:
     topics = getattr(request, field)
-    rights = tuple(may.each(call, right, len(topics)) for right in (DELETED_TOPIC_VISIBLE_RIGHT, DELETE_TOPICS_RIGHT))
+    rights = tuple(
+        may.name_filter(call, right, len(topics)) for right in (DELETED_TOPIC_VISIBLE_RIGHT, DELETE_TOPICS_RIGHT)
+    )
     ids = may.catalog.by_id() if any(named(topic)[0] is None for topic in topics) else {}
     allowed, rows = [], []
     for topic in topics:
@@ -151,7 +155,7 @@ def judge_deleted_topics(
             allowed.append(topic)
         else:
             rows.append(row)
-    may.told(call, DELETE_TOPICS_RIGHT, (row.name for row in rows if row.name), api=DELETE_TOPICS)
+    may.audit_refusals(call, DELETE_TOPICS_RIGHT, (row.name for row in rows if row.name), api=DELETE_TOPICS)
     return partial_request(request, field, allowed, "DeleteTopicsResponse", "responses", rows) if rows else None
 
 
@@ -176,7 +180,10 @@ def refused_deletion_row(
     if name is None:
         return made(name=real if known else None, topic_id=topic_id, error_code=code, error_message=WITHOUT_NAME)
     return made(
-        name=name, topic_id=NO_ID, error_code=code, error_message=may.why(call, DELETE_TOPICS_RIGHT, name, among)
+        name=name,
+        topic_id=NO_ID,
+        error_code=code,
+        error_message=may.explain_refusal(call, DELETE_TOPICS_RIGHT, name, among),
     )
 
 
@@ -210,7 +217,7 @@ def judge_produce(may: AccessCheck, request: Any, call: KafkaCall) -> Verdict:
         return refuse_produce(
             may, request, call, [], request.topic_data, PRODUCE_TRANSACTION_RIGHT, request.transactional_id
         )
-    allowed, refused = may.split(
+    allowed, refused = may.split_allowed(
         call, PRODUCE_TOPIC_RIGHT, request.topic_data, lambda topic: str(topic.name), api=PRODUCE
     )
     return refuse_produce(may, request, call, allowed, refused) if refused else None
@@ -235,7 +242,7 @@ def refuse_produce(
                     index=one.index,
                     error_code=refusal_code(right),
                     base_offset=-1,
-                    error_message=may.why(call, right, name or topic.name, len(refused)),
+                    error_message=may.explain_refusal(call, right, name or topic.name, len(refused)),
                 )
                 for one in topic.partition_data
             ],
@@ -245,14 +252,14 @@ def refuse_produce(
     silent, about = request.acks == ACKS_NONE, name or next((topic.name for topic in refused), "")
     if not allowed:
         if silent:
-            raise HangUp(f"a produce with acks=0 was refused: {may.why(call, right, about)}")
+            raise HangUp(f"a produce with acks=0 was refused: {may.explain_refusal(call, right, about)}")
         return RefusalAnswer(struct("ProduceResponse")(responses=rows))
     left = copy(request)
     left.topic_data = allowed
 
     def amend(answer: Any) -> Any:
         if silent or answer is None:
-            raise HangUp(f"a produce with acks=0 was refused: {may.why(call, right, about)}")
+            raise HangUp(f"a produce with acks=0 was refused: {may.explain_refusal(call, right, about)}")
         answer.responses = [*answer.responses, *rows]
         return answer
 
@@ -263,9 +270,9 @@ def refuse_produce(
 
 
 def judge_fetch(may: AccessCheck, request: Any, call: KafkaCall) -> Verdict:
-    if may.all(call, FETCH_RIGHT, [topic.topic for topic in request.topics]):
+    if may.allows_all(call, FETCH_RIGHT, [topic.topic for topic in request.topics]):
         return None
-    allowed, refused = may.split(call, FETCH_RIGHT, request.topics, lambda topic: str(topic.topic), api=FETCH)
+    allowed, refused = may.split_allowed(call, FETCH_RIGHT, request.topics, lambda topic: str(topic.topic), api=FETCH)
     made, row = struct("FetchResponse.responses"), struct("FetchResponse.responses.partitions")
     rows = [
         made(

@@ -82,7 +82,7 @@ class WholeJudge:
     ) -> RefusalAnswer:
         refusal: dict[str, Any] = {"error_code": refusal_code(right)}
         if self._has_message:
-            refusal["error_message"] = may.why(call, right, name)
+            refusal["error_message"] = may.explain_refusal(call, right, name)
         if self._shape.write is None:
             answer = struct(self._response)(**self._constants_in(call.api_version), **refusal)
         else:
@@ -122,7 +122,7 @@ class RowsJudge:
                 return self._refuse(may, request, call, right)
         listed = getattr(request, self._list)
         rows = listed if self._field else dict.fromkeys(listed)  # each plain name once
-        allowed, refused = may.split(call, self._right, rows, self._refuse_rows.name_of, api=self._api)
+        allowed, refused = may.split_allowed(call, self._right, rows, self._refuse_rows.name_of, api=self._api)
         if not refused:
             return None
         return partial_request(
@@ -167,7 +167,7 @@ class RefusedRows:
             else:
                 fields["error_code"] = code
             if has_message:
-                fields["error_message"] = may.why(call, right, name, among)
+                fields["error_message"] = may.explain_refusal(call, right, name, among)
             made.append(self._row(**fields))
         return made
 
@@ -235,12 +235,12 @@ class AnswerFilter:
 
     def __call__(self, may: AccessCheck, request: Any, call: KafkaCall) -> Verdict:
         right, name_of = self._right, self._name_of
-        if right.instead is not None and may.quietly(call, right.instead):
+        if right.instead is not None and may.is_allowed(call, right.instead):
             return None
 
         def amend(answer: Any) -> Any:
             rows = getattr(answer, self._list)
-            sees = may.each(call, right, len(rows))
+            sees = may.name_filter(call, right, len(rows))
             setattr(answer, self._list, [row for row in rows if sees(name_of(row))])
             return answer
 

@@ -124,7 +124,7 @@ class ListenerState:
     def excess(self, host: str, why: str, size: int) -> None:
         """A request was refused for what it lists."""
         self.leftovers.refused(size)
-        untold = self._excesses.due(host, asyncio.get_running_loop().time())
+        untold = self._excesses.count_suppressed(host, asyncio.get_running_loop().time())
         if untold is not None:
             log.info("request refused", peer=host, why=why, untold=untold)
 

@@ -234,7 +234,7 @@ class ConnectionListener:
         return True
 
     def _tell_refused(self, limit: str, host: str, why: str) -> None:
-        untold = self._refusals.due(limit, asyncio.get_running_loop().time())
+        untold = self._refusals.count_suppressed(limit, asyncio.get_running_loop().time())
         if untold is not None:
             log.warning("connection refused", peer=host, why=why, untold=untold)
 
@@ -250,6 +250,6 @@ class ConnectionListener:
             self._all_gone.set()
 
     def _tell_fault(self, host: str, why: str) -> None:
-        untold = self._faults.due(host, asyncio.get_running_loop().time())
+        untold = self._faults.count_suppressed(host, asyncio.get_running_loop().time())
         if untold is not None:
             log.info("connection closed", peer=host, why=why, untold=untold)

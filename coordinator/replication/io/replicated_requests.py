@@ -13,7 +13,7 @@ from typing import Final, Protocol, cast
 
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.io.commit_waits import CommitWaits, LocalWaits, LogStartWaits
-from muster.coordinator.replication.io.replicated_broker import ReplicaSide, ReplicatedBroker
+from muster.coordinator.replication.io.replicated_log import ReplicaSide, ReplicatedLog
 from muster.coordinator.replication.protocol.cluster_metadata import TopicPartition
 from muster.coordinator.replication.protocol.leader import ALL
 from muster.storage.broker.group_commit import Arrived, GroupCommit, PendingAppend, Promise, Waiting
@@ -73,9 +73,9 @@ class ReplicatedArrival(PendingAppend):
 class ReplicatedCommit(GroupCommit):
     """Appends at the end of a turn as any group commit does, and leaves the flush to the side."""
 
-    _broker: ReplicatedBroker
+    _broker: ReplicatedLog
 
-    def __init__(self, broker: ReplicatedBroker, side: CommitSide, clock_ms: Callable[[], int]) -> None:
+    def __init__(self, broker: ReplicatedLog, side: CommitSide, clock_ms: Callable[[], int]) -> None:
         super().__init__(broker, clock_ms)
         self._side = side
         self._kept: Waiting = {}
@@ -185,12 +185,12 @@ def waits_for_all(arrival: PendingAppend) -> bool:
 class ReplicatedRequests(LogRequests):
     """`LogRequests` of a node of a cluster."""
 
-    broker: ReplicatedBroker
+    broker: ReplicatedLog
     commit: ReplicatedCommit
 
     def __init__(
         self,
-        broker: ReplicatedBroker,
+        broker: ReplicatedLog,
         side: CommitSide,
         topics: TopicChanges,
         *,

@@ -109,7 +109,7 @@ log = structlog.get_logger("muster.security")
 
 async def load_certificates(settings: Settings) -> "NodeCertificates | None":
     """None where no listener speaks TLS. Raises BadCertificate."""
-    if not any(door.encrypted for door in settings.doors.values()):
+    if not any(door.encrypted for door in settings.listener_addresses.values()):
         return None
     from muster.coordinator.server.security.listener_certificates import NodeCertificates
 

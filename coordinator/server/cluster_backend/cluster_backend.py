@@ -33,7 +33,7 @@ from muster.coordinator.replication.io.controller_candidate import CandidateCont
 from muster.coordinator.replication.io.inbound_requests import ControllerSide, CurrentController
 from muster.coordinator.replication.io.remote_log_ends import LogEndsClient, RemoteLogEnds
 from muster.coordinator.replication.io.replica_manager import ReplicaManager
-from muster.coordinator.replication.io.replicated_broker import ReplicatedBroker
+from muster.coordinator.replication.io.replicated_log import ReplicatedLog
 from muster.coordinator.replication.io.replicated_requests import ReplicatedRequests
 from muster.coordinator.replication.io.shards.lease_release import ShutdownRelease
 from muster.coordinator.replication.io.shards.replicated_shards import ReplicatedGroupLog, WarmShards
@@ -227,7 +227,7 @@ class ClusterBackend:
 
     side: ReplicaManager
     view: ClusterImageView
-    broker: ReplicatedBroker
+    broker: ReplicatedLog
     """The log, for this node's doors."""
     requests: ReplicatedRequests
     group_log: ReplicatedGroupLog
@@ -353,7 +353,7 @@ class ClusterBackend:
         ids = ProducerIdBlocks.of(self.session, settings.node_id)
         self._started.push_async_callback(ids.close)
         await ids.begin()
-        self.broker = ReplicatedBroker(broker, self.side, ids.new_ids, ids.new_fence)
+        self.broker = ReplicatedLog(broker, self.side, ids.new_ids, ids.new_fence)
         channels = PeerChannels(self.view, peer_credentials(self._certificates))
         self._started.push_async_callback(channels.close)
         asks = LogEndsClient(self.side.image, self.side.calling)

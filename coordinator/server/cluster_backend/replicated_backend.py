@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from muster.coordinator.config import Settings
 from muster.coordinator.edge.cluster_view import ClientAddresses, ClusterView
-from muster.coordinator.replication.io.replicated_broker import ReplicatedBroker
+from muster.coordinator.replication.io.replicated_log import ReplicatedLog
 from muster.coordinator.replication.io.replicated_requests import ReplicatedRequests
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.node_status import Conditions
@@ -115,7 +115,7 @@ class ReplicatedBackend:
     # -- services -----------------------------------------------------------------------------------------------------
 
     @property
-    def _log(self) -> ReplicatedBroker:
+    def _log(self) -> ReplicatedLog:
         return self._part.broker
 
     @property

@@ -224,7 +224,7 @@ class ConnectionLoad:
         )
 
     def _refusal(self, peer: str, why: str) -> Overloaded:
-        untold = self._told.due(peer, asyncio.get_running_loop().time())
+        untold = self._told.count_suppressed(peer, asyncio.get_running_loop().time())
         if untold is not None:
             log.warning("calls refused", peer=peer, why=why, untold=untold)
         return Overloaded(why)

@@ -66,7 +66,7 @@ from muster.coordinator.server.kafka_backend.upstream_diagnostics import (
     UpstreamDiagnostics,
     report_optional_bug,
 )
-from muster.coordinator.server.kafka_backend.upstream_logs import UpstreamLogs, UpstreamRequests
+from muster.coordinator.server.kafka_backend.upstream_logs import UpstreamLog, UpstreamRequests
 from muster.coordinator.server.listeners.proxy_listener import NodeProxyListener
 from muster.coordinator.server.rpc_dispatch import ServiceMethod, methods_of
 from muster.coordinator.server.services.group_coordinator import GroupServiceContext
@@ -115,7 +115,7 @@ class UpstreamRefusedNode(StorageError):
 class KafkaBackend:
     """Made in the loop it lives in; `meet`, `coordinate`, then `let_go` and `close`."""
 
-    broker: UpstreamLogs
+    broker: UpstreamLog
     """What there is of topics, for this node's doors."""
     requests: UpstreamRequests
     group_log: StateLog
@@ -170,7 +170,7 @@ class KafkaBackend:
         self.ends = UpstreamLogEnds(
             self.upstream, self.topics, now_ms=self._clock.now_ms, patience_ms=settings.group_assignor_deadline_ms
         )
-        self.broker = UpstreamLogs(settings, self.upstream.view.cluster_id, self.topics, self.ends)
+        self.broker = UpstreamLog(settings, self.upstream.view.cluster_id, self.topics, self.ends)
         self.requests = UpstreamRequests(self.broker)
         self.group_log = StateLog(batch_bytes)
         doors = self._doors()

@@ -26,7 +26,7 @@ from muster.coordinator.rpc.v1 import (
     fence_service_pb2,
 )
 from muster.coordinator.server.backend import fencing
-from muster.coordinator.server.kafka_backend.upstream_logs import UpstreamLogs
+from muster.coordinator.server.kafka_backend.upstream_logs import UpstreamLog
 from muster.coordinator.server.rpc_dispatch import RpcCall
 from muster.coordinator.server.services.group_coordinator import GroupServiceContext, RoutedGroupCoordinator
 from muster.coordinator.server.services.group_responses import to_error_code
@@ -54,7 +54,7 @@ KAFKA = "kafka"
 class UpstreamRecords(BrokerService):
     """As its base; produces and fetches are refused, each partition in words."""
 
-    _broker: UpstreamLogs
+    _broker: UpstreamLog
 
     def __init__(
         self,

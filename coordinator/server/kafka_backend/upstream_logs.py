@@ -39,7 +39,7 @@ class RecordsKeptInKafka(StorageError):
     name = "UNSUPPORTED_VERSION"
 
 
-class UpstreamLogs(TopicListeners):
+class UpstreamLog(TopicListeners):
     """The log for listeners that ask which topics there are: a `RecordLog` that refuses, in words, to read or write
     records and to change topics."""
 
@@ -154,7 +154,7 @@ class UpstreamLogs(TopicListeners):
 class UpstreamTopicChanges:
     """Changes of the upstream's topics: refused, one by one."""
 
-    def __init__(self, logs: UpstreamLogs) -> None:
+    def __init__(self, logs: UpstreamLog) -> None:
         self._logs = logs
 
     def check_new(self, wanted: NewTopic) -> None:
@@ -196,7 +196,7 @@ class UpstreamRequests:
 
     parked = 0
 
-    def __init__(self, logs: UpstreamLogs) -> None:
+    def __init__(self, logs: UpstreamLog) -> None:
         self.broker = logs
         self.topics = UpstreamTopicChanges(logs)
 
@@ -219,5 +219,5 @@ class UpstreamRequests:
 
 
 if TYPE_CHECKING:
-    _CONFORMS: type[RecordLog] = UpstreamLogs
+    _CONFORMS: type[RecordLog] = UpstreamLog
     _REQUESTS: type[RecordRequests] = UpstreamRequests

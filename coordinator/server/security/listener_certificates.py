@@ -562,7 +562,7 @@ class ListenerCertificates:
         try:
             return self.names.identity_of(certificate, host)
         except UnmappedCertificate as error:
-            untold = self._told.due(host, time.monotonic())
+            untold = self._told.count_suppressed(host, time.monotonic())
             if untold is not None:
                 log.warning("no TLS connection", door=self.door, peer=host, why=str(error), untold=untold)
             return None
@@ -591,7 +591,7 @@ class NodeCertificates:
                 settings.connection_setup_timeout_ms / 1000,
                 by_login=door.asks_by_sasl,
             )
-            for name, door in settings.doors.items()
+            for name, door in settings.listener_addresses.items()
             if door.encrypted
         }
         self._looking: RestartedTask | None = None

@@ -336,7 +336,7 @@ class GroupCoordinator:
             await self._driver.ask(self._shard_of(event.group_id), event, effects.SyncReply)
         )
 
-    def heartbeat_well(self, request: pb.HeartbeatRequest, call: RpcCall) -> bool:
+    def heartbeat_fast_path(self, request: pb.HeartbeatRequest, call: RpcCall) -> bool:
         """The usual one takes the short way: no event, no turn, no future (docs/performance.md)."""
         group_id, who, rights_of = request.group_id, call.identity, self._rights_of
         rights = who.told.rights if who.told.moment is rights_of.moment else rights_of.of(who)
@@ -345,7 +345,7 @@ class GroupCoordinator:
         )
 
     async def heartbeat(self, request: pb.HeartbeatRequest, call: RpcCall) -> pb.HeartbeatResponse:
-        if self.heartbeat_well(request, call):
+        if self.heartbeat_fast_path(request, call):
             return pb.HeartbeatResponse()
         event = group_requests.parse_heartbeat(request, self._driver.next_id(), self._rights_of.of(call.identity))
         shard = self._shard_of(event.group_id)

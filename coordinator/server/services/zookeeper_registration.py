@@ -138,7 +138,7 @@ class ZooKeeperRegistration:
     async def cluster_id(self, own: str | None, fresh: str) -> str:
         """See `settle_cluster_id`. Raises NodeIdTaken and ClusterNodesRegistered, too: a node that cannot register
         should leave nothing behind."""
-        await self._registry.must_be_free()
+        await self._registry.check_id_is_free()
         return await settle_cluster_id(self.session, own, fresh)
 
     async def register(self) -> None:

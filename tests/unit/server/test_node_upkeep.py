@@ -47,7 +47,7 @@ def test_a_look_that_fails_ends_neither_retention_nor_the_watch_on_the_directory
             SimpleNamespace(starved={}),  # type: ignore[arg-type]
             failed.set_result,
         )
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await log.often.wait()
             assert "no such device" in str(conditions.sentence("upkeep-failing"))
             (tmp_path / ".lock").unlink()

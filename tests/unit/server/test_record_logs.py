@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.replication.io.replicated_broker import ReplicatedBroker
-from muster.coordinator.server.kafka_backend.upstream_logs import UpstreamLogs, UpstreamRequests
+from muster.coordinator.replication.io.replicated_log import ReplicatedLog
+from muster.coordinator.server.kafka_backend.upstream_logs import UpstreamLog, UpstreamRequests
 from muster.storage.broker.broker import Broker
 from muster.storage.broker.record_log import RecordLog, StagedLog, StandaloneLog
 from muster.storage.broker.requests import RecordRequests
@@ -24,8 +24,8 @@ def names_of(port: type) -> set[str]:
     [
         (Broker, StandaloneLog),
         (Broker, StagedLog),
-        (ReplicatedBroker, StagedLog),
-        (UpstreamLogs, RecordLog),
+        (ReplicatedLog, StagedLog),
+        (UpstreamLog, RecordLog),
         (UpstreamRequests, RecordRequests),
     ],
 )
@@ -34,7 +34,7 @@ def test_a_log_has_what_its_port_names(log: type, port: type) -> None:
     assert not missing
 
 
-@pytest.mark.parametrize("log", [ReplicatedBroker, UpstreamLogs])
+@pytest.mark.parametrize("log", [ReplicatedLog, UpstreamLog])
 def test_a_log_without_a_directory_of_its_own_inherits_nothing_of_a_broker(log: type[Any]) -> None:
     assert not issubclass(log, Broker)
     assert inspect.getattr_static(log, "__getattr__", None) is None

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from muster.coordinator.config import load_settings
 from muster.coordinator.core.model.events import TopicsChanged
-from muster.coordinator.server.kafka_backend.upstream_logs import RecordsKeptInKafka, UpstreamLogs, UpstreamRequests
+from muster.coordinator.server.kafka_backend.upstream_logs import RecordsKeptInKafka, UpstreamLog, UpstreamRequests
 from muster.storage.broker.requests import MorePartitions, NewTopic
 from muster.storage.errors import InvalidReplicationFactor, UnknownTopicOrPartition
 from muster.storage.types import Topic
@@ -40,7 +40,7 @@ def test_t5_where_a_topics_logs_ended_is_forgotten_with_it() -> None:
         forgotten.extend(topics)
 
     ends = SimpleNamespace(forget=forget, ahead=None)
-    logs = UpstreamLogs(load_settings(None, {"engine": "kafka://b:9092"}), "id", cast(Any, told), cast(Any, ends))
+    logs = UpstreamLog(load_settings(None, {"engine": "kafka://b:9092"}), "id", cast(Any, told), cast(Any, ends))
     heard: list[set[str]] = []
     logs.on_topics_changed(lambda: heard.append(set(logs.topics())))
     told.counts = {"shop": 1, "muster.state": 8}
@@ -52,7 +52,7 @@ def test_t5_where_a_topics_logs_ended_is_forgotten_with_it() -> None:
 
 def test_changes_of_topics_are_refused_one_by_one_and_what_is_wrong_with_one_is_said_first() -> None:
     ends = SimpleNamespace(forget=lambda topics: None, ahead=None)
-    logs = UpstreamLogs(load_settings(None, {"engine": "kafka://b:9092"}), "id", cast(Any, Told()), cast(Any, ends))
+    logs = UpstreamLog(load_settings(None, {"engine": "kafka://b:9092"}), "id", cast(Any, Told()), cast(Any, ends))
     topics = UpstreamRequests(logs).topics
     three = [NewTopic("a", 1), NewTopic("b", 1, replication_factor=3)]
     answers = [

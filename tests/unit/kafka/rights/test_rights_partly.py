@@ -381,17 +381,17 @@ def test_a_request_of_very_many_names_is_judged_as_one_of_few() -> None:
         catalog = NodeTopics(node.broker.topics, auto_create=True)
         may = AccessCheck(lists, catalog, lambda *refusal: told.append(str(refusal[4])))
         right, call = API_RIGHTS["ListOffsets"][0], one_call(alice)
-        allowed, refused = may.split(call, right, names, str, api="ListOffsets")
-        assert allowed == [name for name in names if may.quietly(call, right, name)]
+        allowed, refused = may.split_allowed(call, right, names, str, api="ListOffsets")
+        assert allowed == [name for name in names if may.is_allowed(call, right, name)]
         assert len(allowed) + len(refused) == len(names)
         assert told == refused[:5]
         for many in (names, names[:10]):
             answer = await alice("ListOffsets", 7, request("ListOffsets", many, []))
             listed = {topic.name: topic.partitions[0].error_code for topic in answer.topics}
             assert listed == {name: UNKNOWN_TOPIC if name in allowed else 29 for name in many}
-        made = may.each(call, API_RIGHTS["CreateTopics"][0], 900)
+        made = may.name_filter(call, API_RIGHTS["CreateTopics"][0], 900)
         assert not made("mine-1")
         lists.replace([acl(CREATE, CLUSTER)])
-        assert may.each(call, API_RIGHTS["CreateTopics"][0], 900)("mine-1")
+        assert may.name_filter(call, API_RIGHTS["CreateTopics"][0], 900)("mine-1")
 
     play(story)

@@ -10,7 +10,7 @@ import pytest
 from muster.assignors.api import TopicPartition
 from muster.coordinator.replication.io import remote_log_ends
 from muster.coordinator.replication.io.remote_log_ends import EARLIEST, LATEST, LogEndCache, LogSpan, RemoteLogEnds
-from muster.coordinator.replication.io.replicated_broker import ReplicatedBroker
+from muster.coordinator.replication.io.replicated_log import ReplicatedLog
 from muster.coordinator.replication.protocol.cluster_metadata import NO_NODE_ID
 from muster.storage.errors import NotKnownYet, UnknownTopicOrPartition
 from tests.fakes.memory_files import MemoryFiles
@@ -240,7 +240,7 @@ def test_a_copy_in_sync_is_measured_here_and_any_other_partition_elsewhere() -> 
     disk.flush()
     side = SimpleNamespace(image=cluster.image, replicas=SimpleNamespace(me=ME, led={}))
     side.on_learned = side.on_moved = lambda listener: None
-    broker, places = ReplicatedBroker(disk, cast(Any, side)), [("t", number) for number in range(3)]
+    broker, places = ReplicatedLog(disk, cast(Any, side)), [("t", number) for number in range(3)]
     assert (broker.ends(places), broker.ahead) == ([2, 0, -1], None)
     with pytest.raises(UnknownTopicOrPartition):
         broker.high_watermark("t", 2)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from muster.coordinator.replication.io.replicated_broker import ReplicatedBroker
+from muster.coordinator.replication.io.replicated_log import ReplicatedLog
 from muster.coordinator.replication.protocol.cluster_metadata import TopicPartition
 from muster.storage.errors import (
     NotEnoughReplicas,
@@ -170,6 +170,6 @@ def test_producer_ids_come_from_whom_the_cluster_names() -> None:
     """CL-A4."""
     one = side()
     assert [one.led.next_producer_id(), one.broker.next_producer_id()] == [(0, 0), (1, 0)]
-    elsewhere = ReplicatedBroker(one.broker, one, lambda known, epoch: (5000, epoch + 1))
+    elsewhere = ReplicatedLog(one.broker, one, lambda known, epoch: (5000, epoch + 1))
     assert elsewhere.next_producer_id(7, 3) == (5000, 4)
     assert one.led.next_fence_id() != one.led.next_fence_id()

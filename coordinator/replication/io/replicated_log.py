@@ -56,7 +56,7 @@ class ReplicaSide(Protocol):
     def on_moved(self, listener: Callable[[TopicPartition], None]) -> None: ...
 
 
-class ReplicatedBroker(TopicListeners):
+class ReplicatedLog(TopicListeners):
     """The log for clients, over the `Broker` that holds this node's copies: a `StagedLog`.
 
     What reads and writes records asks `log`; what is said of topics comes from the image, and is made anew for those
@@ -314,4 +314,4 @@ def topic_from_view(view: TopicView) -> Topic:
 
 
 if TYPE_CHECKING:
-    _CONFORMS: type[StagedLog] = ReplicatedBroker
+    _CONFORMS: type[StagedLog] = ReplicatedLog

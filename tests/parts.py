@@ -206,7 +206,7 @@ REST = (
     ),
     Part(
         "truth",
-        "what is reported about a rebalance is what happened, with the Python clients (python -m tests.truth: with all)",
+        "what is reported about a rebalance is what happened, with Python clients (python -m tests.truth: all)",
         ("tests/truth/test_truth.py",),
     ),
     Part("torture", "kills, full disks, stalls and a short soak", ("tests/torture/",)),
@@ -235,4 +235,6 @@ def is_for_verify(part: Part) -> bool:
 
 def starts_processes(part: Part) -> bool:
     """Whether its tests run nodes, clients or commands as processes: they have the mark `integration`."""
-    return part in REAL_RUNS or any(place.startswith((INTEGRATION, "tests/torture/", "tests/truth/test_truth")) for place in part.where)
+    return part in REAL_RUNS or any(
+        place.startswith((INTEGRATION, "tests/torture/", "tests/truth/test_truth")) for place in part.where
+    )

@@ -121,7 +121,7 @@ FAST = (
     Part(
         "units",
         "every room by itself; documentation, packaging, deployment",
-        ("tests/unit/", "tests/truth/test_judge.py"),
+        ("tests/unit/", "tests/truth/"),
     ),
     Part("stories", "the protocol, step by step: a command and its full trace", ("tests/scripts/",)),
     Part("vectors", "logs and plans of Kafka's own, byte for byte", ("tests/vectors/",)),

@@ -24,7 +24,7 @@ from muster.coordinator.core.control.extensions import EXTENSIONS
 from muster.coordinator.core.control.overrides import override_commands
 from muster.coordinator.core.control.trials import canary, shadow_assignors
 from muster.coordinator.core.groups.group import group_id_given
-from muster.coordinator.core.groups.state import ShardState, Step, apply_record
+from muster.coordinator.core.groups.state import MAX_TOPIC_CHANGES, ShardState, Step, apply_record
 from muster.coordinator.core.kinds import observed_kind
 from muster.coordinator.core.kinds.registry import FACTS, KINDS, convert_if_due
 from muster.coordinator.core.model.effects import Effects, add_refusal, refusal_reply
@@ -233,6 +233,9 @@ def on_topics(event: TopicsChanged, step: Step) -> None:
     last_words = {state.topic_ids[name]: name for name in event.deleted if name in state.topic_ids}
     state.partitions, state.topic_ids = event.partitions, event.ids
     # All shards share the names: a copy for each would take long where there are thousands.
+    state.former_topics.update(last_words)
+    while len(state.former_topics) > MAX_TOPIC_CHANGES:
+        del state.former_topics[next(iter(state.former_topics))]
     state.topic_names = ChainMap(last_words, event.names) if last_words else event.names
     state.catalog_known = True
     state.topic_changes.extend(replace(change, at_ms=step.now_ms) for change in event.changes)

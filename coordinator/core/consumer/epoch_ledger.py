@@ -345,7 +345,7 @@ def share_by_name(share: Shares, step: Step) -> dict[str, tuple[int, ...]]:
 
 def topic_name(topic: TopicId, step: Step) -> str:
     """Its name; a topic that is gone for longer is called by its id."""
-    return step.state.topic_names.get(topic) or topic.hex()
+    return step.state.topic_names.get(topic) or step.state.former_topics.get(topic) or topic.hex()
 
 
 # What extensions see

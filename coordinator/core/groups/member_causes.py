@@ -88,8 +88,17 @@ class ExplainedGroup(GroupData, Protocol):
 
 
 def changes_since(state: ShardState, topics: Iterable[str], since_ms: int) -> tuple[TopicChange, ...]:
-    wanted = frozenset(topics)
-    return tuple(change for change in state.topic_changes if change.topic in wanted and change.at_ms >= since_ms)
+    """What happened to these topics, oldest first. A deletion that a creation followed is one change."""
+    wanted, found = frozenset(topics), dict[str, list[TopicChange]]()
+    for change in state.topic_changes:
+        if change.topic not in wanted or change.at_ms < since_ms:
+            continue
+        before = found.setdefault(change.topic, [])
+        if before and before[-1].kind is TopicChangeKind.DELETED and change.kind is TopicChangeKind.MADE:
+            gone = before.pop()
+            change = replace(change, kind=TopicChangeKind.REMADE, before=gone.before, by=change.by or gone.by)
+        before.append(change)
+    return tuple(sorted((each for changes in found.values() for each in changes), key=lambda each: each.at_ms))
 
 
 def describe_change(change: TopicChange) -> str:

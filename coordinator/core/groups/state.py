@@ -200,6 +200,8 @@ class ShardState:
     topic_names: Mapping[TopicId, str] = field(default_factory=dict)
     topic_changes: deque[TopicChange] = field(default_factory=lambda: deque(maxlen=MAX_TOPIC_CHANGES))
     """What happened to topics in this life of the shard, oldest first."""
+    former_topics: dict[TopicId, str] = field(default_factory=dict)
+    """Names of topics that were deleted in this life of the shard, for the ledger's sentences."""
     topics_version: int = 0
     ticks: int = 0
     """The logical clock of this life of the shard: topics made and patterns asked about have a tick each."""

@@ -500,8 +500,7 @@ def diff_plans(before: PlanBefore, target: Plan, rebalance: OngoingRebalance) ->
                 withheld[tp] = WithheldPartition(holder, free_since, rebalance.gone.get(holder, earlier.gone))
             if source:
                 why = why_unowned(rebalance.gone.get(source, ""), still_held, not target, before.delayed)
-                if is_deleted(tp[0], rebalance):
-                    why = "its topic was deleted"
+                why = why_vanished(tp, rebalance) or why
                 moves.append(PartitionMove(*tp, source, "", -1, why))
             continue
         if source == owner and still_held:
@@ -561,9 +560,14 @@ def brings(change: TopicChange, tp: TopicPartition) -> bool:
     return change.kind is not TopicChangeKind.GREW or tp[1] >= change.before
 
 
-def is_deleted(topic: str, rebalance: OngoingRebalance) -> bool:
-    kinds = [change.kind for change in rebalance.topics if change.topic == topic]
-    return bool(kinds) and kinds[-1] is TopicChangeKind.DELETED
+def why_vanished(tp: TopicPartition, rebalance: OngoingRebalance) -> str:
+    """Why there is no such partition any more; empty: there is, as far as is known."""
+    changes = [change for change in rebalance.topics if change.topic == tp[0]]
+    if not changes or tp[1] < changes[-1].after:
+        return ""
+    if changes[-1].kind is TopicChangeKind.DELETED:
+        return "its topic was deleted"
+    return f"its topic was deleted and created again with {changes[-1].after} partitions"
 
 
 def since_when_let_go(member: str, rebalance: OngoingRebalance) -> int:

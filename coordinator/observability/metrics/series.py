@@ -241,7 +241,7 @@ class RebalanceTotals:
 
     def _phases(self, phases: Iterable[RebalancePhase]) -> None:
         for phase in phases:
-            self.phases.setdefault(phase.name, long_timing()).took(max(0, phase.duration_ms) / 1000)
+            self.phases.setdefault(phase.name.replace(" ", "_"), long_timing()).took(max(0, phase.duration_ms) / 1000)
 
 
 # Disagreement of shadow assignors

@@ -84,7 +84,7 @@ def test_what_a_group_and_the_doors_did(tmp_path: Path) -> None:
         assert value(found, "muster_flushed_records_total") >= 2
         assert [value(found, "muster_shard_status", shard=str(n), status="active") for n in range(4)] == [1] * 4
         phases = {dict(labels)["phase"] for labels in found["muster_handoff_duration_seconds_count"]}
-        assert phases == {"join", "plan", "settle"}
+        assert phases == {"initial_delay", "plan", "settle"}
         assert value(found, "muster_connections", door="kafka") == 0
         assert value(found, "muster_unread_bytes", door="grpc") == 0
         assert value(found, "muster_log_bytes", topic="t") == 0

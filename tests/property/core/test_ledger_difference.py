@@ -46,8 +46,8 @@ class Case:
         return bool(self.holder(tp)) and self.held[tp]
 
     def unowned_ms(self, tp: TopicPartition) -> int:
-        """Without an owner from the moment the old one let go until the new one had it."""
-        if not self.target[tp] or self.is_held(tp):
+        """Without an owner from the moment the old one let go until the new one had it; 0 if it never had one."""
+        if not self.target[tp] or self.is_held(tp) or not self.holder(tp):
             return 0
         let_go_ms = self.released.get(self.holder(tp), STARTED_MS)
         if not self.source[tp] and self.withheld[tp] and self.free_since[tp] is not None:
@@ -137,7 +137,7 @@ def test_who_never_fetched_its_share_is_late_and_counted_until_the_end(case: Cas
 def test_an_entry_keeps_the_last_arrivals_and_the_first_further_triggers() -> None:
     rebalance = OngoingRebalance(1, RebalanceTrigger(Cause.MEMBER_JOINED, "first"), 0, 0)
     for number in range(100):
-        rebalance.note(RebalanceTrigger(Cause.MEMBER_JOINED, f"member {number} joined"))
+        rebalance.note(RebalanceTrigger(Cause.MEMBER_JOINED, f"member {number} joined"), number)
         rebalance.arrived(f"m{number}", number)
     assert rebalance.also == [f"member {number} joined" for number in range(MAX_ALSO)]
     assert last_few(rebalance.arrivals) == tuple(f"m{number}" for number in range(100 - MAX_WAITED_FOR, 100))

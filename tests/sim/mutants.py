@@ -322,14 +322,14 @@ class SnatchingShard(Shard):
     """Gives classic members at once what others still hold."""
 
     def step(self, event: Event, now_ms: int) -> Effects:
-        honest, server_side_assignment.withheld = (
-            server_side_assignment.withheld,
+        honest, server_side_assignment.hand_over = (
+            server_side_assignment.hand_over,
             lambda _snapshot, target, _besides: target,
         )
         try:
             return super().step(event, now_ms)
         finally:
-            server_side_assignment.withheld = honest
+            server_side_assignment.hand_over = honest
 
 
 class AmnesiacShard(Shard):

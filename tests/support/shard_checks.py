@@ -99,7 +99,7 @@ def every_generation_is_explained(shard: Shard, group: ClassicGroup) -> None:
     assert len(entries) <= shard.state.limits.ledger_max_entries
     assert [entry.number - entries[0].number for entry in entries] == list(range(len(entries)))
     for entry in entries:
-        assert entry.generation == entry.previous_generation + 1
+        assert entry.generation == entry.previous_generation + (entry.outcome is not Outcome.MEMBER_CHANGED)
         assert entry.started_at_ms <= entry.ended_at_ms
         assert entry.outcome is not Outcome.EMPTIED or not entry.members
         assert entry.detail

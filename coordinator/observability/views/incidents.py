@@ -537,7 +537,7 @@ def tell_members(incident: OpenIncident, names: Names, called: Callable[[Identit
 def people(who: Mapping[Identity, int], called: Callable[[Identity], str]) -> str:
     """
     >>> people({("a", "", ""): 1, ("b", "", ""): 3}, lambda who: who[0])
-    'a and 3 of b'
+    '4 members (a and 3 of b)'
     """
     many = sum(who.values())
     names = listed(

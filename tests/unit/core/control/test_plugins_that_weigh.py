@@ -10,6 +10,7 @@ from muster.coordinator.core.model.events import (
     AlterSettings,
     ConsumerHeartbeat,
     LoadMeasured,
+    Planned,
     TimerFired,
     TopicsChanged,
 )
@@ -57,7 +58,10 @@ class Group:
         self.now_ms = 0
         self.shard.step(TopicsChanged({"t": 4}, (), {"t": bytes(15) + b"\1"}), 0)
         said = {"assignor": word, "assignor.options": {"colour": "red"}, "balance": "act"}
-        self.shard.step(AlterSettings(1, "g", said, (), None, False, operator="op"), 0)
+        tried = self.shard.step(AlterSettings(1, "g", said, (), None, False, operator="op"), 0).plans
+        for request in tried:
+            if isinstance(request, PlanRequest):
+                self.shard.step(Planned(request.group_id, request.epoch, self.plan(request), trial=True), 0)
         self.enter("a")
 
     def plan(self, request: PlanRequest) -> Plan:

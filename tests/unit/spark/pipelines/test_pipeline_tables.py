@@ -231,7 +231,7 @@ def test_a_topic_nobody_has_any_more_is_no_topic_of_the_trace() -> None:
 @pytest.mark.parametrize(
     ("documents", "said"),
     [
-        ({}, "expected the list"),
+        ({}, "expected what .groups explain -o json. prints"),
         ([], "no rebalance was recorded with a snapshot"),
         ([{"outcome": "COMPLETED"}], "an entry without 'cause'"),
         ([3], "an entry without"),

@@ -14,6 +14,7 @@ from muster.coordinator.core.groups.group import GroupData
 from muster.coordinator.core.groups.member_history import (
     HOW_GONE,
     MAX_SCANNED,
+    READ_LATE_MS,
     DepartedMember,
     Disturbance,
     MemberHistory,
@@ -174,20 +175,25 @@ def trigger_of_restart(member: SeenMember, returned: Returned, away: str, reason
     return replace(trigger, certainty=Certainty.INFERRED, evidence=evidence)
 
 
-def disturbance_since(heard_ms: int, step: Step) -> Disturbance | None:
-    """What kept this coordinator from hearing a member that it last heard then."""
+def disturbance_since(heard_ms: int, step: Step, late_ms: int = READ_LATE_MS) -> Disturbance | None:
+    """What kept this coordinator from hearing a member that it last heard then; see `find_disturbance`."""
     state = step.state
-    return find_disturbance(state.stalls.values(), state.takeovers.values(), state.loaded_at_ms, heard_ms, step.now_ms)
+    return find_disturbance(
+        state.stalls.values(), state.takeovers.values(), state.loaded_at_ms, heard_ms, step.now_ms, late_ms
+    )
 
 
 def find_given_up(group: ExplainedGroup, member: SeenMember, step: Step) -> Returned | None:
-    """A member that counts, and has not been heard since the node stood still or took over, gave up on its own."""
+    """A member that counts, and has not been heard since the node stood still or took over, gave up on its own.
+
+    One that was heard since, if only once, is another member with the same names.
+    """
     if disturbance_since(0, step) is None:
         return None
     for each in islice(group.seen_members(), MAX_SCANNED):
         if not group.history.may_be(each, member):
             continue
-        if disturbance_since(each.last_seen_ms, step) is not None:
+        if disturbance_since(each.last_seen_ms, step, late_ms=0) is not None:
             former = group.history.note_gone(each, WaitEnd.JOINED, step.now_ms)
             return Returned(former, same_process=False, closed_ms=group.history.closed.get(each.connection))
     return None

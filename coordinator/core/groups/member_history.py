@@ -188,12 +188,12 @@ def describe_ms(ms: int) -> str:
 
 
 def find_disturbance(
-    stalls: Iterable[Stall], takeovers: Iterable[Takeover], loaded_ms: int, heard_ms: int, now_ms: int
+    stalls: Iterable[Stall], takeovers: Iterable[Takeover], loaded_ms: int, heard_ms: int, now_ms: int, late_ms: int
 ) -> Disturbance | None:
     """The newest of what a member last heard at `heard_ms` has not been heard since: a stall, a takeover, a start.
 
     After a stall the node reads what members had sent meanwhile, so one that was heard within a moment of its end may
-    have given up long before.
+    have given up long before: `late_ms`, for members that are known to be back under another id.
     """
     found = [
         Disturbance(
@@ -215,7 +215,7 @@ def find_disturbance(
     near = [
         each
         for each in found
-        if heard_ms <= each.ended_ms + READ_LATE_MS
+        if heard_ms <= each.ended_ms + late_ms
         and each.ended_ms - each.lasted_ms <= now_ms <= each.ended_ms + DISTURBANCE_MS
     ]
     # Of a takeover, which loads the group, the longer story is told.

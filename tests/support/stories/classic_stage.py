@@ -72,14 +72,14 @@ class ClassicStage:
         client.instance = instance_from(said, client)
         options = client.options = {**client.options, **said}
         once = {word: options.pop(word, "") for word in ("id", "reason")}
-        prefix = client.instance or name
+        prefix = client.instance or options.get("client", name)
         self.drawn[prefix] += 1
         event = events.JoinGroup(
             request_id=self.request("join", client),
             group_id=group,
             member_id=once["id"] or client.member_id,
             group_instance_id=client.instance,
-            client_id=name,
+            client_id=options.get("client", name),
             client_host="host",
             session_timeout_ms=int(options.get("session", 10_000)),
             rebalance_timeout_ms=int(options.get("rebalance", 60_000)),

@@ -135,15 +135,18 @@ def test_a_page_says_when_its_group_is_gone(watched: Watched, seeded: Seeded) ->
     assert page.url.endswith("/ledger?group=for-now")
     page.locator(".events", has_text="An operator deleted the group").wait_for()
     page.locator(".events summary").first.click()
+    page.locator(".events details details > summary").first.click()
     assert page.locator(".events", has_text="operator at 127.0.0.1 (tried enough) deleted the group").is_visible()
 
 
 def test_a_click_opens_the_whole_explanation_by_keyboard_too(watched: Watched) -> None:
     page = watched.open("/groups/billing")
-    rebalance = page.locator(".events details", has_text="Permanent address of this rebalance").first
+    incident = page.locator(".events details", has_text="Permanent address of this rebalance").first
+    rebalance = incident.locator("details").first
     assert not rebalance.locator(".facts").is_visible()
-    rebalance.locator("summary").focus()
-    page.keyboard.press("Enter")
+    for opened in (incident, rebalance):
+        opened.locator("> summary").focus()
+        page.keyboard.press("Enter")
     assert rebalance.locator(".facts").is_visible()
     rebalance.get_by_role("link", name="Permanent address of this rebalance").click()
     assert "/groups/billing/rebalances/" in page.url
@@ -218,6 +221,7 @@ def test_without_a_script_everything_but_liveness_is_there(chromium: Any, seeded
     page = watched.open("/groups/billing")
     assert {"billing-1", "billing-2"} <= set(rows_of(page))
     page.locator(".events summary").first.click()
+    page.locator(".events details details > summary").first.click()
     assert page.locator(".events .facts").first.is_visible()
     page.locator("#what-if button").click()
     assert "What if" in page.locator("h1").inner_text()

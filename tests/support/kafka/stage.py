@@ -18,6 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.errors import NotCoordinatorError
 
 from muster.client import Admin
+from muster.coordinator.observability.views.ledger import is_rebalance
 from tests.support.kafka.commits import COMMITTED
 from tests.support.node import NodeProcess
 from tests.support.pace import Patience, pace, until
@@ -245,4 +246,4 @@ def stage(node: Reached, assignor: str) -> Iterator[Stage]:
 def generations(node: NodeProcess, group: str) -> int:
     """How often the group was assigned, by the ledger."""
     with Admin({"bootstrap.servers": node.address}) as admin:
-        return len(admin.explain(group))
+        return sum(map(is_rebalance, admin.explain(group)))

@@ -50,7 +50,9 @@ def test_options_reach_the_plans_and_outlive_a_crash(tmp_path: Path, how: dict[s
     assert len(changes) == 2
     assert " (a trial) changed the group's settings: assignor.options: unset -> " in changes[-1].detail
     snapshots = [json.loads(e.snapshot_json) for e in told if e.snapshot_json]
-    assert {json.dumps(s.get("options", {})) for s in snapshots} == {"{}", '{"max.partitions.per.member": 1}'}
+    # `handover` is the coordinator's own: whose claims hold partitions back.
+    options = [{k: v for k, v in s.get("options", {}).items() if k != "handover"} for s in snapshots]
+    assert set(map(json.dumps, options)) == {"{}", '{"max.partitions.per.member": 1}'}
     assert {member.get("rack") for s in snapshots for member in s["members"]} == {"r1"}, "racks are members' own words"
 
 

@@ -49,7 +49,7 @@ def test_a_freeze_by_the_command_line_outlives_a_crash(tmp_path: Path) -> None:
             code, _, err = groups(node, "describe", "g")
             assert "HELD: freeze until " in err
             code, _, err = groups(node, "resume", "--version", str(version), "g")
-            assert (code, err) == (0, "the freeze is over.\n")
+            assert (code, err.startswith("the freeze is over")) == (0, True)
             poll_until(lambda: len(second.assignment()) == 2, first, second, what="half of it")
         causes = [e.detail for e in admin.explain("g")]
         assert any("(a storm): 1 member" in detail for detail in causes)

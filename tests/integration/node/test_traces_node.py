@@ -57,7 +57,7 @@ def test_a_rebalance_is_a_trace_that_is_linked_to_the_request_that_set_it_off(tm
     assert root.trace_id.hex() != TRACE
     assert {child.trace_id for child in children} == {root.trace_id}
     assert {child.parent_span_id for child in children} == {root.span_id}
-    assert [child.name for child in children] == ["phase join", "phase plan", "phase settle", "member c"]
+    assert [child.name for child in children] == ["phase initial delay", "phase plan", "phase settle", "member c"]
     assert attributes(children[-1])["muster.member"] == member_id
     assert [event.name for event in children[-1].events] == ["joined", "synced"]
     assert children[-1].end_time_unix_nano == children[-1].events[-1].time_unix_nano

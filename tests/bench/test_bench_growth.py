@@ -1,6 +1,7 @@
 """`muster bench growth` runs its whole course in miniature, and its page says what bent and what was left out."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,7 @@ def test_quick_goes_with_one_suite(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.integration
 @pytest.mark.timeout(300)
+@pytest.mark.skipif("MUSTER_BENCH" not in os.environ, reason="a minute for a benchmark: set MUSTER_BENCH")
 def test_the_whole_course_in_miniature(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(course, "IDLE_S", 0.1)
     monkeypatch.setattr(course, "BEATS", {KAFKA: 200, GRPC: 100})

@@ -24,6 +24,7 @@ from muster.coordinator.core.control.extensions import EXTENSIONS
 from muster.coordinator.core.control.overrides import override_commands
 from muster.coordinator.core.control.trials import canary, shadow_assignors
 from muster.coordinator.core.groups.group import group_id_given
+from muster.coordinator.core.groups.member_causes import explain_later
 from muster.coordinator.core.groups.state import MAX_TOPIC_CHANGES, ShardState, Step, apply_record
 from muster.coordinator.core.kinds import observed_kind
 from muster.coordinator.core.kinds.registry import FACTS, KINDS, convert_if_due
@@ -223,6 +224,10 @@ def on_timer(event: TimerFired, step: Step) -> None:
         extension.fire_timer(event.key, step)
         return
     group = step.state.groups.get(event.key[1])
+    if event.key[0] == "explain":
+        for untold in step.state.explanations.pop(event.key[1], ()):
+            KINDS[type(group)].explain(group, untold, step)
+        return
     KINDS[type(group)].timer(group, event.key, step)
 
 
@@ -252,13 +257,12 @@ def note_instance_id_refusal(event: Event, step: Step) -> None:
     if isinstance(event, SessionHeartbeat):
         event = event.heartbeat
     if isinstance(event, InstanceIdUser):
-        group = step.state.groups.get(event.group_id)
-        KINDS[type(group)].instance_id_refused(group, event, step)
+        explain_later(event, step)
 
 
 def on_connection_closed(event: ConnectionClosed, step: Step) -> None:
     group = step.state.groups.get(event.group_id)
-    KINDS[type(group)].connection_closed(group, event.connection, step)
+    KINDS[type(group)].connection_closed(group, event, step)
 
 
 def on_rights(event: RightsAnew, step: Step) -> None:

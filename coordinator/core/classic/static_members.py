@@ -17,9 +17,10 @@ from muster.coordinator.core.groups.instance_ids import (
     record_calm_restart,
     record_contested_instance_id,
 )
+from muster.coordinator.core.groups.member_causes import amend_closed
 from muster.coordinator.core.groups.state import Step
 from muster.coordinator.core.model.effects import JoinReply, refused_join, refused_sync
-from muster.coordinator.core.model.events import InstanceIdUser, JoinGroup
+from muster.coordinator.core.model.events import ConnectionClosed, InstanceIdUser, JoinGroup
 from muster.coordinator.core.model.ledger import (
     Departure,
     RebalanceTrigger,
@@ -114,7 +115,11 @@ def member_plan(member: ClassicMember) -> MemberPlan:
     )
 
 
-def note_instance_id_refused(group: ClassicGroup, event: InstanceIdUser, step: Step) -> None:
+def explain(group: ClassicGroup, event: ConnectionClosed | InstanceIdUser, step: Step) -> None:
+    """Write down what follows from a closed connection, or from a group instance id that two processes use."""
+    if isinstance(event, ConnectionClosed):
+        amend_closed(group, event.connection, step)
+        return
     holder = group.members.get(group.static.get(event.group_instance_id or "", ""))
     if holder is not None:
         record_contested_instance_id(group, holder.seen, member_plan(holder), event, step)

@@ -29,10 +29,10 @@ from muster.coordinator.core.consumer.members import (
     require_consumer_member,
 )
 from muster.coordinator.core.groups.instance_ids import record_calm_restart, record_contested_instance_id
-from muster.coordinator.core.groups.member_causes import name_few, trigger_of_newcomer
+from muster.coordinator.core.groups.member_causes import amend_closed, name_few, trigger_of_newcomer
 from muster.coordinator.core.groups.state import Step
 from muster.coordinator.core.model.effects import ConsumerHeartbeatReply
-from muster.coordinator.core.model.events import ConsumerHeartbeat, InstanceIdUser
+from muster.coordinator.core.model.events import ConnectionClosed, ConsumerHeartbeat, InstanceIdUser
 from muster.coordinator.core.model.ledger import RebalanceTrigger, trigger_by_member
 from muster.coordinator.core.model.plan import canonical_name
 from muster.coordinator.core.model.records import ConsumerMemberStored, CurrentStored, Epochs, Shares, TopicId
@@ -294,7 +294,11 @@ def note_calm_restart(group: ConsumerGroup, member: ConsumerMember, old: Consume
     record_calm_restart(group, group.seen(member), plan, Incarnation(member.id, old.id, away_ms, "replaced"), step)
 
 
-def note_instance_id_refused(group: ConsumerGroup, event: InstanceIdUser, step: Step) -> None:
+def explain(group: ConsumerGroup, event: ConnectionClosed | InstanceIdUser, step: Step) -> None:
+    """Write down what follows from a closed connection, or from a group instance id that two processes use."""
+    if isinstance(event, ConnectionClosed):
+        amend_closed(group, event.connection, step)
+        return
     holder = group.members.get(group.static.get(event.group_instance_id or "", ""))
     if holder is not None:
         plan = MemberPlan(holder.id, holder.client_id, holder.client_host, holder.instance_id, ())

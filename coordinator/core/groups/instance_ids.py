@@ -55,7 +55,7 @@ def last_restart(group: ExplainedGroup, member: SeenMember, step: Step) -> Rebal
     if last is None or last.outcome is not Outcome.MEMBER_CHANGED or last.cause is not Cause.STATIC_MEMBER_REPLACED:
         return None
     same = member.instance_id in {each.group_instance_id for each in last.members}
-    return last if same and step.now_ms - last.ended_at_ms < REPEATED_MS else None
+    return last if same and step.now_ms - step.past(last.ended_at_ms) < REPEATED_MS else None
 
 
 def record_contested_instance_id(

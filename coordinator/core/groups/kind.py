@@ -19,6 +19,7 @@ from muster.coordinator.core.groups.state import ShardState, Step
 from muster.coordinator.core.model.effects import DescribeConsumerReply, DescribeReply, ListedGroup
 from muster.coordinator.core.model.events import (
     ClaimFence,
+    ConnectionClosed,
     ConsumerHeartbeat,
     DeleteGroup,
     Heartbeat,
@@ -164,11 +165,11 @@ class GroupKind(Protocol[G_contra]):
     def stood_still(self, group: G_contra, event: StoodStill, step: Step, /) -> None: ...
     def topics_changed(self, group: G_contra, step: Step, /) -> None: ...
 
-    def connection_closed(self, group: G_contra, connection: int, step: Step, /) -> None:
+    def connection_closed(self, group: G_contra, event: ConnectionClosed, step: Step, /) -> None:
         """A connection by which members had joined is closed."""
 
-    def instance_id_refused(self, group: G_contra, event: InstanceIdUser, step: Step, /) -> None:
-        """The request was refused, as another process has its group instance id."""
+    def explain(self, group: G_contra, event: ConnectionClosed | InstanceIdUser, step: Step, /) -> None:
+        """Write down what follows from a closed connection, or from a refusal for the sake of a group instance id."""
 
     def rights_changed(self, group: G_contra, event: RightsAnew, step: Step, /) -> None: ...
     def planned(self, group: G_contra, event: Planned, step: Step, /) -> None: ...

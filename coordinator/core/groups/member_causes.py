@@ -24,6 +24,7 @@ from muster.coordinator.core.groups.member_history import (
     find_disturbance,
 )
 from muster.coordinator.core.groups.state import ShardState, Step
+from muster.coordinator.core.model.events import ConnectionClosed, InstanceIdUser
 from muster.coordinator.core.model.ledger import Departure, OngoingRebalance, RebalanceTrigger, trigger_by_member
 from muster.coordinator.core.model.types import (
     Cause,
@@ -253,9 +254,31 @@ def amend_leave(group: ExplainedGroup, former: DepartedMember, what: str, step: 
         )
 
 
-def note_connection_closed(group: ExplainedGroup, connection: int, step: Step) -> None:
-    """Whoever left by it had only not closed it yet: it does not come back."""
-    group.history.note_closed(connection, step.now_ms)
+MAX_DEFERRED = 20
+"""Events of a group that wait to be explained."""
+
+
+def explain_later(event: ConnectionClosed | InstanceIdUser, step: Step) -> None:
+    """What only the ledger has to know waits for a timer, which does not fire while the log has no room.
+
+    A heartbeat that is refused and a connection that closes leave no record in their own step: a shard without room
+    would keep back all answers of the group until the record is written.
+    """
+    waiting = step.state.explanations.setdefault(event.group_id, [])
+    if len(waiting) < MAX_DEFERRED:
+        waiting.append(event)
+        step.arm(("explain", event.group_id), 1)
+
+
+def note_connection_closed(group: ExplainedGroup, event: ConnectionClosed, step: Step) -> None:
+    group.history.note_closed(event.connection, step.now_ms)
+    left = (each for each in group.history.former.values() if each.end is WaitEnd.LEFT)
+    if any(each.connection == event.connection for each in left):
+        explain_later(event, step)
+
+
+def amend_closed(group: ExplainedGroup, connection: int, step: Step) -> None:
+    """A member that left had only not closed its connection yet: it does not come back."""
     for former in group.history.former.values():
         if former.connection != connection or former.end is not WaitEnd.LEFT:
             continue

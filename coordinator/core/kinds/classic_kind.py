@@ -156,7 +156,7 @@ class ClassicKind(DefaultKind[ClassicGroup]):
     word_lost = staticmethod(replanning.replan_after_lost_setting)
     topics_changed = staticmethod(replanning.topics_changed)
     connection_closed = staticmethod(member_causes.note_connection_closed)
-    instance_id_refused = staticmethod(static_members.note_instance_id_refused)
+    explain = staticmethod(static_members.explain)
     rights_changed = staticmethod(replanning.rights_changed)
     planned = staticmethod(replanning.take_planned_again)
     snapshot = staticmethod(server_side_assignment.as_last_planned)

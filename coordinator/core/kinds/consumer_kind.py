@@ -189,7 +189,7 @@ class ConsumerKind(DefaultKind[ConsumerGroup]):
     steady = staticmethod(is_steady)
     topics_changed = staticmethod(target.topics_changed)
     connection_closed = staticmethod(member_causes.note_connection_closed)
-    instance_id_refused = staticmethod(beats.note_instance_id_refused)
+    explain = staticmethod(beats.explain)
     rights_changed = staticmethod(target.rights_changed)
     planned = staticmethod(target.take_planned_target)
     snapshot = staticmethod(target.snapshot_of)

@@ -27,6 +27,7 @@ from muster.coordinator.core.model.effects import (
 )
 from muster.coordinator.core.model.events import (
     ClaimFence,
+    ConnectionClosed,
     ConsumerHeartbeat,
     DeleteGroup,
     Heartbeat,
@@ -145,10 +146,10 @@ class DefaultKind(Generic[G_contra]):
     def topics_changed(self, group: G_contra, step: Step, /) -> None:
         """Nothing is planned here."""
 
-    def connection_closed(self, group: G_contra, connection: int, step: Step, /) -> None:
+    def connection_closed(self, group: G_contra, event: ConnectionClosed, step: Step, /) -> None:
         """It keeps no history of its members."""
 
-    def instance_id_refused(self, group: G_contra, event: InstanceIdUser, step: Step, /) -> None:
+    def explain(self, group: G_contra, event: ConnectionClosed | InstanceIdUser, step: Step, /) -> None:
         """It keeps no history of its members."""
 
     def rights_changed(self, group: G_contra, event: RightsAnew, step: Step, /) -> None:

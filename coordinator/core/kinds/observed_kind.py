@@ -30,6 +30,7 @@ from muster.coordinator.core.model.effects import (
 )
 from muster.coordinator.core.model.events import (
     ClaimFence,
+    ConnectionClosed,
     ConsumerHeartbeat,
     DeleteGroup,
     GroupObserved,
@@ -499,11 +500,11 @@ class ObservedKind:
     def topics_changed(self, group: ObservedGroup, step: Step, /) -> None:
         self._kind_of(group.logged).topics_changed(group.logged, step)
 
-    def connection_closed(self, group: ObservedGroup, connection: int, step: Step, /) -> None:
-        self._kind_of(group.logged).connection_closed(group.logged, connection, step)
+    def connection_closed(self, group: ObservedGroup, event: ConnectionClosed, step: Step, /) -> None:
+        self._kind_of(group.logged).connection_closed(group.logged, event, step)
 
-    def instance_id_refused(self, group: ObservedGroup, event: InstanceIdUser, step: Step, /) -> None:
-        self._kind_of(group.logged).instance_id_refused(group.logged, event, step)
+    def explain(self, group: ObservedGroup, event: ConnectionClosed | InstanceIdUser, step: Step, /) -> None:
+        self._kind_of(group.logged).explain(group.logged, event, step)
 
     def rights_changed(self, group: ObservedGroup, event: RightsAnew, step: Step, /) -> None:
         self._kind_of(group.logged).rights_changed(group.logged, event, step)

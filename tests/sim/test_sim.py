@@ -67,7 +67,7 @@ CAUGHT_BY = {
     "12-fastidious-engine": 2,
     "13-relentless-engine": 10,
     "15-absent-heirs": 32,
-    "15-forgotten-shard": 31,
+    "15-forgotten-shard": 100,
     "15-led-shard": 3,
     "15-snatching-shard": 4,
     "15-unheeding-shard": 6,

@@ -191,6 +191,8 @@ def forget_belongings(group_id: str, step: Step) -> None:
         step.keep(OffsetDeleted(group_id, topic, partition))
     forget_fences(group_id, step)
     step.state.extensions.group_forgotten(group_id, step)
+    step.state.explanations.pop(group_id, None)
+    step.disarm(("explain", group_id))
     forget_ledger(group_id, step)
 
 

@@ -67,7 +67,7 @@ def rows_of(replay: ShardReplay, batches: Iterable[BatchView], records: bool) ->
 
 def row_of(replay: ShardReplay, batch: LogBatch, records: bool) -> dict[str, Any]:
     """One batch, judged by all that came before it: a later owner record makes nothing void that counted."""
-    voids = replay.voids
+    fenced_records = replay.fenced_records
     replay.take(batch)
     row: dict[str, Any] = {
         "offset": batch.base_offset,
@@ -80,7 +80,7 @@ def row_of(replay: ShardReplay, batch: LogBatch, records: bool) -> dict[str, Any
     elif batch.transactional:
         row["is"] = "of a transaction"
     else:
-        row["is"] = "void" if replay.voids > voids else "counts"
+        row["is"] = "void" if replay.fenced_records > fenced_records else "counts"
     owner = next((found for record in batch.records if (found := decode_owner_record(record)) is not None), None)
     if owner is not None:
         row |= {"is": "owner", "turn": owner.turn, "node": owner.node, "instance": owner.instance}
@@ -147,35 +147,35 @@ async def survey_backend(upstream: Upstream, cluster: str, topic: str) -> Backen
     if seen is None or seen.code:
         raise UpstreamRefused(f"asking for the topic {topic}", 3 if seen is None else seen.code)
     members = await group_requests.fetch_assignments(upstream, f"{cluster}.nodes")
-    deal, hosts = assignment_of(members)
+    assignment, hosts = assignment_of(members)
     lengths = await lengths_of(upstream, [(topic, part) for part in seen.parts])
     shards = [
-        SurveyedShard(part, owner_of(deal, part), view.leader(topic, part), lengths.get((topic, part), -1))
+        SurveyedShard(part, owner_of(assignment, part), view.leader(topic, part), lengths.get((topic, part), -1))
         for part in sorted(seen.parts)
     ]
     brokers = {number: f"{host}:{port}" for number, (host, port) in sorted(upstream.view.brokers.items())}
-    nodes = sorted(deal.nodes.values(), key=lambda node: node.node)
+    nodes = sorted(assignment.nodes.values(), key=lambda node: node.node)
     return BackendSurvey(view.cluster_id, brokers, view.controller, topic, nodes, hosts, shards)
 
 
 def assignment_of(members: Mapping[group_requests.UpstreamMember, bytes]) -> tuple[ShardAssignment, dict[int, str]]:
     """The map that members have, which is the same for all of them, and from where they are there."""
-    deal, hosts = ShardAssignment(), {}
-    for member, assignment in members.items():
+    assignment, hosts = ShardAssignment(), {}
+    for member, encoded in members.items():
         try:
-            read = decode_assignment(assignment)
+            read = decode_assignment(encoded)
         except ValueError:
             continue  # a group of that name that is not of this program
-        deal = read if len(read.nodes) > len(deal.nodes) else deal
+        assignment = read if len(read.nodes) > len(assignment.nodes) else assignment
         # Its member id begins with its instance id: Kafka makes it so for static members.
         node = next((node for node in read.nodes if member.id.startswith(f"node-{node}-")), None)
         if node is not None:
             hosts[node] = member.host
-    return deal, hosts
+    return assignment, hosts
 
 
-def owner_of(deal: ShardAssignment, shard: int) -> int:
-    node = deal.owner_of(shard)
+def owner_of(assignment: ShardAssignment, shard: int) -> int:
+    node = assignment.owner_of(shard)
     return NO_LEADER if node is None else node.node
 
 

@@ -68,9 +68,9 @@ class AssignedCluster:
         self._owners: dict[int, AssignedNode] = {}
         self.elsewhere: OtherNodes | None = None
 
-    def learn(self, deal: ShardAssignment) -> None:
+    def learn(self, assignment: ShardAssignment) -> None:
         """This is the map from now on."""
-        nodes = [deal.nodes[node] for node in sorted(deal.nodes)]
+        nodes = [assignment.nodes[node] for node in sorted(assignment.nodes)]
         self._owners = {shard: node for node in nodes for shard in node.shards}
         self._nodes = {
             listener: {node.node: at for node in nodes if (at := endpoint_of(node, door)) is not None}
@@ -152,13 +152,13 @@ class NodeSubscriber(Subscriber):
 
     def read(self, assignment: bytes) -> ShardAssignment:
         """The map. ValueError: what cannot be read, or is not of this cluster."""
-        deal = decode_assignment(assignment)
-        if deal.shards not in (0, self._shards):
+        decoded = decode_assignment(assignment)
+        if decoded.shards not in (0, self._shards):
             raise ValueError(
-                f"the map of shards is one of {deal.shards} and this node has {self._shards}; set "
+                f"the map of shards is one of {decoded.shards} and this node has {self._shards}; set "
                 "offsets.topic.num.partitions alike on all nodes"
             )
-        return deal
+        return decoded
 
     # As `Subscriber` has it.
 
@@ -288,7 +288,7 @@ class NodesGroup:
         settings: OwnershipSettings,
         brought: NodesGroupSettings,
         *,
-        on_assigned: Callable[[ShardAssignment], None] = lambda deal: None,
+        on_assigned: Callable[[ShardAssignment], None] = lambda assignment: None,
         on_trouble: Callable[[str], None] = lambda sentence: None,
         on_bug: Callable[[BaseException], None] = lambda error: None,
     ) -> None:
@@ -296,7 +296,7 @@ class NodesGroup:
         mistake of the program."""
         self.view = AssignedCluster(settings.node, lambda: not owning.shards.has_lease(owning.now_ms()))
         """The map for the doors."""
-        self.deal = ShardAssignment()
+        self.assignment = ShardAssignment()
         self._owning = owning
         self._now_ms = owning.now_ms
         self._settings = settings
@@ -322,7 +322,7 @@ class NodesGroup:
         )
         self._member = ClassicMemberMachine(self._member_settings, self._subscriber)
         self._events: deque[mev.ClassicEvent] = deque()
-        self._telling = False
+        self._handling_events = False
         self._asked: dict[int, asyncio.Task[None]] = {}
         self._parked: set[int] = set()
         self._tasks = SupervisedTasks(on_bug, on_end=lambda: self._changed.set())
@@ -400,7 +400,7 @@ class NodesGroup:
     def _is_drained(self) -> bool:
         """Nothing is owned, and the others were dealt it: in the map of that round they see why. Without a lease
         nothing is owned in any case."""
-        shards, mine = self._owning.shards, self.deal.nodes.get(self._settings.node)
+        shards, mine = self._owning.shards, self.assignment.nodes.get(self._settings.node)
         if not shards.has_lease(self._now_ms()):
             return True
         there = mine is not None and mine.draining and self._member.state is MembershipState.STABLE
@@ -421,15 +421,15 @@ class NodesGroup:
     def tell(self, event: mev.ClassicEvent) -> None:
         """Something has happened: see `member.events`. What follows from it comes after it."""
         self._events.append(event)
-        if self._telling or self._stopped:
+        if self._handling_events or self._stopped:
             return
-        self._telling = True
+        self._handling_events = True
         try:
             while self._events:
                 for action in self._member.step(self._events.popleft(), self._now_ms()):
                     PERFORMED[type(action)](self, action)
         finally:
-            self._telling = False
+            self._handling_events = False
             self._changed.set()
 
     def _start_request(
@@ -504,14 +504,14 @@ class NodesGroup:
     def _synced(self, assignment: bytes, sent_ms: int) -> None:
         """The map is known from here on; what comes of it for this node the machine says."""
         try:
-            self.deal = self._subscriber.read(assignment)
+            self.assignment = self._subscriber.read(assignment)
         except ValueError:
             return  # the machine finds that, too
-        self.view.learn(self.deal)
+        self.view.learn(self.assignment)
         self._owning.step(ev.Synced(sent_ms))
-        if sum(len(node.shards) for node in self.deal.nodes.values()) == self._shards:
+        if sum(len(node.shards) for node in self.assignment.nodes.values()) == self._shards:
             self.tell(mev.SessionLost())
-        self._on_assigned(self.deal)
+        self._on_assigned(self.assignment)
         if not self._entered.done():
             self._entered.set_result(None)
 
@@ -570,7 +570,7 @@ class NodesGroup:
         self.tell(mev.Revoked(action.token))
 
     def _assign(self, action: act.Assign) -> None:
-        self._owning.step(ev.ShardsAssigned(frozenset(shard for _, shard in action.partitions), self.deal))
+        self._owning.step(ev.ShardsAssigned(frozenset(shard for _, shard in action.partitions), self.assignment))
 
     def _fail(self, action: act.Fail) -> None:
         self._owning.step(ev.MembershipLost(action.message))

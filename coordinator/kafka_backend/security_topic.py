@@ -180,7 +180,7 @@ LOST_SEQUENCE: Final = frozenset({45, 59})
 
 DUPLICATE: Final = 46
 UNTOLD: Final = -1
-MOST_VOIDS: Final = 10_000
+MAX_FENCED: Final = 10_000
 """Void batches that are remembered by their places, for who waits for one of his."""
 
 Take = Callable[[Sequence[ShardRecord]], None]
@@ -206,16 +206,16 @@ class SecurityLog:
         instance: str,
         wall_ms: Callable[[], int],
         truth: Callable[[bytes], bytes | None],
-        on_void: Callable[[int], None] = lambda count: None,
+        on_fenced: Callable[[int], None] = lambda count: None,
     ) -> None:
-        """truth: what counts for a key by all that was read. on_void: hears of records that were passed over."""
+        """truth: what counts for a key by all that was read. on_fenced: hears of records that were passed over."""
         self.topic = topic
         self._upstream = upstream
         self._place = (topic, PARTITION)
         self._node, self._instance = node, instance
         self._wall_ms = wall_ms
         self._truth = truth
-        self._on_void = on_void
+        self._on_fenced = on_fenced
         self._replay = ShardReplay()
         self._id = b""
         self._held: ProducerEpoch | None = None
@@ -303,13 +303,13 @@ class SecurityLog:
                     continue
                 if batch.control or batch.transactional:  # nobody of us writes such
                     self._replay.position = batch.next_offset
-                    self._on_void(1)
+                    self._on_fenced(1)
                     continue
                 (whole,) = log_batches_of([batch])
-                voids = self._replay.voids
+                fenced = self._replay.fenced_records
                 counts = self._replay.take(whole)
-                if self._replay.voids > voids:
-                    self._void(whole.base_offset, self._replay.voids - voids)
+                if self._replay.fenced_records > fenced:
+                    self._report_fenced(whole.base_offset, self._replay.fenced_records - fenced)
                 if counts:
                     take(counts)
         except StorageError as error:
@@ -317,11 +317,11 @@ class SecurityLog:
         self._progress.set()
         self._progress = asyncio.Event()
 
-    def _void(self, offset: int, count: int) -> None:
-        if len(self._voided) >= MOST_VOIDS:
+    def _report_fenced(self, offset: int, count: int) -> None:
+        if len(self._voided) >= MAX_FENCED:
             self._voided.clear()
         self._voided.add(offset)
-        self._on_void(count)
+        self._on_fenced(count)
 
     @property
     def behind_s(self) -> float:

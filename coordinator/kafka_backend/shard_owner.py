@@ -374,10 +374,10 @@ class ShardOwner:
         if request is not None:
             self.step(ev.RequestWithoutAnswer(shard, request, why))
             return
-        deal = self._shards.deal
+        assignment = self._shards.assignment
         mine = frozenset(self._shards.stages())
-        self.step(ev.ShardsAssigned(mine - {shard}, deal))
-        self.step(ev.ShardsAssigned(mine, deal))
+        self.step(ev.ShardsAssigned(mine - {shard}, assignment))
+        self.step(ev.ShardsAssigned(mine, assignment))
 
     # -- time -------------------------------------------------------------------------------------------------------
 

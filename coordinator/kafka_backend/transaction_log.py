@@ -147,9 +147,9 @@ class TransactionFollower:
         except UpstreamError as error:
             self._failed(effect, str(error))
         else:
-            self._deal_out()
+            self._start_polls()
 
-    def _deal_out(self) -> None:
+    def _start_polls(self) -> None:
         """See to it that each leader is asked; a shard without one is tried again by whoever wants it."""
         for each in list(self._wanted.values()):
             broker = self._upstream.view.leader(self._topic, each.shard)
@@ -168,7 +168,7 @@ class TransactionFollower:
                 view = self._upstream.view
         finally:
             self._polled.discard(broker)
-        self._deal_out()
+        self._start_polls()
 
     async def _poll(self, broker: int, wanted: list[ef.FollowLog]) -> None:
         offsets = {(self._topic, each.shard): each.offset for each in wanted}

@@ -11,7 +11,7 @@ APP = TransactionalClient("app", ProducerEpoch(50, 0))
 
 def served(kafka: Kafka, node: int = 1, **given: int) -> OwningNode:
     owner = OwningNode(kafka, node, limits=AppendLimits(**given))
-    owner.deals()
+    owner.assign_shards()
     assert owner.serves
     return owner
 

@@ -47,7 +47,7 @@ class OwningNode:
                 else:
                     self.perform(effect)
 
-    def deals(self, shards: Iterable[int] = (0,), *, nodes: Iterable[AssignedNode] = ()) -> None:
+    def assign_shards(self, shards: Iterable[int] = (0,), *, nodes: Iterable[AssignedNode] = ()) -> None:
         """The nodes' group says that it has these; its SyncGroup was sent just now."""
         mine = tuple(shards)
         known = {self.id: AssignedNode(self.id, "", shards=mine)} | {node.node: node for node in nodes}

@@ -101,11 +101,11 @@ class ClientWrites:
     """Of one shard, while it is served. size: bytes that wait, or are under way. in_doubt: one was refused, and an
     attempt before may have brought it into the log."""
 
-    __slots__ = ("_ground", "_queues", "_requests", "_sequences", "_shard", "in_doubt", "size")
+    __slots__ = ("_context", "_queues", "_requests", "_sequences", "_shard", "in_doubt", "size")
 
-    def __init__(self, shard: int, ground: OwnershipContext) -> None:
+    def __init__(self, shard: int, context: OwnershipContext) -> None:
         self._shard = shard
-        self._ground = ground
+        self._context = context
         self._queues: dict[int, deque[ClientWrite]] = {}
         self._requests: dict[int, ClientWrite] = {}
         self._sequences: dict[int, tuple[int, int]] = {}
@@ -131,10 +131,12 @@ class ClientWrites:
 
     def add(self, event: AppendClientOffsets) -> None:
         size = event.size + RECORD_BYTES * len(event.records)
-        if size > self._ground.settings.limits.batch_bytes:
-            self._ground.out.append(ClientWriteOutcome(self._shard, event.token, MESSAGE_TOO_LARGE))
+        if size > self._context.settings.limits.batch_bytes:
+            self._context.out.append(ClientWriteOutcome(self._shard, event.token, MESSAGE_TOO_LARGE))
             return
-        self._queues.setdefault(event.client.producer.id, deque()).append(ClientWrite(event, size, self._ground.now_ms))
+        self._queues.setdefault(event.client.producer.id, deque()).append(
+            ClientWrite(event, size, self._context.now_ms)
+        )
         self.size += size
 
     # What is heard.
@@ -153,7 +155,7 @@ class ClientWrites:
             self._remember(producer.id, producer.epoch, 0)
         else:
             self._remember(producer.id, event.epoch, (event.last_sequence + 1) & MAX_SEQUENCE)
-        write.again_ms = self._ground.now_ms
+        write.again_ms = self._context.now_ms
         return write
 
     def failed(self, event: RequestWithoutAnswer) -> None:
@@ -189,7 +191,7 @@ class ClientWrites:
 
     def _not_now(self, write: ClientWrite) -> None:
         write.tries += 1
-        write.again_ms = self._ground.now_ms + back_off_ms(self._ground.settings.limits, write.tries)
+        write.again_ms = self._context.now_ms + back_off_ms(self._context.settings.limits, write.tries)
         if write.tries >= MOST_TRIES and not write.unsure:
             self._refused(write, 15)
 
@@ -206,7 +208,7 @@ class ClientWrites:
         if not queue:
             del self._queues[write.client.producer.id]
         self.size -= write.size
-        self._ground.out.append(ClientWriteOutcome(self._shard, write.token, code, offset))
+        self._context.out.append(ClientWriteOutcome(self._shard, write.token, code, offset))
 
     def _remember(self, producer_id: int, epoch: int, sequence: int) -> None:
         """The latest come last."""
@@ -220,7 +222,7 @@ class ClientWrites:
     def ready(self) -> list[ClientWrite]:
         """Those whose turn it is."""
         firsts = [queue[0] for queue in self._queues.values()]
-        return [write for write in firsts if not write.request and write.again_ms <= self._ground.now_ms]
+        return [write for write in firsts if not write.request and write.again_ms <= self._context.now_ms]
 
     def go(self, write: ClientWrite) -> None:
         """Write it, or ask where its producer stands. Of an epoch that is over nothing is written."""
@@ -228,19 +230,19 @@ class ClientWrites:
         if self._sequences.get(producer.id, UNKNOWN_PRODUCER_STATE)[0] > producer.epoch:
             self._refused(write, INVALID_PRODUCER_EPOCH)
             return
-        write.request = self._ground.number()
+        write.request = self._context.number()
         self._requests[write.request] = write
         if write.batch is None:
             sequence = self._sequence(producer.id, producer.epoch)
             if sequence is None:
                 write.asked += 1
-                self._ground.out.append(DescribeProducer(self._shard, write.request, producer.id))
+                self._context.out.append(DescribeProducer(self._shard, write.request, producer.id))
                 return
             write.batch = ShardBatch(
                 self._shard, producer, sequence, write.records, write.size, 0, write.client.transactional_id
             )
-        timeout_ms = self._ground.settings.limits.request_timeout_ms
-        self._ground.out.append(WriteClientBatch(self._shard, write.request, write.batch, timeout_ms))
+        timeout_ms = self._context.settings.limits.request_timeout_ms
+        self._context.out.append(WriteClientBatch(self._shard, write.request, write.batch, timeout_ms))
 
     def _sequence(self, producer_id: int, epoch: int) -> int | None:
         """Of the producer's next batch; None: not known. In an epoch above one of which something was written here
@@ -253,16 +255,16 @@ class ClientWrites:
     @property
     def is_late(self) -> bool:
         """KB-A4: nobody could say for too long what became of one. The log can."""
-        most = self._ground.settings.limits.delivery_timeout_ms
+        most = self._context.settings.limits.delivery_timeout_ms
         return any(
-            queue[0].unsure and self._ground.now_ms - queue[0].since_ms >= most for queue in self._queues.values()
+            queue[0].unsure and self._context.now_ms - queue[0].since_ms >= most for queue in self._queues.values()
         )
 
     def wish(self) -> int | None:
         """When to look again, at the latest."""
         firsts = [queue[0] for queue in self._queues.values()]
         wanted = [write.again_ms for write in firsts if not write.request]
-        most = self._ground.settings.limits.delivery_timeout_ms
+        most = self._context.settings.limits.delivery_timeout_ms
         wanted += [write.since_ms + most for write in firsts if write.unsure]
         return min(wanted, default=None)
 
@@ -285,12 +287,12 @@ class OpenTransactions:
     Each of `heard` and `look` returns why the shard has to be taken anew; "": it has not.
     """
 
-    __slots__ = ("_again_ms", "_end", "_ground", "_open", "_replay", "_request", "_shard", "_tries", "writes")
+    __slots__ = ("_again_ms", "_context", "_end", "_open", "_replay", "_request", "_shard", "_tries", "writes")
 
-    def __init__(self, shard: int, ground: OwnershipContext, replay: ShardReplay) -> None:
+    def __init__(self, shard: int, context: OwnershipContext, replay: ShardReplay) -> None:
         """replay: as far as the shard was read; what waits in it is told (`TransactionPending`)."""
         self._shard = shard
-        self._ground = ground
+        self._context = context
         self._replay = replay
         self._end = replay.position
         self._open = {producer_id: NEVER for producer_id, waiting in replay.pending.items() if waiting}
@@ -298,10 +300,10 @@ class OpenTransactions:
         self._request = 0
         self._tries = 0
         self._again_ms = NEVER
-        self.writes = ClientWrites(shard, ground)
+        self.writes = ClientWrites(shard, context)
         for producer_id in sorted(self._open):
             records = sorted(replay.pending[producer_id].values(), key=lambda record: record.offset)
-            ground.out.append(TransactionPending(shard, producer_id, records))
+            context.out.append(TransactionPending(shard, producer_id, records))
 
     @property
     def open(self) -> int:
@@ -353,7 +355,7 @@ class OpenTransactions:
         if all(self._replay_batch(batch) for batch in event.batches):
             replay.position = max(replay.position, event.next_offset)
         self._end = max(self._end, replay.position)
-        self._again_ms = self._ground.now_ms + (PAUSE_MS if replay.position == before else 0)
+        self._again_ms = self._context.now_ms + (PAUSE_MS if replay.position == before else 0)
         return ""
 
     def _replay_batch(self, batch: LogBatch) -> bool:
@@ -368,14 +370,14 @@ class OpenTransactions:
         if batch.marker is not None and producer_id in self._open:
             if self._open[producer_id] < batch.base_offset:  # else there is something of its next transaction
                 del self._open[producer_id]
-            self._ground.out.append(
+            self._context.out.append(
                 TransactionEnded(self._shard, batch.producer, batch.marker, records, batch.base_offset)
             )
         return True
 
     def _failed(self) -> str:
         self._tries += 1
-        self._again_ms = self._ground.now_ms + back_off_ms(self._ground.settings.limits, self._tries)
+        self._again_ms = self._context.now_ms + back_off_ms(self._context.settings.limits, self._tries)
         return ""
 
     # What is done.
@@ -387,28 +389,28 @@ class OpenTransactions:
 
     def look(self) -> str:
         """What may be asked and written now; only while the lease holds (KB-F7)."""
-        ground = self._ground
+        context = self._context
         if self._is_idle:
             return ""
         if self.writes.is_late:
             return OUTCOME_LATE
         if self.writes.in_doubt:
             return OUTCOME_IN_DOUBT
-        if not ground.may_write:
+        if not context.may_write:
             return ""
         for write in self.writes.ready():
             if not self._open and not self.writes.under_way:
                 # Nothing of a client's is in front of where the log ends now.
                 self._replay.position = max(self._replay.position, self._end)
             self.writes.go(write)
-        if self._open and not self._request and self._again_ms <= ground.now_ms:
-            self._request = ground.number()
-            ground.out.append(FollowLog(self._shard, self._request, self._replay.position))
+        if self._open and not self._request and self._again_ms <= context.now_ms:
+            self._request = context.number()
+            context.out.append(FollowLog(self._shard, self._request, self._replay.position))
         return ""
 
     def wish(self) -> int | None:
         """When to look again, at the latest."""
-        if self._is_idle or not self._ground.may_write:
+        if self._is_idle or not self._context.may_write:
             return None
         wanted = [self.writes.wish()]
         if self._open and not self._request:

@@ -95,8 +95,8 @@ class TakeoverCause(StrEnum):
 class AcquisitionReport:
     """How a shard was taken, for log, metrics and the ledger (KB-F9; key `{"shard":i,"turn":t}`).
 
-    before: the owner whose turn was the last; None: there was none. voids: records passed over. pending: transactions
-    that were open at the end (KB-E4), by producer id. waited_ms: for KB-F6. repaired: keys. gave_up: why
+    before: the owner whose turn was the last; None: there was none. fenced_records: how many were passed over. pending:
+    transactions that were open at the end (KB-E4), by producer id. waited_ms: for KB-F6. repaired: keys. gave_up: why
     this process itself gave it up, where it served it before.
     """
 
@@ -106,7 +106,7 @@ class AcquisitionReport:
     assigned_ms: int
     owned_ms: int
     served_ms: int
-    voids: int = 0
+    fenced_records: int = 0
     repaired: int = 0
     waited_ms: int = 0
     pending: tuple[int, ...] = ()
@@ -287,11 +287,12 @@ ShardEffect: TypeAlias = (
 class ShardsAssigned:
     """A SyncGroup was answered 0 and its share taken (act.Assign): exactly these shards are this node's now.
 
-    deal: the whole map, for whoever asks for owners. What is gone from the share was given up by `RevokeShards` before.
+    assignment: the whole map, for whoever asks for owners. What is gone from the share was given up by
+    `RevokeShards` before.
     """
 
     shards: frozenset[int]
-    deal: ShardAssignment
+    assignment: ShardAssignment
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,13 +94,24 @@ class OwnershipContext:
     """gave_up: why this node stopped serving shards that it may take again. topic_lost: why no shard may be taken; "":
     they may."""
 
-    __slots__ = ("_number", "appends", "deal", "gave_up", "lease", "losses", "now_ms", "out", "settings", "topic_lost")
+    __slots__ = (
+        "_number",
+        "appends",
+        "assignment",
+        "gave_up",
+        "lease",
+        "losses",
+        "now_ms",
+        "out",
+        "settings",
+        "topic_lost",
+    )
 
     def __init__(self, settings: OwnershipSettings) -> None:
         self.settings = settings
         self.lease = Lease(settings.session_timeout_ms)
         self.appends = AppendQueues(settings.limits)
-        self.deal = ShardAssignment()
+        self.assignment = ShardAssignment()
         self.gave_up: dict[int, str] = {}
         self.losses = LogLosses()
         self.topic_lost = ""

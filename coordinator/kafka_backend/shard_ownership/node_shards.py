@@ -46,7 +46,7 @@ class NodeShards:
     """`step` for whatever happens; the questions below it for whoever answers requests."""
 
     def __init__(self, settings: OwnershipSettings) -> None:
-        self._ground = OwnershipContext(settings)
+        self._context = OwnershipContext(settings)
         self._acquisitions: dict[int, ShardAcquisition] = {}
         self._revoking: dict[int, ev.RevokeShards] = {}
         self._wake_ms: int | None = None
@@ -57,25 +57,25 @@ class NodeShards:
 
     def step(self, event: ev.ShardEvent, now_ms: int) -> list[ShardEffect]:
         """Take in one event. `now_ms` never goes back."""
-        ground = self._ground
-        ground.now_ms, ground.out = now_ms, []
+        context = self._context
+        context.now_ms, context.out = now_ms, []
         self._touched = set() if self._is_brief(event) else None
         HANDLERS[type(event)](self, event)
         self._advance_shards()
-        return ground.out
+        return context.out
 
     def _is_brief(self, event: ev.ShardEvent) -> bool:
         """What is written and acknowledged comes with each commit: no shard is looked at then that goes on as before,
         unless one of them waits for this moment, for the lease, or for what others have written."""
-        waits = self._wake_ms is None or self._wake_ms <= self._ground.now_ms or self._revoking
-        return isinstance(event, BRIEF) and not waits and self._ground.may_write and self._wrote
+        waits = self._wake_ms is None or self._wake_ms <= self._context.now_ms or self._revoking
+        return isinstance(event, BRIEF) and not waits and self._context.may_write and self._wrote
 
     # Questions.
 
     @property
-    def deal(self) -> ShardAssignment:
+    def assignment(self) -> ShardAssignment:
         """The map as it was last told."""
-        return self._ground.deal
+        return self._context.assignment
 
     def may_answer(self, shard: int, now_ms: int) -> bool:
         """KB-F7: whether an answer of the shard may leave at this moment."""
@@ -83,17 +83,17 @@ class NodeShards:
 
     def has_lease(self, now_ms: int) -> bool:
         """KB-F7: whether this node may answer for any shard."""
-        return self._ground.lease.holds(now_ms)
+        return self._context.lease.holds(now_ms)
 
     @property
     def lease_ends_ms(self) -> int:
         """The first moment without a lease, as far as is known; NEVER: there is none."""
-        return self._ground.lease.until_ms
+        return self._context.lease.until_ms
 
     def lease_until(self, shard: int) -> int:
         """Until when answers of the shard may leave, as far as is known; NEVER: they may not."""
         taking = self._acquisitions.get(shard)
-        return self._ground.lease.until_ms if taking is not None and taking.stage in SERVING else NEVER
+        return self._context.lease.until_ms if taking is not None and taking.stage in SERVING else NEVER
 
     def takes(self, shard: int) -> bool:
         """Whether new requests of the shard are this node's to decide."""
@@ -104,12 +104,12 @@ class NodeShards:
         """KB-A3: whether more may be decided for the shard; if not: COORDINATOR_LOAD_IN_PROGRESS (14)."""
         following = self._following(shard)
         beside = 0 if following is None else following.writes.size
-        return self._ground.appends.has_room(shard, beside)
+        return self._context.appends.has_room(shard, beside)
 
     def unacked(self, shard: int) -> int:
         """Bytes."""
         following = self._following(shard)
-        return self._ground.appends.unacked(shard) + (0 if following is None else following.writes.size)
+        return self._context.appends.unacked(shard) + (0 if following is None else following.writes.size)
 
     def open_transactions(self, shard: int) -> int:
         """KB-E4: of clients, whose markers are waited for."""
@@ -127,11 +127,11 @@ class NodeShards:
     def trouble(self, shard: int) -> RetryReason | None:
         """Why what it does, or writes, is tried again; for people."""
         taking = self._acquisitions.get(shard)
-        return (taking and taking.trouble) or self._ground.appends.trouble(shard)
+        return (taking and taking.trouble) or self._context.appends.trouble(shard)
 
     def tried_since(self, shard: int) -> int | None:
         """Since when its first batch that is not acknowledged is being written; None: there is none. For people."""
-        return self._ground.appends.tried_since(shard)
+        return self._context.appends.tried_since(shard)
 
     def stages(self) -> dict[int, Stage]:
         """Of each shard that is dealt to this node; for people."""
@@ -144,16 +144,16 @@ class NodeShards:
     @property
     def topic_lost(self) -> str:
         """Why no shard is served; for people. "": the state topic is as it should be."""
-        return self._ground.topic_lost
+        return self._context.topic_lost
 
     # What is heard.
 
     def _share(self, event: ev.ShardsAssigned) -> None:
-        self._ground.deal = event.deal
+        self._context.assignment = event.assignment
         for shard in sorted(self._acquisitions.keys() - event.shards):
             self._acquisitions.pop(shard).end(ASSIGNED_ELSEWHERE)
         for shard in sorted(event.shards - self._acquisitions.keys()):
-            self._acquisitions[shard] = ShardAcquisition(shard, self._ground)
+            self._acquisitions[shard] = ShardAcquisition(shard, self._context)
 
     def _revoke(self, event: ev.RevokeShards) -> None:
         self._revoking[event.token] = event
@@ -164,28 +164,28 @@ class NodeShards:
                 self._acquisitions.pop(shard).end(MOVED_AWAY)
 
     def _lost_all(self, event: ev.MembershipLost) -> None:
-        self._ground.lease.lost(self._ground.now_ms)
+        self._context.lease.lost(self._context.now_ms)
         for taking in self._acquisitions.values():
             taking.end(event.why)
         self._acquisitions.clear()
 
     def _fenced(self, event: ev.NodeFenced) -> None:
         self._lost_all(ev.MembershipLost("another process has this node's id"))
-        node = self._ground.settings.node
+        node = self._context.settings.node
         where = f" at {event.address}" if event.address else ""
-        self._ground.out.append(
+        self._context.out.append(
             StopProcess(f"another process{where} runs as node.id {node}: give each node of a cluster an id of its own")
         )
 
     def _topic_lost(self, event: ev.TopicLost) -> None:
-        again, self._ground.topic_lost = bool(self._ground.topic_lost), event.why
+        again, self._context.topic_lost = bool(self._context.topic_lost), event.why
         for taking in self._acquisitions.values() if not again else ():
             taking.lose_topic()
 
     def _topic_found(self, event: ev.TopicFound) -> None:
-        self._ground.topic_lost = ""
+        self._context.topic_lost = ""
         if event.another:
-            self._ground.losses.forget()
+            self._context.losses.forget()
 
     def _answer(self, event: ev.ShardAnswer) -> None:
         taking = self._acquisitions.get(event.shard)
@@ -197,10 +197,10 @@ class NodeShards:
         for append in event.appends:
             taking = self._acquisitions.get(append.shard)
             if taking is not None and taking.stage in SERVING:
-                self._ground.appends.append(*append)
+                self._context.appends.append(*append)
 
     def _produced(self, event: ev.BatchesProduced) -> None:
-        self._outcomes(self._ground.appends.produced(event.broker, event.request, event.results, self._ground.now_ms))
+        self._outcomes(self._context.appends.produced(event.broker, event.request, event.results, self._context.now_ms))
 
     def _outcomes(self, outcomes: Sequence[AppendOutcome]) -> None:
         for outcome in outcomes:
@@ -229,16 +229,16 @@ class NodeShards:
         return [self._acquisitions[shard] for shard in self._touched if shard in self._acquisitions]
 
     def _advance_shards(self) -> None:
-        ground = self._ground
+        context = self._context
         if self._touched is None:
-            self._outcomes(ground.appends.late(ground.now_ms))
+            self._outcomes(context.appends.late(context.now_ms))
         for taking in self._looked_at():
             taking.look()
         if self._touched is None:
-            self._wrote = ground.may_write
+            self._wrote = context.may_write
         self._let_go()
-        if ground.may_write:
-            ground.out += ground.appends.pump(ground.now_ms)
+        if context.may_write:
+            context.out += context.appends.pump(context.now_ms)
         self._sleep()
 
     def _let_go(self) -> None:
@@ -246,31 +246,31 @@ class NodeShards:
         released in this step may tell it before the next."""
         if not self._revoking:
             return
-        told = {effect.shard for effect in self._ground.out if isinstance(effect, ReleaseAnswers)}
+        told = {effect.shard for effect in self._context.out if isinstance(effect, ReleaseAnswers)}
         for token, revoke in list(self._revoking.items()):
             mine = sorted(revoke.shards & self._acquisitions.keys())
-            over = self._ground.now_ms >= revoke.deadline_ms
+            over = self._context.now_ms >= revoke.deadline_ms
             if over or all(self._acquisitions[shard].may_let_go and shard not in told for shard in mine):
                 for shard in mine:
                     self._acquisitions.pop(shard).end(MOVED_AWAY)
                 del self._revoking[token]
-                self._ground.out.append(ShardsLetGo(token))
+                self._context.out.append(ShardsLetGo(token))
 
     def _sleep(self) -> None:
-        ground = self._ground
+        context = self._context
         wanted = [taking.wish() for taking in self._looked_at()]
         wanted += [revoke.deadline_ms for revoke in self._revoking.values()]
-        if self._revoking and any(isinstance(effect, ReleaseAnswers) for effect in ground.out):
-            wanted.append(ground.now_ms)  # as soon as may be: see `_let_go`
-        if ground.may_write:
-            wanted.append(ground.appends.wish())
-            wanted.append(ground.lease.until_ms if self._acquisitions else None)
+        if self._revoking and any(isinstance(effect, ReleaseAnswers) for effect in context.out):
+            wanted.append(context.now_ms)  # as soon as may be: see `_let_go`
+        if context.may_write:
+            wanted.append(context.appends.wish())
+            wanted.append(context.lease.until_ms if self._acquisitions else None)
         at_ms = min((each for each in wanted if each is not None), default=None)
         if at_ms is not None:
-            at_ms = max(at_ms, ground.now_ms + 1)
-            if self._wake_ms is None or self._wake_ms <= ground.now_ms or at_ms < self._wake_ms:
+            at_ms = max(at_ms, context.now_ms + 1)
+            if self._wake_ms is None or self._wake_ms <= context.now_ms or at_ms < self._wake_ms:
                 self._wake_ms = at_ms
-                ground.out.append(WakeShardsAt(at_ms))
+                context.out.append(WakeShardsAt(at_ms))
 
 
 BRIEF = (ev.TurnDecided, ev.BatchesProduced)
@@ -282,19 +282,21 @@ HANDLERS: dict[type, Callable[[NodeShards, Any], None]] = {
     ev.NodeFenced: NodeShards._fenced,
     ev.TopicLost: NodeShards._topic_lost,
     ev.TopicFound: NodeShards._topic_found,
-    ev.Synced: lambda shards, event: shards._ground.lease.synced(event.sent_ms),
-    ev.LeaseHeartbeatAnswered: lambda shards, event: shards._ground.lease.heartbeat_answered(event.sent_ms, event.code),
+    ev.Synced: lambda shards, event: shards._context.lease.synced(event.sent_ms),
+    ev.LeaseHeartbeatAnswered: lambda shards, event: shards._context.lease.heartbeat_answered(
+        event.sent_ms, event.code
+    ),
     ev.RequestWithoutAnswer: NodeShards._answer,
     ev.ProducerInitialized: NodeShards._answer,
     ev.LogEndFound: NodeShards._answer,
     ev.LogFetched: NodeShards._answer,
     ev.LoadFinished: NodeShards._answer,
-    ev.LeadersFound: lambda shards, event: shards._ground.appends.led(
-        event.request, event.leaders, shards._ground.now_ms
+    ev.LeadersFound: lambda shards, event: shards._context.appends.led(
+        event.request, event.leaders, shards._context.now_ms
     ),
     ev.BatchesProduced: NodeShards._produced,
-    ev.ProduceLost: lambda shards, event: shards._ground.appends.lost(
-        event.broker, event.request, event.detail, shards._ground.now_ms
+    ev.ProduceLost: lambda shards, event: shards._context.appends.lost(
+        event.broker, event.request, event.detail, shards._context.now_ms
     ),
     ev.TurnDecided: NodeShards._decided,
     ev.AppendClientOffsets: NodeShards._append_txn,

@@ -34,13 +34,13 @@ from muster.coordinator.kafka_backend.shard_ownership.shard_log import (
 # --------------------------------
 
 
-def cause_of(before: OwnerRecord | None, node: int, instance: str, deal: ShardAssignment) -> TakeoverCause:
+def cause_of(before: OwnerRecord | None, node: int, instance: str, assignment: ShardAssignment) -> TakeoverCause:
     """node, instance: of whoever has it now. before: who had it; None: nobody."""
     if before is None:
         return TakeoverCause.FIRST
     if before.node == node:
         return TakeoverCause.FENCED if before.instance == instance else TakeoverCause.NODE_RESTARTED
-    there = deal.nodes.get(before.node)
+    there = assignment.nodes.get(before.node)
     if there is None:
         return TakeoverCause.NODE_LOST
     return TakeoverCause.NODE_DRAINING if there.draining else TakeoverCause.NODE_JOINED
@@ -57,13 +57,13 @@ SHORT_GAP_MS = 2_000
 class ShardAcquisition:
     """One shard. Its `stage` says where it stands."""
 
-    def __init__(self, shard: int, ground: OwnershipContext) -> None:
+    def __init__(self, shard: int, context: OwnershipContext) -> None:
         self.shard = shard
         self.stage = Stage.READ
         self.following: OpenTransactions | None = None
-        self._ground = ground
-        self._dealt_ms = ground.now_ms
-        self._deal = ground.deal
+        self._context = context
+        self._assigned_ms = context.now_ms
+        self._assignment = context.assignment
         self.lost = ""
         """Why nothing may be served from its log; "": it may, as far as is known."""
         self._reset_replay()
@@ -86,7 +86,7 @@ class ShardAcquisition:
         self._refresh_ms: int | None = None
         self._gap_ms: int | None = None
         self._start = 0
-        if self._ground.topic_lost:
+        if self._context.topic_lost:
             self._wait_for_operator(0)
         else:
             self._read()
@@ -119,17 +119,17 @@ class ShardAcquisition:
         if isinstance(outcome, AppendsBroken):
             self._broken(outcome)
             return
-        why = self._ground.losses.acked(self.shard, outcome.offset, len(outcome.batch.records), outcome.start)
+        why = self._context.losses.acked(self.shard, outcome.offset, len(outcome.batch.records), outcome.start)
         if why:
             self._lose(why)
             return
         if self.stage is Stage.OWN:
             self._owned(outcome.offset)
         elif outcome.batch.position and self.stage in SERVING:
-            self._ground.out.append(ef.ReleaseAnswers(self.shard, outcome.batch.position))
+            self._context.out.append(ef.ReleaseAnswers(self.shard, outcome.batch.position))
         if self.following is not None and outcome.offset >= 0:
             self.following.acked(outcome.offset + len(outcome.batch.records))
-        if self.stage is Stage.REPAIR and self._ground.appends.is_empty(self.shard):
+        if self.stage is Stage.REPAIR and self._context.appends.is_empty(self.shard):
             self._finish()
 
     def _handle_transaction_answer(self, following: OpenTransactions, event: ev.ShardAnswer) -> None:
@@ -140,18 +140,18 @@ class ShardAcquisition:
             self._drop(why, again=True)
         elif not self._is_newest():
             self._drop(f"node {self._other()} has written a newer owner record", other=self._replay.owner)
-            self._proof_ms = self._ground.now_ms
+            self._proof_ms = self._context.now_ms
 
     def look(self) -> None:
         """Time went by, or the lease came or went."""
-        ground = self._ground
+        context = self._context
         if self.stage in SERVING:
             self._look_at_lease()
         if self.following is not None and (why := self.following.look()):
             self._drop(why, again=True)
-        if self.stage is Stage.SERVE and self._refresh_ms is not None and self._refresh_ms <= ground.now_ms:
+        if self.stage is Stage.SERVE and self._refresh_ms is not None and self._refresh_ms <= context.now_ms:
             self._keep()
-        if self._then is not None and self._then_ms <= ground.now_ms and self._is_allowed():
+        if self._then is not None and self._then_ms <= context.now_ms and self._is_allowed():
             then, self._then = self._then, None
             then()
 
@@ -169,10 +169,10 @@ class ShardAcquisition:
     def _is_allowed(self) -> bool:
         """Whether what comes next may be done. Who was fenced asks the nodes' group first whether the shard is still
         his: two that fence each other serve nobody."""
-        ground = self._ground
-        if ground.topic_lost or (self._proof_ms != NEVER and ground.lease.base_ms <= self._proof_ms):
+        context = self._context
+        if context.topic_lost or (self._proof_ms != NEVER and context.lease.base_ms <= self._proof_ms):
             return False
-        return ground.may_write or self.stage in READING
+        return context.may_write or self.stage in READING
 
     # Reading.
 
@@ -181,8 +181,8 @@ class ShardAcquisition:
         self._ask_end()
 
     def _ask_end(self) -> None:
-        self._request = self._ground.number()
-        self._ground.out.append(ef.FindLogEnd(self.shard, self._request))
+        self._request = self._context.number()
+        self._context.out.append(ef.FindLogEnd(self.shard, self._request))
 
     def _fetch(self) -> None:
         """The next part of what is wanted; on to the next stage where there is nothing more."""
@@ -190,8 +190,8 @@ class ShardAcquisition:
         if at >= self._upto:
             self._read_all()
             return
-        self._request = self._ground.number()
-        self._ground.out.append(ef.FetchLog(self.shard, self._request, at, self._upto))
+        self._request = self._context.number()
+        self._context.out.append(ef.FetchLog(self.shard, self._request, at, self._upto))
 
     def _fetched(self, event: ev.LogFetched) -> None:
         if event.code == OFFSET_OUT_OF_RANGE:
@@ -206,7 +206,7 @@ class ShardAcquisition:
             before = self._replay.position
             records = self._replay.take_all(event.batches)
             if records:
-                self._ground.out.append(ef.ApplyRecords(self.shard, records, not self._applied))
+                self._context.out.append(ef.ApplyRecords(self.shard, records, not self._applied))
                 self._applied = True
             self._goes_on(self._replay, before, event.next_offset)
 
@@ -231,7 +231,7 @@ class ShardAcquisition:
 
     def _read_all(self) -> None:
         if self.stage is Stage.READ:
-            why = self._ground.losses.read(self.shard, self._start, self._upto, self._replay.accepted)
+            why = self._context.losses.read(self.shard, self._start, self._upto, self._replay.accepted)
             if why:
                 self._lose(why)
             else:
@@ -240,7 +240,7 @@ class ShardAcquisition:
         elif self.stage is Stage.TRUTH:
             self._repair()
         elif not self._is_newest():
-            self._proof_ms = self._ground.now_ms
+            self._proof_ms = self._context.now_ms
             self._later(self._init)
         elif self.stage is Stage.CATCH and self._replay.unfenced:
             self._wait()
@@ -259,15 +259,15 @@ class ShardAcquisition:
     def _init(self) -> None:
         """KB-F3. Without a lease nobody's producer is touched: another may be the owner by now."""
         self.stage = Stage.INIT
-        if not self._ground.may_write:
+        if not self._context.may_write:
             self._then, self._then_ms = self._init, NEVER
             return
-        self._request = self._ground.number()
-        self._ground.out.append(ef.InitProducer(self.shard, self._request))
+        self._request = self._context.number()
+        self._context.out.append(ef.InitProducer(self.shard, self._request))
 
     def _own(self, given: ev.ProducerInitialized) -> None:
-        ground, before = self._ground, self._replay.owner
-        settings = ground.settings
+        context, before = self._context, self._replay.owner
+        settings = context.settings
         self.stage = Stage.OWN
         self._owner = OwnerRecord(
             before.turn + 1 if before is not None else 1,
@@ -276,16 +276,16 @@ class ShardAcquisition:
             settings.instance,
             settings.address,
             settings.kafka,
-            settings.wall_ms + ground.now_ms,
+            settings.wall_ms + context.now_ms,
         )
         record = encode_owner_record(self._owner)
-        ground.appends.open(self.shard, given.producer)
-        ground.appends.append(self.shard, [record], len(record[0]) + len(record[1] or b""))
+        context.appends.open(self.shard, given.producer)
+        context.appends.append(self.shard, [record], len(record[0]) + len(record[1] or b""))
 
     def _owned(self, offset: int) -> None:
         """KB-F4: the log counts up to here, and nothing of the one before comes after it."""
         self.stage = Stage.CATCH
-        self._owned_ms = self._ground.now_ms
+        self._owned_ms = self._context.now_ms
         self._upto = offset + 1 if offset >= 0 else -1
         if offset >= 0:
             self._fetch()
@@ -295,11 +295,11 @@ class ShardAcquisition:
     def _wait(self) -> None:
         """KB-F6: what the one before, or one before him, sent while he had a lease may come in for as long."""
         self.stage = Stage.WAIT
-        self._then, self._then_ms = self._behind, self._owned_ms + self._ground.settings.session_timeout_ms
+        self._then, self._then_ms = self._behind, self._owned_ms + self._context.settings.session_timeout_ms
 
     def _behind(self) -> None:
         self.stage = Stage.BEHIND
-        self._wait_ms = self._ground.now_ms - self._owned_ms
+        self._wait_ms = self._context.now_ms - self._owned_ms
         self._ask_end()
 
     # KB-S7.
@@ -318,7 +318,7 @@ class ShardAcquisition:
         """Each key as it should be, then away with the owner records before, oldest first: as long as one stands, so
         must those behind it."""
         assert self._owner is not None
-        appends, truth, turn = self._ground.appends, self._truth, self._owner.turn
+        appends, truth, turn = self._context.appends, self._truth, self._owner.turn
         self.stage, self._truth = Stage.REPAIR, None
         if truth is not None:
             self._repaired = len(truth.values)
@@ -332,50 +332,50 @@ class ShardAcquisition:
     def _write(self, records: list[NewRecord]) -> None:
         if records:
             size = sum(len(key) + len(value or b"") for key, value, _ in records)
-            self._ground.appends.append(self.shard, records, size, alone=True)
+            self._context.appends.append(self.shard, records, size, alone=True)
 
     def _keep(self) -> None:
         """KB-F6: brokers forget a producer that writes nothing."""
-        self._refresh_ms = self._ground.now_ms + self._ground.settings.owner_refresh_ms
+        self._refresh_ms = self._context.now_ms + self._context.settings.owner_refresh_ms
         self._write([(KEPT_KEY, b"kept", None)])
 
     # Serving.
 
     def _finish(self) -> None:
         self.stage = Stage.FINISH
-        self._request = self._ground.number()
-        self._ground.out.append(ef.FinishLoad(self.shard, self._request))
+        self._request = self._context.number()
+        self._context.out.append(ef.FinishLoad(self.shard, self._request))
 
     def _serve(self) -> None:
         assert self._owner is not None
-        ground, replay = self._ground, self._replay
+        context, replay = self._context, self._replay
         self.stage = Stage.SERVE
-        self._refresh_ms = ground.now_ms + ground.settings.owner_refresh_ms
+        self._refresh_ms = context.now_ms + context.settings.owner_refresh_ms
         report = ef.AcquisitionReport(
             self._owner,
             replay.before,
-            cause_of(replay.before, ground.settings.node, ground.settings.instance, self._deal),
-            self._dealt_ms,
+            cause_of(replay.before, context.settings.node, context.settings.instance, self._assignment),
+            self._assigned_ms,
             self._owned_ms,
-            ground.now_ms,
-            replay.voids,
+            context.now_ms,
+            replay.fenced_records,
             self._repaired,
             self._wait_ms,
             tuple(replay.pending),
-            ground.gave_up.pop(self.shard, ""),
+            context.gave_up.pop(self.shard, ""),
         )
-        self.following = OpenTransactions(self.shard, ground, replay)
-        ground.out.append(ef.ServeShard(self.shard, report))
+        self.following = OpenTransactions(self.shard, context, replay)
+        context.out.append(ef.ServeShard(self.shard, report))
 
     def _look_at_lease(self) -> None:
-        ground = self._ground
-        if ground.may_write:
+        context = self._context
+        if context.may_write:
             self._gap_ms = None
             return
         if self._gap_ms is None:
-            until_ms = ground.lease.until_ms
-            self._gap_ms = ground.now_ms if until_ms == NEVER else until_ms
-        if self.stage is Stage.SERVE and ground.now_ms - self._gap_ms >= SHORT_GAP_MS:
+            until_ms = context.lease.until_ms
+            self._gap_ms = context.now_ms if until_ms == NEVER else until_ms
+        if self.stage is Stage.SERVE and context.now_ms - self._gap_ms >= SHORT_GAP_MS:
             self._drop("the lease is over", again=True)
 
     # Ends.
@@ -383,16 +383,16 @@ class ShardAcquisition:
     def leave(self) -> None:
         """KB-F8. `is_gone` tells when it is done."""
         if self.stage is Stage.SERVE:
-            self._ground.out.append(ef.RefuseRequests(self.shard))
+            self._context.out.append(ef.RefuseRequests(self.shard))
             self.stage = Stage.LEAVE
 
     @property
     def may_let_go(self) -> bool:
         """KB-F8: nothing is to be waited for any more before the shard is let go of."""
-        if self.stage is not Stage.LEAVE or not self._ground.may_write:
+        if self.stage is not Stage.LEAVE or not self._context.may_write:
             return True
         writes = self.following is not None and not self.following.writes.is_empty
-        return not writes and self._ground.appends.is_empty(self.shard)
+        return not writes and self._context.appends.is_empty(self.shard)
 
     def end(self, why: str) -> None:
         """The shard is not this node's any more."""
@@ -400,7 +400,7 @@ class ShardAcquisition:
 
     def lose_topic(self) -> None:
         """The whole topic is not what it was: `OwnershipContext.topic_lost`. Begins anew once it is."""
-        self._forget(self._ground.topic_lost, again=True, other=None)
+        self._forget(self._context.topic_lost, again=True, other=None)
         self._wait_for_operator(0)
 
     def _lose(self, why: str) -> None:
@@ -413,14 +413,14 @@ class ShardAcquisition:
 
     def _wait_for_operator(self, ms: int) -> None:
         self.stage = Stage.LOST
-        self._then, self._then_ms = self._restart, self._ground.now_ms + ms
+        self._then, self._then_ms = self._restart, self._context.now_ms + ms
 
     def _broken(self, broken: AppendsBroken) -> None:
         why = broken.why.value if not broken.code else f"{broken.why.value} (code {broken.code})"
-        fenced_ms = self._ground.now_ms if broken.why is AppendFailure.FENCED else NEVER
+        fenced_ms = self._context.now_ms if broken.why is AppendFailure.FENCED else NEVER
         if self.stage in (Stage.OWN, Stage.REPAIR) and broken.why is not AppendFailure.TOO_LARGE:
             # Nobody was served: what was read holds, and the next turn begins.
-            self._ground.appends.close(self.shard)
+            self._context.appends.close(self.shard)
             self._later(self._catch_up)
         else:
             self._drop(why, again=True)
@@ -441,23 +441,23 @@ class ShardAcquisition:
         self._tries += 1
         self._then, self._then_ms = (
             self._restart,
-            self._ground.now_ms + back_off_ms(self._ground.settings.limits, self._tries),
+            self._context.now_ms + back_off_ms(self._context.settings.limits, self._tries),
         )
 
     def _restart(self) -> None:
         tries, proof_ms = self._tries, self._proof_ms
-        self._dealt_ms, self._deal = self._ground.now_ms, self._ground.deal
+        self._assigned_ms, self._assignment = self._context.now_ms, self._context.assignment
         self._reset_replay()
         self._tries, self._proof_ms = tries, proof_ms
 
     def _forget(self, why: str, *, again: bool, other: OwnerRecord | None) -> None:
-        self._ground.appends.close(self.shard)
+        self._context.appends.close(self.shard)
         self.following = None
         self._request, self._then = 0, None
         if self.stage in SERVING:
-            self._ground.gave_up[self.shard] = why
+            self._context.gave_up[self.shard] = why
         if self._applied or self.stage in SERVING or self.stage is Stage.FINISH:
-            self._ground.out.append(ef.UnloadShard(self.shard, why, again, other))
+            self._context.out.append(ef.UnloadShard(self.shard, why, again, other))
         self._applied = False
         if self.stage in SERVING or self.stage is Stage.FINISH:
             self.stage = Stage.INIT
@@ -476,4 +476,4 @@ class ShardAcquisition:
     def _later(self, step: Callable[[], None]) -> None:
         self._tries += 1
         self._then = step
-        self._then_ms = self._ground.now_ms + back_off_ms(self._ground.settings.limits, self._tries)
+        self._then_ms = self._context.now_ms + back_off_ms(self._context.settings.limits, self._tries)

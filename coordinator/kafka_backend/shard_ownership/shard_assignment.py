@@ -142,10 +142,10 @@ def plan_assignment(bids: Mapping[str, bytes], shards: int) -> bytes:
     return encode_assignment(ShardAssignment(shards, nodes))
 
 
-def encode_assignment(deal: ShardAssignment) -> bytes:
+def encode_assignment(assignment: ShardAssignment) -> bytes:
     said = {
         "version": VERSION,
-        "shards": deal.shards,
+        "shards": assignment.shards,
         "nodes": [
             {
                 "node": node.node,
@@ -154,7 +154,7 @@ def encode_assignment(deal: ShardAssignment) -> bytes:
                 "shards": list(node.shards),
                 "draining": node.draining,
             }
-            for node in deal.nodes.values()
+            for node in assignment.nodes.values()
         ],
     }
     return json.dumps(said, separators=(",", ":")).encode()
@@ -187,7 +187,7 @@ def decode_assignment(assignment: bytes) -> ShardAssignment:
 AGAIN_MS = 200
 
 
-def joins_again_ms(deal: ShardAssignment, bid: NodeBid) -> int:
+def joins_again_ms(assignment: ShardAssignment, bid: NodeBid) -> int:
     """How long after it took its share a node has to join once more; 0: it need not.
 
     Kafka answers a static member that came back with the map there is, and asks nobody (KIP-345). The others would keep
@@ -195,7 +195,7 @@ def joins_again_ms(deal: ShardAssignment, bid: NodeBid) -> int:
     be nobody's for good. So a process that the map does not know joins again. Its `generation` is another one by then:
     only a member that says something new begins a round.
     """
-    mine = deal.nodes.get(bid.node)
+    mine = assignment.nodes.get(bid.node)
     if mine is not None and (mine.instance, dict(mine.addresses), mine.draining) == (
         bid.instance,
         dict(bid.addresses),

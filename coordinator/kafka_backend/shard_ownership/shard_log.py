@@ -326,13 +326,23 @@ class ShardReplay:
 
     position: the next offset. owner: of the latest owner record; before: of the one before it. owners: all owner
     records that were met, as (turn, key), by their places. unfenced: the latest owner's producer, or one since when
-    nothing was settled, did not fence the one before (KB-F6). voids: records passed over. to_repair: keys of which the
-    newest record is void, with its offset. pending: by producer id, what waits for a marker (KB-E4). accepted: what an
-    operator has said of the log last; None: nothing.
+    nothing was settled, did not fence the one before (KB-F6). fenced_records: how many were passed over. to_repair:
+    keys of which the newest record is void, with its offset. pending: by producer id, what waits for a marker (KB-E4).
+    accepted: what an operator has said of the log last; None: nothing.
     """
 
-    __slots__ = ("_waiting_for", "accepted", "before", "owner", "owners", "pending", "position", "to_repair",
-                 "unfenced", "voids")  # fmt: skip
+    __slots__ = (
+        "_waiting_for",
+        "accepted",
+        "before",
+        "fenced_records",
+        "owner",
+        "owners",
+        "pending",
+        "position",
+        "to_repair",
+        "unfenced",
+    )  # fmt: skip
 
     def __init__(self, position: int = 0) -> None:
         self.position = position
@@ -340,7 +350,7 @@ class ShardReplay:
         self.before: OwnerRecord | None = None
         self.owners: list[tuple[int, bytes]] = []
         self.unfenced = False
-        self.voids = 0
+        self.fenced_records = 0
         self.to_repair: dict[bytes, int] = {}
         self.pending: dict[int, dict[bytes, ShardRecord]] = {}
         self._waiting_for: dict[bytes, set[int]] = {}
@@ -367,7 +377,7 @@ class ShardReplay:
         if records and (records[0].key or b"")[:1] == b"\xff":
             records = self._own(batch)
         elif self.owner is not None and batch.producer != self.owner.producer:
-            return self._void(records)
+            return self._skip_fenced(records)
         if self.to_repair or self.pending:
             self._overtakes(records)
         return records
@@ -392,8 +402,8 @@ class ShardReplay:
                 self.unfenced = False
         return [record for record in batch.records if (record.key or b"")[:1] != bytes([OWN_KEY])]
 
-    def _void(self, records: Sequence[ShardRecord]) -> Sequence[ShardRecord]:
-        self.voids += len(records)
+    def _skip_fenced(self, records: Sequence[ShardRecord]) -> Sequence[ShardRecord]:
+        self.fenced_records += len(records)
         self.to_repair.update((record.key, record.offset) for record in records if record.key is not None)
         return ()
 

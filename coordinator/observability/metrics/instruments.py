@@ -160,7 +160,7 @@ class KafkaBackendFigures:
     """Bytes, by shard."""
     owned: int = 0
     fenced: int = 0
-    voids: int = 0
+    fenced_records: int = 0
     errors: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """By API and code."""
     proxied: Mapping[str, int] = field(default_factory=dict)

@@ -150,7 +150,7 @@ def kafka_backend_families(figures: KafkaBackendFigures) -> Iterator[Metric]:
     yield gauge("muster_engine_unacked_bytes", unacked)
     yield gauge("muster_engine_owned_shards", {(): figures.owned})
     yield counter("muster_engine_fenced_total", {(): figures.fenced})
-    yield counter("muster_engine_void_records_total", {(): figures.voids})
+    yield counter("muster_engine_void_records_total", {(): figures.fenced_records})
     yield counter("muster_engine_upstream_errors_total", {(*key,): count for key, count in figures.errors.items()})
     yield counter("muster_engine_proxy_bytes_total", count_by_word(figures.proxied))
     yield gauge("muster_engine_proxy_connections", {(): figures.proxy_connections})

@@ -244,7 +244,7 @@ class KafkaBackend:
                 heartbeat_ms=self._settings.engine_kafka_heartbeat_interval_ms,
                 addresses=addresses_by_listener(doors),
             ),
-            on_assigned=self.watching.dealt,
+            on_assigned=self.watching.log_assignment,
             on_trouble=self.watching.group_troubled,
             on_bug=self._failed,
         )
@@ -399,7 +399,7 @@ class KafkaBackend:
             unacked={shard: shards.unacked(shard) for shard in shards.stages()},
             owned=len(shards.served()),
             fenced=watching.fenced_total,
-            voids=watching.voids_total,
+            fenced_records=watching.fenced_records_total,
             errors=self.upstream.errors,
             proxied={} if self.traffic is None else {"up": self.traffic.traffic.up, "down": self.traffic.traffic.down},
             proxy_connections=0 if self.traffic is None else self.traffic.connections,

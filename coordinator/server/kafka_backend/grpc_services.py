@@ -247,7 +247,7 @@ CALLS: Final = frozenset({"DrainNode"})
 class CanDrain(Protocol):
     """`NodesGroup`, as far as it is asked here."""
 
-    deal: ShardAssignment
+    assignment: ShardAssignment
 
     def drain(self) -> None: ...
 
@@ -283,7 +283,9 @@ class DrainService:
     def _refusal(self, node: int, *, undrain: bool) -> cluster_pb.DrainNodeResponse | None:
         if node != self._cluster.me:
             return self._of_another(node)
-        takers = [each.node for each in self._nodes.deal.nodes.values() if each.node != node and not each.draining]
+        takers = [
+            each.node for each in self._nodes.assignment.nodes.values() if each.node != node and not each.draining
+        ]
         if takers or undrain:
             return None
         return cluster_pb.DrainNodeResponse(

@@ -87,7 +87,7 @@ class UpstreamSecurityStore(FollowedSecurityStore):
             instance=instance,
             wall_ms=wall_ms,
             truth=self._truth,
-            on_void=self._passed_over,
+            on_fenced=self._passed_over,
         )
 
     def load(self) -> None:

@@ -200,7 +200,7 @@ class ShardDiagnostics:
         self._stages: dict[int, ConditionSince] = {}
         self.appends = Timing()
         self.fenced_total = 0
-        self.voids_total = 0
+        self.fenced_records_total = 0
 
     # -- what happens -------------------------------------------------------------------------------------------------
 
@@ -212,15 +212,15 @@ class ShardDiagnostics:
         """Why the nodes' group refuses this node, which goes on to try."""
         self._refused = sentence
 
-    def dealt(self, deal: ShardAssignment) -> None:
+    def log_assignment(self, assignment: ShardAssignment) -> None:
         """The shards were shared anew."""
         self._refused = ""
-        mine = deal.nodes.get(self._settings.node_id)
+        mine = assignment.nodes.get(self._settings.node_id)
         log.info(
             "shards assigned",
-            nodes=len(deal.nodes),
+            nodes=len(assignment.nodes),
             mine=0 if mine is None else len(mine.shards),
-            to_nobody=deal.shards - sum(len(node.shards) for node in deal.nodes.values()),
+            to_nobody=assignment.shards - sum(len(node.shards) for node in assignment.nodes.values()),
         )
 
     def served(self, report: AcquisitionReport, shard: int) -> None:
@@ -234,12 +234,12 @@ class ShardDiagnostics:
             **({} if before is None else {"from_node": before.node}),
             took=f"{(report.served_ms - report.assigned_ms) / 1000:.3f}s",
         )
-        if report.voids:
-            self.voids_total += report.voids
+        if report.fenced_records:
+            self.fenced_records_total += report.fenced_records
             log.warning(
                 "records of a former owner of the shard were skipped",
                 shard=shard,
-                records=report.voids,
+                records=report.fenced_records,
                 written_again=report.repaired,
             )
 

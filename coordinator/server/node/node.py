@@ -264,10 +264,10 @@ class CoordinatorNode:
         self._tracing = make_tracing(settings)
         self._http = make_http_listener(settings)
         self._central: CentralElection | None = None
-        self.telling = ConditionReporter(
+        self.condition_reporter = ConditionReporter(
             self._clock, lambda: self._observing.changes.note("") if self._observing else None
         )
-        self._task_failures = TaskFailures(partial(report_task_failure, self.telling.conditions))
+        self._task_failures = TaskFailures(partial(report_task_failure, self.condition_reporter.conditions))
         self._isolation = Isolation(isolation_limits(settings))
         # A simulation takes no place from a group that waits for its plan.
         self._isolated_simulations = self._isolation.apart(max_processes=1)
@@ -352,7 +352,7 @@ class CoordinatorNode:
         malformed: tuple[type[Exception], ...] = (MalformedGroupRequest, MalformedStorageRequest)
         if self._observing is not None:
             asked = partial(topic_ids, self.broker), lambda: self._partitions, self.driver.tell
-            table |= self._observing.start(self.engine, self.broker, *asked, cluster=self._ground.cluster)
+            table |= self._observing.start(self.engine, self.broker, *asked, cluster=self._backend.cluster)
             malformed += self._observing.malformed
         if self._tracing is not None:
             table = self._tracing.listening(table)
@@ -362,11 +362,11 @@ class CoordinatorNode:
         gate = node_services.authenticator_of(self._security)
         limits = join_limit_bytes(self._settings), self._instruments, burden_limits(self._settings)
         self.methods = GrpcMethods(table, malformed, *limits, gate)
-        conditions = self.telling.conditions
-        started.callback(self._ground.upkeep(conditions, self.engine, self._fail).stop)
+        conditions = self.condition_reporter.conditions
+        started.callback(self._backend.upkeep(conditions, self.engine, self._fail).stop)
         await self._listener.start(self.methods, **node_services.probe_authenticators(self._settings, gate))
         self._serving = True
-        self.telling.start(self._listener.report)
+        self.condition_reporter.start(self._listener.report)
         if self._kafka is not None:
             context = KafkaListenerContext(
                 driver=self.driver,
@@ -376,7 +376,7 @@ class CoordinatorNode:
                 tls=node_services.listener_tls(self._certificates, "kafka"),
                 security=self._security,
             )
-            await self._ground.serve_kafka(self._kafka, context)
+            await self._backend.serve_kafka(self._kafka, context)
             started.push_async_callback(self._kafka.close, LAST_WORDS_S)
         if self._http is not None:
             from muster.coordinator.server.listeners.http_listener import NodeAccess
@@ -390,12 +390,12 @@ class CoordinatorNode:
                 conditions,
                 self._clock,
                 node_services.visibility_of(self._security),
-                self._ground.cluster,
+                self._backend.cluster,
             )
             await self._http.start(inside, gate, node_services.listener_tls(self._certificates, "http"))
             started.push_async_callback(self._http.close, LAST_WORDS_S)
-        if self._ground.zookeeper is not None:
-            self._ground.zookeeper.start(lambda in_touch: self.telling.tell(ZOOKEEPER, serving=in_touch))
+        if self._backend.zookeeper is not None:
+            self._backend.zookeeper.start(lambda in_touch: self.condition_reporter.tell(ZOOKEEPER, serving=in_touch))
         if self._central is not None:
             self._central.start()
             started.push_async_callback(self._central.stop)
@@ -404,20 +404,20 @@ class CoordinatorNode:
 
     async def _open_backend(self, started: AsyncExitStack) -> None:
         """The log, the place among others, and the groups."""
-        self._ground = make_backend(self._settings, self._clock, self._certificates, self._doors)
-        started.push_async_callback(self._ground.close)
-        started.push_async_callback(self._ground.leave)
+        self._backend = make_backend(self._settings, self._clock, self._certificates, self._doors)
+        started.push_async_callback(self._backend.close)
+        started.push_async_callback(self._backend.leave)
         started.push_async_callback(close_observers, self._observing, self._tracing)
-        await self._ground.open(lambda seen: self.driver.tell(partition_for(seen.group_id, self.engine.shards), seen))
-        self.broker = self._ground.record_log
+        await self._backend.open(lambda seen: self.driver.tell(partition_for(seen.group_id, self.engine.shards), seen))
+        self.broker = self._backend.record_log
         self._security = await node_services.make_security(
             self._settings,
             self.broker.topics,
-            self._ground.disk,
+            self._backend.disk,
             self._certificates,
-            await self._ground.rights_store(),
+            await self._backend.rights_store(),
         )
-        await self._ground.join(self._security, self._have_groups)
+        await self._backend.join(self._security, self._have_groups)
 
     async def stop(self) -> None:
         """Drain: refuse new calls, answer parked ones, flush and close the log, then close the port.
@@ -429,7 +429,7 @@ class CoordinatorNode:
         log.info("draining", parked=self.driver.parked, in_flight=self.methods.in_flight)
         if self._central is not None:
             await self._central.stop()
-        await self._ground.hand_over()
+        await self._backend.hand_over()
         await self._listener.announce_shutdown()
         self.methods.drain()
         for door in (self._kafka, self._http):
@@ -447,7 +447,7 @@ class CoordinatorNode:
     def _have_groups(self, make: MakeEngine, *, load: bool = False) -> None:
         """See `MakeGroups`. A node that is one of many is told again and again which groups are coordinated here."""
         settings = self._settings
-        self.broker = self._ground.record_log
+        self.broker = self._backend.record_log
         options = EngineOptions(
             on_bug=report_bug,
             on_status=self._report_status,
@@ -456,15 +456,15 @@ class CoordinatorNode:
         )
         self.engine = make(limits_of(settings), Shard, options)
         self._partitions = partition_counts(self.broker)
-        self._log_span = self._ground.log_span
+        self._log_span = self._backend.log_span
         self.engine.submit_all(TopicsChanged(self._partitions, ids=topic_ids(self.broker)))
         self._loaded_ms = self._clock.now_ms()
         if load:
             self.engine.load(self._loaded_ms)
 
     def _report_status(self, shard: int, status: ShardStatus, why: str) -> None:
-        report_status(self.telling.conditions, shard, status, why, self.engine.report(shard))
-        if status is ShardStatus.ACTIVE and (zookeeper := self._ground.zookeeper) is not None:
+        report_status(self.condition_reporter.conditions, shard, status, why, self.engine.report(shard))
+        if status is ShardStatus.ACTIVE and (zookeeper := self._backend.zookeeper) is not None:
             # What was seen of groups in ZooKeeper is no record: the shard has to be told again.
             zookeeper.observer.tell_again(lambda group_id: partition_for(group_id, self.engine.shards) == shard)
 
@@ -478,15 +478,15 @@ class CoordinatorNode:
                 work_deadline_ms=self._settings.group_assignor_deadline_ms,
             ),
             DriverCallbacks(
-                on_plan=partial(report_plan, self.telling.conditions),
+                on_plan=partial(report_plan, self.condition_reporter.conditions),
                 on_notice=self._noticed,
                 on_fatal=self._fail,
                 on_bug=report_contained,
-                on_stall=partial(report_stall, self.telling.conditions),
+                on_stall=partial(report_stall, self.condition_reporter.conditions),
             ),
             inputs=PlanInputs(
                 complete=lambda work: complete_work(
-                    work, self.engine, self._log_span, self._observing, self._ground.measured
+                    work, self.engine, self._log_span, self._observing, self._backend.measured
                 ),
                 measure=make_load_meter(self.engine, self.broker, self._clock.now_ms),
             ),
@@ -502,7 +502,7 @@ class CoordinatorNode:
             rights_of=node_services.topic_rights_of(self._security),
             central_reign=lambda: NO_ELECTION if self._central is None else self._central.epoch,
         )
-        zookeeper = self._ground.zookeeper
+        zookeeper = self._backend.zookeeper
         if isinstance(zookeeper, ZooKeeperRegistration):  # in a cluster the shard's leader coordinates central groups
             self._central = CentralElection(
                 zookeeper.session,
@@ -512,8 +512,8 @@ class CoordinatorNode:
                 self._sessions.end_central,
             )
         self.broker.on_topics_changed(self._topics_changed)
-        self._ground.coordinate(self.engine, self.driver, self._clock.now_ms, self._fail, self._sessions)
-        if (disk := self._ground.disk) is not None:
+        self._backend.coordinate(self.engine, self.driver, self._clock.now_ms, self._fail, self._sessions)
+        if (disk := self._backend.disk) is not None:
             disk.on_logs_changed(LogFreezer().changed)
 
     def _measure(self) -> None:
@@ -522,15 +522,20 @@ class CoordinatorNode:
 
         assert self.measuring is not None, "a node with a listener counts"
         gauges = NodeGauges(
-            *(self.driver, self.engine, self.telling.conditions, lambda: format_optional_address(self.advertised)),
+            *(
+                self.driver,
+                self.engine,
+                self.condition_reporter.conditions,
+                lambda: format_optional_address(self.advertised),
+            ),
             kafka=self._kafka,
             http=self._http,
             methods=self.methods,
             fetches=self.log_requests,
             sessions=self._sessions,
             task_failures=self._task_failures.counts,
-            cluster=self._ground.figures,
-            upstream=self._ground.engine_figures,
+            cluster=self._backend.figures,
+            upstream=self._backend.engine_figures,
             **node_services.security_gauges(self._certificates, self._security),
         )
         self.measuring.sees(self.engine, self.broker, lambda: self._partitions, self.history, gauges)
@@ -548,7 +553,7 @@ class CoordinatorNode:
         self._lines.noticed(notice)
 
     def _table(self, started: AsyncExitStack) -> dict[str, ServiceMethod]:
-        zookeeper = self._ground.zookeeper
+        zookeeper = self._backend.zookeeper
         context = GroupServiceContext(
             driver=self.driver,
             watchers=self._watchers,
@@ -563,7 +568,7 @@ class CoordinatorNode:
                 plugins=dict(limits_of(self._settings).plugins),
             ),
             snapshot_bytes=self._settings.grpc_max_message_bytes // 2,
-            conditions=self.telling.conditions,
+            conditions=self.condition_reporter.conditions,
             resources=ProcessResources(
                 self._settings.directory,
                 self._loaded_ms,
@@ -576,25 +581,25 @@ class CoordinatorNode:
             history=self.history,
             rights_of=node_services.topic_rights_of(self._security),
         )
-        groups = self._ground.group_service(context)
-        self.log_requests = self._ground.requests
-        records = self._ground.record_service(lambda: self.advertised, answer_room)
-        self._staging = self._ground.staging()
+        groups = self._backend.group_service(context)
+        self.log_requests = self._backend.requests
+        records = self._backend.record_service(lambda: self.advertised, answer_room)
+        self._staging = self._backend.staging()
         started.push_async_callback(self._close_requests)
         self._staging_upkeep = RestartedTask("staged records", self._staging.keep_up, returns=True)
         self._staging_upkeep.start()
-        fences = self._ground.fences(self.driver, self.engine)
+        fences = self._backend.fences(self.driver, self.engine)
         before = partial(mean_lag_before, self.history, self._clock.now_ms)
         carried = partial(loads_now, self.history, self._clock.now_ms)
         control = GroupControl(self.driver, self.engine.shards, before, carried)
-        return make_method_table(groups, control, records, self._staging) | fences | self._ground.table()
+        return make_method_table(groups, control, records, self._staging) | fences | self._backend.table()
 
     def _topics_changed(self) -> None:
         before, self._partitions = self._partitions, partition_counts(self.broker)
         gone = tuple(sorted(before.keys() - self._partitions.keys()))
         self.driver.tell_all(TopicsChanged(self._partitions, gone, topic_ids(self.broker), by=ACTING.get()))
-        if self._ground.zookeeper is not None:
-            self._ground.zookeeper.topics_changed()
+        if self._backend.zookeeper is not None:
+            self._backend.zookeeper.topics_changed()
 
     async def _answer_everyone(self) -> None:
         timeout_s = self._settings.shutdown_timeout_ms / 1000

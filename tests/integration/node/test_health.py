@@ -54,8 +54,8 @@ async def health_of(data: Path) -> None:
         assert await asked(node) == (0, "SERVING", [])
         with capture_logs() as lines:
             for _ in range(3):
-                node.telling.conditions.report("disk-full", "no room in /data; free some", impairs=LOG)
-            node.telling.conditions.report("loop-late", "the loop stood still for 2.0 s", lasting_ms=60_000)
+                node.condition_reporter.conditions.report("disk-full", "no room in /data; free some", impairs=LOG)
+            node.condition_reporter.conditions.report("loop-late", "the loop stood still for 2.0 s", lasting_ms=60_000)
         told = [(line["event"], line["name"], line["why"]) for line in lines]
         assert told == [
             ("condition", "disk-full", "no room in /data; free some"),
@@ -73,8 +73,8 @@ async def health_of(data: Path) -> None:
 
         # A probe restarts a node for the empty name's sake: what still works must not go down with the rest.
         assert [await status_of(channel, name) for name in ("", GROUPS, LOG)] == [SERVING, SERVING, NOT_SERVING]
-        node.telling.conditions.clear("disk-full")
-        node.telling.conditions.clear("loop-late")
+        node.condition_reporter.conditions.clear("disk-full")
+        node.condition_reporter.conditions.clear("loop-late")
         assert await status_of(channel, LOG) == SERVING
         assert await asked(node) == (0, "SERVING", [])
 
@@ -84,7 +84,7 @@ def test_health_says_so_where_it_may_not_tell_what_is_wrong(tmp_path: Path) -> N
 
     async def story() -> None:
         async with serving(tmp_path, authorizer="acl", super_users="User:admin") as node:
-            node.telling.conditions.report("disk-full", "no room in /data; free some", impairs=LOG)
+            node.condition_reporter.conditions.report("disk-full", "no room in /data; free some", impairs=LOG)
             code, out, complaint = await asked(node)
         assert (code, out) == (0, "SERVING")
         [line] = complaint
@@ -99,7 +99,9 @@ def test_groups_that_cannot_be_loaded_are_missed_aloud_in_the_list(tmp_path: Pat
         async with serving(tmp_path) as node:
             listed = await asked(node, command=("groups", "list"))
             assert (listed[0], listed[2]) == (0, [])
-            node.telling.conditions.report("shard-failed:3", "the groups of shard 3 are not served: it is a test")
+            node.condition_reporter.conditions.report(
+                "shard-failed:3", "the groups of shard 3 are not served: it is a test"
+            )
             code, out, complaint = await asked(node, command=("groups", "list"))
             assert (code, "GROUP" in out) == (4, True)
             assert complaint == [
@@ -112,7 +114,7 @@ def test_groups_that_cannot_be_loaded_are_missed_aloud_in_the_list(tmp_path: Pat
 def test_health_says_no_before_the_disk_is_full(tmp_path: Path) -> None:
     async def story() -> None:
         async with serving(tmp_path, **{"log.dirs.free.warn.bytes": str(1 << 62)}) as node:
-            await until(lambda: bool(node.telling.conditions.current()))
+            await until(lambda: bool(node.condition_reporter.conditions.current()))
             code, out, complaint = await asked(node)
             assert (code, out, len(complaint)) == (4, "SERVING", 1)
             assert complaint[0].startswith("error: disk-nearly-full: ")
@@ -136,7 +138,7 @@ async def group_of_a_failed_shard(data: Path) -> None:
         commit = pb.OffsetCommitRequest(group_id="g", topics=[pb.OffsetCommitTopic(name="t", partitions=[place])])
         await groups.OffsetCommit(commit)  # its flush finds that the file is gone
         await until(lambda: node.engine.status(shard) is ShardStatus.FAILED)
-        sentence = node.telling.conditions.sentence(f"shard-failed:{shard}")
+        sentence = node.condition_reporter.conditions.sentence(f"shard-failed:{shard}")
         described = (await groups.DescribeGroups(pb.DescribeGroupsRequest(groups=["g"]))).groups[0]
         assert described.error_message == sentence
         assert "has been removed or replaced" in described.error_message
@@ -144,7 +146,7 @@ async def group_of_a_failed_shard(data: Path) -> None:
         patience = ("--set", "default.api.timeout.ms=300")
         code, _, complaint = await asked(node, *patience, command=("groups", "describe", "g"))
         assert code != 0
-        assert node.telling.conditions.sentence(f"shard-failed:{shard}") in complaint[0]
+        assert node.condition_reporter.conditions.sentence(f"shard-failed:{shard}") in complaint[0]
 
 
 def test_a_log_whose_file_is_taken_away_says_so_to_its_producer_and_in_health(tmp_path: Path) -> None:
@@ -160,7 +162,7 @@ async def file_taken_away(data: Path) -> None:
         node.broker.append("t", 0, encode_batch([(now_ms, None, b"v", ())]), now_ms)
         with pytest.raises(LogFenced) as refusal:
             await asyncio.to_thread(node.broker.flush, [("t", 0)])
-        await until(lambda: bool(node.telling.conditions.current()))
+        await until(lambda: bool(node.condition_reporter.conditions.current()))
         code, _, complaint = await asked(node)
         assert (code, len(complaint)) == (4, 1)
         assert complaint[0].startswith(f"error: log-fenced:t-0: {refusal.value} (since 20")

@@ -105,7 +105,7 @@ def test_so_is_each_loop_of_security(tmp_path: Path, monkeypatch: pytest.MonkeyP
     async def story() -> None:
         secured = {"authorizer": "acl", "super_users": "User:admin"}
         async with all_mistaken_once(OF_SECURITY, tmp_path, monkeypatch, **secured) as node:
-            told = {condition.name for condition in node.telling.conditions.current()}
+            told = {condition.name for condition in node.condition_reporter.conditions.current()}
         assert told == {f"task-ended:{name}" for name in OF_SECURITY}
 
     asyncio.run(story())

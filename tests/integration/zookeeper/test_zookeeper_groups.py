@@ -305,7 +305,7 @@ def test_the_node_goes_on_watching_after_its_session_expired(zookeeper: str, tmp
             with members(zookeeper, "a", "b") as (a, b):
                 await in_thread(a.register, lambda: a.claim(0, 1))
                 await explained(admin, 1)
-                side = node._ground.zookeeper
+                side = node._backend.zookeeper
                 assert side is not None
                 epoch = side.session.epoch
                 await asyncio.to_thread(expire, side.session)
@@ -343,7 +343,7 @@ def test_a_node_stops_in_time_while_zookeeper_is_away(tmp_path: Path, run: Run) 
         with running(1) as ensemble:
             async with stage(tmp_path / "d", ensemble.connect) as (node, admin):
                 await asyncio.to_thread(ensemble.kill, 1)
-                side = node._ground.zookeeper
+                side = node._backend.zookeeper
                 assert side is not None
                 await until(lambda: side.session.state is not SessionState.CONNECTED)
                 await admin.alter_offsets("new", {("t", 0): 0})

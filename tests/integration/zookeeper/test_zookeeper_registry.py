@@ -179,7 +179,7 @@ def test_a_client_that_asks_for_another_brokers_topic_does_not_make_its_twin(
                 ).topics
                 return int(topic.error_code)
 
-            side = asked._ground.zookeeper
+            side = asked._backend.zookeeper
             assert side is not None
             await until(lambda: side.has_elsewhere("theirs") and not side.has_elsewhere("new"))
             assert (await error_of("theirs"), await error_of("new")) == (3, 0)
@@ -294,7 +294,7 @@ def test_a_dead_brokers_partitions_have_no_leader_until_it_returns(zookeeper: st
 def test_a_node_whose_session_expired_registers_again(zookeeper: str, tmp_path: Path, run: Run) -> None:
     async def story() -> None:
         async with node_at(tmp_path / "d", zookeeper) as node, connected(node) as channel:
-            side = node._ground.zookeeper
+            side = node._backend.zookeeper
             assert side is not None
             with plain(zookeeper) as zk:
                 before = zk.exists("/brokers/ids/1").ephemeralOwner
@@ -315,7 +315,7 @@ def test_a_node_whose_session_expired_registers_again(zookeeper: str, tmp_path: 
 def test_without_a_quorum_the_node_goes_on_serving(zookeeper_ensemble: LocalEnsemble, tmp_path: Path, run: Run) -> None:
     async def story() -> None:
         async with node_at(tmp_path / "d", f"{zookeeper_ensemble.connect}/serving") as node, connected(node) as channel:
-            side = node._ground.zookeeper
+            side = node._backend.zookeeper
             assert side is not None
             for number in (1, 2):
                 await asyncio.to_thread(zookeeper_ensemble.kill, number)

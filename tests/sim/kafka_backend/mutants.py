@@ -37,7 +37,7 @@ def instead(owner: Any, name: str, make: Callable[[Any], Any]) -> Mutant:
 def writes_no_owner_record(honest: Any) -> Any:
     def own(self: ShardAcquisition, given: Any) -> None:
         honest(self, given)
-        self._ground.appends.open(self.shard, given.producer)
+        self._context.appends.open(self.shard, given.producer)
         self._upto = self._replay.position
         self._owner = self._replay.owner or OwnerRecord(1, 0, given.producer)
         self._replay.owner = self._owner
@@ -69,7 +69,7 @@ def counts_from_receipt(honest: Any) -> Any:
     return base_of
 
 
-def applies_voids(honest: Any) -> Any:
+def applies_fenced_records(honest: Any) -> Any:
     def void(self: ShardReplay, records: Sequence[ShardRecord]) -> Sequence[ShardRecord]:
         return records
 
@@ -104,7 +104,7 @@ def writes_its_owner_record_again(honest: Any) -> Any:
 
 
 def does_not_join_again(honest: Any) -> Any:
-    return lambda deal, bid: 0
+    return lambda assignment, bid: 0
 
 
 def reads_past_markers(honest: Any) -> Any:
@@ -188,7 +188,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "F6's wait left out": instead(ShardAcquisition, "_wait", does_not_wait),
     "lease from receipt": instead(World, "base_of", counts_from_receipt),
     "lease between join and sync": instead(node, "LEASED", lambda honest: frozenset(MembershipState)),
-    "voids applied": instead(ShardReplay, "_void", applies_voids),
+    "voids applied": instead(ShardReplay, "_skip_fenced", applies_fenced_records),
     "marker ignored": instead(ShardReplay, "_ended", ignores_markers),
     "marker passed over": instead(OpenTransactions, "_replay_batch", reads_past_markers),
     "follows from behind a client's positions": instead(OpenTransactions, "heard", follows_from_behind_it),

@@ -155,7 +155,7 @@ class Node(ForClients):
 
         def answered(word: Synced) -> None:
             if word.code == 0:
-                self.deal = decode_assignment(word.assignment)
+                self.assignment = decode_assignment(word.assignment)
                 self.own(ev.Synced(self.world.base_of(self, sent_ms)))
             self.tell(mev.SyncAnswered(action.token, ErrorCode(word.code), assignment=word.assignment))
 
@@ -202,7 +202,7 @@ class Node(ForClients):
         self.tell(mev.Revoked(action.token))
 
     def _assign(self, action: act.Assign) -> None:
-        self.own(ev.ShardsAssigned(frozenset(shard for _, shard in action.partitions), self.deal))
+        self.own(ev.ShardsAssigned(frozenset(shard for _, shard in action.partitions), self.assignment))
 
     def _failed(self, action: act.Fail) -> None:
         if action.code is ErrorCode.FENCED_INSTANCE_ID:
@@ -318,7 +318,7 @@ class Node(ForClients):
         store = self.stores[effect.shard]
         store.serving, store.position, store.released = True, 0, 0
         self.world.census[f"owners: {effect.report.cause}"] += 1
-        self.world.census["voids met"] += effect.report.voids
+        self.world.census["voids met"] += effect.report.fenced_records
         self.world.census["keys repaired"] += effect.report.repaired
         self.world.census["waits"] += effect.report.waited_ms > 0
         position = self.shards._acquisitions[effect.shard]._replay.position

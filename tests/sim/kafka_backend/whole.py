@@ -196,7 +196,7 @@ class WholeNode:
     def _served(self, report: AcquisitionReport, shard: int) -> None:
         self.turns[shard] = report.owner.turn
         self.world.census[f"owners: {report.cause}"] += 1
-        self.world.census["voids met"] += report.voids
+        self.world.census["voids met"] += report.fenced_records
         self.world.census["keys repaired"] += report.repaired
         self.world.census["waits"] += report.waited_ms > 0
 

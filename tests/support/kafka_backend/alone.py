@@ -24,19 +24,19 @@ class Alone:
 
     def start(self) -> None:
         """Take all shards."""
-        self._owning.step(ev.ShardsAssigned(self._mine, self._deal()))
+        self._owning.step(ev.ShardsAssigned(self._mine, self._assignment()))
         self._owning.step(ev.Synced(FOR_EVER))
 
     def fenced(self, shard: int) -> None:
         """Somebody else writes this shard: it is his, and not taken again."""
         self._mine -= {shard}
-        self._owning.step(ev.ShardsAssigned(self._mine, self._deal()))
+        self._owning.step(ev.ShardsAssigned(self._mine, self._assignment()))
 
     @property
     def mine(self) -> frozenset[int]:
         return self._mine
 
-    def _deal(self) -> ShardAssignment:
+    def _assignment(self) -> ShardAssignment:
         given = self._settings
         addresses = {door: at for door, at in (("grpc", given.address), ("kafka", given.kafka)) if at}
         me = AssignedNode(given.node, given.instance, addresses, tuple(sorted(self._mine)))

@@ -37,7 +37,7 @@ class OfMany(OverKafka):
                 heartbeat_ms=self._heartbeat_ms,
                 addresses={"grpc": f"host-{self.id}:9290"},
             ),
-            on_assigned=lambda deal: self._changed.set(),
+            on_assigned=lambda assignment: self._changed.set(),
             on_trouble=self._on_trouble,
             on_bug=self.bugs.append,
         )
@@ -46,7 +46,7 @@ class OfMany(OverKafka):
     def stands(self) -> str:
         stages = {shard: stage.name for shard, stage in self.owning.shards.stages().items()}
         lease = self.owning.shards.has_lease(self.clock.now_ms())
-        dealt = {node.node: node.shards for node in self.nodes.deal.nodes.values()}
+        dealt = {node.node: node.shards for node in self.nodes.assignment.nodes.values()}
         return f"{self.nodes._member.state.name} lease={lease} {stages} dealt={dealt} {self.troubles} {self.lost}"
 
     async def __aexit__(self, *_: object) -> None:

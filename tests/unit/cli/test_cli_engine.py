@@ -134,11 +134,11 @@ def test_a_survey_for_people_and_for_programs() -> None:
 
 def test_the_map_is_read_from_what_members_were_given() -> None:
     told = encode_assignment(ShardAssignment(4, {node.node: node for node in NODES}))
-    deal, hosts = assignment_of(
+    assignment, hosts = assignment_of(
         {
             UpstreamMember("node-1-uuid", "", "/10.0.0.1"): told,
             UpstreamMember("node-12-uuid", "", "/x"): b"",
             UpstreamMember("?", "", ""): b"[",
         }
     )
-    assert (deal.nodes[1], hosts) == (NODES[0], {1: "/10.0.0.1"})
+    assert (assignment.nodes[1], hosts) == (NODES[0], {1: "/10.0.0.1"})

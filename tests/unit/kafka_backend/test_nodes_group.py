@@ -100,11 +100,11 @@ def test_f1_nodes_share_and_a_shard_that_stays_never_pauses() -> None:
                 await one.serves(2)
                 assert one.served.keys().isdisjoint(two.served)
                 assert set(one.lost) == set(two.served), "nothing else was given up"
-                assert {shard: one.nodes.deal.owner_of(shard).node for shard in range(SHARDS)} == (
+                assert {shard: one.nodes.assignment.owner_of(shard).node for shard in range(SHARDS)} == (
                     dict.fromkeys(one.served, 1) | dict.fromkeys(two.served, 2)
                 )
-                assert one.nodes.deal == two.nodes.deal, "every node knows the whole map"
-                assert two.nodes.deal.nodes[1].addresses == {"grpc": "host-1:9290"}
+                assert one.nodes.assignment == two.nodes.assignment, "every node knows the whole map"
+                assert two.nodes.assignment.nodes[1].addresses == {"grpc": "host-1:9290"}
                 await all_committed([one, two], 1)
                 for group in GROUPS:
                     await commit([one, two], group, 2)
@@ -123,11 +123,11 @@ def test_a_node_that_is_drained_stays_without_a_shard_until_it_is_wanted_again()
             one.nodes.drain()
             assert await one.nodes.drained(20) == frozenset()
             await two.all_served()
-            assert one.nodes.deal.nodes[1].draining
+            assert one.nodes.assignment.nodes[1].draining
             one.nodes.undrain()
             await one.serves(2)
             await two.serves(2)
-            assert not one.nodes.deal.nodes[1].draining
+            assert not one.nodes.assignment.nodes[1].draining
 
     run(story, session_ms=2_000)
 
@@ -214,7 +214,7 @@ def test_f1_who_comes_back_within_its_session_has_the_same_shards_and_nobody_els
             async with kafka.node(1, "b") as one:
                 await one.serves(2)
                 assert set(one.served) == before
-                await two.until(lambda: two.nodes.deal.nodes[1].instance == "1/b")
+                await two.until(lambda: two.nodes.assignment.nodes[1].instance == "1/b")
                 assert not two.lost
                 assert {told(one, shard) for shard in before} == {(1, 1, "node restarted")}
                 await all_committed([one, two], 1)

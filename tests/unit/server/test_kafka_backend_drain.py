@@ -15,8 +15,8 @@ CALL = cast(RpcCall, None)
 
 
 class Nodes:
-    def __init__(self, deal: ShardAssignment) -> None:
-        self.deal = deal
+    def __init__(self, assignment: ShardAssignment) -> None:
+        self.assignment = assignment
         self.said: list[object] = []
         self.left: frozenset[int] = frozenset()
 
@@ -36,11 +36,11 @@ def node(number: int, *, draining: bool = False) -> AssignedNode:
 
 
 def given(*nodes: AssignedNode) -> tuple[Nodes, DrainService]:
-    deal = ShardAssignment(4, {each.node: each for each in nodes})
+    assignment = ShardAssignment(4, {each.node: each for each in nodes})
     view = AssignedCluster(1)
-    view.learn(deal)
+    view.learn(assignment)
     assert view.nodes(GRPC)
-    named = Nodes(deal)
+    named = Nodes(assignment)
     return named, DrainService(named, view, "muster.state")
 
 

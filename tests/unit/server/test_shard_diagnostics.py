@@ -41,7 +41,7 @@ def test_why_a_shard_is_not_served_is_told(step: type, code: int, says: str) -> 
     """Without it an operator looks at brokers, and it is a rule that is missing."""
     node = OwningNode(Kafka(), 1)
     node.codes = {step: code}
-    node.deals()
+    node.assign_shards()
     assert says in (heard(node, "shards-not-served") or "")
     node.codes.clear()
     node.passes(5_000)
@@ -51,7 +51,7 @@ def test_why_a_shard_is_not_served_is_told(step: type, code: int, says: str) -> 
 
 def test_why_what_was_written_is_not_acknowledged_is_told() -> None:
     node = OwningNode(Kafka(), 1)
-    node.deals()
+    node.assign_shards()
     node.codes = {fx.Produce: 19}
     node.writes(b"k", b"v")
     node.passes(PATIENCE_MS)

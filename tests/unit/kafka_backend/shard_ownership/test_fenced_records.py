@@ -74,7 +74,7 @@ def test_s4a_what_is_older_than_the_first_owner_record_counts() -> None:
     log.plain(OLD, ("b", "2"))
     replay, state = log.replayed()
     assert state == {"a": "1", "b": "2"}
-    assert (replay.owner, replay.before, replay.voids, replay.position) == (owner, None, 0, 3)
+    assert (replay.owner, replay.before, replay.fenced_records, replay.position) == (owner, None, 0, 3)
     assert not replay.unfenced
 
 
@@ -87,7 +87,7 @@ def test_s4a_a_batch_of_anybody_but_the_latest_owner_is_void() -> None:
     log.plain(OTHER, ("c", "3"))
     replay, state = log.replayed()
     assert state == {"a": "1", "c": "3"}
-    assert (replay.voids, replay.must_repair()) == (2, [b"a", b"b"])
+    assert (replay.fenced_records, replay.must_repair()) == (2, [b"a", b"b"])
 
 
 def test_s4_of_two_that_took_the_same_turn_the_first_did() -> None:

@@ -19,7 +19,7 @@ from tests.support.owning import SESSION, Kafka, OwningNode
 
 def taken(kafka: Kafka, node: int = 1) -> OwningNode:
     owner = OwningNode(kafka, node)
-    owner.deals()
+    owner.assign_shards()
     assert owner.serves
     return owner
 
@@ -51,7 +51,7 @@ def test_f3_each_step_is_tried_again(code: int) -> None:
     kafka = Kafka()
     node = OwningNode(kafka, 1)
     node.codes = {fx.InitProducer: code, fx.FindLogEnd: 6, fx.FetchLog: 6, fx.Produce: 7}
-    node.deals()
+    node.assign_shards()
     for kind in (fx.FindLogEnd, fx.InitProducer, fx.Produce, fx.FetchLog):
         node.passes(2_000)
         assert len(node.of(kind)) > 1
@@ -67,7 +67,7 @@ def test_a_tick_that_comes_a_moment_too_early_is_wished_for_again() -> None:
     """Clocks are cut to milliseconds, and loops wake on time: then nothing is due yet, and must not be for good."""
     node = OwningNode(Kafka(), 1)
     node.codes = {fx.InitProducer: 51}
-    node.deals()
+    node.assign_shards()
     wishes = node.of(fx.WakeShardsAt)
     at_ms = min(wish.at_ms for wish in wishes)
     node.kafka.now_ms = at_ms - 1
@@ -87,7 +87,7 @@ def test_f4_what_the_old_owner_writes_until_the_owner_record_counts() -> None:
     kafka = Kafka()
     old, new = taken(kafka, 1), OwningNode(kafka, 2)
     new.hold = {fx.Produce}
-    new.deals()
+    new.assign_shards()
     old.writes(b"a", b"between")
     assert old.of(fx.ReleaseAnswers)[-1].position == 1
     new.releases()
@@ -116,7 +116,7 @@ def test_f5_a_foreign_newer_owner_record_that_is_seen_ends_it_too() -> None:
     old = taken(kafka, 1)
     kafka.transactions.forget("shard-0")
     new = OwningNode(kafka, 2)
-    new.deals()
+    new.assign_shards()
     kafka.partitions[0].added.add(50)
     old.commits(TransactionalClient("app", ProducerEpoch(50, 0)), b"a", b"1")
     [unload] = old.of(fx.UnloadShard)
@@ -129,7 +129,7 @@ def test_f6_where_nobody_is_fenced_the_owner_waits_and_reads_what_came_behind() 
     old.writes(b"a", b"1")
     kafka.transactions.forget("shard-0")
     new = OwningNode(kafka, 2)
-    new.deals()
+    new.assign_shards()
     assert new.shards.stages() == {0: Stage.WAIT}
     partition = kafka.partitions[0]
     partition.append(ProducerEpoch(7, 0), 2, [(b"a", b"late")], kafka.now_ms)
@@ -140,7 +140,7 @@ def test_f6_where_nobody_is_fenced_the_owner_waits_and_reads_what_came_behind() 
     assert new.serves
     assert new.state == {b"a": b"1"}
     report = new.of(fx.ServeShard)[0].report
-    assert (report.voids, report.repaired, report.waited_ms) == (1, 1, SESSION)
+    assert (report.fenced_records, report.repaired, report.waited_ms) == (1, 1, SESSION)
     assert records(kafka)[-3:] == [(b"a", b"1"), (b"\xffowner 1 7 0", None), (KEPT_KEY, b"settled")]
 
 
@@ -151,7 +151,7 @@ def test_f6_what_the_wait_is_for() -> None:
     old.writes(b"a", b"1")
     kafka.transactions.forget("shard-0")
     new = OwningNode(kafka, 2)
-    new.deals()
+    new.assign_shards()
     kafka.partitions[0].append(ProducerEpoch(7, 0), 2, [(b"a", b"late")], kafka.now_ms)
     kafka.partitions[0].commit()
     new.passes(SESSION)
@@ -164,8 +164,8 @@ def test_f6_the_next_owner_waits_where_the_one_before_had_not_done_so() -> None:
     taken(kafka, 1)
     kafka.transactions.forget("shard-0")
     second, third = OwningNode(kafka, 2), OwningNode(kafka, 3)
-    second.deals()
-    third.deals()
+    second.assign_shards()
+    third.assign_shards()
     assert third.shards.stages() == {0: Stage.WAIT}
     third.passes(SESSION)
     assert third.serves
@@ -185,15 +185,15 @@ def test_f6_an_owner_that_writes_nothing_is_not_forgotten_and_its_log_stays_whol
         kafka.partitions[0].clean(kafka.now_ms + 1, 0)
     after = taken(kafka, 2)
     assert after.state == {b"a": b"1"}
-    assert after.of(fx.ServeShard)[0].report.voids == 0
+    assert after.of(fx.ServeShard)[0].report.fenced_records == 0
 
 
 def test_two_that_take_the_same_turn_the_later_takes_another() -> None:
     kafka = Kafka()
     first, second = OwningNode(kafka, 1), OwningNode(kafka, 2)
     first.hold = second.hold = {fx.Produce}
-    first.deals()
-    second.deals()
+    first.assign_shards()
+    second.assign_shards()
     first.hold = set()
     first.releases()
     assert first.serves
@@ -255,11 +255,11 @@ def test_f8_a_shard_that_is_being_taken_is_let_go_of_at_once_and_never_served() 
     kafka = Kafka(2)
     kafka.partitions[1].elect(1)  # one broker's requests do not wait for the other's
     node = OwningNode(kafka, 1)
-    node.deals((0,))
+    node.assign_shards((0,))
     node.hold = {fx.Produce}
     node.writes(b"a", b"1")
     node.hold |= {fx.FinishLoad}
-    node.deals((0, 1))
+    node.assign_shards((0, 1))
     while held := [each for each in node.held if isinstance(each, fx.Produce) and each.batches[0].shard == 1]:
         node.held = [each for each in node.held if each not in held]
         for each in held:
@@ -286,7 +286,7 @@ def test_f8_after_the_deadline_it_goes_anyhow_and_what_comes_then_is_nobodys() -
 def test_f8_what_is_being_taken_is_let_go_of_at_once() -> None:
     node = OwningNode(Kafka(), 1)
     node.hold = {fx.FetchLog, fx.FindLogEnd}
-    node.deals()
+    node.assign_shards()
     node.tell(ev.RevokeShards(1, frozenset({0}), 99_000))
     assert node.of(fx.ShardsLetGo)
     node.releases()
@@ -305,7 +305,7 @@ def test_f9_why_a_shard_moved(there: list[AssignedNode], cause: fx.TakeoverCause
     kafka = Kafka()
     taken(kafka, 1)
     node = OwningNode(kafka, 2)
-    node.deals(nodes=there)
+    node.assign_shards(nodes=there)
     assert node.of(fx.ServeShard)[0].report.cause is cause
 
 
@@ -313,7 +313,7 @@ def test_f9_a_node_that_came_back_says_so() -> None:
     kafka = Kafka()
     taken(kafka, 1)
     node = OwningNode(kafka, 1, instance="1/2")
-    node.deals()
+    node.assign_shards()
     assert node.of(fx.ServeShard)[0].report.cause is fx.TakeoverCause.NODE_RESTARTED
 
 
@@ -353,7 +353,7 @@ def test_a2_out_of_order_takes_the_shard_anew() -> None:
 def test_a4_what_is_not_acknowledged_in_time_drops_the_shard() -> None:
     kafka = Kafka()
     node = OwningNode(kafka, 1, limits=AppendLimits(delivery_timeout_ms=3_000))
-    node.deals()
+    node.assign_shards()
     node.codes = {fx.Produce: 19}
     node.writes(b"a", b"1")
     node.passes(2_500)
@@ -370,7 +370,7 @@ def test_a2_a_shard_that_is_taken_anew_for_what_was_answered_is_so_in_time() -> 
     """With an answer about what was written only the shards are looked at that do not go on as before."""
     kafka = Kafka(2)
     node = OwningNode(kafka, 1)
-    node.deals((0, 1))
+    node.assign_shards((0, 1))
     node.hold = {fx.Produce}
     node.writes(b"k", b"1")
     [produce] = node.held

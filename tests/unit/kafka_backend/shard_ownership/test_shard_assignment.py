@@ -20,8 +20,8 @@ def dealt(*bids: NodeBid) -> ShardAssignment:
     return decode_assignment(plan_assignment({f"member-{at}": encode_bid(bid) for at, bid in enumerate(bids)}, SHARDS))
 
 
-def counts(deal: ShardAssignment) -> dict[int, int]:
-    return {node.node: len(node.shards) for node in deal.nodes.values()}
+def counts(assignment: ShardAssignment) -> dict[int, int]:
+    return {node.node: len(node.shards) for node in assignment.nodes.values()}
 
 
 def test_f1_a_node_says_what_it_is_and_is_read_again() -> None:
@@ -32,14 +32,14 @@ def test_f1_a_node_says_what_it_is_and_is_read_again() -> None:
 
 
 def test_f1_everybody_gets_the_whole_map_with_addresses() -> None:
-    deal = dealt(NodeBid(1, "a", {"grpc": "one:9290"}), NodeBid(2, "b", {"grpc": "two:9290"}), NodeBid(3, "c"))
-    assert counts(deal) == {1: 17, 2: 17, 3: 16}
-    owner = deal.owner_of(0)
+    assignment = dealt(NodeBid(1, "a", {"grpc": "one:9290"}), NodeBid(2, "b", {"grpc": "two:9290"}), NodeBid(3, "c"))
+    assert counts(assignment) == {1: 17, 2: 17, 3: 16}
+    owner = assignment.owner_of(0)
     assert owner is not None
     assert owner.addresses == {"grpc": f"{'one' if owner.node == 1 else 'two'}:9290"} or owner.node == 3
-    assert sorted(shard for node in deal.nodes.values() for shard in node.shards) == list(range(SHARDS))
-    assert deal.of(1) == set(deal.nodes[1].shards)
-    assert deal.of(9) == set()
+    assert sorted(shard for node in assignment.nodes.values() for shard in node.shards) == list(range(SHARDS))
+    assert assignment.of(1) == set(assignment.nodes[1].shards)
+    assert assignment.of(9) == set()
 
 
 def test_f1_what_moves_is_let_go_of_in_one_round_and_taken_in_the_next() -> None:
@@ -62,17 +62,17 @@ def test_f1_a_draining_node_gets_nothing_and_what_it_holds_waits_for_it() -> Non
 
 
 def test_f1_what_two_claim_is_dealt_to_neither() -> None:
-    deal = dealt(NodeBid(1, "a", owned=(0, 1)), NodeBid(2, "b", owned=(1, 2)))
-    assert deal.owner_of(1) is None
-    assert deal.of(1) >= {0}
-    assert deal.of(2) >= {2}
+    assignment = dealt(NodeBid(1, "a", owned=(0, 1)), NodeBid(2, "b", owned=(1, 2)))
+    assert assignment.owner_of(1) is None
+    assert assignment.of(1) >= {0}
+    assert assignment.of(2) >= {2}
 
 
 def test_f1_who_cannot_be_read_gets_nothing_and_all_others_do() -> None:
     members = {"a": encode_bid(NodeBid(1, "a")), "b": b"{", "c": b'{"node":"x"}', "d": b'{"node":1,"instance":"twin"}'}
-    deal = decode_assignment(plan_assignment(members, SHARDS))
-    assert counts(deal) == {1: SHARDS}
-    assert deal.nodes[1].instance == "a"
+    assignment = decode_assignment(plan_assignment(members, SHARDS))
+    assert counts(assignment) == {1: SHARDS}
+    assert assignment.nodes[1].instance == "a"
 
 
 def test_f1_nobody_who_can_take_anything() -> None:

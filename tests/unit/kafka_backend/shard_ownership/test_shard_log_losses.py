@@ -21,7 +21,7 @@ BEHIND_MS = 5_000
 
 def taken(kafka: Kafka, node: int = 1) -> OwningNode:
     owner = OwningNode(kafka, node)
-    owner.deals()
+    owner.assign_shards()
     assert owner.serves
     owner.writes(b"a", b"1")
     return owner
@@ -53,7 +53,7 @@ def test_a_log_that_begins_later_than_at_0_is_not_served_until_an_operator_says_
     taken(kafka)
     cut(kafka, 2)
     node = OwningNode(kafka, 2)
-    node.deals()
+    node.assign_shards()
     is_lost(node, "begins at offset 2")
     assert not node.of(fx.InitProducer)
     node.passes(3 * BEHIND_MS)
@@ -70,10 +70,10 @@ def test_a_word_counts_for_what_was_gone_by_then_and_no_more() -> None:
     taken(kafka)
     cut(kafka, 2)
     accepts(kafka, 2)
-    OwningNode(kafka, 2).deals()
+    OwningNode(kafka, 2).assign_shards()
     cut(kafka, 3)
     node = OwningNode(kafka, 3)
-    node.deals()
+    node.assign_shards()
     is_lost(node, "begins at offset 3")
 
 
@@ -103,10 +103,10 @@ def test_an_owner_whose_batch_is_put_where_another_one_was_tells_no_answer_any_m
 def test_a_process_that_takes_a_log_again_that_is_shorter_than_it_was_does_not_serve_it() -> None:
     kafka = Kafka()
     node = taken(kafka)
-    node.deals(())
+    node.assign_shards(())
     kafka.partitions[0].log.pop()
     kafka.partitions[0].committed = 1
-    node.deals()
+    node.assign_shards()
     is_lost(node, "ends at offset 1, and it was acknowledged up to 2")
     accepts(kafka, 0)
     node.passes(BEHIND_MS + 500)
@@ -118,13 +118,13 @@ def test_a_process_that_takes_a_log_again_that_is_shorter_than_it_was_does_not_s
 def test_while_the_topic_is_lost_nothing_is_asked_and_afterwards_all_is_taken_anew() -> None:
     kafka = Kafka(2)
     node = OwningNode(kafka, 1)
-    node.deals((0,))
+    node.assign_shards((0,))
     node.writes(b"a", b"1")
     node.tell(ev.TopicLost("somebody deleted it"))
     assert [effect.why for effect in node.of(fx.UnloadShard)] == ["somebody deleted it"]
     asked = len(node.of(fx.FindLogEnd))
     node.tell(ev.TopicLost("somebody deleted it, and made another"))
-    node.deals((0, 1))
+    node.assign_shards((0, 1))
     node.passes(10 * BEHIND_MS)
     assert node.shards.stages() == {0: Stage.LOST, 1: Stage.LOST}
     assert node.shards.topic_lost == "somebody deleted it, and made another"

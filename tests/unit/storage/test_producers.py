@@ -138,6 +138,21 @@ def test_readers_of_committed_records_wait_for_the_marker(clean: bool | None) ->
         assert log.fetch(0, 10_000, committed=True).aborted == (AbortedTransaction(8, 1),)
 
 
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_marker_that_is_not_flushed_yet_ends_nothing_for_readers(commit: bool) -> None:
+    """Its offset is the high watermark until then: what a crash may take away must not have been shown."""
+    _, broker = made()
+    send(broker, 0, count=2, transactional=True)
+    log = broker.log("t", 0)
+    marker = encode_marker(commit=commit, producer_id=9, producer_epoch=0, coordinator_epoch=0, timestamp_ms=T0)
+    broker.append("t", 0, marker, T0, trusted=True)
+    assert (log.high_watermark, log.last_stable_offset) == (2, 0)
+    assert log.fetch(0, 10_000, committed=True).records == b""
+    broker.flush()
+    assert (log.high_watermark, log.last_stable_offset) == (3, 3)
+    assert log.fetch(0, 10_000, committed=True).aborted == (() if commit else (AbortedTransaction(9, 0),))
+
+
 def test_a_replaced_transaction_coordinator_is_fenced() -> None:
     _, broker = made()
     send(broker, 0, transactional=True)

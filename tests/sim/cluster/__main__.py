@@ -30,12 +30,19 @@ def arguments() -> argparse.Namespace:
 def weather_of(seed: int, *, unclean: bool, groups: bool = True) -> Weather:
     """Three to five nodes, as the seed says; every other one has groups, every fifth the storage engine, every third of
     the others a topic that acknowledges before it flushes. Where records may be lost by elections (of every other seed
-    those that operators ask for), groups lose what was promised as well: there are none."""
+    those that operators ask for), groups lose what was promised as well: there are none. Every other run with groups has members that expire.
+    """
     members = 2 if groups and not unclean and seed % 2 else 0
     real = groups and seed % 10 in (0, 5)
     hasty = not real and seed % 3 == 1
     return Weather(
-        nodes=3 + seed % 3, unclean=unclean, asked=unclean and bool(seed % 2), hasty=hasty, groups=members, real=real
+        nodes=3 + seed % 3,
+        unclean=unclean,
+        asked=unclean and bool(seed % 2),
+        hasty=hasty,
+        groups=members,
+        real=real,
+        session_ms=1_500 if members and seed % 4 == 1 else 0,
     )
 
 

@@ -18,7 +18,7 @@ from muster.coordinator.replication.protocol.controller.leader_handover import L
 from muster.coordinator.replication.protocol.follower import LeaderFetcher
 from muster.coordinator.replication.protocol.hosted_copies import CopyRemoval
 from muster.coordinator.replication.protocol.leader import Leader
-from muster.coordinator.runtime.leased import LeasedAnswers
+from muster.coordinator.runtime.leased import LeasedAnswers, LeasedDeadlines
 from tests.sim.cluster import node as simulated
 from tests.sim.cluster.seat import Seat
 
@@ -28,6 +28,10 @@ Mutant = Callable[[], AbstractContextManager[Any]]
 def instead(owner: type | ModuleType, name: str, make: Callable[[Any], Any]) -> Mutant:
     """`make` is given what is there."""
     return lambda: patch.object(owner, name, make(getattr(owner, name)))
+
+
+def fires_without_lease(honest: Any) -> Any:
+    return lambda self, slot: True
 
 
 def acks_before_the_flush(honest: Any) -> Any:
@@ -143,6 +147,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "bounced node not treated as dead first": instead(NodeRegistry, "seen", knows_no_former_life),
     "state told before it is written": instead(Seat, "_write", tells_before_it_is_written),
     "delete what the image does not name": instead(CopyRemoval, "forgotten", deletes_what_is_not_named),
+    "timers run without the lease": instead(LeasedDeadlines, "may_fire", fires_without_lease),
     "answers before they are committed": instead(LeasedAnswers, "tell", tells_at_once),
     "loss of power ignored": instead(NodeRegistry, "standing", ignores_lost_power),
     "loss of power forgotten at once": instead(simulated, "is_power_loss_settled", forgets_at_once),

@@ -23,7 +23,7 @@ from muster.coordinator.replication.protocol.follower import TruncatedRecords
 from muster.coordinator.replication.protocol.lease import lease_of
 from muster.coordinator.replication.protocol.node_replicas import NodeReplicas, ReplicaSettings
 from tests.sim.cluster.disk import Disk
-from tests.sim.cluster.groups.coordinator import Answered, SimGroups
+from tests.sim.cluster.groups.coordinator import LONG_MS, Answered, SimGroups
 from tests.sim.cluster.network import Host, Network, Refused
 from tests.sim.cluster.process.door import Door
 from tests.sim.cluster.process.messages import Probing
@@ -47,8 +47,9 @@ class SimNode:
         settings: ControllerSettings,
         answered: Callable[[Answered], None] | None = None,
         make_disk: Callable[[str], Disk] = Disk,
+        session_ms: int = LONG_MS,
     ) -> None:
-        """answered: hears of each answer about a group. None: nobody asks for groups here."""
+        """answered: hears of each answer about a group. None: nobody asks for groups here. session_ms: of members."""
         self.world = world
         self.network = network
         self.ensemble = zookeeper
@@ -56,6 +57,7 @@ class SimNode:
         self.name = f"n{node_id}"
         self.settings = settings
         self._answered = answered
+        self._session_ms = session_ms
         self.groups: SimGroups | None = None
         self._make_disk = make_disk
         self.disk = make_disk(self._new_directory())
@@ -96,7 +98,7 @@ class SimNode:
             self.ensemble, self.network, self.name, lambda what: self.seat.changed(what), lambda do: self.run(life, do)
         )
         self.seat = Seat(self, self.zookeeper, self.settings)
-        self.groups = None if self._answered is None else SimGroups(self, self._answered)
+        self.groups = None if self._answered is None else SimGroups(self, self._answered, self._session_ms)
         self.zookeeper.start()
         self.trace(f"{self.name} starts, directory {self.disk.directory}")
         self.rounds.look()
@@ -230,10 +232,12 @@ class SimNode:
 
     def lease_holds(self, unit: TopicPartition) -> bool:
         """Whether this node would answer for the unit now (CL-G4, CL-G5)."""
+        session_ms = self.ensemble.timeout_ms
+        return self.lease_is_proved(unit) and self.now() >= self.replicas.promise(unit).answers_from(session_ms)
+
+    def lease_is_proved(self, unit: TopicPartition) -> bool:
+        """Whether this node leads the unit, and those in sync have fetched lately enough (CL-G4)."""
         leader = self.replicas.leaders.get(unit)
         if leader is None or leader.over:
             return False
-        session_ms = self.ensemble.timeout_ms
-        if self.now() < self.replicas.promise(unit).answers_from(session_ms):
-            return False
-        return self.now() < leader.lease_until(lease_of(session_ms))
+        return self.now() < leader.lease_until(lease_of(self.ensemble.timeout_ms))

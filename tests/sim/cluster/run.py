@@ -20,6 +20,7 @@ from tests.sim.cluster.clients import Producer, Promises, Reader
 from tests.sim.cluster.disk import HASTY, PLENTY, Disk
 from tests.sim.cluster.elector import Elector
 from tests.sim.cluster.groups.checkers import Stale
+from tests.sim.cluster.groups.coordinator import LONG_MS
 from tests.sim.cluster.groups.members import Auditor, Book, ClassicMember, ConsumerMember
 from tests.sim.cluster.network import Host, Network
 from tests.sim.cluster.node import SimNode
@@ -68,8 +69,11 @@ class Run:
         self.stale = Stale(self.world)
         answered = self.stale.answered if weather.groups else None
         disk = RealDisk if weather.real else Disk
-        self.nodes = [SimNode(self.world, self.network, self.ensemble, each, settings, answered, disk) for each in ids]
-        self.book = Book()
+        self.book = Book(weather.session_ms or LONG_MS)
+        self.nodes = [
+            SimNode(self.world, self.network, self.ensemble, each, settings, answered, disk, self.book.session_ms)
+            for each in ids
+        ]
         self.checkers = Checkers(self.world, self.ensemble, self.nodes, self.promises, unclean=weather.unclean)
         self.producers: list[Producer] = []
         self.readers: list[Reader] = []

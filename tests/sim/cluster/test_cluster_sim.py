@@ -26,6 +26,15 @@ def test_groups_in_fine_weather_settle_once_and_stay_as_they_are() -> None:
     assert result.census["positions audited"] > 50
 
 
+def test_members_that_are_cut_off_expire_and_their_groups_settle_again() -> None:
+    kinds = ("cut", "cut", "freeze", "client cut", "one way", "kill")
+    result = run_seed(2, Weather(fault_every_ms=900, lasts_ms=12_000, kinds=kinds, groups=2, session_ms=1_500))
+    assert not result.violation
+    assert result.census["timers fired: session"] > 0
+    assert result.census["consumer UNKNOWN_MEMBER_ID"] > 0
+    assert result.census["groups settled"] == 2
+
+
 @pytest.mark.parametrize("seed", [3, 4])
 def test_a_cluster_in_bad_weather(seed: int) -> None:
     result = run_seed(seed, weather_of(seed, unclean=False))

@@ -22,10 +22,12 @@ SEEDS = 60
 """At most, after the one that is known to catch it: which one it is changes with every draw of a world."""
 
 
-def weather(*kinds: str, groups: int = 0, hasty: bool = False, unclean: bool = False) -> Weather:
+def weather(*kinds: str, **more: Any) -> Weather:
     """Short and hard."""
-    return Weather(fault_every_ms=900, lasts_ms=12_000, kinds=kinds, groups=groups, hasty=hasty, unclean=unclean)
+    return Weather(fault_every_ms=900, lasts_ms=12_000, kinds=kinds, **more)
 
+
+CUT_OFF = ("cut", "cut", "freeze", "client cut", "one way", "kill")
 
 WORLD: dict[str, tuple[int, Weather]] = {
     "ack before the flush": (0, weather("power", "all power", "freeze")),
@@ -40,6 +42,7 @@ WORLD: dict[str, tuple[int, Weather]] = {
     "handover never ends": (1, weather("elect", "bounce")),
     "elected anew again and again": (0, weather("reassign", "reassign", "kill", "away")),
     "moved before the others have it": (20, weather("reassign", "reassign", "disk", "kill", "power")),
+    "timers run without the lease": (1, weather(*CUT_OFF, groups=2, session_ms=1_500)),
     "answers before they are committed": (14, weather("freeze", "cut", "power", "all power", groups=2)),
 }
 """The seed to begin with and its weather. Which checker is the first to see it is a matter of the draws."""
@@ -47,7 +50,6 @@ WORLD: dict[str, tuple[int, Weather]] = {
 STORY = {"delete what the image does not name": kept_as_stray}
 
 UNIT, WALK = "tests.sim.cluster.abstract.mutants", "tests.unit.replication.protocol.test_controller_walk"
-ENGINE = "tests.unit.runtime.test_led_engine"
 CONTRACT: dict[str, tuple[str, str]] = {
     "ack before the flush": ("world", "ack before the flush"),
     "HW moves below min": (UNIT, "watermark moves below min"),
@@ -65,7 +67,7 @@ CONTRACT: dict[str, tuple[str, str]] = {
     "node epoch ignored in Fetch": (UNIT, "node epoch ignored in fetch"),
     "controller epoch not checked in the multi": (WALK, "Unchecked"),
     "state told before it is written": ("world", "state told before it is written"),
-    "timers running without a lease": (ENGINE, "Rings"),
+    "timers running without a lease": ("world", "timers run without the lease"),
     "delete what the image does not name": ("story", "delete what the image does not name"),
 }
 """By the contract's words: in which table, or test, under which name."""

@@ -22,5 +22,7 @@ class Weather:
     """There is a topic that acknowledges before it flushes."""
     groups: int = 0
     """So many, with members; 0: records are written to the shards' logs as to any."""
+    session_ms: int = 0
+    """How long members may be silent; 0: longer than any run, so that no member is ever missed."""
     real: bool = False
     """The storage engine on files in memory, instead of a model of logs."""

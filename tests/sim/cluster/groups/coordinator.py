@@ -6,8 +6,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from muster.coordinator.core.model.effects import Reply
-from muster.coordinator.core.model.events import Planned, Request, TopicsChanged
+from muster.coordinator.core.model.effects import Effects, Reply
+from muster.coordinator.core.model.events import (
+    ConsumerHeartbeat,
+    Event,
+    Heartbeat,
+    Planned,
+    Request,
+    TimerFired,
+    TopicsChanged,
+)
 from muster.coordinator.core.model.plan import PlanRequest, compute_plan
 from muster.coordinator.core.model.types import Limits
 from muster.coordinator.core.shard import Shard
@@ -16,7 +24,13 @@ from muster.coordinator.replication.io.shards.lease_release import released_unit
 from muster.coordinator.replication.io.shards.replicated_shards import WarmShards
 from muster.coordinator.replication.io.shards.shard_coordination import ShardCoordination
 from muster.coordinator.replication.io.wire.node_api import EpochEnd, EpochQuery
-from muster.coordinator.replication.protocol.cluster_metadata import NO_EPOCH, ImageChanges, TopicPartition, unit_of
+from muster.coordinator.replication.protocol.cluster_metadata import (
+    NO_EPOCH,
+    OFFSETS,
+    ImageChanges,
+    TopicPartition,
+    unit_of,
+)
 from muster.coordinator.runtime.engine import EngineOptions
 from muster.coordinator.runtime.leased import LeasedEngine, WarmJob
 from muster.coordinator.runtime.ports import LogFailed
@@ -35,18 +49,21 @@ LOOK_MS = 100
 PAUSE_MS = 100
 PATIENCE_MS = 1_000
 LONG_MS = 240_000
-"""A member's session, longer than a run: whoever is missed by it was let go by a mistake."""
+"""A member's session, longer than a run: a member that expires then was let go by mistake."""
 TOPICS = TopicsChanged({"work": 6}, ids={"work": b"w" * 16})
-LIMITS = Limits(
-    initial_rebalance_delay_ms=500,
-    min_session_timeout_ms=100,
-    consumer_session_timeout_ms=LONG_MS,
-    consumer_min_session_timeout_ms=100,
-    consumer_max_session_timeout_ms=LONG_MS,
-    consumer_heartbeat_interval_ms=500,
-    consumer_min_heartbeat_interval_ms=100,
-    consumer_assignment_interval_ms=0,
-)
+
+
+def limits_of(session_ms: int) -> Limits:
+    return Limits(
+        initial_rebalance_delay_ms=500,
+        min_session_timeout_ms=100,
+        consumer_session_timeout_ms=session_ms,
+        consumer_min_session_timeout_ms=100,
+        consumer_max_session_timeout_ms=LONG_MS,
+        consumer_heartbeat_interval_ms=500,
+        consumer_min_heartbeat_interval_ms=100,
+        consumer_assignment_interval_ms=0,
+    )
 
 
 class GroupAsk(NamedTuple):
@@ -201,7 +218,7 @@ class ComparingEngine(LeasedEngine):
         if isinstance(job, WarmJob):
             warm = job.warm is not None and job.core is job.warm.core
             self.node.world.census["shards kept ready" if warm else "shards not ready after all"] += 1
-            cold = Shard(LIMITS, job.shard)
+            cold = Shard(self._limits, job.shard)
             replay_shard(self._log, job.shard, cold)
             assert isinstance(job.core, Shard)
             if hard_shard(job.core) != hard_shard(cold):
@@ -211,10 +228,21 @@ class ComparingEngine(LeasedEngine):
         super().loaded(job, now_ms)
 
 
+class WatchedShard(Shard):
+    """Reports each timer that fires."""
+
+    fired: Callable[[int, TimerFired], None]
+
+    def step(self, event: Event, now_ms: int) -> Effects:
+        if isinstance(event, TimerFired):
+            self.fired(self.index, event)
+        return super().step(event, now_ms)
+
+
 class SimGroups:
     """The engine of one life of a node, and what drives it."""
 
-    def __init__(self, node: "SimNode", answered: Callable[[Answered], None]) -> None:
+    def __init__(self, node: "SimNode", answered: Callable[[Answered], None], session_ms: int) -> None:
         self._node = node
         self._answered = answered
         self.side = SimSide(node)
@@ -223,20 +251,42 @@ class SimGroups:
         self.engine = ComparingEngine(
             self.log,
             SHARDS,
-            LIMITS,
+            limits_of(session_ms),
+            self._new_shard,
             authority=self.coordinating,
             options=EngineOptions(on_bug=lambda line, error: node.failed(AssertionError(f"{error!r} at {line}"))),
         )
         self.engine.node = node
         self.engine.submit_all(TOPICS)
-        self._asked: dict[int, tuple[Any, Callable[[Any], None]]] = {}
+        self._asked: dict[int, tuple[Any, Callable[[Any], None], int]] = {}
         self._requests = 0
+        self._beaten_ms: dict[tuple[str, str], int] = {}
+        self._session_ms = session_ms
         self._turn_ms: int | None = None
         self._flushing = False
         self.warming = WarmShards(self.log, SHARDS, self.engine.new_core, lambda: node.replicas.copies)
         self.coordinating.start(self.engine, self, node.now, self.warming)
         self.coordinating.look_on()
         self._keep_ready()
+
+    # What checkers see.
+
+    def _new_shard(self, limits: Limits, index: int) -> WatchedShard:
+        shard = WatchedShard(limits, index)
+        shard.fired = self._timer_fired
+        return shard
+
+    def _timer_fired(self, shard: int, timer: TimerFired) -> None:
+        """CL-G6: a timer fires only while the node holds the shard's lease, and no member expires within
+        its session after a heartbeat that was answered well here."""
+        node, kind = self._node, timer.key[0]
+        node.world.census[f"timers fired: {kind}"] += 1
+        if not node.lease_is_proved(TopicPartition(OFFSETS, shard)):
+            node.world.violated("TimersUnderLease", f"{node.name} without the lease of shard {shard} fires {timer.key}")
+        if kind == "session":
+            silent_ms = node.now() - self._beaten_ms.get(timer.key[1:], 0)
+            if silent_ms < self._session_ms:
+                node.world.violated("Unheard", f"{node.name} expires {timer.key}, heard {silent_ms} ms ago")
 
     # What the node tells.
 
@@ -264,7 +314,7 @@ class SimGroups:
     def receive(self, request: Request, reply: Callable[[Any], None]) -> None:
         self._requests += 1
         asked: Any = replace(request, request_id=self._requests)
-        self._asked[self._requests] = asked, reply
+        self._asked[self._requests] = asked, reply, self._node.now()
         assert self.engine.submit(partition_for(asked.group_id, SHARDS), asked)
         self._release()
         self.wake()
@@ -337,7 +387,9 @@ class SimGroups:
         if found is None:
             self._node.world.violated("AnswersOnce", f"{self._node.name} answers request {request_id} a second time")
             return
-        request, back = found
+        request, back, heard_ms = found
+        if isinstance(request, Heartbeat | ConsumerHeartbeat) and reply.code is ErrorCode.NONE:
+            self._beaten_ms[request.group_id, request.member_id] = heard_ms
         shard = partition_for(request.group_id, SHARDS)
         self._answered(Answered(self._node, shard, self.coordinating.epoch_of(shard), request, reply))
         back(reply)

@@ -1,7 +1,7 @@
 """Members of groups in a simulated cluster: they follow coordinators, keep what they have, and commit (CL-K3, CL-K4).
 
-Their sessions are longer than any run: so nobody may ever be told that he is not known any more, and once a group is
-settled, nothing may change in it.
+Where their sessions are longer than any run (`Weather.session_ms`), no member may ever hear that it is not known, and
+once a group is settled, nothing may change in it. Where they are shorter, members expire, and the group settles again.
 """
 
 from collections.abc import Callable
@@ -53,10 +53,16 @@ class Book:
     acknowledged or shown. settled: groups of which all members have been heard in one generation with all partitions;
     with what each has since."""
 
+    session_ms: int = LONG_MS
     sent: dict[Place, int] = field(default_factory=dict)
     acked: dict[Place, int] = field(default_factory=dict)
     members: dict[str, list["Member"]] = field(default_factory=dict)
     settled: dict[str, dict[str, tuple[int, frozenset[int]]]] = field(default_factory=dict)
+
+    @property
+    def lasting(self) -> bool:
+        """Whether no member may ever be missed."""
+        return self.session_ms == LONG_MS
 
     def look(self, group: str) -> None:
         """Whether the group has settled by now."""
@@ -119,13 +125,19 @@ class Member(Asker):
     def heard(self, request: Any, reply: Any) -> None:
         """CL-S11: members are undisturbed."""
         self.world.census[f"{self.kind} {reply.code.name}"] += 1
-        if self.group in self.book.settled and reply.code not in UNDISTURBED:
+        if not self.book.lasting:
+            if reply.code not in UNDISTURBED:
+                self.book.settled.pop(self.group, None)
+        elif self.group in self.book.settled and reply.code not in UNDISTURBED:
             self.world.violated(
                 "Undisturbed", f"{self.name} hears {reply.code.name} to {type(request).__name__}: {reply}"
             )
 
     def has(self, generation: int, owned: frozenset[int]) -> None:
         """CL-S11: and what a settled group has, it keeps. CL-S9, CL-S11: nobody owns what another does."""
+        if not self.book.lasting:
+            self._has_now(generation, owned)
+            return
         before = self.book.settled.get(self.group)
         if before is not None and before[self.name] != (generation, owned):
             self.world.violated(
@@ -138,6 +150,13 @@ class Member(Asker):
         for each in self.book.members[self.group]:
             if each is not self and (both := each.owned & owned):
                 self.world.violated("OneOwner", f"{sorted(both)} of {self.group}: {self.name} and {each.name}")
+        self.book.look(self.group)
+
+    def _has_now(self, generation: int, owned: frozenset[int]) -> None:
+        """Where members may expire: an expired one holds what it had until it hears so."""
+        if (generation, owned) != (self.generation, self.owned):
+            self.book.settled.pop(self.group, None)
+        self.generation, self.owned = generation, owned
         self.book.look(self.group)
 
     # Offsets.
@@ -239,7 +258,7 @@ class ClassicMember(Member):
             self.name,
             self.name,
             "host",
-            LONG_MS,
+            self.book.session_ms,
             LONG_MS,
             "consumer",
             (Protocol("range", b""),),

@@ -29,8 +29,10 @@ def arguments() -> argparse.Namespace:
 
 def weather_of(seed: int, *, unclean: bool, groups: bool = True) -> Weather:
     """Three to five nodes, as the seed says; every other one has groups, every fifth the storage engine, every third of
-    the others a topic that acknowledges before it flushes. Where records may be lost by elections (of every other seed
-    those that operators ask for), groups lose what was promised as well: there are none. Every other run with groups has members that expire.
+    the others a topic that acknowledges before it flushes. Every other run with groups has members that expire.
+
+    Where records may be lost by elections (of every other seed those that operators ask for), groups lose what was
+    promised as well: there are none.
     """
     members = 2 if groups and not unclean and seed % 2 else 0
     real = groups and seed % 10 in (0, 5)

@@ -33,6 +33,9 @@ from muster.coordinator.observability.doctor.model import (
 AT_ONCE = 16
 """Groups that are asked about at the same time."""
 LEDGER_ENTRIES = 100
+HOUR_MS = 3_600_000
+REBALANCED_OFTEN = 3
+"""So many rebalances in the last hour: the node's stalls, and the moves of the coordinator, may be their cause."""
 BEATS_EVERY_S = 0.5
 BEATS_OF_GROUPS = 50
 """So many groups with short sessions are watched for heartbeats."""
@@ -64,13 +67,13 @@ async def gather_facts(admin: AsyncAdmin, names: Sequence[str], apart_s: float, 
         notice(f"group {name!r} could not be looked at: it is gone, or its coordinator cannot tell of it right now")
     partitions = await admin.list_topics(include_internal=True)
     settings = await admin.describe_node()
-    groups = await gather_groups(admin, descriptions, listings, partitions, notice)
+    now_ms = status.now_ms if status.now_ms is not None else int(answered_s * 1000)
+    groups = await gather_groups(admin, descriptions, listings, partitions, now_ms, notice)
     if apart_s > 0:
         measuring = gather_beats(admin, groups, apart_s)
         looking = gather_second_positions(admin, groups, {d.group_id: d for d in descriptions}, apart_s)
         beats, groups = await asyncio.gather(measuring, looking)
         groups = [replace(group, beats=beats.get(group.id, {})) for group in groups]
-    now_ms = status.now_ms if status.now_ms is not None else int(time.time() * 1000)
     now_ms += int((time.time() - answered_s) * 1000)
     return DoctorFacts(now_ms, make_node(status, settings, ahead_ms), tuple(groups), partitions, tuple(untold))
 
@@ -80,11 +83,13 @@ async def gather_groups(
     descriptions: Iterable[GroupDescription],
     listings: Mapping[str, GroupListing],
     partitions: Mapping[str, int],
+    now_ms: int,
     notice: Notice,
 ) -> list[ExaminedGroup]:
     """Ledger and positions of each; a group that went meanwhile, or cannot be read, is left out and named.
 
-    What operators hold is asked where a partition has no owner or a member nothing: elsewhere it would explain nothing.
+    What operators hold is asked where a partition has no owner or a member nothing, and what the node did where the
+    group rebalanced often: elsewhere it would explain nothing.
     """
     places = asyncio.Semaphore(AT_ONCE)
 
@@ -95,7 +100,10 @@ async def gather_groups(
                     described.group_id, limit=LEDGER_ENTRIES, coordinator=described.coordinator
                 )
                 positions = await fetch_positions(admin, described)
-                group = ExaminedGroup(described, find_group_type(listings, described.group_id))
+                group = ExaminedGroup(described, find_group_type(listings, described.group_id), ledger=tuple(ledger))
+                if len(group.lately(now_ms, HOUR_MS)) >= REBALANCED_OFTEN:
+                    stalls, moves = await admin.stalls(group.id), await admin.moves(group.id)
+                    group = replace(group, stalls=tuple(stalls), moves=tuple(moves))
                 if group.stable and (group.free(partitions) or not all(member.assignment for member in group.members)):
                     holds = await admin.group_holds(group.id)
                     group = replace(group, held=override_lines(holds), drained=drained_ids(group.members, holds))
@@ -104,7 +112,7 @@ async def gather_groups(
             except ClientError as error:
                 notice(f"group {described.group_id!r} could not be looked at: {error}")
                 return None
-        return replace(group, ledger=tuple(ledger), positions=positions)
+        return replace(group, positions=positions)
 
     return [group for group in await asyncio.gather(*map(one, descriptions)) if group is not None]
 
@@ -202,7 +210,6 @@ KEPT = 60
 """Looks at one group that are kept."""
 TREND_S = 60.0
 """How far back the trend looks."""
-HOUR_MS = 3_600_000
 
 
 @dataclass(slots=True)

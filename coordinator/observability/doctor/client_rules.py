@@ -18,6 +18,7 @@ from muster.coordinator.observability.doctor.model import (
     list_culprits,
     member_name,
     number_entries,
+    recent_incidents,
     seconds,
     some,
 )
@@ -266,7 +267,7 @@ def long_rebalance(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCas
 
 
 def sessions_end(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]:
-    """Sessions expired three times in ten minutes."""
+    """Sessions expired three times in ten minutes: not in a crash loop, and not because the node did not answer."""
     yield from find_missed_deadlines(group, facts, RebalanceCause.REBALANCE_CAUSE_SESSION_EXPIRED, "sessions expired")
 
 
@@ -279,6 +280,14 @@ def polls_late(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]:
 
 def find_missed_deadlines(group: ExaminedGroup, facts: DoctorFacts, cause: int, what: str) -> Iterator[RuleCase]:
     entries = [entry for entry in group.lately(facts.now_ms, MISSED_IN_MS) if entry.cause == cause]
+    if len(entries) >= MISSED_OFTEN:
+        explained = {
+            entry.number
+            for each in recent_incidents(group, facts.now_ms, MISSED_IN_MS)
+            if each.told.kind in ("crash_loop", "node_stall", "failover")
+            for entry in each.entries
+        }
+        entries = [entry for entry in entries if entry.number not in explained]
     if len(entries) >= MISSED_OFTEN:
         yield RuleCase(
             f"{what} {len(entries)} times in the last {seconds(MISSED_IN_MS)}",

@@ -19,8 +19,23 @@ from muster.coordinator.observability.read_model.groups import (
     TopicPartition,
 )
 from muster.coordinator.observability.views.controls import override_words
+from muster.coordinator.observability.views.incidents import (
+    MEMBERS,
+    GroupIncident,
+    OpenIncident,
+    group_entries,
+    name_identities,
+    tell_incident,
+)
 from muster.coordinator.observability.views.ledger import is_rebalance
-from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance, RebalanceCause
+from muster.coordinator.observability.views.member_names import names_of
+from muster.coordinator.rpc.v1.ledger_pb2 import (
+    CoordinatorMove,
+    NodeStall,
+    Rebalance,
+    RebalanceCause,
+    RebalanceOutcome,
+)
 
 # Facts
 # -----
@@ -47,6 +62,10 @@ class ExaminedGroup:
     apart_ms: int = 0
     """How far apart both looks were."""
     ledger: tuple[Rebalance, ...] = ()
+    stalls: tuple[NodeStall, ...] = ()
+    """When the group's node stood still; asked where the group rebalanced often."""
+    moves: tuple[CoordinatorMove, ...] = ()
+    """Which nodes took the group over; asked likewise."""
     held: tuple[str, ...] = ()
     """What operators hold of it, a line each; asked where a partition or a member has been left out."""
     drained: frozenset[str] = frozenset()
@@ -157,6 +176,55 @@ class DoctorFacts:
     groups: tuple[ExaminedGroup, ...] = ()
     partitions: Mapping[str, int] = field(default_factory=dict)
     untold: tuple[str, ...] = ()
+
+
+# Incidents
+# ---------
+
+HARMLESS = frozenset(
+    (
+        "start", "stop", "stop_and_start", "restart", "rolling_restart", "assignor_rollout", "operator",
+        "node_stall", "failover",
+    )
+)  # fmt: skip
+"""Kinds of incidents whose rebalances have one cause that ends by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecentIncident:
+    """An incident of the group, as `muster groups explain` tells it. `entries`: its rebalances in the
+    window, newest first."""
+
+    incident: OpenIncident
+    told: GroupIncident
+    entries: tuple[Rebalance, ...]
+
+    @property
+    def completed(self) -> tuple[Rebalance, ...]:
+        """Without those that were overtaken by the next."""
+        return tuple(entry for entry in self.entries if entry.outcome != RebalanceOutcome.REBALANCE_OUTCOME_SUPERSEDED)
+
+    @property
+    def is_harmless(self) -> bool:
+        """Members that only came, or only went, are a group that was made larger or smaller."""
+        one_way = self.incident.about == MEMBERS and not (+self.incident.missing and +self.incident.new)
+        return self.told.kind in HARMLESS or (self.told.kind != "storm" and one_way and not self.incident.restarts)
+
+
+def recent_incidents(group: ExaminedGroup, now_ms: int, window_ms: int) -> list[RecentIncident]:
+    """The group's incidents with rebalances that began so long ago or later, oldest first."""
+    lately = {entry.number for entry in group.lately(now_ms, window_ms)}
+    if not lately:
+        return []
+    names = names_of(group.ledger)
+    found, members = group_entries(group.ledger, group.stalls, group.moves)
+    called = name_identities(members.identities.values())
+    recent = []
+    for each in found:
+        entries = tuple(entry for entry in reversed(each.entries) if entry.number in lately)
+        if entries:
+            recent.append(RecentIncident(each, tell_incident(each, names, called), entries))
+    return recent
 
 
 # Rules and findings

@@ -89,8 +89,8 @@ RULES: tuple[DoctorRule, ...] = (
         "rebalance-storm",
         ERROR,
         "In each rebalance, partitions have no owner for a while; eager groups stop completely.",
-        "See the causes with `muster groups history`; use a cooperative assignor or static members, and deploy a few "
-        "members at a time.",
+        "See what happened with `muster groups explain`; use a cooperative assignor or static members, and change a "
+        "few members at a time.",
         group=rebalance_rules.storm,
     ),
     DoctorRule(

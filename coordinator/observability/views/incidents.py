@@ -88,6 +88,8 @@ class MembersChange:
     came: tuple[str, ...] = ()
     gone: tuple[str, ...] = ()
     how: Mapping[str, str] = field(default_factory=dict)
+    there: tuple[str, ...] = ()
+    """Who is in the plan and lives."""
     was_empty: bool = False
     emptied: bool = False
 
@@ -99,9 +101,12 @@ class GroupMembers:
         self.identities: dict[str, Identity] = {}
         self._alive: set[str] | None = None
         self._dead: set[str] = set()
+        self._given_up: set[str] = set()
+        """Ids that came back under another one; their sessions may last, and plans may have them."""
 
     def look(self, entry: Rebalance) -> MembersChange:
         self._note(entry)
+        self._given_up.update(back.previous_id for back in entry.incarnations)
         settled = outcome_name(entry) in ("COMPLETED", "EMPTIED")
         came, how = self._told(entry)
         if self._alive is None:
@@ -109,12 +114,12 @@ class GroupMembers:
             if not settled:
                 return MembersChange(tuple(sorted(came)), tuple(sorted(how)), how)
             there = {member.member_id for member in entry.members}
-            self._alive = set() if entry.number == 1 else (there - came) | set(how)
+            self._alive = set() if entry.number == 1 else (there - came - self._given_up) | set(how)
         before = self._alive
         now = (before | came) - set(how)
         if settled:
             # An id that died before its next process came is gone with that at the latest.
-            now = {member.member_id for member in entry.members} - {back.previous_id for back in entry.incarnations}
+            now = {member.member_id for member in entry.members} - self._given_up
         self._alive = now
         gone = (before | (set(how) - self._dead)) - now
         self._dead = (self._dead | gone) - now
@@ -122,6 +127,7 @@ class GroupMembers:
             tuple(sorted(now - before)),
             tuple(sorted(gone)),
             how,
+            tuple(member.member_id for member in entry.members if member.member_id in now),
             was_empty=not before,
             emptied=bool(before) and not now,
         )
@@ -183,6 +189,8 @@ class OpenIncident:
     new: Counter[Identity] = field(default_factory=Counter)
     """Who came, and had not been there."""
     restarts: list[Identity] = field(default_factory=list)
+    restarted_at_ms: list[int] = field(default_factory=list)
+    """Of each of the restarts."""
     away_ms: list[int] = field(default_factory=list)
     how: dict[Identity, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     most_missing: int = 0
@@ -220,12 +228,13 @@ class OpenIncident:
                 self.missing[who] -= 1
                 gone_ms = self.gone_at[who].pop(0)
                 self.restarts.append(who)
+                self.restarted_at_ms.append(entry.started_at_ms)
                 self.away_ms.append(away.get(member, max(0, entry.started_at_ms - gone_ms)))
             else:
                 self.new[who] += 1
             self.restarted_after_empty |= self.emptied
         self.emptied |= change.emptied
-        for who, count in Counter(of(member.member_id) for member in entry.members).items():
+        for who, count in Counter(map(of, change.there)).items():
             self.at_once[who] = max(self.at_once[who], count)
 
     @property
@@ -410,7 +419,7 @@ def find_incidents(
     """Oldest first. `names` are for sentences of single entries; an incident calls a member by its identity."""
     found, members = group_entries(entries, stalls, moves)
     called = name_identities(members.identities.values())
-    return [tell(each, names, called) for each in found]
+    return [tell_incident(each, names, called) for each in found]
 
 
 def latest_incidents(found: Sequence[GroupIncident], entries: Sequence[Rebalance], limit: int) -> list[GroupIncident]:
@@ -458,7 +467,7 @@ def name_identities(identities: Iterable[Identity]) -> Callable[[Identity], str]
     return lambda who: names[keys.get(who, who[0])]
 
 
-def tell(incident: OpenIncident, names: Names, called: Callable[[Identity], str]) -> GroupIncident:
+def tell_incident(incident: OpenIncident, names: Names, called: Callable[[Identity], str]) -> GroupIncident:
     kind, text = TOLD[incident.about](incident, names, called)
     overtaken = sum(outcome_name(entry) == "SUPERSEDED" for entry in incident.entries)
     return GroupIncident(
@@ -528,7 +537,8 @@ def tell_members(incident: OpenIncident, names: Names, called: Callable[[Identit
     told += [f"{people(new, called)} joined"] if new else []
     count = sum(map(is_rebalance, incident.entries))
     if incident.storms or (len(told) > 1 and count > STORM):
-        return "storm", f"{count} rebalances in {lasted} without one cause: {'; '.join(told)}."
+        who = f": {'; '.join(told)}" if told else ""
+        return "storm", f"{count} rebalances in {lasted} without one cause{who}."
     if not told or (len(incident.entries) == 1 and len(told) == 1):
         return single(incident, names)
     return "members_changed", f"{'; '.join(told)}."

@@ -102,6 +102,8 @@ def make_examined_group(facts: GroupPageData) -> ExaminedGroup:
         facts.kind.lower() or "classic",
         facts.positions,
         ledger=tuple(facts.history),
+        stalls=tuple(facts.stalls),
+        moves=tuple(facts.moves),
         held=override_lines(facts.holds),
         drained=drained_ids(facts.group.members, facts.holds),
     )

@@ -8,7 +8,7 @@ from muster.assignors.data.values import readable_lag
 from muster.coordinator.observability.doctor.model import DoctorFacts, ExaminedNode, Severity
 from muster.coordinator.observability.doctor.table import RULES, examine_facts, examine_group
 from muster.coordinator.observability.read_model.groups import PartitionLag, TopicPartition
-from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
+from muster.coordinator.rpc.v1.ledger_pb2 import NodeStall, Rebalance
 from tests.support.doctor import MINUTE, NOW, at, described_as, entry, found, group, member, only, tp
 
 
@@ -123,10 +123,11 @@ def flaps(times: int, slots: int = 1) -> tuple[Rebalance, ...]:
 
 def test_member_flaps() -> None:
     finding = only("member-flaps", group(ledger=flaps(4)))
-    assert finding.what == "a at h joined 4 times in 10 min, and went 4 times"
+    assert finding.what == "crash loop: a restarted 3 times in 1.00 s. It is not there now"
     assert finding.evidence == (
-        "joined with rebalances #11, #13, #15, #17", "gone with rebalances #12, #14, #16, #18 (session_expired)"
-    )  # fmt: skip
+        "rebalances #18, #17, #16, #15, #14 and 2 more",
+        "client id a, host h: stopped answering 4 times",
+    )
     assert not found("member-flaps", group(ledger=flaps(3)))
 
 
@@ -136,12 +137,12 @@ def test_a_member_flaps_in_rebalances_that_were_overtaken_too() -> None:
         entry(e.number, "MEMBER_LEFT", outcome="SUPERSEDED", culprit=e.culprit) for e in flaps(4) if not e.number % 2
     ]
     ledger = sorted([*overtaken, *gone[:-1]], key=lambda e: -e.number)
-    assert only("member-flaps", group(ledger=tuple(ledger))).what.startswith("a at h joined 4 times")
+    assert only("member-flaps", group(ledger=tuple(ledger))).what.startswith("crash loop: a restarted 3 times")
 
 
 def test_workers_of_one_name_may_be_restarted_each_once() -> None:
     assert not found("member-flaps", group(ledger=flaps(3, slots=4))), "twelve joins of four workers"
-    assert only("member-flaps", group(ledger=flaps(4, slots=4))).what.startswith("a at h joined 16 times")
+    assert only("member-flaps", group(ledger=flaps(4, slots=4))).what.startswith("crash loop: a restarted 12 times")
 
 
 def test_ten_members_that_start_do_not_flap() -> None:
@@ -281,7 +282,93 @@ def test_a_crash_loop_faster_than_the_session_is_one_member() -> None:
             living.incarnations.add(member_id=f"a/{n}", previous_id=f"a/{n - 1}", how="still counted")
         rows.append(living)
     finding = only("member-flaps", group(ledger=tuple(reversed(rows))))
-    assert finding.what == "a at h joined 4 times in 10 min, and went 3 times"
+    assert finding.what == "crash loop: a restarted 3 times in 1.00 s"
+
+
+def rolling(names: str, client: str = "") -> tuple[Rebalance, ...]:
+    """Each member goes and comes back, ten seconds after the one before; `client`: the client id of them all."""
+    began, there = MINUTE * len(names) // 2, {name: f"{client or name}/{name}0" for name in names}
+    rows = [entry(1, members=there.values(), ago_ms=20 * MINUTE, client=client or "a")]
+    for turn, name in enumerate(names):
+        ago_ms, gone = began - 10_000 * turn, there.pop(name)
+        given = {"client": client or name}
+        rows.append(entry(len(rows) + 1, "MEMBER_LEFT", ago_ms, members=there.values(), culprit=gone, **given))
+        there[name] = f"{client or name}/{name}1"
+        rows.append(entry(len(rows) + 1, ago_ms=ago_ms - 4_000, members=there.values(), culprit=there[name], **given))
+    return tuple(reversed(rows))
+
+
+@pytest.mark.parametrize("client", ["", "app"])
+@pytest.mark.parametrize("names", ["ab", "abcd", "abcdefgh"])
+def test_a_rolling_restart_finds_nothing(names: str, client: str) -> None:
+    facts = DoctorFacts(NOW, groups=(group(ledger=rolling(names, client)),))
+    assert examine_facts(facts) == []
+
+
+def test_two_deploys_in_ten_minutes_are_no_storm() -> None:
+    first = rolling("abcd")
+    later = [replace_start(each, NOW - 30_000 + 1_000 * each.number) for each in rolling("abcd")[:-1]]
+    for each in later:
+        each.number += 8
+        each.culprit = each.culprit.replace("1", "2").replace("0", "1")
+        for known in each.members:
+            known.member_id = known.member_id.replace("1", "2").replace("0", "1")
+    assert not found("rebalance-storm", group(ledger=(*later, *first)))
+
+
+def test_a_crash_loop_is_told_once() -> None:
+    """Its sessions end because its processes do, and its rebalances are no storm beside it."""
+    facts = DoctorFacts(NOW, groups=(group(ledger=flaps(6)),))
+    assert [finding.rule for finding in examine_facts(facts)] == ["member-flaps"]
+
+
+def test_a_roll_out_of_an_assignor_is_no_storm() -> None:
+    members = list("abcdefgh")
+    rows = [entry(1, members=members, ago_ms=20 * MINUTE)]
+    rows += [
+        entry(n, "PROTOCOLS_CHANGED", MINUTE - 1_000 * n, members=members, culprit=name, client=name)
+        for n, name in enumerate(members, 2)
+    ]
+    assert examine_facts(DoctorFacts(NOW, groups=(group(ledger=tuple(reversed(rows))),))) == []
+
+
+def test_members_that_died_together_are_no_storm() -> None:
+    """Twelve of them had 36 rebalances, each overtaken by the next."""
+    members = [f"m{n}" for n in range(12)]
+    rows = [entry(1, members=[*members, "x"], ago_ms=20 * MINUTE)]
+    rows += [
+        entry(n, "SESSION_EXPIRED", MINUTE - 100 * n, outcome="SUPERSEDED", culprit=f"m{n % 12}", client=f"m{n % 12}")
+        for n in range(2, 38)
+    ]
+    rows.append(entry(38, "SESSION_EXPIRED", MINUTE - 3_800, members=["x"], culprit="m1", client="m1"))
+    assert not found("rebalance-storm", group(ledger=tuple(reversed(rows))))
+
+
+def test_what_a_stall_of_the_node_caused_is_no_fault_of_members() -> None:
+    members = [f"m{n}" for n in range(9)]
+    rows = [entry(1, members=members, ago_ms=20 * MINUTE)]
+    for n in range(8):
+        gone = members.pop(0)
+        rows.append(entry(n + 2, "SESSION_EXPIRED", MINUTE - 1_000 * n, members=members, culprit=gone, client=gone))
+    ledger = tuple(reversed(rows))
+    assert found("sessions-expire", group(ledger=ledger))
+    stall = NodeStall(ended_at_ms=NOW - MINUTE + 500, stalled_ms=10_000)
+    stalled = group(ledger=ledger, stalls=(stall,))
+    assert examine_facts(DoctorFacts(NOW, groups=(stalled,))) == []
+
+
+def test_a_storm_says_what_has_happened() -> None:
+    plans = ["abc", "abce", "bce", "bcef", "cef", "cefg", "efg", "efgh"]
+    rows = [entry(1, members="abcd", ago_ms=20 * MINUTE)]
+    for n, plan in enumerate(plans, 2):
+        by, cause = ("dabc"[n // 2 - 1], "MEMBER_LEFT") if n % 2 == 0 else (plan[-1], "MEMBER_JOINED")
+        rows.append(entry(n, cause, MINUTE - 5_000 * n, members=plan, culprit=by, client=by))
+    finding = only("rebalance-storm", group(ledger=tuple(reversed(rows))))
+    assert finding.severity is Severity.ERROR
+    assert finding.what == "8 rebalances in 10 min"
+    assert finding.evidence[2] == (
+        "8 rebalances in 36.00 s without one cause: 4 members (a, b, c and d) left; 4 members (e, f, g and h) joined."
+    )
 
 
 def test_records_removed_unread() -> None:

@@ -81,6 +81,22 @@ def test_a_crash_loop_names_the_member() -> None:
     assert loop.entries == tuple(range(2, 10))
 
 
+def test_a_crash_loop_faster_than_the_session_is_one_member() -> None:
+    """Plans have its earlier processes until their sessions end."""
+    entries = [ledger_entry(1, "MEMBER_JOINED", 0, ["b"], by="b")]
+    for life in range(1, 5):
+        counted = [f"a{each}" for each in range(1, life + 1)]
+        came = ledger_entry(1 + life, "MEMBER_JOINED", 3600 + 2 * life, ["b", *counted], by=f"a{life}")
+        if life > 1:
+            came.incarnations.add(
+                member_id=member_id(f"a{life}"), previous_id=member_id(f"a{life - 1}"), how="still counted"
+            )
+        entries.append(came)
+    *_, loop = incidents(*entries)
+    assert loop.kind == "crash_loop"
+    assert loop.sentence == "a restarted 3 times in 4.10 s."
+
+
 def test_a_start_and_a_stop_of_all() -> None:
     one_by_one = [
         ledger_entry(1, "MEMBER_JOINED", 0, ["a"], by="a"),

@@ -30,8 +30,9 @@ REAL_RUNS = (
         "spark",
         "a real node's topics as tables and streams, a stream that reads as a group, a sink, in one Spark session",
         (
-            f"{INTEGRATION}spark/test_spark_read.py",
-            f"{INTEGRATION}spark/test_spark_fetch.py",
+            f"{INTEGRATION}spark/test_spark_read.py::test_rows_are_those_of_spark_s_kafka_source",
+            f"{INTEGRATION}spark/test_spark_read.py::test_a_batch_job_commits_what_it_has_read",
+            f"{INTEGRATION}spark/test_spark_fetch.py::test_two_ranges_of_one_partition_may_be_in_one_task",
             f"{INTEGRATION}spark/test_spark_stream.py::test_all_there_is_now_in_batches_of_at_most_so_many",
             f"{INTEGRATION}spark/test_spark_group.py::test_a_driver_is_a_member_and_its_progress_is_the_group_s",
             f"{INTEGRATION}spark/test_spark_sink.py::test_all_columns_arrive",
@@ -45,8 +46,11 @@ REAL_RUNS = (
     ),
     Part(
         "plugins",
-        "assignors that loop, crash, eat memory or print, each in a process of its own beside a real node",
-        (f"{INTEGRATION}node/test_plugin_node.py",),
+        "assignors that fail, loop or print, each in a process of its own beside a real node",
+        (
+            f"{INTEGRATION}node/test_plugin_node.py::test_a_bad_plugin_is_refused_when_it_is_set",
+            f"{INTEGRATION}node/test_plugin_node.py::test_one_that_prints_is_as_good_as_any",
+        ),
     ),
     Part(
         "node",
@@ -83,10 +87,10 @@ REAL_RUNS = (
     ),
     Part(
         "zookeeper",
-        "a real ZooKeeper: consumers of that era share, are shown, moved to a coordinator and read by hand",
+        "a real ZooKeeper: consumers of that era share, are shown and moved to a coordinator",
         (
             f"{INTEGRATION}zookeeper/test_zookeeper_cli.py::test_two_consumers_as_the_command_line_shows_them",
-            f"{INTEGRATION}zookeeper_consumer/test_zookeeper_layout.py",
+            f"{INTEGRATION}zookeeper_consumer/test_zookeeper_layout.py::test_a_group_lies_where_every_tool_of_that_era_looks",
             f"{INTEGRATION}zookeeper_consumer/test_migrate_offsets.py::test_positions_move_to_the_coordinator_and_back",
         ),
     ),
@@ -167,7 +171,11 @@ REST = (
             f"{INTEGRATION}web/test_prometheus.py",
         ),
     ),
-    Part("node, all", "the edge, health, settings, simulations, kills", (f"{INTEGRATION}node/",)),
+    Part(
+        "node, all",
+        "the edge, health, settings, simulations, kills, plugins of every bad kind",
+        (f"{INTEGRATION}node/",),
+    ),
     Part(
         "certificates, all",
         "certificates that change under load; handshakes broken off, garbage, slow readers",
@@ -189,13 +197,18 @@ REST = (
     Part("command line, all", "refused starts, interrupted demos, consumer-groups, the lab", (f"{INTEGRATION}cli/",)),
     Part(
         "simulator, all",
-        "as many seeds as it takes to meet everything that is wanted",
+        "as many seeds as it takes to meet everything that is wanted, and parts that are broken on purpose",
         (
             "tests/sim/test_sim.py::test_many_runs_break_nothing_and_meet_everything",
             "tests/sim/test_zookeeper_sim.py::test_no_seed_breaks_a_rule",
             "tests/sim/test_central_sim.py::test_no_seed_breaks_a_rule",
             "tests/sim/cluster/test_unit_schedules.py::test_no_schedule_breaks_a_rule",
             "tests/sim/cluster/test_cluster_sim.py::test_clusters_in_bad_weather",
+            "tests/sim/test_sim.py::test_each_checker_catches_what_is_broken_on_purpose",
+            "tests/sim/test_zookeeper_sim.py::test_every_rule_can_be_broken",
+            "tests/sim/cluster/test_unit_schedules.py::test_each_rule_can_be_broken",
+            "tests/sim/cluster/test_world_mutants.py::test_without_the_rule_a_checker_finds_it",
+            "tests/sim/kafka_backend/test_engine_sim.py::test_a_mutant_is_caught_by_one_of_some_seeds",
             "tests/sim/test_sim.py::test_a_group_of_what_is_left_beside_a_damaged_record_never_comes_to_rest",
         ),
     ),

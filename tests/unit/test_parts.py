@@ -2,11 +2,11 @@
 
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.conftest import pytest_collection_modifyitems
 from tests.parts import PARTS, NoPart, part_of, starts_processes
 from tests.support.part_lines import PartLines
 
@@ -53,20 +53,31 @@ def test_the_two_commands_differ_by_the_mark_alone() -> None:
     assert 'pytest --parts --numprocesses 2 --no-loadscope-reorder -m "verify" ||' in asked[1]
 
 
-def test_together_they_are_everything() -> None:
-    """Of folders on both sides, which is enough: one word decides, by one table."""
-    folders = ["tests/integration/cli", "tests/scripts", "tests/torture"]
-    counts = []
-    for chosen in ("not verify", "verify"):
-        command = [sys.executable, "-m", "pytest", "--collect-only", "-p", "no:cacheprovider", "-m", chosen]
-        ran = subprocess.run([*command, *folders], cwd=ROOT, check=True, capture_output=True, text=True)
-        found = re.search(r"^(\d+)/(\d+) tests collected \((\d+) deselected\)", ran.stdout, re.MULTILINE)
-        assert found, ran.stdout[-500:]
-        counts.append([int(number) for number in found.groups()])
-    (test, everything, rest), verify = counts
-    assert verify == [rest, everything, test]
-    assert test > 0
-    assert rest > 0
+class Collected:
+    """A test as pytest's hook sees it: its id, and the marks that it is given."""
+
+    def __init__(self, nodeid: str) -> None:
+        self.nodeid = nodeid
+        self.marks: set[str] = set()
+
+    def add_marker(self, mark: str) -> None:
+        self.marks.add(mark)
+
+
+def test_the_mark_follows_the_tables_and_the_parts_keep_their_order() -> None:
+    tests = [
+        Collected("tests/torture/test_soak.py::test_x"),
+        Collected("tests/scripts/ledger/explain.txt::explain"),
+        Collected("tests/integration/cli/test_cli_node.py::test_x"),
+        Collected("tests/integration/cli/test_elsewhere.py::test_x"),
+    ]
+    pytest_collection_modifyitems(tests)  # type: ignore[arg-type]
+    assert [(test.nodeid.split("/")[-1], sorted(test.marks)) for test in tests] == [
+        ("test_cli_node.py::test_x", ["integration"]),
+        ("explain.txt::explain", []),
+        ("test_elsewhere.py::test_x", ["integration", "verify"]),
+        ("test_soak.py::test_x", ["integration", "verify"]),
+    ]
 
 
 class Terminal:

@@ -4,9 +4,11 @@ import ast
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from types import NoneType
+from typing import NamedTuple
 
 from muster.coordinator.core.kinds.registry import KINDS
 
@@ -51,8 +53,20 @@ def sources(top: str) -> list[Path]:
     )
 
 
-def parse(path: Path) -> ast.Module:
-    return ast.parse((ROOT / path).read_text(encoding="utf-8"))
+class SourceFacts(NamedTuple):
+    """What the tests ask of a file, so that each file is parsed once and no tree is kept."""
+
+    imports: list[tuple[str, str]]
+    classes: list[str]
+    code_lines: int
+
+
+@cache
+def facts_of(path: Path) -> SourceFacts:
+    text = (ROOT / path).read_text(encoding="utf-8")
+    tree = ast.parse(text)
+    classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
+    return SourceFacts(list(imported_names(tree)), classes, count_code_lines(text, tree))
 
 
 def module_of(path: Path) -> str:
@@ -70,7 +84,7 @@ def imported_names(tree: ast.AST) -> Iterator[tuple[str, str]]:
     types_only = {
         id(each)
         for node in ast.walk(tree)
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
         for each in ast.walk(node)
     }
     for node in ast.walk(tree):
@@ -89,7 +103,7 @@ def import_graph(paths: Iterable[Path]) -> dict[str, set[str]]:
     edges: dict[str, set[str]] = {}
     for module, path in modules.items():
         imports = set()
-        for base, name in imported_names(parse(path)):
+        for base, name in facts_of(path).imports:
             base = base.removeprefix("muster.")
             imports.add(f"{base}.{name}" if f"{base}.{name}" in modules else base)
         edges[module] = imports & modules.keys() - {module}
@@ -126,14 +140,15 @@ def all_sources() -> list[Path]:
     return [path for room in ROOMS for path in sources(room)]
 
 
-def count_code_lines(text: str) -> int:
+def count_code_lines(text: str, tree: ast.Module) -> int:
     """Lines that are neither blank, a comment nor a docstring.
 
-    >>> count_code_lines('"A docstring."\\n\\n# a comment\\na = 1\\n')
+    >>> text = '"A docstring."\\n\\n# a comment\\na = 1\\n'
+    >>> count_code_lines(text, ast.parse(text))
     1
     """
     documented: set[int] = set()
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             documented.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     lines = enumerate(text.splitlines(), 1)
@@ -157,17 +172,15 @@ def test_packages_import_each_other_without_cycles() -> None:
 def test_every_class_name_occurs_once() -> None:
     names = defaultdict(list)
     for path in all_sources():
-        for node in parse(path).body:
-            if isinstance(node, ast.ClassDef) and node.name not in SAME_NAME_IN_LAYERS:
-                names[node.name].append(str(path))
+        for name in facts_of(path).classes:
+            if name not in SAME_NAME_IN_LAYERS:
+                names[name].append(str(path))
     assert {name: places for name, places in names.items() if len(places) > 1} == {}
 
 
 def test_every_module_holds_a_whole_idea() -> None:
     small = {
-        str(path)
-        for path in all_sources()
-        if path.name != "__init__.py" and count_code_lines((ROOT / path).read_text("utf-8")) < MIN_CODE_LINES
+        str(path) for path in all_sources() if path.name != "__init__.py" and facts_of(path).code_lines < MIN_CODE_LINES
     }
     assert small == SMALL_ON_PURPOSE.keys()
 
@@ -178,7 +191,7 @@ def test_no_module_outside_the_core_asks_which_kind_a_group_is() -> None:
     assert len(kinds) == 4
     knows: dict[str, set[str]] = defaultdict(set)
     for path in (path for path in all_sources() if not path.is_relative_to("coordinator/core")):
-        for base, name in imported_names(parse(path)):
+        for base, name in facts_of(path).imports:
             if base.startswith("muster.coordinator.core.") and name in kinds:
                 knows[str(path)].add(name)
     assert knows == {}

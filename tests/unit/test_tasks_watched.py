@@ -92,11 +92,12 @@ def unwatched(tree: ast.AST) -> Iterator[str]:
 def found() -> set[str]:
     paths = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
     places = {str(path.relative_to(ROOT)): path for path in paths}
+    texts = {place: path.read_text() for place, path in places.items() if place not in TOOLBOXES}
     return {
         f"{place}:{name}"
-        for place, path in places.items()
-        if place not in TOOLBOXES
-        for name in unwatched(ast.parse(path.read_text()))
+        for place, text in texts.items()
+        if any(word in text for word in BEGIN)
+        for name in unwatched(ast.parse(text))
     }
 
 

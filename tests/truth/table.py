@@ -1,7 +1,9 @@
 """Plays situations with clients and renders the verdicts as a table."""
 
+import functools
 import json
 import os
+import subprocess
 import threading
 import time
 import traceback
@@ -9,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from tests.truth.clients import Client, NotInstalled
@@ -41,6 +44,8 @@ class Cell:
     entries: list[dict[str, Any]] = field(default_factory=list)
     text: str = ""
     took_s: float = 0.0
+    backend: str = "node"
+    commit: str = ""
 
 
 def play(situation: Situation, client: Client, backends: Backends) -> Cell:
@@ -62,7 +67,22 @@ def play(situation: Situation, client: Client, backends: Backends) -> Cell:
     except Exception:
         cell = Cell(situation, client, Verdict(UNPLAYED, (traceback.format_exc()[-600:],)))
     cell.took_s = time.monotonic() - started
+    cell.backend, cell.commit = backends.kind, commit_of_tree()
     return cell
+
+
+@functools.cache
+def commit_of_tree() -> str:
+    """The commit of this tree, with a plus sign if the product differs from it; empty outside a repository."""
+    root = Path(__file__).parents[2]
+    said = subprocess.run(
+        ["git", "describe", "--always", "--exclude=*", "--dirty=+"],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return said.stdout.strip()
 
 
 def judged(situation: Situation, client: Client, scene: Scene) -> Cell:
@@ -127,20 +147,20 @@ def markdown_table(cells: Sequence[Cell]) -> str:
 
 
 def json_table(cells: Sequence[Cell]) -> str:
-    return json.dumps(
-        [
-            {
-                "situation": cell.situation.name,
-                "client": cell.client.name,
-                "verdict": cell.verdict.word,
-                "reasons": cell.verdict.reasons,
-                "entries": cell.entries,
-                "text": cell.text,
-            }
-            for cell in cells
-        ],
-        indent=1,
-    )
+    return json.dumps([document_of(cell) for cell in cells], indent=1)
+
+
+def document_of(cell: Cell) -> dict[str, Any]:
+    return {
+        "situation": cell.situation.name,
+        "client": cell.client.name,
+        "backend": cell.backend,
+        "commit": cell.commit,
+        "verdict": cell.verdict.word,
+        "reasons": cell.verdict.reasons,
+        "entries": cell.entries,
+        "text": cell.text,
+    }
 
 
 def counts(cells: Sequence[Cell]) -> str:

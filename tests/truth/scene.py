@@ -253,6 +253,11 @@ class Scene:
         self.ids |= found
         return found
 
+    def ids_of(self, name: str) -> set[str]:
+        """The ids under which this client id has been a member so far."""
+        self.ids_now()
+        return {member_id for member_id, client_id in self.ids.items() if client_id == name}
+
     def members_of_group(self) -> list[str]:
         """Client ids of the members, as the node describes the group now."""
         return sorted(self.ids_now().values())

@@ -42,6 +42,7 @@ from muster.coordinator.core.model.types import (
     Settlement,
     WaitEnd,
 )
+from muster.coordinator.core.settings.setting import HEARTBEAT_INTERVAL
 
 TARGET = "target"
 """Where the ledger's snapshot comes from when the coordinator made a target of it."""
@@ -265,7 +266,12 @@ def close_handover(group: ConsumerGroup, step: Step, ending: RebalanceTrigger | 
 def handover_waits(
     group: ConsumerGroup, handover: Handover, ending: RebalanceTrigger | None, step: Step
 ) -> tuple[PhaseWait, ...]:
-    """The members that a hand-over waited for: owners that gave up late or not at all, new owners that came late."""
+    """The members that a hand-over waited for: owners that gave up late or not at all, new owners that came late.
+
+    Members act at their heartbeats: one that the next epoch left no time for two of them was not late.
+    """
+    began_ms = group.planned_at_ms
+    in_time = step.now_ms - began_ms < 2 * HEARTBEAT_INTERVAL.of(step.state, group.id)
     ended = {member_id: (WaitEnd.JOINED, at_ms) for member_id, at_ms in (handover.let_go | handover.arrived).items()}
     for cell, heir in handover.waiting.items():
         owner = group.owner(*cell)
@@ -273,10 +279,11 @@ def handover_waits(
         end = WaitEnd.NEVER
         if ending is not None and ending.culprit == blocker:
             end = WAITS_ENDED_BY.get(ending.cause, WaitEnd.NEVER)
-        ended[blocker] = (end, step.now_ms)
+        if end is not WaitEnd.NEVER or not in_time:
+            ended[blocker] = (end, step.now_ms)
     clients = {member_id: group.members[member_id].client_id for member_id in ended if member_id in group.members}
     known = {member_id: ended[member_id] for member_id in clients}
-    return waits_of(clients, known, handover.started_at_ms, step.now_ms)
+    return waits_of(clients, known, began_ms, step.now_ms)
 
 
 WAITS_ENDED_BY = {

@@ -317,7 +317,8 @@ def trigger_of_expiry(group: ExplainedGroup, member: SeenMember, step: Step) -> 
     what = f"was not heard of for {silent_ms} ms (session timeout {member.session_timeout_ms} ms)"
     known = group.history.former.get(member.id)
     if known is not None and known.successor:
-        what = f"{what}; it had come back as {known.successor}"
+        kept = f"its old id was kept until its session of {member.session_timeout_ms} ms was over"
+        what = f"had come back as {known.successor}; {kept}"
         disturbance = disturbance_since(member.last_seen_ms, step)
         if disturbance is None:
             return trigger_by_member(Cause.SESSION_EXPIRED, member, what)

@@ -142,8 +142,10 @@ class MemberHistory:
         return connection != NO_CONNECTION and connection not in self.closed
 
     def succeed(self, old_id: str, new_id: str) -> None:
-        """`new_id` is what `old_id` was: nobody else will be taken for it."""
-        if old_id in self.former:
+        """`new_id` is what `old_id` was: nobody else will be taken for it. One that keeps its id never went."""
+        if old_id == new_id:
+            self.former.pop(old_id, None)
+        elif old_id in self.former:
             self.former[old_id] = replace(self.former[old_id], successor=new_id)
 
     def may_be(self, member: SeenMember, newcomer: SeenMember) -> bool:

@@ -75,6 +75,9 @@ DEPARTURES: Final = {
     "GROUP_OVER_SIZE": "was one too many",
 }
 
+OFFERS: Final = "offers other assignors: "
+"""In the sentence of a member that came back with another list (`with_roll_out`)."""
+
 INCARNATIONS: Final = {"left": "left", "expired": "stopped answering"}
 
 Identity: TypeAlias = tuple[str, str, str]
@@ -523,6 +526,13 @@ def tell_members(incident: OpenIncident, names: Names, called: Callable[[Identit
             return "stop", f"All members are gone: {people(missing, called)} {ways(incident)}. Nobody is in the group."
     if incident.was_empty and not incident.restarts and not missing and new:
         return "start", f"The group started with {people(new, called)}."
+    if restarts and (offer := offer_of(incident)):
+        also = "" if not missing else f"; {people(missing, called)} {ways(incident)}"
+        who, offered = people(each_once, called), names.in_text(offer)
+        return (
+            "assignor_rollout",
+            f"Roll-out of other assignors: {who} restarted in {lasted} and offer {offered}{also}.",
+        )
     if len(incident.restarts) > 1 and not missing and not new:
         if each_once.total() == 1:
             return "restart", f"{people(each_once, called)} restarted {len(incident.restarts)} times in {lasted}."
@@ -542,6 +552,12 @@ def tell_members(incident: OpenIncident, names: Names, called: Callable[[Identit
     if not told or (len(incident.entries) == 1 and len(told) == 1):
         return single(incident, names)
     return "members_changed", f"{'; '.join(told)}."
+
+
+def offer_of(incident: OpenIncident) -> str:
+    """What the last member that came back with other assignors offers, and how many do; empty if none did."""
+    told = (entry.detail for entry in reversed(incident.entries) if cause_name(entry) in ARRIVALS)
+    return next((detail.partition(OFFERS)[2] for detail in told if OFFERS in detail), "")
 
 
 def people(who: Mapping[Identity, int], called: Callable[[Identity], str]) -> str:

@@ -177,9 +177,10 @@ def crash_loop(scene: Scene) -> Expectation:
     _, bob = scene.start("ann", "bob")
     scene.mark()
     for _ in range(3):
+        before = scene.ids_of("bob")
         bob.kill()
         bob = scene.again(bob)
-        scene.until(lambda: scene.members_of_group().count("bob") > 1, "bob is back")
+        scene.until(lambda before=before: scene.ids_of("bob") > before, "bob is back")
     scene.until_members("ann", "bob")
     scene.until_shared()
     return Expectation((back("bob"), expired("bob", required=False)), incident="crash_loop")

@@ -158,6 +158,19 @@ def test_a_roll_out_of_an_assignor_says_how_far_it_is() -> None:
     assert found.sentence == "2 of 4 members now offer lag too."
 
 
+def test_members_restarted_one_after_the_other_with_another_assignor_are_a_roll_out() -> None:
+    restarted = rolling("abc")
+    for count, back in enumerate(restarted[1::2], 1):
+        who = f"member {back.culprit} ({back.culprit[0]} at host)"
+        back.detail = f"{who} is back; it offers other assignors: +lag; {count} of 4 members offer lag now"
+    _, found = incidents(STARTED, *restarted)
+    assert found.kind == "assignor_rollout"
+    assert found.sentence == (
+        "Roll-out of other assignors: 3 members (a, b and c) restarted in 23.10 s and offer +lag; "
+        "3 of 4 members offer lag now."
+    )
+
+
 def test_an_operator_s_act_has_what_followed() -> None:
     act = ledger_entry(2, "UNSPECIFIED", 3600, outcome="SETTINGS_CHANGED", culprit="operator at 10.0.0.9", detail="set")
     change = ledger_entry(3, "ASSIGNOR_CHANGED", 3601, ["a", "b", "c", "d"], moves=[("a", "b")])

@@ -61,6 +61,8 @@ class ClassicMember:
     """Soft: each join says it anew."""
     connection: int = field(default=0, compare=False)
     """By which connection it joined last. Soft: 0 after a reload, and where the door does not say."""
+    noticed_ms: int = field(default=0, compare=False)
+    """When it came, or last joined again because topics had changed. Soft."""
     generation: int = 0
     """The last generation it was told to join. Soft: after a reload, that of the record."""
 

@@ -248,6 +248,7 @@ def add_member(group: ClassicGroup, request: JoinGroup, member_id: str, step: St
         join_request=request.request_id,
         remote_assignor=server_side_assignment.requested_assignor(request, step.limits),
         last_seen_ms=step.now_ms,
+        noticed_ms=step.now_ms,
         connection=request.connection,
     )
     trigger = member_causes.trigger_of_newcomer(group, member.seen, request.reason, step)

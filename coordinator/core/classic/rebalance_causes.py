@@ -9,7 +9,13 @@ from dataclasses import dataclass, replace
 from muster.assignors.data.consumer_protocol import Subscription, parse_subscription
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.classic.members import ClassicMember
-from muster.coordinator.core.groups.member_causes import cause_from_reason, changes_since, describe_changes, name_few
+from muster.coordinator.core.groups.member_causes import (
+    NOTICE_MS,
+    cause_from_reason,
+    changes_since,
+    describe_changes,
+    name_few,
+)
 from muster.coordinator.core.groups.state import Step
 from muster.coordinator.core.model.ledger import RebalanceTrigger, trigger_by_member
 from muster.coordinator.core.model.types import (
@@ -84,8 +90,17 @@ def trigger_of_rejoin(
     group: ClassicGroup, member: ClassicMember, protocols: tuple[Protocol, ...], reason: str, step: Step
 ) -> RebalanceTrigger:
     """A member of a settled group joined again, and that calls for a plan. `protocols`: what it offers now."""
+    trigger = cause_of_rejoin(group, member, protocols, reason, step)
+    if trigger.topics:
+        member.noticed_ms = step.now_ms
+    return trigger
+
+
+def cause_of_rejoin(
+    group: ClassicGroup, member: ClassicMember, protocols: tuple[Protocol, ...], reason: str, step: Step
+) -> RebalanceTrigger:
     said = compare_joins(member.protocols, protocols, group.protocol_name or "")
-    by_topics = topics_that_changed(group, said, step)
+    by_topics = topics_that_changed(group, member, said, step)
     if group.restored:
         return trigger_after_reload(group, member, reason, by_topics, step)
     if said.protocols_added or said.protocols_removed or said.reordered:
@@ -245,7 +260,20 @@ def trigger_of_unexplained_rejoin(
 # ------
 
 
-def topics_that_changed(group: ClassicGroup, said: JoinDifference, step: Step) -> tuple[TopicChange, ...]:
-    """What happened, since the last plan, to topics that the group, or now this member, reads."""
-    read = (group.subscribed_topics or frozenset()) | said.topics_added | said.topics_removed
-    return changes_since(step.state, read, group.planned_at_ms)
+def topics_that_changed(
+    group: ClassicGroup, member: ClassicMember, said: JoinDifference, step: Step
+) -> tuple[TopicChange, ...]:
+    """What happened to topics that the group, or now this member, reads: since the last plan.
+
+    Each client notices a change by itself, when it reads metadata again, and may have come to the last plan without it.
+    So changes before that plan count, too, that this member has not followed yet: of the topics by which its
+    subscription differs, or, if it says nothing else, of all that it reads.
+    """
+    differing = said.topics_added | said.topics_removed
+    read = (group.subscribed_topics or frozenset()) | differing
+    recent = changes_since(step.state, read, group.planned_at_ms)
+    if recent and not differing:
+        return recent
+    known = {change.topic for change in recent}
+    since_ms = max(step.now_ms - NOTICE_MS, member.noticed_ms + 1)
+    return recent + changes_since(step.state, (differing or read) - known, since_ms)

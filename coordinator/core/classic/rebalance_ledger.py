@@ -17,7 +17,7 @@ from muster.coordinator.core.groups.bookkeeping import (
     newest_plan_entry,
     snapshot_within_limit,
 )
-from muster.coordinator.core.groups.member_causes import changes_since, leave_sentence, take_incarnations
+from muster.coordinator.core.groups.member_causes import NOTICE_MS, changes_since, leave_sentence, take_incarnations
 from muster.coordinator.core.groups.state import Step
 from muster.coordinator.core.model.effects import SyncReply
 from muster.coordinator.core.model.ledger import (
@@ -178,13 +178,19 @@ def record_decision(group: ClassicGroup, given: PlanProvenance, step: Step) -> N
 
 
 def note_topic_changes(group: ClassicGroup, step: Step) -> None:
-    """What happened since the last plan to topics that are, or were, read: the plan's moves follow from it, too."""
+    """What happened since the last plan to topics that are, or were, read: the plan's moves follow from it, too.
+
+    The last plan may have given out a topic that was gone, because not every member had noticed.
+    """
     rebalance = group.rebalance
     assert rebalance is not None
-    read = (group.subscribed_topics or frozenset()) | {topic for share in last_plan(group).values() for topic in share}
+    subscribed = group.subscribed_topics or frozenset()
+    dropped = {topic for share in last_plan(group).values() for topic in share} - subscribed
+    read = subscribed | dropped
     first = any(phase.name == INITIAL_DELAY for phase in rebalance.phases)
     since_ms = rebalance.started_at_ms if first else group.planned_at_ms  # before, no member waited for a topic
     changes = changes_since(step.state, read, since_ms)
+    changes += changes_since(step.state, dropped - {each.topic for each in changes}, step.now_ms - NOTICE_MS)
     rebalance.topics = (*rebalance.topics, *(each for each in changes if each not in rebalance.topics))
 
 

@@ -51,6 +51,9 @@ CAUSES_BY_REASON = (
 STILL_OPEN = "; its connection is still open"
 """Said of a member that left, as long as it is true: a client that stops closes its connection."""
 
+NOTICE_MS = 300_000
+"""How late a client may notice what happened to a topic: `metadata.max.age.ms`, as clients have it by default."""
+
 MAX_NAMED = 5
 """Names that a sentence gives before it counts the rest."""
 

@@ -195,7 +195,8 @@ def find_disturbance(
     """The newest of what a member last heard at `heard_ms` has not been heard since: a stall, a takeover, a start.
 
     After a stall the node reads what members had sent meanwhile, so one that was heard within a moment of its end may
-    have given up long before: `late_ms`, for members that are known to be back under another id.
+    have given up long before: `late_ms`, for members that are known to be back under another id. What a coordinator
+    hears that has just loaded the group was sent to it.
     """
     found = [
         Disturbance(
@@ -217,7 +218,7 @@ def find_disturbance(
     near = [
         each
         for each in found
-        if heard_ms <= each.ended_ms + late_ms
+        if heard_ms <= each.ended_ms + (0 if each.takeover else late_ms)
         and each.ended_ms - each.lasted_ms <= now_ms <= each.ended_ms + DISTURBANCE_MS
     ]
     # Of a takeover, which loads the group, the longer story is told.

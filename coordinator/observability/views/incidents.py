@@ -86,9 +86,13 @@ Identity: TypeAlias = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class MembersChange:
-    """Who came and who went with an entry, by id; `how` tells of those who went."""
+    """Who came and who went with an entry, by id; `how` tells of those who went.
+
+    passing: former members that came back with it and were gone again before it was over.
+    """
 
     came: tuple[str, ...] = ()
+    passing: tuple[str, ...] = ()
     gone: tuple[str, ...] = ()
     how: Mapping[str, str] = field(default_factory=dict)
     there: tuple[str, ...] = ()
@@ -115,7 +119,7 @@ class GroupMembers:
         if self._alive is None:
             # The ledger begins with it: whoever did not come with it may have been there for long.
             if not settled:
-                return MembersChange(tuple(sorted(came)), tuple(sorted(how)), how)
+                return MembersChange(came=tuple(sorted(came)), gone=tuple(sorted(how)), how=how)
             there = {member.member_id for member in entry.members}
             self._alive = set() if entry.number == 1 else (there - came - self._given_up) | set(how)
         before = self._alive
@@ -125,12 +129,14 @@ class GroupMembers:
             now = {member.member_id for member in entry.members} - self._given_up
         self._alive = now
         gone = (before | (set(how) - self._dead)) - now
-        self._dead = (self._dead | gone) - now
+        passing = [back.member_id for back in entry.incarnations if back.member_id not in now | before]
+        self._dead = (self._dead | gone | {*passing}) - now
         return MembersChange(
-            tuple(sorted(now - before)),
-            tuple(sorted(gone)),
-            how,
-            tuple(member.member_id for member in entry.members if member.member_id in now),
+            came=tuple(sorted(now - before)),
+            passing=tuple(passing),
+            gone=tuple(sorted(gone - {*passing})),
+            how=how,
+            there=tuple(member.member_id for member in entry.members if member.member_id in now),
             was_empty=not before,
             emptied=bool(before) and not now,
         )
@@ -191,6 +197,7 @@ class OpenIncident:
     """Who went and is not back."""
     new: Counter[Identity] = field(default_factory=Counter)
     """Who came, and had not been there."""
+    gone_ids: set[str] = field(default_factory=set)
     restarts: list[Identity] = field(default_factory=list)
     restarted_at_ms: list[int] = field(default_factory=list)
     """Of each of the restarts."""
@@ -209,6 +216,7 @@ class OpenIncident:
         self.emptied |= other.emptied
         self.missing += other.missing
         self.new += other.new
+        self.gone_ids |= other.gone_ids
         self.at_once |= other.at_once
         for who, how in other.how.items():
             self.how[who] += how
@@ -225,6 +233,11 @@ class OpenIncident:
             self.gone_at[who].append(entry.started_at_ms)
             self.how[who][change.how.get(member, "went")] += 1
         self.most_missing = max(self.most_missing, self.missing.total())
+        self.gone_ids.update(change.gone, change.passing)
+        for member in change.passing:
+            self.restarts.append(of(member))
+            self.restarted_at_ms.append(entry.started_at_ms)
+            self.away_ms.append(away[member])
         for member in change.came:
             who = of(member)
             if self.missing[who]:
@@ -249,6 +262,8 @@ class OpenIncident:
         if gap_ms > LOOP_MS or self.cause is not None or not self.entries:
             return False
         came, gone = ({of(member) for member in members} for members in (change.came, change.gone))
+        if about == MEMBERS and not came and not gone and entry.culprit in self.gone_ids:
+            return True  # the session of an id that is known to be dead
         if any(self.missing[who] for who in came) and (self.about == MEMBERS or gap_ms <= SOON_MS):
             return True
         if self.about != about:

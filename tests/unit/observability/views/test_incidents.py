@@ -1,5 +1,6 @@
 """Entries of a ledger that belong together are one incident, told in one sentence."""
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -95,6 +96,25 @@ def test_a_crash_loop_faster_than_the_session_is_one_member() -> None:
     *_, loop = incidents(*entries)
     assert loop.kind == "crash_loop"
     assert loop.sentence == "a restarted 3 times in 4.10 s."
+
+
+def test_lives_that_began_and_ended_within_one_rebalance_count() -> None:
+    lives = ["a", "a2", "a3", "a4"]
+    back = ledger_entry(
+        2,
+        "MEMBER_RESTARTED",
+        3600,
+        ["a2", "a3", "a4", "b"],
+        by="a2",
+        incarnations=[
+            Incarnation(member_id=member_id(new), previous_id=member_id(old), away_ms=600, how="still counted")
+            for old, new in pairwise(lives)
+        ],
+    )
+    late = ledger_entry(3, "SESSION_EXPIRED", 3610, ["a4", "b"], by="a2")
+    _, loop = incidents(ledger_entry(1, "MEMBER_JOINED", 0, ["a", "b"], by="a"), back, late)
+    assert (loop.kind, loop.entries) == ("crash_loop", (2, 3))
+    assert loop.sentence == "a restarted 3 times in 10.10 s."
 
 
 def test_a_start_and_a_stop_of_all() -> None:

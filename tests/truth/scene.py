@@ -216,16 +216,17 @@ class Scene:
             time.sleep(AGAIN_S)
             self._keep_cut()
 
-    def until_shared(self, *members: Member, topics: Sequence[str] = ()) -> None:
+    def until_shared(self, *members: Member, topics: Sequence[str] = (), more: bool = False) -> None:
         """Wait until these members (default: all that run) own each partition of these topics (default: the first)
-        exactly once, and the node describes the group as stable."""
+        exactly once, and the node describes the group as stable. more: also partitions that there are not (any more).
+        """
         sharing = members or tuple(each for each in self.members.values() if each.alive)
         wanted = {(name, number) for name in topics or (self.topic,) for number in range(self.topics.get(name, 0))}
 
         def shared() -> bool:
             if ended := [each for each in sharing if not each.alive]:
                 raise Unplayed(f"{ended[0].name} has ended: {ended[0].fatal} {ended[0].error_tail()}")
-            owned = [place for each in sharing for place in each.assigned or ()]
+            owned = [place for each in sharing for place in each.assigned or () if place in wanted or not more]
             idle = any(not each.assigned for each in sharing) and len(wanted) >= len(sharing)
             return len(owned) == len(wanted) and set(owned) == wanted and not idle and self.at_rest(len(sharing))
 

@@ -33,7 +33,15 @@ from muster.coordinator.core.model.ledger import (
     waits_of,
 )
 from muster.coordinator.core.model.plan import CONSUMER, Plan, assignment_of, owned_of, rebuilt_snapshot
-from muster.coordinator.core.model.types import GroupState, MemberPlan, Outcome, RebalanceEntry, RebalancePhase, WaitEnd
+from muster.coordinator.core.model.types import (
+    GroupState,
+    MemberPlan,
+    Outcome,
+    RebalanceEntry,
+    RebalancePhase,
+    TopicChangeKind,
+    WaitEnd,
+)
 
 
 def begin_rebalance(group: ClassicGroup, trigger: RebalanceTrigger, arriving: ClassicMember | None, step: Step) -> None:
@@ -190,7 +198,8 @@ def note_topic_changes(group: ClassicGroup, step: Step) -> None:
     first = any(phase.name == INITIAL_DELAY for phase in rebalance.phases)
     since_ms = rebalance.started_at_ms if first else group.planned_at_ms  # before, no member waited for a topic
     changes = changes_since(step.state, read, since_ms)
-    changes += changes_since(step.state, dropped - {each.topic for each in changes}, step.now_ms - NOTICE_MS)
+    earlier = changes_since(step.state, dropped - {each.topic for each in changes}, step.now_ms - NOTICE_MS)
+    changes += tuple(each for each in earlier if each.kind is TopicChangeKind.DELETED)
     rebalance.topics = (*rebalance.topics, *(each for each in changes if each not in rebalance.topics))
 
 

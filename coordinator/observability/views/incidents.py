@@ -220,6 +220,8 @@ class OpenIncident:
         self.at_once |= other.at_once
         for who, how in other.how.items():
             self.how[who] += how
+        for who, times in other.gone_at.items():
+            self.gone_at[who] += times
 
     def add(self, entry: Rebalance, change: MembersChange, of: Callable[[str], Identity]) -> None:
         if not self.entries:
@@ -293,7 +295,8 @@ class OpenIncident:
     @property
     def mixes(self) -> bool:
         """Whether it may be part of a storm: members came and went, and that is no story of its own."""
-        return self.about == MEMBERS and self.cause is None and not self.restarts
+        start = self.was_empty and not self.missing.total()
+        return self.about == MEMBERS and self.cause is None and not self.restarts and not start
 
 
 def merge_storm(found: list[OpenIncident], latest: OpenIncident) -> OpenIncident:

@@ -230,6 +230,21 @@ def test_changes_without_one_cause_are_a_storm() -> None:
     assert found.sentence.startswith("8 rebalances in 35.10 s without one cause: ")
 
 
+def test_a_rolling_restart_of_members_that_started_one_by_one() -> None:
+    names, number, at_s = "abcdef", 0, 0.0
+    entries, there = [], {}
+    for name in names:
+        there[name], number, at_s = f"{name}1", number + 1, at_s + 3
+        entries.append(ledger_entry(number, "MEMBER_JOINED", at_s, list(there.values()), by=f"{name}1"))
+    for name in names:
+        del there[name]
+        entries.append(ledger_entry(number + 1, "MEMBER_LEFT", at_s + 3, list(there.values()), by=f"{name}1"))
+        there[name], number, at_s = f"{name}2", number + 2, at_s + 6
+        entries.append(ledger_entry(number, "MEMBER_RESTARTED", at_s, list(there.values()), by=f"{name}2"))
+    start, restarted = incidents(*entries)
+    assert (start.kind, restarted.kind) == ("start", "rolling_restart")
+
+
 def test_a_start_a_replacement_and_a_rolling_restart_are_told_one_by_one() -> None:
     """Seconds apart, as on a busy day: eight rebalances in forty seconds, and no storm."""
     start = ledger_entry(1, "MEMBER_JOINED", 0, ["a", "b", "c"], by="a", took_s=6)

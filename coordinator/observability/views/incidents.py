@@ -295,7 +295,7 @@ class OpenIncident:
     @property
     def mixes(self) -> bool:
         """Whether it may be part of a storm: members came and went, and that is no story of its own."""
-        start = self.was_empty and not self.missing.total()
+        start = self.was_empty and self.new.total() and not self.missing.total()
         return self.about == MEMBERS and self.cause is None and not self.restarts and not start
 
 

@@ -137,7 +137,7 @@ def outcome(check: str, group: str, assignor: Assignor, deadline_ms: int) -> str
     if is_ours(assignor):
         return found(check, group, assignor)
     try:
-        answer, _ = shared_isolation().ask(assignor, {"check": check, "group": group}, b"", deadline_ms, LATE)
+        answer, _ = shared_isolation().ask_plugin(assignor, {"check": check, "group": group}, b"", deadline_ms, LATE)
     except UnsendablePlugin as error:
         warnings.warn(f"{error}; it is checked in this process", stacklevel=2)
         late = LATE.format(deadline_ms=deadline_ms)

@@ -102,18 +102,18 @@ class Isolation:
             header, body, tabled = pack_question(snapshot)
         except (ValueError, TypeError) as error:
             raise AssignorError(assignor.name, f"cannot run: {error}") from error
-        answer, plan = self.ask(assignor, header, body, deadline_ms, late)
+        answer, plan = self.ask_plugin(assignor, header, body, deadline_ms, late)
         target = unpack_plan(assignor.name, tabled, answer, plan)
         return withheld(tabled, target) if withhold and assignor.protocol is RebalanceProtocol.COOPERATIVE else target
 
-    def ask(
+    def ask_plugin(
         self, assignor: Assignor, header: dict[str, Any], body: bytes, deadline_ms: int, late: str
     ) -> tuple[dict[str, Any], Any]:
         """One question to a process of this plugin. Raises AssignorError."""
         key = pack_assignor(assignor)
         process = self._take_process(key, assignor, deadline_ms)
         try:
-            return process.ask(header, body, deadline_ms, late)
+            return process.exchange_message(header, body, deadline_ms, late)
         finally:
             self._give_back(key, process)
 

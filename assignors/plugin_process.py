@@ -192,7 +192,9 @@ class PluginProcess:
         self._ending = threading.Lock()
         hello = {"path": sys.path, "max_memory_bytes": max_memory_bytes}
         try:
-            self.ask(hello, blob, START_DEADLINE_MS, "was not loaded after {deadline_ms} ms; mend what its module does")
+            self.exchange_message(
+                hello, blob, START_DEADLINE_MS, "was not loaded after {deadline_ms} ms; mend what its module does"
+            )
         except BaseException:
             self.kill()
             raise
@@ -201,7 +203,9 @@ class PluginProcess:
     def pid(self) -> int:
         return self._child.pid
 
-    def ask(self, header: dict[str, Any], body: bytes, deadline_ms: int, late: str) -> tuple[dict[str, Any], Any]:
+    def exchange_message(
+        self, header: dict[str, Any], body: bytes, deadline_ms: int, late: str
+    ) -> tuple[dict[str, Any], Any]:
         """The answer's header and body. Any failure but the plugin's own error ends the process.
 
         Raises PluginOverran (with `late`, in which {deadline_ms} is filled in), PluginEnded, and AssignorError with

@@ -296,7 +296,7 @@ class NodePoller:
         """Group -> the generation and the moment at which its ledger was read."""
         self._turn = 0
 
-    async def look(self, wanted: Iterable[str] | None) -> GroupsPicture:
+    async def poll_node(self, wanted: Iterable[str] | None) -> GroupsPicture:
         """`wanted`: the groups on the screen; None: every group is looked at closely. Raises ClientError."""
         status = await self._admin.node_status()
         listings = {listing.group_id: listing.group_type for listing in await self._admin.list_groups()}

@@ -64,7 +64,7 @@ def print_once(given: dict[str, object]) -> None:
 
     async def work() -> list[dict[str, str]]:
         async with AsyncAdmin(given) as admin:
-            picture = await NodePoller(admin).look(None)
+            picture = await NodePoller(admin).poll_node(None)
         return [{heading.name: heading.text(line) for heading in HEADINGS} for line in picture.lines]
 
     rows = sorted(shared_loop().run(work()), key=lambda row: row["GROUP"])
@@ -112,7 +112,7 @@ async def poll_node(given: dict[str, object], board: "object", every_s: float, h
         looker = NodePoller(admin)
         while True:
             try:
-                board.picture = await looker.look(board.on_screen(height()) if board.picture.lines else None)
+                board.picture = await looker.poll_node(board.on_screen(height()) if board.picture.lines else None)
             except ClientError as error:
                 lost_s = lost_s or time.time()
                 since = time.strftime("%H:%M:%S", time.localtime(lost_s))

@@ -374,7 +374,7 @@ class SlotFetch:
         left = {TopicPartition(*cursor.wanted.tp): cursor for cursor in asked}
         while True:
             by_leader, unknown = leaders.routed(left)
-            leaders.look(unknown)
+            leaders.refresh_leaders(unknown)
             error: ClientError | None = leaders.why_not(unknown[0]) if unknown else None
             share = self._settings.max_bytes // max(1, len(by_leader))
             lots = [(address, [left[tp] for tp in led]) for address, led in by_leader.items()]
@@ -416,7 +416,7 @@ class SlotFetch:
                 fetch_offset=cursor.position,
                 partition_max_bytes=settings.max_partition_bytes,
             )
-        return await self._transport.leaders.ask(
+        return await self._transport.leaders.ask_leader(
             MULTI_FETCH_FRAMES,
             request,
             doing="fetching records",

@@ -112,7 +112,7 @@ class IgnoredOptions:
         self.notes: list[str] = []
         self._secrets: list[str] = []
 
-    def take(self, given: str, value: str) -> bool:
+    def note_option(self, given: str, value: str) -> bool:
         """Whether this option is one of them. What belongs to a secured connection is `secured`'s.
 
         >>> found = IgnoredOptions({"fetch.min.bytes": "nothing waits"})

@@ -308,9 +308,9 @@ class LogWatch:
                 raise self._error
             if self._view is not None:
                 return self._view
-        return self.look()
+        return self.watch_log()
 
-    def look(self) -> LogView:
+    def watch_log(self) -> LogView:
         """Ask now, and go on asking in the background from here on."""
         self._topics_due_ms = 0
         view = self._lookup.run(self._looked())

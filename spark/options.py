@@ -203,7 +203,7 @@ def check_read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOp
             _put_read_option(client, "bootstrap.servers", value, given)
         elif bare in KNOWN_CLIENT:
             _put_read_option(client, KNOWN_CLIENT[bare], value, given)
-        elif not ignored.take(given, value):
+        elif not ignored.note_option(given, value):
             raise OptionError(_unknown_read_option(given))
     if "bootstrap.servers" not in client:
         raise OptionError("bootstrap.servers is missing; set it to HOST:PORT of a node, as in 127.0.0.1:9290")
@@ -454,7 +454,7 @@ def check_write_options(options: Mapping[str, str], *, streaming: bool) -> Write
             _put_write_option(client, "bootstrap.servers", value, given)
         elif bare in KNOWN_WRITING_CLIENT:
             _put_write_option(client, KNOWN_WRITING_CLIENT[bare], value, given)
-        elif not ignored.take(given, value):
+        elif not ignored.note_option(given, value):
             raise OptionError(_unknown_write_option(given))
     if "bootstrap.servers" not in client:
         raise OptionError("bootstrap.servers is missing; set it to HOST:PORT of a node, as in 127.0.0.1:9290")

@@ -33,7 +33,7 @@ class DirectFollower:
     def initial(self) -> StreamOffset:
         """Where a query without a checkpoint begins; settled once, for Spark asks twice."""
         if self._initial is None:
-            view = self._watch.look()
+            view = self._watch.watch_log()
             self._lookup.partitions_of(view.topics)
             work = self._lookup.positions(self._options.starting, view.bounds)
             positions = self._lookup.run(work)

@@ -66,7 +66,7 @@ class StreamDriver:
     def drain(self) -> None:
         """Trigger.AvailableNow: what is there now is all that will be read."""
         self._admission.drains = True
-        self._target = self._watch.look()
+        self._target = self._watch.watch_log()
 
     def initial(self) -> dict[str, Any]:
         return self._follower.initial().to_dict()

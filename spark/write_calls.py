@@ -153,7 +153,7 @@ class AppendingOutlet:
         patience = CallRetry(self._node.transport)
         while left:
             by_leader, unknown = leaders.routed(left)
-            leaders.look(unknown)
+            leaders.refresh_leaders(unknown)
             error: ClientError | None = leaders.why_not(unknown[0]) if unknown else None
             again = {tp: left[tp] for tp in unknown}
             attempts = (
@@ -179,7 +179,7 @@ class AppendingOutlet:
         again: dict[TopicPartition, EncodedRows] = {}
         why: ClientError | None = None
         try:
-            answer = await leaders.ask(
+            answer = await leaders.ask_leader(
                 PRODUCE,
                 request,
                 doing="writing records",

@@ -60,7 +60,7 @@ class SparkDemo:
             records = read_topic(node.address, COUNTS)
         proof = WordCountProof(Counter(count_words_locally(islice(self._source.lines(), lines))), batches)
         for record in records:
-            proof.take(record.key or b"", int(record.value or b"0"))
+            proof.record_count(record.key or b"", int(record.value or b"0"))
         self._out.print()
         for line in word_count_verdict(proof, killed, failed):
             self._out.print(line, soft_wrap=True)
@@ -138,7 +138,7 @@ class WordCountProof:
         self.written: Counter[bytes] = Counter()
         self._last: dict[bytes, int] = {}
 
-    def take(self, word: bytes, count: int) -> None:
+    def record_count(self, word: bytes, count: int) -> None:
         self.written[word] += 1
         self._last[word] = count
 

@@ -219,7 +219,7 @@ class PartitionLeaders:
                 self._doubted.add(TopicPartition(*tp))
         self._start_refresh()
 
-    def look(self, places: Iterable[TopicPartition]) -> None:
+    def refresh_leaders(self, places: Iterable[TopicPartition]) -> None:
         """Ask anew who leads these, and go on with what is known meanwhile."""
         for tp in places:
             self._wanted.add(tp[0])
@@ -315,7 +315,7 @@ class PartitionLeaders:
 
     # Calls
 
-    async def ask(
+    async def ask_leader(
         self,
         method: ClientMethod[Request, Response],
         request: Request,
@@ -336,7 +336,7 @@ class PartitionLeaders:
             return await transport.call(method, request, doing=doing, timeout_ms=timeout_ms)
         began_ms = steady_ms()
         if began_ms - self._learned_ms >= transport.config.metadata_max_age_ms:
-            self.look(places)
+            self.refresh_leaders(places)
         call = asyncio.ensure_future(
             transport.call(method, request, doing=doing, address=address, timeout_ms=timeout_ms)
         )
@@ -348,7 +348,7 @@ class PartitionLeaders:
                     return call.result()
                 if any(self._nodes.get(self.leader(tp).node_id) != address for tp in places):
                     raise Unreachable(address, steady_ms() - began_ms, doing, "it does not lead any more")
-                self.look(places)
+                self.refresh_leaders(places)
                 patience_ms = SUSPECT_MS
         finally:
             if not call.done():

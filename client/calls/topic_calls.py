@@ -128,7 +128,7 @@ async def call_leaders(
         for tp in unknown:
             if leaders.is_missing(tp[0]):
                 raise leaders.why_not(tp)
-        leaders.look(unknown)
+        leaders.refresh_leaders(unknown)
         left = list(unknown)
         last: Refused | Unreachable | None = leaders.why_not(unknown[0]) if unknown else None
         given_ms = timeout_ms if ONE_NODE in by_leader else patience.attempt_ms

@@ -194,7 +194,7 @@ class CentralMemberMachine(CoordinatedMember[ce.CentralEvent, ce.CentralAction])
 
     def _register(self, *, again: bool) -> None:
         self._said = self._wish
-        token = self._requests.ask(RequestKind.JOIN)
+        token = self._requests.begin_request(RequestKind.JOIN)
         wish, owned = self._wish, tuple(sorted(self.owned))
         said = (wish.topics, wish.regex, wish.server_assignor, self.generation, owned)
         self._out.append(ce.RegisterMember(token, self.member_id, *said, again=again, coordinator_epoch=self._epoch))

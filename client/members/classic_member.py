@@ -130,7 +130,9 @@ class ClassicRebalance(CoordinatedMember[ev.ClassicEvent, act.Action]):
         self._link.heartbeat_at_ms = None
         self._abandon(RequestKind.HEARTBEAT)
         offered = self._subscriber.offered(self.owned, self.generation)
-        self._out.append(act.SendJoin(self._requests.ask(RequestKind.JOIN), self.member_id, offered, self._reason))
+        self._out.append(
+            act.SendJoin(self._requests.begin_request(RequestKind.JOIN), self.member_id, offered, self._reason)
+        )
 
     def _release_before_join(self) -> bool:
         """Whether the application has to be told first. A member that was forgotten has lost everything."""
@@ -213,7 +215,7 @@ class ClassicRebalance(CoordinatedMember[ev.ClassicEvent, act.Action]):
         self._become(MembershipState.SYNCING)
         self._out.append(
             act.SendSync(
-                self._requests.ask(RequestKind.SYNC),
+                self._requests.begin_request(RequestKind.SYNC),
                 self.member_id,
                 self.generation,
                 self._protocol_name,
@@ -484,7 +486,9 @@ class ClassicMemberMachine(ClassicRebalance):
     def _heartbeat(self) -> None:
         self._link.schedule_heartbeat(self._now_ms)
         self._link.says(self._now_ms)
-        self._out.append(act.SendHeartbeat(self._requests.ask(RequestKind.HEARTBEAT), self.member_id, self.generation))
+        self._out.append(
+            act.SendHeartbeat(self._requests.begin_request(RequestKind.HEARTBEAT), self.member_id, self.generation)
+        )
 
     def _may_heartbeat(self) -> bool:
         return (

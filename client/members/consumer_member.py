@@ -270,7 +270,7 @@ class ConsumerMemberMachine(CoordinatedMember[ev.ConsumerEvent, act.Action]):
     def _heartbeat(self) -> None:
         """Everything when joining or after a lost answer, otherwise what is new."""
         report = self._saying = self._report()
-        token = self._requests.ask(RequestKind.HEARTBEAT)
+        token = self._requests.begin_request(RequestKind.HEARTBEAT)
         epoch = JOIN_EPOCH if self.state is MembershipState.JOINING else self.generation
         self._link.says(self._now_ms)
         self._link.schedule_heartbeat(self._now_ms, self._interval_ms)

@@ -80,7 +80,7 @@ class CoordinatedMember(ABC, Generic[EventT, ActionT]):
 
     def _find(self) -> None:
         if RequestKind.FIND not in self._requests:
-            self._out.append(act.FindCoordinator(self._requests.ask(RequestKind.FIND)))
+            self._out.append(act.FindCoordinator(self._requests.begin_request(RequestKind.FIND)))
 
     def _abandon(self, *kinds: RequestKind) -> None:
         for kind in kinds:
@@ -109,7 +109,7 @@ class CoordinatedMember(ABC, Generic[EventT, ActionT]):
         """From here on the partitions are not this member's any more, whatever the callback does."""
         gone: Partitions = tuple(sorted(partitions))
         self.owned -= set(gone)
-        token = self._requests.ask(RequestKind.RELEASE)
+        token = self._requests.begin_request(RequestKind.RELEASE)
         deadline_ms = self._now_ms + self._patience_ms(kind)
         self._out.append(kind(token, gone, self._cause, self._cause_detail, self.rebalance_number, deadline_ms))
 

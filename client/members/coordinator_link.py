@@ -51,7 +51,7 @@ class OutstandingRequests:
     def __contains__(self, kind: RequestKind) -> bool:
         return kind in self._waiting
 
-    def ask(self, kind: RequestKind) -> int:
+    def begin_request(self, kind: RequestKind) -> int:
         """A fresh token; an answer to an earlier request of this kind is stale from here on."""
         self._last += 1
         self._waiting[kind] = self._last

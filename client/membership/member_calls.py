@@ -63,7 +63,7 @@ class ClassicCalls:
         self._calls = calls
         self._settings = settings
 
-    async def ask(self, action: Asking) -> ev.ClassicEvent:
+    async def send_request(self, action: Asking) -> ev.ClassicEvent:
         """Raises ClientError when no answer came."""
         match action:
             case act.SendJoin():

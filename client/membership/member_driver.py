@@ -222,7 +222,7 @@ class MemberDriver(DriverBase[ev.ClassicEvent | ev.ConsumerEvent]):
         for action in self.machine.step(event, now_ms()):
             self._perform(action)
         if self._pushed is not None:
-            self._pushed.look()
+            self._pushed.follow_member()
 
     def next_callback(self) -> Callback | None:
         """The next one to tell. What was to be revoked is lost if the group gave the member up in the meantime."""
@@ -264,7 +264,7 @@ class MemberDriver(DriverBase[ev.ClassicEvent | ev.ConsumerEvent]):
             case act.SendHeartbeat() | act.SendConsumerHeartbeat() if self._pushed is not None and self._pushed.is_open:
                 self._start_call(action.token, self._pushed.heartbeat(action))
             case act.SendJoin() | act.SendSync() | act.SendHeartbeat():
-                self._start_call(action.token, self._classic.ask(action))
+                self._start_call(action.token, self._classic.send_request(action))
             case act.SendConsumerHeartbeat():
                 self._start_call(action.token, self._consumer.heartbeat(action))
             case act.SendLeave():

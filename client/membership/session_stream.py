@@ -354,7 +354,7 @@ class SessionStream:
         if before is not None or (member_id and self._offered):
             self._task = self._background.start(self._change(before, member_id))
 
-    async def ask(self, request: pb.SessionRequest, timeout_ms: int) -> pb.SessionResponse:
+    async def send_heartbeat(self, request: pb.SessionRequest, timeout_ms: int) -> pb.SessionResponse:
         """Send a heartbeat up the open stream and return its answer. Raises Unreachable when the stream breaks."""
         self._last_number += 1
         number = self._last_number
@@ -545,7 +545,7 @@ class SessionHeartbeats:
     def is_open(self) -> bool:
         return self._session.is_open
 
-    def look(self) -> None:
+    def follow_member(self) -> None:
         """After every step of the machine: whom to follow, and under which generation to listen."""
         machine = self._machine
         self._session.follow(machine.member_id if machine.generation >= 0 else "")
@@ -558,10 +558,10 @@ class SessionHeartbeats:
         """By the open stream. Raises Unreachable when it breaks."""
         if isinstance(action, act.SendConsumerHeartbeat):
             request = pb.SessionRequest(consumer_group_heartbeat=self._consumer.request(action))
-            answer = await self._session.ask(request, self._patience_ms)
+            answer = await self._session.send_heartbeat(request, self._patience_ms)
             return self._consumer.answered(action.token, answer.consumer_group_heartbeat)
         request = pb.SessionRequest(heartbeat=self._alive(action.generation))
-        answer = await self._session.ask(request, self._patience_ms)
+        answer = await self._session.send_heartbeat(request, self._patience_ms)
         said = answer.heartbeat
         return ev.ClassicHeartbeatAnswered(
             action.token, error_code_of(said.error_code), said.error_message, read_cause(said.cause), said.cause_detail

@@ -69,7 +69,7 @@ class TopicLeaderSearch:
         self._leader: int | None = None
         self._said: set[str] = set()
 
-    async def look(self, view: ConsumerGroupView, mine: GroupRegistration, topics: Mapping[str, int]) -> None:
+    async def find_leaders(self, view: ConsumerGroupView, mine: GroupRegistration, topics: Mapping[str, int]) -> None:
         """Speak to whoever leads `topics` (topic -> broker id), and say what keeps this consumer from reading.
 
         Raises TopicsLedApart.
@@ -386,7 +386,7 @@ class ZookeeperJoining:
             registration,
             wake,
             self._brokers_changed,
-            self._leaders.look,
+            self._leaders.find_leaders,
             name=self._config.consumer_id,
             offsets=self.store.places,
         )

@@ -253,7 +253,7 @@ class Accumulator:
             self._sticky[topic] = chosen
             return chosen
 
-    def take(
+    def take_batches(
         self, busy: set[TopicPartition], held: Callable[[TopicPartition], bool] | None = None
     ) -> tuple[list[PendingBatch], int | None]:
         """Batches to send now, at most one per partition, none of `busy` or `held` ones; and when to look again."""
@@ -274,7 +274,7 @@ class Accumulator:
                     del self._lines[batch.tp]
         return due, next_ms
 
-    def split(self, batch: PendingBatch) -> tuple[PendingBatch, PendingBatch]:
+    def split_batch(self, batch: PendingBatch) -> tuple[PendingBatch, PendingBatch]:
         """Two batches in place of one that is too large."""
         with self._room:
             self._batches += 1

@@ -101,7 +101,7 @@ class FetchPoll:
         """None when the wishes changed while waiting: the call is given up and made anew."""
         patience_ms = self._config.request_timeout_ms + self._config.fetch_max_wait_ms
         call = asyncio.create_task(
-            self._transport.leaders.ask(
+            self._transport.leaders.ask_leader(
                 FETCH,
                 self._request(wanted),
                 doing="fetching records",
@@ -219,7 +219,7 @@ class ConsumerFetcher:
     def _spread(self) -> None:
         """A long poll for each leader, and none at nodes that are gone."""
         by_leader, unknown = self._leaders.routed(state.tp for state in self.states.values() if state.fetchable)
-        self._leaders.look(unknown)
+        self._leaders.refresh_leaders(unknown)
         for address in by_leader.keys() - self._polls.keys():
             self._begin_polling(address)
         for address in self._polls.keys() - by_leader.keys() - {ONE_NODE, *self._leaders.nodes}:
@@ -316,7 +316,7 @@ class ConsumerFetcher:
             return True
         if code == UNSUPPORTED_VERSION and not self._asked_where:
             self._asked_where = True  # the answer says who has the records
-            self._leaders.look([state.tp])
+            self._leaders.refresh_leaders([state.tp])
             return False
         if code in MOVED or (code in MAYBE_MOVED and self._leaders.shared):
             self._leaders.doubt([state.tp], result.current_leader if result.HasField("current_leader") else None)
@@ -335,7 +335,7 @@ class ConsumerFetcher:
         if result.records and state.fetch_offset is not None:
             data, offset = memoryview(result.records), state.fetch_offset
             if self._leaders.shared and state.history is None:
-                state.begin(offset, UNKNOWN_EPOCH)
+                state.begin_history(offset, UNKNOWN_EPOCH)
             state.chunk = FetchedChunk(
                 decode_records(data, offset), find_batch_end(data, offset, state.history), len(result.records)
             )
@@ -357,7 +357,7 @@ class ConsumerFetcher:
             where,
         )
         state.move_to(where)
-        state.begin(where, parted.epoch)
+        state.begin_history(where, parted.epoch)
         if state.stored is not None and state.stored > where:
             state.stored = where
 

@@ -56,7 +56,7 @@ class LeaderEpochHistory:
             self._epochs.append(epoch)
             del self._since[:-REMEMBERED_EPOCHS], self._epochs[:-REMEMBERED_EPOCHS]
 
-    def begin(self, offset: int, epoch: int) -> None:
+    def restart_at(self, offset: int, epoch: int) -> None:
         """Nothing was read but the record before this offset, under this epoch."""
         self._since, self._epochs = ([offset - 1], [epoch]) if epoch >= 0 else ([], [])
         self._end = offset
@@ -87,17 +87,17 @@ class ConsumedPartition:
     def move_to(self, offset: int | None) -> None:
         """Read from here on next; None asks for the committed or reset position again."""
         if self.history is not None:
-            self.begin(offset, self.history.before(offset) if offset is not None else UNKNOWN_EPOCH)
+            self.begin_history(offset, self.history.before(offset) if offset is not None else UNKNOWN_EPOCH)
         self.position = self.fetch_offset = offset
         self.chunk = None
         self.stuck = False
         self.epoch += 1
 
-    def begin(self, offset: int | None, leader_epoch: int) -> None:
+    def begin_history(self, offset: int | None, leader_epoch: int) -> None:
         """Nothing is known of the records before but the epoch of the last."""
         self.history = LeaderEpochHistory()
         if offset is not None:
-            self.history.begin(offset, leader_epoch)
+            self.history.restart_at(offset, leader_epoch)
 
     def epoch_before(self, offset: int) -> int:
         return UNKNOWN_EPOCH if self.history is None else self.history.before(offset)

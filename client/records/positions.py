@@ -309,7 +309,7 @@ class PositionResolver:
             if state.epoch == epochs[state.tp] and state.tp in found:
                 state.fetch_offset = state.position = found[state.tp]
                 if self._transport.leaders.shared:
-                    state.begin(found[state.tp], written.get(state.tp, UNKNOWN_EPOCH))
+                    state.begin_history(found[state.tp], written.get(state.tp, UNKNOWN_EPOCH))
                 state.reset = False
                 state.committed = found[state.tp] if state.tp in on_record else None
                 # So that the next owner begins here too, even if nothing is read before it takes over.

@@ -181,7 +181,7 @@ class BatchSender:
     def _give_up(self, why: Exception) -> None:
         """All that waits to be sent: nobody must wait for one of these for ever."""
         self._accumulator.begin_flush()
-        while batches := self._accumulator.take(set())[0]:
+        while batches := self._accumulator.take_batches(set())[0]:
             for batch in batches:
                 self._settle(batch, why)
         self._accumulator.end_flush()
@@ -209,12 +209,12 @@ class BatchSender:
         if not self._leaders.shared:
             if at.total() >= limit:
                 return None
-            batches, next_ms = self._accumulator.take(self._busy)
+            batches, next_ms = self._accumulator.take_batches(self._busy)
             for group in split_into_requests(batches, self._config.max_request_size):
                 self._dispatch(group, ONE_NODE)
             return next_ms
         route = self._leaders.route
-        batches, next_ms = self._accumulator.take(self._busy, lambda tp: at[route(tp)] >= limit)
+        batches, next_ms = self._accumulator.take_batches(self._busy, lambda tp: at[route(tp)] >= limit)
         by_leader: dict[str | None, list[PendingBatch]] = {}
         for batch in batches:
             by_leader.setdefault(route(batch.tp), []).append(batch)
@@ -266,7 +266,7 @@ class BatchSender:
         """What is left of a partition's line once its first batch has been tried."""
         batch = line.popleft()
         if batch in outcome.too_large:
-            line.extendleft(reversed(self._accumulator.split(batch)))
+            line.extendleft(reversed(self._accumulator.split_batch(batch)))
         elif batch in outcome.again:
             if steady_ms() - batch.created_ms >= self._config.delivery_timeout_ms:
                 if self._numbers is not None:
@@ -301,7 +301,7 @@ class BatchSender:
         by_leader, unknown = self._leaders.routed(batch.tp for batch in batches)
         if len(by_leader) == 1 and not unknown:
             return await self._send(batches, *by_leader)
-        self._leaders.look(unknown)
+        self._leaders.refresh_leaders(unknown)
         lots = [([batch for batch in batches if batch.tp in set(led)], at) for at, led in by_leader.items()]
         outcome = SendOutcome([batch for batch in batches if batch.tp in set(unknown)])
         if unknown:
@@ -330,7 +330,7 @@ class BatchSender:
             lines[topic].partition_data.add(index=partition, records=batch.encoded)
         try:
             places = [batch.tp for batch in batches]
-            answer = await self._leaders.ask(
+            answer = await self._leaders.ask_leader(
                 PRODUCE, request, doing="producing records", address=address, places=places
             )
         except Unreachable as error:

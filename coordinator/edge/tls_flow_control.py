@@ -57,7 +57,7 @@ class TlsFlowControl(asyncio.Protocol):
         self._outlet.stop()
 
     def resume_writing(self) -> None:
-        self._outlet.go_on()
+        self._outlet.resume_writing()
 
 
 class ThrottledTransport(asyncio.Transport):
@@ -95,7 +95,7 @@ class ThrottledTransport(asyncio.Transport):
         self._stopped = True
         self._notify_pressure()
 
-    def go_on(self) -> None:
+    def resume_writing(self) -> None:
         """It has room again."""
         self._stopped = False
         self._write_held()

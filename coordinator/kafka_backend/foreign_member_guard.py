@@ -68,7 +68,7 @@ class ForeignMemberGuard:
     async def stop(self) -> None:
         await self._running.stop()
 
-    async def look(self) -> Mapping[str, ForeignMembers]:
+    async def find_foreign_members(self) -> Mapping[str, ForeignMembers]:
         """One round. What a broker that does not answer had the time before stays."""
         found: dict[str, ForeignMembers] = {}
         for broker in sorted(self._upstream.view.brokers):
@@ -102,7 +102,7 @@ class ForeignMemberGuard:
 
     async def _run(self) -> None:
         while True:
-            await self.look()
+            await self.find_foreign_members()
             await asyncio.sleep(self._period_s)
 
 

@@ -68,7 +68,7 @@ def rows_of(replay: ShardReplay, batches: Iterable[BatchView], records: bool) ->
 def row_of(replay: ShardReplay, batch: LogBatch, records: bool) -> dict[str, Any]:
     """One batch, judged by all that came before it: a later owner record makes nothing void that counted."""
     fenced_records = replay.fenced_records
-    replay.take(batch)
+    replay.replay_batch(batch)
     row: dict[str, Any] = {
         "offset": batch.base_offset,
         "to": batch.next_offset - 1,

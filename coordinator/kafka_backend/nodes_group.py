@@ -339,7 +339,7 @@ class NodesGroup:
 
     def start(self) -> None:
         """Join."""
-        self.tell(mev.Start())
+        self.handle_event(mev.Start())
         self._looking.start(self._watch_generation())
 
     async def entered(self) -> None:
@@ -361,13 +361,13 @@ class NodesGroup:
         While there is no other one it has them all the same."""
         if not self.draining:
             self._subscriber.draining = True
-            self.tell(mev.SubscriptionChanged(self._subscriber.wants))
+            self.handle_event(mev.SubscriptionChanged(self._subscriber.wants))
 
     def undrain(self) -> None:
         """Take a share again, from the next round on."""
         if self.draining:
             self._subscriber.draining = False
-            self.tell(mev.SubscriptionChanged(self._subscriber.wants))
+            self.handle_event(mev.SubscriptionChanged(self._subscriber.wants))
 
     async def drained(self, patience_s: float) -> frozenset[int]:
         """What is left once others have what this node had, or after so long."""
@@ -378,9 +378,9 @@ class NodesGroup:
         """Leave the group once others have what this node had, or after so long. Whether nothing was owned by then."""
         self._subscriber.leaving = True
         if self.mine or not self.draining:
-            self.tell(mev.SubscriptionChanged(self._subscriber.wants))
+            self.handle_event(mev.SubscriptionChanged(self._subscriber.wants))
         let_go = await self._until(self._is_drained, patience_s)
-        self.tell(mev.Close(LeavePolicy.LEAVE))
+        self.handle_event(mev.Close(LeavePolicy.LEAVE))
         rest_s = self._settings.session_timeout_ms / 1000
         await self._until(lambda: self._member.state is MembershipState.CLOSED and not self._tasks.busy, rest_s)
         return let_go
@@ -418,7 +418,7 @@ class NodesGroup:
 
     # -- the machine ------------------------------------------------------------------------------------------------
 
-    def tell(self, event: mev.ClassicEvent) -> None:
+    def handle_event(self, event: mev.ClassicEvent) -> None:
         """Something has happened: see `member.events`. What follows from it comes after it."""
         self._events.append(event)
         if self._handling_events or self._stopped:
@@ -444,7 +444,7 @@ class NodesGroup:
                 answer = mev.RequestFailed(token, retriable=True, detail=str(error))
             self._asked.pop(token, None)
             self._parked.discard(token)
-            self.tell(answer)
+            self.handle_event(answer)
 
         self._asked[token] = self._tasks.start(asked())
         if parks:
@@ -454,11 +454,11 @@ class NodesGroup:
 
     def _find(self, action: act.FindCoordinator) -> None:
         """Each request looks for the coordinator by itself where it is not known."""
-        self.tell(mev.CoordinatorFound(action.token))
+        self.handle_event(mev.CoordinatorFound(action.token))
 
     def _join(self, action: act.SendJoin) -> None:
         # Whoever waits for the round to end looks often: see HURRY_MS.
-        self.tell(mev.SessionOpened(HURRY_MS))
+        self.handle_event(mev.SessionOpened(HURRY_MS))
         session_ms = self._settings.session_timeout_ms
         offered = {each.name: each.metadata for each in action.protocols}
 
@@ -484,7 +484,7 @@ class NodesGroup:
         """KB-F1. Everybody gets the whole map."""
         whole = plan_assignment({member.member_id: member.metadata for member in action.members}, self._shards)
         shares = tuple((member.member_id, whole) for member in action.members)
-        self.tell(mev.PlanMade(action.generation, shares, question=action.question))
+        self.handle_event(mev.PlanMade(action.generation, shares, question=action.question))
 
     def _sync(self, action: act.SendSync) -> None:
         sent_ms, session_ms = self._now_ms(), self._settings.session_timeout_ms
@@ -510,7 +510,7 @@ class NodesGroup:
         self.view.learn(self.assignment)
         self._owning.step(ev.Synced(sent_ms))
         if sum(len(node.shards) for node in self.assignment.nodes.values()) == self._shards:
-            self.tell(mev.SessionLost())
+            self.handle_event(mev.SessionLost())
         self._on_assigned(self.assignment)
         if not self._entered.done():
             self._entered.set_result(None)
@@ -551,7 +551,7 @@ class NodesGroup:
                 continue
             with suppress(UpstreamError):  # heartbeats find out what that means
                 if await self._membership.is_rebalancing() and self._member is member:
-                    self.tell(mev.HeartbeatPushed(ErrorCode.REBALANCE_IN_PROGRESS, "", generation))
+                    self.handle_event(mev.HeartbeatPushed(ErrorCode.REBALANCE_IN_PROGRESS, "", generation))
 
     # -- what comes of it -------------------------------------------------------------------------------------------
 
@@ -563,11 +563,11 @@ class NodesGroup:
         )
 
     def _let_go(self, token: int) -> None:
-        self.tell(mev.Revoked(token))
+        self.handle_event(mev.Revoked(token))
 
     def _lost(self, action: act.Lost) -> None:
         self._owning.step(ev.MembershipLost(action.detail))
-        self.tell(mev.Revoked(action.token))
+        self.handle_event(mev.Revoked(action.token))
 
     def _assign(self, action: act.Assign) -> None:
         self._owning.step(ev.ShardsAssigned(frozenset(shard for _, shard in action.partitions), self.assignment))
@@ -593,7 +593,7 @@ class NodesGroup:
         self._membership.hang_up()
         self._member = ClassicMemberMachine(self._member_settings, self._subscriber)
         self._member.step(mev.SubscriptionChanged(self._subscriber.wants), self._now_ms())
-        self.tell(mev.Start())
+        self.handle_event(mev.Start())
 
     async def _see_who_fenced(self) -> None:
         """KB-F2."""
@@ -612,7 +612,7 @@ class NodesGroup:
         if self._alarm is not None:
             self._alarm.cancel()
         in_s = max(action.at_ms - self._now_ms(), 1) / 1000
-        self._alarm = asyncio.get_running_loop().call_later(in_s, partial(self.tell, mev.TimerExpired()))
+        self._alarm = asyncio.get_running_loop().call_later(in_s, partial(self.handle_event, mev.TimerExpired()))
 
 
 def error_code_of(code: int) -> ErrorCode:

@@ -307,7 +307,7 @@ class SecurityLog:
                     continue
                 (whole,) = log_batches_of([batch])
                 fenced = self._replay.fenced_records
-                counts = self._replay.take(whole)
+                counts = self._replay.replay_batch(whole)
                 if self._replay.fenced_records > fenced:
                     self._report_fenced(whole.base_offset, self._replay.fenced_records - fenced)
                 if counts:

@@ -144,7 +144,7 @@ class ShardOwner:
         """wake: has the engine's driver take a turn in the loop's next round; tell: has it tell at once what may be
         told, load, and wake where a turn is wanted."""
         self._engine, self._wake, self._tell = engine, wake, tell
-        self.begin(self._look_on())
+        self.start_task(self._look_on())
 
     async def stop(self) -> None:
         """Nothing more is asked or told. What is under way may come to be."""
@@ -248,7 +248,7 @@ class ShardOwner:
             producer = ProducerEpoch(given.producer_id, given.epoch)
             self.step(ev.ProducerInitialized(effect.shard, effect.request, given.code, producer))
 
-        self.ask(effect.shard, effect.request, ask())
+        self.start_request(effect.shard, effect.request, ask())
 
     def _ask_leaders(self, effect: ef.FindLeaders) -> None:
         async def ask() -> None:
@@ -261,7 +261,7 @@ class ShardOwner:
             parts = () if topic is None else topic.parts
             self.step(ev.LeadersFound(effect.request, {shard: view.leader(self._topic, shard) for shard in parts}))
 
-        self.begin(ask())
+        self.start_task(ask())
 
     async def leader(self, shard: int) -> int:
         """Whoever leads the shard's partition, asked for if nobody is known to. Raises UpstreamError."""
@@ -271,13 +271,13 @@ class ShardOwner:
             await self._upstream.refresh([self._topic])
             return self._upstream.leader(self._topic, shard)
 
-    async def told(self, api: str, code: int) -> None:
+    async def count_answer(self, api: str, code: int) -> None:
         """A leader that says no may not lead any more: who does is learned before it is asked again."""
         self._upstream.count(api, code)
         if code:
             await self._upstream.refresh([self._topic])
 
-    def ask(self, shard: int, request: int, asking: Coroutine[Any, Any, None]) -> None:
+    def start_request(self, shard: int, request: int, asking: Coroutine[Any, Any, None]) -> None:
         async def asked() -> None:
             try:
                 await asking
@@ -286,7 +286,7 @@ class ShardOwner:
                     await self.refresh_leaders()
                 self.step(ev.RequestWithoutAnswer(shard, request, str(error)))
 
-        self.begin(asked())
+        self.start_task(asked())
 
     async def refresh_leaders(self) -> None:
         """Whoever was asked is gone, or silent: another may lead by now."""
@@ -302,7 +302,7 @@ class ShardOwner:
 
     def _apply(self, effect: ef.ApplyRecords) -> None:
         if effect.first:
-            self._log.begin(effect.shard)
+            self._log.begin_shard(effect.shard)
         self._log.hold(effect.shard, effect.records)
 
     def _finish(self, effect: ef.FinishLoad) -> None:
@@ -405,7 +405,7 @@ class ShardOwner:
             each()
         self._tell()
 
-    def begin(self, work: Coroutine[Any, Any, None]) -> None:
+    def start_task(self, work: Coroutine[Any, Any, None]) -> None:
         self._tasks.start(work)
 
 

@@ -154,7 +154,7 @@ class ReplayedRecords:
         self._portions.append(records)
         self._count += len(records)
 
-    def told(self, *, ledger: bool) -> Iterator[KeyValue]:
+    def select_records(self, *, ledger: bool) -> Iterator[KeyValue]:
         """The ledger's, or all others."""
         return (
             KeyValue(record.key or b"", record.value, record.offset)
@@ -215,12 +215,12 @@ class StateLog:
 
     def read_groups(self, shard: int) -> Iterator[KeyValue | LogDamage]:
         """Raises LogFailed. What only this room knows is put aside on the way."""
-        read = self._loaded(shard).told(ledger=False)
+        read = self._loaded(shard).select_records(ledger=False)
         settled = self._settled[shard] = set()
         return (each for each in read if not settles(settled, each))
 
     def read_ledger(self, shard: int) -> Iterator[KeyValue | LogDamage]:
-        return self._loaded(shard).told(ledger=True)
+        return self._loaded(shard).select_records(ledger=True)
 
     def _loaded(self, shard: int) -> ReplayedRecords:
         read = self._read.get(shard)
@@ -234,7 +234,7 @@ class StateLog:
         """What was appended since the last call."""
         return self._turns.pop(shard, None) or MeasuredRecords()
 
-    def begin(self, shard: int) -> None:
+    def begin_shard(self, shard: int) -> None:
         """What counts of the shard is about to be told, from its start."""
         self._read[shard] = ReplayedRecords()
         self._settled.pop(shard, None)

@@ -39,14 +39,14 @@ class LogOwner(Protocol):
     async def leader(self, shard: int) -> int:
         """Raises UpstreamError."""
 
-    async def told(self, api: str, code: int) -> None: ...
+    async def count_answer(self, api: str, code: int) -> None: ...
 
     async def refresh_leaders(self) -> None: ...
 
-    def ask(self, shard: int, request: int, asking: Coroutine[Any, Any, None]) -> None:
+    def start_request(self, shard: int, request: int, asking: Coroutine[Any, Any, None]) -> None:
         """Have it run; where it raises, `RequestWithoutAnswer` is the answer to the request."""
 
-    def begin(self, work: Coroutine[Any, Any, None]) -> None: ...
+    def start_task(self, work: Coroutine[Any, Any, None]) -> None: ...
 
 
 # Reading (KB-S4)
@@ -81,10 +81,10 @@ class StateLogReader:
         async def ask() -> None:
             leader = await self._owner.leader(shard)
             told = (await record_requests.list_offsets(self._upstream, leader, [place]))[place]
-            await self._owner.told("ListOffsets", told.code)
+            await self._owner.count_answer("ListOffsets", told.code)
             self._owner.step(ev.LogEndFound(shard, effect.request, told.code, told.offset))
 
-        self._owner.ask(shard, effect.request, ask())
+        self._owner.start_request(shard, effect.request, ask())
 
     def fetch(self, effect: ef.FetchLog) -> None:
         async def ask() -> None:
@@ -97,7 +97,7 @@ class StateLogReader:
             else:
                 await self._asked(effect)
 
-        self._owner.ask(effect.shard, effect.request, ask())
+        self._owner.start_request(effect.shard, effect.request, ask())
 
     async def _asked(self, effect: ef.FetchLog) -> None:
         place, shard, request = (self._topic, effect.shard), effect.shard, effect.request
@@ -106,7 +106,7 @@ class StateLogReader:
         if told is None:
             self._owner.step(ev.RequestWithoutAnswer(shard, request, "the answer leaves it out"))
             return
-        await self._owner.told("Fetch", told.code)
+        await self._owner.count_answer("Fetch", told.code)
         start = told.start_offset
         if told.code == record_requests.OUT_OF_RANGE and start < 0:
             start = await record_requests.log_start(self._upstream, *place)
@@ -205,7 +205,7 @@ class StateLogWriter:
         async def write() -> None:
             self._send(effect, await encode_batches(effect.batches, stamp_ms))
 
-        self._owner.begin(write())
+        self._owner.start_task(write())
 
     def _send(self, effect: ef.Produce, bytes_of: Mapping[int, bytes]) -> None:
         began_s = time.perf_counter()

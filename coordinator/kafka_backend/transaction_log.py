@@ -136,7 +136,7 @@ class TransactionFollower:
 
     def follow(self, effect: ef.FollowLog) -> None:
         self._wanted[effect.shard] = effect
-        self._owner.begin(self._begun(effect))
+        self._owner.start_task(self._begun(effect))
 
     def gone(self, shard: int) -> None:
         self._wanted.pop(shard, None)
@@ -157,7 +157,7 @@ class TransactionFollower:
                 self._failed(each, "nobody leads it")
             elif broker not in self._polled:
                 self._polled.add(broker)
-                self._owner.begin(self._poll_on(broker))
+                self._owner.start_task(self._poll_on(broker))
 
     async def _poll_on(self, broker: int) -> None:
         """For as long as something is wanted of what it leads."""
@@ -308,7 +308,7 @@ class ClientTransactions:
                 await self._owner.refresh_leaders()
             self._owner.step(ev.ClientBatchAnswered(shard, effect.request, code, offset))
 
-        self._owner.ask(effect.shard, effect.request, ask())
+        self._owner.start_request(effect.shard, effect.request, ask())
 
     def ask_producer(self, effect: ef.DescribeProducer) -> None:
         async def ask() -> None:
@@ -317,10 +317,10 @@ class ClientTransactions:
             told = await record_requests.describe_producer(
                 self._upstream, leader, self._topic, shard, effect.producer_id
             )
-            await self._owner.told("DescribeProducers", told.code)
+            await self._owner.count_answer("DescribeProducers", told.code)
             self._owner.step(ev.ProducerDescribed(shard, effect.request, *told))
 
-        self._owner.ask(effect.shard, effect.request, ask())
+        self._owner.start_request(effect.shard, effect.request, ask())
 
     def outcome(self, effect: ef.ClientWriteOutcome) -> None:
         written = self._over(effect.token, effect.code)

@@ -78,7 +78,7 @@ class TransactionCommits:
         return await asyncio.shield(task)
 
     async def _commit(self, event: TxnOffsetCommit, client: TransactionalClient) -> TransactionCommitResult:
-        allowed = await self._groups.ask(event.group_id, lambda: event, TxnOffsetCommitReply)
+        allowed = await self._groups.ask_group(event.group_id, lambda: event, TxnOffsetCommitReply)
         if allowed.code is ErrorCode.COORDINATOR_NOT_AVAILABLE:
             await self._over(event)  # it took too long: it may have been allowed, and nobody has heard so
         if allowed.code or not allowed.kept:
@@ -107,7 +107,7 @@ class TransactionCommits:
         """The answer comes once all that was decided so far is in the log, and only from whom the shard is yet. Asked
         until the shard has heard it: what was allowed would be unstable for as long as it is served."""
         while True:
-            told = await self._groups.ask(
+            told = await self._groups.ask_group(
                 event.group_id,
                 lambda: TxnWriteOver(self._groups.next_id(), event.group_id, event.request_id),
                 TxnWriteOverReply,

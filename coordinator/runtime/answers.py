@@ -85,11 +85,11 @@ class Answers:
         self._metrics = metrics
         self._released = ReleasedAnswers()
 
-    def take(self) -> ReleasedAnswers:
+    def take_released(self) -> ReleasedAnswers:
         released, self._released = self._released, ReleasedAnswers()
         return released
 
-    def ask(self, slot: ShardSlot, request: PlanRequest | ResolveRegex | ShadowRequest) -> None:
+    def request_work(self, slot: ShardSlot, request: PlanRequest | ResolveRegex | ShadowRequest) -> None:
         """Have something computed for a shard. It is no fact yet, so it waits for nothing."""
         self._released.work.append(ShardWork(slot.index, slot.life, request))
 
@@ -106,7 +106,7 @@ class Answers:
             kind = type(slot.unanswered.pop(request_id))
             self.answer(kind, request_id, refusal_of(kind, ErrorCode.NOT_COORDINATOR, why))
 
-    def tell(self, slot: ShardSlot, replies: Replies, notices: Notices) -> None:
+    def deliver_answers(self, slot: ShardSlot, replies: Replies, notices: Notices) -> None:
         """Release at once what rests on durable facts only; hold the rest."""
         position = slot.position
         if position <= slot.durable:

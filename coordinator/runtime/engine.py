@@ -180,7 +180,7 @@ class Engine:
         # From here on it is wanted: one that was unloaded may fall, and be tried again.
         slot.status = ShardStatus.LOADING
         job = self._load_of(shard)
-        self._loads.begin(job)
+        self._loads.start_job(job)
         if self._loads_elsewhere:
             self._loads.queue(job)
             return
@@ -336,7 +336,7 @@ class Engine:
                 self._reached(self._slots[shard], position, now_ms)
 
     def take_released(self) -> ReleasedAnswers:
-        return self._answers.take()
+        return self._answers.take_released()
 
     def _make_stepper(
         self, log: GroupLog, slots: list[ShardSlot], reports: Reports, metrics: Metrics, written_at_once: int

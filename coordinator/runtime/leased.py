@@ -118,7 +118,7 @@ class LeasedAnswers(Answers):
         self._authority = authority
         self._clock_ms = clock_ms
 
-    def tell(self, slot: ShardSlot, replies: Replies, notices: Notices) -> None:
+    def deliver_answers(self, slot: ShardSlot, replies: Replies, notices: Notices) -> None:
         position = slot.position
         if not slot.held and position <= slot.durable and self._authority.may_answer(slot.index):
             self.release(slot, replies, notices)

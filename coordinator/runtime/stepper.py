@@ -289,7 +289,7 @@ class ShardLoads:
         """No pause ends before this time."""
         return self._pauses.next_ms
 
-    def begin(self, job: LoadJob) -> None:
+    def start_job(self, job: LoadJob) -> None:
         """It takes the place of the shard's job before it, and ends a pause."""
         self.forget(job.shard)
         self._jobs[job.shard] = job
@@ -565,7 +565,7 @@ class Stepper:
     def _make_good(self, slot: ShardSlot, starved: StarvedShard, now_ms: int) -> None:
         """The log has taken what was owed: tell what rested on it, and let timers run again."""
         for replies, notices in starved.waiting:
-            self.answers.tell(slot, replies, notices)
+            self.answers.deliver_answers(slot, replies, notices)
         self.step(slot, StoodStill(0, now_ms - starved.since_ms), now_ms)
         self.deadlines.look_again(slot, starved.due)
         self._reports.status(slot.index, slot.status, "its log has room again")
@@ -583,15 +583,15 @@ class Stepper:
         if effects.timers:
             self.deadlines.update(slot.index, effects.timers)
         for plan in effects.plans:
-            self.answers.ask(slot, plan)
+            self.answers.request_work(slot, plan)
         for regex in effects.regexes:
-            self.answers.ask(slot, regex)
+            self.answers.request_work(slot, regex)
         for measure in effects.measures:
             self.answers.measure(slot, measure)
         for chore in effects.chores:
             self.chores.append((slot, slot.life, chore))
         if effects.replies or effects.notices:
-            self.answers.tell(slot, effects.replies, effects.notices)
+            self.answers.deliver_answers(slot, effects.replies, effects.notices)
 
 
 def script_line(shard: int, event: Event, now_ms: int) -> str:

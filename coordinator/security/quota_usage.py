@@ -184,7 +184,7 @@ class NodeQuotas:
         assert isinstance(bucket, TokenBucket)
         return min(bucket.owed_s(limit.quota, now_s), MAX_WAIT_S)
 
-    def connected(self, ip: str, now_s: float) -> float:
+    def charge_connection(self, ip: str, now_s: float) -> float:
         """A connection came from there; for how long it is to be held before it is closed, 0: it may stay."""
         if not self.connections or (quota := self.connections.of_address(ip)) is None:
             return 0.0
@@ -195,7 +195,7 @@ class NodeQuotas:
         wait_s = min(rate.used(1.0, quota, now_s), self.window_s)
         if wait_s:
             rate.give_back(1.0)
-            self.told(IP, CONNECTION_CREATION_RATE, wait_s)
+            self.record_throttling(IP, CONNECTION_CREATION_RATE, wait_s)
         return wait_s
 
     def count_of(self, name: str, user: str) -> int | None:
@@ -204,7 +204,7 @@ class NodeQuotas:
         limit = None if limits is None else limits.of(user, "")
         return None if limit is None else int(limit.quota)
 
-    def told(self, user: str, name: str, wait_s: float) -> None:
+    def record_throttling(self, user: str, name: str, wait_s: float) -> None:
         """Somebody was told to wait."""
         self.throttled[name] = self.throttled.get(name, 0) + 1
         key = user if user in self.throttled_s or len(self.throttled_s) < MAX_NAMED_PRINCIPALS else OTHERS

@@ -236,9 +236,9 @@ class ConditionReporter:
         """From here on the health service hears of impaired parts, beginning with what is known."""
         self._report = report
         for service in self.conditions.impaired():
-            self.tell(service, serving=False)
+            self.report_health(service, serving=False)
 
-    def tell(self, service: str, *, serving: bool) -> None:
+    def report_health(self, service: str, *, serving: bool) -> None:
         """Say to the health service whether one part serves."""
         if self._report is not None:
             self._tasks.start(self._report(service, serving), "report to the health service")
@@ -251,7 +251,7 @@ class ConditionReporter:
             log.warning("condition over", name=condition.name, lasted_s=lasted_s, times=condition.count)
         self._on_change()
         if condition.impairs:
-            self.tell(condition.impairs, serving=condition.impairs not in self.conditions.impaired())
+            self.report_health(condition.impairs, serving=condition.impairs not in self.conditions.impaired())
 
 
 # Shards, room, upkeep

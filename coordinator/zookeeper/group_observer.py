@@ -90,7 +90,7 @@ class GroupWatch:
         self._lost: dict[str, list[LostClaim]] = {}
         """member -> the claims that it had and has no more, until it claims again"""
 
-    async def look(self, around: ClusterSnapshot) -> GroupObserved:
+    async def observe_group(self, around: ClusterSnapshot) -> GroupObserved:
         """The group as it is now, with a watch on everything that was read. Raises ZooKeeper's weather."""
         old = self._fired.keys() | self._went.keys()
         members_before, claims_before, breaks = self._members, self._claims, self._breaks
@@ -446,7 +446,7 @@ class GroupObserver:
             if watch is None:
                 continue
             try:
-                seen = await watch.look(self._around)
+                seen = await watch.observe_group(self._around)
             except ZooKeeperError:
                 self._stale[group_id] = None
                 raise

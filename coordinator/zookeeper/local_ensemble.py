@@ -143,10 +143,10 @@ class ZooKeeperServer:
         """What the server calls itself: standalone, leader or follower; empty while it does not serve."""
         if self.pid is None:
             return ""  # whoever answers at its port is somebody else
-        match = re.search(r"^Mode: (\w+)", self.ask("srvr"), re.MULTILINE)
+        match = re.search(r"^Mode: (\w+)", self.send_word("srvr"), re.MULTILINE)
         return match[1] if match else ""
 
-    def ask(self, word: str) -> str:
+    def send_word(self, word: str) -> str:
         """The answer to one of ZooKeeper's four-letter words; empty when nobody answers."""
         try:
             with socket.create_connection((HOST, self.port), ANSWER_TIMEOUT_S) as peer:

@@ -215,7 +215,7 @@ def build_trace(
         if at_ms in by_start:
             writer.rebalance(by_start[at_ms])
         else:
-            writer.look(at_ms)
+            writer.record_step(at_ms)
     return GroupTrace(
         name=name,
         topics=tuple(counts),
@@ -250,7 +250,7 @@ class TraceWriter:
         lost = tuple((number, self._silent_since(entry, number)) for number in gone)
         self.steps.append(TraceStep(entry.started_at_ms, entry.cause, present, kinds, counts, lost))
 
-    def look(self, at_ms: int) -> None:
+    def record_step(self, at_ms: int) -> None:
         last = self.steps[-1]
         self.steps.append(TraceStep(at_ms, "", last.present, last.subscriptions, last.counts))
 

@@ -193,7 +193,7 @@ class FetchRead:
         """Whether it is about the same."""
         return self._bounds == bounds and self._places == places
 
-    def go_on(self, room: int | None = None) -> int:
+    def read_more(self, room: int | None = None) -> int:
         """Read on, to the end or to where `room` bytes or more have been read; how many were.
 
         With `room`, on the event loop, it ends as well where it `waits`; with 0 or less it reads nothing. Without, in
@@ -213,7 +213,7 @@ class FetchRead:
                 limit = most
             try:
                 log = broker.log(topic, partition)
-                at_hand = None if room is None or log.near.holds(offset) else AT_ONCE_BYTES
+                at_hand = None if room is None or log.near.has_offset(offset) else AT_ONCE_BYTES
                 found = log.fetch(offset, limit, min_one=total == 0, committed=committed, at_hand=at_hand)
             except NotAtHand:
                 self.waits = True

@@ -467,13 +467,13 @@ class LogRequests:
 
     def _read_some(self, reading: FetchRead) -> None:
         turn = self._turn
-        turn.spend(reading.go_on(TURN_BYTES - turn.spent))
+        turn.spend(reading.read_more(TURN_BYTES - turn.spent))
 
     async def _read_on(self, reading: FetchRead) -> None:
         """To its end."""
         while not reading.done:
             if reading.waits:
-                await asyncio.get_running_loop().run_in_executor(self._readers, reading.go_on)
+                await asyncio.get_running_loop().run_in_executor(self._readers, reading.read_more)
             else:
                 await asyncio.sleep(0)
                 self._read_some(reading)

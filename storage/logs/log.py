@@ -167,7 +167,7 @@ class MemoryTail:
         self._from = 0
         self._until_size = -1
 
-    def holds(self, offset: int) -> bool:
+    def has_offset(self, offset: int) -> bool:
         """Whether a fetch from `offset` takes no time. From any thread."""
         log = self._log()
         assert log is not None, "it is the log that asks"
@@ -860,7 +860,7 @@ class Log:
         return high if unstable is None else min(high, unstable)
 
     @property
-    def told(self) -> bool:
+    def is_replicated(self) -> bool:
         """Whether it is a log of a cluster, which is told its high watermark."""
         return self._told_high_watermark is not None
 

@@ -346,7 +346,7 @@ class HostedTopics(TopicStore):
     def _commit_no_more(self, cuts: Sequence[tuple[Log, int]]) -> None:
         """Where committed records are to go, which an unclean election brings about: what comes in their place would be
         taken for committed by a start that finds how far it was before."""
-        below = [(log, offset) for log, offset in cuts if log.told and offset < log.high_watermark]
+        below = [(log, offset) for log, offset in cuts if log.is_replicated and offset < log.high_watermark]
         if not below:
             return
         for log, offset in below:
@@ -395,7 +395,7 @@ class HostedTopics(TopicStore):
     def _write_checkpoint(self, what: str) -> None:
         try:
             self.checkpoint()
-            if any(log.told for log in self._private_logs.values()):
+            if any(log.is_replicated for log in self._private_logs.values()):
                 self.private_written()  # they have recovery points of their own besides
         except OSError as error:
             raise StorageError(

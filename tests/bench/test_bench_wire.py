@@ -52,11 +52,11 @@ def test_a_limit_is_read_for_the_machine_and_never_shortened(monkeypatch: pytest
     machine = wire_costs.MachinePace()
     for times in (3.0, 3.0, 8.0):
         monkeypatch.setattr(wire_costs, "measure_coding_us", lambda times=times: wire_costs.CODED_US * times)
-        machine.look()
+        machine.measure_pace()
     slow = wire_costs.limit_row("commits", 90.0, "us", 45.0, machine)
     assert (slow.peer_value, slow.ratio, slow.ok) == (135.0, 1.5, True)
     monkeypatch.setattr(wire_costs, "measure_coding_us", lambda: wire_costs.CODED_US / 2)
     quick = wire_costs.MachinePace()
-    quick.look()
+    quick.measure_pace()
     fast = wire_costs.limit_row("commits", 50.0, "us", 45.0, quick)
     assert (fast.peer_value, fast.ratio, fast.ok) == (45.0, 0.9, False)

@@ -143,7 +143,7 @@ class LedSide:
             self.keeping.moved(place)
             for listener in self._movers:
                 listener(place)
-        self.starting.look()
+        self.starting.check_waits()
 
     def log(self, place: TopicPartition = ORDERS) -> Log:
         return self.broker.log(*place)

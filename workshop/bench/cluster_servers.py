@@ -273,9 +273,11 @@ class TrioClient:
             self.drop(node)
             raise ServerGone(f"node {node}: {str(error) or f'no answer within {seconds} s'}") from error
 
-    async def ask(self, node: int, name: str, version: int, message: object, seconds: float = CALL_PATIENCE_S) -> Any:
+    async def send_request(
+        self, node: int, name: str, version: int, message: object, seconds: float = CALL_PATIENCE_S
+    ) -> Any:
         """Raises Gone."""
-        return await self.within(node, lambda line: line.ask(name, version, message), seconds)
+        return await self.within(node, lambda line: line.send_request(name, version, message), seconds)
 
     def drop(self, node: int) -> None:
         line = self._lines.pop(node, None)
@@ -293,7 +295,7 @@ class TrioClient:
             if node == but:
                 continue
             try:
-                return await self.ask(node, name, version, message)
+                return await self.send_request(node, name, version, message)
             except ServerGone as error:
                 why.append(str(error))
         raise ServerGone("; ".join(why))
@@ -304,7 +306,7 @@ class TrioClient:
         request = struct("CreateTopicsRequest")(topics=[wanted], timeout_ms=30_000)
 
         async def made() -> str:
-            code = (await self.ask(min(self.addresses), "CreateTopics", 4, request, 60.0)).topics[0].error_code
+            code = (await self.send_request(min(self.addresses), "CreateTopics", 4, request, 60.0)).topics[0].error_code
             if code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                 return f"error {code}"
             led = len(await self.leaders(topic))
@@ -320,7 +322,9 @@ class TrioClient:
 
     async def described(self, node: int, topic: str, seconds: float = CALL_PATIENCE_S) -> list[Any]:
         """A topic's partitions as one node knows them. Raises Gone."""
-        return list((await self.ask(node, "Metadata", 4, metadata_request(topic), seconds)).topics[0].partitions)
+        return list(
+            (await self.send_request(node, "Metadata", 4, metadata_request(topic), seconds)).topics[0].partitions
+        )
 
     async def in_sync(self, topic: str, partitions: int, seconds: float = CALL_PATIENCE_S) -> None:
         """Return once somebody knows so many partitions, with all their copies in sync."""
@@ -427,7 +431,7 @@ class TrioWriter:
         told = struct("ProduceRequest.topic_data")(name=self._topic, partition_data=[data])
         return struct("ProduceRequest")(acks=-1, timeout_ms=5_000, topic_data=[told])
 
-    async def begin(self) -> None:
+    async def await_first_write(self) -> None:
         """Return once something was acknowledged."""
 
         async def written() -> str:
@@ -443,7 +447,7 @@ class TrioWriter:
                 if leader in (NOBODY, but):
                     return False
                 self.at = leader
-            answer = await self._asking.ask(self.at, "Produce", 9, self.request())
+            answer = await self._asking.send_request(self.at, "Produce", 9, self.request())
         except ServerGone:
             self.at = NOBODY
             return False

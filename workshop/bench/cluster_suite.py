@@ -104,7 +104,7 @@ async def measure_heartbeat_gap(
 async def measure_produce_gap(trio: ServerTrio, asking: TrioClient, member: TrioMember, how: FailureKind) -> ServiceGap:
     """Of the leader of a partition, acks=all."""
     writer = TrioWriter(asking, FAILOVER_TOPIC)
-    await writer.begin()
+    await writer.await_first_write()
 
     async def write(but: int) -> tuple[bool, int]:
         return await writer.write(but), writer.at
@@ -206,7 +206,7 @@ async def measure_append_costs(trios: Sequence[tuple[ServerTrio, int]]) -> list[
 
 async def measure_appends_once(trio: ServerTrio, asking: TrioClient) -> AppendCost:
     writer = TrioWriter(asking, APPEND_TOPIC, make_batch())
-    await writer.begin()
+    await writer.await_first_write()
     line = await LoadConnection.to(asking.addresses[writer.at])
     try:
         request = line.request("Produce", 9, writer.request())
@@ -286,7 +286,7 @@ async def make_topic_led_by_victim(asking: TrioClient, topic: str, partitions: i
         name=topic, num_partitions=-1, replication_factor=-1, assignments=assigned
     )
     request = struct("CreateTopicsRequest")(topics=[wanted], timeout_ms=60_000)
-    code = (await asking.ask(VICTIM, "CreateTopics", 4, request, TRIES_S)).topics[0].error_code
+    code = (await asking.send_request(VICTIM, "CreateTopics", 4, request, TRIES_S)).topics[0].error_code
     if code:
         raise BenchFailed(f"the topic {topic} could not be made: error {code}")
     await asking.in_sync(topic, partitions, LARGE_S)

@@ -159,7 +159,7 @@ async def measure_join(crowd: MemberCrowd) -> float:
     await joining
     taken = watch.read()
     crowd.members.append(newcomer)
-    crowd.begin(newcomer)
+    crowd.start_member(newcomer)
     await settle_crowd(crowd)
     return taken
 

@@ -328,17 +328,17 @@ class KafkaMemberCalls:
 
     async def join(self, seat: GrowthMember) -> GrowthJoinAnswer:
         request = join_request(seat.group_id, seat.member_id, seat.subscription, SESSION_MS, REBALANCE_MS)
-        told = await self._lines[seat.way].ask("JoinGroup", JOIN, request)
+        told = await self._lines[seat.way].send_request("JoinGroup", JOIN, request)
         members = [each.member_id for each in told.members]
         return GrowthJoinAnswer(ErrorCode(told.error_code), told.member_id, told.generation_id, told.leader, members)
 
     async def sync(self, seat: GrowthMember, joined: GrowthJoinAnswer, shares: Mapping[str, bytes]) -> ErrorCode:
         request = sync_request(seat.group_id, seat.member_id, joined.generation, shares)
-        return ErrorCode((await self._lines[seat.way].ask("SyncGroup", SYNC, request)).error_code)
+        return ErrorCode((await self._lines[seat.way].send_request("SyncGroup", SYNC, request)).error_code)
 
     async def beat(self, seat: GrowthMember) -> ErrorCode:
         request = heartbeat_request(seat.group_id, seat.member_id, seat.generation)
-        return ErrorCode((await self._lines[seat.way].ask("Heartbeat", BEAT, request)).error_code)
+        return ErrorCode((await self._lines[seat.way].send_request("Heartbeat", BEAT, request)).error_code)
 
     async def close(self) -> None:
         for line in self._lines:
@@ -516,7 +516,7 @@ async def create_topics(cell: GrowthCell, server: ServerProcess) -> None:
     stranger = LargeRequestClient(line)
     for number, first in enumerate(range(0, cell.partitions, PARTITIONS)):
         await stranger.create(f"growth-{number}", min(PARTITIONS, cell.partitions - first))()
-    stranger.look()
+    stranger.check_answers()
     line.close()
 
 

@@ -219,10 +219,10 @@ class MemberCrowd:
         await self.done(member.join() for member in self.members)
         ended_s = asyncio.get_running_loop().time()
         for member in self.members:
-            self.begin(member)
+            self.start_member(member)
         return ended_s - max(member.asked_at_s for member in self.members)
 
-    def begin(self, member: GrpcMember) -> None:
+    def start_member(self, member: GrpcMember) -> None:
         """Let it live: heartbeats spread evenly over the interval, as those of members that started by chance."""
         life = member.live(HEARTBEAT_S, self._rng.uniform(0, HEARTBEAT_S))
         self._lives[id(member)] = asyncio.create_task(life)

@@ -376,9 +376,9 @@ async def log_in(address: str, password: str) -> LoadConnection:
     """A connection whose user has shown who it is, where that is asked."""
     line = await LoadConnection.to(address)
     if password:
-        await line.ask("SaslHandshake", 1, struct("SaslHandshakeRequest")(mechanism="PLAIN"))
+        await line.send_request("SaslHandshake", 1, struct("SaslHandshakeRequest")(mechanism="PLAIN"))
         proof = f"\0{USER}\0{password}".encode()
-        answer = await line.ask("SaslAuthenticate", 2, struct("SaslAuthenticateRequest")(auth_bytes=proof))
+        answer = await line.send_request("SaslAuthenticate", 2, struct("SaslAuthenticateRequest")(auth_bytes=proof))
         if answer.error_code:
             raise BenchFailed(f"the login was refused: {answer.error_message}")
     return line

@@ -122,7 +122,7 @@ class PreparedRequest:
     async def __call__(self) -> None:
         self.unread.append((self, await self.line.pass_on(self.data)))
 
-    def look(self, frame: Frame) -> None:
+    def check_answer(self, frame: Frame) -> None:
         """Raises BenchFailed when anything was refused."""
         answer = self.line.read(self.name, self.version, frame)
         if any(self.codes(answer)):
@@ -130,19 +130,19 @@ class PreparedRequest:
 
 
 class LargeRequestClient:
-    """Its requests, on one connection. `look` at what was answered when no clock runs: to read 100,000 rows takes this
-    process 60 ms, in which it hears nobody's answer, and the node would seem to be late.
+    """Its requests, on one connection. `check_answers` when no clock runs: to read 100,000 rows takes this process 60
+    ms, in which it reads no other answer, and the node would seem to be late.
     """
 
     def __init__(self, line: LoadConnection) -> None:
         self.line = line
         self._unread: list[tuple[PreparedRequest, Frame]] = []
 
-    def look(self) -> None:
+    def check_answers(self) -> None:
         """Raises BenchFailed when anything since the last look was refused."""
         while self._unread:
             ready, frame = self._unread.pop()
-            ready.look(frame)
+            ready.check_answer(frame)
 
     def create(self, topic: str, partitions: int, **settings: object) -> PreparedRequest:
         config = struct("CreateTopicsRequest.topics.configs")
@@ -182,7 +182,7 @@ class LargeRequestClient:
     async def kept(self, group_id: str) -> int:
         """How many offsets the group has."""
         message = struct("OffsetFetchRequest")(group_id=group_id, topics=None)
-        answer = await self.line.ask("OffsetFetch", FETCH_OFFSETS, message)
+        answer = await self.line.send_request("OffsetFetch", FETCH_OFFSETS, message)
         return sum(len(topic.partitions) for topic in answer.topics)
 
     def delete_offsets(self, group_id: str, topic: str, partitions: int) -> PreparedRequest:
@@ -311,7 +311,7 @@ async def measure_strains(name: str, server: ServerProcess) -> AsyncIterator[Ben
         idle = latency_tail(await others.during(asyncio.sleep(IDLE_S)))
         taken = latency_tail(await others.during(strain.work()))
         gc.unfreeze()
-        stranger.look()
+        stranger.check_answers()
         case = f"{name}: {strain.what}"
         yield less_is_better(case, taken, "ms p99.9", "the idle node", idle, STALL_GOAL)
         yield less_is_better(case, taken, "ms p99.9", "limit", LIMIT_MS, 1.0)
@@ -570,12 +570,12 @@ async def measure_above_quota(name: str, server: ServerProcess) -> list[BenchRow
 async def prepare_quota(line: LoadConnection) -> None:
     """A topic, and a quota on whoever has the load's client id."""
     topic = struct("CreateTopicsRequest.topics")(name=QUOTA_TOPIC, num_partitions=1, replication_factor=1)
-    await line.ask("CreateTopics", 5, struct("CreateTopicsRequest")(topics=[topic], timeout_ms=10_000))
+    await line.send_request("CreateTopics", 5, struct("CreateTopicsRequest")(topics=[topic], timeout_ms=10_000))
     path = "AlterClientQuotasRequest.entries"
     entity = [struct(f"{path}.entity")(entity_type="client-id", entity_name="bench")]
     ops = [struct(f"{path}.ops")(key="producer_byte_rate", value=float(QUOTA))]
     entry = struct(path)(entity=entity, ops=ops)
-    answer = await line.ask("AlterClientQuotas", 0, struct("AlterClientQuotasRequest")(entries=[entry]))
+    answer = await line.send_request("AlterClientQuotas", 0, struct("AlterClientQuotasRequest")(entries=[entry]))
     if answer.entries[0].error_code:
         raise BenchFailed(f"the quota could not be set: {answer.entries[0].error_message}")
 
@@ -586,7 +586,7 @@ async def count_taken_bytes(line: LoadConnection) -> int:
 
     partition = struct("ListOffsetsRequest.topics.partitions")(partition_index=0, timestamp=-1)
     topic = struct("ListOffsetsRequest.topics")(name=QUOTA_TOPIC, partitions=[partition])
-    answer = await line.ask("ListOffsets", 1, struct("ListOffsetsRequest")(replica_id=-1, topics=[topic]))
+    answer = await line.send_request("ListOffsets", 1, struct("ListOffsetsRequest")(replica_id=-1, topics=[topic]))
     return int(answer.topics[0].partitions[0].offset) * PUSHED_BYTES
 
 
@@ -619,7 +619,7 @@ async def create_partitions(address: str) -> None:
     line = await LoadConnection.to(address)
     stranger = LargeRequestClient(line)
     await stranger.create("many", STARTUP_PARTITIONS)()
-    stranger.look()
+    stranger.check_answers()
     line.close()
 
 

@@ -110,7 +110,7 @@ async def commit_position(node: CoordinatorNode, group: str, offset: int) -> Non
     event = OffsetCommit(
         node.driver.next_id(), group, "", None, -1, {(COMMITTED_TOPIC, 0): CommittedOffset(offset, metadata="")}
     )
-    reply = await node.driver.ask(partition_for(group, node.engine.shards), event, OffsetCommitReply)
+    reply = await node.driver.ask_shard(partition_for(group, node.engine.shards), event, OffsetCommitReply)
     codes = {reply.code, *reply.partitions.values()}
     if any(codes):
         raise BenchFailed(f"a commit of {group} was refused: {sorted(code.name for code in codes if code)}")

@@ -74,7 +74,7 @@ class LoadConnection(asyncio.Protocol):
         """Bytes of requests that the other side has not taken."""
         return self._transport.get_write_buffer_size()
 
-    async def ask(self, name: str, version: int, message: object) -> Any:
+    async def send_request(self, name: str, version: int, message: object) -> Any:
         """One request and its answer."""
         return self.read(name, version, await self.pass_on(self.request(name, version, message)))
 
@@ -171,7 +171,7 @@ class KafkaMember:
         """Join and sync until it has its share; a leader gives everybody one."""
         while True:
             request = join_request(self.group_id, self.member_id, SUBSCRIPTION, SESSION_MS, REBALANCE_MS)
-            joined = await self.line.ask("JoinGroup", JOIN, request)
+            joined = await self.line.send_request("JoinGroup", JOIN, request)
             self.member_id = joined.member_id or self.member_id
             if not must_rejoin("JoinGroup", joined) and not must_rejoin("SyncGroup", await self._sync(joined)):
                 self.generation = joined.generation_id
@@ -179,7 +179,7 @@ class KafkaMember:
 
     async def leave(self) -> None:
         request = struct("LeaveGroupRequest")(group_id=self.group_id, member_id=self.member_id)
-        must_rejoin("LeaveGroup", await self.line.ask("LeaveGroup", LEAVE, request))
+        must_rejoin("LeaveGroup", await self.line.send_request("LeaveGroup", LEAVE, request))
 
     async def called(self) -> None:
         """Beat until the group calls its members back."""
@@ -188,7 +188,7 @@ class KafkaMember:
 
     async def answered(self) -> int:
         """The code that a heartbeat is answered with."""
-        return int((await self.line.ask("Heartbeat", BEAT, self._heartbeat())).error_code)
+        return int((await self.line.send_request("Heartbeat", BEAT, self._heartbeat())).error_code)
 
     def beat(self) -> bytes:
         """The bytes of its heartbeat."""
@@ -203,7 +203,7 @@ class KafkaMember:
 
     async def committed(self, topic: str, partitions: int) -> None:
         """Commit them once, and see to it that all were taken."""
-        answer = await self.line.ask("OffsetCommit", COMMIT, self._commit(topic, partitions))
+        answer = await self.line.send_request("OffsetCommit", COMMIT, self._commit(topic, partitions))
         codes = [row.error_code for each in answer.topics for row in each.partitions]
         if codes != [ErrorCode.NONE] * partitions:
             raise BenchFailed(f"a commit of {partitions} partitions was answered {codes}; no healthy group does that")
@@ -223,7 +223,7 @@ class KafkaMember:
     async def _sync(self, joined: Any) -> Any:
         shares = {one.member_id: SHARE for one in joined.members}
         request = sync_request(self.group_id, self.member_id, joined.generation_id, shares)
-        return await self.line.ask("SyncGroup", SYNC, request)
+        return await self.line.send_request("SyncGroup", SYNC, request)
 
 
 def join_request(group_id: str, member_id: str, subscription: bytes, session_ms: int, rebalance_ms: int) -> Any:

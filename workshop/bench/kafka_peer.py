@@ -192,7 +192,9 @@ def fill_broker(
                 configs=[config(name=name, value=value) for name, value in (configs or {}).items()],
             )
             request = struct("CreateTopicsRequest")(topics=[wanted], timeout_ms=30_000)
-            check_code((await line.ask("CreateTopics", 4, request)).topics[0].error_code, f"making the topic {topic}")
+            check_code(
+                (await line.send_request("CreateTopics", 4, request)).topics[0].error_code, f"making the topic {topic}"
+            )
             for partition in range(partitions):
                 await has_leader(line, topic, partition, batches[0])
                 for start in range(1, len(batches), AT_ONCE):
@@ -219,7 +221,7 @@ async def produce_batch(line: LoadConnection, topic: str, partition: int, batch:
     data = struct("ProduceRequest.topic_data.partition_data")(index=partition, records=batch)
     told = struct("ProduceRequest.topic_data")(name=topic, partition_data=[data])
     request = struct("ProduceRequest")(acks=acks, timeout_ms=30_000, topic_data=[told])
-    answer = await line.ask("Produce", 9, request)
+    answer = await line.send_request("Produce", 9, request)
     return int(answer.responses[0].partition_responses[0].error_code)
 
 

@@ -240,10 +240,10 @@ class StandInNode:
             at_ms = self._began_ms + step * 10_000
             committed = [step * (50 + number % 7) for number in range(partitions)]
             ends = [offset + lag_of(number) * (60 - step) // 30 for number, offset in enumerate(committed)]
-            self.history.take(LARGE, Sample(places, ends, committed, [at_ms] * partitions), at_ms)
+            self.history.record_sample(LARGE, Sample(places, ends, committed, [at_ms] * partitions), at_ms)
             self.history.settle(LARGE, at_ms)
             for name in self._groups[1:]:
-                self.history.take(name, Sample(places[:3], [9, 9, 9], [step % 9] * 3, [at_ms] * 3), at_ms)
+                self.history.record_sample(name, Sample(places[:3], [9, 9, 9], [step % 9] * 3, [at_ms] * 3), at_ms)
                 self.history.settle(name, at_ms)
 
     async def call(self, method: str, request: Message, by: HttpCaller = NOBODY) -> Message:

@@ -41,7 +41,7 @@ class MachinePace:
     def __init__(self) -> None:
         self._looks: list[float] = []
 
-    def look(self) -> None:
+    def measure_pace(self) -> None:
         self._looks.append(measure_coding_us() / CODED_US)
 
     def slower(self) -> float:
@@ -149,7 +149,7 @@ async def interleave_listeners(ours: ServerProcess) -> tuple[float, float]:
 async def measure_commit_us(ours: ServerProcess, machine: MachinePace) -> float:
     line = await LoadConnection.to(kafka_address(ours))
     wanted = struct("CreateTopicsRequest.topics")(name=TOPIC, num_partitions=PARTITIONS, replication_factor=1)
-    await line.ask("CreateTopics", 4, struct("CreateTopicsRequest")(topics=[wanted]))
+    await line.send_request("CreateTopics", 4, struct("CreateTopicsRequest")(topics=[wanted]))
     members = await join_together(kafka_address(ours), ["bench"] * CONNECTIONS)
 
     async def one() -> float:
@@ -157,7 +157,7 @@ async def measure_commit_us(ours: ServerProcess, machine: MachinePace) -> float:
 
     costs = []
     for _ in range(COST_ROUNDS):
-        machine.look()
+        machine.measure_pace()
         costs.append(await one())
         await members[0].committed(TOPIC, PARTITIONS)  # nobody has looked at the answers
     return statistics.median(costs)
@@ -210,7 +210,7 @@ async def measure_one_leave(ours: ServerProcess, size: int, machine: MachinePace
     leaving = await LeavingGroup.of(ours, kafka_address(ours), size)
     costs = []
     for _ in range(1 + max(REJOIN_ROUNDS, REJOINS // size)):
-        machine.look()
+        machine.measure_pace()
         costs.append((await leaving.once()).cpu_ms)
     return statistics.median(costs[1:])
 

@@ -169,11 +169,11 @@ async def prepare_side(side: BrokerSide) -> None:
     """A topic to commit, and coordinators that answer: a broker makes its topic of offsets when first asked."""
     line = await LoadConnection.to(side.address)
     wanted = struct("CreateTopicsRequest.topics")(name=TOPIC, num_partitions=PARTITIONS, replication_factor=1)
-    await line.ask("CreateTopics", CREATE, struct("CreateTopicsRequest")(topics=[wanted], timeout_ms=30_000))
+    await line.send_request("CreateTopics", CREATE, struct("CreateTopicsRequest")(topics=[wanted], timeout_ms=30_000))
     request = struct("FindCoordinatorRequest")(key="bench", key_type=0)
 
     async def found() -> bool:
-        return not (await line.ask("FindCoordinator", FIND, request)).error_code
+        return not (await line.send_request("FindCoordinator", FIND, request)).error_code
 
     await wait_until(found, "FindCoordinator", side)
     nobody = KafkaMember(line, "")

@@ -99,7 +99,7 @@ def run_deployment(
         if now_s % SYNC_S == 0:
             value = decide_replicas(trigger, world.seen(now_s), memory, now_s * 1_000).value
             world.scale(kubernetes.wants(world.wanted, value / trigger.lag_threshold, now_s), now_s)
-    return world.told()
+    return world.summarize_run()
 
 
 class _World:
@@ -128,7 +128,7 @@ class _World:
         if now_s % SAMPLE_S == 0:
             places = [("t", number) for number in range(PARTITIONS)]
             ends, committed = _spread_over_partitions(self._written), _spread_over_partitions(self._committed)
-            self._history.take("g", Sample(places, ends, committed, [now_s] * PARTITIONS), now_s * 1_000)
+            self._history.record_sample("g", Sample(places, ends, committed, [now_s] * PARTITIONS), now_s * 1_000)
             self._history.settle("g", now_s * 1_000)
         self._replicas.append(self.wanted)
         self._lags.append(self._written - self._read)
@@ -163,7 +163,7 @@ class _World:
             produced,
         )
 
-    def told(self) -> ScalingRun:
+    def summarize_run(self) -> ScalingRun:
         ways = [
             (at, later - earlier) for at, (earlier, later) in enumerate(pairwise(self._replicas)) if later != earlier
         ]

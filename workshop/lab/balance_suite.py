@@ -133,7 +133,7 @@ TOPIC = "t"
 class BalancePolicy(Protocol):
     """One group's, from the beginning of a trace to its end."""
 
-    def look(self, owner: Owners, ends: Ints, committed: Ints, now_ms: int) -> Owners:
+    def plan_owners(self, owner: Owners, ends: Ints, committed: Ints, now_ms: int) -> Owners:
         """Who is to have what from here on."""
 
 
@@ -163,9 +163,9 @@ class MusterBalance:
         )
         self.moved: dict[tuple[str, int], int] = {}
 
-    def look(self, owner: Owners, ends: Ints, committed: Ints, now_ms: int) -> Owners:
+    def plan_owners(self, owner: Owners, ends: Ints, committed: Ints, now_ms: int) -> Owners:
         rules, loads = self.rules, self.loads
-        loads.take(TOPIC, 0, ends.tolist(), committed.tolist(), now_ms)
+        loads.record_positions(TOPIC, 0, ends.tolist(), committed.tolist(), now_ms)
         loads.taken()
         capacity = np.ones(int(owner.max()) + 1)
         behind = does_member_fall_behind(owner, *loads.growth(), len(capacity))
@@ -195,8 +195,8 @@ class ReplanEverySample:
     def __init__(self, partitions: int, rules: BalanceRules) -> None:
         self.rules, self.loads = rules, PartitionLoads({TOPIC: partitions}, rules.sample_ms)
 
-    def look(self, owner: Owners, ends: Ints, committed: Ints, now_ms: int) -> Owners:
-        self.loads.take(TOPIC, 0, ends.tolist(), committed.tolist(), now_ms)
+    def plan_owners(self, owner: Owners, ends: Ints, committed: Ints, now_ms: int) -> Owners:
+        self.loads.record_positions(TOPIC, 0, ends.tolist(), committed.tolist(), now_ms)
         self.loads.taken()
         if not self.loads.rated:
             return owner
@@ -217,7 +217,7 @@ class Kafka5337:
     def __init__(self, partitions: int, rules: BalanceRules) -> None:
         self.samples = 0
 
-    def look(self, owner: Owners, ends: Ints, committed: Ints, now_ms: int) -> Owners:
+    def plan_owners(self, owner: Owners, ends: Ints, committed: Ints, now_ms: int) -> Owners:
         self.samples += 1
         if self.samples % self.EVERY:
             return owner
@@ -238,8 +238,8 @@ class Kcl3:
         self.rounds = 0
         self.rng = np.random.default_rng(0)
 
-    def look(self, owner: Owners, ends: Ints, committed: Ints, now_ms: int) -> Owners:
-        self.loads.take(TOPIC, 0, ends.tolist(), committed.tolist(), now_ms)
+    def plan_owners(self, owner: Owners, ends: Ints, committed: Ints, now_ms: int) -> Owners:
+        self.loads.record_positions(TOPIC, 0, ends.tolist(), committed.tolist(), now_ms)
         self.loads.taken()
         if not self.loads.rated:
             return owner
@@ -327,7 +327,7 @@ def play_trace(trace: LoadTrace, policy: BalancePolicy, rules: BalanceRules) -> 
         peak = max(peak, float(lag.sum()))
         load = np.maximum(came, read) / SAMPLE_S + lag / (rules.drain_ms / 1000)
         ratios[k] = member_burdens(owner, load, np.ones(MEMBERS)).ratio
-        wanted = policy.look(owner, ends.astype(np.int64), (ends - lag).astype(np.int64), now_ms)
+        wanted = policy.plan_owners(owner, ends.astype(np.int64), (ends - lag).astype(np.int64), now_ms)
         changed = wanted != owner
         moves += int(changed.sum())
         twice += int((changed & (now_ms - last_move < rules.cooldown_ms)).sum())

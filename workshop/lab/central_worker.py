@@ -42,12 +42,14 @@ class CentralWorker(SimulatedWorker):
         if self._awaiting is not None:
             self._node.abandon(self._awaiting)
         if stream:
-            self._node.tell(self._connection, events.StreamClosed(self._group, self._machine.member_id, stream))
+            self._node.close_connection(
+                self._connection, events.StreamClosed(self._group, self._machine.member_id, stream)
+            )
 
-    def ask(self, action: Any) -> None:
+    def perform_action(self, action: Any) -> None:
         match action:
             case act.FindCoordinator():
-                self._clock.after(1, lambda: self.tell(ev.CoordinatorFound(action.token)))
+                self._clock.after(1, lambda: self.handle_event(ev.CoordinatorFound(action.token)))
             case ce.RegisterMember():
                 self._register(action)
             case ce.AnswerPing(number):
@@ -103,7 +105,7 @@ class CentralWorker(SimulatedWorker):
             if not reply.code:
                 self._stream = call.request_id
                 self._await()
-            self.tell(ce.MemberRegistered(action.token, reply.code, reply.message))
+            self.handle_event(ce.MemberRegistered(action.token, reply.code, reply.message))
 
         call = self._node.call(self._connection, request, registered)
 
@@ -117,12 +119,12 @@ class CentralWorker(SimulatedWorker):
         self._awaiting = None
         if reply.code:
             self._stream = 0
-            self.tell(ce.StreamEnded(reply.code, reply.message))
+            self.handle_event(ce.StreamEnded(reply.code, reply.message))
             return
         for order in reply.orders:
             if isinstance(order, StartFetcher):
                 self._begins = {(t, p): 0 if at == NOTHING_COMMITTED else at for t, p, at in order.partitions}
-            self.tell(ce.OrderReceived(order, reply.answered))
+            self.handle_event(ce.OrderReceived(order, reply.answered))
         if self._stream:
             self._await()
 

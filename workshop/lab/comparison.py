@@ -124,7 +124,7 @@ class ComparisonCourse:
         worker.start()
 
     def _begin_measuring(self) -> tuple[int, int]:
-        self._lab.account.begin(self._clock.now_ms)
+        self._lab.account.begin_measuring(self._clock.now_ms)
         return self._lab.rebalances, self._lab.messages
 
     def _costs(self, rebalances: int, messages: int) -> RunCosts:

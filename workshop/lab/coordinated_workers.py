@@ -97,7 +97,7 @@ class CoordinatedWorker(SimulatedWorker):
 
     def started(self) -> None:
         if isinstance(self._machine, ClassicMemberMachine):
-            self.tell(ev.PartitionCountsChanged(self._node.topics))
+            self.handle_event(ev.PartitionCountsChanged(self._node.topics))
 
     def hang_up(self) -> None:
         for call in self._calls.values():
@@ -105,10 +105,10 @@ class CoordinatedWorker(SimulatedWorker):
 
     # What the machine asks for
 
-    def ask(self, action: act.Action) -> None:
+    def perform_action(self, action: act.Action) -> None:
         match action:
             case act.FindCoordinator():
-                self._clock.after(1, lambda: self.tell(ev.CoordinatorFound(action.token)))
+                self._clock.after(1, lambda: self.handle_event(ev.CoordinatorFound(action.token)))
             case act.SendJoin():
                 self._send_request(action.token, self._join(action), join_answered)
             case act.SendSync():
@@ -139,7 +139,7 @@ class CoordinatedWorker(SimulatedWorker):
     def _send_request(self, token: int, request: events.Request, translate: Callable[[int, Any], Any]) -> None:
         def answered(reply: Reply) -> None:
             self._calls.pop(token, None)
-            self.tell(translate(token, reply))
+            self.handle_event(translate(token, reply))
 
         self._calls[token] = self._node.call(self._connection, request, answered)
 
@@ -226,7 +226,7 @@ class PlanningWorker(CoordinatedWorker):
     planner: Planner
 
     def plan(self, action: act.MakePlan) -> None:
-        self.tell(self.planner(action, self._clock.now_ms))
+        self.handle_event(self.planner(action, self._clock.now_ms))
 
 
 class PushedClassicWorker(PlanningWorker):
@@ -245,7 +245,9 @@ class PushedClassicWorker(PlanningWorker):
 
         def told(reply: Reply) -> None:
             if isinstance(reply, effects.PushReply) and reply.code:
-                self.tell(ev.HeartbeatPushed(reply.code, reply.message, generation, reply.cause, reply.cause_detail))
+                self.handle_event(
+                    ev.HeartbeatPushed(reply.code, reply.message, generation, reply.cause, reply.cause_detail)
+                )
 
         listen = events.Listen(0, self._group, machine.member_id, self._instance, generation)
         self._node.call(self._connection, listen, told)
@@ -255,7 +257,7 @@ class PushedClassicWorker(PlanningWorker):
 
         def welcomed(reply: Reply) -> None:
             assert isinstance(reply, effects.HelloReply), f"a Hello was answered by {reply}"
-            self.tell(ev.SessionOpened(reply.heartbeat_interval_ms))
+            self.handle_event(ev.SessionOpened(reply.heartbeat_interval_ms))
 
         self._node.call(self._connection, events.Hello(0, self._group, self._machine.member_id), welcomed)
 
@@ -275,7 +277,7 @@ class PushedConsumerWorker(CoordinatedWorker):
             self._calls.pop(token, None)
             said = reply.consumer or effects.ConsumerHeartbeatReply(reply.code, reply.message)
             self._listen(said)
-            self.tell(consumer_answered(token, said))
+            self.handle_event(consumer_answered(token, said))
 
         parked = listening.request_id if listening is not None else None
         self._calls[token] = self._node.call(self._connection, events.SessionHeartbeat(0, request, parked), answered)
@@ -294,10 +296,10 @@ class PushedConsumerWorker(CoordinatedWorker):
         assert isinstance(reply, effects.PushReply), f"a Listen was answered by {reply}"
         self._listening = None
         if reply.consumer is not None:
-            self.tell(ev.ConsumerHeartbeatPushed(consumer_answered(0, reply.consumer)))
+            self.handle_event(ev.ConsumerHeartbeatPushed(consumer_answered(0, reply.consumer)))
         elif reply.code:
             refused = effects.ConsumerHeartbeatReply(reply.code, reply.message)
-            self.tell(ev.ConsumerHeartbeatPushed(consumer_answered(0, refused)))
+            self.handle_event(ev.ConsumerHeartbeatPushed(consumer_answered(0, refused)))
 
 
 def ignore_answer(_: Reply) -> None:

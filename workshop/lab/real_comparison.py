@@ -90,7 +90,7 @@ class RealTimeCourse:
             ("scale-out", self._scale_out),
         ):
             before = asyncio.run(fetch_last_rebalance_number(self._address))
-            self._account.begin(now_ms())
+            self._account.begin_measuring(now_ms())
             happen()
             self._watch(CALM_S)
             after = asyncio.run(fetch_last_rebalance_number(self._address))
@@ -166,7 +166,7 @@ class RealTimeCourse:
         tp = (topic, partition)
         if what == "take":
             worker.held.add(tp)
-            self._account.take(worker.name, tp, at_ms)
+            self._account.record_take(worker.name, tp, at_ms)
         else:
             worker.held.discard(tp)
             self._account.drop(worker.name, tp, at_ms)

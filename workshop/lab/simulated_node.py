@@ -147,7 +147,7 @@ class SimulatedNode:
         call = SimulatedCall(connection, lambda _: None, listens=False, silent=True)
         self.clock.at(connection.up_ms, lambda: self._arrive(request, call))
 
-    def tell(self, connection: SimulatedConnection, event: StreamClosed) -> None:
+    def close_connection(self, connection: SimulatedConnection, event: StreamClosed) -> None:
         """The connection is closed, after what was sent on it."""
         connection.up_ms = max(connection.up_ms, self.clock.now_ms + self._way_ms())
 

@@ -53,7 +53,7 @@ class RunCosts:
 
 
 class RunAccount:
-    """All partitions of one group. Counting begins with `begin`; what happened before is forgotten."""
+    """All partitions of one group. Counting begins with `begin_measuring`; what happened before is forgotten."""
 
     def __init__(self, partitions: list[TopicPartition]) -> None:
         self.books = {tp: PartitionAccount() for tp in partitions}
@@ -61,13 +61,13 @@ class RunAccount:
         self.moved = 0
         self.duplicates = 0
 
-    def begin(self, now_ms: int) -> None:
+    def begin_measuring(self, now_ms: int) -> None:
         self.stops = self.moved = self.duplicates = 0
         for book in self.books.values():
             book.unowned_ms = book.longest_ms = 0
             book.idle_since_ms = now_ms
 
-    def take(self, worker: str, tp: TopicPartition, now_ms: int) -> None:
+    def record_take(self, worker: str, tp: TopicPartition, now_ms: int) -> None:
         book = self.books[tp]
         if not book.holders:
             idle_ms = now_ms - book.idle_since_ms
@@ -158,13 +158,13 @@ class SimulatedWorker(ABC):
 
     def start(self) -> None:
         self.alive = True
-        self.tell(ev.Start())
+        self.handle_event(ev.Start())
         self._clock.after(self._clock.rng.randint(1, TICK_MS), self._work)
         self._clock.after(self._clock.rng.randint(1, self._labour.commit_every_ms), self._commit_now_and_then)
         self.started()
 
     def close(self, leaving: LeavePolicy) -> None:
-        self.tell(ev.Close(leaving))
+        self.handle_event(ev.Close(leaving))
 
     def crash(self) -> None:
         """Gone without a word."""
@@ -174,7 +174,7 @@ class SimulatedWorker(ABC):
             self._account.drop(self.name, tp, self._clock.now_ms)
         self.holding.clear()
 
-    def tell(self, event: Any) -> None:
+    def handle_event(self, event: Any) -> None:
         if self.alive:
             for action in self._member.step(event, self._clock.now_ms):
                 if self.alive:
@@ -196,7 +196,7 @@ class SimulatedWorker(ABC):
         return
 
     @abstractmethod
-    def ask(self, action: Any) -> None:
+    def perform_action(self, action: Any) -> None:
         """Perform what this kind of member asks of its group."""
 
     @abstractmethod
@@ -221,7 +221,7 @@ class SimulatedWorker(ABC):
             case act.Closed():
                 self.crash()
             case _:
-                self.ask(action)
+                self.perform_action(action)
 
     def _wake_at(self, at_ms: int) -> None:
         self._wake_at_ms = at_ms
@@ -231,7 +231,7 @@ class SimulatedWorker(ABC):
     def _tick(self, at_ms: int) -> None:
         if at_ms == self._wake_at_ms:
             self._wake_at_ms = None
-            self.tell(ev.TimerExpired())
+            self.handle_event(ev.TimerExpired())
 
     # The application: callbacks one after the other, work in between
 
@@ -258,7 +258,7 @@ class SimulatedWorker(ABC):
                 self._positions[tp] = stored.get(tp, 0)
                 if self.alive:
                     self.holding.add(tp)
-                    self._account.take(self.name, tp, self._clock.now_ms)
+                    self._account.record_take(self.name, tp, self._clock.now_ms)
             self._ended(action)
 
         self.fetch_positions(tuple(action.added), fetched)
@@ -271,7 +271,7 @@ class SimulatedWorker(ABC):
             for tp in sorted(self.holding.intersection(action.partitions)):
                 self._account.drop(self.name, tp, self._clock.now_ms)
             self.holding.difference_update(action.partitions)
-            self.tell(ev.Revoked(action.token))
+            self.handle_event(ev.Revoked(action.token))
         self._next_callback()
 
     def _work(self) -> None:

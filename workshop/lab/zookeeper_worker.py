@@ -88,7 +88,7 @@ class EnsembleServer:
 
     def _fire(self, path: str) -> None:
         for session, what in self.watches.pop(path, ()):
-            session.tell(what)
+            session.deliver_notice(what)
 
 
 @dataclass(eq=False)
@@ -106,7 +106,7 @@ class ModelSession:
     ready_ms: int = 0
     """Nothing of this session is answered before what was asked earlier."""
 
-    def tell(self, what: str) -> None:
+    def deliver_notice(self, what: str) -> None:
         if self.linked and self.alive:
             self.heard(what)
 
@@ -378,7 +378,7 @@ class ZookeeperWorker(SimulatedWorker):
         session = self._era.ensemble.connect(self._machine.settings.session_timeout_ms, self._deliver_notice)
         self._session = session
         self._era.messages += 2
-        self.tell(zk.SessionChanged(ZookeeperSession.CONNECTED))
+        self.handle_event(zk.SessionChanged(ZookeeperSession.CONNECTED))
         self._ping(session)
 
     def stepped(self) -> None:
@@ -392,7 +392,7 @@ class ZookeeperWorker(SimulatedWorker):
             # After what it asked last.
             self._send(lambda: self._era.ensemble.end(session), lambda: None)
 
-    def ask(self, action: Any) -> None:
+    def perform_action(self, action: Any) -> None:
         if isinstance(action, zk.RebalanceGivenUp):
             return  # The next watch starts it anew; until then its partitions are counted as nobody's.
         session = self._session
@@ -404,7 +404,7 @@ class ZookeeperWorker(SimulatedWorker):
             answers.append(self._registry.perform(session, action))
             self._era.messages += 2 * (self._registry.requests - before)
 
-        self._send(arrive, lambda: self.tell(answers[0]))
+        self._send(arrive, lambda: self.handle_event(answers[0]))
 
     def send_commit(self, positions: Mapping[TopicPartition, int], done: Callable[[], None]) -> None:
         def arrive() -> None:
@@ -439,7 +439,7 @@ class ZookeeperWorker(SimulatedWorker):
     def _deliver_notice(self, what: str) -> None:
         self._era.messages += 1
         self._era.notifications += 1
-        self._clock.after(self._way_ms(), lambda: self.tell(zk.WatchFired(what)))
+        self._clock.after(self._way_ms(), lambda: self.handle_event(zk.WatchFired(what)))
 
     def _ping(self, session: ModelSession) -> None:
         if self.alive:

@@ -94,7 +94,7 @@ class ListenerState:
         self.charges: ConnectionCharges | None = None
         """Set where quotas are kept."""
 
-    def who(self, transport: asyncio.BaseTransport, host: str) -> Identity:
+    def identify_peer(self, transport: asyncio.BaseTransport, host: str) -> Identity:
         """Who speaks on a connection that was just made; `UNKNOWN_IDENTITY` is not let in, which has been told."""
         if self.identity_of is None:
             return UNAUTHENTICATED
@@ -105,7 +105,7 @@ class ListenerState:
         """Bytes of answers that have not left, as far as is known."""
         return self._unread
 
-    def holds(self, holder: UnreadHolder, size: int) -> None:
+    def note_unread(self, holder: UnreadHolder, size: int) -> None:
         """Take note of what a connection's client has not read. Above the limit, the one that stands longest is cut."""
         self._note(holder, size)
         if self._unread <= self._max_unread:
@@ -121,7 +121,7 @@ class ListenerState:
                 f"of which {self._max_unread} are kept (kafka.max.unsent.bytes)"
             )
 
-    def excess(self, host: str, why: str, size: int) -> None:
+    def record_refusal(self, host: str, why: str, size: int) -> None:
         """A request was refused for what it lists."""
         self.leftovers.refused(size)
         untold = self._excesses.count_suppressed(host, asyncio.get_running_loop().time())
@@ -239,7 +239,7 @@ class UnreadAnswers(ReadThrottle):
         if self.unread() != before:
             if not before:
                 self._moved_at = self._loop.time()
-            self._shared.holds(self, self._unread)
+            self._shared.note_unread(self, self._unread)
 
 
 # Early refusal of large requests
@@ -383,7 +383,7 @@ class ServerConnection(UnreadAnswers, asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         name = transport.get_extra_info("peername")
         self._peer = ClientPeer(str(name[0]) if name else "", self._loop.create_future())
-        self._peer.identity = self._shared.who(transport, self._peer.host)
+        self._peer.identity = self._shared.identify_peer(transport, self._peer.host)
         keep_alive(transport.get_extra_info("socket"))
         # Nothing is told after that: with more left than nothing, it would be counted as unread for good.
         self._transport.set_write_buffer_limits(high=self._limits.max_unsent_bytes, low=0)
@@ -431,7 +431,7 @@ class ServerConnection(UnreadAnswers, asyncio.Protocol):
             self._peer.eof.set_result(None)
         if self._unread:
             self._unread = 0
-            self._shared.holds(self, 0)
+            self._shared.note_unread(self, 0)
         if self._let_in:
             self._on_close(self)
 
@@ -470,7 +470,7 @@ class ServerConnection(UnreadAnswers, asyncio.Protocol):
         while self._backlog and begun < TURN and self._may_begin():
             begun += 1
             frame = self._backlog.popleft()
-            self._begin_request(frame) if self._payer is None else self._payer.begin(
+            self._begin_request(frame) if self._payer is None else self._payer.begin_request(
                 self._begin_request, frame, self._slots
             )
         if self._slots and (self._slots[0].done or self._made_bytes):
@@ -578,7 +578,7 @@ class ServerConnection(UnreadAnswers, asyncio.Protocol):
         response = slot.form.refusal(why)
         if response is None:
             raise HangUp(why)
-        self._shared.excess(self._peer.host, why, slot.size)
+        self._shared.record_refusal(self._peer.host, why, slot.size)
         self._fill(slot, response)
 
     def _meet(self, form: ServedVersion, frame: Frame) -> "DecodedHeader":

@@ -87,7 +87,7 @@ class ConnectionCharges:
     def turned_away(self, host: str, abort: Callable[[], None]) -> bool | None:
         """Whether a new connection comes too soon after others of its address: None; else it is closed, at once or
         (True) after a while."""
-        wait_s = self.quotas.connected(host, self.loop.time()) if self.quotas.connections else 0.0
+        wait_s = self.quotas.charge_connection(host, self.loop.time()) if self.quotas.connections else 0.0
         if not wait_s:
             return None
         if self.lingering >= MOST_LINGERING:
@@ -116,7 +116,7 @@ class ChargedConnection:
 
     # -- time ---------------------------------------------------------------------------------------------
 
-    def begin(self, begin: Callable[[Any], None], frame: Any, slots: "deque[RequestSlot]") -> None:
+    def begin_request(self, begin: Callable[[Any], None], frame: Any, slots: "deque[RequestSlot]") -> None:
         """Begin a request, and note what that took."""
         self.enter()
         begin(frame)
@@ -179,7 +179,7 @@ class ChargedConnection:
             wait_s, why = told_ms / 1000, CONTROLLER_MUTATION_RATE
         if not wait_s:
             return body
-        quotas.told(user, why, wait_s)
+        quotas.record_throttling(user, why, wait_s)
         wait_ms = to_milliseconds(wait_s)
         self._hold(wait_ms, now_s)
         return body if where is None else set_throttle_time(body, where, wait_ms)
@@ -269,7 +269,7 @@ class TopicOwnership(Protocol):
 
     def room(self, user: str) -> int | None: ...
 
-    def why(self, user: str) -> str: ...
+    def explain_refusal(self, user: str) -> str: ...
 
     async def made(self, user: str, names: Iterable[str]) -> None: ...
 
@@ -402,7 +402,7 @@ class RequestQuotas:
             answer = await handler(request, call)
             await owners.made(user, [row.name for row in answer.topics if not row.error_code])
             told = [
-                quota_refusal_row(CREATED_TOPIC_ROW, row, ErrorCode.POLICY_VIOLATION, owners.why(user))
+                quota_refusal_row(CREATED_TOPIC_ROW, row, ErrorCode.POLICY_VIOLATION, owners.explain_refusal(user))
                 for row in refused
             ]
             answer.topics = [*answer.topics, *told]

@@ -61,7 +61,7 @@ class LoginService(Protocol):
     @property
     def delay_s(self) -> float: ...
 
-    def begin(self, mechanism: str) -> SaslMechanism:
+    def begin_exchange(self, mechanism: str) -> SaslMechanism:
         """A conversation of one of the mechanisms."""
 
     async def offers(self, mechanism: str) -> int:
@@ -169,13 +169,13 @@ class SaslLogin:
             self._desk.failed(self._peer.host, mechanism[:50], "mechanism")
             return UNSUPPORTED_SASL_MECHANISM
         self._chosen = mechanism
-        self._talk = self._desk.begin(mechanism)
+        self._talk = self._desk.begin_exchange(mechanism)
         if version == 0:
             self.raw = True
             self._frames.shortest = 1
         return NONE
 
-    async def begin(self, mechanism: str, version: int) -> int:
+    async def begin_exchange(self, mechanism: str, version: int) -> int:
         """`handshake`, and whether who decides has the mechanism. Raises HangUp."""
         code = self.handshake(mechanism, version)
         if code == NONE and (code := await self._desk.offers(mechanism)) != NONE:

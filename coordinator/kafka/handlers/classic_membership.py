@@ -58,7 +58,7 @@ class MembershipHandlers:
         return response(coordinators=found)
 
     def join_group_now(self, request: Any, call: KafkaCall) -> Any:
-        return self._groups.begin(
+        return self._groups.begin_request(
             request.group_id,
             lambda: make_join_event(
                 request,
@@ -72,7 +72,7 @@ class MembershipHandlers:
         )
 
     def sync_group_now(self, request: Any, call: KafkaCall) -> Any:
-        return self._groups.begin(
+        return self._groups.begin_request(
             request.group_id,
             lambda: make_sync_event(request, call, self._groups.next_id()),
             effects.SyncReply,
@@ -87,7 +87,7 @@ class MembershipHandlers:
             self._groups.shard_of(group_id), group_id, request.member_id, request.generation_id, rights
         ):
             return self._all_is_well.get(call.api_version) or self._success_answer(call.api_version)
-        return self._groups.begin(
+        return self._groups.begin_request(
             group_id,
             lambda: make_classic_heartbeat_event(request, self._groups.next_id(), rights),
             effects.HeartbeatReply,
@@ -100,7 +100,7 @@ class MembershipHandlers:
         return made
 
     def leave_group_now(self, request: Any, call: KafkaCall) -> Any:
-        return self._groups.begin(
+        return self._groups.begin_request(
             request.group_id,
             lambda: make_leave_event(request, call, self._groups.next_id()),
             effects.LeaveReply,

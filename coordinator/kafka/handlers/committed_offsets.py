@@ -91,7 +91,7 @@ class CommittedOffsetHandlers:
         positions = self._positions(commit, refused)
         if refused and not positions:
             return make_commit_response(shape, version, refused, effects.OffsetCommitReply())
-        return self._groups.begin(
+        return self._groups.begin_request(
             shape.request.group_id,
             lambda: make_commit_event(shape, call, self._groups.next_id(), positions),
             effects.OffsetCommitReply,
@@ -105,7 +105,7 @@ class CommittedOffsetHandlers:
         answer = partial(make_commit_response, commit.shape, call.api_version, refused)
         if refused and not positions:
             return ThreadedAnswer(partial(answer, effects.OffsetCommitReply()))
-        begun = self._groups.begin(
+        begun = self._groups.begin_request(
             commit.shape.request.group_id,
             lambda: make_commit_event(commit.shape, call, self._groups.next_id(), positions),
             effects.OffsetCommitReply,
@@ -140,7 +140,7 @@ class CommittedOffsetHandlers:
         )
 
     async def _deleted(self, group_id: str, by: str, places: PartitionTuple) -> effects.OffsetDeleteReply:
-        return await self._groups.ask(
+        return await self._groups.ask_group(
             group_id,
             lambda: events.OffsetDelete(self._groups.next_id(), check_length("group_id", group_id), places, by),
             effects.OffsetDeleteReply,
@@ -150,7 +150,7 @@ class CommittedOffsetHandlers:
         self, asked: Any, require_stable: bool, member_id: str | None, epoch: int
     ) -> effects.OffsetFetchReply:
         def ask(places: PartitionTuple | None) -> Awaitable[effects.OffsetFetchReply]:
-            return self._groups.ask(
+            return self._groups.ask_group(
                 asked.group_id,
                 lambda: events.OffsetFetch(
                     self._groups.next_id(),
@@ -174,7 +174,7 @@ class CommittedOffsetHandlers:
         self, elsewhere: ZooKeeperOffsets, group_id: str, reply: effects.OffsetFetchReply, *, everything: bool
     ) -> effects.OffsetFetchReply:
         """With what the group keeps in ZooKeeper, if it lives there; the larger counts where both have a position."""
-        group = await self._groups.ask(
+        group = await self._groups.ask_group(
             group_id, lambda: events.DescribeGroup(self._groups.next_id(), group_id), effects.DescribeReply
         )
         if group.protocol_type != ZOOKEEPER:

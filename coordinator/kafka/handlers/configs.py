@@ -230,7 +230,7 @@ class GroupConfigs:
         self._groups = groups
         self._cluster = cluster
 
-    async def told(self, group_ids: Sequence[str]) -> list[effects.SettingsReply]:
+    async def describe_settings(self, group_ids: Sequence[str]) -> list[effects.SettingsReply]:
         """What is set for each."""
         questions = [
             (self._groups.shard_of(group_id), events.DescribeSettings(self._groups.next_id(), group_id))
@@ -260,7 +260,7 @@ class GroupConfigs:
         self, wanted: Sequence[tuple[str, RequestedChanges]], operator: str, *, validate_only: bool
     ) -> list[CoordinatorError | None]:
         """What became of each group's changes. Two that change one group at once: the later one is refused."""
-        found = await self.told([group_id for group_id, _ in wanted])
+        found = await self.describe_settings([group_id for group_id, _ in wanted])
         outcomes: list[CoordinatorError | None] = []
         asked: dict[int, events.AlterSettings] = {}
         for place, ((group_id, changes_of), reply) in enumerate(zip(wanted, found, strict=True)):
@@ -473,7 +473,7 @@ class ConfigHandlers:
     async def describe_configs(self, request: Any, call: KafkaCall) -> Any:
         once = list({(each.resource_type, each.resource_name): each for each in request.resources}.values())
         of_groups = [each.resource_name for each in once if each.resource_type == GROUP_RESOURCE and each.resource_name]
-        told = dict(zip(of_groups, await self._groups.told(of_groups), strict=True))
+        told = dict(zip(of_groups, await self._groups.describe_settings(of_groups), strict=True))
         results = await map_in_turns(lambda each: self._result(each, request, told), once)
         return struct("DescribeConfigsResponse")(results=results)
 

@@ -40,7 +40,7 @@ class ConsumerGroupHandlers:
 
     def consumer_group_heartbeat_now(self, request: Any, call: KafkaCall) -> Any:
         """Without a task: a client that says that it leaves, and closes its connection, is heard all the same."""
-        return self._groups.begin(
+        return self._groups.begin_request(
             request.group_id,
             lambda: make_consumer_heartbeat_event(
                 request,

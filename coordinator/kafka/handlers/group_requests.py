@@ -27,15 +27,15 @@ class GroupDriver(Protocol):
 
     def next_id(self) -> int: ...
 
-    async def ask(self, shard: int, event: events.Request, wanted: type[Wanted]) -> Wanted: ...
+    async def ask_shard(self, shard: int, event: events.Request, wanted: type[Wanted]) -> Wanted: ...
 
     async def ask_all(self, questions: Sequence[tuple[int, events.Request]], wanted: type[Wanted]) -> list[Wanted]: ...
 
-    def begin(self, shard: int, event: events.Request, waiter: "PendingGroupReply[Any]") -> None: ...
+    def begin_request(self, shard: int, event: events.Request, waiter: "PendingGroupReply[Any]") -> None: ...
 
     def forget(self, shard: int, event: events.Request) -> None: ...
 
-    def tell(self, shard: int, event: events.ConnectionClosed) -> None: ...
+    def submit_event(self, shard: int, event: events.ConnectionClosed) -> None: ...
 
     def beat(self, shard: int, group_id: str, member_id: str, generation: int, rights: Rights) -> bool: ...
 
@@ -65,16 +65,16 @@ class GroupRequests:
 
     def _tell_closed(self, peer: ClientPeer) -> None:
         for group_id in peer.groups:
-            self.driver.tell(self.shard_of(group_id), events.ConnectionClosed(group_id, peer.number))
+            self.driver.submit_event(self.shard_of(group_id), events.ConnectionClosed(group_id, peer.number))
 
-    async def ask(self, group_id: str, make: Callable[[], events.Request], wanted: type[Wanted]) -> Wanted:
+    async def ask_group(self, group_id: str, make: Callable[[], events.Request], wanted: type[Wanted]) -> Wanted:
         """The reply to the event that `make` makes, or one that tells why none could be had."""
         try:
-            return await self.driver.ask(self.shard_of(group_id), make(), wanted)
+            return await self.driver.ask_shard(self.shard_of(group_id), make(), wanted)
         except (CoordinatorError, Overloaded, NodeShuttingDown) as refusal:
             return refusal_reply(refusal, wanted)
 
-    def begin(
+    def begin_request(
         self,
         group_id: str,
         make: Callable[[], events.Request],
@@ -84,7 +84,7 @@ class GroupRequests:
         """What `answer` makes of the reply to the event that `make` makes: at once, or Later."""
         try:
             asked = PendingGroupReply(self.driver, self.shard_of(group_id), make(), wanted, answer)
-            self.driver.begin(asked.shard, asked.event, asked)
+            self.driver.begin_request(asked.shard, asked.event, asked)
         except (CoordinatorError, Overloaded, NodeShuttingDown) as refusal:
             return answer(refusal_reply(refusal, wanted))
         return asked

@@ -175,7 +175,7 @@ class BrokerConnection(asyncio.Protocol):
             self._client.leg_lost(self, why)
             self.close()
 
-    def go_on(self) -> None:
+    def resume_reading(self) -> None:
         """It may be its turn now, or the client reads again."""
         if self._kept and not self._client.choked and self._editing is None:
             data, self._kept = self._kept, b""
@@ -317,7 +317,7 @@ class BrokerConnection(asyncio.Protocol):
         except Exception as error:
             log.error("an answer could not be rewritten", where=self.where, exc_info=error)
             self.failed("an answer could not be rewritten")
-        self.go_on()
+        self.resume_reading()
 
     def _finish(self) -> None:
         expected = self._pending.popleft()

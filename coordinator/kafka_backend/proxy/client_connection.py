@@ -494,7 +494,7 @@ class ProxyConnection(ServerConnection):
     def _send(self) -> None:
         super()._send()
         if self._leg is not None and self._leg.kept:
-            self._loop.call_soon(self._leg.go_on)
+            self._loop.call_soon(self._leg.resume_reading)
 
     # -- pressure -----------------------------------------------------------------------------------------------------
 
@@ -507,7 +507,7 @@ class ProxyConnection(ServerConnection):
     def resume_writing(self) -> None:
         super().resume_writing()
         if self._leg is not None:
-            self._leg.go_on()
+            self._leg.resume_reading()
 
     def _throttle(self) -> None:
         """As its base; a request that passes is at hand until it has passed, and does not stand in its own way."""

@@ -171,7 +171,7 @@ class RelayedDesk:
         self.version = 1
         """Of SaslAuthenticate, as the client speaks it: to one of version 0 a broker tells no end of its login."""
 
-    def begin(self, mechanism: str) -> SaslMechanism:
+    def begin_exchange(self, mechanism: str) -> SaslMechanism:
         """See `Desk`."""
         return RelayedExchange(mechanism, self._rules.claim)
 

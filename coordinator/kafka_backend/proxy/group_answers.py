@@ -67,19 +67,19 @@ class NotCoordinatedHere:
     def next_id(self) -> int:
         return 0
 
-    async def ask(self, shard: int, event: events.Request, wanted: type[Wanted]) -> Wanted:
+    async def ask_shard(self, shard: int, event: events.Request, wanted: type[Wanted]) -> Wanted:
         self._refuse()
 
     async def ask_all(self, questions: Sequence[tuple[int, events.Request]], wanted: type[Wanted]) -> list[Wanted]:
         self._refuse()
 
-    def begin(self, shard: int, event: events.Request, waiter: PendingGroupReply[Any]) -> None:
+    def begin_request(self, shard: int, event: events.Request, waiter: PendingGroupReply[Any]) -> None:
         self._refuse()
 
     def forget(self, shard: int, event: events.Request) -> None:
         """Nothing was begun."""
 
-    def tell(self, shard: int, event: events.ConnectionClosed) -> None:
+    def submit_event(self, shard: int, event: events.ConnectionClosed) -> None:
         """No group is to know."""
 
     def beat(self, shard: int, group_id: str, member_id: str, generation: int, rights: Rights) -> bool:

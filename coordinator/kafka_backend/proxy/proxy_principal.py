@@ -126,7 +126,7 @@ class ProxyPrincipalCheck:
 
     async def check(self) -> None:
         """Raises UnusableUpstream."""
-        await self.look()
+        await self.check_rights()
         if self.sentence:
             self._upstream.close()
             raise UnusableUpstream(self.sentence)
@@ -138,7 +138,7 @@ class ProxyPrincipalCheck:
         await self._running.stop()
         self._upstream.close()
 
-    async def look(self) -> None:
+    async def check_rights(self) -> None:
         try:
             found = await excess_rights(self._upstream, *self._where)
         except UpstreamError as error:
@@ -149,7 +149,7 @@ class ProxyPrincipalCheck:
     async def _run(self) -> None:
         while True:
             await asyncio.sleep(self._period_s)
-            await self.look()
+            await self.check_rights()
 
     def _no_way(self, error: UpstreamError) -> str:
         return (

@@ -141,7 +141,7 @@ class ClientWrites:
 
     # What is heard.
 
-    def told(self, event: ProducerDescribed, end: int) -> ClientWrite | None:
+    def apply_description(self, event: ProducerDescribed, end: int) -> ClientWrite | None:
         """Where the producer's sequences stand. The write that wants to know it; None: it has to ask again. end: where
         the log ends, as far as is known."""
         write = self._over(event.request)
@@ -284,7 +284,7 @@ LOG_SHORTER: Final = "its log is shorter than it was"
 class OpenTransactions:
     """Of one shard, from when it is served until it is not.
 
-    Each of `heard` and `look` returns why the shard has to be taken anew; "": it has not.
+    Each of `heard` and `advance_writes` returns why the shard has to be taken anew; "": it has not.
     """
 
     __slots__ = ("_again_ms", "_context", "_end", "_open", "_replay", "_request", "_shard", "_tries", "writes")
@@ -339,7 +339,7 @@ class OpenTransactions:
 
     def _apply_description(self, event: ProducerDescribed) -> str:
         """An open transaction of which nothing is known is what an owner before wrote as he was one no more."""
-        write = self.writes.told(event, self._end)
+        write = self.writes.apply_description(event, self._end)
         if write is None or event.open_at < 0 or write.unsure:
             return ""
         producer_id = write.client.producer.id
@@ -366,7 +366,7 @@ class OpenTransactions:
             return True
         if batch.marker is not None and self.writes.may_be_there(producer_id):
             return False
-        records = replay.take(batch)
+        records = replay.replay_batch(batch)
         if batch.marker is not None and producer_id in self._open:
             if self._open[producer_id] < batch.base_offset:  # else there is something of its next transaction
                 del self._open[producer_id]
@@ -387,7 +387,7 @@ class OpenTransactions:
         """There are no transactions, as in most shards at most times: it is asked with each commit."""
         return not self._open and self.writes.is_empty and not self.writes.in_doubt
 
-    def look(self) -> str:
+    def advance_writes(self) -> str:
         """What may be asked and written now; only while the lease holds (KB-F7)."""
         context = self._context
         if self._is_idle:

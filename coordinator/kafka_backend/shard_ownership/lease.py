@@ -68,7 +68,7 @@ class Lease:
         self.base_ms = self.until_ms = NEVER
         self._since_ms = now_ms
 
-    def holds(self, now_ms: int) -> bool:
+    def is_valid(self, now_ms: int) -> bool:
         return now_ms < self.until_ms
 
 
@@ -127,7 +127,7 @@ class OwnershipContext:
     @property
     def may_write(self) -> bool:
         """KB-F7: whether a producer may be begun, and appends may leave."""
-        return self.lease.holds(self.now_ms)
+        return self.lease.is_valid(self.now_ms)
 
 
 # The stages of one shard

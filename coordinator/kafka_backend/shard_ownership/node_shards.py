@@ -83,7 +83,7 @@ class NodeShards:
 
     def has_lease(self, now_ms: int) -> bool:
         """KB-F7: whether this node may answer for any shard."""
-        return self._context.lease.holds(now_ms)
+        return self._context.lease.is_valid(now_ms)
 
     @property
     def lease_ends_ms(self) -> int:
@@ -233,7 +233,7 @@ class NodeShards:
         if self._touched is None:
             self._outcomes(context.appends.late(context.now_ms))
         for taking in self._looked_at():
-            taking.look()
+            taking.advance_stage()
         if self._touched is None:
             self._wrote = context.may_write
         self._let_go()

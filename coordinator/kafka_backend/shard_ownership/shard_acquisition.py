@@ -142,12 +142,12 @@ class ShardAcquisition:
             self._drop(f"node {self._other()} has written a newer owner record", other=self._replay.owner)
             self._proof_ms = self._context.now_ms
 
-    def look(self) -> None:
+    def advance_stage(self) -> None:
         """Time went by, or the lease came or went."""
         context = self._context
         if self.stage in SERVING:
             self._look_at_lease()
-        if self.following is not None and (why := self.following.look()):
+        if self.following is not None and (why := self.following.advance_writes()):
             self._drop(why, again=True)
         if self.stage is Stage.SERVE and self._refresh_ms is not None and self._refresh_ms <= context.now_ms:
             self._keep()
@@ -200,7 +200,7 @@ class ShardAcquisition:
             self._again()
         elif self._truth is not None:
             before = self._truth.replay.position
-            self._truth.take(event.batches)
+            self._truth.replay_batches(event.batches)
             self._goes_on(self._truth.replay, before, event.next_offset)
         else:
             before = self._replay.position

@@ -357,7 +357,7 @@ class ShardReplay:
         """The same by key: a log has many records, and at times many transactions at once."""
         self.accepted: AcceptedLoss | None = None
 
-    def take(self, batch: LogBatch) -> Sequence[ShardRecord]:
+    def replay_batch(self, batch: LogBatch) -> Sequence[ShardRecord]:
         """The records that count from here on, oldest first. A batch that was taken before is passed over."""
         if batch.next_offset <= self.position:
             return ()
@@ -383,7 +383,7 @@ class ShardReplay:
         return records
 
     def take_all(self, batches: Iterable[LogBatch]) -> list[ShardRecord]:
-        return [record for batch in batches for record in self.take(batch)]
+        return [record for batch in batches for record in self.replay_batch(batch)]
 
     def _own(self, batch: LogBatch) -> Sequence[ShardRecord]:
         """The engine's own records are nobody's state. An owner record counts when its turn is new; so of two that
@@ -452,12 +452,12 @@ class RepairPass:
         self.replay = ShardReplay(start)
         self.upto = upto
 
-    def take(self, batches: Iterable[LogBatch]) -> None:
+    def replay_batches(self, batches: Iterable[LogBatch]) -> None:
         for batch in batches:
             if batch.base_offset >= self.upto:
                 self.replay.position = max(self.replay.position, batch.next_offset)
                 continue
-            for record in self.replay.take(batch):
+            for record in self.replay.replay_batch(batch):
                 if record.key in self.values:
                     self.values[record.key] = record.value
 

@@ -105,14 +105,14 @@ class UpstreamConnection(ClientConnection[UpstreamError]):
         self._transport.set_protocol(taker)
         taker.connection_made(self._transport)
 
-    async def ask(self, api: str, request: object, deadline_s: float) -> Any:
+    async def send_request(self, api: str, request: object, deadline_s: float) -> Any:
         """The answer, in the version agreed on; see `exchange`."""
         version = self._version(api)
         return self.read(api, version, await self.ask_in(version, api, request, deadline_s))
 
     def ask_then(self, api: str, request: object, deadline_s: float, tell: Callable[[Any], None]) -> None:
-        """As `ask`, by calls alone, and without waiting for room: for who has one request under way. tell: hears once,
-        later, the answer, or the UpstreamError why there is none; see `Told`."""
+        """As `send_request`, by calls alone, and without waiting for room: for who has one request under way. tell:
+        gets once, later, the answer, or the UpstreamError why there is none; see `Told`."""
 
         def told(frame: Frame | UpstreamError) -> None:
             if isinstance(frame, UpstreamError):
@@ -218,7 +218,9 @@ async def negotiate(line: UpstreamConnection, deadline_s: float) -> None:
 async def log_in(line: UpstreamConnection, login: UpstreamCredentials, deadline_s: float) -> None:
     """Raises UpstreamError; no secret is in it, nor what the upstream makes of one."""
     where = describe_address(line.address)
-    shaken = await line.ask("SaslHandshake", struct("SaslHandshakeRequest")(mechanism=login.mechanism), deadline_s)
+    shaken = await line.send_request(
+        "SaslHandshake", struct("SaslHandshakeRequest")(mechanism=login.mechanism), deadline_s
+    )
     if shaken.error_code:
         offered = ", ".join(shaken.mechanisms) or "none"
         raise UpstreamError(
@@ -229,7 +231,9 @@ async def log_in(line: UpstreamConnection, login: UpstreamCredentials, deadline_
     lifetimes = [0]
 
     async def say(data: bytes) -> bytes:
-        answer = await line.ask("SaslAuthenticate", struct("SaslAuthenticateRequest")(auth_bytes=data), deadline_s)
+        answer = await line.send_request(
+            "SaslAuthenticate", struct("SaslAuthenticateRequest")(auth_bytes=data), deadline_s
+        )
         if answer.error_code:
             raise UpstreamError(f"{where} refuses the login by {login.mechanism}: {describe_code(answer.error_code)}")
         lifetimes.append(answer.session_lifetime_ms)

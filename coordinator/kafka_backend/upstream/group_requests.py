@@ -67,7 +67,7 @@ class UpstreamOffset(NamedTuple):
 
 async def list_groups(upstream: Upstream, broker: int) -> list[ListedUpstreamGroup]:
     """The groups that this broker coordinates, as far as we may see them. Raises UpstreamError."""
-    answer = await upstream.ask(broker, "ListGroups", struct("ListGroupsRequest")(), purpose=LOOK)
+    answer = await upstream.ask_broker(broker, "ListGroups", struct("ListGroupsRequest")(), purpose=LOOK)
     if answer.error_code:
         raise UpstreamRefused(f"asking broker {broker} which groups it has", answer.error_code)
     return [
@@ -83,7 +83,7 @@ async def describe_groups(
     Raises UpstreamError."""
     found: dict[str, DescribedUpstreamGroup] = {}
     if classic := [each.group for each in groups if each.kind != CONSUMER]:
-        answer = await upstream.ask(
+        answer = await upstream.ask_broker(
             broker, "DescribeGroups", struct("DescribeGroupsRequest")(groups=classic), purpose=LOOK
         )
         for one in answer.groups:
@@ -91,7 +91,7 @@ async def describe_groups(
                 found[one.group_id] = DescribedUpstreamGroup(one.group_state, members_of(one.members))
     if modern := [each.group for each in groups if each.kind == CONSUMER]:
         request = struct("ConsumerGroupDescribeRequest")(group_ids=modern)
-        for one in (await upstream.ask(broker, "ConsumerGroupDescribe", request, purpose=LOOK)).groups:
+        for one in (await upstream.ask_broker(broker, "ConsumerGroupDescribe", request, purpose=LOOK)).groups:
             if not one.error_code:
                 found[one.group_id] = DescribedUpstreamGroup(one.group_state, members_of(one.members))
     return found

@@ -72,7 +72,7 @@ async def produce(
     """One request with acks=all, one batch for each partition, and what became of each. Raises UpstreamError: then
     nobody knows. A partition that the answer leaves out counts as one of which nothing was heard (7)."""
     request = produce_request(batches, timeout_ms, transactional_id)
-    answer = await upstream.ask(
+    answer = await upstream.ask_broker(
         broker, "Produce", request, purpose=purpose, waits_s=timeout_ms / 1000, within_s=BESIDE_S
     )
     return produce_results(answer, batches)
@@ -150,7 +150,7 @@ async def fetch(
         session_epoch=-1,
         topics=[struct("FetchRequest.topics")(topic=name, partitions=parts) for name, parts in topics.items()],
     )
-    answer = await upstream.ask(
+    answer = await upstream.ask_broker(
         broker, "Fetch", request, purpose=purpose, waits_s=max_wait_ms / 1000, within_s=within_s
     )
     if answer.error_code:
@@ -253,7 +253,7 @@ async def list_offsets(
         replica_id=-1,
         topics=[struct("ListOffsetsRequest.topics")(name=name, partitions=parts) for name, parts in topics.items()],
     )
-    answer = await upstream.ask(broker, "ListOffsets", request, purpose=purpose)
+    answer = await upstream.ask_broker(broker, "ListOffsets", request, purpose=purpose)
     told = {
         (topic.name, each.partition_index): ProduceResult(each.error_code, each.offset)
         for topic in answer.topics
@@ -315,7 +315,7 @@ async def add_partition_to_transaction(
         transactional_id=transactional_id, producer_id=producer[0], producer_epoch=producer[1], topics=[asked]
     )
     if broker is not None:
-        answer = await upstream.ask(broker, "AddPartitionsToTxn", request)
+        answer = await upstream.ask_broker(broker, "AddPartitionsToTxn", request)
     else:
         answer = await upstream.ask_coordinator(TRANSACTION, transactional_id, "AddPartitionsToTxn", request)
     codes = [each.partition_error_code for result in answer.results for each in result.results_by_partition]
@@ -331,7 +331,7 @@ async def describe_producer(
 ) -> DescribedProducerState:
     """What this leader knows of a producer in its partition (KB-E3). Raises UpstreamError."""
     asked = struct("DescribeProducersRequest.topics")(name=topic, partition_indexes=[partition])
-    answer = await upstream.ask(broker, "DescribeProducers", struct("DescribeProducersRequest")(topics=[asked]))
+    answer = await upstream.ask_broker(broker, "DescribeProducers", struct("DescribeProducersRequest")(topics=[asked]))
     for each in (part for found in answer.topics for part in found.partitions):
         if each.error_code:
             return DescribedProducerState(int(each.error_code))

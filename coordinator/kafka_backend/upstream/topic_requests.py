@@ -95,7 +95,7 @@ async def create_topic(
     request = struct("CreateTopicsRequest")(topics=[wanted], timeout_ms=CREATE_MS)
     controller = upstream.view.controller
     if controller in upstream.view.brokers:
-        answer = await upstream.ask(controller, "CreateTopics", request, waits_s=CREATE_MS / 1000)
+        answer = await upstream.ask_broker(controller, "CreateTopics", request, waits_s=CREATE_MS / 1000)
     else:
         answer = await upstream.any("CreateTopics", request)
     for made in answer.topics:
@@ -107,7 +107,7 @@ async def list_producers(upstream: Upstream, topic: str, partition: int) -> list
     """The producers that the partition's leader knows. Raises UpstreamError."""
     asked = struct("DescribeProducersRequest.topics")(name=topic, partition_indexes=[partition])
     request = struct("DescribeProducersRequest")(topics=[asked])
-    answer = await upstream.ask(upstream.leader(topic, partition), "DescribeProducers", request)
+    answer = await upstream.ask_broker(upstream.leader(topic, partition), "DescribeProducers", request)
     for each in answer.topics:
         for part in each.partitions:
             if part.error_code:
@@ -232,5 +232,5 @@ async def ask_about_topics(
 async def ask_some(upstream: Upstream, line: UpstreamConnection, wanted: Sequence[Mapping[str, Any]]) -> Sequence[Any]:
     topics = [struct("MetadataRequest.topics")(**each) for each in wanted]
     request = struct("MetadataRequest")(topics=topics, allow_auto_topic_creation=False)
-    answer = await line.ask("Metadata", request, upstream.reach.answer_s)
+    answer = await line.send_request("Metadata", request, upstream.reach.answer_s)
     return list(answer.topics)

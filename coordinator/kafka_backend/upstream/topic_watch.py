@@ -43,7 +43,7 @@ SOON_MS: Final = 500
 
 
 class UpstreamTopics:
-    """`look` once, then `start`; `stop` ends it."""
+    """`refresh_topics` once, then `start`; `stop` ends it."""
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ class UpstreamTopics:
         if any(name not in self._event.partitions for name in names):
             self._wanted.set()
 
-    async def look(self) -> None:
+    async def refresh_topics(self) -> None:
         """Ask for all topics. Who wants that while it is done gets the same answer. Raises UpstreamError."""
         if self._looking is None or self._looking.done():
             self._looking = asyncio.ensure_future(self._fetch_topics())
@@ -165,7 +165,7 @@ class UpstreamTopics:
         while True:
             await self._due()
             try:
-                await self.look()
+                await self.refresh_topics()
             except UpstreamError as error:
                 self._troubled = True
                 self._on_trouble(f"the upstream does not tell of its topics: {error}")
@@ -296,7 +296,7 @@ class KnowsLeaders(Protocol):
 
     def leader(self, topic: str, partition: int) -> int: ...
 
-    async def look(self) -> None: ...
+    async def refresh_topics(self) -> None: ...
 
     def look_soon(self) -> None: ...
 
@@ -371,7 +371,7 @@ class UpstreamLogEnds:
         try:
             async with asyncio.timeout(self._patience_s):
                 if moved := await self._by_leaders(places):
-                    await self._topics.look()
+                    await self._topics.refresh_topics()
                     await self._by_leaders(moved)
         except (TimeoutError, UpstreamError):
             pass  # what they did not say is not known

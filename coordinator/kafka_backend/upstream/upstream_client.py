@@ -178,7 +178,7 @@ class Upstream:
 
     async def any(self, api: str, request: object, within_s: float | None = None) -> Any:
         """Ask whoever can be reached, each for so long at most. Raises UpstreamError when nobody can."""
-        return await self.by_any(lambda line: line.ask(api, request, within_s or self.reach.answer_s))
+        return await self.by_any(lambda line: line.send_request(api, request, within_s or self.reach.answer_s))
 
     async def by_any(self, work: Callable[[UpstreamConnection], Awaitable[Found]], purpose: str = ASK) -> Found:
         """The same for work with a connection."""
@@ -196,7 +196,7 @@ class Upstream:
         servers = ", ".join(describe_address(each) for each in self.reach.servers)
         raise Unreached(f"no broker of the upstream at {servers} answers; the last one tried: {why}")
 
-    async def ask(
+    async def ask_broker(
         self,
         broker: int,
         api: str,
@@ -210,7 +210,7 @@ class Upstream:
         for beside, in place of what holds for all."""
         try:
             line = await self.lines.to(self.address_of(broker), purpose)
-            return await line.ask(api, request, (within_s or self.reach.answer_s) + waits_s)
+            return await line.send_request(api, request, (within_s or self.reach.answer_s) + waits_s)
         except Unreached:
             self.count(api, UNREACHED)
             raise
@@ -226,8 +226,8 @@ class Upstream:
         waits_s: float = 0.0,
         within_s: float | None = None,
     ) -> None:
-        """As `ask`, by calls alone where a connection stands: for what is asked often. tell: hears once, later, the
-        answer or the UpstreamError; not from within anything else (see `UpstreamConnection.ask_then`)."""
+        """As `ask_broker`, by calls alone where a connection stands: for what is asked often. tell: gets once, later,
+        the answer or the UpstreamError; not from within anything else (see `UpstreamConnection.ask_then`)."""
         address = self.view.brokers.get(broker)
         line = None if address is None else self.lines.standing(address, purpose)
         if line is not None:
@@ -236,7 +236,9 @@ class Upstream:
 
         async def asked() -> None:
             try:
-                answer = await self.ask(broker, api, request, purpose=purpose, waits_s=waits_s, within_s=within_s)
+                answer = await self.ask_broker(
+                    broker, api, request, purpose=purpose, waits_s=waits_s, within_s=within_s
+                )
             except UpstreamError as error:
                 answer = error
             except Exception as error:
@@ -267,7 +269,7 @@ class Upstream:
     ) -> Any:
         """Ask the coordinator of a group, or of a transactional id. What it answers with 15 or 16, and a connection
         that is lost, make it unknown: the next call looks for it anew. Raises UpstreamError. waits_s, within_s: as for
-        `ask`; the search for it ends in the same time."""
+        `ask_broker`; the search for it ends in the same time."""
         place = (kind, key)
         broker = self._coordinators.get(place)
         if broker is None:
@@ -275,7 +277,7 @@ class Upstream:
             if len(self._coordinators) > MOST_COORDINATORS:
                 del self._coordinators[next(iter(self._coordinators))]
         try:
-            answer = await self.ask(broker, api, request, purpose=purpose, waits_s=waits_s, within_s=within_s)
+            answer = await self.ask_broker(broker, api, request, purpose=purpose, waits_s=waits_s, within_s=within_s)
         except UpstreamError:
             self._coordinators.pop(place, None)
             raise

@@ -1,6 +1,6 @@
 """What a sampler saw of groups, bounded: lag over time, and per partition rates, lag and last commits. Pure.
 
-Times are given, in milliseconds of a clock that never jumps. A group is sampled in pieces (`take`), as few
+Times are given, in milliseconds of a clock that never jumps. A group is sampled in pieces (`record_sample`), as few
 partitions at a time as the caller likes, and `settle` ends its sample. Rates are exponentially weighted means with a
 half-life of 5 samples, by the time between two looks: a gap counts as long as it was. A partition whose log or
 commit went back (recreated, truncated, offsets reset) gives no rate at that sample, and starts from there.
@@ -179,10 +179,10 @@ class GroupHistory:
         """A sample begins of a group of that size: room is made once, and nothing is moved while it is taken."""
         self._groups.setdefault(group_id, _GroupTable()).expect(partitions)
 
-    def take(self, group_id: str, sample: Sample, now_ms: int) -> None:
+    def record_sample(self, group_id: str, sample: Sample, now_ms: int) -> None:
         """Some partitions of a group; none of them twice in one sample. They are judged, too."""
         group = self._groups.setdefault(group_id, _GroupTable())
-        group.take(sample, now_ms, HALF_LIFE_SAMPLES * self.sample_ms)
+        group.record_sample(sample, now_ms, HALF_LIFE_SAMPLES * self.sample_ms)
         group.judge_these(sample.places, now_ms, self._window_ms)
 
     def settle(self, group_id: str, now_ms: int, *, has_members: bool = True) -> None:
@@ -362,7 +362,7 @@ class _GroupTable:
         if partitions > len(self._table):
             self._grow(partitions, len(self.rows))
 
-    def take(self, sample: Sample, now_ms: int, half_life_ms: int) -> None:
+    def record_sample(self, sample: Sample, now_ms: int, half_life_ms: int) -> None:
         fresh = [place for place in sample.places if place not in self.rows]
         if fresh:
             self._make_room(fresh, now_ms)

@@ -213,7 +213,7 @@ class RebalanceTotals:
         self.groups: dict[str, GroupRebalanceTotals] = {}
         self.phases: dict[str, Timing] = {}
 
-    def told(self, group_id: str, group_type: str, entry: RebalanceEntry) -> None:
+    def count_rebalance(self, group_id: str, group_type: str, entry: RebalanceEntry) -> None:
         """An entry has become durable, or more is known of it. Those of no rebalance are not counted."""
         if entry.outcome in AUDIT_OUTCOMES:
             return

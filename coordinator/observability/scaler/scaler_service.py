@@ -32,7 +32,7 @@ Key: TypeAlias = tuple[str, str, frozenset[tuple[str, str]]]
 class GroupSource(Protocol):
     """How a group is looked at."""
 
-    async def look(self, trigger: ScalerTrigger) -> GroupSample:
+    async def plan_owners(self, trigger: ScalerTrigger) -> GroupSample:
         """Raises SubjectNotFound for a group or topic that is not there, TemporarilyUnknown for one that cannot be told
         of yet."""
 
@@ -84,7 +84,7 @@ class ExternalScaler:
         trigger, memory = self._known(request.scaledObjectRef)
         if request.metricName not in ("", trigger.metric_name):
             raise BadMetadata("metricName", request.metricName, f"{trigger.metric_name}, as GetMetricSpec named it")
-        seen = await self._groups.look(trigger)
+        seen = await self._groups.plan_owners(trigger)
         figure = decide_replicas(trigger, seen, memory, self._clock_ms())
         value = pb.MetricValue(
             metricName=trigger.metric_name, metricValue=ceil(figure.value), metricValueFloat=figure.value
@@ -92,7 +92,7 @@ class ExternalScaler:
         return pb.GetMetricsResponse(metricValues=[value])
 
     async def _active(self, trigger: ScalerTrigger, memory: ScalerMemory) -> bool:
-        return is_active(trigger, await self._groups.look(trigger), memory, self._clock_ms())
+        return is_active(trigger, await self._groups.plan_owners(trigger), memory, self._clock_ms())
 
     async def _pause(self, seconds: float) -> None:
         """Raises NodeShuttingDown when the node stops meanwhile."""

@@ -116,7 +116,7 @@ class OutageLoggingExporter(SpanExporter):
 
 
 class RebalanceExport:
-    """One node's. `tell` may be called from its loop: it never waits, and throws away what there is no room for."""
+    """One node's. `enqueue_rebalance` may be called from its loop: it never waits, and drops what has no room."""
 
     def __init__(self, endpoint: str, node_id: int, version: str) -> None:
         # Whatever is wrong is said by us, once.
@@ -139,7 +139,7 @@ class RebalanceExport:
         self._thread = Thread(target=self._run, name="muster-traces", daemon=True)
         self._thread.start()
 
-    def tell(self, group_id: str, entry: RebalanceEntry, traceparent: str) -> None:
+    def enqueue_rebalance(self, group_id: str, entry: RebalanceEntry, traceparent: str) -> None:
         """An entry that is whole, and what the request that set it off was part of, if anything."""
         try:
             self._queue.put_nowait(CompletedRebalance(group_id, entry, traceparent))

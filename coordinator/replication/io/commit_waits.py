@@ -20,7 +20,7 @@ class CommitWaits:
         self._replicas = replicas
         self._waiting: dict[TopicPartition, list[tuple[int, int, WaitEnded]]] = {}
 
-    def tell(self, place: TopicPartition, end: int, told: WaitEnded) -> None:
+    def notify_when_committed(self, place: TopicPartition, end: int, told: WaitEnded) -> None:
         """Tell NONE once what lies below `end` is committed in the leader epoch of this moment, maybe at once;
         NOT_LEADER_OR_FOLLOWER (6) once that is over; NOT_ENOUGH_REPLICAS_AFTER_APPEND (20) if fewer than the least are
         in sync then."""
@@ -42,7 +42,7 @@ class CommitWaits:
             if not done.done():
                 done.set_result(code)
 
-        self.tell(place, end, told)
+        self.notify_when_committed(place, end, told)
         if not done.done():
             done.add_done_callback(lambda _: self._forget(place, told) if done.cancelled() else None)
         return done
@@ -95,9 +95,9 @@ class LocalWaits(CommitWaits):
 
 class LogStartWaits(CommitWaits):
     """Who waits until the logs of all that are in sync begin at an offset or later (CL-A3b): NONE, or
-    NOT_LEADER_OR_FOLLOWER (6). `look` after anything that happened."""
+    NOT_LEADER_OR_FOLLOWER (6). `check_waits` after anything that happened."""
 
-    def look(self) -> None:
+    def check_waits(self) -> None:
         for place in list(self._waiting):
             self.moved(place)
 

@@ -99,7 +99,7 @@ class ControllerSteps:
         self.busy = False
         """A step is under way beside the loop, or was when the reign ended: the machine is nobody else's to touch."""
 
-    def take(self, event: events_and_effects.ControllerEvent) -> None:
+    def apply_event(self, event: events_and_effects.ControllerEvent) -> None:
         """At once, or when its turn comes. Raises what the machine raises, if it is taken at once."""
         self._large = self._large or event_size(event) > AT_ONCE
         if self.busy:
@@ -426,7 +426,7 @@ class ControllerCandidate:
         if self._steps is None or self._is_over():
             return
         try:
-            self._steps.take(event)
+            self._steps.apply_event(event)
         except Exception as error:
             self._failed(error)
 

@@ -54,7 +54,7 @@ class CopyRepair:
         self._told: dict[TopicPartition, str] = {}
         """Why each was not made anew, as far as the log has it."""
 
-    def look(self, now_ms: int) -> bool:
+    def repair_copies(self, now_ms: int) -> bool:
         """From time to time. Whether one has begun to be copied."""
         offline = dict.fromkeys(unit_of(place) for place in self._replicas.offline if place.topic not in self._others)
         self._since_ms = {unit: self._since_ms.get(unit, now_ms) for unit in offline}
@@ -105,7 +105,7 @@ class SecurityCopyRepair:
         self._logs = logs
         self._since_ms: int | None = None
 
-    def look(self, now_ms: int) -> bool:
+    def repair_copy(self, now_ms: int) -> bool:
         """From time to time. Whether it has begun to copy."""
         if self._place not in self._replicas.offline:
             self._since_ms = None

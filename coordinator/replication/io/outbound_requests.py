@@ -150,7 +150,7 @@ class AlterPartitionClient:
         self._happened = happened
         self._tasks = SupervisedTasks(failed)
 
-    def ask(self, questions: Sequence[IsrProposal]) -> None:
+    def propose_isr(self, questions: Sequence[IsrProposal]) -> None:
         self._tasks.start(self._send_proposals(questions))
 
     def stop(self) -> None:

@@ -114,7 +114,7 @@ class LogEndCache:
         """Between two rounds about everything."""
         return max(PERIOD_MS, len(self._wanted) * 1_000 // A_SECOND)
 
-    def look(self, place: TopicPartition, now_ms: int) -> LogSpan | None:
+    def request_span(self, place: TopicPartition, now_ms: int) -> LogSpan | None:
         """What is known of it now; it is asked for from here on."""
         wanted = self._wanted.get(place)
         if wanted is not None:
@@ -175,7 +175,7 @@ class LogEndCache:
                     questions.starts.append(place)
         return found
 
-    def told(self, timestamp: int, offsets: Mapping[TopicPartition, int], now_ms: int) -> None:
+    def store_offsets(self, timestamp: int, offsets: Mapping[TopicPartition, int], now_ms: int) -> None:
         for place, offset in offsets.items():
             wanted = self._wanted.get(place)
             if wanted is None:
@@ -226,7 +226,7 @@ class RemoteLogEnds:
         now_ms = self._now_ms()
         with self._lock:
             before = len(self._book)
-            found = [self._book.look(place, now_ms) for place in places]
+            found = [self._book.request_span(place, now_ms) for place in places]
             new = len(self._book) > before
         if new and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._news.set)
@@ -302,7 +302,7 @@ class RemoteLogEnds:
             for at in range(0, len(places), AT_ONCE):
                 told = await self._ask(leader, places[at : at + AT_ONCE], timestamp)
                 with self._lock:
-                    self._book.told(timestamp, told, self._now_ms())
+                    self._book.store_offsets(timestamp, told, self._now_ms())
                 if not told:
                     return  # It is away, or leads none of them any more: the next round may know better.
 

@@ -160,7 +160,7 @@ class StoredLog:
         with storage_failures():
             self._broker.truncate(*self.log.partition, to)
 
-    def begin(self, at: int) -> None:
+    def restart_at(self, at: int) -> None:
         self._last.forget()
         with storage_failures():
             self._broker.begin_anew(*self.log.partition, at)

@@ -283,7 +283,7 @@ class ReplicaManager:
             moved, replicas.moved = replicas.moved, {}
             for place in moved:
                 self._moved(place)
-        self.starting.look()
+        self.starting.check_waits()
         for unit in replicas.lost:
             for half in halves_of(unit):
                 if (log := self.logs.get(half)) is not None:
@@ -298,7 +298,7 @@ class ReplicaManager:
         replicas.serving.wake(now_ms)
         questions = replicas.questions(now_ms)
         if questions:
-            self._altering.ask(questions)
+            self._altering.propose_isr(questions)
         self._keep(replicas.unkept())
         for node, request in replicas.requests(now_ms):
             self._fetching.send(node, request)
@@ -338,7 +338,7 @@ class ReplicaManager:
     async def _learned(self, changes: ImageChanges) -> None:
         """Take in what the image has changed. The next poll waits for it (CL-C1, CL-N3); others are served in
         between."""
-        units = self.replicas.begin(self.image, changes)
+        units = self.replicas.begin_learning(self.image, changes)
         if len(units) <= AT_ONCE:
             self.logs.prepare(self.replicas.me, self.image, changes)
         else:
@@ -379,8 +379,8 @@ class ReplicaManager:
     async def _check_replicas(self) -> None:
         while True:
             await asyncio.sleep(min(self._settings.replica_lag_time_max_ms, self._around.session_ms) / LOOKS / 1000)
-            self.replicas.look(self._now_ms())
-            self._mending.look(self._now_ms())
+            self.replicas.check_replicas(self._now_ms())
+            self._mending.repair_copies(self._now_ms())
             self.replicas.look_around(self._around.session_ms, self._now_ms(), in_touch=self._around.in_touch())
             self.settle()
 

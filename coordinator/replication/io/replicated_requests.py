@@ -143,7 +143,7 @@ class ReplicatedCommit(GroupCommit):
     def _wait(self, place: TopicPartition, promises: Sequence[Promise], queue: CommitWaits) -> None:
         for start in range(0, len(promises), TOGETHER):
             some = promises[start : start + TOGETHER]
-            queue.tell(
+            queue.notify_when_committed(
                 place, max(self._end(place, result) for _, result in some), partial(self._answer_promises, place, some)
             )
 

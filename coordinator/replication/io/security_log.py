@@ -228,14 +228,14 @@ AT_ONCE: Final = 16 << 10
 class SecurityBook(Protocol):
     """Where it goes."""
 
-    def begin(self) -> None:
+    def begin_reload(self) -> None:
         """All of it comes now, from its beginning. What is in force stays so until `complete`."""
 
-    def take(self, changes: Sequence[SecurityRecord]) -> None:
+    def apply_changes(self, changes: Sequence[SecurityRecord]) -> None:
         """The next ones."""
 
     def complete(self) -> None:
-        """What has come since `begin` is in force, and nothing else; so is what comes from now on."""
+        """What has come since `begin_reload` is in force, and nothing else; so is what comes from now on."""
 
 
 class SecurityFollower:
@@ -348,14 +348,14 @@ class SecurityFollower:
                 log.warning("the security log is read again: it has changed", offset=self._offset)
             # A new leader may not know yet how far it is committed: what it has may all have been acknowledged.
             self._offset, self._last_epoch, self._until = read.start, NO_EPOCH, read.end
-            book.begin()
+            book.begin_reload()
         elif self._until is not None:
             self._until = min(self._until, read.end)  # of what was not committed, another leader may have less
         for number, portion in enumerate(portions):
             if number:
                 await asyncio.sleep(0)
             if portion.changes:
-                book.take(portion.changes)
+                book.apply_changes(portion.changes)
             self._offset, self._last_epoch = portion.next_offset, portion.leader_epoch
         if self._until is not None and self._offset >= self._until:
             self._until = None

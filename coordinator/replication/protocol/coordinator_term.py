@@ -127,7 +127,7 @@ class CoordinatorTerm:
 
     # Timers.
 
-    def look(self, now_ms: int) -> TimerVerdict:
+    def judge_timers(self, now_ms: int) -> TimerVerdict:
         """CL-G6: what becomes of the shard's timers; to be asked before any fires, and every now and then. See
         `ShardTimers`.
 
@@ -135,9 +135,9 @@ class CoordinatorTerm:
         unloaded for it."""
         until = self.lease_until(now_ms)
         if self._opened:
-            return self._timers.look(until, now_ms)
+            return self._timers.judge_timers(until, now_ms)
         if now_ms >= until:
             return HOLD
         self._opened = True
-        self._timers.look(until, now_ms)
+        self._timers.judge_timers(until, now_ms)
         return TimerVerdict(LeaseGap.MOVE, now_ms - self._began_ms)

@@ -276,7 +276,7 @@ class FollowerSessions:
     def _pay(self, session: FollowerSession, parts: list[FetchedPartition], now_ms: int) -> None:
         for part in parts:
             if len(part.records) and self._is_slow(session, part.place, now_ms):
-                self.throttle.take(len(part.records), now_ms)
+                self.throttle.charge_bytes(len(part.records), now_ms)
 
     def _session_of(self, request: FetchRequest, peer: Peer) -> FollowerSession | int:
         if request.session_epoch == 0:

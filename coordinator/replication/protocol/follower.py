@@ -519,7 +519,7 @@ class LeaderFetcher:
             return copy.follower.damaged(str(error))
         copy.follower.appended(copy.log.end, copy.log.last_epoch)
         if self._throttle.is_limited and self._is_throttled(part.place):
-            self._throttle.take(len(part.records), now_ms)
+            self._throttle.charge_bytes(len(part.records), now_ms)
         self.unkept.add(part.place)
         return AppendRecords()
 
@@ -537,7 +537,7 @@ class LeaderFetcher:
                 self._changed[part.place] = None
             case RestartLog(at):
                 self._undo(copy, at)
-                log.begin(at)
+                log.restart_at(at)
                 follower.began(at)
                 self._changed[part.place] = None
             case RetryFetch():

@@ -195,7 +195,7 @@ class IsrState:
     def may_ask(self, now_ms: int) -> bool:
         return self.open and now_ms >= self._wait_until
 
-    def ask(self, question: IsrProposal) -> IsrProposal:
+    def begin_proposal(self, question: IsrProposal) -> IsrProposal:
         """The question is under way from here on."""
         self.asked = question
         self._measure()
@@ -518,7 +518,7 @@ class Leader:
 
     # Who is in sync (CL-L5).
 
-    def look(self, now_ms: int) -> bool:
+    def check_followers(self, now_ms: int) -> bool:
         """What time brings: who has fallen behind, and who is waited for no more. Whether a high watermark moved."""
         if self.over:
             return False
@@ -550,7 +550,7 @@ class Leader:
         if nodes == asked.committed and not asked.doubtful:
             return None
         members = tuple((node, self._epoch_of(node)) for node in nodes)
-        return asked.ask(IsrProposal(self.unit, self.epoch, asked.partition_epoch, members))
+        return asked.begin_proposal(IsrProposal(self.unit, self.epoch, asked.partition_epoch, members))
 
     def altered(self, question: IsrProposal, answer: IsrAnswer, now_ms: int) -> bool:
         """The controller's answer, or that there was none. Whether a high watermark moved."""

@@ -175,7 +175,7 @@ class ShardTimers:
         self._lost_ms = NEVER
         self._unloaded = False
 
-    def look(self, lease_until: int, now_ms: int) -> TimerVerdict:
+    def judge_timers(self, lease_until: int, now_ms: int) -> TimerVerdict:
         """To be asked before timers fire. RUN: they may. HOLD: not now. MOVE: they may once each deadline has moved
         by gap_ms. UNLOAD: the gap is too long; let go of the shard. LOAD: the lease is back; load it anew."""
         if now_ms >= lease_until:

@@ -344,7 +344,7 @@ class NodeReplicas(ReplicaRoles):
         fetch(request, reply)              when a follower asks; wake() after anything that happened
         requests()                         for the fetches to send; answered() or failed() for each
         appended(place), flushed(places)   when a log has grown here, or is flushed
-        begins(place)                      when one begins later than before; `look` finds it, too
+        begins(place)                      when one begins later than before; `check_replicas` finds it, too
         questions()                        for what to ask the controller; altered() for each
         look()                             every half of `replica.lag.time.max.ms`, or more often
         look_around()                      every quarter of a session or more often, and when ZooKeeper is reached again
@@ -363,9 +363,9 @@ class NodeReplicas(ReplicaRoles):
 
     def learn(self, image: ClusterImage, changes: ImageChanges, now_ms: int) -> None:
         """The image has changed. Takes the steps that follow, unit by unit."""
-        self.learn_units(self.begin(image, changes), now_ms)
+        self.learn_units(self.begin_learning(image, changes), now_ms)
 
-    def begin(self, image: ClusterImage, changes: ImageChanges) -> list[TopicPartition]:
+    def begin_learning(self, image: ClusterImage, changes: ImageChanges) -> list[TopicPartition]:
         """The first part of `learn`, for who takes the other in steps: the units that are to be given to `learn_units`,
         each once, before another image is begun."""
         self._image = image
@@ -564,12 +564,12 @@ class NodeReplicas(ReplicaRoles):
             self.resized[question.unit] = None
             self._stirred(leader)
 
-    def look(self, now_ms: int) -> None:
+    def check_replicas(self, now_ms: int) -> None:
         """What time brings: who has fallen behind, which logs begin later by now, and which log works again."""
         for place in list(self.led):
             self.begins(place)
         for leader in list(self.leaders.values()):
-            leader.look(now_ms)
+            leader.check_followers(now_ms)
             self._stirred(leader)
         self._look_again(now_ms)
 

@@ -68,7 +68,7 @@ class ReplicaLog(Protocol):
     def cut(self, to: int) -> None:
         """Give up what is at `to` and above; durable on return."""
 
-    def begin(self, at: int) -> None:
+    def restart_at(self, at: int) -> None:
         """Give up everything, and begin anew at `at`; durable on return."""
 
     def advance_start(self, to: int) -> None:
@@ -228,7 +228,7 @@ class ThrottleBucket:
         self._fill(now_ms)
         return self._left > 0
 
-    def take(self, size: int, now_ms: int) -> None:
+    def charge_bytes(self, size: int, now_ms: int) -> None:
         self._fill(now_ms)
         self._left -= size * SECOND_MS
 

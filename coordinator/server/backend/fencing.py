@@ -93,7 +93,7 @@ class FencingService:
             self._fences.check(places)
             claim = parse_fence_claim(request, self._driver.next_id(), self._fences.fresh_id())
             shard = partition_for(claim.group_id, self._shards)
-            granted = await self._driver.ask(shard, claim, effects.ClaimFenceReply)
+            granted = await self._driver.ask_shard(shard, claim, effects.ClaimFenceReply)
             if granted.code is not ErrorCode.NONE:
                 raise CoordinatorError(granted.code, granted.message)
             await self._fences.put_up(granted, places)

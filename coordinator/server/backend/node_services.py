@@ -243,7 +243,7 @@ def guard_methods(
     table |= report_operator_calls(methods_of(QUOTA_SERVICE, QuotaService(security.quota_book)), security.audit.action)
 
     def waits(group_id: str, member_id: str, for_ms: int) -> None:
-        driver.tell(partition_for(group_id, engine.shards), HeldBack(group_id, member_id, for_ms))
+        driver.submit_event(partition_for(group_id, engine.shards), HeldBack(group_id, member_id, for_ms))
 
     paying = GrpcQuotas(security.quotas, security.counts, waits, topics, security.topic_owners)
     return paying.charged(guard_table(table, security.rights, staging.topics_of))

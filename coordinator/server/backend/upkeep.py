@@ -194,7 +194,7 @@ class ProcessResources:
         self._metrics = metrics
         self._process = process
 
-    def look(self) -> pb.NodeResources:
+    def measure_resources(self) -> pb.NodeResources:
         free, total = disk_bytes(self._data_dir)
         return pb.NodeResources(
             open_descriptors=open_descriptors(self._process),

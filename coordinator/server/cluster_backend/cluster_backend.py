@@ -198,7 +198,7 @@ class PowerLossMark:
         self._node = node
         self._is_loose = is_loose
 
-    def look(self, changes: ImageChanges) -> None:
+    def settle_power_loss(self, changes: ImageChanges) -> None:
         """The image is another. Once it shows that, it is written down, in a small file, on the loop."""
         node = replace(self._node(), epoch=self._side.replicas.node_epoch)
         if node.unclean and is_power_loss_settled(node, self._side.image, self._is_loose):
@@ -308,14 +308,14 @@ class ClusterBackend:
         around = ControllerSide(
             controller=lambda: None if seat.seated is None else CurrentController(*seat.seated),
             node_epoch=lambda: registration.epoch,
-            register_anew=lambda: registration.anew(registration.epoch),
+            register_anew=lambda: registration.register_again(registration.epoch),
             broke=seat.broke,
             desk=seat,
             in_touch=lambda: self.session.state is SessionState.CONNECTED,
             session_ms=self.session.session_timeout_ms,
             heard=touch.heard,
         )
-        self._touch = touch.look
+        self._touch = touch.describe_contact
         calling = LinkSettings(LinkCaller(broker.cluster_id, settings.node_id), tls=self._calls())
         self.side = ReplicaManager.open(broker, self._door, settings, calling, around)
         self._started.push_async_callback(self.side.stop)
@@ -331,7 +331,9 @@ class ClusterBackend:
         self.side.on_learned(self.figures.learned)
         if broker.unclean:
             loose = controller_settings_of(settings).loose_of
-            self.side.on_learned(PowerLossMark(broker, self.side, lambda: self._node(broker, doors), loose).look)
+            self.side.on_learned(
+                PowerLossMark(broker, self.side, lambda: self._node(broker, doors), loose).settle_power_loss
+            )
         self.side.on_learned(SessionLengths(self.side.image).learned)
         tls = None if self._certificates is None or (own := self._certificates.of(DOOR)) is None else own.tls()
         await self.side.start(tls=tls, may=may)
@@ -352,7 +354,7 @@ class ClusterBackend:
         await self._hear()
         ids = ProducerIdBlocks.of(self.session, settings.node_id)
         self._started.push_async_callback(ids.close)
-        await ids.begin()
+        await ids.fetch_first_block()
         self.broker = ReplicatedLog(broker, self.side, ids.new_ids, ids.new_fence)
         channels = PeerChannels(self.view, peer_credentials(self._certificates))
         self._started.push_async_callback(channels.close)
@@ -369,7 +371,7 @@ class ClusterBackend:
         self.requests = ReplicatedRequests(self.broker, self.side, topics)
         self.admin = ClusterAdmin(self.session, showing)
         count = ShardCount(self.session, settings.offsets_topic_num_partitions, self._failed)
-        self.shards = await count.take()
+        self.shards = await count.read_count()
         count.watch(self.side)
         self._started.callback(count.stop)
         self.group_log = ReplicatedGroupLog(broker, self.side, self.shards, settings.offsets_topic_segment_bytes)
@@ -446,7 +448,7 @@ class ClusterBackend:
             return
         last_word = ShutdownRelease(self.side.image)
         last_word.owes(self._coordinating.units)
-        self.side.desk.let_go = last_word.told
+        self.side.desk.let_go = last_word.confirm_release
         for trial in range(settings.controlled_shutdown_max_retries + 1):
             if trial:
                 await asyncio.sleep(settings.controlled_shutdown_retry_backoff_ms / 1000)

@@ -64,7 +64,7 @@ class ControllerContact:
         """The controller has answered a poll."""
         self._heard_ms = self._now_ms()
 
-    def look(self) -> ControllerHeard:
+    def describe_contact(self) -> ControllerHeard:
         ms_ago = max(0, self._now_ms() - self._heard_ms)
         if ms_ago < self._session.session_timeout_ms:
             return ControllerHeard(ms_ago)

@@ -74,7 +74,7 @@ class ShardCount:
         self._tasks = SupervisedTasks(failed)
         self.count = setting
 
-    async def take(self) -> int:
+    async def read_count(self) -> int:
         """The cluster's, or the setting. Raises ZooKeeper's weather, and MalformedZnode."""
         self.count = await self._made() or self.count
         return self.count

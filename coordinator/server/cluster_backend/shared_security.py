@@ -127,10 +127,10 @@ class SharedSecurityStore(FollowedSecurityStore):
 
     # What comes from the leader (`Book`).
 
-    def begin(self) -> None:
+    def begin_reload(self) -> None:
         self._fresh = SecurityState()
 
-    def take(self, changes: Sequence[SecurityRecord]) -> None:
+    def apply_changes(self, changes: Sequence[SecurityRecord]) -> None:
         if self._fresh is not None:
             self._fresh.apply(changes)
         else:
@@ -331,7 +331,7 @@ def security_follower_of(side: ReplicaManager, disk: Broker) -> SecurityFollower
     mending = SecurityCopyRepair(PLACE, side.replicas, side.logs)
 
     def look() -> None:
-        if mending.look(monotonic_ms()):
+        if mending.repair_copy(monotonic_ms()):
             side.settle()
 
     side.desk.security = leading

@@ -54,7 +54,7 @@ class WallClock:
         self._monotonic_s = monotonic_s
         self._apart_s = wall_s() - monotonic_s()
 
-    def look(self) -> None:
+    def detect_clock_set(self) -> None:
         """Tell `moved`, and the log, if the clock was set since the last time."""
         apart_s = self._wall_s() - self._monotonic_s()
         by_s = apart_s - self._apart_s
@@ -72,7 +72,7 @@ class WallClock:
         """Look every now and then."""
         while True:
             await asyncio.sleep(LOOK_S)
-            self.look()
+            self.detect_clock_set()
 
 
 # Deadlines
@@ -197,7 +197,7 @@ class LoopSlice:
     def __init__(self) -> None:
         self._began_s = perf_counter()
 
-    async def take(self) -> None:
+    async def yield_if_used(self) -> None:
         """Give others their turn where this one has had its time."""
         if perf_counter() - self._began_s >= SLICE_S:
             await asyncio.sleep(0)

@@ -451,7 +451,7 @@ class EngineDriver:
     def next_id(self) -> RequestId:
         return next(self._ids)
 
-    async def ask(self, shard: int, event: events.Request, wanted: type[ReplyType]) -> ReplyType:
+    async def ask_shard(self, shard: int, event: events.Request, wanted: type[ReplyType]) -> ReplyType:
         """Return the reply to one request.
 
         Raises Overloaded when a limit is reached, NodeShuttingDown once the driver is closed. When the caller is
@@ -459,8 +459,8 @@ class EngineDriver:
         """
         return await self._answered(shard, event, wanted, self._submit(shard, event))
 
-    def begin(self, shard: int, event: events.Request, waiter: ReplyWaiter) -> None:
-        """Ask without waiting: `waiter` gets the reply. Raises Overloaded and NodeShuttingDown, as `ask` does."""
+    def begin_request(self, shard: int, event: events.Request, waiter: ReplyWaiter) -> None:
+        """Ask without waiting: `waiter` gets the reply. Raises Overloaded and NodeShuttingDown, as `ask_shard` does."""
         if self._closed:
             raise NodeShuttingDown
         parks = isinstance(event, LONG_POLLS)
@@ -486,14 +486,14 @@ class EngineDriver:
             self.wake()
 
     def beat(self, shard: int, group_id: str, member_id: str, generation: int, rights: Rights = None) -> bool:
-        """Take a dynamic member's heartbeat without a turn, if all is well; False: nothing was done, `ask`."""
+        """Take a dynamic member's heartbeat without a turn, if all is well; False: nothing was done, `ask_shard`."""
         busy = self._turn_due or self._closed
         return not busy and self._engine.beat(shard, group_id, member_id, generation, self._clock.now_ms(), rights)
 
     async def ask_and_look(
         self, shard: int, event: events.Request, wanted: type[ReplyType], look: Callable[[], LookResult]
     ) -> tuple[ReplyType, LookResult]:
-        """Like `ask`, with what `look` sees at the moment of the decision: nothing happens in between."""
+        """Like `ask_shard`, with what `look` sees at the moment of the decision: nothing happens in between."""
         future = self._submit(shard, event)
         self._turn()
         try:
@@ -522,7 +522,7 @@ class EngineDriver:
         assert len(typed) == len(replies), f"a reply is no {wanted.__name__}"
         return typed
 
-    def tell(self, shard: int, event: UnansweredEvent) -> None:
+    def submit_event(self, shard: int, event: UnansweredEvent) -> None:
         """Give one shard an event that has no answer."""
         if not self._closed:
             self._engine.submit(shard, event)
@@ -580,7 +580,7 @@ class EngineDriver:
 
     def _submit(self, shard: int, event: events.Request) -> asyncio.Future[Reply]:
         future: asyncio.Future[Reply] = self._loop.create_future()
-        self.begin(shard, event, future)
+        self.begin_request(shard, event, future)
         return future
 
     def _turn(self) -> None:

@@ -478,7 +478,7 @@ def limit_lasting_call(answer: UnaryAnswer, burden: ConnectionLoad) -> UnaryAnsw
 
     async def counted(request: Any, context: Context, identity: Identity) -> bytes | None:
         peer = context.peer()
-        burden.begin(peer)
+        burden.begin_call(peer)
         try:
             return await answer(request, context, identity)
         finally:

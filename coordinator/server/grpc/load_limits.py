@@ -153,7 +153,7 @@ class ConnectionLoad:
         """Bytes of large answers that clients have not taken."""
         return self._total_unsent
 
-    def begin(self, peer: str) -> None:
+    def begin_call(self, peer: str) -> None:
         """A call that may last begins; `end` follows. Raises Overloaded."""
         count, most = self._lasting.get(peer, 0), self._limits.max_lasting
         if count >= most:

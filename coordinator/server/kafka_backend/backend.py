@@ -209,7 +209,7 @@ class KafkaBackend:
                 on_trouble=self.watching.topics_troubled,
             )
             self._started.push_async_callback(self.topics.stop)
-            await self.topics.look()
+            await self.topics.refresh_topics()
             self._has_ports_for_all()
         except (UnusableUpstream, UpstreamError) as error:
             raise UpstreamRefusedNode(f"engine is {settings.engine}, but {error}") from error

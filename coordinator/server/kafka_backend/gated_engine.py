@@ -59,7 +59,7 @@ class GatedAnswers(LeasedAnswers):
     others of its shard wrote; members would take the node for gone. It rests on what the member was told before, which
     is on record, and on the lease."""
 
-    def tell(self, slot: ShardSlot, replies: Replies, notices: Notices) -> None:
+    def deliver_answers(self, slot: ShardSlot, replies: Replies, notices: Notices) -> None:
         if slot.held or slot.position > slot.durable:
             well = [told for told in replies if is_unchanged_heartbeat(slot.unanswered.get(told[0]), told[1])]
             if well and self._authority.may_answer(slot.index):
@@ -67,7 +67,7 @@ class GatedAnswers(LeasedAnswers):
                 replies = [told for told in replies if told not in well]
                 if not replies and not notices:
                     return
-        super().tell(slot, replies, notices)
+        super().deliver_answers(slot, replies, notices)
 
 
 def is_unchanged_heartbeat(request: Event | None, reply: Reply) -> bool:
@@ -137,8 +137,8 @@ class UnknownGroups(Protocol):
     def verdict_of(self, shard: int, group: str) -> AdoptionVerdict | None:
         """None: it has to be looked for."""
 
-    def look(self, shard: int, group: str) -> None:
-        """Look for it, then call `go_on`."""
+    def look_up_group(self, shard: int, group: str) -> None:
+        """Look for it, then call `release_group`."""
 
     def deleted(self, shard: int, group: str, by: str) -> None:
         """Somebody wants it, or positions of it, deleted here; `by`: who, from where and why."""
@@ -216,7 +216,7 @@ class GatedEngine(LeasedEngine):
                 return True
         return super().submit(shard, event)
 
-    def go_on(self, shard: int, group: str) -> None:
+    def release_group(self, shard: int, group: str) -> None:
         """It is known what becomes of the group: those who waited for it are answered, or go on."""
         for event in self._held.pop((shard, group), ()):
             self.submit(shard, event)
@@ -239,7 +239,7 @@ class GatedEngine(LeasedEngine):
         if slot.core.knows(event.group_id, None) or newcomers.verdict_of(*place) is not None:
             return False
         self._held[place] = [event]
-        newcomers.look(*place)
+        newcomers.look_up_group(*place)
         return True
 
     def _refusal_of_newcomer(self, slot: ShardSlot, event: Any, newcomers: UnknownGroups) -> Reply | None:

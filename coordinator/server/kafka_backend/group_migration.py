@@ -93,7 +93,7 @@ class GroupAdoption:
         verdict = self._verdicts.get(group)
         return None if verdict is None or verdict.until_ms <= self._now_ms() else verdict.said
 
-    def look(self, shard: int, group: str) -> None:
+    def look_up_group(self, shard: int, group: str) -> None:
         self._tasks.start(self._find_verdict(shard, group))
 
     def deleted(self, shard: int, group: str, by: str) -> None:
@@ -123,7 +123,7 @@ class GroupAdoption:
             log.warning("a group waits", group=group, why=said.message)
         finally:
             self._remember(group, said)
-            self._engine.go_on(shard, group)
+            self._engine.release_group(shard, group)
             self._driver.wake()
 
     async def _looked(self, shard: int, group: str) -> AdoptionVerdict:
@@ -146,7 +146,7 @@ class GroupAdoption:
         commit = events.OffsetCommit(
             self._driver.next_id(), group, "", None, -1, known, operator=OPERATOR, by_tool=True
         )
-        reply = await self._driver.ask(shard, commit, effects.OffsetCommitReply)
+        reply = await self._driver.ask_shard(shard, commit, effects.OffsetCommitReply)
         code = next((each for each in (reply.code, *reply.partitions.values()) if each), ErrorCode.NONE)
         if code:
             self._state.unsettle(shard, group)
@@ -170,7 +170,7 @@ BEHIND: Final = "offsets-not-mirrored"
 
 
 class NodeOffsetMirror:
-    """`start` and `stop`; `look` every now and then."""
+    """`start` and `stop`; `report_conditions` every now and then."""
 
     def __init__(
         self,
@@ -205,7 +205,7 @@ class NodeOffsetMirror:
         """It is not this node's any more."""
         self.mirror.lost(shard)
 
-    def look(self, conditions: Conditions) -> None:
+    def report_conditions(self, conditions: Conditions) -> None:
         set_condition(conditions, BEHIND, self._why)
 
     def _troubled(self, sentence: str) -> None:
@@ -214,7 +214,7 @@ class NodeOffsetMirror:
     async def _positions(self, group: str) -> Mapping[TopicPartition, UpstreamOffset]:
         event = events.OffsetFetch(self._driver.next_id(), group, None)
         try:
-            reply = await self._driver.ask(partition_for(group, self._shards), event, effects.OffsetFetchReply)
+            reply = await self._driver.ask_shard(partition_for(group, self._shards), event, effects.OffsetFetchReply)
         except (Overloaded, NodeShuttingDown) as error:
             raise GroupAway(str(error)) from error
         if reply.code:

@@ -207,13 +207,13 @@ class KafkaUpkeep:
 
     def _looks(self) -> Iterator[Callable[[], object]]:
         side, conditions = self._side, self._conditions
-        yield lambda: side.watching.look(side.owning, conditions, side.owning.now_ms())
-        yield lambda: side.oddities.look(conditions)
+        yield lambda: side.watching.report_shards(side.owning, conditions, side.owning.now_ms())
+        yield lambda: side.oddities.report_conditions(conditions)
         yield lambda: side.look_at_transactions(conditions)
         yield self._look_at_names
         for part in (side.rights, side.mirroring):
             if part is not None:
-                yield partial(part.look, conditions)
+                yield partial(part.report_conditions, conditions)
         yield conditions.current  # what has run out is told, though nobody asks
 
     def _look_at_names(self) -> None:

@@ -238,7 +238,7 @@ async def prepare_security(settings: Settings, upstream: Upstream, *, anew: bool
 
 
 class UpstreamSecurity:
-    """`share`, then `judge` once there is an engine; `look` every now and then."""
+    """`share`, then `judge` once there is an engine; `report_conditions` every now and then."""
 
     def __init__(
         self,
@@ -262,7 +262,7 @@ class UpstreamSecurity:
         """What the engine is asked is refused while nobody knows."""
         engine.doubts = self.store.stale
 
-    def look(self, conditions: Conditions) -> None:
+    def report_conditions(self, conditions: Conditions) -> None:
         if sentence := self.store.behind():
             conditions.report(BEHIND, sentence, impairs=GROUPS)
         else:

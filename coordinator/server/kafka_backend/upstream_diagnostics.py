@@ -44,7 +44,7 @@ PRINCIPAL: Final = "proxy-principal"
 
 
 class UpstreamDiagnostics:
-    """`start` and `stop`; `look` every now and then."""
+    """`start` and `stop`; `report_conditions` every now and then."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class UpstreamDiagnostics:
         """Topics that answers leave out for long, and that are planned with."""
         return sorted(name for name, for_ms in self._topics.unseen().items() if for_ms > self._patience_ms)
 
-    def look(self, conditions: Conditions) -> None:
+    def report_conditions(self, conditions: Conditions) -> None:
         set_condition(conditions, UNSEEN, unseen_topics_sentence(self.unseen))
         set_condition(conditions, FOREIGN, foreign_members_sentence(self.foreign))
         if self._principal is not None:
@@ -191,7 +191,7 @@ class ConditionSince:
 
 
 class ShardDiagnostics:
-    """All of it in the node's loop. `look` every now and then."""
+    """All of it in the node's loop. `report_shards` every now and then."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -253,7 +253,7 @@ class ShardDiagnostics:
 
     # -- what is so ---------------------------------------------------------------------------------------------------
 
-    def look(self, owning: PerformsOwnership, conditions: Conditions, now_ms: int) -> None:
+    def report_shards(self, owning: PerformsOwnership, conditions: Conditions, now_ms: int) -> None:
         """Tell what is wrong at the moment."""
         shards = owning.shards
         stages = shards.stages()

@@ -252,7 +252,7 @@ def charge_connections(
     from muster.coordinator.kafka.connections.quota_enforcement import ConnectionCharges
 
     def held(group_id: str, member_id: str, for_ms: int) -> None:
-        driver.tell(partition_for(group_id, shards), HeldBack(group_id, member_id, for_ms))
+        driver.submit_event(partition_for(group_id, shards), HeldBack(group_id, member_id, for_ms))
 
     listener.charged_by(ConnectionCharges(security.quotas, held, asyncio.get_running_loop()))
     security.store.on_change(listener.charge)

@@ -203,7 +203,7 @@ def make_login_relay(settings: Settings, security: "NodeSecurity") -> RelayRules
         settings.sasl_server_max_receive_size,
         settings.connection_setup_timeout_ms / 1000,
         settings.connection_failed_authentication_delay_ms / 1000,
-        lambda host, mechanism, why: security.failures.told(host, "kafka", mechanism, why),
+        lambda host, mechanism, why: security.failures.count_failure(host, "kafka", mechanism, why),
     )
 
 

@@ -84,7 +84,7 @@ class GroupSampler:
         for number in range(self._looking.shards):
             if (shard := self._looking.active(number)) is not None:
                 sizes.update((group_id, len(stored)) for group_id, stored in shard.state.offsets.items() if stored)
-            await breath.take()
+            await breath.yield_if_used()
         room = admit_groups(list(sizes.values()))
         kept = {group_id for group_id, has in zip(sizes, room, strict=True) if has}
         self._report_refused(len(sizes) - len(kept), sum(sizes.values()) - sum(sizes[group_id] for group_id in kept))
@@ -105,7 +105,7 @@ class GroupSampler:
             found = [each for each in piece.stored if each is not None]
             offsets, times = [each.offset for each in found], [each.commit_timestamp_ms for each in found]
             seen = Sample(piece.places, piece.ends, offsets, times, piece.positions)
-            self.history.take(group_id, seen, self._clock_ms())
+            self.history.record_sample(group_id, seen, self._clock_ms())
         if self._looking.stored(group_id):
             self.history.settle(group_id, self._clock_ms(), has_members=self._looking.has_members(group_id))
             if self.history.lag(group_id) != before:

@@ -121,7 +121,7 @@ class PositionReader:
                 for each, start in zip(found, self._logs.starts(piece), strict=True)
             ]
             yield PositionSlice(piece, found, positions, self._logs.ends(piece))
-            await breath.take()
+            await breath.yield_if_used()
 
 
 # Loads

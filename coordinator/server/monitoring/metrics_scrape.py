@@ -184,7 +184,7 @@ class NodeMetrics:
         core = self._engine.core(partition_for(notice.group_id, self._engine.shards))
         group = core.state.groups.get(notice.group_id) if isinstance(core, Shard) else None
         listed = [] if group is None else list(KINDS[type(group)].listed(group))
-        self._rebalances.told(notice.group_id, listed[0].group_type if listed else "", notice.entry)
+        self._rebalances.count_rebalance(notice.group_id, listed[0].group_type if listed else "", notice.entry)
 
     async def scrape(self, accept: str) -> Exposition:
         """The answer in the format that the Accept header asks for; while one is being made, others wait for it."""
@@ -206,11 +206,11 @@ class NodeMetrics:
         disk_free = await asyncio.to_thread(free_disk_bytes, self._settings)
         breath = LoopSlice()
         for _ in self._scraper.steps(page, self._clock.now_ms()):
-            await breath.take()
+            await breath.yield_if_used()
         pieces = list(page.sheet.pieces())
         for family in node_families(self._figures(page, disk_free), self.instruments, self._rebalances, name_code):
             pieces.append(encode_family([family], encode))
-            await breath.take()
+            await breath.yield_if_used()
         if form.openmetrics:
             pieces.append(b"# EOF\n")
         return Exposition(content_type, pieces)

@@ -46,7 +46,7 @@ class RebalanceTracing:
         whole = is_complete(entry)
         traceparent = self._causes.of(notice.group_id, entry, whole=whole)
         if whole:
-            self._export.tell(notice.group_id, entry, traceparent)
+            self._export.enqueue_rebalance(notice.group_id, entry, traceparent)
 
     async def close(self) -> None:
         if self._export is not None:

@@ -40,7 +40,7 @@ class ScaledGroups:
         self._clock_ms = clock_ms
         self._partitions = partitions
 
-    async def look(self, trigger: ScalerTrigger) -> GroupSample:
+    async def plan_owners(self, trigger: ScalerTrigger) -> GroupSample:
         """The group of the trigger, and the partitions that count. Raises SubjectNotFound or TemporarilyUnknown."""
         shard = self._shard(trigger.group)
         places = self._places(trigger, shard)

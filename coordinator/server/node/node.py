@@ -351,7 +351,7 @@ class CoordinatorNode:
         table = report_operator_calls(self._table(started), tell := node_services.action_reporter(self._security))
         malformed: tuple[type[Exception], ...] = (MalformedGroupRequest, MalformedStorageRequest)
         if self._observing is not None:
-            asked = partial(topic_ids, self.broker), lambda: self._partitions, self.driver.tell
+            asked = partial(topic_ids, self.broker), lambda: self._partitions, self.driver.submit_event
             table |= self._observing.start(self.engine, self.broker, *asked, cluster=self._backend.cluster)
             malformed += self._observing.malformed
         if self._tracing is not None:
@@ -395,7 +395,9 @@ class CoordinatorNode:
             await self._http.start(inside, gate, node_services.listener_tls(self._certificates, "http"))
             started.push_async_callback(self._http.close, LAST_WORDS_S)
         if self._backend.zookeeper is not None:
-            self._backend.zookeeper.start(lambda in_touch: self.condition_reporter.tell(ZOOKEEPER, serving=in_touch))
+            self._backend.zookeeper.start(
+                lambda in_touch: self.condition_reporter.report_health(ZOOKEEPER, serving=in_touch)
+            )
         if self._central is not None:
             self._central.start()
             started.push_async_callback(self._central.stop)
@@ -408,7 +410,9 @@ class CoordinatorNode:
         started.push_async_callback(self._backend.close)
         started.push_async_callback(self._backend.leave)
         started.push_async_callback(close_observers, self._observing, self._tracing)
-        await self._backend.open(lambda seen: self.driver.tell(partition_for(seen.group_id, self.engine.shards), seen))
+        await self._backend.open(
+            lambda seen: self.driver.submit_event(partition_for(seen.group_id, self.engine.shards), seen)
+        )
         self.broker = self._backend.record_log
         self._security = await node_services.make_security(
             self._settings,
@@ -575,7 +579,7 @@ class CoordinatorNode:
                 self.driver,
                 self.engine.metrics,
                 failed_logins=list if self._security is None else self._security.failures.recent,
-            ).look,
+            ).measure_resources,
             observed=zookeeper.groups if zookeeper is not None else None,
             central=self._central,
             history=self.history,

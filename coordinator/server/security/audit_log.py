@@ -259,7 +259,7 @@ class LoginFailures:
         self.by_address: dict[tuple[str, str], float] = {}
         self._recent: deque[tuple[float, str, str, str]] = deque(maxlen=MOST_RECENT)
 
-    def told(self, host: str, door: str, mechanism: str, why: str) -> None:
+    def count_failure(self, host: str, door: str, mechanism: str, why: str) -> None:
         known = (door, host) in self.by_address or len(self.by_address) < MOST_ADDRESSES_COUNTED
         key = door, host if known else OTHERS
         self.by_address[key] = self.by_address.get(key, 0) + 1

@@ -461,7 +461,7 @@ class KafkaLogins:
         self._here: dict[str, set[SaslLogin]] = {}
         self._by_token: set[SaslLogin] = set()
 
-    def begin(self, mechanism: str) -> SaslMechanism:
+    def begin_exchange(self, mechanism: str) -> SaslMechanism:
         """See `Desk`."""
         if mechanism == "PLAIN":
             return PlainServer(self._password_of, lambda name: passwords.plain_stand_in(self._secret(), name))

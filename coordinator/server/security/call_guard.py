@@ -264,7 +264,7 @@ def guard_watch_stream(handler: Stream, api: str, needed: Sequence[RequiredRight
     def check(request: Any, call: IdentifiedCall) -> None:
         for right in needed:
             for name in names_at(request, right.of):
-                if not rights.holds(call.identity, right, name):
+                if not rights.has_right(call.identity, right, name):
                     code, text = rights.refuse(call, right, name, api)
                     raise CallDenied(text or code.name)
 
@@ -321,7 +321,7 @@ class MemberStreamRights:
             raise self.lost
 
     def _check_right(self, right: RequiredRight, name: str) -> RightLost | None:
-        if self._rights.holds(self._call.identity, right, name):
+        if self._rights.has_right(self._call.identity, right, name):
             return None
         return RightLost(*self._rights.refuse(self._call, right, name, "Session"))
 
@@ -448,7 +448,7 @@ class CallGuard:
             raise NotAuthenticated(ENDED)
         if self.rights.moment is moment:
             return answer
-        holds, at = self.rights.holds, ROWS[self.api][0]
+        holds, at = self.rights.has_right, ROWS[self.api][0]
         if all(holds(call.identity, right, row.topic) for right in self.listed for row in getattr(request, at)):
             return answer
         hurried = type(request)()
@@ -479,7 +479,7 @@ class CallGuard:
         who, rights = call.identity, self.rights
         for right in self.whole:
             for name in names_at(request, right.of) if right.of else (CLUSTER_NAME,):
-                if not rights.holds(who, right, name):
+                if not rights.has_right(who, right, name):
                     return self.refusal(*rights.refuse(call, right, name, self.api))
         return None
 
@@ -496,7 +496,7 @@ class CallGuard:
 
     def judge(self, call: IdentifiedCall, name: str) -> tuple[ErrorCode, str] | None:
         for right in self.listed:
-            if not self.rights.holds(call.identity, right, name):
+            if not self.rights.has_right(call.identity, right, name):
                 return self.rights.refuse(call, right, name, self.api)
         return None
 
@@ -534,13 +534,13 @@ async def check_staged_write(staged: TopicsOfStaged, guard: CallGuard, request: 
     if not topics and not guard.rights.may_somewhere(who, Operation.WRITE, ResourceType.TOPIC):
         return guard.refusal(*guard.rights.refuse(call, SOMEWHERE, WILDCARD, guard.api))
     for topic in topics:
-        if not guard.rights.holds(who, SOMEWHERE, topic):
+        if not guard.rights.has_right(who, SOMEWHERE, topic):
             return guard.refusal(*guard.rights.refuse(call, SOMEWHERE, topic, guard.api))
     return None
 
 
 async def check_node_configs(guard: CallGuard, request: Any, call: IdentifiedCall) -> Any:
-    if request.topics or guard.rights.holds(call.identity, NODE_CONFIGS):
+    if request.topics or guard.rights.has_right(call.identity, NODE_CONFIGS):
         return None
     answer: Any = guard.method.response_type()
     answer.results.add(error_code=31, error_message=guard.rights.refuse(call, NODE_CONFIGS, CLUSTER_NAME, guard.api)[1])
@@ -552,9 +552,9 @@ async def check_produce(guard: CallGuard, request: Any, call: IdentifiedCall) ->
     if request.transactional_id:
         right = RequiredRight(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, "transactional_id")
         name = request.transactional_id
-        lacks = not guard.rights.holds(call.identity, right, name)
+        lacks = not guard.rights.has_right(call.identity, right, name)
     else:
         right, name = RequiredRight(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER), CLUSTER_NAME
         somewhere = guard.rights.may_somewhere(call.identity, Operation.WRITE, ResourceType.TOPIC)
-        lacks = not somewhere and not guard.rights.holds(call.identity, right, name)
+        lacks = not somewhere and not guard.rights.has_right(call.identity, right, name)
     return guard.refusal(*guard.rights.refuse(call, right, name, guard.api)) if lacks else None

@@ -39,7 +39,7 @@ class RightsChanged:
     def __init__(self) -> None:
         self._waiting: asyncio.Event | None = None
 
-    def tell(self) -> None:
+    def notify_waiters(self) -> None:
         waiting, self._waiting = self._waiting, None
         if waiting is not None:
             waiting.set()
@@ -72,19 +72,19 @@ class CallRights:
     def may(self, who: Identity, operation: Operation, kind: ResourceType, name: str) -> bool:
         return self.authorizer.allows(who, operation, kind, name)
 
-    def holds(self, who: Identity, right: RequiredRight, name: str = CLUSTER_NAME) -> bool:
+    def has_right(self, who: Identity, right: RequiredRight, name: str = CLUSTER_NAME) -> bool:
         """This right, or the one that does instead."""
         if self.authorizer.allows(who, right.operation, right.resource_type, name):
             return True
         other = right.instead
         if other is None:
             return False
-        return self.holds(who, other, CLUSTER_NAME if other.resource_type is ResourceType.CLUSTER else name)
+        return self.has_right(who, other, CLUSTER_NAME if other.resource_type is ResourceType.CLUSTER else name)
 
     def clears(self, who: Identity, right: RequiredRight, name: str) -> bool:
         """`holds`, which is noted."""
         moment = self.authorizer.moment
-        if not self.holds(who, right, name):
+        if not self.has_right(who, right, name):
             return False
         remember_allowed(who, right, name, moment)
         return True

@@ -78,7 +78,7 @@ class TopicOwners:
             return None
         return max(0, most - sum(1 for name, owner in self._there() if owner.user == user))
 
-    def why(self, user: str) -> str:
+    def explain_refusal(self, user: str) -> str:
         return f"user {user} has made as many topics as its quota allows ({TOPIC_COUNT})"
 
     async def made(self, user: str, names: Iterable[str]) -> None:
@@ -203,7 +203,7 @@ class GrpcQuotas:
                 wait_s, why = for_time_s, REQUEST_PERCENTAGE
         if not wait_s:
             return response
-        quotas.told(user, why, wait_s)
+        quotas.record_throttling(user, why, wait_s)
         self._until_s[caller] = max(self._until_s.get(caller, 0.0), now_s + wait_s)
         if isinstance(response, Message) and "throttle_time_ms" in response.DESCRIPTOR.fields_by_name:
             response.throttle_time_ms = max(1, int(wait_s * 1000))  # type: ignore[attr-defined]
@@ -237,7 +237,9 @@ class GrpcQuotas:
             response = await handler(request, call)
             await owners.made(user, [topic.name for topic in response.topics if not topic.error_code])
             for name in refused:
-                response.topics.add(name=name, error_code=ErrorCode.POLICY_VIOLATION, error_message=owners.why(user))
+                response.topics.add(
+                    name=name, error_code=ErrorCode.POLICY_VIOLATION, error_message=owners.explain_refusal(user)
+                )
             return response
 
         return answer

@@ -618,10 +618,10 @@ class NodeCertificates:
 
     async def _look_after(self, conditions: Conditions) -> None:
         while True:
-            await self.look(conditions)
+            await self.renew_certificates(conditions)
             await asyncio.sleep(LOOK_S)
 
-    async def look(self, conditions: Conditions) -> None:
+    async def renew_certificates(self, conditions: Conditions) -> None:
         """Read what has changed, and say of each listener what is wrong with its certificate."""
         for name, each in self._of.items():
             await self._renew(name, each, conditions)

@@ -71,12 +71,12 @@ class NodeSecurity:
         self.gate = CallerAuthenticator(
             self.store.state,
             verify=verify,
-            failed=self.failures.told,
+            failed=self.failures.count_failure,
             principal_of=None if certificates is None else certificates.principal_of,
         )
         if self.keys is not None:
             self.keys.changed = self.gate.keys_changed
-        self.logins = KafkaLogins(settings, self.store.state, self._secret, self.keys, self.failures.told)
+        self.logins = KafkaLogins(settings, self.store.state, self._secret, self.keys, self.failures.count_failure)
         self.rights = CallRights(self.authorizer, self.audit)
         self.rights.believed = self.gate.believed
         self.allow_if_no_acl_found = settings.allow_everyone_if_no_acl_found
@@ -165,4 +165,4 @@ class NodeSecurity:
             self.topic_rights.change(acls.keys() - come, come)
         if any(isinstance(change.key, QuotaKey) for change in changes):
             self.quotas.replace(self.store.state.quotas)
-        self.rights.changed.tell()
+        self.rights.changed.notify_waiters()

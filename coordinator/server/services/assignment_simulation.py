@@ -109,12 +109,14 @@ class AssignmentSimulator:
     async def _options(self, shard: int, group_id: str) -> Mapping[str, JsonValue]:
         """What the group's assignor is told: those that an operator has set."""
         question = events.DescribeSettings(self._driver.next_id(), group_id)
-        stated = (await self._driver.ask(shard, question, effects.SettingsReply)).values.get(ASSIGNOR_OPTIONS.name)
+        stated = (await self._driver.ask_shard(shard, question, effects.SettingsReply)).values.get(
+            ASSIGNOR_OPTIONS.name
+        )
         return stated if isinstance(stated, Mapping) else {}
 
     async def _describe(self, shard: int, group_id: str) -> effects.DescribeReply:
         question = events.DescribeGroup(self._driver.next_id(), group_id)
-        described = await self._driver.ask(shard, question, effects.DescribeReply)
+        described = await self._driver.ask_shard(shard, question, effects.DescribeReply)
         if described.code is not ErrorCode.NONE:
             raise CoordinatorError(described.code, described.message)
         if described.state == "Empty":

@@ -345,7 +345,7 @@ class CentralSession:
         first = not self.stream
         # From here on the shard may know the member, whether or not its answer is still wanted.
         self.stream = self.stream or event.request_id
-        reply = await self._driver.ask(self._shard, event, CentralReply)
+        reply = await self._driver.ask_shard(self._shard, event, CentralReply)
         if not reply.code:
             return None
         if first:
@@ -384,7 +384,7 @@ class CentralSession:
             return await self._change_subscription(request.register_consumer)
         event = self._event(request)
         self._leaving = kind == "deregister"
-        reply = await self._driver.ask(self._shard, event, CentralReply)
+        reply = await self._driver.ask_shard(self._shard, event, CentralReply)
         if self._leaving:
             self.left = True
             self._over.set()
@@ -437,7 +437,7 @@ class CentralSession:
         try:
             while True:
                 event = events.AwaitOrders(self._driver.next_id(), self.group_id, self.member_id, self.stream)
-                reply = await self._driver.ask(self._shard, event, CentralReply)
+                reply = await self._driver.ask_shard(self._shard, event, CentralReply)
                 if self._leaving or self._deposed():
                     return
                 if reply.code:

@@ -328,31 +328,39 @@ class GroupControl:
     async def hold_group(self, request: pb.HoldGroupRequest, call: RpcCall) -> pb.HoldGroupResponse:
         seen = await self._seen(request.group_id) if request.WhichOneof("verb") in MOVING else None
         event = parse_hold_group(request, self._driver.next_id(), client_host=call.peer_host, seen=seen)
-        return build_hold_response(await self._driver.ask(self._shard_of(event.group_id), event, effects.HoldsReply))
+        return build_hold_response(
+            await self._driver.ask_shard(self._shard_of(event.group_id), event, effects.HoldsReply)
+        )
 
     async def resume_group(self, request: pb.ResumeGroupRequest, call: RpcCall) -> pb.ResumeGroupResponse:
         event = parse_resume_group(request, self._driver.next_id(), client_host=call.peer_host)
-        return build_resume_response(await self._driver.ask(self._shard_of(event.group_id), event, effects.HoldsReply))
+        return build_resume_response(
+            await self._driver.ask_shard(self._shard_of(event.group_id), event, effects.HoldsReply)
+        )
 
     async def describe_holds(self, request: pb.DescribeHoldsRequest, call: RpcCall) -> pb.DescribeHoldsResponse:
         event = parse_describe_holds(request, self._driver.next_id())
         return build_describe_holds_response(
-            await self._driver.ask(self._shard_of(event.group_id), event, effects.HoldsReply)
+            await self._driver.ask_shard(self._shard_of(event.group_id), event, effects.HoldsReply)
         )
 
     async def start_canary(self, request: pb.StartCanaryRequest, call: RpcCall) -> pb.StartCanaryResponse:
         lag = self._lag_of(request.group_id)
         event = parse_start_canary(request, self._driver.next_id(), lag, client_host=call.peer_host)
-        return build_start_canary_response(await self._driver.ask(self._shard_of(event.group_id), event, CanaryReply))
+        return build_start_canary_response(
+            await self._driver.ask_shard(self._shard_of(event.group_id), event, CanaryReply)
+        )
 
     async def end_canary(self, request: pb.EndCanaryRequest, call: RpcCall) -> pb.EndCanaryResponse:
         event = parse_end_canary(request, self._driver.next_id(), client_host=call.peer_host)
-        return build_end_canary_response(await self._driver.ask(self._shard_of(event.group_id), event, CanaryReply))
+        return build_end_canary_response(
+            await self._driver.ask_shard(self._shard_of(event.group_id), event, CanaryReply)
+        )
 
     async def describe_canary(self, request: pb.DescribeCanaryRequest, call: RpcCall) -> pb.DescribeCanaryResponse:
         event = parse_describe_canary(request, self._driver.next_id())
         return build_describe_canary_response(
-            await self._driver.ask(self._shard_of(event.group_id), event, CanaryReply)
+            await self._driver.ask_shard(self._shard_of(event.group_id), event, CanaryReply)
         )
 
     def _shard_of(self, group_id: str) -> int:

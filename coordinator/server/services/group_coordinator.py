@@ -183,7 +183,7 @@ async def add_progress(groups: Iterable[ProgressTarget], history: "GroupHistory 
     for group in groups:
         if (found := build_progress(history, group.group_id)) is not None:
             group.progress.CopyFrom(found)
-        await breath.take()
+        await breath.yield_if_used()
 
 
 def build_progress(history: "GroupHistory", group_id: str) -> pb.GroupProgress | None:
@@ -327,13 +327,13 @@ class GroupCoordinator:
             rights=self._rights_of.of(call.identity),
         )
         return group_responses.build_join_response(
-            await self._driver.ask(self._shard_of(event.group_id), event, effects.JoinReply)
+            await self._driver.ask_shard(self._shard_of(event.group_id), event, effects.JoinReply)
         )
 
     async def sync_group(self, request: pb.SyncGroupRequest, call: RpcCall) -> pb.SyncGroupResponse:
         event = group_requests.parse_sync_group(request, self._driver.next_id())
         return group_responses.build_sync_response(
-            await self._driver.ask(self._shard_of(event.group_id), event, effects.SyncReply)
+            await self._driver.ask_shard(self._shard_of(event.group_id), event, effects.SyncReply)
         )
 
     def heartbeat_fast_path(self, request: pb.HeartbeatRequest, call: RpcCall) -> bool:
@@ -349,7 +349,9 @@ class GroupCoordinator:
             return pb.HeartbeatResponse()
         event = group_requests.parse_heartbeat(request, self._driver.next_id(), self._rights_of.of(call.identity))
         shard = self._shard_of(event.group_id)
-        return group_responses.build_heartbeat_response(await self._driver.ask(shard, event, effects.HeartbeatReply))
+        return group_responses.build_heartbeat_response(
+            await self._driver.ask_shard(shard, event, effects.HeartbeatReply)
+        )
 
     async def consumer_group_heartbeat(
         self, request: pb.ConsumerGroupHeartbeatRequest, call: RpcCall
@@ -363,7 +365,7 @@ class GroupCoordinator:
         )
         shard = self._shard_of(event.group_id)
         return group_responses.build_consumer_heartbeat_response(
-            await self._driver.ask(shard, event, effects.ConsumerHeartbeatReply)
+            await self._driver.ask_shard(shard, event, effects.ConsumerHeartbeatReply)
         )
 
     async def consumer_group_describe(
@@ -381,13 +383,13 @@ class GroupCoordinator:
     async def leave_group(self, request: pb.LeaveGroupRequest, call: RpcCall) -> pb.LeaveGroupResponse:
         event = group_requests.parse_leave_group(request, self._driver.next_id())
         return group_responses.build_leave_response(
-            await self._driver.ask(self._shard_of(event.group_id), event, effects.LeaveReply)
+            await self._driver.ask_shard(self._shard_of(event.group_id), event, effects.LeaveReply)
         )
 
     async def remove_members(self, request: pb.RemoveMembersRequest, call: RpcCall) -> pb.RemoveMembersResponse:
         event = group_requests.parse_remove_members(request, self._driver.next_id(), client_host=call.peer_host)
         return group_responses.build_remove_members_response(
-            await self._driver.ask(self._shard_of(event.group_id), event, effects.LeaveReply)
+            await self._driver.ask_shard(self._shard_of(event.group_id), event, effects.LeaveReply)
         )
 
     async def offset_commit(self, request: pb.OffsetCommitRequest, call: RpcCall) -> pb.OffsetCommitResponse:
@@ -416,7 +418,7 @@ class GroupCoordinator:
         )
         shard = self._shard_of(event.group_id)
         if request.all_topics and request.include_log_offsets:
-            everything = await self._driver.ask(shard, event, effects.OffsetFetchReply)
+            everything = await self._driver.ask_shard(shard, event, effects.OffsetFetchReply)
             if everything.code:
                 return group_responses.build_offset_fetch_response(everything)
             named = group_requests.list_named_partitions(request.topics)
@@ -427,7 +429,7 @@ class GroupCoordinator:
         async def ask(places: PartitionTuple | None) -> effects.OffsetFetchReply:
             part = replace(event, request_id=self._driver.next_id(), partitions=places)
             if not request.include_log_offsets:
-                return await self._driver.ask(shard, part, effects.OffsetFetchReply)
+                return await self._driver.ask_shard(shard, part, effects.OffsetFetchReply)
             reply, seen = await self._driver.ask_and_look(
                 shard, part, effects.OffsetFetchReply, lambda: self._log_spans(places or ())
             )
@@ -467,12 +469,12 @@ class GroupCoordinator:
         shard = self._shard_of(event.group_id)
         if include_zookeeper and self._observed is not None and self._observed.knows(event.group_id):
             everything = events.OffsetFetch(self._driver.next_id(), event.group_id, None)
-            kept = await self._driver.ask(shard, everything, effects.OffsetFetchReply)
+            kept = await self._driver.ask_shard(shard, everything, effects.OffsetFetchReply)
             positions = {tp: offset for tp, (offset, _, _) in event.offsets.items()}
             written = await self._observed.set_positions(event.group_id, positions)
             if written.code or not kept.offsets:
                 return written
-        return await self._driver.ask(shard, event, effects.OffsetCommitReply)
+        return await self._driver.ask_shard(shard, event, effects.OffsetCommitReply)
 
     async def offset_delete(self, request: pb.OffsetDeleteRequest, call: RpcCall) -> pb.OffsetDeleteResponse:
         """Partitions that do not exist are refused for themselves; a group in ZooKeeper may know others."""
@@ -489,7 +491,7 @@ class GroupCoordinator:
 
     async def _deleted(self, event: events.OffsetDelete, places: PartitionTuple) -> effects.OffsetDeleteReply:
         part = replace(event, request_id=self._driver.next_id(), partitions=places)
-        return await self._driver.ask(self._shard_of(event.group_id), part, effects.OffsetDeleteReply)
+        return await self._driver.ask_shard(self._shard_of(event.group_id), part, effects.OffsetDeleteReply)
 
     async def list_groups(self, request: pb.ListGroupsRequest, call: RpcCall) -> pb.ListGroupsResponse:
         """All shards' groups; shards that moved away are left out, another failure becomes the answer's code."""
@@ -555,19 +557,19 @@ class GroupCoordinator:
         self, request: pb.DescribeGroupSettingsRequest, call: RpcCall
     ) -> pb.DescribeGroupSettingsResponse:
         event = events.DescribeSettings(self._driver.next_id(), request_limits.check_name("group_id", request.group_id))
-        reply = await self._driver.ask(self._shard_of(event.group_id), event, effects.SettingsReply)
+        reply = await self._driver.ask_shard(self._shard_of(event.group_id), event, effects.SettingsReply)
         return group_responses.build_described_settings(reply)
 
     async def alter_group_settings(
         self, request: pb.AlterGroupSettingsRequest, call: RpcCall
     ) -> pb.AlterGroupSettingsResponse:
         event = group_requests.parse_alter_settings(request, self._driver.next_id(), client_host=call.peer_host)
-        reply = await self._driver.ask(self._shard_of(event.group_id), event, effects.SettingsReply)
+        reply = await self._driver.ask_shard(self._shard_of(event.group_id), event, effects.SettingsReply)
         return group_responses.build_altered_settings(reply)
 
     async def explain_group(self, request: pb.ExplainGroupRequest, call: RpcCall) -> pb.ExplainGroupResponse:
         event = group_requests.parse_explain_group(request, self._driver.next_id())
-        reply = await self._driver.ask(self._shard_of(event.group_id), event, effects.ExplainReply)
+        reply = await self._driver.ask_shard(self._shard_of(event.group_id), event, effects.ExplainReply)
         return group_responses.build_explanation(
             event.group_id, reply, with_snapshots=request.include_snapshots, room=self._snapshot_bytes
         )
@@ -627,7 +629,7 @@ class GroupCoordinator:
 
     async def _current(self, group_id: str) -> effects.GroupChanged:
         event = events.DescribeGroup(self._driver.next_id(), group_id)
-        reply = await self._driver.ask(self._shard_of(group_id), event, effects.DescribeReply)
+        reply = await self._driver.ask_shard(self._shard_of(group_id), event, effects.DescribeReply)
         return effects.GroupChanged(group_id, reply.state, reply.generation)
 
     def _shard_of(self, group_id: str) -> int:

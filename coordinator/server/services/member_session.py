@@ -204,7 +204,7 @@ class ServerSession:
             self._listen(request.generation_id)
             return
         event = group_requests.parse_heartbeat(request, self._driver.next_id(), self._rights())
-        reply = await self._driver.ask(self._shard, event, effects.HeartbeatReply)
+        reply = await self._driver.ask_shard(self._shard, event, effects.HeartbeatReply)
         if number:
             self._put_answer(
                 pb.SessionResponse(request_number=number, heartbeat=group_responses.build_heartbeat_response(reply))
@@ -231,7 +231,7 @@ class ServerSession:
             rights=self._rights(),
         )
         event = events.SessionHeartbeat(self._driver.next_id(), heartbeat, listening)
-        reply = await self._driver.ask(self._shard, event, effects.PushReply)
+        reply = await self._driver.ask_shard(self._shard, event, effects.PushReply)
         if reply.crossed:
             return  # The member hears what was pushed, and speaks again.
         self._listening = None
@@ -259,7 +259,7 @@ class ServerSession:
 
     async def _hear(self, event: events.Listen) -> None:
         try:
-            word = await self._driver.ask(self._shard, event, effects.PushReply)
+            word = await self._driver.ask_shard(self._shard, event, effects.PushReply)
         except CallRefusal:
             word = effects.PushReply()
         except Exception as error:  # the member, which hears nothing more here, comes again
@@ -392,12 +392,14 @@ class ServerSessions:
             replaced = self._leave(session)
             if not orderly and not replaced:
                 # Suspect, not dead: it may be on its way back already.
-                self._driver.tell(shard, events.StreamLost(identity.group_id, identity.member_id, self._grace_ms))
+                self._driver.submit_event(
+                    shard, events.StreamLost(identity.group_id, identity.member_id, self._grace_ms)
+                )
             await session.stop(reading)
 
     async def _welcome(self, shard: int, identity: SessionIdentity) -> pb.SessionWelcome:
         hello = events.Hello(self._driver.next_id(), identity.group_id, identity.member_id)
-        reply = await self._driver.ask(shard, hello, effects.HelloReply)
+        reply = await self._driver.ask_shard(shard, hello, effects.HelloReply)
         return pb.SessionWelcome(reconnect_grace_ms=self._grace_ms, heartbeat_interval_ms=reply.heartbeat_interval_ms)
 
     async def _serve_central(
@@ -422,7 +424,7 @@ class ServerSessions:
         finally:
             self._central.discard(session)
             if session.stream and not session.left:
-                self._driver.tell(shard, StreamClosed(session.group_id, session.member_id, session.stream))
+                self._driver.submit_event(shard, StreamClosed(session.group_id, session.member_id, session.stream))
 
     def _enter(self, session: ServerSession) -> None:
         key = (session.identity.group_id, session.identity.member_id)

@@ -140,7 +140,7 @@ class SharedStreamCall:
     def cancelled(self) -> bool:
         return self._broken or self._call.cancelled()
 
-    def take(self, request: pb.SessionRequest) -> None:
+    def enqueue_request(self, request: pb.SessionRequest) -> None:
         """What the member says. Too much at once ends its session."""
         if self._ended:
             return
@@ -255,7 +255,7 @@ class SharedMemberStream:
             seat.task.add_done_callback(partial(self._over, seat))
         match said.WhichOneof("said"):
             case "request":
-                seat.take(said.request)
+                seat.enqueue_request(said.request)
             case "leaves":
                 seat.end(broken=said.leaves.broken)
             case _:

@@ -147,7 +147,7 @@ class NodeQueries:
                 raise
             return GroupSettingsAnswer(0, {}, {}, "")
 
-    async def holds(self, group: str) -> GroupHolds:
+    async def describe_holds(self, group: str) -> GroupHolds:
         """What operators hold of it; of a group that nobody has heard of, nothing."""
         answer = await self.call("DescribeHolds", control_pb.DescribeHoldsRequest(group_id=group))
         check_group_code(answer.error_code, answer.error_message, f"group {group!r}")

@@ -117,7 +117,7 @@ async def resume_group(asking: NodeQueries, given: EndpointRequest) -> Response:
 
 async def list_overrides(asking: NodeQueries, given: EndpointRequest) -> Response:
     group = given.names["group"]
-    return rows_response(hold_rows(group, await asking.holds(group)), dict)
+    return rows_response(hold_rows(group, await asking.describe_holds(group)), dict)
 
 
 def overrides_response(answer: pb.HoldGroupResponse | pb.ResumeGroupResponse, given: EndpointRequest) -> Response:

@@ -68,7 +68,7 @@ async def groups(asking: NodeQueries, given: EndpointRequest) -> Response:
 
 async def group(asking: NodeQueries, given: EndpointRequest) -> Response:
     name = given.names["group"]
-    found, holds = await asking.group(name), await asking.holds(name)
+    found, holds = await asking.group(name), await asking.describe_holds(name)
     return rows_response([found], lambda group: group_views.state_row(group, holds))
 
 

@@ -188,7 +188,7 @@ class PageQueries:
             version=settings.version,
             settings=dict(sorted(settings.settings.items())),
             suspended=settings.suspended,
-            holds=await self.holds(group_id),
+            holds=await self.describe_holds(group_id),
             canary=await self.canary(group_id),
         )
 
@@ -200,7 +200,7 @@ class PageQueries:
             raise code_refusal(answer.error_code, answer.error_message)
         return map_canary(answer.canary) if answer.HasField("canary") else None
 
-    async def holds(self, group_id: str) -> GroupHolds:
+    async def describe_holds(self, group_id: str) -> GroupHolds:
         """What operators hold of the group."""
         request = control_pb.DescribeHoldsRequest(group_id=group_id)
         answer = await self.call("DescribeHolds", request, control_pb.DescribeHoldsResponse)

@@ -129,7 +129,7 @@ class ClusterRegistration:
         """Look after nothing any more. The registration goes with the session."""
         await self._running.stop()
 
-    def anew(self, epoch: int) -> None:
+    def register_again(self, epoch: int) -> None:
         """The controller says that the registration of this epoch counts no more (CL-C9): make another."""
         if epoch == self.epoch != NO_EPOCH:
             self._over = epoch

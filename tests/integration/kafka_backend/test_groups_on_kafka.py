@@ -80,12 +80,12 @@ def test_x9_members_at_the_real_broker_are_found_and_named(kafka: str, protocol:
             upstream = upstream_at(kafka)
             await upstream.refresh([topic])
             guard = ForeignMemberGuard(upstream, lambda group: group == mine)
-            found = await guard.look()
+            found = await guard.find_foreign_members()
             assert set(found) == {mine}
             assert found[mine].members == 1
             assert f"{mine} ({mine}-client at /127.0.0.1)" in foreign_members_sentence(found)
             readers[0].close()
-            assert await guard.look() == {}
+            assert await guard.find_foreign_members() == {}
             upstream.close()
 
         asyncio.run(story())

@@ -125,7 +125,7 @@ class Truth:
         async def once() -> Any:
             asked = await LoadConnection.to(self.address)
             try:
-                return BatchResult((await asked.ask("EndTxn", 2, request)).error_code)
+                return BatchResult((await asked.send_request("EndTxn", 2, request)).error_code)
             finally:
                 asked.close()
 

@@ -48,7 +48,7 @@ async def over(servers: str) -> AsyncIterator[Seen]:
     topics = UpstreamTopics(upstream, now_ms=clock.now_ms, refresh_ms=100, gone_after_ms=GONE_AFTER_MS)
     seen = Seen(topics, UpstreamLogEnds(upstream, topics, now_ms=clock.now_ms, patience_ms=10_000))
     try:
-        await topics.look()
+        await topics.refresh_topics()
         topics.start()
         yield seen
     finally:

@@ -150,7 +150,7 @@ def test_a_group_whose_shard_is_away_is_no_figure(tmp_path: Path) -> None:
     async def run() -> None:
         async with scaling(tmp_path) as (node, _, stub):
             shard = partition_for("s", node.engine.shards)
-            node.driver.tell(shard, Unload())
+            node.driver.submit_event(shard, Unload())
             assert (await refusal(stub))[0] is grpc.StatusCode.UNAVAILABLE
             assert node.engine.status(shard) is ShardStatus.UNLOADED
             # What needs no group is answered.

@@ -26,7 +26,7 @@ Wanted = TypeVar("Wanted", bound=effects.Reply)
 
 
 async def ask(node: ShardNode, event: events.Request, wanted: type[Wanted]) -> Wanted:
-    return await node.driver.ask(0, event, wanted)
+    return await node.driver.ask_shard(0, event, wanted)
 
 
 def commit(node: ShardNode, offset: int, member: str = "", generation: int = -1) -> events.OffsetCommit:

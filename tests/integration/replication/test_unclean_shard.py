@@ -43,7 +43,7 @@ async def unclean(sides: ShardSides) -> None:
     while not await new.node.side.elections.cost(SHARD, moved.epoch):
         sides.happened.clear()
         await sides.happened.wait()
-    await new.coordinating._cuts.look()
+    await new.coordinating._cuts.check_losses()
     assert (await until_noted(sides, new))[0].cut == LOST
     assert (await fetched(new))[1] == 1
 

@@ -118,8 +118,8 @@ def test_a_node_registers_anew_when_it_is_told_to_and_when_its_session_was_lost(
             first = await kept.register()
             assert await told.next() == first
             kept.start()
-            kept.anew(kept.epoch - 1)  # of a former registration: nothing to do
-            kept.anew(kept.epoch)
+            kept.register_again(kept.epoch - 1)  # of a former registration: nothing to do
+            kept.register_again(kept.epoch)
             second = await told.next()
             await asyncio.to_thread(expire, zk)
             third = await told.next()

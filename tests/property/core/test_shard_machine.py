@@ -157,7 +157,7 @@ class ShardMachine(RuleBasedStateMachine):
         self.ask(events.DeleteGroup(self.request(), group))
 
     @rule(group=GROUPS)
-    def look(self, group: str) -> None:
+    def plan_owners(self, group: str) -> None:
         self.ask(events.DescribeGroup(self.request(), group))
         self.ask(events.ExplainGroup(self.request(), group))
         self.ask(events.OffsetFetch(self.request(), group, None))

@@ -60,7 +60,7 @@ class Both:
         """Whose record counts from here on."""
         self.end = seen.next_offset
         counts = set()
-        for record in self.replay.take(seen):
+        for record in self.replay.replay_batch(seen):
             assert record.key is not None
             group, _, part = record.key.decode().partition("/")
             if part.isdigit():

@@ -27,7 +27,7 @@ def test_lag_is_what_was_seen_and_rates_lie_between_the_slowest_and_the_fastest(
     for passed_ms, written, read in drawn:
         more = min(read, end + written - committed)
         now_ms, end, committed = now_ms + passed_ms, end + written, committed + more
-        history.take("g", Sample([("t", 0)], [end], [committed], [now_ms]), now_ms)
+        history.record_sample("g", Sample([("t", 0)], [end], [committed], [now_ms]), now_ms)
         history.settle("g", now_ms)
         seen.append((now_ms, end - committed))
         produced.append(written * 1_000 / passed_ms)
@@ -65,7 +65,7 @@ def test_only_what_the_last_sample_had_is_kept(rounds: list[set[int]]) -> None:
     for number, there in enumerate(rounds):
         places = [("t", partition) for partition in sorted(there)]
         for place in places:  # in pieces of one
-            history.take("g", Sample([place], [10 + place[1]], [place[1]], [number]), number * SAMPLE_MS)
+            history.record_sample("g", Sample([place], [10 + place[1]], [place[1]], [number]), number * SAMPLE_MS)
         history.settle("g", number * SAMPLE_MS)
         rates = history.rates("g")
         assert (rates.places if rates else ()) == () or set(rates.places if rates else ()) == set(places)

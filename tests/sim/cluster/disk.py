@@ -99,7 +99,7 @@ class SimLog:
         self.model.cut(to)
         self.high_watermark = min(self.high_watermark, self.model.end)
 
-    def begin(self, at: int) -> None:
+    def restart_at(self, at: int) -> None:
         self._look()
         self._disk.gives(self.place, at)
         self.model.begin_at(at)

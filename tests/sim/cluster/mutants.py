@@ -148,7 +148,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "state told before it is written": instead(Seat, "_write", tells_before_it_is_written),
     "delete what the image does not name": instead(CopyRemoval, "forgotten", deletes_what_is_not_named),
     "timers run without the lease": instead(LeasedDeadlines, "may_fire", fires_without_lease),
-    "answers before they are committed": instead(LeasedAnswers, "tell", tells_at_once),
+    "answers before they are committed": instead(LeasedAnswers, "deliver_answers", tells_at_once),
     "loss of power ignored": instead(NodeRegistry, "standing", ignores_lost_power),
     "loss of power forgotten at once": instead(simulated, "is_power_loss_settled", forgets_at_once),
     "cost of an unclean election not counted": instead(LeaderFetcher, "_undo", counts_no_cost),

@@ -102,10 +102,10 @@ class RealLog(SimLog):
         self.model.cut(to)
         self._is_like_its_model()
 
-    def begin(self, at: int) -> None:
+    def restart_at(self, at: int) -> None:
         self._look()
         self._disk.gives(self.place, at)
-        self.stored.begin(at)
+        self.stored.restart_at(at)
         self.model.begin_at(at)
         self._is_like_its_model()
 

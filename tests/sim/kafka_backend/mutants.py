@@ -193,7 +193,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "marker passed over": instead(OpenTransactions, "_replay_batch", reads_past_markers),
     "follows from behind a client's positions": instead(OpenTransactions, "heard", follows_from_behind_it),
     "a new owner begins its clients' sequences anew": instead(ClientWrites, "_sequence", guesses_where_sequences_stand),
-    "who is not known begins at 0": instead(ClientWrites, "told", begins_at_0_with_who_is_not_known),
+    "who is not known begins at 0": instead(ClientWrites, "apply_description", begins_at_0_with_who_is_not_known),
     "a late word of an epoch that is over counts": instead(ClientWrites, "go", keeps_what_a_late_epoch_asked_for),
     "a marker does not wait for what is in front of it": instead(
         ClientWrites, "may_be_there", does_not_wait_for_answers

@@ -55,7 +55,7 @@ class SimUpstream:
         self.view = UpstreamMetadata("upstream", 0, BROKERS, {self._topic: TopicMetadata(b"", parts)})
         return self.view
 
-    async def ask(self, broker: int, api: str, request: Any, *, waits_s: float = 0.0, **_: Any) -> Any:
+    async def ask_broker(self, broker: int, api: str, request: Any, *, waits_s: float = 0.0, **_: Any) -> Any:
         return await self._asked(self._at_broker(broker, api, request), REQUEST_MS + waits_s * 1000)
 
     def ask_then(self, broker: int, api: str, request: Any, tell: Reply, *, waits_s: float = 0.0, **_: Any) -> None:

@@ -304,7 +304,7 @@ class WholeCheck(Check):
         if core.state.pending or node.engine.waiting:
             return  # what their markers say is not read yet, or is not there
         log, records = StateLog(APPENDS.batch_bytes), ShardReplay()
-        log.begin(shard)
+        log.begin_shard(shard)
         log.hold(shard, records.take_all(self.world.partitions[shard].fetch(0, 1 << 30)[0]))
         replay_shard(log, shard, cold)
         if hard_shard(core) != hard_shard(cold):

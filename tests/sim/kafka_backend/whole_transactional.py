@@ -37,7 +37,7 @@ class NodeGroups:
     def shard_of(self, group_id: str) -> int:
         return partition_for(group_id, SHARDS)
 
-    async def ask(self, group_id: str, make: Callable[[], Any], wanted: type[Any]) -> Any:
+    async def ask_group(self, group_id: str, make: Callable[[], Any], wanted: type[Any]) -> Any:
         answer = self._node.loop.create_future()
         self._node.asks(make(), lambda reply: answer.done() or answer.set_result(reply))
         return await answer

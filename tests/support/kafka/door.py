@@ -52,7 +52,7 @@ class OneShard:
     def next_id(self) -> int:
         return next(self._ids)
 
-    async def ask(self, shard: int, event: events.Request, wanted: type[Any]) -> Any:
+    async def ask_shard(self, shard: int, event: events.Request, wanted: type[Any]) -> Any:
         (reply,) = await self.ask_all([(shard, event)], wanted)
         return reply
 
@@ -63,7 +63,7 @@ class OneShard:
             return [refusal_of(type(event), ErrorCode.NOT_COORDINATOR, self.failed) for _, event in questions]
         return [self.shard.step(event, T0).replies[0][1] for _, event in questions]
 
-    def begin(self, shard: int, event: events.Request, waiter: PendingGroupReply[Any]) -> None:
+    def begin_request(self, shard: int, event: events.Request, waiter: PendingGroupReply[Any]) -> None:
         raise NotImplementedError("the log's handlers and those of settings begin nothing that waits")
 
     def forget(self, shard: int, event: events.Request) -> None:

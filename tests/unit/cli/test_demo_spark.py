@@ -15,7 +15,7 @@ EXPECTED = Counter({b"the": 4, b"end": 1})
 def proof(*records: tuple[bytes, int]) -> WordCountProof:
     made = WordCountProof(Counter(EXPECTED), batches=2)
     for word, count in records:
-        made.take(word, count)
+        made.record_count(word, count)
     return made
 
 

@@ -33,10 +33,10 @@ def test_a_batch_leaves_when_it_is_full_the_next_one_lingers() -> None:
     records, _ = accumulator()
     for _ in range(4):
         add(records, ZERO, 30)
-    due, look_again = records.take(set())
+    due, look_again = records.take_batches(set())
     assert [len(batch.records) for batch in due] == [3]
     assert look_again is None
-    due, look_again = records.take(set())
+    due, look_again = records.take_batches(set())
     assert due == []
     assert look_again is not None
 
@@ -45,16 +45,16 @@ def test_a_busy_partition_waits_and_the_others_do_not() -> None:
     records, _ = accumulator(linger_ms=0)
     add(records, ZERO, 10)
     add(records, ONE, 10)
-    due, _ = records.take({ZERO})
+    due, _ = records.take_batches({ZERO})
     assert [batch.tp for batch in due] == [ONE]
 
 
 def test_flushing_lets_nothing_linger() -> None:
     records, _ = accumulator()
     add(records, ZERO, 10)
-    assert records.take(set())[0] == []
+    assert records.take_batches(set())[0] == []
     records.begin_flush()
-    assert len(records.take(set())[0]) == 1
+    assert len(records.take_batches(set())[0]) == 1
 
 
 def test_room_is_bounded_and_comes_back() -> None:
@@ -63,7 +63,7 @@ def test_room_is_bounded_and_comes_back() -> None:
     with pytest.raises(BufferFull, match="60000 of 65536 bytes"):
         add(records, ZERO, 10_000)
     records.begin_flush()
-    (batch,), _ = records.take(set())
+    (batch,), _ = records.take_batches(set())
     records.settled(batch)
     add(records, ZERO, 10_000)
     assert records.waiting == 1
@@ -84,7 +84,7 @@ def test_requests_are_cut_at_their_limit() -> None:
     records, _ = accumulator(linger_ms=0)
     for partition in range(5):
         add(records, TopicPartition("t", partition), 40)
-    due, _ = records.take(set())
+    due, _ = records.take_batches(set())
     assert [len(group) for group in split_into_requests(due, 100)] == [2, 2, 1]
 
 
@@ -106,8 +106,8 @@ def test_a_batch_that_is_too_large_becomes_two_that_know_who_waits_for_which_rec
     for number, size in enumerate((10, 20, 31)):
         tell = (lambda n: lambda error, metadata: heard.append(f"{n}"))(number)
         records.add(ZERO, (number, None, b"x", ()), size, tell if number != 1 else None, 0)
-    (batch,), _ = records.take(set())
-    first, second = records.split(batch)
+    (batch,), _ = records.take_batches(set())
+    first, second = records.split_batch(batch)
     assert [record[0] for record in first.records] == [0]
     assert [record[0] for record in second.records] == [1, 2]
     assert [place for place, _ in first.listeners] == [0]

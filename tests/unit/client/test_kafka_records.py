@@ -96,7 +96,7 @@ def test_a_refused_fetch_asks_who_has_the_records_once_and_goes_there(monkeypatc
         monkeypatch.setattr(room, "KafkaPoll", Idle)
         transport = Transport(load(ConsumerConfig, {"bootstrap.servers": "127.0.0.1:1"}, {}))
         looked: list[Any] = []
-        monkeypatch.setattr(transport.leaders, "look", lambda places: looked.append(list(places)))
+        monkeypatch.setattr(transport.leaders, "refresh_leaders", lambda places: looked.append(list(places)))
         fetcher = ConsumerFetcher(transport, transport.config, lambda: None)  # type: ignore[arg-type]
         fetcher.add([PLACE])
         state = fetcher.states[PLACE]

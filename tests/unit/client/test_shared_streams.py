@@ -185,7 +185,8 @@ def test_members_of_one_process_share_a_stream_and_speak_in_one_frame() -> None:
         assert [word.request.hello.member_id for word in call.frames[0].requests] == ["a", "b", "c"]
         beat = pb.HeartbeatRequest(generation_id=7)
         asks = [
-            asyncio.create_task(member.session.ask(pb.SessionRequest(heartbeat=beat), 10_000)) for member in members
+            asyncio.create_task(member.session.send_heartbeat(pb.SessionRequest(heartbeat=beat), 10_000))
+            for member in members
         ]
         await until(lambda: len(call.frames) == 2)
         assert [(word.member, word.request.acknowledged) for word in call.frames[1].requests] == [
@@ -274,7 +275,7 @@ def test_the_end_of_the_stream_is_heard_by_all_and_they_come_again() -> None:
     async def story(calls: list[Call]) -> None:
         members = [Member(Client(calls), name) for name in "ab"]
         call = await open_on(calls, *members)
-        asks = [asyncio.create_task(member.session.ask(pb.SessionRequest(), 10_000)) for member in members]
+        asks = [asyncio.create_task(member.session.send_heartbeat(pb.SessionRequest(), 10_000)) for member in members]
         await until(lambda: len(call.said) == 4)
         call.fail(grpc.StatusCode.UNAVAILABLE)
         assert [type(each) for each in await asyncio.gather(*asks, return_exceptions=True)] == [Unreachable] * 2
@@ -304,13 +305,13 @@ def test_who_is_not_answered_breaks_its_session_off_and_comes_on_a_new_stream() 
         members = [Member(Client(calls), name) for name in "ab"]
         call = await open_on(calls, *members)
         with pytest.raises(Unreachable):
-            await members[0].session.ask(pb.SessionRequest(), 1)
+            await members[0].session.send_heartbeat(pb.SessionRequest(), 1)
         await until(lambda: (0, "broken") in call.said)
         assert [member.states for member in members] == [["opened", "lost"], ["opened"]]
         await until(lambda: len(calls) == 2 and calls[1].said == [(0, "hello")])
         assert not call.cancelled
         with pytest.raises(Unreachable):
-            await members[1].session.ask(pb.SessionRequest(), 1)
+            await members[1].session.send_heartbeat(pb.SessionRequest(), 1)
         assert call.cancelled, "it was the last one"
 
     play(story)
@@ -325,7 +326,7 @@ def test_a_stream_of_its_own_that_was_broken_off_is_opened_again() -> None:
         calls[0].tell_own(welcome(0).response)
         await until(lambda: member.states == ["opened"])
         with pytest.raises(Unreachable):
-            await member.session.ask(pb.SessionRequest(), 1)
+            await member.session.send_heartbeat(pb.SessionRequest(), 1)
         assert calls[0].cancelled
         await until(lambda: len(calls) == 2)
 

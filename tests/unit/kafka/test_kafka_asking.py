@@ -29,13 +29,13 @@ class FullDriver:
     def next_id(self) -> int:
         return 1
 
-    async def ask(self, shard: int, event: events.Request, wanted: type[Any]) -> Any:
+    async def ask_shard(self, shard: int, event: events.Request, wanted: type[Any]) -> Any:
         raise self.why
 
     async def ask_all(self, questions: Sequence[tuple[int, events.Request]], wanted: type[Any]) -> list[Any]:
         raise self.why
 
-    def begin(self, shard: int, event: events.Request, waiter: PendingGroupReply[Any]) -> None:
+    def begin_request(self, shard: int, event: events.Request, waiter: PendingGroupReply[Any]) -> None:
         raise self.why
 
     def forget(self, shard: int, event: events.Request) -> None:
@@ -48,7 +48,7 @@ class FullDriver:
 class ClosingDriver(FullDriver):
     """Takes the request, and is closed before it is answered."""
 
-    def begin(self, shard: int, event: events.Request, waiter: PendingGroupReply[Any]) -> None:
+    def begin_request(self, shard: int, event: events.Request, waiter: PendingGroupReply[Any]) -> None:
         waiter.set_exception(self.why)
 
 
@@ -159,7 +159,7 @@ class PatientDriver(FullDriver):
         self.waiting: list[PendingGroupReply[Any]] = []
         self.forgotten: list[events.Request] = []
 
-    def begin(self, shard: int, event: events.Request, waiter: PendingGroupReply[Any]) -> None:
+    def begin_request(self, shard: int, event: events.Request, waiter: PendingGroupReply[Any]) -> None:
         self.waiting.append(waiter)
 
     def forget(self, shard: int, event: events.Request) -> None:
@@ -168,7 +168,9 @@ class PatientDriver(FullDriver):
 
 def asked(driver: PatientDriver) -> DeferredAnswer:
     groups = GroupRequests(driver, 4)
-    later = groups.begin("g", lambda: events.Heartbeat(1, "g", "m", None, 1), effects.HeartbeatReply, lambda r: r.code)
+    later = groups.begin_request(
+        "g", lambda: events.Heartbeat(1, "g", "m", None, 1), effects.HeartbeatReply, lambda r: r.code
+    )
     assert isinstance(later, DeferredAnswer)
     return later
 

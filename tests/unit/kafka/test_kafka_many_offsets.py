@@ -35,11 +35,11 @@ class Slices(OneShard):
         super().__init__()
         self.asked: list[events.Request] = []
 
-    async def ask(self, shard: int, event: events.Request, wanted: type[Any]) -> Any:
+    async def ask_shard(self, shard: int, event: events.Request, wanted: type[Any]) -> Any:
         self.asked.append(event)
-        return await super().ask(shard, event, wanted)
+        return await super().ask_shard(shard, event, wanted)
 
-    def begin(self, shard: int, event: events.Request, waiter: PendingGroupReply[Any]) -> None:
+    def begin_request(self, shard: int, event: events.Request, waiter: PendingGroupReply[Any]) -> None:
         self.asked.append(event)
         ((_, reply),) = self.shard.step(event, T0).replies
         asyncio.get_running_loop().call_soon(lambda: None if waiter.done() else waiter.set_result(reply))

@@ -397,7 +397,7 @@ def test_topics_that_a_long_answer_has_made_are_their_asker_s() -> None:
 
         def room(self, user: str) -> None: ...
 
-        def why(self, user: str) -> str:
+        def explain_refusal(self, user: str) -> str:
             return ""
 
         async def made(self, user: str, names: Iterable[str]) -> None:

@@ -218,7 +218,7 @@ def test_answers_are_told_in_order_in_the_breath_in_which_they_are_read() -> Non
         line, told = unplugged(), list[Any]()
         for _ in range(2):
             line.ask_then("Heartbeat", BEAT, 5, told.append)
-        answer = asyncio.ensure_future(line.ask("Heartbeat", BEAT, 5))
+        answer = asyncio.ensure_future(line.send_request("Heartbeat", BEAT, 5))
         await asyncio.sleep(0)
         line.data_received(frame(1) + frame(2))
         assert [each.error_code for each in told] == [0, 0]

@@ -78,7 +78,7 @@ def test_only_groups_of_ours_that_could_have_members_are_asked_about() -> None:
         broker.answers["DescribeGroups"] = lambda request: described(request, {"mine": 5})
         told: list[Mapping[str, ForeignMembers]] = []
         guard = ForeignMemberGuard(upstream, lambda group: group != "theirs", on_found=told.append)
-        found = await guard.look()
+        found = await guard.find_foreign_members()
         assert [request.groups for request in broker.of("DescribeGroups")] == [["mine", "joining"]]
         assert told == [found] == [guard.found]
         assert str(found["mine"]) == "mine (c0 at /10.0.0.1, c1 at /10.0.0.1, c2 at /10.0.0.1 and 2 more)"
@@ -91,11 +91,11 @@ def test_what_a_broker_that_does_not_answer_had_stays() -> None:
         broker.answers["ListGroups"] = lambda request: listed(("mine", "consumer", "Stable", "Classic"))
         broker.answers["DescribeGroups"] = lambda request: described(request, {"mine": 1})
         guard = ForeignMemberGuard(upstream, lambda group: True)
-        before = await guard.look()
+        before = await guard.find_foreign_members()
         broker.answers["ListGroups"] = lambda request: HANG_UP
-        assert await guard.look() == before
+        assert await guard.find_foreign_members() == before
         broker.answers["ListGroups"] = lambda request: listed()
-        assert await guard.look() == {}
+        assert await guard.find_foreign_members() == {}
 
     run(story)
 

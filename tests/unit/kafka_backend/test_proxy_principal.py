@@ -236,7 +236,7 @@ def looked(change: Callable[[Rights], Any]) -> str:
             principal = ProxyPrincipalCheck(load_settings(None, OVER | SASL | APPS), Upstream(reach), on_bug=raised)
             await principal.check()
             change(rights)
-            await principal.look()
+            await principal.check_rights()
             await principal.stop()
             assert bytes(broker.of("SaslAuthenticate")[0].auth_bytes) == b"\0apps\0correct-staple"
             return principal.sentence
@@ -331,7 +331,7 @@ def test_what_it_comes_to_is_told_as_long_as_the_node_runs() -> None:
             conditions = Conditions(lambda: 0)
 
             def told() -> str | None:
-                oddities.look(conditions)
+                oddities.report_conditions(conditions)
                 return conditions.sentence("proxy-principal")
 
             assert told() is None

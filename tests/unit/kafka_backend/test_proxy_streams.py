@@ -140,14 +140,14 @@ class Late:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._driver, name)
 
-    async def ask(self, *question: Any) -> Any:
+    async def ask_shard(self, *question: Any) -> Any:
         await self._later()
-        return await self._driver.ask(*question)
+        return await self._driver.ask_shard(*question)
 
-    def begin(self, *question: Any) -> None:
+    def begin_request(self, *question: Any) -> None:
         async def begun() -> None:
             await self._later()
-            self._driver.begin(*question)
+            self._driver.begin_request(*question)
 
         self._tasks.add(asyncio.ensure_future(begun()))
 

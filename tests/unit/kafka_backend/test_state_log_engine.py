@@ -264,7 +264,7 @@ def test_what_was_read_is_given_as_it_was_and_the_ledger_apart(most: int, monkey
     log = StateLog(1_000)
     with pytest.raises(LogFailed, match="shard 0 is not read yet"):
         log.read_groups(0)
-    log.begin(0)
+    log.begin_shard(0)
     log.hold(
         0,
         [

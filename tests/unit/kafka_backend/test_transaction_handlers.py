@@ -42,10 +42,8 @@ class Around:
     def shard_of(self, group_id: str) -> int:
         return 3
 
-    async def ask(self, group_or_broker: Any, make_or_api: Any, wanted_or_request: Any, **_: Any) -> Any:
-        if isinstance(make_or_api, str):
-            return self._upstream(group_or_broker, wanted_or_request)
-        event = make_or_api()
+    async def ask_group(self, group_id: str, make: Any, wanted: Any) -> Any:
+        event = make()
         self.events.append(event)
         if isinstance(event, TxnWriteOver):
             return TxnWriteOverReply(self.overs.pop(0) if self.overs else ErrorCode.NONE)
@@ -53,6 +51,9 @@ class Around:
         return self.allowed or TxnOffsetCommitReply(kept=kept)
 
     # Upstream.
+
+    async def ask_broker(self, broker: int, api: str, request: Any, **_: Any) -> Any:
+        return self._upstream(broker, request)
 
     async def ask_coordinator(self, kind: int, key: str, api: str, request: Any) -> Any:
         return self._upstream(key, request)

@@ -55,7 +55,7 @@ def test_both_sides_speak_the_highest_version_that_both_know() -> None:
             broker.offers[12] = (0, 3)
             line = await to(broker)
             assert (line.versions["Heartbeat"], line.versions["Fetch"]) == (3, 12)
-            assert (await line.ask("Heartbeat", BEAT, 5)).error_code == 0
+            assert (await line.send_request("Heartbeat", BEAT, 5)).error_code == 0
             line.close()
 
     asyncio.run(story())
@@ -79,7 +79,7 @@ def test_what_one_side_does_not_speak_is_named_with_its_versions() -> None:
             del broker.offers[12]
             line = await to(broker)
             with pytest.raises(UpstreamError, match="does not speak Heartbeat 3 to 4"):
-                await line.ask("Heartbeat", BEAT, 5)
+                await line.send_request("Heartbeat", BEAT, 5)
             line.close()
 
     asyncio.run(story())
@@ -97,13 +97,13 @@ def test_what_is_no_answer_ends_the_line_for_all_that_is_under_way(said: Any, se
     async def story() -> None:
         async with UpstreamBroker({"Heartbeat": lambda request: said}) as broker:
             line = await to(broker)
-            asked = [line.ask("Heartbeat", BEAT, 5) for _ in range(3)]
+            asked = [line.send_request("Heartbeat", BEAT, 5) for _ in range(3)]
             told = await asyncio.gather(*asked, return_exceptions=True)
             assert all(isinstance(each, Unreached) for each in told)
             assert sentence in str(told[0])
             assert not line.open
             with pytest.raises(Unreached):
-                await line.ask("Heartbeat", BEAT, 5)
+                await line.send_request("Heartbeat", BEAT, 5)
 
     asyncio.run(story())
 
@@ -113,7 +113,7 @@ def test_an_answer_that_does_not_come_ends_the_line() -> None:
         async with UpstreamBroker({"Heartbeat": lambda request: SILENCE}) as broker:
             line = await to(broker)
             with pytest.raises(Unreached, match=r"did not answer Heartbeat within 0\.01 s"):
-                await line.ask("Heartbeat", BEAT, 0.01)
+                await line.send_request("Heartbeat", BEAT, 0.01)
             assert not line.open
 
     asyncio.run(story())
@@ -172,7 +172,7 @@ def test_no_more_requests_than_so_many_are_under_way_and_the_next_one_leaves_whe
 
         async with UpstreamBroker({"Heartbeat": answered}) as broker:
             line = await to(broker)
-            asked = [asyncio.ensure_future(line.ask("Heartbeat", BEAT, 5)) for _ in range(MOST_UNDER_WAY + 2)]
+            asked = [asyncio.ensure_future(line.send_request("Heartbeat", BEAT, 5)) for _ in range(MOST_UNDER_WAY + 2)]
             await until(lambda: len(broker.of("Heartbeat")) == 1)
             assert line.under_way == MOST_UNDER_WAY
             answers.set()
@@ -189,10 +189,10 @@ def test_who_waits_for_room_fails_with_the_connection_and_no_more_wait_than_so_m
     async def story() -> None:
         async with UpstreamBroker({"Heartbeat": lambda request: SILENCE}) as broker:
             line = await to(broker)
-            asked = [asyncio.ensure_future(line.ask("Heartbeat", BEAT, 5)) for _ in range(MOST_UNDER_WAY + 1)]
+            asked = [asyncio.ensure_future(line.send_request("Heartbeat", BEAT, 5)) for _ in range(MOST_UNDER_WAY + 1)]
             await asyncio.sleep(0)
             with pytest.raises(UpstreamError, match=r"requests wait for 127\.0\.0\.1:.*; at most so many may"):
-                await line.ask("Heartbeat", BEAT, 5)
+                await line.send_request("Heartbeat", BEAT, 5)
             line.close()
             assert all(isinstance(each, Unreached) for each in await asyncio.gather(*asked, return_exceptions=True))
 
@@ -249,7 +249,7 @@ def test_a_password_lets_in_and_a_wrong_one_does_not(mechanism: str) -> None:
     async def story() -> None:
         async with UpstreamBroker(Asks(mechanism, lifetime_ms=1_000).answers()) as broker:
             line = await to(broker, UpstreamCredentials(mechanism, "muster", SECRET))
-            assert (await line.ask("Heartbeat", BEAT, 5)).error_code == 0
+            assert (await line.send_request("Heartbeat", BEAT, 5)).error_code == 0
             assert line.stale_s is not None
             assert not line.stale
             line.close()
@@ -317,7 +317,7 @@ def test_an_upstream_behind_tls_has_to_show_a_certificate_that_is_believed(tmp_p
     async def story() -> None:
         async with UpstreamBroker({"Heartbeat": lambda request: WELL}, tls=context) as broker:
             line = await to(broker, certificates=UpstreamTlsFiles(believed))
-            assert (await line.ask("Heartbeat", BEAT, 5)).error_code == 0
+            assert (await line.send_request("Heartbeat", BEAT, 5)).error_code == 0
             line.close()
             for bad, sentence in ((other, "cannot be reached"), (str(tmp_path / "no"), "cannot be used: No such file")):
                 with pytest.raises(UpstreamError, match=sentence):

@@ -64,7 +64,7 @@ def run(story: Callable[[Scene], Coroutine[Any, Any, None]]) -> None:
             upstream = Upstream(UpstreamAddress((made[1].address,), connect_s=5, answer_s=30))
             scene = Scene(upstream, told)
             try:
-                await scene.topics.look()
+                await scene.topics.refresh_topics()
                 await story(scene)
             finally:
                 await scene.topics.stop()
@@ -175,7 +175,7 @@ def test_a_partition_that_nobody_leads_is_not_waited_for() -> None:
     async def story(scene: Scene) -> None:
         for known in scene.brokers.knows.values():
             known["orders"].leaders = [-1, 2, 1, 2]
-        await scene.topics.look()
+        await scene.topics.refresh_topics()
         assert await asyncio.to_thread(scene.ends.measured, PLACES) == [None, (1, 101), (2, 102), (3, 103)]
 
     run(story)

@@ -58,7 +58,7 @@ class Scene:
 
     async def later(self, ms: int) -> None:
         self.now += ms
-        await self.topics.look()
+        await self.topics.refresh_topics()
 
 
 def run(story: Callable[[Scene], Coroutine[Any, Any, None]], brokers: int = 2) -> None:
@@ -70,7 +70,7 @@ def run(story: Callable[[Scene], Coroutine[Any, Any, None]], brokers: int = 2) -
             upstream = Upstream(UpstreamAddress((made[1].address,), connect_s=5, answer_s=5))
             scene = Scene(upstream, told)
             try:
-                await scene.topics.look()
+                await scene.topics.refresh_topics()
                 await story(scene)
                 assert scene.bugs == []
             finally:
@@ -92,10 +92,10 @@ def test_t1_t2_counts_and_kafkas_own_ids() -> None:
 
 def test_t1_a_change_is_told_once() -> None:
     async def story(scene: Scene) -> None:
-        await scene.topics.look()
+        await scene.topics.refresh_topics()
         scene.brokers.all_know(orders=Told(b"orders", 6), new=Told(b"new", 1))
         for _ in range(3):
-            await scene.topics.look()
+            await scene.topics.refresh_topics()
         assert len(scene.told) == 2
         assert dict(scene.told[1].partitions) == {"orders": 6, "other": 1, "new": 1}
         assert scene.told[1].deleted == ()
@@ -116,7 +116,7 @@ def test_t1_a_name_that_is_not_known_is_looked_for_soon() -> None:
     async def story(scene: Scene) -> None:
         seldom = UpstreamTopics(scene.upstream, now_ms=lambda: scene.now, refresh_ms=86_400_000)
         seldom.on_change(scene._changed)
-        await seldom.look()
+        await seldom.refresh_topics()
         seldom.start()
         try:
             scene.brokers.all_know(late=Told(b"late", 1))
@@ -136,7 +136,7 @@ def test_t3_internal_topics_match_no_pattern() -> None:
     async def story(scene: Scene) -> None:
         state, offsets = Told(b"state", 50), Told(b"offsets", 50, internal=True)
         scene.brokers.all_know(**{"muster.state": state, "__consumer_offsets": offsets})
-        await scene.topics.look()
+        await scene.topics.refresh_topics()
         assert scene.topics.partitions()["muster.state"] == 50
         assert "muster.state" not in scene.topics.ids()
         assert scene.topics.ids()["__consumer_offsets"] == offsets.id, "its name says it, as on the bundled log"
@@ -148,14 +148,14 @@ def test_t3_internal_topics_match_no_pattern() -> None:
 def test_t4_a_shorter_answer_takes_nothing_away() -> None:
     async def story(scene: Scene) -> None:
         scene.brokers.hidden.add("orders")  # rights to see it were taken away
-        await scene.topics.look()
+        await scene.topics.refresh_topics()
         for _ in range(40):
             await scene.later(ASK_AGAIN_MS)
         assert scene.topics.partitions()["orders"] == 4
         assert len(scene.told) == 1
         assert scene.topics.unseen() == {"orders": 40 * ASK_AGAIN_MS}
         scene.brokers.hidden.clear()
-        await scene.topics.look()
+        await scene.topics.refresh_topics()
         assert (scene.topics.unseen(), len(scene.told)) == ({}, 1)
 
     run(story)
@@ -164,7 +164,7 @@ def test_t4_a_shorter_answer_takes_nothing_away() -> None:
 def test_t4_gone_when_two_brokers_a_good_while_apart_know_neither_name_nor_id() -> None:
     async def story(scene: Scene) -> None:
         scene.brokers.all_forget("orders")
-        await scene.topics.look()
+        await scene.topics.refresh_topics()
         assert scene.topics.unseen() == {"orders": 0}
         await scene.later(GONE_AFTER - 1)
         assert "orders" in scene.topics.partitions()
@@ -183,7 +183,7 @@ def test_t4_gone_when_two_brokers_a_good_while_apart_know_neither_name_nor_id() 
 def test_t4_one_of_two_brokers_says_that_twice_and_the_other_nothing() -> None:
     async def story(scene: Scene) -> None:
         scene.brokers.all_forget("orders")
-        await scene.topics.look()
+        await scene.topics.refresh_topics()
         for broker in scene.brokers.brokers.values():
             answer = broker.answers["Metadata"]
             broker.answers["Metadata"] = lambda request, answer=answer: HANG_UP if request.topics else answer(request)
@@ -197,7 +197,7 @@ def test_t4_one_of_two_brokers_says_that_twice_and_the_other_nothing() -> None:
 def test_t4_of_the_only_broker_its_own_word_counts_twice() -> None:
     async def story(scene: Scene) -> None:
         scene.brokers.all_forget("orders")
-        await scene.topics.look()
+        await scene.topics.refresh_topics()
         await scene.later(GONE_AFTER - 1)
         assert "orders" in scene.topics.partitions()
         await scene.later(1)
@@ -223,7 +223,7 @@ def test_t4_a_broker_that_is_behind_takes_nothing_away_and_what_it_leaves_out_is
 def test_t4_the_same_name_with_another_id_is_gone_and_created_at_once() -> None:
     async def story(scene: Scene) -> None:
         scene.brokers.all_know(orders=Told(b"anew", 2))
-        await scene.topics.look()
+        await scene.topics.refresh_topics()
         assert (scene.told[1].deleted, scene.told[1].partitions["orders"]) == (("orders",), 2)
         assert scene.topics.ids()["orders"].startswith(b"anew")
 
@@ -233,7 +233,7 @@ def test_t4_the_same_name_with_another_id_is_gone_and_created_at_once() -> None:
 def test_a_topic_that_cannot_be_told_of_is_no_topic_less() -> None:
     async def story(scene: Scene) -> None:
         scene.brokers.all_know(orders=Told(b"orders", 4, code=5))
-        await scene.topics.look()
+        await scene.topics.refresh_topics()
         await scene.later(2 * GONE_AFTER)
         assert scene.topics.partitions()["orders"] == 4
 
@@ -246,7 +246,7 @@ def test_an_upstream_that_does_not_answer_is_told_of_once_and_asked_again() -> N
         for broker in scene.brokers.brokers.values():
             broker.answers["Metadata"] = lambda request: HANG_UP
         with pytest.raises(Unreached):
-            await scene.topics.look()
+            await scene.topics.refresh_topics()
         scene.topics.start()
         await scene.until(lambda: bool(scene.troubles))
         assert scene.troubles[0].startswith("the upstream does not tell of its topics: no broker of the upstream")
@@ -265,8 +265,8 @@ def test_the_same_answer_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> N
 
     async def story(scene: Scene) -> None:
         before = len(read)
-        await scene.topics.look()
-        await scene.topics.look()
+        await scene.topics.refresh_topics()
+        await scene.topics.refresh_topics()
         assert len(read) == before
 
     run(story)
@@ -295,7 +295,7 @@ def test_what_is_no_answer_ends_the_connection_and_takes_nothing_away() -> None:
         for broker in scene.brokers.brokers.values():
             broker.answers["Metadata"] = lambda request: b"\0" * 4 + b"\0" + b"\xff" * 9
         with pytest.raises(Unreached):
-            await scene.topics.look()
+            await scene.topics.refresh_topics()
         assert scene.topics.partitions()["orders"] == 4
 
     run(story)

@@ -86,25 +86,25 @@ def test_positions_stay_until_two_brokers_say_that_the_topic_is_gone() -> None:
             upstream = Upstream(UpstreamAddress((brokers[1].address,), connect_s=5, answer_s=5))
             clock = [1_000]
             topics = UpstreamTopics(upstream, now_ms=lambda: clock[0], gone_after_ms=GONE_AFTER)
-            await topics.look()
+            await topics.refresh_topics()
             node = Node(log, topics.event(), topics.recalled)
             topics.on_change(node.engine.submit_all)
             assert (node.positions(), node.planned_with()) == ([("orders", 0), ("orders", 2)], {"orders": 3})
             assert topics.unseen() == {"orders": 0}
             for _ in range(3):
                 clock[0] += GONE_AFTER
-                await topics.look()
+                await topics.refresh_topics()
             node.turn()
             assert node.positions() == [("orders", 0), ("orders", 2)]
             told.hidden.clear()
-            await topics.look()
+            await topics.refresh_topics()
             node.turn()
             assert (node.planned_with(), topics.unseen()) == ({"orders": 4}, {})
             told.all_forget("orders")
             for _ in range(2):
-                await topics.look()
+                await topics.refresh_topics()
                 clock[0] += GONE_AFTER
-            await topics.look()
+            await topics.refresh_topics()
             node.turn()
             assert (node.positions(), node.planned_with()) == ([], {})
             await topics.stop()

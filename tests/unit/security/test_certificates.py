@@ -227,7 +227,7 @@ def node(tmp_path: Path, wall: Wall, **more: str) -> NodeCertificates:
 
 
 async def looked(certificates: NodeCertificates, conditions: Conditions) -> dict[str, str]:
-    await certificates.look(conditions)
+    await certificates.renew_certificates(conditions)
     return {each.name: each.sentence for each in conditions.current()}
 
 
@@ -270,11 +270,11 @@ def test_a_link_that_is_swapped_is_followed(tmp_path: Path) -> None:
         own, conditions = certificates.of("grpc"), Conditions(lambda: 0)
         assert own is not None
         first = own.material
-        await certificates.look(conditions)
+        await certificates.renew_certificates(conditions)
         assert own.material is first
         (tmp_path / "..new").symlink_to("v2")
         os.replace(tmp_path / "..new", tmp_path / "..data")
-        await certificates.look(conditions)
+        await certificates.renew_certificates(conditions)
         assert own.material.chain != first.chain
 
     run(steps())

@@ -11,7 +11,7 @@ def test_failures_are_counted_by_address_and_told() -> None:
     failures = LoginFailures(AuditLog(lines.append))
     for number in range(MOST_ADDRESSES_COUNTED + 5):
         for _ in range(2):
-            failures.told(f"10.0.0.{number}", "kafka", "PLAIN", "credentials")
+            failures.count_failure(f"10.0.0.{number}", "kafka", "PLAIN", "credentials")
     assert failures.by_address["kafka", "10.0.0.0"] == 2
     assert failures.by_address["kafka", OTHERS] == 10
     assert len(failures.by_address) == MOST_ADDRESSES_COUNTED + 1
@@ -23,9 +23,9 @@ def test_failures_are_counted_by_address_and_told() -> None:
 def test_the_failures_of_the_last_ten_minutes_are_told_most_first() -> None:
     now_s = [1_000.0]
     failures = LoginFailures(AuditLog(lambda line: None), lambda: now_s[0])
-    failures.told("10.0.0.9", "kafka", "PLAIN", "long ago")
+    failures.count_failure("10.0.0.9", "kafka", "PLAIN", "long ago")
     now_s[0] += 601
     for why in ("no such user", "wrong password"):
-        failures.told("10.0.0.1", "kafka", "PLAIN", why)
-    failures.told("10.0.0.2", "http", "Bearer", "unknown token")
+        failures.count_failure("10.0.0.1", "kafka", "PLAIN", why)
+    failures.count_failure("10.0.0.2", "http", "Bearer", "unknown token")
     assert failures.recent() == [("kafka", "10.0.0.1", 2, "wrong password"), ("http", "10.0.0.2", 1, "unknown token")]

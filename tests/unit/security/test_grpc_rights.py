@@ -62,7 +62,7 @@ class Guarded:
 
     def grant(self, *acls: Acl) -> None:
         self.authorizer.replace(acls)
-        self.rights.changed.tell()
+        self.rights.changed.notify_waiters()
 
     async def handle(self, request: Any, call: Any) -> Any:
         self.seen.append(request)

@@ -52,12 +52,12 @@ def test_what_is_kept_of_names_that_clients_choose_is_bounded(monkeypatch: pytes
     quotas.replace({(("client-id", None),): {KEY: 100.0}})
     for number in range(100):
         quotas.charge(quotas.producing, "u", f"c-{number}", 1, float(number))
-        quotas.told(f"u-{number}", KEY, 1.0)
+        quotas.record_throttling(f"u-{number}", KEY, 1.0)
     assert len(quotas._meters) <= 20
     quotas.charge(quotas.producing, "u", "late", 1, 10_000.0)
     assert len(quotas._meters) <= 11, "who is silent for an hour is forgotten"
     for number in range(200):
-        quotas.told(f"v-{number}", KEY, 1.0)
+        quotas.record_throttling(f"v-{number}", KEY, 1.0)
     assert len(quotas.throttled_s) == whole.MAX_NAMED_PRINCIPALS + 1
     assert sum(quotas.throttled_s.values()) == 300
 
@@ -101,9 +101,9 @@ def test_time_is_paid_for_a_window_at_once_at_most() -> None:
 def test_connections_of_an_address_come_at_a_rate_and_those_refused_do_not_count() -> None:
     quotas = NodeQuotas()
     quotas.replace({(("ip", None),): {"connection_creation_rate": 2.0}})
-    let_in = sum(quotas.connected("10.0.0.1", second / 10) == 0.0 for second in range(1_000))
+    let_in = sum(quotas.charge_connection("10.0.0.1", second / 10) == 0.0 for second in range(1_000))
     assert 190 <= let_in <= 222
-    assert quotas.connected("10.0.0.2", 100.0) == 0.0
+    assert quotas.charge_connection("10.0.0.2", 100.0) == 0.0
 
 
 def test_nothing_set_is_told_by_one_look() -> None:

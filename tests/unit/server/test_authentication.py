@@ -237,14 +237,14 @@ def test_a_token_that_is_known_ends_by_the_clock_however_it_is_set() -> None:
         clock = WallClock(gate.clock_moved, lambda: now["wall"], lambda: now["monotonic"])
         identity = await gate.identify(host="h", authorization=f"Bearer {text}")
         await gate.identify(host="h", authorization=f"Bearer {endless}")
-        clock.look()
+        clock.detect_clock_set()
         now["wall"] += 1.9
-        clock.look()
+        clock.detect_clock_set()
         assert gate.known("h", f"Bearer {text}") is identity
         stream = asyncio.create_task(as_long_as(gate, identity))
         await asyncio.sleep(0)
         now["wall"] += 7_200
-        clock.look()
+        clock.detect_clock_set()
         with pytest.raises(NotAuthenticated):
             await stream
         assert gate.known("h", f"Bearer {text}") is None
@@ -252,11 +252,11 @@ def test_a_token_that_is_known_ends_by_the_clock_however_it_is_set() -> None:
         with pytest.raises(NotAuthenticated):
             await gate.identify(host="h", authorization=f"Bearer {text}")
         now["wall"] -= 7_200
-        clock.look()
+        clock.detect_clock_set()
         again = await gate.identify(host="h", authorization=f"Bearer {text}")
         assert 3_590 < again.until_s - time.monotonic() < 3_600
         now["wall"], now["monotonic"] = now["wall"] + 60, 60.0
-        clock.look()
+        clock.detect_clock_set()
         assert gate.known("h", f"Bearer {text}") is again, "time has passed, and the clock with it"
 
     asyncio.run(run())

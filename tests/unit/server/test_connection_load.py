@@ -25,12 +25,12 @@ def play(story: Callable[[ConnectionLoad, list[str]], Coroutine[Any, Any, None]]
 def test_a_quarter_of_the_calls_is_left_to_those_that_end_by_themselves() -> None:
     async def story(burden: ConnectionLoad, _: list[str]) -> None:
         for _each in range(6):
-            burden.begin("a")
+            burden.begin_call("a")
         with pytest.raises(Overloaded, match="6 of its 8 calls"):
-            burden.begin("a")
-        burden.begin("b")
+            burden.begin_call("a")
+        burden.begin_call("b")
         burden.end("a")
-        burden.begin("a")
+        burden.begin_call("a")
 
     play(story)
 

@@ -121,15 +121,15 @@ class Bench:
 
     async def parked(self) -> asyncio.Task[effects.JoinReply]:
         """A member that waits alone in a join: a leader is there, and its group is stable."""
-        first = await self.driver.ask(0, self.join(), effects.JoinReply)
+        first = await self.driver.ask_shard(0, self.join(), effects.JoinReply)
         assert first.code is ErrorCode.NONE
-        task = asyncio.create_task(self.driver.ask(0, self.join(), effects.JoinReply))
+        task = asyncio.create_task(self.driver.ask_shard(0, self.join(), effects.JoinReply))
         await self.state_is("PreparingRebalance")
         return task
 
     async def state(self) -> str:
         event = events.DescribeGroup(self.driver.next_id(), "g")
-        return (await self.driver.ask(0, event, effects.DescribeReply)).state
+        return (await self.driver.ask_shard(0, event, effects.DescribeReply)).state
 
     async def state_is(self, wanted: str) -> None:
         async with asyncio.timeout(PATIENCE_S * pace()):
@@ -149,7 +149,9 @@ def test_an_answer_comes_back_to_the_one_who_asked() -> None:
     async def story() -> None:
         bench = Bench()
         driver = bench.start()
-        replies = await asyncio.gather(*(driver.ask(0, bench.heartbeat(), effects.HeartbeatReply) for _ in range(100)))
+        replies = await asyncio.gather(
+            *(driver.ask_shard(0, bench.heartbeat(), effects.HeartbeatReply) for _ in range(100))
+        )
         assert {reply.code for reply in replies} == {ErrorCode.UNKNOWN_MEMBER_ID}
         assert driver.waiting == 0
         assert bench.engine.metrics.turns == 1, "what waits together is taken in one turn"
@@ -162,7 +164,7 @@ def test_a_commit_is_answered_only_once_it_is_durable() -> None:
         bench = Bench()
         driver = bench.start()
         bench.log.gate.clear()
-        commit = asyncio.create_task(driver.ask(0, bench.commit(5), effects.OffsetCommitReply))
+        commit = asyncio.create_task(driver.ask_shard(0, bench.commit(5), effects.OffsetCommitReply))
         await bench.log.holds(1)
         await driver.ask_all([], effects.ListReply)
         assert not commit.done()
@@ -178,9 +180,11 @@ def test_commits_during_a_flush_share_the_next_one() -> None:
         bench = Bench()
         driver = bench.start()
         bench.log.gate.clear()
-        first = asyncio.create_task(driver.ask(0, bench.commit(1), effects.OffsetCommitReply))
+        first = asyncio.create_task(driver.ask_shard(0, bench.commit(1), effects.OffsetCommitReply))
         await bench.log.holds(1)
-        others = [asyncio.create_task(driver.ask(0, bench.commit(n), effects.OffsetCommitReply)) for n in range(2, 52)]
+        others = [
+            asyncio.create_task(driver.ask_shard(0, bench.commit(n), effects.OffsetCommitReply)) for n in range(2, 52)
+        ]
         await bench.log.holds(51)
         bench.log.gate.set()
         replies = await asyncio.gather(first, *others)
@@ -195,12 +199,12 @@ def test_a_failed_flush_is_told_as_not_coordinator_and_the_shard_comes_back() ->
         bench = Bench()
         driver = bench.start()
         bench.log.failure = LogFailed("the disk is gone")
-        reply = await driver.ask(0, bench.commit(1), effects.OffsetCommitReply)
+        reply = await driver.ask_shard(0, bench.commit(1), effects.OffsetCommitReply)
         assert reply.code is ErrorCode.NOT_COORDINATOR
         bench.log.failure = None
         again = ErrorCode.NOT_COORDINATOR
         while again is ErrorCode.NOT_COORDINATOR:
-            again = (await driver.ask(0, bench.commit(2), effects.OffsetCommitReply)).code
+            again = (await driver.ask_shard(0, bench.commit(2), effects.OffsetCommitReply)).code
         assert again is ErrorCode.NONE
 
     run(story)
@@ -212,7 +216,7 @@ def test_timers_fire_without_anybody_asking() -> None:
     async def story() -> None:
         bench = Bench(limits=Limits(initial_rebalance_delay_ms=20))
         driver = bench.start()
-        reply = await driver.ask(0, bench.join(), effects.JoinReply)
+        reply = await driver.ask_shard(0, bench.join(), effects.JoinReply)
         assert (reply.code, reply.generation) == (ErrorCode.NONE, 1)
 
     run(story)
@@ -220,10 +224,10 @@ def test_timers_fire_without_anybody_asking() -> None:
 
 async def stable_member(bench: Bench, session_timeout_ms: int) -> str:
     """The id of the only member of "g", which is stable."""
-    joined = await bench.driver.ask(0, bench.join(session_timeout_ms=session_timeout_ms), effects.JoinReply)
+    joined = await bench.driver.ask_shard(0, bench.join(session_timeout_ms=session_timeout_ms), effects.JoinReply)
     shares = ((joined.member_id, b""),)
     sync = events.SyncGroup(bench.driver.next_id(), "g", joined.member_id, None, 1, None, None, shares)
-    assert (await bench.driver.ask(0, sync, effects.SyncReply)).code is ErrorCode.NONE
+    assert (await bench.driver.ask_shard(0, sync, effects.SyncReply)).code is ErrorCode.NONE
     return joined.member_id
 
 
@@ -235,9 +239,9 @@ def test_who_is_heard_of_after_a_stall_was_never_away() -> None:
         bench.clock.jumped_ms += 15_000
         assert await bench.state() == "Stable"
         beat = events.Heartbeat(driver.next_id(), "g", member_id, None, 1)
-        assert (await driver.ask(0, beat, effects.HeartbeatReply)).code is ErrorCode.NONE
+        assert (await driver.ask_shard(0, beat, effects.HeartbeatReply)).code is ErrorCode.NONE
         assert max(bench.stalls) > 14_000
-        told = await driver.ask(0, events.ExplainGroup(driver.next_id(), "g"), effects.ExplainReply)
+        told = await driver.ask_shard(0, events.ExplainGroup(driver.next_id(), "g"), effects.ExplainReply)
         assert max(stall.stalled_ms for stall in told.stalls) == max(bench.stalls)
 
     run(story)
@@ -250,7 +254,7 @@ def test_a_stall_while_it_flushes_is_no_slow_flush() -> None:
         bench = Bench()
         driver = bench.start()
         bench.log.gate.clear()
-        commit = asyncio.create_task(driver.ask(0, bench.commit(7), effects.OffsetCommitReply))
+        commit = asyncio.create_task(driver.ask_shard(0, bench.commit(7), effects.OffsetCommitReply))
         await bench.log.holds(1)
         bench.clock.jumped_ms += 15_000
         bench.log.gate.set()
@@ -284,7 +288,7 @@ def test_a_turn_that_comes_late_hears_before_it_expires_and_expires_who_is_silen
         member_id = await stable_member(bench, STALL_MS - 10)
         bench.clock.jumped_ms += STALL_MS - 5
         beat = events.Heartbeat(driver.next_id(), "g", member_id, None, 1)
-        assert (await driver.ask(0, beat, effects.HeartbeatReply)).code is ErrorCode.NONE
+        assert (await driver.ask_shard(0, beat, effects.HeartbeatReply)).code is ErrorCode.NONE
         await bench.state_is("Empty")
 
     run(story)
@@ -302,7 +306,7 @@ def test_sessions_of_what_was_loaded_begin_when_the_doors_open() -> None:
         driver.opened(loaded_ms)
         assert await bench.state() == "Stable"
         beat = events.Heartbeat(driver.next_id(), "g", member_id, None, 1)
-        assert (await driver.ask(0, beat, effects.HeartbeatReply)).code is ErrorCode.NONE
+        assert (await driver.ask_shard(0, beat, effects.HeartbeatReply)).code is ErrorCode.NONE
 
     run(story)
 
@@ -329,16 +333,16 @@ def test_the_group_hears_that_a_parked_client_has_vanished() -> None:
     async def story() -> None:
         bench = Bench()
         driver = bench.start()
-        first = await driver.ask(0, bench.join(**long), effects.JoinReply)
-        second = asyncio.create_task(driver.ask(0, bench.join(**long), effects.JoinReply))
+        first = await driver.ask_shard(0, bench.join(**long), effects.JoinReply)
+        second = asyncio.create_task(driver.ask_shard(0, bench.join(**long), effects.JoinReply))
         await bench.state_is("PreparingRebalance")
-        again = await driver.ask(0, bench.join(first.member_id, **long), effects.JoinReply)
+        again = await driver.ask_shard(0, bench.join(first.member_id, **long), effects.JoinReply)
         follower = (await second).member_id
         sync = events.SyncGroup(driver.next_id(), "g", follower, None, again.generation, None, None, ())
         core = bench.engine.core(0)
         assert isinstance(core, Shard)
         member = core.groups["g"].members[follower]
-        waiting = asyncio.create_task(driver.ask(0, sync, effects.SyncReply))
+        waiting = asyncio.create_task(driver.ask_shard(0, sync, effects.SyncReply))
         while not member.syncing:
             await bench.state()
         waiting.cancel()
@@ -355,8 +359,10 @@ def test_long_polls_are_bounded_and_heartbeats_still_pass() -> None:
         driver = bench.start()
         task = await bench.parked()
         with pytest.raises(Overloaded, match="1 JoinGroup and SyncGroup requests wait already"):
-            await driver.ask(0, bench.join(), effects.JoinReply)
-        assert (await driver.ask(0, bench.heartbeat(), effects.HeartbeatReply)).code is ErrorCode.UNKNOWN_MEMBER_ID
+            await driver.ask_shard(0, bench.join(), effects.JoinReply)
+        assert (
+            await driver.ask_shard(0, bench.heartbeat(), effects.HeartbeatReply)
+        ).code is ErrorCode.UNKNOWN_MEMBER_ID
         task.cancel()
 
     run(story)
@@ -368,7 +374,7 @@ def test_closing_answers_the_parked_and_makes_promises_durable() -> None:
         driver = bench.start()
         parked = await bench.parked()
         bench.log.gate.clear()
-        commit = asyncio.create_task(driver.ask(0, bench.commit(9), effects.OffsetCommitReply))
+        commit = asyncio.create_task(driver.ask_shard(0, bench.commit(9), effects.OffsetCommitReply))
         await bench.log.holds(len(bench.log.records) + 1)
         closing = asyncio.create_task(driver.close(PATIENCE_S))
         await asyncio.sleep(0)
@@ -378,7 +384,7 @@ def test_closing_answers_the_parked_and_makes_promises_durable() -> None:
         assert (await commit).code is ErrorCode.NONE
         assert (await parked).code is ErrorCode.NOT_COORDINATOR
         with pytest.raises(NodeShuttingDown):
-            await driver.ask(0, bench.heartbeat(), effects.HeartbeatReply)
+            await driver.ask_shard(0, bench.heartbeat(), effects.HeartbeatReply)
         assert driver.waiting == 0
 
     run(story)
@@ -389,7 +395,7 @@ def test_a_flush_that_never_ends_does_not_hold_the_shutdown() -> None:
         bench = Bench()
         driver = bench.start()
         bench.log.gate.clear()
-        commit = asyncio.create_task(driver.ask(0, bench.commit(9), effects.OffsetCommitReply))
+        commit = asyncio.create_task(driver.ask_shard(0, bench.commit(9), effects.OffsetCommitReply))
         await bench.log.holds(1)
         with pytest.raises(TimeoutError):
             await driver.close(0.01)
@@ -411,10 +417,10 @@ def test_a_bug_of_the_engine_is_told_to_everyone_at_once() -> None:
 
         bench.engine.turn = broken  # type: ignore[method-assign]
         with pytest.raises(ZeroDivisionError):
-            await driver.ask(0, bench.heartbeat(), effects.HeartbeatReply)
+            await driver.ask_shard(0, bench.heartbeat(), effects.HeartbeatReply)
         assert bench.fatal == [bug]
         with pytest.raises(NodeShuttingDown):
-            await driver.ask(0, bench.heartbeat(), effects.HeartbeatReply)
+            await driver.ask_shard(0, bench.heartbeat(), effects.HeartbeatReply)
 
     run(story)
 
@@ -423,7 +429,7 @@ def test_notices_reach_the_watchers_side() -> None:
     async def story() -> None:
         bench = Bench()
         driver = bench.start()
-        await driver.ask(0, bench.join(), effects.JoinReply)
+        await driver.ask_shard(0, bench.join(), effects.JoinReply)
         assert {notice.group_id for notice in bench.notices} == {"g"}
 
     run(story)

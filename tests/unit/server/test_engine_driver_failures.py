@@ -58,11 +58,11 @@ class Bench:
         event = events.ConsumerHeartbeat(
             self.driver.next_id(), "g", "m", 0, rebalance_timeout_ms=60_000, topic_names=("t",), owned={}, client_id="m"
         )
-        return (await self.driver.ask(0, event, effects.ConsumerHeartbeatReply)).code
+        return (await self.driver.ask_shard(0, event, effects.ConsumerHeartbeatReply)).code
 
     async def state(self) -> str:
         event = events.DescribeConsumerGroup(self.driver.next_id(), "g")
-        return (await self.driver.ask(0, event, effects.DescribeConsumerReply)).state
+        return (await self.driver.ask_shard(0, event, effects.DescribeConsumerReply)).state
 
     async def planned(self) -> None:
         """The group has its target in the end."""

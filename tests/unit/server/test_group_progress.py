@@ -18,7 +18,7 @@ def looked(*looks: tuple[int, int]) -> GroupHistory:
     """A history of `g`, looked at every 10 s: (log end, committed)."""
     history = GroupHistory(10_000)
     for at, (end, committed) in enumerate(looks, 1):
-        history.take("g", Sample([PLACE], [end], [committed], [at * 10_000]), at * 10_000)
+        history.record_sample("g", Sample([PLACE], [end], [committed], [at * 10_000]), at * 10_000)
         history.settle("g", at * 10_000)
     return history
 

@@ -24,10 +24,10 @@ def test_a_mistake_in_one_look_is_not_the_end_of_the_others(monkeypatch: pytest.
 
     side: Any = SimpleNamespace(
         owning=SimpleNamespace(now_ms=lambda: 0),
-        watching=SimpleNamespace(look=mistaken),
-        oddities=SimpleNamespace(look=lambda conditions: looked.append("oddities")),
+        watching=SimpleNamespace(report_shards=mistaken),
+        oddities=SimpleNamespace(report_conditions=lambda conditions: looked.append("oddities")),
         look_at_transactions=mistaken,
-        rights=SimpleNamespace(look=lambda conditions: looked.append("rights")),
+        rights=SimpleNamespace(report_conditions=lambda conditions: looked.append("rights")),
         mirroring=None,
     )
 

@@ -29,9 +29,9 @@ class Decided(OneShard):
         super().__init__()
         self.asked: list[events.Request] = []
 
-    async def ask(self, shard: int, event: events.Request, wanted: type[Any]) -> Any:
+    async def ask_shard(self, shard: int, event: events.Request, wanted: type[Any]) -> Any:
         self.asked.append(event)
-        return await super().ask(shard, event, wanted)
+        return await super().ask_shard(shard, event, wanted)
 
 
 def coordinator(driver: Decided, partitions: int) -> GroupCoordinator:

@@ -16,7 +16,7 @@ def looked_twice() -> GroupHistory:
     history = GroupHistory(SAMPLE_MS)
     history.topics({"orders": b"1", "bills": b"2"})
     for now_ms, ends, committed in ((SAMPLE_MS, [0, 0, 0], [0, 0, 0]), (2 * SAMPLE_MS, [100, 50, 0], [40, 50, 0])):
-        history.take("g", Sample(PLACES, ends, committed, [now_ms] * 3), now_ms)
+        history.record_sample("g", Sample(PLACES, ends, committed, [now_ms] * 3), now_ms)
         history.settle("g", now_ms)
     return history
 

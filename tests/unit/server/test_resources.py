@@ -10,7 +10,7 @@ from muster.coordinator.server.backend.upkeep import ProcessResources, disk_byte
 
 def test_a_process_knows_what_it_has(tmp_path: Path) -> None:
     metrics = Metrics(stalls=2, stalled_ms=900)
-    had = ProcessResources(tmp_path, 1_000, SimpleNamespace(lag_ms=7), metrics).look()
+    had = ProcessResources(tmp_path, 1_000, SimpleNamespace(lag_ms=7), metrics).measure_resources()
     assert 0 < had.open_descriptors < had.descriptor_limit
     assert 0 < had.resident_bytes < had.memory_bytes
     assert 0 < had.disk_free_bytes <= had.disk_total_bytes
@@ -19,15 +19,15 @@ def test_a_process_knows_what_it_has(tmp_path: Path) -> None:
 
 def test_a_descriptor_more_is_counted(tmp_path: Path) -> None:
     resources = ProcessResources(tmp_path, 0, SimpleNamespace(lag_ms=0), Metrics())
-    before = resources.look().open_descriptors
+    before = resources.measure_resources().open_descriptors
     with (tmp_path / "open").open("w"):
-        assert resources.look().open_descriptors == before + 1
+        assert resources.measure_resources().open_descriptors == before + 1
 
 
 def test_what_the_system_does_not_tell_is_left_out(tmp_path: Path) -> None:
     had = ProcessResources(
         tmp_path / "gone", 0, SimpleNamespace(lag_ms=0), Metrics(), process=tmp_path / "nothing"
-    ).look()
+    ).measure_resources()
     assert not had.HasField("open_descriptors")
     assert not had.HasField("resident_bytes")
     assert not had.HasField("disk_free_bytes")

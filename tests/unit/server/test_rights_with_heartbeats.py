@@ -62,12 +62,12 @@ class Noting(OneShard):
         self.heard.append(("short", rights))
         return self.well
 
-    async def ask(self, shard: int, event: events.Request, wanted: type[Any]) -> Any:
+    async def ask_shard(self, shard: int, event: events.Request, wanted: type[Any]) -> Any:
         if isinstance(event, events.Heartbeat):
             self.heard.append(("long", event.rights))
         return effects.HeartbeatReply()
 
-    def begin(self, shard: int, event: events.Request, waiter: Any) -> None:
+    def begin_request(self, shard: int, event: events.Request, waiter: Any) -> None:
         assert isinstance(event, events.Heartbeat)
         self.heard.append(("long", event.rights))
         waiter.set_result(effects.HeartbeatReply())

@@ -71,7 +71,7 @@ class Greeting:
     def next_id(self) -> int:
         return 1
 
-    async def ask(self, shard: int, event: object, wanted: object) -> HelloReply:
+    async def ask_shard(self, shard: int, event: object, wanted: object) -> HelloReply:
         return HelloReply(heartbeat_interval_ms=3_000)
 
 
@@ -105,7 +105,7 @@ class Noting(Greeting):
     def __init__(self) -> None:
         self.lost: list[object] = []
 
-    def tell(self, shard: int, event: object) -> None:
+    def submit_event(self, shard: int, event: object) -> None:
         self.lost.append(event)
 
 

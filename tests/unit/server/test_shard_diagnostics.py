@@ -23,9 +23,9 @@ def heard(node: OwningNode, name: str) -> str | None:
     """The sentence of a condition, after it had the time to come about."""
     watching = ShardDiagnostics(load_settings(None, {"engine": "kafka://b:9092"}))
     conditions = Conditions(lambda: node.kafka.now_ms)
-    watching.look(Performing(node.shards), conditions, node.kafka.now_ms)
+    watching.report_shards(Performing(node.shards), conditions, node.kafka.now_ms)
     node.passes(PATIENCE_MS + 100)
-    watching.look(Performing(node.shards), conditions, node.kafka.now_ms)
+    watching.report_shards(Performing(node.shards), conditions, node.kafka.now_ms)
     return conditions.sentence(name)
 
 

@@ -23,7 +23,7 @@ class MistakenDriver:
     def beat(self, *args: object) -> bool:
         return True
 
-    async def ask(self, shard: int, event: Any, wanted: type) -> Any:
+    async def ask_shard(self, shard: int, event: Any, wanted: type) -> Any:
         if isinstance(event, Listen | AwaitOrders):
             raise ZeroDivisionError
         return CentralReply()

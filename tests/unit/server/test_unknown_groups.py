@@ -44,7 +44,7 @@ class Upstream:
     def verdict_of(self, shard: int, group: str) -> AdoptionVerdict | None:
         return self.said.get(group)
 
-    def look(self, shard: int, group: str) -> None:
+    def look_up_group(self, shard: int, group: str) -> None:
         self.looked.append(group)
 
     def deleted(self, shard: int, group: str, by: str) -> None:
@@ -89,7 +89,7 @@ def test_who_asks_for_a_group_that_is_not_known_waits_and_nobody_else_does() -> 
     assert stage.upstream.looked == ["g"]
     assert stage.told() == {adopting: ErrorCode.NONE, other: ErrorCode.NONE}, "what adopts it must not wait for itself"
     stage.upstream.said["g"] = AdoptionVerdict(ErrorCode.NONE)
-    stage.engine.go_on(0, "g")
+    stage.engine.release_group(0, "g")
     assert stage.told() == {first: ErrorCode.NONE, second: ErrorCode.NONE}
     assert stage.upstream.looked == ["g"]
 
@@ -98,7 +98,7 @@ def test_a_group_that_is_refused_is_so_for_who_waited_and_for_who_comes_later() 
     stage = Stage()
     waited = stage.fetch("g")
     stage.upstream.said["g"] = AdoptionVerdict(ErrorCode.COORDINATOR_NOT_AVAILABLE, "somebody reads in it")
-    stage.engine.go_on(0, "g")
+    stage.engine.release_group(0, "g")
     later = stage.fetch("g")
     assert stage.told() == dict.fromkeys((waited, later), ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
@@ -108,7 +108,7 @@ def test_who_waits_in_a_shard_that_is_lost_hears_so() -> None:
     waited = stage.fetch("g")
     stage.engine.leave(0, "another has it", 1)
     stage.upstream.said["g"] = AdoptionVerdict(ErrorCode.NONE)
-    stage.engine.go_on(0, "g")
+    stage.engine.release_group(0, "g")
     assert stage.told() == {waited: GONE}
 
 
@@ -149,12 +149,12 @@ def test_settled_groups_are_written_with_the_next_turn_and_read_again() -> None:
         (SETTLED + b"h", None, -1),
     ]
     anew = StateLog(1 << 20)
-    anew.begin(0)
+    anew.begin_shard(0)
     anew.hold(0, [ShardRecordRead(key, value, offset) for offset, (key, value, _) in enumerate(written)])
     anew.ready(0)
     assert [record.key for record in anew.read_groups(0)] == [b"\0\1k"], "the engine hears nothing of it"  # type: ignore[union-attr]
     assert (anew.is_settled(0, "g"), anew.is_settled(0, "h"), anew.is_settled(1, "g")) == (True, False, False)
     anew.let_go(0)
     assert anew.is_settled(0, "g")
-    anew.begin(0)
+    anew.begin_shard(0)
     assert not anew.is_settled(0, "g"), "whoever has the shard next reads it"

@@ -188,13 +188,13 @@ def test_what_a_former_process_wrote_is_checked_in_a_thread() -> None:
     before.close()
     broker = open_broker(disk)
     log = broker.log("t", 0)
-    assert not log.near.holds(0)
-    assert not log.near.holds(2)
-    assert log.near.holds(3), "there is nothing to be read"
+    assert not log.near.has_offset(0)
+    assert not log.near.has_offset(2)
+    assert log.near.has_offset(3), "there is nothing to be read"
     broker.append("t", 0, batch(LONG), T0)
     broker.flush()
-    assert not log.near.holds(2)
-    assert log.near.holds(3)
+    assert not log.near.has_offset(2)
+    assert log.near.has_offset(3)
 
 
 def test_a_log_is_near_as_far_back_as_the_bound_and_no_further() -> None:
@@ -205,7 +205,7 @@ def test_a_log_is_near_as_far_back_as_the_bound_and_no_further() -> None:
     for number in range(3 * MEMORY_TAIL_BYTES // len(data)):
         log.append(data, T0)
         log.flush()
-        bound = next(offset for offset in range(log.end_offset + 1) if log.near.holds(offset))
+        bound = next(offset for offset in range(log.end_offset + 1) if log.near.has_offset(offset))
         behind = (log.end_offset - bound) * len(data)
         assert behind <= 1.3 * MEMORY_TAIL_BYTES
         assert behind >= min(number * len(data), MEMORY_TAIL_BYTES) - 2 * len(data)

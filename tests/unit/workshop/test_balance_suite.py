@@ -77,7 +77,7 @@ def test_load_changes_at_any_of_three_samples() -> None:
 def test_a_reader_that_never_commits_does_not_fall_behind() -> None:
     loads = PartitionLoads({"t": 2}, 1_000)
     for second in range(3):
-        loads.take("t", 0, [second * 100, second * 100], [second * 50, UNKNOWN], second * 1_000)
+        loads.record_positions("t", 0, [second * 100, second * 100], [second * 50, UNKNOWN], second * 1_000)
         loads.taken()
     written, growth = loads.growth()
     assert (written.tolist(), growth.tolist()) == ([100.0, 0.0], [50.0, 0.0])

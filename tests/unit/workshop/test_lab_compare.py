@@ -85,11 +85,11 @@ def test_the_page_shows_what_the_lab_finds(whole: list[ComparisonResult]) -> Non
 def test_the_account_counts_gaps_moves_and_repeated_work() -> None:
     one = ("t", 0)
     account = RunAccount([one, ("t", 1)])
-    account.begin(1_000)
-    account.take("a", one, 1_500)
+    account.begin_measuring(1_000)
+    account.record_take("a", one, 1_500)
     account.work(one, 0, 10)
     account.drop("a", one, 4_000)
-    account.take("b", one, 6_000)
+    account.record_take("b", one, 6_000)
     account.work(one, 4, 10)
     costs = account.costs(rebalances=2, messages=7, now_ms=7_000)
     assert (costs.stops, costs.moved, costs.duplicates) == (1, 1, 6)
@@ -99,9 +99,9 @@ def test_the_account_counts_gaps_moves_and_repeated_work() -> None:
 
 def test_two_holders_at_once_leave_no_gap() -> None:
     account = RunAccount([("t", 0)])
-    account.begin(0)
-    account.take("a", ("t", 0), 0)
-    account.take("b", ("t", 0), 100)
+    account.begin_measuring(0)
+    account.record_take("a", ("t", 0), 0)
+    account.record_take("b", ("t", 0), 100)
     account.drop("a", ("t", 0), 200)
     assert account.costs(0, 0, 300).unowned_partition_s == 0
     assert not account.unowned

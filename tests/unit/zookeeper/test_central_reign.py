@@ -41,13 +41,13 @@ class Group:
         self._ids += 1
         return self._ids
 
-    async def ask(self, _shard: int, event: object, _kind: type[CentralReply]) -> CentralReply:
+    async def ask_shard(self, _shard: int, event: object, _kind: type[CentralReply]) -> CentralReply:
         if isinstance(event, events.AwaitOrders):
             return CentralReply(orders=(await self.orders.get(),))
         self.told.append(event)
         return CentralReply()
 
-    def tell(self, _shard: int, _event: object) -> None:
+    def submit_event(self, _shard: int, _event: object) -> None:
         """The end of a stream is nothing that a member said."""
 
 

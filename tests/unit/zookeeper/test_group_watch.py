@@ -94,13 +94,13 @@ def looks(*between: Callable[[Tree], None]) -> list[GroupObserved]:
         tree.transaction(registered("a"))
         tree.transaction(claim("a", 0) | claim("a", 1))
         watch = GroupWatch(tree, GROUP, lambda: None, was_there=False)  # type: ignore[arg-type]
-        seen = [await watch.look(AROUND)]
+        seen = [await watch.observe_group(AROUND)]
         for change in between:
             change(tree)
             if tree.refused:
                 with pytest.raises(ConnectionLost):
-                    await watch.look(AROUND)
-            seen.append(await watch.look(AROUND))
+                    await watch.observe_group(AROUND)
+            seen.append(await watch.observe_group(AROUND))
         return seen
 
     return asyncio.run(story())

@@ -43,7 +43,7 @@ def test_a_group_that_changes_all_the_time_keeps_nobody_from_looking_at_others(
             self._group_id = group_id
             self._changed = changed
 
-        async def look(self, around: ClusterSnapshot) -> GroupObserved:
+        async def observe_group(self, around: ClusterSnapshot) -> GroupObserved:
             looked.append(self._group_id)
             if self._group_id == RESTLESS:
                 self._changed()
@@ -115,7 +115,7 @@ def test_a_look_that_ends_by_a_mistake_is_begun_again_and_reported(monkeypatch: 
         def __init__(self, session: object, group_id: str, changed: Callable[[], None], *, was_there: bool) -> None:
             self._group_id = group_id
 
-        async def look(self, around: ClusterSnapshot) -> GroupObserved:
+        async def observe_group(self, around: ClusterSnapshot) -> GroupObserved:
             if self._group_id == "b" and Watch.mistakes:
                 Watch.mistakes -= 1
                 raise StopIteration

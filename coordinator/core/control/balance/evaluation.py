@@ -150,7 +150,7 @@ def take_measurement(event: LoadMeasured, balancing: OngoingBalance, step: Step)
         balancing.patience.over()
         return
     for topic, first, ends, committed in event.rows:
-        loads.take(topic, first, ends, committed, event.at_ms)
+        loads.record_positions(topic, first, ends, committed, event.at_ms)
     if event.last:
         balancing.serial = 0
         balancing.weighing = dict(event.weighing)

@@ -93,7 +93,9 @@ class PartitionLoads:
     def __len__(self) -> int:
         return len(self._ends)
 
-    def take(self, topic: str, first: int, ends: Sequence[int], committed: Sequence[int], at_ms: int) -> None:
+    def record_positions(
+        self, topic: str, first: int, ends: Sequence[int], committed: Sequence[int], at_ms: int
+    ) -> None:
         """Partitions of one topic from `first` on, as they were at that moment. Strangers and the surplus are left."""
         if topic not in self._base or not 0 <= first < self.counts[topic]:
             return

@@ -237,9 +237,9 @@ class ImageWaits:
         return True
 
     def _image_changed(self, changes: ImageChanges) -> None:
-        self.look()
+        self.check_waits()
 
-    def look(self) -> None:
+    def check_waits(self) -> None:
         """Look anew, for something beside the image that those who wait go by has changed."""
         for future, shown in list(self._waiting.items()):
             if future.done():

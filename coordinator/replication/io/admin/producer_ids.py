@@ -29,8 +29,8 @@ class NoProducerIdsYet(StorageError):
 
 
 class ProducerIdBlocks:
-    """`begin` fetches the first block; from then on each is given without a wait, as long as ZooKeeper answers now and
-    then. take: the next block, for this node alone."""
+    """`fetch_first_block` fetches the first block; from then on each is given without a wait, as long as ZooKeeper
+    answers now and then. take: the next block, for this node alone."""
 
     def __init__(
         self, take: Callable[[], Awaitable[ProducerIdBlock]], connected: Callable[[], Awaitable[None]]
@@ -48,7 +48,7 @@ class ProducerIdBlocks:
     def of(cls, session: ZooKeeperSession, node_id: int) -> "ProducerIdBlocks":
         return cls(lambda: take_producer_ids(session, node_id), session.connected)
 
-    async def begin(self) -> None:
+    async def fetch_first_block(self) -> None:
         """Have a block, and the next one. Raises ZooKeeper's weather, MalformedZnode, ProducerIdsExhausted."""
         block = await self._take()
         self._next, self._end = block.first, block.last + 1

@@ -92,7 +92,7 @@ class PlannedTopics:
             there={colliding_name(it): it for it in image.topics},
         )
 
-    def take(self, name: str, replicas: ReplicaLists) -> None:
+    def add_topic(self, name: str, replicas: ReplicaLists) -> None:
         self.alike[colliding_name(name)] = name
         self.load += count_replicas(replicas)
 
@@ -137,7 +137,7 @@ class TopicPlanner:
                 )
             replicas = self.placed(wanted.partitions, wanted.replication_factor)
         self._bear(name, replicas, beside, configs_size(wanted.configs))
-        beside.take(name, replicas)
+        beside.add_topic(name, replicas)
         return replicas
 
     def growth(self, topic: ClusterTopic, wanted: MorePartitions, beside: PlannedTopics) -> ReplicaLists:
@@ -162,7 +162,7 @@ class TopicPlanner:
                 )
             replicas = self.assigned(given, present)
         self._bear(topic.name, replicas, beside, assignments_size([each.replicas for each in topic.partitions]))
-        beside.take(topic.name, replicas)
+        beside.add_topic(topic.name, replicas)
         return replicas
 
     def change(self, name: str, given: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
@@ -340,7 +340,7 @@ class ClusterTopics:
     async def close(self) -> None:
         """Begin nothing more, and wait for no image: who waits is told so. What ZooKeeper does not answer is left."""
         self._closed = True
-        self._showing.look()
+        self._showing.check_waits()
         if self._under_way:
             _, late = await asyncio.wait(self._under_way, timeout=GRACE_S)
             for task in late:

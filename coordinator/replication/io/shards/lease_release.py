@@ -119,7 +119,7 @@ class ShutdownRelease:
         """It leads these, and is about to stop."""
         self._untold.update(units)
 
-    def told(self, unit: TopicPartition) -> None:
+    def confirm_release(self, unit: TopicPartition) -> None:
         """Somebody heard that this node leads the unit no more."""
         if unit in self._untold:
             self._untold.discard(unit)

@@ -175,7 +175,8 @@ MAX_BEGINNINGS: Final = 3
 
 
 class WarmShards:
-    """One core for each such shard, as large as its leader's. `take_some`, `take` and `run` by one thread."""
+    """One core for each such shard, as large as its leader's. `take_some`, `take_warm_shard` and `run` by one
+    thread."""
 
     def __init__(
         self,
@@ -194,7 +195,7 @@ class WarmShards:
         """How often, of each shard that has been begun since it was led here last."""
         self._useless: set[int] = set()
 
-    def take(self, shard: int) -> WarmShard | None:
+    def take_warm_shard(self, shard: int) -> WarmShard | None:
         """This node leads the shard from now on: what was kept ready of it, for whoever takes it over."""
         self._useless.discard(shard)
         self._begun.pop(shard, None)

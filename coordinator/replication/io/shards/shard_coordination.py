@@ -100,7 +100,7 @@ class ShardCoordination:
         self._side.on_settled(self._settled)
         for place in list(self._side.replicas.leaders):
             self._gain(place)
-        self._takeovers.begin()
+        self._takeovers.read_leaders()
         self._tasks.start(self._look_on())
         self._tasks.start(self._cuts.run())
         if warming is not None:
@@ -137,7 +137,7 @@ class ShardCoordination:
         if term is None:
             return False
         if shard not in self._due:
-            look = term.look(self._now_ms())
+            look = term.judge_timers(self._now_ms())
             if look is RUN:
                 return True
             if look is not HOLD:
@@ -207,7 +207,7 @@ class ShardCoordination:
         self._takeovers.gained(shard, self._terms[shard], now_ms)
         self._thin.discard(shard)
         self._weigh(shard)
-        warm = None if self._warming is None else self._warming.take(shard)
+        warm = None if self._warming is None else self._warming.take_warm_shard(shard)
         if warm is None:
             self._engine.load_shard(shard, now_ms)
         else:
@@ -275,7 +275,7 @@ class ShardCoordination:
         if term is None:
             self._dry.discard(shard)
             return
-        look, now_ms = self._due.pop(shard, None) or term.look(self._now_ms()), self._clock_ms()
+        look, now_ms = self._due.pop(shard, None) or term.judge_timers(self._now_ms()), self._clock_ms()
         match look.gap:
             case LeaseGap.HOLD:
                 return

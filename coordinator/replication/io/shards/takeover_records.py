@@ -39,7 +39,7 @@ class ShardTakeovers:
         self._led_by: dict[int, int] = {}
         self._due: dict[int, TookOver] = {}
 
-    def begin(self) -> None:
+    def read_leaders(self) -> None:
         """The image as it is: what changes from now on is told by `learned`."""
         topic = self._image.topics.get(OFFSETS)
         for number, view in topic.partitions.items() if topic is not None else ():
@@ -124,9 +124,9 @@ class ShardLosses:
     async def run(self) -> None:
         while True:
             await asyncio.sleep(LOOK_S)
-            await self.look()
+            await self.check_losses()
 
-    async def look(self) -> None:
+    async def check_losses(self) -> None:
         """At those of which more may come to be known."""
         for shard, due in list(self._due.items()):
             view = self._image.partition(shard_unit(shard))

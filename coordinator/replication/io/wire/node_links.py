@@ -258,18 +258,18 @@ class NodeLink(ClientConnection[LinkError]):
     async def epochs(self, asked: Iterable[EpochQuery], *, deadline_s: float) -> list[EpochEnd]:
         """The ends, those of one topic together."""
         request = node_codec.epochs_request(self._me.node, asked)
-        return await self.ask("OffsetForLeaderEpoch", request, deadline_s, node_codec.parse_epochs_response)
+        return await self.send_request("OffsetForLeaderEpoch", request, deadline_s, node_codec.parse_epochs_response)
 
     async def alter_partition(
         self, node_epoch: int, items: Iterable[IsrItem], *, deadline_s: float
     ) -> AlterPartitionResult:
         """The results, those of one topic together."""
         request = node_codec.alter_request(self._me.node, node_epoch, items)
-        return await self.ask("AlterPartition", request, deadline_s, node_codec.parse_alter_response)
+        return await self.send_request("AlterPartition", request, deadline_s, node_codec.parse_alter_response)
 
     async def controlled_shutdown(self, node_epoch: int, *, deadline_s: float) -> ShutdownResult:
         request = node_codec.shutdown_request(self._me.node, node_epoch)
-        return await self.ask("ControlledShutdown", request, deadline_s, node_codec.parse_shutdown_response)
+        return await self.send_request("ControlledShutdown", request, deadline_s, node_codec.parse_shutdown_response)
 
     async def cluster_state(
         self,
@@ -282,10 +282,10 @@ class NodeLink(ClientConnection[LinkError]):
     ) -> ClusterState:
         me = self._me
         request = node_codec.state_request(me.cluster_id, me.node, node_epoch, known, offline, max_wait_ms)
-        return await self.ask("ClusterState", request, deadline_s, node_codec.parse_state_response)
+        return await self.send_request("ClusterState", request, deadline_s, node_codec.parse_state_response)
 
     async def note(self, records: Iterable[ElectionEntry], *, deadline_s: float) -> ErrorCode:
-        return await self.ask(
+        return await self.send_request(
             "NoteElections",
             node_codec.note_request(records),
             deadline_s,
@@ -294,20 +294,24 @@ class NodeLink(ClientConnection[LinkError]):
 
     async def read_security(self, asked: SecurityQuery, *, deadline_s: float) -> SecurityRecords:
         request = node_codec.security_read_request(asked)
-        return await self.ask("ReadSecurity", request, deadline_s, node_codec.parse_security_read_response)
+        return await self.send_request("ReadSecurity", request, deadline_s, node_codec.parse_security_read_response)
 
     async def write_security(self, changed: SecurityUpdate, *, deadline_s: float) -> SecurityUpdateResult:
         request = node_codec.security_write_request(changed)
-        return await self.ask("WriteSecurity", request, deadline_s, node_codec.parse_security_write_response)
+        return await self.send_request("WriteSecurity", request, deadline_s, node_codec.parse_security_write_response)
 
     async def log_ends(self, asked: LogEndsQuery, *, deadline_s: float) -> Sequence[PartitionLogEnd]:
-        return await self.ask("LogEnds", node_codec.ends_request(asked), deadline_s, node_codec.parse_ends_response)
+        return await self.send_request(
+            "LogEnds", node_codec.ends_request(asked), deadline_s, node_codec.parse_ends_response
+        )
 
     async def groups_with_settings(self, *, deadline_s: float) -> GroupsWithSettings:
         answer = node_codec.parse_groups_response
-        return await self.ask("GroupsWithSettings", node_codec.groups_request(), deadline_s, answer)
+        return await self.send_request("GroupsWithSettings", node_codec.groups_request(), deadline_s, answer)
 
-    async def ask(self, api: str, request: object, deadline_s: float, meaning: Callable[[Any], Answer]) -> Answer:
+    async def send_request(
+        self, api: str, request: object, deadline_s: float, meaning: Callable[[Any], Answer]
+    ) -> Answer:
         """What the answer to one request means; see `exchange`."""
         frame = await self.exchange(KEY_OF[api], api, VERSION_OF[api], request, deadline_s)
         if len(frame) > LARGE_BYTES and api in LONG_LISTS:
@@ -326,7 +330,7 @@ class NodeLink(ClientConnection[LinkError]):
 
     async def _greet(self) -> None:
         greeting = struct("ApiVersionsRequest")(client_software_name=SOFTWARE, client_software_version="1")
-        answer = await self.ask("ApiVersions", greeting, GREETING_S, lambda said: said.api_keys)
+        answer = await self.send_request("ApiVersions", greeting, GREETING_S, lambda said: said.api_keys)
         served = {one.api_key: one for one in answer}
         for api in NODE_APIS:
             found = served.get(api.key)

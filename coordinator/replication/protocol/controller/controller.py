@@ -210,7 +210,7 @@ class Controller:
         self.ready = True
         assert self.elected is not None
         term, book, image = self.term, self.term.book, self.elected.image
-        book.nodes.begin(self.first_nodes.nodes, image)
+        book.nodes.load_registrations(self.first_nodes.nodes, image)
         self.creation.due = True
         if image is not None:
             keep_deleted_topics(term, image)
@@ -260,15 +260,15 @@ class Controller:
         | TopicDeletionsRead,
     ) -> None:
         if isinstance(event, AlterPartitionRequested):
-            self.asks.ask(event)
+            self.asks.enqueue_request(event)
         elif isinstance(event, ShutdownRequested):
-            self.shutdowns.ask(event)
+            self.shutdowns.begin_shutdown(event)
         elif isinstance(event, ElectLeadersRequested):
-            self.preferred.ask(event)
+            self.preferred.elect_leaders(event)
         elif isinstance(event, ReassignmentRequested):
-            self.reassigning.ask(event.request, event.wanted)
+            self.reassigning.enqueue_reassignments(event.request, event.wanted)
         else:
-            self.deletion.ask(event.names)
+            self.deletion.delete_topics(event.names)
 
     def on_poll(self, event: ImagePolled) -> None:
         sequence = self.polls.poll(event, self.ready)
@@ -376,7 +376,7 @@ class Controller:
 
     def _advance_term(self) -> None:
         if not self.ready:
-            self.polls.tell(self.ready)
+            self.polls.answer_polls(self.ready)
             self._sleep()
             return
         self.preferred.balance()
@@ -385,8 +385,8 @@ class Controller:
             teller = self.term.book.teller
             if self.flight is None and teller.has_news:
                 teller.publish(self._next_sequence())
-        self.polls.tell(self.ready)
-        self.shutdowns.tell()
+        self.polls.answer_polls(self.ready)
+        self.shutdowns.answer_shutdowns()
         self._sleep()
 
     def _decide(self) -> None:
@@ -433,7 +433,7 @@ class Controller:
     def _pass(self, mark: ReviewMark) -> None:
         term, book = self.term, self.term.book
         if isinstance(mark, PublishTopicSettings):
-            self.topics.tell(mark.name)
+            self.topics.publish_topic(mark.name)
         elif isinstance(mark, StartPublishing):
             term.silent = False
         elif isinstance(mark, ConfirmNode):

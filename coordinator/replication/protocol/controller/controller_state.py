@@ -155,7 +155,7 @@ class NodeRegistry:
     stops: frozenset[int] = NO_NODES
     """Stopping, and live."""
 
-    def begin(self, nodes: Mapping[int, ClusterNode], image: ClusterImage | None) -> None:
+    def load_registrations(self, nodes: Mapping[int, ClusterNode], image: ClusterImage | None) -> None:
         """The first registrations that a reign sees. Who is as this node has known it goes on; of all others nobody
         knows whether they are what they were when they last led."""
         self.registered = nodes

@@ -167,7 +167,7 @@ class ControlledShutdowns:
     moves: LeaderMoves
     waiting: dict[int, StoppingNode] = field(default_factory=dict)
 
-    def ask(self, event: ShutdownRequested) -> None:
+    def begin_shutdown(self, event: ShutdownRequested) -> None:
         """ControlledShutdown: nobody is elected there from now on, in this life of the node."""
         book = self.term.book
         node = book.nodes.live.get(event.node)
@@ -221,7 +221,7 @@ class ControlledShutdowns:
     def wake_ms(self) -> int | None:
         return min((stopping.until_ms for stopping in self.waiting.values()), default=None)
 
-    def tell(self) -> None:
+    def answer_shutdowns(self) -> None:
         """Answers those that lead nothing more, that can be helped no further, or have waited long enough."""
         for node, stopping in list(self.waiting.items()):
             leads = self.term.book.leads.get(node)
@@ -291,7 +291,7 @@ class PreferredLeaders:
         standing = book.standing(unit, assignment, state)
         return to if to in state.isr and to in standing.live and to not in standing.leaving else NO_NODE_ID
 
-    def ask(self, event: ElectLeadersRequested) -> None:
+    def elect_leaders(self, event: ElectLeadersRequested) -> None:
         wish = self.term.wish(event.request)
         units = list(dict.fromkeys(map(unit_of, event.places)))
         wish.open.update(units)

@@ -121,7 +121,7 @@ class AlterPartitionQueue:
     waiting: dict[int, PendingAlterPartition] = field(default_factory=dict)
     """By request."""
 
-    def ask(self, event: AlterPartitionRequested) -> None:
+    def enqueue_request(self, event: AlterPartitionRequested) -> None:
         if self._is_stale(event):
             self.term.answer(event.request, AlterPartitionResult(ErrorCode.STALE_BROKER_EPOCH))
         elif len(self.waiting) >= MAX_WAITING:
@@ -296,7 +296,7 @@ class ImagePolls:
             del self.term.book.teller.waiting[node_id]
             self.term.answer(waiting.request, self._over(node_id, waiting.node_epoch))
 
-    def tell(self, ready: bool) -> None:
+    def answer_polls(self, ready: bool) -> None:
         """Answers parked polls, where there is something new or they have waited long enough."""
         book = self.term.book
         now = (book.teller.known, len(book.nodes.live) - len(book.nodes.unsure) + (not self.term.silent))

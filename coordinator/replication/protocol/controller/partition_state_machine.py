@@ -134,7 +134,9 @@ class ReassignmentQueue:
     term: ControllerTerm
     plans: dict[TopicPartition, PlannedReassignment] = field(default_factory=dict)
 
-    def ask(self, request: int | None, wanted: Mapping[TopicPartition, tuple[int, ...] | None]) -> None:
+    def enqueue_reassignments(
+        self, request: int | None, wanted: Mapping[TopicPartition, tuple[int, ...] | None]
+    ) -> None:
         """Checks each, and takes what can be; a later one for a unit takes the place of an earlier one."""
         wish = self.term.wish(request)
         for place, target in wanted.items():

@@ -102,7 +102,7 @@ class TopicDeletion:
             units = (TopicPartition(name, number) for number in range(len(topic.partitions)))
             self.states[name] = {unit: event.states[unit].partition_epoch for unit in units if unit in event.states}
 
-    def ask(self, names: Iterable[str]) -> None:
+    def delete_topics(self, names: Iterable[str]) -> None:
         """The deletion stands in ZooKeeper, so it may be told; the states go next, then the topic and the marker."""
         book, term = self.term.book, self.term
         for name in names:
@@ -218,7 +218,7 @@ class TopicTracking:
         self.term.look_at(units, "")
         self.term.work.mark(PublishTopicSettings(topic.name), self.term.now_ms)
 
-    def tell(self, name: str) -> None:
+    def publish_topic(self, name: str) -> None:
         """The units are as the settings want it: all may know these."""
         book = self.term.book
         topic = book.topics.get(name)

@@ -209,7 +209,7 @@ class Node:
         leader = self.leader
         if leader is None:
             return
-        leader.look(self.now_ms)
+        leader.check_followers(self.now_ms)
         if (question := leader.wants(self.now_ms)) is not None:
             self.asked = question
             self.world.send(self.id, 0, ("alter", self.id, self.life, self.node_epoch, question))

@@ -90,7 +90,7 @@ class Rounds:
         self.settle()
 
     def look(self) -> None:
-        self._node.replicas.look(self._node.now())
+        self._node.replicas.check_replicas(self._node.now())
         before = self._node.replicas.cut_off
         self._node.replicas.look_around(
             self._node.ensemble.timeout_ms, self._node.now(), in_touch=self._node.zookeeper.connected
@@ -173,7 +173,7 @@ class Rounds:
 
     def _learn_in_steps(self, changes: ImageChanges) -> None:
         """All at once, or as a node does it where there are many: other things happen in between, but no poll."""
-        units = self._node.replicas.begin(self._node.image, changes)
+        units = self._node.replicas.begin_learning(self._node.image, changes)
         if self._node.world.chance(0.8):
             self._node.replicas.learn_units(units, self._node.now())
             units = []

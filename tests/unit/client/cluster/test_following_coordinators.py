@@ -284,7 +284,7 @@ def test_a_topic_that_was_not_there_is_asked_for_again() -> None:
             transport = reader._core.transport
             place = TopicPartition("later", 0)
             await list_offsets(transport, {TopicPartition("other", 0): -1})
-            transport.leaders.look([place])
+            transport.leaders.refresh_leaders([place])
             await until(lambda: transport.leaders.is_missing("later"))
             cluster.topic("later", 2)
             cluster.append("later", 0, batch(b"a"))

@@ -173,7 +173,7 @@ def test_metadata_of_an_older_leader_epoch_is_not_taken() -> None:
             for node in cluster.nodes.values():
                 node.next("Metadata", old)
             looked = len(cluster.calls("Metadata"))
-            known.look([("t", 0)])
+            known.refresh_leaders([("t", 0)])
             await until(lambda: len(cluster.calls("Metadata")) > looked and known._task.done())
             assert known.leader(("t", 0)) == (3, 1)
 

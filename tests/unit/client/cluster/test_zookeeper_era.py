@@ -41,7 +41,7 @@ def spoken_to(endpoints: tuple[str, ...], topics: dict[str, int]) -> list[str]:
         registry: Any = Registry(endpoints)
         view: Any = SimpleNamespace(brokers=(1, 2, 3), partitions=topics)
         mine: Any = SimpleNamespace(subscription=(), pattern="white_list")
-        await TopicLeaderSearch(registry, use, ()).look(view, mine, topics)
+        await TopicLeaderSearch(registry, use, ()).find_leaders(view, mine, topics)
 
     asyncio.run(story())
     return used

@@ -117,7 +117,7 @@ CODES: dict[str, Callable[[Any, int], int]] = {
 @pytest.mark.parametrize("api", CODES)
 def test_whoever_asks_for_a_group_of_another_node_hears_16(api: str) -> None:
     async def story(node: MemoryNode, ask: Asked) -> None:
-        node.driver.tell(ELSEWHERE, events.Unload())
+        node.driver.submit_event(ELSEWHERE, events.Unload())
         await node.quiet()
         for version in versions(node, api):
             answer = await ask(api, version, request(api, ["t"], [group_of(ELSEWHERE)]))
@@ -139,7 +139,7 @@ def test_a_node_lists_the_groups_that_it_coordinates(version: int) -> None:
             await ask("OffsetCommit", 8, request("OffsetCommit", ["t"], [group_of(shard)]))
         answer = await ask("ListGroups", version)
         assert {row.group_id for row in answer.groups} == {group_of(HERE), group_of(ELSEWHERE)}
-        node.driver.tell(ELSEWHERE, events.Unload())
+        node.driver.submit_event(ELSEWHERE, events.Unload())
         await node.quiet()
         answer = await ask("ListGroups", version)
         assert (answer.error_code, [row.group_id for row in answer.groups]) == (0, [group_of(HERE)])
@@ -151,7 +151,7 @@ def test_groups_with_settings_are_listed_where_they_are_coordinated() -> None:
     async def story(node: MemoryNode, ask: Asked) -> None:
         for shard in (HERE, ELSEWHERE):
             await configure(ask, group_of(shard))
-        node.driver.tell(ELSEWHERE, events.Unload())
+        node.driver.submit_event(ELSEWHERE, events.Unload())
         await node.quiet()
         answer = await ask("ListConfigResources", 1, resource_types=[32])
         assert (answer.error_code, [row.resource_name for row in answer.config_resources]) == (0, [group_of(HERE)])
@@ -205,7 +205,7 @@ def test_settings_of_a_group_are_told_and_changed_by_its_coordinator_whoever_is_
     cluster.view.elsewhere = others
 
     async def story(node: MemoryNode, ask: Asked) -> None:
-        node.driver.tell(ELSEWHERE, events.Unload())
+        node.driver.submit_event(ELSEWHERE, events.Unload())
         await configure(ask, group_of(HERE))
         assert others.asked == [], "that is this node's"
         path = "DescribeConfigsRequest.resources"

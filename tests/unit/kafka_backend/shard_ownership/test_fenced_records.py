@@ -194,7 +194,7 @@ def test_s7_the_truth_of_a_key_is_what_counts_for_it() -> None:
     replay, _ = log.replayed()
     truth = RepairPass(replay.must_repair(), 0, replay.position)
     assert not truth.done
-    truth.take(log.seen)
+    truth.replay_batches(log.seen)
     assert truth.done
     assert truth.values == {b"a": b"2", b"c": None, b"d": None}
 
@@ -218,5 +218,5 @@ def test_a_batch_is_taken_once() -> None:
     log = Log()
     log.plain(OLD, ("a", "1"))
     replay = ShardReplay()
-    assert len(replay.take(log.seen[0])) == 1
-    assert len(replay.take(log.seen[0])) == 0
+    assert len(replay.replay_batch(log.seen[0])) == 1
+    assert len(replay.replay_batch(log.seen[0])) == 0

@@ -71,7 +71,7 @@ def log_of(steps: list[tuple[str, int, list[bytes]]]) -> list[LogBatch]:
 def test_what_counts_and_what_waits_is_as_by_going_through_it(steps: list[tuple[str, int, list[bytes]]]) -> None:
     quick, naive = ShardReplay(), Naive()
     for batch in log_of(steps):
-        assert list(quick.take(batch)) == list(naive.take(batch))
+        assert list(quick.replay_batch(batch)) == list(naive.replay_batch(batch))
         assert quick.pending == naive.pending
         assert quick.must_repair() == naive.must_repair()
 
@@ -87,7 +87,7 @@ def test_a_record_costs_no_more_where_many_transactions_are_open() -> None:
 
     replay = ShardReplay()
     for batch in log_of([("commits", client, [b"a"]) for client in range(50, 150)]):
-        replay.take(batch)
+        replay.replay_batch(batch)
     replay.pending = Untouched(replay.pending)
     (*_, last) = log_of([("plain", 0, [b"x"])] * 200)
-    assert len(replay.take(last._replace(base_offset=500, next_offset=501))) == 1
+    assert len(replay.replay_batch(last._replace(base_offset=500, next_offset=501))) == 1

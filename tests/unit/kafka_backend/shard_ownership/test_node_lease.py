@@ -8,12 +8,12 @@ SESSION = 10_000
 
 def test_f7_it_counts_from_the_sending_of_what_was_answered_0() -> None:
     lease = Lease(SESSION)
-    assert not lease.holds(0)
+    assert not lease.is_valid(0)
     lease.synced(100)
     assert lease.until_ms == 100 + lease_ms_of(SESSION)
     lease.heartbeat_answered(2_000, 0)
-    assert lease.holds(2_000 + 8_999)
-    assert not lease.holds(2_000 + 9_000)
+    assert lease.is_valid(2_000 + 8_999)
+    assert not lease.is_valid(2_000 + 9_000)
 
 
 def test_f7_a_rebalance_under_way_does_not_renew_it() -> None:
@@ -37,6 +37,6 @@ def test_f7_what_was_sent_before_the_membership_was_lost_brings_nothing_back() -
     lease.lost(500)
     assert lease.until_ms == NEVER
     lease.heartbeat_answered(499, 0)
-    assert not lease.holds(600)
+    assert not lease.is_valid(600)
     lease.synced(700)
-    assert lease.holds(800)
+    assert lease.is_valid(800)

@@ -22,7 +22,7 @@ class Watched:
     def look(self, end: int, committed: int, *, commit_ms: int | None = None, after_ms: int = SAMPLE_MS) -> None:
         self.now_ms += after_ms
         at_ms = self.now_ms if commit_ms is None else commit_ms
-        self.history.take("g", Sample([PLACE], [end], [committed], [at_ms]), self.now_ms)
+        self.history.record_sample("g", Sample([PLACE], [end], [committed], [at_ms]), self.now_ms)
         self.history.settle("g", self.now_ms)
 
     def rates(self) -> tuple[float, float]:
@@ -129,7 +129,7 @@ def test_a_log_that_is_away_keeps_what_was_last_seen(watched: Watched) -> None:
 
 
 def test_a_partition_that_was_not_in_a_whole_sample_goes(watched: Watched) -> None:
-    watched.history.take("g", Sample([PLACE, ("orders", 1)], [5, 7], [0, 0], [1, 1]), 1)
+    watched.history.record_sample("g", Sample([PLACE, ("orders", 1)], [5, 7], [0, 0], [1, 1]), 1)
     watched.history.settle("g", 1)
     watched.look(5, 0)
     rates = watched.history.rates("g")
@@ -187,7 +187,7 @@ class TestHealth:
         places = [("orders", partition) for partition in range(100)]
         for at in range(1, 12):
             ends = [at * 100 + partition for partition in range(100)]
-            watched.history.take("g", Sample(places, ends, [at] * 100, [at * SAMPLE_MS] * 100), at * SAMPLE_MS)
+            watched.history.record_sample("g", Sample(places, ends, [at] * 100, [at * SAMPLE_MS] * 100), at * SAMPLE_MS)
             watched.history.settle("g", at * SAMPLE_MS)
         health = watched.history.health("g", 11 * SAMPLE_MS)
         assert (len(health.troubled), health.not_ok) == (MAX_TROUBLED, 100)

@@ -25,7 +25,7 @@ def test_balance_by_the_weight_that_the_group_s_balance_goes_by() -> None:
     state, group = shard.state, shard.state.groups["g"]
     loads = PartitionLoads({"t": 4}, 1_000)
     for at_ms, written in ((0, (0, 0, 0, 0)), (10_000, (20, 20, 40, 40))):
-        loads.take("t", 0, written, written, at_ms)
+        loads.record_positions("t", 0, written, written, at_ms)
         loads.taken()
     snapshot = KINDS[type(group)].snapshot(group, Step(state, 0))
     assert snapshot is not None
@@ -34,7 +34,7 @@ def test_balance_by_the_weight_that_the_group_s_balance_goes_by() -> None:
     scraped = Scraped(sight)
     ratio = {"name": "muster_group_imbalance_ratio", "group": "g", "by": "weight"}
     assert of(scraped.read(), **ratio) == pytest.approx(1.0)
-    loads.take("t", 3, (120,), (120,), 20_000)
+    loads.record_positions("t", 3, (120,), (120,), 20_000)
     assert of(scraped.read(), **ratio) > 1.1  # type: ignore[operator]
     store_group(shard, "g", {"a": {"t": (0, 1)}, "b": {"t": (2, 3)}})
     shard.apply(SettingsStored("g", 1, {"balance": "watch"}))
@@ -76,7 +76,7 @@ def test_every_line_is_of_a_family_of_the_table_and_has_its_labels() -> None:
     sight = two_members()
     shadowed(sight.shards[0], "g", 2)
     scraped = Scraped(sight, SeriesGranularity(commit_age=True))
-    scraped.rebalances.told("g", "classic", entry(1, unowned_partition_ms=5))
+    scraped.rebalances.count_rebalance("g", "classic", entry(1, unowned_partition_ms=5))
     scraped.fenced["g", ErrorCode.STALE_MEMBER_EPOCH] = 1
     scraped.read(0)
     found = scraped.read(10_000)

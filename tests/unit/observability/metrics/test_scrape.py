@@ -213,7 +213,7 @@ def test_lag_in_seconds_comes_of_when_the_topic_ended_there() -> None:
 def test_a_dead_group_s_series_go_with_it() -> None:
     sight = two_members()
     scraped = Scraped(sight)
-    scraped.rebalances.told("g", "classic", entry(1))
+    scraped.rebalances.count_rebalance("g", "classic", entry(1))
     scraped.fenced["g", ErrorCode.UNKNOWN_MEMBER_ID] = 2
     assert of(scraped.read(), "muster_group_rebalances_total", group="g", cause="member_joined") == 1
     sight.shards[0].apply(GroupDeleted("g"))
@@ -225,7 +225,7 @@ def test_a_dead_group_s_series_go_with_it() -> None:
 def test_while_a_shard_is_away_nothing_is_forgotten_of_its_groups() -> None:
     sight = two_members()
     scraped = Scraped(sight)
-    scraped.rebalances.told("g", "classic", entry(1))
+    scraped.rebalances.count_rebalance("g", "classic", entry(1))
     shards, sight.shards, sight.away = sight.shards, [], True
     assert '"g"' not in scraped.text()
     sight.shards, sight.away = shards, False
@@ -245,7 +245,7 @@ def test_an_entry_is_counted_once_however_often_it_is_told_of() -> None:
     failed = entry(2, Cause.ASSIGNOR_FAILED, outcome=Outcome.SUPERSEDED, phases=(), moves=())
     settled = entry(2, Cause.SUBSCRIPTION_CHANGED, unowned_partition_ms=1_500)
     for told in (entry(1), failed, entry(2, Cause.SUBSCRIPTION_CHANGED), settled, settled):
-        scraped.rebalances.told("g", "classic", told)
+        scraped.rebalances.count_rebalance("g", "classic", told)
     found = scraped.read()
     causes = {key: value for key, value in found.items() if key[0] == "muster_group_rebalances_total"}
     assert sorted(causes.values()) == [1, 1]
@@ -263,8 +263,8 @@ def test_an_entry_is_counted_once_however_often_it_is_told_of() -> None:
 def test_what_settles_later_is_a_phase_of_its_own() -> None:
     rebalances = RebalanceTotals()
     whole = (RebalancePhase("join", 1), RebalancePhase("plan", 1), RebalancePhase("settle", 4_000))
-    rebalances.told("g", "classic", entry(1))
-    rebalances.told("g", "classic", entry(1, phases=whole, unowned_partition_ms=0))
+    rebalances.count_rebalance("g", "classic", entry(1))
+    rebalances.count_rebalance("g", "classic", entry(1, phases=whole, unowned_partition_ms=0))
     assert {name: timing.count for name, timing in rebalances.phases.items()} == {"join": 1, "plan": 1, "settle": 1}
     assert rebalances.phases["settle"].seconds == 4
 
@@ -333,7 +333,7 @@ def test_names_full_of_quotes_and_new_lines_are_read_again_as_they_were() -> Non
 
 def test_openmetrics_is_read_by_its_own_parser() -> None:
     scraped = Scraped(two_members())
-    scraped.rebalances.told("g", "classic", entry(1, unowned_partition_ms=5))
+    scraped.rebalances.count_rebalance("g", "classic", entry(1, unowned_partition_ms=5))
     text = scraped.text(form=ExpositionFormat(openmetrics=True)) + "# EOF\n"
     families = {family.name: family.type for family in openmetrics.text_string_to_metric_families(text)}
     assert families["muster_group_rebalances"] == "counter"

@@ -26,7 +26,7 @@ class Watched:
         self.now_ms += SAMPLE_MS
         if committed != self.commit[0]:
             self.commit = (committed, self.now_ms)
-        self.history.take("g", Sample([PLACE], [end], [committed], [self.commit[1]]), self.now_ms)
+        self.history.record_sample("g", Sample([PLACE], [end], [committed], [self.commit[1]]), self.now_ms)
         self.history.settle("g", self.now_ms, has_members=members)
 
     @property

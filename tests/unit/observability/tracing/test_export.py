@@ -93,10 +93,10 @@ def test_what_there_is_no_room_for_is_thrown_away_and_said_once(monkeypatch: pyt
     monkeypatch.setattr(export, "make_spans", slow)
     told = RebalanceExport("http://127.0.0.1:1", 1, "0")
     with capture_logs() as lines:
-        told.tell("g", ENTRY, "")
+        told.enqueue_rebalance("g", ENTRY, "")
         assert making.wait(30)
         for _ in range(10):
-            told.tell("g", ENTRY, "")
+            told.enqueue_rebalance("g", ENTRY, "")
     assert [line["event"].split(";")[0] for line in lines] == ["too many rebalances to export as traces"]
     go_on.set()
     told.close()
@@ -130,7 +130,7 @@ def test_a_collector_that_is_slow_gets_whole_traces_and_what_is_left_out_is_said
     told = RebalanceExport("http://127.0.0.1:1", 1, "0")
     with capture_logs() as lines:
         for _ in range(10):
-            told.tell("g", ENTRY, "")
+            told.enqueue_rebalance("g", ENTRY, "")
         told._queue.put(None)
         told._thread.join()  # each has been looked at
         Slow.may.set()

@@ -90,7 +90,7 @@ def test_what_tells_of_much_is_taken_beside_the_loop_and_what_comes_meanwhile_wa
     async def story() -> None:
         term = Reign()
         for event in (first, POLL, events_and_effects.NodesRead({}), POLL):
-            term.steps.take(event)
+            term.steps.apply_event(event)
         assert term.said == []
         await term.done()
         assert term.machine.heard == [first, POLL, events_and_effects.NodesRead({}), POLL]
@@ -106,7 +106,7 @@ def test_of_a_small_cluster_every_step_is_taken_at_once(first: events_and_effect
     async def story() -> None:
         term = Reign()
         for event in (first, events_and_effects.NodesRead({}), events_and_effects.ControllerTick()):
-            term.steps.take(event)
+            term.steps.apply_event(event)
         assert term.said == [type(first).__name__, "NodesRead", "ControllerTick"]
         assert term.tasks == []
 
@@ -116,10 +116,10 @@ def test_of_a_small_cluster_every_step_is_taken_at_once(first: events_and_effect
 def test_of_a_large_one_what_looks_at_one_write_is_taken_at_once() -> None:
     async def story() -> None:
         term = Reign()
-        term.steps.take(topics(AT_ONCE + 1))
+        term.steps.apply_event(topics(AT_ONCE + 1))
         await term.done()
-        term.steps.take(events_and_effects.MultiWritten(3))
-        term.steps.take(events_and_effects.ControllerTick())
+        term.steps.apply_event(events_and_effects.MultiWritten(3))
+        term.steps.apply_event(events_and_effects.ControllerTick())
         assert term.said == ["TopicsRead", "MultiWritten"]
         await term.done()
         assert term.said == ["TopicsRead", "MultiWritten", "ControllerTick"]
@@ -131,7 +131,7 @@ def test_a_mistake_beside_the_loop_is_heard_of_and_nothing_follows_it() -> None:
     async def story() -> None:
         term = Reign()
         for event in (topics(AT_ONCE + 1), events_and_effects.ControllerResigned(), POLL):
-            term.steps.take(event)
+            term.steps.apply_event(event)
         with pytest.raises(ValueError, match="a mistake"):
             await term.done()
         assert term.said == ["TopicsRead"]

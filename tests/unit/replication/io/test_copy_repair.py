@@ -63,32 +63,32 @@ class Logs:
 def test_what_is_gone_is_made_anew_after_a_while_and_only_while_nobody_counts_on_it() -> None:
     replicas, logs = Replicas(PLACE), Logs(PLACE)
     mending = CopyRepair(replicas, logs)
-    assert not mending.look(0)
-    assert not mending.look(AFTER_MS - 1)
+    assert not mending.repair_copies(0)
+    assert not mending.repair_copies(AFTER_MS - 1)
     replicas.missed = {PLACE}
-    assert not mending.look(AFTER_MS)
+    assert not mending.repair_copies(AFTER_MS)
     replicas.missed = set()
-    assert mending.look(AFTER_MS + 1)
+    assert mending.repair_copies(AFTER_MS + 1)
     assert (logs.given_up, replicas.begun) == ([PLACE], [(PLACE, AFTER_MS + 1)])
 
 
 def test_a_copy_that_was_back_meanwhile_is_waited_for_anew() -> None:
     replicas, logs = Replicas(PLACE), Logs(PLACE)
     mending = CopyRepair(replicas, logs)
-    mending.look(0)
+    mending.repair_copies(0)
     replicas.offline = []
-    mending.look(AFTER_MS)
+    mending.repair_copies(AFTER_MS)
     replicas.offline = [PLACE]
-    assert not mending.look(AFTER_MS + 1)
-    assert mending.look(2 * AFTER_MS + 1)
+    assert not mending.repair_copies(AFTER_MS + 1)
+    assert mending.repair_copies(2 * AFTER_MS + 1)
 
 
 def test_of_a_shard_that_half_goes_which_is_gone() -> None:
     offsets, ledger = TopicPartition(OFFSETS, 3), TopicPartition(LEDGER, 3)
     replicas, logs = Replicas(offsets, ledger), Logs(ledger)
     mending = CopyRepair(replicas, logs)
-    mending.look(0)
-    assert mending.look(AFTER_MS)
+    mending.repair_copies(0)
+    assert mending.repair_copies(AFTER_MS)
     assert (logs.given_up, replicas.begun) == ([ledger], [(offsets, AFTER_MS)])
 
 
@@ -104,8 +104,8 @@ def test_of_a_shard_that_half_goes_which_is_gone() -> None:
 def test_what_stays_as_it_is(logs: Logs, place: TopicPartition) -> None:
     replicas = Replicas(place)
     mending = CopyRepair(replicas, logs, (SECURITY,))
-    mending.look(0)
-    assert not mending.look(AFTER_MS)
+    mending.repair_copies(0)
+    assert not mending.repair_copies(AFTER_MS)
     assert (logs.given_up, replicas.begun) == ([], [])
 
 
@@ -157,12 +157,12 @@ class Unreadable(Logs):
 def test_a_copy_that_cannot_be_looked_at_stays_and_is_told_of_once_and_others_are_mended() -> None:
     replicas, logs = Replicas(PLACE, OTHER), Unreadable()
     mending = CopyRepair(replicas, logs)
-    mending.look(0)
+    mending.repair_copies(0)
     with capture_logs() as lines:
         for now_ms in range(AFTER_MS, AFTER_MS + 5):
-            assert not mending.look(now_ms)
+            assert not mending.repair_copies(now_ms)
         logs.why = "Permission denied"
-        mending.look(AFTER_MS + 5)
+        mending.repair_copies(AFTER_MS + 5)
     assert [(line["partition"], line["why"]) for line in lines] == [
         *((str(place), "Input/output error") for place in (PLACE, OTHER)),
         *((str(place), "Permission denied") for place in (PLACE, OTHER)),

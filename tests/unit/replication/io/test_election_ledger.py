@@ -235,7 +235,7 @@ def test_a_copy_that_cannot_be_read_costs_its_node_nothing_but_the_figure() -> N
         cuts.gained(3)
         with capture_logs() as lines:
             for _ in range(LOOKS_AFTER):
-                await cuts.look()
+                await cuts.check_losses()
         assert (broker.reads, cuts._due) == (LOOKS_AFTER, {})
         assert [line["event"] for line in lines] == ["losses of unclean elections cannot be read here"]
         with pytest.raises(OffsetOutsideLog):

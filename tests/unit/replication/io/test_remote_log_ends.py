@@ -26,38 +26,38 @@ def leader_of(place: TopicPartition) -> int:
 
 
 def told(book: LogEndCache, place: TopicPartition, span: LogSpan, now_ms: int) -> None:
-    book.told(EARLIEST, {place: span.start}, now_ms)
-    book.told(LATEST, {place: span.end}, now_ms)
+    book.store_offsets(EARLIEST, {place: span.start}, now_ms)
+    book.store_offsets(LATEST, {place: span.end}, now_ms)
 
 
 def test_what_is_asked_about_is_asked_for_of_its_leader_and_told_from_then_on() -> None:
     book = LogEndCache()
-    assert book.look(THERE, 0) is None
-    assert book.look(ALSO, 0) is None
-    assert book.look(("nobody's", 0), 0) is None
+    assert book.request_span(THERE, 0) is None
+    assert book.request_span(ALSO, 0) is None
+    assert book.request_span(("nobody's", 0), 0) is None
     due = book.due(leader_of, 1)
     assert due == {8: ([THERE], [THERE]), 9: ([ALSO], [ALSO])}
     told(book, THERE, LogSpan(3, 70), 2)
-    assert book.look(THERE, 3) == LogSpan(3, 70)
-    assert book.look(ALSO, 3) is None
+    assert book.request_span(THERE, 3) == LogSpan(3, 70)
+    assert book.request_span(ALSO, 3) is None
 
 
 def test_ends_are_asked_for_again_and_again_and_starts_now_and_then() -> None:
     book = LogEndCache()
-    book.look(THERE, 0)
+    book.request_span(THERE, 0)
     told(book, THERE, LogSpan(3, 70), 0)
     assert book.due(leader_of, remote_log_ends.PERIOD_MS) == {8: ([THERE], [])}
     assert book.due(leader_of, remote_log_ends.STARTS_EVERY_MS) == {8: ([THERE], [THERE])}
-    book.look(ALSO, 0)
+    book.request_span(ALSO, 0)
     assert book.due(leader_of, 1, everything=False) == {9: ([ALSO], [ALSO])}, "only what is not known is asked sooner"
 
 
 def test_an_old_answer_is_none_and_what_nobody_asks_about_is_forgotten() -> None:
     book = LogEndCache()
-    book.look(THERE, 0)
+    book.request_span(THERE, 0)
     told(book, THERE, LogSpan(3, 70), 0)
-    assert book.look(THERE, remote_log_ends.STALE_MS - 1) == LogSpan(3, 70)
-    assert book.look(THERE, remote_log_ends.STALE_MS) is None
+    assert book.request_span(THERE, remote_log_ends.STALE_MS - 1) == LogSpan(3, 70)
+    assert book.request_span(THERE, remote_log_ends.STALE_MS) is None
     assert book.due(leader_of, remote_log_ends.STALE_MS + remote_log_ends.FORGET_MS - 1)
     assert not book.due(leader_of, remote_log_ends.STALE_MS + remote_log_ends.FORGET_MS)
     assert not book
@@ -70,20 +70,20 @@ def test_an_old_answer_is_none_and_what_nobody_asks_about_is_forgotten() -> None
 def test_so_many_are_kept_and_very_many_are_asked_for_less_often() -> None:
     book = LogEndCache(most=3)
     for number in range(5):
-        book.look(("t", number), 0)
+        book.request_span(("t", number), 0)
     assert len(book) == 3
     assert book.period_ms == remote_log_ends.PERIOD_MS
     many = LogEndCache()
     for number in range(3 * remote_log_ends.A_SECOND):
-        many.look(("t", number), 0)
+        many.request_span(("t", number), 0)
     assert many.period_ms == 3_000
 
 
 def test_a_start_never_lies_behind_the_end_of_a_moment_before() -> None:
     book = LogEndCache()
-    book.look(THERE, 0)
+    book.request_span(THERE, 0)
     told(book, THERE, LogSpan(80, 70), 0)
-    assert book.look(THERE, 0) == LogSpan(70, 70)
+    assert book.request_span(THERE, 0) == LogSpan(70, 70)
 
 
 class Leaders:
@@ -175,13 +175,13 @@ def test_nobody_waits_a_second_time_for_a_leader_that_did_not_answer() -> None:
 
 def test_what_is_forgotten_is_not_untried_for_good() -> None:
     book = LogEndCache()
-    book.look(THERE, 0)
+    book.request_span(THERE, 0)
     assert book.wanted() == [THERE]
     assert not book.due(leader_of, remote_log_ends.FORGET_MS)
     assert not book.untried
     book.tried([THERE])
     assert not book.untried
-    book.look(THERE, 0)
+    book.request_span(THERE, 0)
     book.tried(book.wanted())
     assert (book.wanted(), book.untried) == ([], False)
 
@@ -224,7 +224,7 @@ def test_many_partitions_are_looked_through_in_slices_and_all_of_them(monkeypatc
 
 def test_what_is_forgotten_while_a_round_is_made_is_asked_of_nobody() -> None:
     book = LogEndCache()
-    book.look(THERE, 0)
+    book.request_span(THERE, 0)
     places = book.places()
     assert book.due(leader_of, remote_log_ends.FORGET_MS, among=places) == {}
     assert book.due(leader_of, 0, among=places) == {}

@@ -316,7 +316,7 @@ def test_l5_questions_of_a_moment_are_one_request_and_each_hears_its_own_answer(
         ):
             given.answers, heard[:] = [answer], []
             happened.clear()
-            altering.ask([known, strange])
+            altering.propose_isr([known, strange])
             await happened.wait()
             assert [(question, answer.code) for question, answer in heard][:1] == [(known, code)]
             assert heard[1][0] is strange
@@ -371,13 +371,13 @@ def test_a3b_who_gives_records_up_waits_for_all_that_are_in_sync() -> None:
         waiting = starting.wait(ORDERS, 5)
         for start, done in ((-1, False), (4, False), (5, True)):
             half.seen[THERE].start = start
-            starting.look()
+            starting.check_waits()
             assert waiting.done() == done
         assert await waiting is NONE
         half.seen[THERE].start = 4
         late = starting.wait(ORDERS, 5)
         given.replicas.led[ORDERS].leader.over = True
-        starting.look()
+        starting.check_waits()
         assert await late is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     play(story)

@@ -45,10 +45,10 @@ class Page:
     def __init__(self) -> None:
         self.told: list[object] = []
 
-    def begin(self) -> None:
+    def begin_reload(self) -> None:
         self.told.append("begin")
 
-    def take(self, changes: Sequence[SecurityRecord]) -> None:
+    def apply_changes(self, changes: Sequence[SecurityRecord]) -> None:
         self.told += [str(change.key[0]) for change in changes]
 
     def complete(self) -> None:

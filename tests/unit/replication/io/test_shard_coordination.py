@@ -164,7 +164,7 @@ class OneReady:
     def __init__(self) -> None:
         self.ready: list[object] = [object()]
 
-    def take(self, shard: int) -> object | None:
+    def take_warm_shard(self, shard: int) -> object | None:
         assert shard == NUMBER
         return self.ready.pop() if self.ready else None
 

@@ -40,7 +40,7 @@ class Stage:
 
     def look(self, times: int = 1) -> None:
         for _ in range(times):
-            asyncio.run(self.cuts.look())
+            asyncio.run(self.cuts.check_losses())
 
 
 def test_g9_it_is_noted_once_it_is_known_and_again_only_when_it_is_more() -> None:

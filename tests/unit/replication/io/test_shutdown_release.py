@@ -33,7 +33,7 @@ def test_all_who_lead_now_have_to_ask(told: int) -> None:
     last_word = ShutdownRelease(led_by(2, 3))
     last_word.owes([shard_unit(0), shard_unit(1)])
     for shard in range(told):
-        last_word.told(shard_unit(shard))
+        last_word.confirm_release(shard_unit(shard))
     assert asyncio.run(last_word.given(0)) is (told == 2)
 
 
@@ -43,8 +43,8 @@ def test_it_is_over_as_soon_as_the_last_of_them_has_asked() -> None:
         last_word.owes([shard_unit(0)])
         waiting = asyncio.create_task(last_word.given(30))
         await asyncio.sleep(0)
-        last_word.told(shard_unit(5))
-        last_word.told(shard_unit(0))
+        last_word.confirm_release(shard_unit(5))
+        last_word.confirm_release(shard_unit(0))
         return await waiting
 
     assert asyncio.run(story())

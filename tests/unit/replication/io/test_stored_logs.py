@@ -105,7 +105,7 @@ def test_a_follower_cuts_begins_anew_and_takes_its_leader_s_start_over() -> None
     assert (log.end, log.kept, log.last_epoch) == (2, 2, 1)
     log.advance_start(1)
     assert (log.start, log.high_watermark) == (1, 1)
-    log.begin(40)
+    log.restart_at(40)
     assert (log.start, log.end, log.kept, log.high_watermark, log.last_epoch) == (40, 40, 40, 40, -1)
 
 

@@ -100,7 +100,7 @@ def test_f7_a_copy_that_begins_anew_is_seen() -> None:
     copy = Followed()
     copy.copied(b"a")
     assert copy.given() == [b"a"]
-    copy.log.begin(7)
+    copy.log.restart_at(7)
     assert not copy.tail.stands()
 
 
@@ -154,7 +154,7 @@ class Stage:
         return self.log.tails[0][-2]
 
     def offsets(self) -> list[int] | None:
-        warm = self.warming.take(0)
+        warm = self.warming.take_warm_shard(0)
         if warm is None:
             return None
         assert isinstance(warm.core, TinyShard)

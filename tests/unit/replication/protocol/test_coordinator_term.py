@@ -188,27 +188,27 @@ def test_g6_before_the_first_lease_no_timer_fires_and_deadlines_move_by_all_of_i
     cluster, term = shard(heard(1_000), now_ms=1_200)
     for now_ms in range(1_300, 7_000, 100):
         fetch(cluster, 0, now_ms)
-        assert term.look(now_ms) == HOLD
+        assert term.judge_timers(now_ms) == HOLD
     fetch(cluster, 0, 7_000)
-    assert term.look(7_000) == TimerVerdict(LeaseGap.MOVE, 5_800)
-    assert term.look(7_001) == RUN
+    assert term.judge_timers(7_000) == TimerVerdict(LeaseGap.MOVE, 5_800)
+    assert term.judge_timers(7_001) == RUN
 
 
 def opened() -> tuple[Cluster, CoordinatorTerm]:
     cluster, term = shard()
     fetch(cluster, 0, 100)
-    assert term.look(100).gap is LeaseGap.MOVE
+    assert term.judge_timers(100).gap is LeaseGap.MOVE
     return cluster, term
 
 
 def test_g6_timers_wait_for_the_lease_and_move_by_a_short_gap() -> None:
     cluster, term = opened()
     over = 100 + LEASE
-    assert term.look(over - 1) == RUN
-    assert term.look(over + 500) == HOLD
+    assert term.judge_timers(over - 1) == RUN
+    assert term.judge_timers(over + 500) == HOLD
     fetch(cluster, 0, over + 1_000)
-    assert term.look(over + 1_000) == TimerVerdict(LeaseGap.MOVE, 1_000)
-    assert term.look(over + 1_001) == RUN
+    assert term.judge_timers(over + 1_000) == TimerVerdict(LeaseGap.MOVE, 1_000)
+    assert term.judge_timers(over + 1_001) == RUN
 
 
 def test_g6_a_gap_that_nobody_looked_at_counts_as_one() -> None:
@@ -216,21 +216,21 @@ def test_g6_a_gap_that_nobody_looked_at_counts_as_one() -> None:
     cluster, term = opened()
     over = 100 + LEASE
     fetch(cluster, 0, over + 1_000)
-    assert term.look(over + 1_000) == TimerVerdict(LeaseGap.MOVE, 1_000)
+    assert term.judge_timers(over + 1_000) == TimerVerdict(LeaseGap.MOVE, 1_000)
     again = over + 1_000 + LEASE
     fetch(cluster, 0, again + 9_000)
-    assert term.look(again + 9_000) == UNLOAD
-    assert term.look(again + 9_001) == LOAD
+    assert term.judge_timers(again + 9_000) == UNLOAD
+    assert term.judge_timers(again + 9_001) == LOAD
 
 
 def test_g6_after_a_long_gap_the_shard_is_loaded_anew() -> None:
     cluster, term = opened()
     over = 100 + LEASE
-    assert term.look(over + 2_000) == UNLOAD
-    assert term.look(over + 3_000) == HOLD
+    assert term.judge_timers(over + 2_000) == UNLOAD
+    assert term.judge_timers(over + 3_000) == HOLD
     fetch(cluster, 0, over + 4_000)
-    assert term.look(over + 4_000) == LOAD
-    assert term.look(over + 4_001) == RUN
+    assert term.judge_timers(over + 4_000) == LOAD
+    assert term.judge_timers(over + 4_001) == RUN
 
 
 def test_l9_a_leader_that_is_over_says_nothing() -> None:
@@ -284,7 +284,7 @@ class Rash(CoordinatorTerm):
 class Ringing(CoordinatorTerm):
     """CL-G6: its timers fire whether the lease holds or not."""
 
-    def look(self, now_ms: int) -> TimerVerdict:
+    def judge_timers(self, now_ms: int) -> TimerVerdict:
         return RUN
 
 
@@ -303,8 +303,8 @@ class Halved(CoordinatorTerm):
 class Settled(CoordinatorTerm):
     """CL-G6: a long gap is a short one."""
 
-    def look(self, now_ms: int) -> TimerVerdict:
-        look = super().look(now_ms)
+    def judge_timers(self, now_ms: int) -> TimerVerdict:
+        look = super().judge_timers(now_ms)
         return HOLD if look is UNLOAD else look
 
 

@@ -31,7 +31,7 @@ def test_the_first_in_order_that_is_live_and_in_sync_leads_c2(three: Reigning) -
 def test_causes_tell_a_session_that_expired_from_a_node_that_shut_down_section_11() -> None:
     """A registration is gone in both cases; who closes its session in order has said before that it shuts down."""
     known = NodeRegistry()
-    known.begin(nodes(1, 2, 3), None)
+    known.load_registrations(nodes(1, 2, 3), None)
     known.stop(1)
     assert known.seen(nodes(3)).gone == {1: "node 1 shut down", 2: "node 2's session expired"}
     assert known.seen({3: node(3, 203)}).gone == {3: "node 3 registered anew"}

@@ -92,7 +92,7 @@ def test_l5_caught_up_is_who_fetches_at_the_end_there_was_at_the_fetch_before() 
     for now_ms in range(0, 3 * LAG_MS, 1_000):
         cluster.write(now_ms + 1_000, now_ms)
         cluster.fetch(2, now_ms, now_ms, last_epoch=EPOCH if now_ms else NO_EPOCH)
-        cluster.leader.look(now_ms)
+        cluster.leader.check_followers(now_ms)
         assert not cluster.leader.wishes
 
 
@@ -102,7 +102,7 @@ def test_l5_who_is_behind_for_longer_than_the_lag_time_is_to_leave() -> None:
     for now_ms in (0, LAG_MS, LAG_MS + 1):
         cluster.fetch(2, 5, now_ms, last_epoch=EPOCH)
         cluster.fetch(3, 1, now_ms, last_epoch=EPOCH)
-        cluster.leader.look(now_ms)
+        cluster.leader.check_followers(now_ms)
         assert cluster.leader.wishes == (now_ms > LAG_MS)
     assert asking(cluster, LAG_MS + 1).nodes == (1, 2)
 
@@ -112,7 +112,7 @@ def test_l5_where_nothing_is_written_each_request_of_the_session_is_a_fetch() ->
     cluster.fetch(2, 0)
     cluster.fetch(3, 0)
     cluster.peers[2].asks(LAG_MS, anew=False)
-    cluster.leader.look(LAG_MS + 1)
+    cluster.leader.check_followers(LAG_MS + 1)
     assert asking(cluster, LAG_MS + 1).nodes == (1, 2)
 
 
@@ -123,7 +123,7 @@ def test_l5_a_log_that_its_session_let_go_of_falls_behind() -> None:
     cluster.leader.forgotten(0, cluster.peers[3])
     for node in (2, 3):
         cluster.peers[node].asks(LAG_MS, anew=False)
-    cluster.leader.look(LAG_MS + 1)
+    cluster.leader.check_followers(LAG_MS + 1)
     assert asking(cluster, LAG_MS + 1).nodes == (1, 2)
 
 
@@ -245,8 +245,8 @@ def test_l5_after_a_long_rest_nobody_is_behind_because_something_is_written() ->
     for now_ms in range(0, 10 * LAG_MS, 500):
         cluster.peers[2].asks(now_ms, anew=False)
     cluster.write(5, 10 * LAG_MS)
-    cluster.leader.look(10 * LAG_MS)
+    cluster.leader.check_followers(10 * LAG_MS)
     assert not cluster.leader.wishes
     cluster.peers[2].asks(10 * LAG_MS + 500, anew=False)
-    cluster.leader.look(11 * LAG_MS)
+    cluster.leader.check_followers(11 * LAG_MS)
     assert cluster.leader.wishes

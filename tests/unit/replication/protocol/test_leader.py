@@ -106,8 +106,8 @@ def test_l3_a_live_follower_that_was_caught_up_is_waited_for_as_long_as_the_lag_
     cluster.write(5, 2_000)
     cluster.fetch(2, 5, 2_000, last_epoch=EPOCH)
     assert cluster.leader.high_watermark == 0
-    assert not cluster.leader.look(1_000 + LAG_MS)
-    assert cluster.leader.look(1_001 + LAG_MS)
+    assert not cluster.leader.check_followers(1_000 + LAG_MS)
+    assert cluster.leader.check_followers(1_001 + LAG_MS)
     assert cluster.leader.high_watermark == 5
 
 

@@ -287,7 +287,7 @@ def test_a_log_that_begins_later_is_looked_at_and_its_followers_are_told() -> No
     half = leader.replicas.led[PLACE].leader.halves[0]
     copy_once(leader, follower)
     leader.log().advance_start(3)
-    leader.replicas.look(0)
+    leader.replicas.check_replicas(0)
     assert (half.start, half.seen[THERE].start) == (3, 0)
     assert leader.replicas.led[PLACE].leader.low_watermark(0) == 0
     copy_once(leader, follower)
@@ -299,7 +299,7 @@ def test_a_log_that_begins_later_is_looked_at_and_its_followers_are_told() -> No
 def test_a_log_that_begins_where_it_began_is_no_news() -> None:
     leader, follower = two()
     copy_once(leader, follower)
-    leader.replicas.look(0)
+    leader.replicas.check_replicas(0)
     leader.replicas.begins(TopicPartition("strange", 0))
     answers: list[FetchAnswer] = []
     [(_, request)] = follower.replicas.requests(0)

@@ -37,7 +37,7 @@ def breaks(follower: Pair, leader: Pair) -> None:
 
 def looks(node_: Pair, moments: Iterable[int]) -> None:
     for now_ms in moments:
-        node_.replicas.look(now_ms)
+        node_.replicas.check_replicas(now_ms)
 
 
 def test_a_log_that_works_again_copies_on() -> None:

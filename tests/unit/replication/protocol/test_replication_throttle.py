@@ -20,17 +20,17 @@ def test_a_bucket_gives_a_second_at_once_and_then_as_it_fills() -> None:
     assert (bucket.is_limited, bucket.may(0), bucket.ready_ms(0)) == (False, True, 0)
     bucket.limit(100, 0)
     assert bucket.ready_ms(0) == 0
-    bucket.take(130, 0)
+    bucket.charge_bytes(130, 0)
     assert (bucket.may(300), bucket.ready_ms(0), bucket.may(301)) == (False, 301, True)
-    bucket.take(0, 100_000)
-    bucket.take(100, 100_000)
+    bucket.charge_bytes(0, 100_000)
+    bucket.charge_bytes(100, 100_000)
     assert not bucket.may(100_000)
 
 
 def test_a_new_rate_takes_over_what_is_owed_but_for_more_than_a_second() -> None:
     bucket = ThrottleBucket()
     bucket.limit(1_000_000, 0)
-    bucket.take(3_000_000, 0)
+    bucket.charge_bytes(3_000_000, 0)
     bucket.limit(10, 0)
     assert bucket.ready_ms(0) == 1_001
     bucket.limit(0, 0)

@@ -29,7 +29,7 @@ class Others:
 class Here:
     """This node's groups, which cannot be told of."""
 
-    async def look(self, trigger: Any) -> Any:
+    async def plan_owners(self, trigger: Any) -> Any:
         raise TemporarilyUnknown("asked here")
 
 

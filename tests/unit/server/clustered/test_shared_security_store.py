@@ -40,7 +40,7 @@ class Leader:
         self.why = ""
 
     async def run(self, book: SharedSecurityStore) -> None:
-        book.begin()
+        book.begin_reload()
         book.complete()
         await asyncio.Event().wait()
 
@@ -109,7 +109,7 @@ def test_what_came_in_between_and_is_about_others_is_no_hindrance(tmp_path: Path
         assert store.state.secrets["b"] == b"theirs"
 
     def between() -> SecurityUpdateResult:
-        stores[0].take(OTHER)
+        stores[0].apply_changes(OTHER)
         return refused(ErrorCode.INVALID_UPDATE_VERSION)
 
     stores: list[SharedSecurityStore] = []
@@ -137,7 +137,7 @@ def test_who_is_overtaken_decides_anew(tmp_path: Path) -> None:
 
     async def story(store: SharedSecurityStore) -> None:
         def between() -> SecurityUpdateResult:
-            store.take(THEIRS)
+            store.apply_changes(THEIRS)
             return refused(ErrorCode.INVALID_UPDATE_VERSION)
 
         async def change() -> None:
@@ -147,9 +147,9 @@ def test_who_is_overtaken_decides_anew(tmp_path: Path) -> None:
         leader.answers = [between, DONE]
         await store.settled(change)
         assert seen == [None, b"theirs"]
-        store.take(OTHER)
-        leader.answers = [lambda: store.take(THEIRS) or refused(ErrorCode.INVALID_UPDATE_VERSION)]
-        store.take(MINE)
+        store.apply_changes(OTHER)
+        leader.answers = [lambda: store.apply_changes(THEIRS) or refused(ErrorCode.INVALID_UPDATE_VERSION)]
+        store.apply_changes(MINE)
         with pytest.raises(ConcurrentSecurityChange):
             await store.write([SecurityRecord(SecretKey("a"), None)])
 
@@ -160,7 +160,7 @@ def test_who_is_overtaken_decides_anew(tmp_path: Path) -> None:
 def test_an_answer_that_was_lost_is_no_second_write(tmp_path: Path) -> None:
     async def story(store: SharedSecurityStore) -> None:
         def lost() -> SecurityUpdateResult:
-            store.take(MINE)
+            store.apply_changes(MINE)
             raise LinkBroken("the connection broke")
 
         leader.answers = [lost]

@@ -38,7 +38,7 @@ def play(story: Callable[[Ensemble, ProducerIdBlocks], Awaitable[None]]) -> None
     async def run() -> None:
         ensemble = Ensemble()
         blocks = ProducerIdBlocks(ensemble.take, ensemble.connected)
-        await blocks.begin()
+        await blocks.fetch_first_block()
         async with asyncio.timeout(20):
             await story(ensemble, blocks)
         await blocks.close()

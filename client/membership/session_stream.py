@@ -111,7 +111,7 @@ class SharedSessionStream:
         self._most = most
         self._streams = streams
         self._key = key
-        self._seats: dict[int, StreamPlace] = {}
+        self._places: dict[int, StreamPlace] = {}
         self._last_number = -1
         self._closing = False
         self._unwritten: deque[pb.MemberRequest] = deque()
@@ -124,16 +124,16 @@ class SharedSessionStream:
     @property
     def takes(self) -> bool:
         """Whether there is room for one member more."""
-        return not self._closing and len(self._seats) < self._most
+        return not self._closing and len(self._places) < self._most
 
     def enter(self) -> "StreamPlace":
         self._last_number += 1
-        seat = self._seats[self._last_number] = StreamPlace(self, self._last_number)
-        return seat
+        place = self._places[self._last_number] = StreamPlace(self, self._last_number)
+        return place
 
     def inherit(self, channel: grpc.aio.Channel) -> bool:
         """Whether it takes the connection over from a client that has no use for it any more."""
-        if self._reading.done() or not self._seats:
+        if self._reading.done() or not self._places:
             return False
         self._inherited = channel
         return True
@@ -144,20 +144,20 @@ class SharedSessionStream:
         if self._writing is None:
             self._writing = self._background.start(self._write())
 
-    def leave(self, seat: "StreamPlace") -> None:
+    def leave(self, place: "StreamPlace") -> None:
         """In good order: the node says that it has heard it, and ends the stream after the last one."""
-        self._closing |= len(self._seats) == 1
-        self.say(pb.MemberRequest(member=seat.number, leaves=pb.MemberLeaves()))
+        self._closing |= len(self._places) == 1
+        self.say(pb.MemberRequest(member=place.number, leaves=pb.MemberLeaves()))
 
     def distrust(self) -> None:
         """Somebody was not answered on it: nobody else comes on it."""
         self._closing = True
 
-    def break_off(self, seat: "StreamPlace") -> None:
+    def break_off(self, place: "StreamPlace") -> None:
         """The member has given its session up; with the last one the stream goes."""
-        del self._seats[seat.number]
-        if self._seats:
-            self.say(pb.MemberRequest(member=seat.number, leaves=pb.MemberLeaves(broken=True)))
+        del self._places[place.number]
+        if self._places:
+            self.say(pb.MemberRequest(member=place.number, leaves=pb.MemberLeaves(broken=True)))
         else:
             self._closing = True
             self._call.cancel()
@@ -198,25 +198,25 @@ class SharedSessionStream:
             self._closing = True
             refused = error is not None and is_stream_refused(error)
             if refused and error is not None and error.code() is not grpc.StatusCode.UNIMPLEMENTED:
-                log.warning("a session stream of %d members was refused: %s", len(self._seats), error.details())
+                log.warning("a session stream of %d members was refused: %s", len(self._places), error.details())
             self._streams.ended(self._key, self, refused=refused)
-            for seat in self._seats.values():
-                seat.refused = refused
-                seat.end(error)
-            self._seats = {}
+            for place in self._places.values():
+                place.refused = refused
+                place.end(error)
+            self._places = {}
             if self._inherited is not None:
                 await self._inherited.close()
 
     def _hear(self, heard: pb.MemberResponse) -> None:
-        seat = self._seats.get(heard.member)
-        if seat is None:
+        place = self._places.get(heard.member)
+        if place is None:
             return  # It was broken off, and this crossed it.
         if heard.WhichOneof("heard") == "response":
-            seat.hear(heard.response)
+            place.hear(heard.response)
             return
-        del self._seats[heard.member]
+        del self._places[heard.member]
         status = STATUSES.get(heard.ended.status, grpc.StatusCode.UNKNOWN)
-        seat.end(None if status is grpc.StatusCode.OK else build_rpc_error(status, heard.ended.message))
+        place.end(None if status is grpc.StatusCode.OK else build_rpc_error(status, heard.ended.message))
 
 
 class StreamPlace:

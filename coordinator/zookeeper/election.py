@@ -62,7 +62,7 @@ class ElectionCandidate:
         on_seen: Callable[[bytes | None], None] = lambda holder: None,
         resume: bool = True,
     ) -> None:
-        self._reign: ElectedTerm | None = None
+        self._term: ElectedTerm | None = None
         self._session = session
         self._path = path
         self._body = body
@@ -82,7 +82,7 @@ class ElectionCandidate:
     @property
     def term(self) -> ElectedTerm | None:
         """None, too, to who looks after the lease ended and before the loop got to say so."""
-        return self._reign if asyncio.get_running_loop().time() < self._lease_ends else None
+        return self._term if asyncio.get_running_loop().time() < self._lease_ends else None
 
     def start(self) -> None:
         """Stand for election from now on. Once."""
@@ -96,7 +96,7 @@ class ElectionCandidate:
             return
         await self._standing.stop()
         self._standing = None
-        term = self._reign
+        term = self._term
         self._resign()
         if term is not None and self._session.state is SessionState.CONNECTED:
             try:
@@ -117,12 +117,12 @@ class ElectionCandidate:
 
     def resign(self, why: str) -> None:
         """End the reign, and look anew who is elected. Nothing if there is none."""
-        if self._reign is not None:
+        if self._term is not None:
             self._ended(why)
 
     def proved(self, sent_s: float) -> None:
         """A write that checks the reign's version was answered; `sent_s`: when it was sent, by the loop's clock."""
-        if self._reign is not None and sent_s + self._belief_s > self._lease_ends:
+        if self._term is not None and sent_s + self._belief_s > self._lease_ends:
             self._extend(sent_s)
 
     async def holder(self) -> bytes | None:
@@ -156,9 +156,9 @@ class ElectionCandidate:
             self._on_seen(found.data)
             if deposing is not None:
                 await self._take_place(deposing)
-        elif self._reign is None and not self._resume:
+        elif self._term is None and not self._resume:
             await self._take_place((await self._counter()).epoch)
-        elif self._reign is None:
+        elif self._term is None:
             # Ours, though we were not told: the answer was lost on the way, or we had begun to doubt.
             term = await self._counter()
             asked_s = asyncio.get_running_loop().time()
@@ -200,7 +200,7 @@ class ElectionCandidate:
         return ElectedTerm(read_epoch(self._epoch_path, found.data), found.version)
 
     def _elected(self, term: ElectedTerm, proved_s: float) -> None:
-        self._reign = term
+        self._term = term
         self._extend(proved_s)
         self._proofs = RestartedTask(f"proofs of being elected at {self._path}", partial(self._keep_proving, term))
         self._proofs.start()
@@ -214,8 +214,8 @@ class ElectionCandidate:
             self._proofs.cancel()
         self._asked.stop()
         self._doubt = self._proofs = None
-        if self._reign is not None:
-            self._reign = None
+        if self._term is not None:
+            self._term = None
             self._on_resigned()
 
     async def _keep_proving(self, term: ElectedTerm) -> None:
@@ -233,12 +233,12 @@ class ElectionCandidate:
         try:
             await self._prove(term)
         except BadVersion:
-            if self._reign == term:
+            if self._term == term:
                 self._ended("another one was elected")
         except ZooKeeperError as error:
             log.debug("the election cannot be checked now", path=self._path, why=str(error))
         else:
-            if self._reign == term:
+            if self._term == term:
                 self.proved(asked_s)
 
     async def _prove(self, term: ElectedTerm) -> None:

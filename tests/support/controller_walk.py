@@ -22,7 +22,7 @@ from muster.coordinator.replication.protocol.cluster_metadata import (
 from muster.coordinator.replication.protocol.controller import events_and_effects as ef
 from muster.coordinator.replication.protocol.controller import events_and_effects as ev
 from muster.coordinator.replication.protocol.controller.controller import Controller
-from tests.support.reigning import SMALL, Store, topic
+from tests.support.controller_story import SMALL, Store, topic
 
 UNIT = TopicPartition("t", 0)
 IDS = (1, 2, 3, 4)

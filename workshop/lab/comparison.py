@@ -133,8 +133,8 @@ class ComparisonCourse:
 
     def _settled(self, when: str) -> None:
         """The comparison means nothing if somebody cheats: everything is owned, once, by living workers."""
-        books = self._lab.account.books
-        wrong = [tp for tp, book in books.items() if len(book.holders) != 1]
+        accounts = self._lab.account.accounts
+        wrong = [tp for tp, account in accounts.items() if len(account.holders) != 1]
         assert not wrong, f"{self._generation.name}: after {when}, {wrong} are not owned by one worker each"
 
 
@@ -212,7 +212,7 @@ class JoinCourse(ComparisonCourse):
         clock.run(started_ms + WINDOW_MS)
         self._settled("the join")
         costs = self._costs(*before)
-        taken_ms = max(book.taken_at_ms for book in lab.account.books.values())
+        taken_ms = max(account.taken_at_ms for account in lab.account.accounts.values())
         return JoinCosts(
             self._generation.name,
             self._members,

@@ -56,50 +56,52 @@ class RunAccount:
     """All partitions of one group. Counting begins with `begin_measuring`; what happened before is forgotten."""
 
     def __init__(self, partitions: list[TopicPartition]) -> None:
-        self.books = {tp: PartitionAccount() for tp in partitions}
+        self.accounts = {tp: PartitionAccount() for tp in partitions}
         self.stops = 0
         self.moved = 0
         self.duplicates = 0
 
     def begin_measuring(self, now_ms: int) -> None:
         self.stops = self.moved = self.duplicates = 0
-        for book in self.books.values():
-            book.unowned_ms = book.longest_ms = 0
-            book.idle_since_ms = now_ms
+        for account in self.accounts.values():
+            account.unowned_ms = account.longest_ms = 0
+            account.idle_since_ms = now_ms
 
     def record_take(self, worker: str, tp: TopicPartition, now_ms: int) -> None:
-        book = self.books[tp]
-        if not book.holders:
-            idle_ms = now_ms - book.idle_since_ms
-            book.unowned_ms += idle_ms
-            book.longest_ms = max(book.longest_ms, idle_ms)
-        self.moved += book.last_holder not in ("", worker)
-        book.holders.add(worker)
-        book.taken_at_ms = now_ms
-        book.last_holder = worker
+        account = self.accounts[tp]
+        if not account.holders:
+            idle_ms = now_ms - account.idle_since_ms
+            account.unowned_ms += idle_ms
+            account.longest_ms = max(account.longest_ms, idle_ms)
+        self.moved += account.last_holder not in ("", worker)
+        account.holders.add(worker)
+        account.taken_at_ms = now_ms
+        account.last_holder = worker
 
     def drop(self, worker: str, tp: TopicPartition, now_ms: int) -> None:
-        book = self.books[tp]
-        book.holders.discard(worker)
-        if not book.holders:
-            book.idle_since_ms = now_ms
+        account = self.accounts[tp]
+        account.holders.discard(worker)
+        if not account.holders:
+            account.idle_since_ms = now_ms
             self.stops += 1
 
     def work(self, tp: TopicPartition, position: int, count: int) -> None:
         """Records `position` up to `position + count` were worked on."""
-        book = self.books[tp]
-        self.duplicates += min(max(0, book.done - position), count)
-        book.done = max(book.done, position + count)
+        account = self.accounts[tp]
+        self.duplicates += min(max(0, account.done - position), count)
+        account.done = max(account.done, position + count)
 
     @property
     def unowned(self) -> list[TopicPartition]:
-        return [tp for tp, book in self.books.items() if not book.holders]
+        return [tp for tp, account in self.accounts.items() if not account.holders]
 
     def costs(self, rebalances: int, messages: int, now_ms: int) -> RunCosts:
         """The books closed at this time: who is idle still has been so until now."""
-        open_ms = {tp: now_ms - self.books[tp].idle_since_ms for tp in self.unowned}
-        unowned_ms = sum(book.unowned_ms for book in self.books.values()) + sum(open_ms.values())
-        longest_ms = max((max(book.longest_ms, open_ms.get(tp, 0)) for tp, book in self.books.items()), default=0)
+        open_ms = {tp: now_ms - self.accounts[tp].idle_since_ms for tp in self.unowned}
+        unowned_ms = sum(account.unowned_ms for account in self.accounts.values()) + sum(open_ms.values())
+        longest_ms = max(
+            (max(account.longest_ms, open_ms.get(tp, 0)) for tp, account in self.accounts.items()), default=0
+        )
         return RunCosts(
             rebalances, self.stops, unowned_ms / 1000, longest_ms / 1000, self.moved, self.duplicates, messages
         )

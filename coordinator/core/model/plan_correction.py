@@ -125,14 +125,14 @@ class CorrectedPlan:
 
 def correct_with_overrides(plan: Plan, holds: HoldsStored, situation: GroupSituation) -> CorrectedPlan:
     """The plan as the holds leave it."""
-    seats = DraftPlan(situation.snapshot)
+    draft = DraftPlan(situation.snapshot)
     inherited: tuple[HeldShare, ...] = ()
     if holds.calm:
-        inherited, notes = keep_everybody_calm(holds, situation, seats)
+        inherited, notes = keep_everybody_calm(holds, situation, draft)
     else:
-        seats.take_all(plan)
-        notes = [*drain_members(holds, situation, seats), *pin_partitions(holds, situation, seats)]
-    made = seats.plan()
+        draft.take_all(plan)
+        notes = [*drain_members(holds, situation, draft), *pin_partitions(holds, situation, draft)]
+    made = draft.plan()
     why = (
         ""
         if sorted(partition_owner_map(made)) == sorted(partition_owner_map(plan))
@@ -227,51 +227,51 @@ class DraftPlan:
 
 
 def keep_everybody_calm(
-    holds: HoldsStored, situation: GroupSituation, seats: DraftPlan
+    holds: HoldsStored, situation: GroupSituation, draft: DraftPlan
 ) -> tuple[tuple[HeldShare, ...], list[str]]:
     """Everybody keeps what it has, heirs get what waits for them, and what nobody has is given out or left alone."""
-    seats.take_all(situation.had)
-    settled = [member_id for member_id, count in seats.count.items() if count]
+    draft.take_all(situation.had)
+    settled = [member_id for member_id, count in draft.count.items() if count]
     drained = drained_members(holds, situation.who)
-    inherited, notes = give_to_heirs(holds, situation, seats, drained)
+    inherited, notes = give_to_heirs(holds, situation, draft, drained)
     still = [share for share in holds.shares if share not in inherited]
     notes += [f"{share.size} partitions of {share.member_id} wait for an heir" for share in still]
     waiting = {cell for share in still for cell in partition_set(share)}
     if holds.freeze is not None and holds.freeze.orphans is Orphans.KEEP:
         return inherited, notes
-    undrained = [member_id for member_id in seats.readers if member_id not in drained]
+    undrained = [member_id for member_id in draft.readers if member_id not in drained]
     able = [member_id for member_id in settled if member_id not in drained]
-    for cell in seats.read_cells():
-        if cell not in seats.owner and cell not in waiting:
+    for cell in draft.read_cells():
+        if cell not in draft.owner and cell not in waiting:
             # Newcomers get nothing as long as anybody else can read it, drained members as long as a newcomer can.
-            taker = seats.least(cell, able) or seats.least(cell, undrained) or seats.least(cell, seats.readers)
+            taker = draft.least(cell, able) or draft.least(cell, undrained) or draft.least(cell, draft.readers)
             if taker is not None:
-                seats.give(cell, taker)
+                draft.give(cell, taker)
     return inherited, notes
 
 
 def give_to_heirs(
-    holds: HoldsStored, situation: GroupSituation, seats: DraftPlan, drained: frozenset[str]
+    holds: HoldsStored, situation: GroupSituation, draft: DraftPlan, drained: frozenset[str]
 ) -> tuple[tuple[HeldShare, ...], list[str]]:
     """Whoever has nothing is the heir of a share that waits: of the one of its client id, else of the oldest."""
     if holds.freeze is not None:
         return (), []
-    idle = [member_id for member_id, count in seats.count.items() if not count and member_id not in drained]
+    idle = [member_id for member_id, count in draft.count.items() if not count and member_id not in drained]
     free = list(holds.shares)
     pairs: list[tuple[str, HeldShare]] = []
     for namesake in (True, False):
         for member_id in list(idle):
             client_id = situation.who[member_id].client_id
             fitting = [share for share in free if not namesake or share.client_id == client_id]
-            mine = next((s for s in fitting if any(seats.may_read(member_id, cell) for cell in partition_set(s))), None)
+            mine = next((s for s in fitting if any(draft.may_read(member_id, cell) for cell in partition_set(s))), None)
             if mine is not None:
                 pairs.append((member_id, mine))
                 free.remove(mine)
                 idle.remove(member_id)
     for member_id, share in pairs:
         for cell in partition_set(share):
-            if seats.may_read(member_id, cell):
-                seats.give(cell, member_id)
+            if draft.may_read(member_id, cell):
+                draft.give(cell, member_id)
     notes = [f"{member_id} is the heir of {share.member_id}: {share.size} partitions" for member_id, share in pairs]
     return tuple(share for _, share in pairs), notes
 
@@ -292,33 +292,33 @@ def without_members(snapshot: Snapshot, drained: frozenset[str]) -> Snapshot:
     return replace(snapshot, members=[member for member in snapshot.members if member.id not in drained])
 
 
-def drain_members(holds: HoldsStored, situation: GroupSituation, seats: DraftPlan) -> list[str]:
+def drain_members(holds: HoldsStored, situation: GroupSituation, draft: DraftPlan) -> list[str]:
     """What drained members have goes to others, so many at once; what nobody else reads stays theirs."""
     drained = drained_members(holds, situation.who)
     if not drained:
         return []
-    staying = [member_id for member_id in seats.readers if member_id not in drained]
+    staying = [member_id for member_id in draft.readers if member_id not in drained]
     had = {cell: member_id for member_id, cell in partition_owner_map(situation.had)}
     left = situation.budget or len(had)
     gave = dict.fromkeys(sorted(drained), 0)
-    for cell in seats.read_cells():
-        owner, former = seats.owner.get(cell), had.get(cell, "")
-        taker = owner if owner in staying else former if former in staying else seats.least(cell, staying)
-        if taker is None or not seats.may_read(taker, cell):
+    for cell in draft.read_cells():
+        owner, former = draft.owner.get(cell), had.get(cell, "")
+        taker = owner if owner in staying else former if former in staying else draft.least(cell, staying)
+        if taker is None or not draft.may_read(taker, cell):
             # Rather a drained member than nobody.
-            taker = former if seats.may_read(former, cell) else seats.least(cell, seats.readers)
-        elif former in drained and seats.may_read(former, cell):
+            taker = former if draft.may_read(former, cell) else draft.least(cell, draft.readers)
+        elif former in drained and draft.may_read(former, cell):
             taker = taker if left else former
             gave[former] += bool(left)
             left -= bool(left)
         elif owner is None:
             continue  # the assignor's own word
         if taker is not None and taker != owner:
-            seats.give(cell, taker)
+            draft.give(cell, taker)
     return [f"{member_id} is drained of {count} partitions" for member_id, count in gave.items() if count]
 
 
-def pin_partitions(holds: HoldsStored, situation: GroupSituation, seats: DraftPlan) -> list[str]:
+def pin_partitions(holds: HoldsStored, situation: GroupSituation, draft: DraftPlan) -> list[str]:
     """What is pinned is its member's, as long as he lives; he gives another for it if he would have too many."""
     notes = []
     pinned = {(pin.topic, pin.partition) for pin in holds.pins}
@@ -327,36 +327,36 @@ def pin_partitions(holds: HoldsStored, situation: GroupSituation, seats: DraftPl
     for each in holds.pins:
         cell = (each.topic, each.partition)
         meant = [member_id for member_id, who in situation.who.items() if who.is_named(By.ANY, each.name)]
-        able = [member_id for member_id in meant if seats.may_read(member_id, cell)]
-        former = seats.owner.get(cell)
+        able = [member_id for member_id in meant if draft.may_read(member_id, cell)]
+        former = draft.owner.get(cell)
         if not able or former in able:
             continue
-        owner = had[cell] if had.get(cell) in able else min(able, key=seats.heaviness)
-        seats.give(cell, owner)
+        owner = had[cell] if had.get(cell) in able else min(able, key=draft.heaviness)
+        draft.give(cell, owner)
         where = f"{each.topic}-{each.partition}"
         notes.append(f"{where} is pinned to {each.name}: {owner} has it, not {former or 'nobody'}")
         if former is not None and former not in drained:
-            even_out(owner, former, pinned, had, seats)
+            even_out(owner, former, pinned, had, draft)
     return notes
 
 
 def even_out(
-    giver: str, taker: str, pinned: set[TopicPartition], had: Mapping[TopicPartition, str], seats: DraftPlan
+    giver: str, taker: str, pinned: set[TopicPartition], had: Mapping[TopicPartition, str], draft: DraftPlan
 ) -> None:
     """Of his others for it: one where partitions are counted, as many as pay where they have weights.
 
     Of what makes both as even, best one that the other had, then one that he did not have.
     """
-    able = [cell for cell in seats.of(giver) if cell not in pinned and seats.may_read(taker, cell)]
+    able = [cell for cell in draft.of(giver) if cell not in pinned and draft.may_read(taker, cell)]
 
     def merit(cell: TopicPartition) -> tuple[float, bool, bool, TopicPartition]:
-        return seats.heavier_after(cell, giver, taker), had.get(cell) != taker, had.get(cell) == giver, cell
+        return draft.heavier_after(cell, giver, taker), had.get(cell) != taker, had.get(cell) == giver, cell
 
-    for _ in range(1 if seats.weights.by_count else MAX_GIVEN):
+    for _ in range(1 if draft.weights.by_count else MAX_GIVEN):
         best = min(able, key=merit, default=None)
-        if best is None or seats.heavier_after(best, giver, taker) > seats.weights.worth_it(seats.load[giver]):
+        if best is None or draft.heavier_after(best, giver, taker) > draft.weights.worth_it(draft.load[giver]):
             return
-        seats.give(best, taker)
+        draft.give(best, taker)
         able.remove(best)
 
 

@@ -45,18 +45,18 @@ class QuotaRepository(Protocol):
 
 
 class QuotaHandlers:
-    """`book` is None on a node that keeps none."""
+    """`quotas` is None on a node that keeps none."""
 
-    def __init__(self, book: QuotaRepository | None) -> None:
-        self._book = book
+    def __init__(self, quotas: QuotaRepository | None) -> None:
+        self._quotas = quotas
 
     async def describe_client_quotas(self, request: Any, call: KafkaCall) -> Any:
         made = struct("DescribeClientQuotasResponse")
-        if self._book is None:
+        if self._quotas is None:
             return made(error_code=SECURITY_DISABLED, error_message=NONE_KEPT, entries=None)
         wanted = [(each.entity_type, each.match_type, each.match) for each in request.components]
         try:
-            found = await self._book.matching(wanted, strict=request.strict)
+            found = await self._quotas.matching(wanted, strict=request.strict)
         except InvalidQuota as error:
             return made(error_code=ErrorCode.INVALID_REQUEST, error_message=str(error), entries=None)
         return await run_off_loop_if_large(
@@ -67,11 +67,11 @@ class QuotaHandlers:
         heavy = QUOTA_ROW_WEIGHT * len(request.entries)
         wanted = await run_off_loop_if_large(lambda: [parse_alteration(each) for each in request.entries], heavy)
         code: int = ErrorCode.INVALID_REQUEST
-        if self._book is None:
+        if self._quotas is None:
             code, told = SECURITY_DISABLED, [NONE_KEPT] * len(wanted)
         else:
             try:
-                told = await self._book.alter(wanted, validate_only=request.validate_only)
+                told = await self._quotas.alter(wanted, validate_only=request.validate_only)
             except CoordinatorError as error:
                 code, told = error.code, [error.message] * len(wanted)
         return await run_off_loop_if_large(

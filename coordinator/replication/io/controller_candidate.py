@@ -322,7 +322,7 @@ class ControllerCandidate:
     @property
     def applied(self) -> Mapping[int, int]:
         """How far each node is, where this one is the controller (CL-N3); nothing elsewhere."""
-        return {} if self._machine is None else self._machine.term.book.applied
+        return {} if self._machine is None else self._machine.term.controller_state.applied
 
     # What is asked of a controller.
 

@@ -204,7 +204,7 @@ class RemoteLogEnds:
         self._now_ms = now_ms
         self._soon_s = soon_s
         self._patience_s = patience_s
-        self._book = LogEndCache()
+        self._cache = LogEndCache()
         self._lock = threading.Lock()
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
@@ -225,9 +225,9 @@ class RemoteLogEnds:
         """What is known of each now; None: nothing yet, or nothing any more."""
         now_ms = self._now_ms()
         with self._lock:
-            before = len(self._book)
-            found = [self._book.request_span(place, now_ms) for place in places]
-            new = len(self._book) > before
+            before = len(self._cache)
+            found = [self._cache.request_span(place, now_ms) for place in places]
+            new = len(self._cache) > before
         if new and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._news.set)
         return found
@@ -244,7 +244,7 @@ class RemoteLogEnds:
     def untried(self) -> bool:
         """Whether somebody asked about what no leader was asked for: it is worth to wait. A leader that did not answer
         once may be away for long."""
-        return self._book.untried
+        return self._cache.untried
 
     async def known(self) -> None:
         """Return when all leaders have been asked for what is not known by now, or have taken too long."""
@@ -262,20 +262,20 @@ class RemoteLogEnds:
 
     async def _run(self) -> None:
         while True:
-            if not self._book and not self._rounds:
+            if not self._cache and not self._rounds:
                 await self._news.wait()
             self._news.clear()
             rounds, self._rounds = self._rounds, []
             now_ms = self._now_ms()
             everything = now_ms >= self._next_ms
             with self._lock:
-                wanted = self._book.wanted()
+                wanted = self._cache.wanted()
             due = await self._due(now_ms, everything=everything)
             if everything:
-                self._next_ms = now_ms + self._book.period_ms
+                self._next_ms = now_ms + self._cache.period_ms
             await asyncio.gather(*(self._asked(leader, questions) for leader, questions in due.items()))
             with self._lock:
-                self._book.tried(wanted)
+                self._cache.tried(wanted)
             for each in rounds:
                 if not each.done():
                     each.set_result(None)
@@ -288,13 +288,13 @@ class RemoteLogEnds:
         """In slices: others have their turn in between."""
         found: dict[int, LeaderQuestions] = {}
         with self._lock:
-            places = self._book.places()
+            places = self._cache.places()
         for at in range(0, len(places), LOOKED_AT_ONCE):
             if at:
                 await asyncio.sleep(0)
             among = places[at : at + LOOKED_AT_ONCE]
             with self._lock:
-                self._book.due(self._leader_of, now_ms, everything=everything, among=among, found=found)
+                self._cache.due(self._leader_of, now_ms, everything=everything, among=among, found=found)
         return found
 
     async def _asked(self, leader: int, questions: LeaderQuestions) -> None:
@@ -302,7 +302,7 @@ class RemoteLogEnds:
             for at in range(0, len(places), AT_ONCE):
                 told = await self._ask(leader, places[at : at + AT_ONCE], timestamp)
                 with self._lock:
-                    self._book.store_offsets(timestamp, told, self._now_ms())
+                    self._cache.store_offsets(timestamp, told, self._now_ms())
                 if not told:
                     return  # It is away, or leads none of them any more: the next round may know better.
 

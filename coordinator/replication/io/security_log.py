@@ -225,7 +225,7 @@ AT_ONCE: Final = 16 << 10
 """Bytes of records that are read on the loop, in about a millisecond; more are read beside it."""
 
 
-class SecurityBook(Protocol):
+class SecuritySink(Protocol):
     """Where it goes."""
 
     def begin_reload(self) -> None:
@@ -268,7 +268,7 @@ class SecurityFollower:
         self.why = "it is not asked yet"
         """What the last question came to, where that is nothing."""
 
-    async def run(self, book: SecurityBook) -> None:
+    async def run(self, sink: SecuritySink) -> None:
         """Raises Unreadable."""
         while True:
             self._look()
@@ -286,7 +286,7 @@ class SecurityFollower:
                 await asyncio.sleep(RETRY_S)
                 continue
             self._heard_s = self._clock_s()
-            await self._apply_records(book, read, portions)
+            await self._apply_records(sink, read, portions)
 
     async def latest(self) -> None:
         """Have taken in all that anybody wrote before this call. Raises LinkError."""
@@ -341,25 +341,25 @@ class SecurityFollower:
         return await asyncio.to_thread(split_records, read.records, offset)
 
     async def _apply_records(
-        self, book: SecurityBook, read: SecurityRecords, portions: "Sequence[SecurityPortion]"
+        self, sink: SecuritySink, read: SecurityRecords, portions: "Sequence[SecurityPortion]"
     ) -> None:
         if read.anew:
             if self._offset != BEFORE_ALL:
                 log.warning("the security log is read again: it has changed", offset=self._offset)
             # A new leader may not know yet how far it is committed: what it has may all have been acknowledged.
             self._offset, self._last_epoch, self._until = read.start, NO_EPOCH, read.end
-            book.begin_reload()
+            sink.begin_reload()
         elif self._until is not None:
             self._until = min(self._until, read.end)  # of what was not committed, another leader may have less
         for number, portion in enumerate(portions):
             if number:
                 await asyncio.sleep(0)
             if portion.changes:
-                book.apply_changes(portion.changes)
+                sink.apply_changes(portion.changes)
             self._offset, self._last_epoch = portion.next_offset, portion.leader_epoch
         if self._until is not None and self._offset >= self._until:
             self._until = None
-            book.complete()
+            sink.complete()
         self._progress.set()
         self._progress = asyncio.Event()
 

@@ -240,7 +240,9 @@ def guard_methods(
     security.rights.topics, security.topic_rights.tell = topics, driver.tell_all
     security.counts.alive = partial(member_exists, engine)
     table |= methods_of(SECURITY_SERVICE, SecurityService(security.accounts, security.audit))
-    table |= report_operator_calls(methods_of(QUOTA_SERVICE, QuotaService(security.quota_book)), security.audit.action)
+    table |= report_operator_calls(
+        methods_of(QUOTA_SERVICE, QuotaService(security.configured_quotas)), security.audit.action
+    )
 
     def waits(group_id: str, member_id: str, for_ms: int) -> None:
         driver.submit_event(partition_for(group_id, engine.shards), HeldBack(group_id, member_id, for_ms))

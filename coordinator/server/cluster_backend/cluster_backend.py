@@ -247,7 +247,7 @@ class ClusterBackend:
         self._started = AsyncExitStack()
         """The ends of what was started."""
         self._registration: ClusterRegistration | None = None
-        self._seat: ControllerCandidate | None = None
+        self._candidate: ControllerCandidate | None = None
         self._noting = ElectionNotices(self._elected)
         self._entered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._on_touch: Callable[[bool], None] = lambda in_touch: None
@@ -262,7 +262,7 @@ class ClusterBackend:
 
     @property
     def is_controller(self) -> bool:
-        return self._seat is not None and self._seat.is_controller
+        return self._candidate is not None and self._candidate.is_controller
 
     def bind(self) -> None:
         """Take the port. Raises AddressTaken."""
@@ -301,16 +301,16 @@ class ClusterBackend:
             on_registered=self._registered,
             on_taken=self._failed,
         )
-        seat = self._seat = ControllerCandidate(
+        candidate = self._candidate = ControllerCandidate(
             self.session, settings.node_id, controller_settings_of(settings), self._surroundings()
         )
-        touch = ControllerContact(self.session, monotonic_ms, lambda: seat.seated)
+        touch = ControllerContact(self.session, monotonic_ms, lambda: candidate.seated)
         around = ControllerSide(
-            controller=lambda: None if seat.seated is None else CurrentController(*seat.seated),
+            controller=lambda: None if candidate.seated is None else CurrentController(*candidate.seated),
             node_epoch=lambda: registration.epoch,
             register_anew=lambda: registration.register_again(registration.epoch),
-            broke=seat.broke,
-            desk=seat,
+            broke=candidate.broke,
+            desk=candidate,
             in_touch=lambda: self.session.state is SessionState.CONNECTED,
             session_ms=self.session.session_timeout_ms,
             heard=touch.heard,
@@ -345,8 +345,8 @@ class ClusterBackend:
         await registration.register()
         registration.start()
         self._started.push_async_callback(registration.stop)
-        seat.start()
-        self._started.push_async_callback(self._stand_no_longer, seat)
+        candidate.start()
+        self._started.push_async_callback(self._stand_no_longer, candidate)
         rates = settings.leader_replication_throttled_rate, settings.follower_replication_throttled_rate
         throttle = ReplicationRates(self.session, settings.node_id, rates, self.side.set_rates)
         throttle.start()
@@ -436,7 +436,7 @@ class ClusterBackend:
             self.side.elections,
             self._showing,
             min_isr=self._settings.min_insync_replicas,
-            applied=lambda: {} if self._seat is None else self._seat.applied,
+            applied=lambda: {} if self._candidate is None else self._candidate.applied,
             touch=self._touch,
         )
         return methods_of(CLUSTER_SERVICE, service)
@@ -444,7 +444,7 @@ class ClusterBackend:
     async def let_go(self) -> None:
         """CL-A7: let the others lead what this node leads, as far as there is somebody; then it may stop."""
         settings = self._settings
-        if not settings.controlled_shutdown_enable or self._seat is None or self._registration is None:
+        if not settings.controlled_shutdown_enable or self._candidate is None or self._registration is None:
             return
         last_word = ShutdownRelease(self.side.image)
         last_word.owes(self._coordinating.units)
@@ -468,8 +468,8 @@ class ClusterBackend:
         self._on_touch = lambda in_touch: None
         await self._started.aclose()
 
-    async def _stand_no_longer(self, seat: ControllerCandidate) -> None:
-        await seat.close()
+    async def _stand_no_longer(self, candidate: ControllerCandidate) -> None:
+        await candidate.close()
         self._noting.now()
 
     # As `ZooKeeperRegistration` has it.
@@ -545,7 +545,7 @@ class ClusterBackend:
             async with asyncio.timeout(patience_s):
                 await self._entered
         except TimeoutError as error:
-            seated = self._seat.seated if self._seat is not None else None
+            seated = self._candidate.seated if self._candidate is not None else None
             who = "no node is" if seated is None else f"node {seated[0]} at {seated[1].host}:{seated[1].port} is"
             raise ControllerUnreachable(
                 f"nobody said within {patience_s:.0f} s how the cluster stands: as far as ZooKeeper at "

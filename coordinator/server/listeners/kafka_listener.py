@@ -146,7 +146,7 @@ class NodeKafkaListener:
             cluster=cluster,
         )
         users = ScramHandlers(None if security is None else security.scram_users)
-        quotas = QuotaHandlers(None if security is None else security.quota_book)
+        quotas = QuotaHandlers(None if security is None else security.configured_quotas)
         configs = make_config_handlers(
             requests, settings.node_id, GroupConfigs(GroupRequests(driver, shards), cluster), cluster, admin
         )

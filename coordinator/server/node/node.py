@@ -504,7 +504,7 @@ class CoordinatorNode:
             limit=self._settings.max_sessions,
             grace_ms=self._settings.group_reconnect_grace_ms,
             rights_of=node_services.topic_rights_of(self._security),
-            central_reign=lambda: NO_ELECTION if self._central is None else self._central.epoch,
+            central_epoch=lambda: NO_ELECTION if self._central is None else self._central.epoch,
         )
         zookeeper = self._backend.zookeeper
         if isinstance(zookeeper, ZooKeeperRegistration):  # in a cluster the shard's leader coordinates central groups

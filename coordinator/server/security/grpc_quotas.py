@@ -411,8 +411,8 @@ ROW: Final = 5
 
 
 class QuotaService:
-    def __init__(self, book: ConfiguredQuotas) -> None:
-        self._book = book
+    def __init__(self, quotas: ConfiguredQuotas) -> None:
+        self._quotas = quotas
 
     async def describe_quotas(self, request: pb.DescribeQuotasRequest, call: RpcCall) -> pb.DescribeQuotasResponse:
         wanted = [
@@ -421,7 +421,7 @@ class QuotaService:
         ]
         answer = pb.DescribeQuotasResponse()
         try:
-            found = await self._book.matching(wanted, strict=request.strict)
+            found = await self._quotas.matching(wanted, strict=request.strict)
         except InvalidQuota as error:
             answer.error_code, answer.error_message = to_error_code(ErrorCode.INVALID_REQUEST), str(error)
             return answer
@@ -432,7 +432,7 @@ class QuotaService:
         wanted = await run_off_loop_if_large(lambda: [parse_alteration(each) for each in request.entries], heavy)
         code: ErrorCode = ErrorCode.INVALID_REQUEST
         try:
-            told = await self._book.alter(wanted, validate_only=request.validate_only)
+            told = await self._quotas.alter(wanted, validate_only=request.validate_only)
         except CoordinatorError as error:
             code, told = error.code, [error.message] * len(wanted)
         answer = pb.AlterQuotasResponse()

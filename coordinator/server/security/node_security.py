@@ -86,7 +86,7 @@ class NodeSecurity:
         self.acls = NodeAcls(self.store)
         self.store.on_changes(self._changed)
         self.quotas = NodeQuotas(settings.quota_window_num, settings.quota_window_size_seconds)
-        self.quota_book = ConfiguredQuotas(self.store)
+        self.configured_quotas = ConfiguredQuotas(self.store)
         self.counts = UserCounts(self.quotas)
         self.topics = topics
         """Those there are; of a cluster, once it is known."""

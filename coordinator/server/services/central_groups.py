@@ -285,7 +285,7 @@ class CentralSession:
         call: RpcCall,
         *,
         epoch: int,
-        reigning: Callable[[], int | None],
+        elected_epoch: Callable[[], int | None],
         rights: Callable[[], Rights] = lambda: None,
     ) -> None:
         self._rights = rights
@@ -297,7 +297,7 @@ class CentralSession:
         """The member has deregistered, or the group knows already that it is gone."""
         self._driver = driver
         self._epoch = epoch
-        self._reigning = reigning
+        self._elected_epoch = elected_epoch
         self.shard = self._shard = shard
         self._first = registration
         self._peer_host, self._software = call.peer_host, call.client_software
@@ -427,7 +427,7 @@ class CentralSession:
 
     def _deposed(self) -> bool:
         """Whether the reign is over; then so is the stream."""
-        if self._reigning() == self._epoch:
+        if self._elected_epoch() == self._epoch:
             return False
         self.end(RESIGNED)
         return True

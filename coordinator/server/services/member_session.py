@@ -296,7 +296,7 @@ class ServerSessions:
         shards: int,
         limit: int,
         grace_ms: int,
-        central_reign: Callable[[], int | None] = lambda: NO_ELECTION,
+        central_epoch: Callable[[], int | None] = lambda: NO_ELECTION,
         hello_ms: int = HELLO_MS,
         most_silent: int = MOST_SILENT,
         rights_of: TopicRightsSource = UNRESTRICTED,
@@ -306,7 +306,7 @@ class ServerSessions:
         self._most_silent = most_silent
         self._silent = 0
         self._driver = driver
-        self._central_reign = central_reign
+        self._central_epoch = central_epoch
         self._shards = shards
         self._limit = limit
         self._grace_ms = grace_ms
@@ -406,7 +406,7 @@ class ServerSessions:
         self, registration: pb.RegisterConsumer, requests: AsyncIterator[pb.SessionRequest], call: RpcCall
     ) -> AsyncGenerator[pb.SessionResponse, None]:
         """The stream of a member of a central group. Which of two streams counts, its group decides."""
-        epoch, heard = self._central_reign(), registration.coordinator_epoch
+        epoch, heard = self._central_epoch(), registration.coordinator_epoch
         if epoch is None or NO_ELECTION < epoch < heard:
             why = "another node is elected for central groups, or none is yet; find the coordinator again"
             yield build_registered(CentralReply(ErrorCode.NOT_COORDINATOR, why))
@@ -414,7 +414,7 @@ class ServerSessions:
         shard = partition_for(registration.group_id, self._shards)
         rights = partial(self._rights_of.of, call.identity)
         session = CentralSession(
-            self._driver, shard, registration, call, epoch=epoch, reigning=self._central_reign, rights=rights
+            self._driver, shard, registration, call, epoch=epoch, elected_epoch=self._central_epoch, rights=rights
         )
         self._central.add(session)
         try:

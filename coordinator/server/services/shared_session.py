@@ -181,7 +181,7 @@ class SharedMemberStream:
     def __init__(self, serve: Serve, call: RpcCall) -> None:
         self._serve = serve
         self._call = call
-        self._seats: dict[int, SharedStreamCall] = {}
+        self._streams: dict[int, SharedStreamCall] = {}
         self._highest = -1
         self._begun = False
         """Somebody has said something."""
@@ -202,14 +202,14 @@ class SharedMemberStream:
             while self._failure is None:
                 if self._unwritten:
                     yield self._frame()
-                elif not self._seats and (self._ended or self._begun):
+                elif not self._streams and (self._ended or self._begun):
                     return
                 else:
                     self._news.clear()
                     await self._news.wait()
             raise self._failure
         finally:
-            tasks = [reading, *(seat.task for seat in self._seats.values() if seat.task is not None)]
+            tasks = [reading, *(stream.task for stream in self._streams.values() if stream.task is not None)]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -224,19 +224,19 @@ class SharedMemberStream:
                 self._begun |= bool(frame.requests)
                 for said in frame.requests:
                     self._hear(said)
-                if not self._seats:
+                if not self._streams:
                     self._news.set()
                 await self._room.wait()
         except Exception as error:
             self._failure = error
         self._ended = True
-        for seat in self._seats.values():
-            seat.end(broken=True)
+        for stream in self._streams.values():
+            stream.end(broken=True)
         self._news.set()
 
     def _hear(self, said: pb.MemberRequest) -> None:
-        seat = self._seats.get(said.member)
-        if seat is None:
+        stream = self._streams.get(said.member)
+        if stream is None:
             if said.member <= self._highest:
                 if said.member < 0 or said.request.WhichOneof("request") in FIRST_WORDS:
                     self._put(
@@ -246,35 +246,35 @@ class SharedMemberStream:
                     )
                 return  # Anything else has crossed the end of that session.
             self._highest = said.member
-            if len(self._seats) >= MEMBERS_PER_STREAM:
-                full = f"{len(self._seats)} members are on this stream, as many as one carries; open another one"
+            if len(self._streams) >= MEMBERS_PER_STREAM:
+                full = f"{len(self._streams)} members are on this stream, as many as one carries; open another one"
                 self._put(build_member_end(said.member, Overloaded(full)))
                 return
-            seat = self._seats[said.member] = SharedStreamCall(said.member, self._call)
-            seat.task = asyncio.create_task(self._attend(seat))
-            seat.task.add_done_callback(partial(self._over, seat))
+            stream = self._streams[said.member] = SharedStreamCall(said.member, self._call)
+            stream.task = asyncio.create_task(self._attend(stream))
+            stream.task.add_done_callback(partial(self._over, stream))
         match said.WhichOneof("said"):
             case "request":
-                seat.enqueue_request(said.request)
+                stream.enqueue_request(said.request)
             case "leaves":
-                seat.end(broken=said.leaves.broken)
+                stream.end(broken=said.leaves.broken)
             case _:
-                seat.fail(MalformedGroupRequest("the member says nothing; expected request or leaves"))
+                stream.fail(MalformedGroupRequest("the member says nothing; expected request or leaves"))
 
-    async def _attend(self, seat: SharedStreamCall) -> None:
+    async def _attend(self, stream: SharedStreamCall) -> None:
         """Serve one member until its session ends."""
-        async with aclosing(self._serve(seat.requests(), seat)) as responses:
+        async with aclosing(self._serve(stream.requests(), stream)) as responses:
             async for response in responses:
-                self._put(pb.MemberResponse(member=seat.number, response=response))
+                self._put(pb.MemberResponse(member=stream.number, response=response))
                 await self._room.wait()
 
-    def _over(self, seat: SharedStreamCall, task: "asyncio.Task[None]") -> None:
+    def _over(self, stream: SharedStreamCall, task: "asyncio.Task[None]") -> None:
         """Say how a member's session ended, unless the whole stream does."""
-        if task.cancelled() and seat.failure is None:
+        if task.cancelled() and stream.failure is None:
             return
-        failure = seat.failure if task.cancelled() else task.exception()
-        del self._seats[seat.number]
-        self._put(build_member_end(seat.number, failure))
+        failure = stream.failure if task.cancelled() else task.exception()
+        del self._streams[stream.number]
+        self._put(build_member_end(stream.number, failure))
 
     def _put(self, response: pb.MemberResponse) -> None:
         self._unwritten.append(response)

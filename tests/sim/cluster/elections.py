@@ -54,8 +54,8 @@ class Elections:
             if path in tree.nodes:
                 self._world.violated("ElectionsEnd", f"{path} still asks for {tree.nodes[path].data}")
         for node in nodes:
-            if node.seat.machine is not None:
-                self._nothing_waits(node.seat.machine)
+            if node.candidate.machine is not None:
+                self._nothing_waits(node.candidate.machine)
 
     def _nothing_waits(self, machine: Controller) -> None:
         moves = machine.moves

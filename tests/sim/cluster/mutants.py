@@ -20,7 +20,7 @@ from muster.coordinator.replication.protocol.hosted_copies import CopyRemoval
 from muster.coordinator.replication.protocol.leader import Leader
 from muster.coordinator.runtime.leased import LeasedAnswers, LeasedDeadlines
 from tests.sim.cluster import node as simulated
-from tests.sim.cluster.seat import Seat
+from tests.sim.cluster.candidate import SimulatedCandidate
 
 Mutant = Callable[[], AbstractContextManager[Any]]
 
@@ -43,7 +43,7 @@ def acks_before_the_flush(honest: Any) -> Any:
 
 
 def tells_before_it_is_written(honest: Any) -> Any:
-    def write(self: Seat, order: Any) -> None:
+    def write(self: SimulatedCandidate, order: Any) -> None:
         honest(self, order)
         self._node.later(0, lambda: self.tell(events_and_effects.MultiWritten(order.sequence)))
 
@@ -145,7 +145,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "ack before the flush": instead(Leader, "appended", acks_before_the_flush),
     "directory id ignored": instead(NodeRegistry, "standing", ignores_directories),
     "bounced node not treated as dead first": instead(NodeRegistry, "seen", knows_no_former_life),
-    "state told before it is written": instead(Seat, "_write", tells_before_it_is_written),
+    "state told before it is written": instead(SimulatedCandidate, "_write", tells_before_it_is_written),
     "delete what the image does not name": instead(CopyRemoval, "forgotten", deletes_what_is_not_named),
     "timers run without the lease": instead(LeasedDeadlines, "may_fire", fires_without_lease),
     "answers before they are committed": instead(LeasedAnswers, "deliver_answers", tells_at_once),

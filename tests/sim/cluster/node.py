@@ -22,13 +22,13 @@ from muster.coordinator.replication.protocol.controller.controller_state import 
 from muster.coordinator.replication.protocol.follower import TruncatedRecords
 from muster.coordinator.replication.protocol.lease import lease_of
 from muster.coordinator.replication.protocol.node_replicas import NodeReplicas, ReplicaSettings
+from tests.sim.cluster.candidate import SimulatedCandidate
 from tests.sim.cluster.disk import Disk
 from tests.sim.cluster.groups.coordinator import LONG_MS, Answered, SimGroups
 from tests.sim.cluster.network import Host, Network, Refused
 from tests.sim.cluster.process.door import Door
 from tests.sim.cluster.process.messages import Probing
 from tests.sim.cluster.process.rounds import LAG_MS, Rounds
-from tests.sim.cluster.seat import Seat
 from tests.sim.cluster.zookeeper import Client, Ensemble
 from tests.sim.world import START_MS, World
 
@@ -73,7 +73,7 @@ class SimNode:
         self._backlog: list[Callable[[], None]] = []
         self.image = ClusterImage()
         self.zookeeper: Client
-        self.seat: Seat
+        self.candidate: SimulatedCandidate
         self.replicas: NodeReplicas
         self.door: Door
         self.rounds: Rounds
@@ -95,9 +95,13 @@ class SimNode:
         self.replicas = NodeReplicas(self.id, self.disk, settings, self.now())
         life = self.life
         self.zookeeper = Client(
-            self.ensemble, self.network, self.name, lambda what: self.seat.changed(what), lambda do: self.run(life, do)
+            self.ensemble,
+            self.network,
+            self.name,
+            lambda what: self.candidate.changed(what),
+            lambda do: self.run(life, do),
         )
-        self.seat = Seat(self, self.zookeeper, self.settings)
+        self.candidate = SimulatedCandidate(self, self.zookeeper, self.settings)
         self.groups = None if self._answered is None else SimGroups(self, self._answered, self._session_ms)
         self.zookeeper.start()
         self.trace(f"{self.name} starts, directory {self.disk.directory}")
@@ -198,11 +202,11 @@ class SimNode:
 
         def tried(outcome: Any) -> None:
             if not isinstance(outcome, Refused):
-                self.seat.tell(events_and_effects.ConnectionsRefused(probe.node, probe.node_epoch, ()))
+                self.candidate.tell(events_and_effects.ConnectionsRefused(probe.node, probe.node_epoch, ()))
                 return
             refused.append(self.now())
             if len(refused) == 3:
-                self.seat.tell(events_and_effects.ConnectionsRefused(probe.node, probe.node_epoch, tuple(refused)))
+                self.candidate.tell(events_and_effects.ConnectionsRefused(probe.node, probe.node_epoch, tuple(refused)))
             else:
                 self.later(80, attempt)
 

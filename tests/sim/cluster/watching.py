@@ -14,7 +14,7 @@ from muster.coordinator.replication.protocol.controller.events_and_effects impor
 from tests.sim.cluster.zookeeper import BadVersion, Client, Delete, NoNode, Znode
 
 if TYPE_CHECKING:
-    from tests.sim.cluster.seat import Performer, Seat
+    from tests.sim.cluster.candidate import Performer
 
 IDS, TOPICS, CONTROLLER, EPOCH = "/brokers/ids", "/brokers/topics", "/controller", "/controller_epoch"
 VERSION, DELETED = "/muster/cluster/version", "/admin/delete_topics"
@@ -46,8 +46,8 @@ def what_is_asked(marker: AdminMarker, data: Any) -> events_and_effects.Controll
 class Watching:
     """Its watches, and what of that it has taken in this reign."""
 
-    def __init__(self, seat: "Seat", node: "Performer", zookeeper: Client) -> None:
-        self._seat = seat
+    def __init__(self, candidate: "SimulatedCandidate", node: "Performer", zookeeper: Client) -> None:
+        self._candidate = candidate
         self._node = node
         self._zookeeper = zookeeper
         self._taken: dict[AdminMarker, Znode] = {}
@@ -65,28 +65,28 @@ class Watching:
     # What operators leave.
 
     def _watch_asked(self, _: str = "") -> None:
-        if self._seat.machine is not None:
+        if self._candidate.machine is not None:
             for marker, path in ASKED.items():
                 self._zookeeper.get(path, lambda found, marker=marker: self._asked(marker, found), self._watch_asked)
 
     def _asked(self, marker: AdminMarker, found: Any) -> None:
         """Each once, as `zookeeper.cluster.admin.Markers` reads them."""
-        if self._seat.machine is None:
+        if self._candidate.machine is None:
             return
         if isinstance(found, Exception):
-            self._seat.again(self._watch_asked)
+            self._candidate.again(self._watch_asked)
         elif found is None:
             self._taken.pop(marker, None)
         elif self._taken.get(marker) != found:
             self._taken[marker] = found
-            self._seat.step(what_is_asked(marker, found.data))
+            self._candidate.step(what_is_asked(marker, found.data))
 
     def remove(self, wanted: events_and_effects.RemoveMarker) -> None:
         """It was taken in. Asked again until ZooKeeper has answered."""
         if wanted.marker is AdminMarker.DELETE:
             self._zookeeper.multi([Delete(f"{DELETED}/{wanted.name}")], lambda _: None)
             return
-        term, taken = self._seat.term, self._taken.get(wanted.marker)
+        term, taken = self._candidate.term, self._taken.get(wanted.marker)
 
         def removed(outcome: Any) -> None:
             if isinstance(outcome, BadVersion):
@@ -95,7 +95,7 @@ class Watching:
                 self._node.later(RETRY_MS, again)
 
         def again() -> None:
-            if self._seat.term == term:
+            if self._candidate.term == term:
                 self.remove(wanted)
 
         self._zookeeper.multi([Delete(ASKED[wanted.marker], -1 if taken is None else taken.version)], removed)
@@ -103,13 +103,13 @@ class Watching:
     # Nodes, topics, states.
 
     def _watch_nodes(self, _: str = "") -> None:
-        if self._seat.machine is None:
+        if self._candidate.machine is None:
             return
         found: dict[int, ClusterNode] = {}
 
         def listed(names: Any) -> None:
             if isinstance(names, Exception):
-                self._seat.again(self._watch_nodes)
+                self._candidate.again(self._watch_nodes)
                 return
             left = set(names)
             if not left:
@@ -119,7 +119,7 @@ class Watching:
 
         def read(name: str, znode: Any, left: set[str]) -> None:
             if isinstance(znode, Exception):
-                self._seat.again(self._watch_nodes)
+                self._candidate.again(self._watch_nodes)
                 return
             if znode is not None:
                 found[int(name)] = with_epoch(znode)
@@ -130,11 +130,11 @@ class Watching:
         self._zookeeper.children(IDS, listed, self._watch_nodes)
 
     def _seen(self, event: events_and_effects.ControllerEvent) -> None:
-        if self._seat.machine is not None:
-            self._seat.step(event)
+        if self._candidate.machine is not None:
+            self._candidate.step(event)
 
     def _watch_topics(self, _: str = "") -> None:
-        if self._seat.machine is not None:
+        if self._candidate.machine is not None:
             self._read_topics(
                 self._watch_topics, lambda topics: self._seen(events_and_effects.TopicsRead(topics, complete=True))
             )
@@ -144,13 +144,13 @@ class Watching:
     ) -> None:
         found: dict[str, ClusterTopic] = {}
 
-        term = self._seat.term
+        term = self._candidate.term
 
         def again() -> None:
             # Watches are set anew with each connection; what the machine waits for is read until it is.
             if watch is not None:
-                self._seat.again(lambda: self._read_topics(watch, then))
-            elif term == self._seat.term:
+                self._candidate.again(lambda: self._read_topics(watch, then))
+            elif term == self._candidate.term:
                 self._node.later(RETRY_MS, lambda: self._read_topics(watch, then))
 
         def listed(names: Any) -> None:
@@ -176,31 +176,31 @@ class Watching:
         self._zookeeper.children(TOPICS, listed, watch)
 
     def _watch_drained(self, _: str = "") -> None:
-        if self._seat.machine is None:
+        if self._candidate.machine is None:
             return
 
         def listed(names: Any) -> None:
             if isinstance(names, Exception):
-                self._seat.again(self._watch_drained)
-            elif self._seat.machine is not None:
-                self._seat.step(events_and_effects.DrainedNodesRead(frozenset(map(int, names))))
+                self._candidate.again(self._watch_drained)
+            elif self._candidate.machine is not None:
+                self._candidate.step(events_and_effects.DrainedNodesRead(frozenset(map(int, names))))
 
         self._zookeeper.children(DRAINED, listed, self._watch_drained)
 
     def _watch_deleted(self, _: str = "") -> None:
-        if self._seat.machine is None:
+        if self._candidate.machine is None:
             return
 
         def listed(names: Any) -> None:
             if isinstance(names, Exception):
-                self._seat.again(self._watch_deleted)
-            elif self._seat.machine is not None:
-                self._seat.step(events_and_effects.TopicDeletionsRead(tuple(names)))
+                self._candidate.again(self._watch_deleted)
+            elif self._candidate.machine is not None:
+                self._candidate.step(events_and_effects.TopicDeletionsRead(tuple(names)))
 
         self._zookeeper.children(DELETED, listed, self._watch_deleted)
 
     def read_states(self, term: int) -> None:
-        if term != self._seat.term:
+        if term != self._candidate.term:
             return
         version: list[ClusterVersion] = []
         states: dict[TopicPartition, PartitionState] = {}
@@ -216,9 +216,9 @@ class Watching:
             self._read_topics(None, topics_read)
 
         def topics_read(topics: tuple[ClusterTopic, ...]) -> None:
-            if term != self._seat.term or self._seat.machine is None:
+            if term != self._candidate.term or self._candidate.machine is None:
                 return
-            self._seat.step(events_and_effects.TopicsRead(topics, complete=True))
+            self._candidate.step(events_and_effects.TopicsRead(topics, complete=True))
             left = {TopicPartition(each.name, p) for each in topics for p in range(len(each.partitions))}
             if not left:
                 done()
@@ -240,8 +240,8 @@ class Watching:
                 done()
 
         def done() -> None:
-            if term == self._seat.term and self._seat.machine is not None:
-                self._seat.step(events_and_effects.StatesRead(states, version[0]))
+            if term == self._candidate.term and self._candidate.machine is not None:
+                self._candidate.step(events_and_effects.StatesRead(states, version[0]))
 
         self._zookeeper.sync(
             lambda outcome: again() if isinstance(outcome, Exception) else self._zookeeper.get(VERSION, version_read)

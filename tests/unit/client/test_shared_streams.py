@@ -221,9 +221,9 @@ def test_another_node_another_identity_and_a_node_that_offers_none_have_their_ow
 
 def test_a_stream_that_is_full_is_followed_by_another() -> None:
     async def story(calls: list[Call]) -> None:
-        seats = [shared_streams().line(Client(calls), NODE, 2) for _ in range(5)]
+        places = [shared_streams().line(Client(calls), NODE, 2) for _ in range(5)]
         assert len(calls) == 3
-        seats[4].cancel()
+        places[4].cancel()
         assert calls[2].cancelled
         shared_streams().line(Client(calls), NODE, 2)
         assert len(calls) == 4, "nobody comes on one that was broken off"
@@ -410,11 +410,11 @@ def test_a_stream_that_is_refused_to_an_identity_is_refused_to_each_of_its_membe
 
 def test_what_is_large_goes_in_frames_of_its_own() -> None:
     async def story(calls: list[Call]) -> None:
-        seats = [shared_streams().line(Client(calls), NODE, MANY) for _ in range(3)]
+        places = [shared_streams().line(Client(calls), NODE, MANY) for _ in range(3)]
         large = pb.SessionRequest(hello=pb.SessionHello(member_id="x" * (700 << 10)))
-        for seat in seats:
-            assert isinstance(seat, StreamPlace)
-            await seat.write(large)
+        for place in places:
+            assert isinstance(place, StreamPlace)
+            await place.write(large)
         await until(lambda: len(calls[0].said) == 3)
         assert [len(frame.requests) for frame in calls[0].frames] == [1, 1, 1]
 

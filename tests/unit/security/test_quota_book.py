@@ -43,9 +43,9 @@ def test_there_is_an_end_to_how_many_have_quotas_and_nobody_counts_them_for_each
     store.state.quotas = NeverCounted()
 
     async def story() -> None:
-        book = ConfiguredQuotas(store)
-        assert [bool(why) for why in await book.alter(wanted("a", "b"), validate_only=False)] == [False] * 2
-        told = await book.alter(wanted("b", "c", "c", "d", "a"), validate_only=False)
+        quotas = ConfiguredQuotas(store)
+        assert [bool(why) for why in await quotas.alter(wanted("a", "b"), validate_only=False)] == [False] * 2
+        told = await quotas.alter(wanted("b", "c", "c", "d", "a"), validate_only=False)
         assert [why.partition(";")[0] for why in told] == [
             "",
             "",

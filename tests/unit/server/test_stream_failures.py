@@ -59,7 +59,7 @@ def test_the_stream_of_a_central_member_that_gets_no_orders_any_more_ends_by_the
         driver: Any = MistakenDriver()
         call: Any = SimpleNamespace(peer_host="127.0.0.1", client_software="")
         registration = pb.RegisterConsumer(group_id="g", member_id="m", assignor="range", session_timeout_ms=10_000)
-        session = CentralSession(driver, 0, registration, call, epoch=1, reigning=lambda: 1)
+        session = CentralSession(driver, 0, registration, call, epoch=1, elected_epoch=lambda: 1)
         with pytest.raises(ZeroDivisionError):
             await until_its_end(session.responses(silent()))
 

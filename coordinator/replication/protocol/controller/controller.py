@@ -88,8 +88,8 @@ class Controller:
     def _begin_term(self, elected: ControllerElected | None) -> None:
         """A reign, of which nothing is known yet; or none."""
         self.elected = elected
-        book = ControllerState(self.settings, epoch=NO_EPOCH if elected is None else elected.epoch)
-        self.term = ControllerTerm(book)
+        controller_state = ControllerState(self.settings, epoch=NO_EPOCH if elected is None else elected.epoch)
+        self.term = ControllerTerm(controller_state)
         self.polls = ImagePolls(self.term)
         self.asks = AlterPartitionQueue(self.term)
         self.moves = LeaderMoves(self.term)
@@ -152,8 +152,8 @@ class Controller:
         now_ms = self.term.now_ms
         self._begin_term(event)
         self.term.now_ms, self.term.out = now_ms, out
-        teller = self.term.book.teller
-        teller.node, teller.known = event.node, ImageVersion(event.epoch, event.version.known.sequence)
+        publisher = self.term.controller_state.publisher
+        publisher.node, publisher.known = event.node, ImageVersion(event.epoch, event.version.known.sequence)
         self.have_states = is_image_complete(event)
         if not self.have_states:
             self._read_states()
@@ -167,21 +167,21 @@ class Controller:
             self.first_nodes = event
             self._maybe_ready()
             return
-        term, book = self.term, self.term.book
+        term, controller_state = self.term, self.term.controller_state
         self.creation.due = True
-        seen = book.nodes.seen(event.nodes)
+        seen = controller_state.nodes.seen(event.nodes)
         for node_id, cause in seen.gone.items():
             self._dead(node_id, cause)
         for node in seen.coming:
-            term.look_at(book.holds.get(node.id, ()), f"node {node.id} registered anew")
+            term.look_at(controller_state.holds.get(node.id, ()), f"node {node.id} registered anew")
             term.work.mark(AdmitNode(node.id, node.epoch), term.now_ms)
 
     def _dead(self, node_id: int, cause: str) -> None:
         """A node's life is over."""
-        term, book = self.term, self.term.book
-        term.look_at(book.holds.get(node_id, ()), cause)
-        book.teller.stage_node(book.nodes.view(node_id))
-        book.applied.pop(node_id, None)
+        term, controller_state = self.term, self.term.controller_state
+        term.look_at(controller_state.holds.get(node_id, ()), cause)
+        controller_state.publisher.stage_node(controller_state.nodes.view(node_id))
+        controller_state.applied.pop(node_id, None)
         self.moves.gone(node_id)
         self.shutdowns.gone(node_id)
         self.polls.gone(node_id)
@@ -209,28 +209,28 @@ class Controller:
             return
         self.ready = True
         assert self.elected is not None
-        term, book, image = self.term, self.term.book, self.elected.image
-        book.nodes.load_registrations(self.first_nodes.nodes, image)
+        term, controller_state, image = self.term, self.term.controller_state, self.elected.image
+        controller_state.nodes.load_registrations(self.first_nodes.nodes, image)
         self.creation.due = True
         if image is not None:
             keep_deleted_topics(term, image)
             if not self.read_states:
                 adopt_states(term, image)
-        for node_id in book.nodes.live.keys() - book.nodes.unsure.keys():
-            book.teller.stage_node(book.nodes.view(node_id))
-        for topic in book.topics.values():
-            book.teller.stage_topic(topic.name, topic.topic_id, topic.configs)
-            term.look_at(book.units_of(topic), "")
-        for unit in book.states:
-            book.stage(unit)
+        for node_id in controller_state.nodes.live.keys() - controller_state.nodes.unsure.keys():
+            controller_state.publisher.stage_node(controller_state.nodes.view(node_id))
+        for topic in controller_state.topics.values():
+            controller_state.publisher.stage_topic(topic.name, topic.topic_id, topic.configs)
+            term.look_at(controller_state.units_of(topic), "")
+        for unit in controller_state.states:
+            controller_state.stage(unit)
         self.shutdowns.move_drained()
         term.silent = must_withhold_settings(term)
         if term.silent:
             term.work.mark(StartPublishing(), term.now_ms)
-        for node_id in book.nodes.unsure:
+        for node_id in controller_state.nodes.unsure:
             term.work.mark(ConfirmNode(node_id), term.now_ms)
-        book.teller.publish(self._next_sequence())
-        book.fresh = self.used
+        controller_state.publisher.publish(self._next_sequence())
+        controller_state.fresh = self.used
         later, self.later = self.later, []
         for event in later:
             HANDLERS[type(event)](self, event)
@@ -274,12 +274,12 @@ class Controller:
         sequence = self.polls.poll(event, self.ready)
         if sequence is not None:
             self.moves.applied(event.node, sequence)
-            if self.term.book.lowest or self.term.book.fresh is not None:
+            if self.term.controller_state.lowest or self.term.controller_state.fresh is not None:
                 self.topics.heard()
 
     def on_broken(self, event: ConnectionBroken) -> None:
         """CL-C9: somebody's connection to a node broke: is there still a process?"""
-        node = self.term.book.nodes.live.get(event.node)
+        node = self.term.controller_state.nodes.live.get(event.node)
         if self.settings.eviction and node is not None and event.node not in self.probing:
             self.probing.add(event.node)
             self.term.out.append(ProbeNode(event.node, node.epoch))
@@ -287,7 +287,7 @@ class Controller:
     def on_refused(self, event: ConnectionsRefused) -> None:
         """CL-C9: refused so often, so shortly after another, that it is not one that restarts its door: it is dead."""
         self.probing.discard(event.node)
-        nodes = self.term.book.nodes
+        nodes = self.term.controller_state.nodes
         node = nodes.live.get(event.node)
         times = sorted(event.times_ms)
         sure = any(late - early <= WITHIN_MS for early, late in zip(times, times[REFUSALS - 1 :], strict=False))
@@ -327,9 +327,9 @@ class Controller:
         if self.flight is None or not self.flight.lost:
             return
         known = event.version.known
-        if known.epoch > self.term.book.epoch:
+        if known.epoch > self.term.controller_state.epoch:
             self._resign()
-        elif known == ImageVersion(self.term.book.epoch, self.flight.sequence):
+        elif known == ImageVersion(self.term.controller_state.epoch, self.flight.sequence):
             self._done(self.flight)
         else:
             self._undo(self.flight)
@@ -382,9 +382,9 @@ class Controller:
         self.preferred.balance()
         if self.flight is None and not self.reading:
             self._decide()
-            teller = self.term.book.teller
-            if self.flight is None and teller.has_news:
-                teller.publish(self._next_sequence())
+            publisher = self.term.controller_state.publisher
+            if self.flight is None and publisher.has_news:
+                publisher.publish(self._next_sequence())
         self.polls.answer_polls(self.ready)
         self.shutdowns.answer_shutdowns()
         self._sleep()
@@ -408,15 +408,15 @@ class Controller:
         if draft.is_empty and not self.fence:
             return
         assert self.elected is not None
-        book = self.term.book
+        controller_state = self.term.controller_state
         sequence = self._next_sequence()
         self.flight = draft
-        write = draft.write(book.epoch, self.elected.epoch_version, sequence, self.cluster_version)
+        write = draft.write(controller_state.epoch, self.elected.epoch_version, sequence, self.cluster_version)
         self.term.out.append(write)
 
     def _next_sequence(self) -> int:
         """None is used twice: who finds that of a write whose answer was lost has to know that it was that one."""
-        self.used = max(self.used, self.term.book.teller.known.sequence) + 1
+        self.used = max(self.used, self.term.controller_state.publisher.known.sequence) + 1
         return self.used
 
     def _has_work(self) -> bool:
@@ -431,21 +431,23 @@ class Controller:
         )
 
     def _pass(self, mark: ReviewMark) -> None:
-        term, book = self.term, self.term.book
+        term, controller_state = self.term, self.term.controller_state
         if isinstance(mark, PublishTopicSettings):
             self.topics.publish_topic(mark.name)
         elif isinstance(mark, StartPublishing):
             term.silent = False
         elif isinstance(mark, ConfirmNode):
             # Told of as live only now: whoever is elected next takes a node that it has been told of for sure.
-            book.nodes.unsure.pop(mark.node, None)
-            book.teller.stage_node(book.nodes.view(mark.node))
-        elif mark.node in book.nodes.coming and book.nodes.coming[mark.node].epoch == mark.epoch:
-            why = book.nodes.why_back(book.nodes.coming[mark.node], "returned")
-            book.nodes.take_in(mark.node)
+            controller_state.nodes.unsure.pop(mark.node, None)
+            controller_state.publisher.stage_node(controller_state.nodes.view(mark.node))
+        elif (
+            mark.node in controller_state.nodes.coming and controller_state.nodes.coming[mark.node].epoch == mark.epoch
+        ):
+            why = controller_state.nodes.why_back(controller_state.nodes.coming[mark.node], "returned")
+            controller_state.nodes.take_in(mark.node)
             self.creation.due = True
-            book.teller.stage_node(book.nodes.view(mark.node))
-            term.look_at(book.holds.get(mark.node, ()), why)
+            controller_state.publisher.stage_node(controller_state.nodes.view(mark.node))
+            term.look_at(controller_state.holds.get(mark.node, ()), why)
 
     def _sleep(self) -> None:
         """Asks to be woken when the next of those who wait has waited long enough."""

@@ -314,7 +314,7 @@ class ControllerState:
     settings: ControllerSettings
     epoch: int = NO_EPOCH
     nodes: NodeRegistry = field(default_factory=NodeRegistry)
-    teller: MetadataPublisher = field(default_factory=MetadataPublisher)
+    publisher: MetadataPublisher = field(default_factory=MetadataPublisher)
     topics: dict[str, ClusterTopic] = field(default_factory=dict)
     rules: dict[str, ElectionRules] = field(default_factory=dict)
     names: dict[bytes, str] = field(default_factory=dict)
@@ -435,7 +435,7 @@ class ControllerState:
             if topic is None or place.partition >= len(topic.partitions):
                 continue
             version = state.partition_epoch if place == unit else self.second.get(unit, NO_EPOCH)
-            self.teller.staged_partitions[place] = partition_view(state, topic.partitions[place.partition], version)
+            self.publisher.staged_partitions[place] = partition_view(state, topic.partitions[place.partition], version)
 
 
 def partition_view(state: PartitionState, assignment: ReplicaAssignment, version: int) -> PartitionView:

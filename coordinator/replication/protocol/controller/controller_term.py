@@ -256,7 +256,7 @@ class AdminRequest:
 
 @dataclass(slots=True)
 class ControllerTerm:
-    book: ControllerState
+    controller_state: ControllerState
     work: ReviewQueue = field(default_factory=ReviewQueue)
     out: list[ControllerEffect] = field(default_factory=list)
     now_ms: int = 0
@@ -317,17 +317,17 @@ NOT_CONTROLLER: dict[type, ResponseBody] = {
 
 def apply_written(term: ControllerTerm, draft: WriteDraft) -> None:
     """The write is in ZooKeeper: the book says so, all may be told (CL-C1), and those who waited for it hear."""
-    book = term.book
+    controller_state = term.controller_state
     for topic in draft.topics.values():
         _assigned(term, topic)
     for unit, state in draft.states.items():
-        if book.assignment(unit) is None:
+        if controller_state.assignment(unit) is None:
             continue
         if unit in draft.versions:
-            book.second[unit] = draft.versions[unit]
-        book.put_state(unit, state)
-        book.stage(unit)
-    book.teller.publish(draft.sequence)
+            controller_state.second[unit] = draft.versions[unit]
+        controller_state.put_state(unit, state)
+        controller_state.stage(unit)
+    controller_state.publisher.publish(draft.sequence)
     _note(term, draft)
     for act in draft.after:
         act()
@@ -354,16 +354,16 @@ def _note(term: ControllerTerm, draft: WriteDraft) -> None:
 
 def _assigned(term: ControllerTerm, written: ClusterTopic) -> None:
     """A topic's znode has what was put there, one version up. Settings are not in it: they stay what they are."""
-    book = term.book
-    here = book.topics.get(written.name)
+    controller_state = term.controller_state
+    here = controller_state.topics.get(written.name)
     if here is None or here.topic_id != written.topic_id or here.version > written.version:
         return
     topic = ClusterTopic(written.name, written.topic_id, written.partitions, here.configs, written.version + 1)
-    book.add_topic(topic)
+    controller_state.add_topic(topic)
     for number, (before, after) in enumerate(zip(here.partitions, topic.partitions, strict=True)):
         unit = unit_of(TopicPartition(written.name, number))
-        if before != after and unit in book.states:
-            book.stage(unit)
+        if before != after and unit in controller_state.states:
+            controller_state.stage(unit)
 
 
 # How a term begins (CL-Z7)
@@ -383,17 +383,17 @@ def is_image_complete(event: ControllerElected) -> bool:
 
 def keep_deleted_topics(term: ControllerTerm, image: ClusterImage) -> None:
     """What ZooKeeper does not tell: topics that were deleted."""
-    term.book.teller.deleted.update(image.deleted)
+    term.controller_state.publisher.deleted.update(image.deleted)
 
 
 def must_withhold_settings(term: ControllerTerm) -> bool:
     """Whether settings may be told only when all has been looked at: there are eligible replicas that these settings
     allow no more, and who hears of them commits without those (CL-C5)."""
-    book = term.book
-    for unit, state in book.states.items():
-        assignment = book.assignment(unit)
+    controller_state = term.controller_state
+    for unit, state in controller_state.states.items():
+        assignment = controller_state.assignment(unit)
         if state.elr and assignment is not None:
-            minimum = book.standing(unit, assignment, state).minimum
+            minimum = controller_state.standing(unit, assignment, state).minimum
             if len(state.isr) >= minimum:
                 return True
     return False
@@ -402,12 +402,12 @@ def must_withhold_settings(term: ControllerTerm) -> bool:
 def adopt_states(term: ControllerTerm, image: ClusterImage) -> None:
     """CL-Z7: the states as this node was told them, instead of reading all."""
     for place, told in image.partitions():
-        if unit_of(place) == place and term.book.assignment(place) is not None:
+        if unit_of(place) == place and term.controller_state.assignment(place) is not None:
             _adopt_state(term, place, told, image)
 
 
 def _adopt_state(term: ControllerTerm, unit: TopicPartition, told: PartitionView, image: ClusterImage) -> None:
-    book = term.book
-    book.put_state(unit, state_of_view(told, image.known.epoch))
+    controller_state = term.controller_state
+    controller_state.put_state(unit, state_of_view(told, image.known.epoch))
     if unit.topic == OFFSETS and (other := image.partition(halves_of(unit)[1])) is not None:
-        book.second[unit] = other.partition_epoch
+        controller_state.second[unit] = other.partition_epoch

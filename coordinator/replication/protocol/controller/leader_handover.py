@@ -62,7 +62,7 @@ class LeaderMoves:
     ahead: dict[int, dict[int, int]] = field(default_factory=dict)
 
     def want(self, unit: TopicPartition, move: LeaderMove) -> None:
-        leader = self.term.book.leader(unit)
+        leader = self.term.controller_state.leader(unit)
         if leader != NO_NODE_ID:
             old = self.wanted.setdefault(leader, {}).pop(unit, None)
             if old is not None:
@@ -111,18 +111,18 @@ class LeaderMoves:
             del self.wanted[node]
 
     def _one(self, node: int, unit: TopicPartition, move: LeaderMove, draft: WriteDraft) -> bool:
-        book = self.term.book
-        assignment, state = book.assignment(unit), book.states.get(unit)
+        controller_state = self.term.controller_state
+        assignment, state = controller_state.assignment(unit), controller_state.states.get(unit)
         if assignment is None or state is None or state.leader != node:
             self._answer_wish(unit, move, ErrorCode.NONE if state is not None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             return False
-        standing = book.standing(unit, assignment, state)
+        standing = controller_state.standing(unit, assignment, state)
         to = move.to if move.to != NO_NODE_ID else next_leader(state, standing)
         decision = hand_over_leader(state, to, standing, move.cause)
         if decision is None:
             self._answer_wish(unit, move, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
             return False
-        draft.put(unit, state, decision.state, book.second.get(unit, NO_EPOCH))
+        draft.put(unit, state, decision.state, controller_state.second.get(unit, NO_EPOCH))
         draft.elect(unit, state.leader, decision, move.since_ms, self.term.now_ms)
         draft.after.append(lambda: self._written(node, to, unit, move, draft))
         draft.back.append(lambda: self._again(node, unit, move))
@@ -135,7 +135,7 @@ class LeaderMoves:
 
     def _written(self, node: int, to: int, unit: TopicPartition, move: LeaderMove, draft: WriteDraft) -> None:
         self.flying[node] -= 1
-        if to in self.term.book.nodes.live:
+        if to in self.term.controller_state.nodes.live:
             self.ahead.setdefault(node, {})[to] = draft.sequence
         self._answer_wish(unit, move, ErrorCode.NONE)
 
@@ -169,48 +169,58 @@ class ControlledShutdowns:
 
     def begin_shutdown(self, event: ShutdownRequested) -> None:
         """ControlledShutdown: nobody is elected there from now on, in this life of the node."""
-        book = self.term.book
-        node = book.nodes.live.get(event.node)
+        controller_state = self.term.controller_state
+        node = controller_state.nodes.live.get(event.node)
         if node is None or node.epoch != event.node_epoch:
             self.term.answer(event.request, ShutdownResult(ErrorCode.STALE_BROKER_EPOCH))
             return
         self._answer(event.node)
-        if event.node not in book.nodes.stopping:
-            book.nodes.stop(event.node)
-            book.teller.stage_node(book.nodes.view(event.node))
-            self.term.look_at(book.holds.get(event.node, ()), f"node {event.node} shut down")
+        if event.node not in controller_state.nodes.stopping:
+            controller_state.nodes.stop(event.node)
+            controller_state.publisher.stage_node(controller_state.nodes.view(event.node))
+            self.term.look_at(controller_state.holds.get(event.node, ()), f"node {event.node} shut down")
         self._move_all(event.node, "shut down")
-        until_ms = self.term.now_ms + book.settings.shutdown_wait_ms
+        until_ms = self.term.now_ms + controller_state.settings.shutdown_wait_ms
         self.waiting[event.node] = StoppingNode(event.request, until_ms)
 
     def drain(self, node_ids: frozenset[int]) -> None:
         """The first half of it, for nodes that stay: they go on as followers."""
-        book = self.term.book
-        no_more = book.nodes.drained - node_ids
-        book.nodes.drain(node_ids)
+        controller_state = self.term.controller_state
+        no_more = controller_state.nodes.drained - node_ids
+        controller_state.nodes.drain(node_ids)
         for node_id in sorted(no_more):
-            self.term.look_at(book.holds.get(node_id, ()), "")
+            self.term.look_at(controller_state.holds.get(node_id, ()), "")
         self.move_drained()
 
     def move_drained(self) -> None:
         """What drained nodes lead goes to others, as far as these can."""
-        for node_id in sorted(self.term.book.nodes.drained):
+        for node_id in sorted(self.term.controller_state.nodes.drained):
             self._move_all(node_id, "drained")
 
     def written(self, units: Iterable[TopicPartition]) -> None:
         """Who is to lead nothing may have come to lead some of these, for nobody else could, or they were on their way
         to it when it was drained: they go as soon as another can take over."""
-        book = self.term.book
-        for unit in units if book.nodes.leaving else ():
-            leader, assignment = book.leader(unit), book.assignment(unit)
-            if leader not in book.nodes.leaving or assignment is None or unit in self.moves.wanted.get(leader, ()):
+        controller_state = self.term.controller_state
+        for unit in units if controller_state.nodes.leaving else ():
+            leader, assignment = controller_state.leader(unit), controller_state.assignment(unit)
+            if (
+                leader not in controller_state.nodes.leaving
+                or assignment is None
+                or unit in self.moves.wanted.get(leader, ())
+            ):
                 continue
-            if next_leader(book.states[unit], book.standing(unit, assignment, book.states[unit])) != NO_NODE_ID:
-                cause = "shut down" if leader in book.nodes.stops else "drained"
+            if (
+                next_leader(
+                    controller_state.states[unit],
+                    controller_state.standing(unit, assignment, controller_state.states[unit]),
+                )
+                != NO_NODE_ID
+            ):
+                cause = "shut down" if leader in controller_state.nodes.stops else "drained"
                 self.moves.want(unit, LeaderMove(NO_NODE_ID, cause, self.term.now_ms))
 
     def _move_all(self, node: int, cause: str) -> None:
-        for unit in list(self.term.book.leads.get(node, ())):
+        for unit in list(self.term.controller_state.leads.get(node, ())):
             self.moves.want(unit, LeaderMove(NO_NODE_ID, cause, self.term.now_ms))
 
     def gone(self, node: int) -> None:
@@ -224,13 +234,13 @@ class ControlledShutdowns:
     def answer_shutdowns(self) -> None:
         """Answers those that lead nothing more, that can be helped no further, or have waited long enough."""
         for node, stopping in list(self.waiting.items()):
-            leads = self.term.book.leads.get(node)
+            leads = self.term.controller_state.leads.get(node)
             if not leads or not self.moves.under_way(node) or stopping.until_ms <= self.term.now_ms:
                 self._answer(node)
 
     def _answer(self, node: int) -> None:
         if (stopping := self.waiting.pop(node, None)) is not None:
-            remaining = tuple(self.term.book.leads.get(node, ()))
+            remaining = tuple(self.term.controller_state.leads.get(node, ()))
             self.term.answer(stopping.request, ShutdownResult(ErrorCode.NONE, remaining))
 
 
@@ -250,7 +260,7 @@ class PreferredLeaders:
 
     def balance(self) -> None:
         """CL-C10, when it is time: nodes that lead too little of what they are the first replica of get it back."""
-        settings, now_ms = self.term.book.settings, self.term.now_ms
+        settings, now_ms = self.term.controller_state.settings, self.term.now_ms
         if not settings.auto_rebalance:
             return
         if self.due_ms is None:
@@ -259,14 +269,17 @@ class PreferredLeaders:
             return
         self.due_ms = now_ms + settings.imbalance_check_ms
         for node, (elsewhere, count) in self._imbalances().items():
-            if node in self.term.book.nodes.live and len(elsewhere) * 100 > settings.imbalance_percent * count:
+            if (
+                node in self.term.controller_state.nodes.live
+                and len(elsewhere) * 100 > settings.imbalance_percent * count
+            ):
                 self._return(elsewhere)
 
     def _imbalances(self) -> dict[int, tuple[list[TopicPartition], int]]:
         """By node: units it should lead and does not, and how many it should."""
         found: dict[int, tuple[list[TopicPartition], int]] = {}
-        for unit, state in self.term.book.states.items():
-            assignment = self.term.book.assignment(unit)
+        for unit, state in self.term.controller_state.states.items():
+            assignment = self.term.controller_state.assignment(unit)
             if assignment is None or assignment.adding or assignment.removing:
                 continue
             elsewhere, count = found.get(assignment.replicas[0], ([], 0))
@@ -283,12 +296,12 @@ class PreferredLeaders:
 
     def _first_of(self, unit: TopicPartition) -> int:
         """The first replica, if it may lead; NOBODY if not."""
-        book = self.term.book
-        assignment, state = book.assignment(unit), book.states.get(unit)
+        controller_state = self.term.controller_state
+        assignment, state = controller_state.assignment(unit), controller_state.states.get(unit)
         if assignment is None or state is None:
             return NO_NODE_ID
         to = assignment.replicas[0]
-        standing = book.standing(unit, assignment, state)
+        standing = controller_state.standing(unit, assignment, state)
         return to if to in state.isr and to in standing.live and to not in standing.leaving else NO_NODE_ID
 
     def elect_leaders(self, event: ElectLeadersRequested) -> None:
@@ -308,8 +321,8 @@ class PreferredLeaders:
 
     def _ask_one(self, unit: TopicPartition, election: ElectionType, wish: AdminRequest) -> ErrorCode | None:
         """What is known at once; None if the unit has to wait."""
-        book = self.term.book
-        assignment, state = book.assignment(unit), book.states.get(unit)
+        controller_state = self.term.controller_state
+        assignment, state = controller_state.assignment(unit), controller_state.states.get(unit)
         if assignment is None or state is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if election is ElectionType.UNCLEAN:
@@ -338,14 +351,14 @@ class PreferredLeaders:
 
     def _force(self, unit: TopicPartition, wish: AdminRequest, draft: WriteDraft) -> None:
         term = self.term
-        assignment, state = term.book.assignment(unit), term.book.states.get(unit)
+        assignment, state = term.controller_state.assignment(unit), term.controller_state.states.get(unit)
         if assignment is None or state is None:
             term.come_true(wish, unit, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             return
         if state.leader != NO_NODE_ID:
             term.come_true(wish, unit, ErrorCode.ELECTION_NOT_NEEDED)
             return
-        standing = term.book.standing(unit, assignment, state)._replace(unclean=True)
+        standing = term.controller_state.standing(unit, assignment, state)._replace(unclean=True)
         decision = decide_state(state, standing, "unclean by operator")
         if decision is None or decision.state.leader == NO_NODE_ID:
             term.come_true(wish, unit, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)

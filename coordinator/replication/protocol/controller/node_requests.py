@@ -135,7 +135,7 @@ class AlterPartitionQueue:
             self.queue.extend((ask, index) for index in range(len(event.items)))
 
     def _is_stale(self, event: AlterPartitionRequested) -> bool:
-        node = self.term.book.nodes.live.get(event.node)
+        node = self.term.controller_state.nodes.live.get(event.node)
         return node is None or node.epoch != event.node_epoch
 
     def decide(self, draft: WriteDraft) -> None:
@@ -144,7 +144,7 @@ class AlterPartitionQueue:
         while self.queue:
             ask, index = self.queue[0]
             item = ask.request.items[index]
-            unit = self.term.book.unit_at(item.topic_id, item.partition)
+            unit = self.term.controller_state.unit_at(item.topic_id, item.partition)
             if unit is not None and not draft.has_room(unit, most):
                 break
             self.queue.popleft()
@@ -164,11 +164,11 @@ class AlterPartitionQueue:
     def _one(
         self, ask: PendingAlterPartition, index: int, item: IsrItem, unit: TopicPartition, draft: WriteDraft
     ) -> None:
-        book = self.term.book
-        state, assignment = book.states[unit], book.assignment(unit)
+        controller_state = self.term.controller_state
+        state, assignment = controller_state.states[unit], controller_state.assignment(unit)
         assert assignment is not None
-        standing = book.standing(unit, assignment, state)
-        code = check_alter_partition(item, ask.request.node, state, standing, book.nodes.live)
+        standing = controller_state.standing(unit, assignment, state)
+        code = check_alter_partition(item, ask.request.node, state, standing, controller_state.nodes.live)
         if code is not ErrorCode.NONE:
             self._result(ask, index, code)
             return
@@ -180,7 +180,7 @@ class AlterPartitionQueue:
             # Who leaves has all that is committed, if the leader goes by what is set; it asks again when it does.
             self._result(ask, index, ErrorCode.NOT_CONTROLLER)
             return
-        draft.put(unit, state, wanted, book.second.get(unit, NO_EPOCH))
+        draft.put(unit, state, wanted, controller_state.second.get(unit, NO_EPOCH))
         draft.back.append(lambda: self.queue.appendleft((ask, index)))
         draft.after.append(lambda: self._result(ask, index, ErrorCode.NONE, wanted))
         if assignment.adding or assignment.removing or standing.stopping:
@@ -224,10 +224,10 @@ class ImagePolls:
 
     def poll(self, event: ImagePolled, ready: bool) -> int | None:
         """Answers a poll, or parks it. Returns the sequence that the node has applied, where that is of this reign."""
-        teller = self.term.book.teller
-        if (old := teller.waiting.pop(event.node, None)) is not None:
+        publisher = self.term.controller_state.publisher
+        if (old := publisher.waiting.pop(event.node, None)) is not None:
             # It asks anew, for its connection broke: nobody hears this.
-            self.term.answer(old.request, teller.nothing(old.known))
+            self.term.answer(old.request, publisher.nothing(old.known))
         if not ready or not self.may_hear(event.node, event.node_epoch):
             if ready and self._is_over(event.node, event.node_epoch):
                 self.term.answer(event.request, self._over(event.node, event.node_epoch))
@@ -236,39 +236,39 @@ class ImagePolls:
             return None
         if event.offline or event.node in self.offline:
             self._offline(event)
-        if event.known == teller.known:
+        if event.known == publisher.known:
             self._park(event)
         else:
-            self.term.answer(event.request, teller.answer(event.known))
-            if event.known.epoch != teller.known.epoch:
+            self.term.answer(event.request, publisher.answer(event.known))
+            if event.known.epoch != publisher.known.epoch:
                 return None
-        book = self.term.book
-        book.applied[event.node] = event.known.sequence
-        teller.heard = min(book.applied.get(each, NO_EPOCH) for each in book.nodes.live)
+        controller_state = self.term.controller_state
+        controller_state.applied[event.node] = event.known.sequence
+        publisher.heard = min(controller_state.applied.get(each, NO_EPOCH) for each in controller_state.nodes.live)
         return event.known.sequence
 
     def may_hear(self, node_id: int, node_epoch: int) -> bool:
         """CL-C7: only who has been taken in, in this life, and leads nothing by a former one."""
         if self.term.silent:
             return False
-        nodes = self.term.book.nodes
+        nodes = self.term.controller_state.nodes
         node = nodes.live.get(node_id)
         return node is not None and node.epoch == node_epoch and node_id not in nodes.unsure
 
     def _is_over(self, node_id: int, node_epoch: int) -> bool:
         """A registration that was fenced, or is not the last one. A later one than the last has not been seen yet."""
-        nodes = self.term.book.nodes
+        nodes = self.term.controller_state.nodes
         fenced = nodes.fenced.get(node_id) == node_epoch
         return fenced or node_epoch < nodes.highest.get(node_id, NO_EPOCH)
 
     def _over(self, node_id: int, node_epoch: int) -> ClusterState:
         gone = NodeView(node_id, node_epoch, ClusterNodeStatus.GONE)
-        return ClusterState(ErrorCode.STALE_BROKER_EPOCH, self.term.book.teller.node, nodes=(gone,))
+        return ClusterState(ErrorCode.STALE_BROKER_EPOCH, self.term.controller_state.publisher.node, nodes=(gone,))
 
     def _park(self, event: ImagePolled) -> None:
         until_ms = self.term.now_ms + max(0, event.max_wait_ms)
         waiting = ParkedPoll(event.request, event.node_epoch, event.known, until_ms)
-        self.term.book.teller.waiting[event.node] = waiting
+        self.term.controller_state.publisher.waiting[event.node] = waiting
         if self.wake_ms is None or until_ms < self.wake_ms:
             self.wake_ms = until_ms
 
@@ -276,14 +276,14 @@ class ImagePolls:
         """CL-F9: logs that a node cannot use, all of them each time."""
         if event.offline == self.offline.get(event.node, ()):
             return
-        book = self.term.book
-        found = (book.unit_at(each.topic_id, each.partition) for each in event.offline)
+        controller_state = self.term.controller_state
+        found = (controller_state.unit_at(each.topic_id, each.partition) for each in event.offline)
         units = frozenset(unit for unit in found if unit is not None)
-        before = book.nodes.offline.get(event.node, frozenset())
+        before = controller_state.nodes.offline.get(event.node, frozenset())
         if units:
-            book.nodes.offline[event.node] = units
+            controller_state.nodes.offline[event.node] = units
         else:
-            book.nodes.offline.pop(event.node, None)
+            controller_state.nodes.offline.pop(event.node, None)
         self.offline[event.node] = event.offline
         self.term.look_at(sorted(units - before), f"log offline on node {event.node}")
         self.term.look_at(sorted(before - units), f"log back on node {event.node}")
@@ -291,33 +291,36 @@ class ImagePolls:
     def gone(self, node_id: int) -> None:
         """A node's life is over. What its next one asks may wait here already."""
         self.offline.pop(node_id, None)
-        waiting = self.term.book.teller.waiting.get(node_id)
+        waiting = self.term.controller_state.publisher.waiting.get(node_id)
         if waiting is not None and self._is_over(node_id, waiting.node_epoch):
-            del self.term.book.teller.waiting[node_id]
+            del self.term.controller_state.publisher.waiting[node_id]
             self.term.answer(waiting.request, self._over(node_id, waiting.node_epoch))
 
     def answer_polls(self, ready: bool) -> None:
         """Answers parked polls, where there is something new or they have waited long enough."""
-        book = self.term.book
-        now = (book.teller.known, len(book.nodes.live) - len(book.nodes.unsure) + (not self.term.silent))
+        controller_state = self.term.controller_state
+        now = (
+            controller_state.publisher.known,
+            len(controller_state.nodes.live) - len(controller_state.nodes.unsure) + (not self.term.silent),
+        )
         due = self.wake_ms is not None and self.wake_ms <= self.term.now_ms
         if now == self.told and not due:
             return
         self.told = now
-        for node_id, waiting in list(book.teller.waiting.items()):
+        for node_id, waiting in list(controller_state.publisher.waiting.items()):
             hears = ready and self.may_hear(node_id, waiting.node_epoch)
-            if hears and waiting.known != book.teller.known:
-                answer = book.teller.answer(waiting.known)
+            if hears and waiting.known != controller_state.publisher.known:
+                answer = controller_state.publisher.answer(waiting.known)
             elif waiting.until_ms > self.term.now_ms:
                 continue
             else:
-                answer = book.teller.nothing(waiting.known) if hears or not ready else NOT_ADMITTED
-            del book.teller.waiting[node_id]
+                answer = controller_state.publisher.nothing(waiting.known) if hears or not ready else NOT_ADMITTED
+            del controller_state.publisher.waiting[node_id]
             self.term.answer(waiting.request, answer)
-        self.wake_ms = min((each.until_ms for each in book.teller.waiting.values()), default=None)
+        self.wake_ms = min((each.until_ms for each in controller_state.publisher.waiting.values()), default=None)
 
     def end(self) -> None:
         """The reign is over."""
-        for waiting in self.term.book.teller.waiting.values():
+        for waiting in self.term.controller_state.publisher.waiting.values():
             self.term.answer(waiting.request, ClusterState(ErrorCode.NOT_CONTROLLER))
-        self.term.book.teller.waiting.clear()
+        self.term.controller_state.publisher.waiting.clear()

@@ -108,12 +108,12 @@ def finish_reassignment(
 
 def put_reassignment(term: ControllerTerm, draft: WriteDraft, unit: TopicPartition, done: ReassignmentStep) -> None:
     """Puts it into the write: the topic's assignment (of a shard, both topics'), and the state."""
-    book = term.book
+    controller_state = term.controller_state
     for place in halves_of(unit):
-        draft.assign(book.topics[place.topic], place.partition, done.assignment)
+        draft.assign(controller_state.topics[place.topic], place.partition, done.assignment)
     if done.decision is not None:
-        state = book.states[unit]
-        draft.put(unit, state, done.decision.state, book.second.get(unit, NO_EPOCH))
+        state = controller_state.states[unit]
+        draft.put(unit, state, done.decision.state, controller_state.second.get(unit, NO_EPOCH))
         draft.elect(unit, state.leader, done.decision, term.now_ms, term.now_ms)
     draft.back.append(lambda: term.look_at((unit,), ""))
     # Whoever is removed may be needed no more, whoever stays may be the better leader: CL-C10 sees to that.
@@ -155,29 +155,29 @@ class ReassignmentQueue:
         self.term.maybe_answer(wish)
 
     def _refused(self, unit: TopicPartition, target: tuple[int, ...] | None) -> ErrorCode:
-        book = self.term.book
-        assignment = book.assignment(unit)
-        if assignment is None or unit not in book.states:
+        controller_state = self.term.controller_state
+        assignment = controller_state.assignment(unit)
+        if assignment is None or unit not in controller_state.states:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if target is None:
             running = assignment.adding or assignment.removing or unit in self.plans
             return ErrorCode.NONE if running else ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
-        here = (*book.nodes.live, *original_replicas(assignment))
+        here = (*controller_state.nodes.live, *original_replicas(assignment))
         if not target or len(set(target)) != len(target) or any(each not in here for each in target):
             return ErrorCode.INVALID_REPLICA_ASSIGNMENT
         return ErrorCode.NONE
 
     def decide(self, draft: WriteDraft) -> None:
         for unit, plan in list(self.plans.items()):
-            topics = self.term.book.topics_of(unit)
+            topics = self.term.controller_state.topics_of(unit)
             if unit in draft.states or not draft.has_room(unit, topics=topics):
                 continue
             del self.plans[unit]
             self._one(draft, unit, plan)
 
     def _one(self, draft: WriteDraft, unit: TopicPartition, plan: PlannedReassignment) -> None:
-        term, book = self.term, self.term.book
-        assignment, state = book.assignment(unit), book.states.get(unit)
+        term, controller_state = self.term, self.term.controller_state
+        assignment, state = controller_state.assignment(unit), controller_state.states.get(unit)
         if assignment is None or state is None:
             term.come_true(plan.wish, unit, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             return
@@ -242,7 +242,7 @@ class ReviewPass:
 
     def _one(self, unit: TopicPartition, reason: ReviewReason) -> bool:
         """Whether to go on: not when the write is full, or enough has been looked at."""
-        moving = self.term.book.moving(unit)
+        moving = self.term.controller_state.moving(unit)
         if self.looks >= MAX_REVIEWS or not self.draft.has_room(unit, topics=moving):
             self.blocked = True
             return False
@@ -259,14 +259,16 @@ class ReviewPass:
 
 def review_unit(term: ControllerTerm, draft: WriteDraft, unit: TopicPartition, reason: ReviewReason) -> bool:
     """Looks at a unit, and puts what has to change into the write; whether anything has to."""
-    book = term.book
-    assignment = book.assignment(unit)
-    if assignment is None or (book.broken and any(half in book.broken for half in halves_of(unit))):
+    controller_state = term.controller_state
+    assignment = controller_state.assignment(unit)
+    if assignment is None or (
+        controller_state.broken and any(half in controller_state.broken for half in halves_of(unit))
+    ):
         return False
-    state = book.states.get(unit)
+    state = controller_state.states.get(unit)
     if state is None:
         return create_unit(term, draft, unit, assignment, reason)
-    standing = book.standing(unit, assignment, state)
+    standing = controller_state.standing(unit, assignment, state)
     decision = decide_unit(term, unit, state, standing, reason)
     if decision is not None and decision.clean is ElectionKind.UNCLEAN:
         # Whatever brought it about: that records may be lost by it is the setting's doing.
@@ -294,10 +296,10 @@ def decide_unit(
     A leader that has heard nothing of this reign may go by a minimum that nobody knows. Who becomes eligible beside it
     does so with a new epoch, in which it leads only when it has heard what is set.
     """
-    book = term.book
-    anew = state.leader in book.nodes.unsure and unit not in term.renewed
+    controller_state = term.controller_state
+    anew = state.leader in controller_state.nodes.unsure and unit not in term.renewed
     cause = reason.cause or f"node {state.leader} is gone"
-    if book.is_new_to(state.leader) and unit.topic not in book.lowest:
+    if controller_state.is_new_to(state.leader) and unit.topic not in controller_state.lowest:
         standing = standing._replace(lowest=standing.minimum)
         decision = decide_state(state, standing, cause, anew=anew)
         if decision is None or decision.clean is not None or set(decision.state.elr) <= set(state.elr):
@@ -315,11 +317,11 @@ def put_decision(
     reason: ReviewReason,
 ) -> None:
     """Puts a decision into the write; should it fail, the unit is looked at again."""
-    draft.put(unit, state, decision.state, term.book.second.get(unit, NO_EPOCH))
+    draft.put(unit, state, decision.state, term.controller_state.second.get(unit, NO_EPOCH))
     draft.elect(unit, state.leader, decision, reason.since_ms, term.now_ms)
     draft.back.append(lambda: term.work.add(unit, reason))
     draft.after.append(lambda: term.work.mend.discard(unit))
-    if decision.state.leader in term.book.nodes.unsure and decision.clean is not None:
+    if decision.state.leader in term.controller_state.nodes.unsure and decision.clean is not None:
         draft.after.append(lambda: term.renewed.add(unit))
 
 
@@ -327,12 +329,12 @@ def create_unit(
     term: ControllerTerm, draft: WriteDraft, unit: TopicPartition, assignment: ReplicaAssignment, reason: ReviewReason
 ) -> bool:
     """The first state of a unit, once one of its replicas is live, and (a shard) both halves are there."""
-    book = term.book
+    controller_state = term.controller_state
     if unit.topic == OFFSETS:
-        other = book.topics.get(LEDGER)
+        other = controller_state.topics.get(LEDGER)
         if other is None or unit.partition >= len(other.partitions):
             return False
-    state = initial_state(book.standing(unit, assignment, NOT_THERE))
+    state = initial_state(controller_state.standing(unit, assignment, NOT_THERE))
     if state is None:
         return False
     put_decision(term, draft, unit, NOT_THERE, StateDecision(state), reason)

@@ -45,11 +45,11 @@ class InternalTopicCreation:
 
     def decide(self, draft: WriteDraft) -> None:
         """The two of the groups have one assignment, whichever of them is there first: its count holds."""
-        book = self.term.book
+        controller_state = self.term.controller_state
         self.due = False
-        names = (OFFSETS, LEDGER, *book.settings.internal)
-        missing = [name for name in names if name not in book.topics and name not in self.made]
-        if not missing or len(book.nodes.live) < book.settings.offsets_replicas:
+        names = (OFFSETS, LEDGER, *controller_state.settings.internal)
+        missing = [name for name in names if name not in controller_state.topics and name not in self.made]
+        if not missing or len(controller_state.nodes.live) < controller_state.settings.offsets_replicas:
             return
         for name in missing:
             draft.make(CreateInternalTopic(name, self._partitions(name)))
@@ -61,13 +61,13 @@ class InternalTopicCreation:
         self.due = True
 
     def _partitions(self, name: str) -> tuple[ReplicaAssignment, ...]:
-        book = self.term.book
-        twin = book.topics.get({OFFSETS: LEDGER, LEDGER: OFFSETS}.get(name, ""))
+        controller_state = self.term.controller_state
+        twin = controller_state.topics.get({OFFSETS: LEDGER, LEDGER: OFFSETS}.get(name, ""))
         if twin is not None:
             return tuple(ReplicaAssignment(each.replicas) for each in twin.partitions)
-        count = book.settings.offsets_partitions if name in (OFFSETS, LEDGER) else 1
-        nodes = (NodeRack(node.id, node.rack) for node in book.nodes.live.values())
-        return tuple(map(ReplicaAssignment, place_replicas(nodes, count, book.settings.offsets_replicas)))
+        count = controller_state.settings.offsets_partitions if name in (OFFSETS, LEDGER) else 1
+        nodes = (NodeRack(node.id, node.rack) for node in controller_state.nodes.live.values())
+        return tuple(map(ReplicaAssignment, place_replicas(nodes, count, controller_state.settings.offsets_replicas)))
 
 
 @dataclass(slots=True)
@@ -104,9 +104,9 @@ class TopicDeletion:
 
     def delete_topics(self, names: Iterable[str]) -> None:
         """The deletion stands in ZooKeeper, so it may be told; the states go next, then the topic and the marker."""
-        book, term = self.term.book, self.term
+        controller_state, term = self.term.controller_state, self.term
         for name in names:
-            topic = book.topics.get(name)
+            topic = controller_state.topics.get(name)
             if name in self.going:
                 continue
             if topic is None or topic.internal:
@@ -115,12 +115,14 @@ class TopicDeletion:
                 continue
             units = [TopicPartition(name, number) for number in range(len(topic.partitions))]
             self.going[name] = self.there[name] = topic
-            self.states[name] = {unit: book.states[unit].partition_epoch for unit in units if unit in book.states}
-            book.drop_topic(topic)
+            self.states[name] = {
+                unit: controller_state.states[unit].partition_epoch for unit in units if unit in controller_state.states
+            }
+            controller_state.drop_topic(topic)
             for unit in units:
-                book.drop_state(unit)
+                controller_state.drop_state(unit)
                 term.work.forget(unit)
-            book.teller.stage_deleted(name, topic.topic_id)
+            controller_state.publisher.stage_deleted(name, topic.topic_id)
 
     def decide(self, draft: WriteDraft) -> None:
         for name, states in list(self.states.items()):
@@ -162,25 +164,27 @@ class TopicTracking:
 
     def seen(self, event: TopicsRead) -> None:
         """Takes topics as they are. What was read before a write of ours, or before a deletion, says nothing new."""
-        book = self.term.book
+        controller_state = self.term.controller_state
         self.creation.due = True
         self.deletion.seen(event)
         for topic in event.topics:
             self.creation.made.discard(topic.name)
             going = self.deletion.going.get(topic.name)
-            if (going is None or going.topic_id != topic.topic_id) and topic.topic_id not in book.teller.deleted:
+            if (
+                going is None or going.topic_id != topic.topic_id
+            ) and topic.topic_id not in controller_state.publisher.deleted:
                 self._one(topic)
         gone = list(event.gone)
         if event.complete:
             there = {topic.name for topic in event.topics}
-            gone += [name for name in book.topics if name not in there]
+            gone += [name for name in controller_state.topics if name not in there]
             self.creation.made.clear()
         for name in gone:
             self._gone(name)
 
     def _one(self, topic: ClusterTopic) -> None:
-        book = self.term.book
-        old = book.topics.get(topic.name)
+        controller_state = self.term.controller_state
+        old = controller_state.topics.get(topic.name)
         if old is not None and old.topic_id != topic.topic_id:
             self._gone(old.name)
             old = None
@@ -188,107 +192,112 @@ class TopicTracking:
             topic = with_(old, configs=topic.configs)
         if old == topic:
             return
-        book.add_topic(topic)
+        controller_state.add_topic(topic)
         self._partitions(old, topic)
         if old is None:
-            book.teller.stage_topic(topic.name, topic.topic_id, topic.configs)
+            controller_state.publisher.stage_topic(topic.name, topic.topic_id, topic.configs)
         elif old.configs != topic.configs:
             self._configs(old, topic)
 
     def _partitions(self, old: ClusterTopic | None, topic: ClusterTopic) -> None:
         """Looks at partitions that are new, or have other replicas; tells of the latter."""
         before = () if old is None else old.partitions
-        book = self.term.book
-        for unit in book.units_of(topic):
+        controller_state = self.term.controller_state
+        for unit in controller_state.units_of(topic):
             if unit.partition >= len(before) or before[unit.partition] != topic.partitions[unit.partition]:
                 self.term.look_at((unit,), "")
-                if unit in book.states:
-                    book.stage(unit)
+                if unit in controller_state.states:
+                    controller_state.stage(unit)
 
     def _configs(self, old: ClusterTopic, topic: ClusterTopic) -> None:
         """Settings that change. Another minimum empties the ELR, where enough are in sync by it (CL-C5), before anybody
         may go by it; and until all have heard of it, eligible replicas are counted by the lower of the two."""
-        book = self.term.book
-        settings = book.settings
+        controller_state = self.term.controller_state
+        settings = controller_state.settings
         before, after = settings.min_isr_of(old.configs), settings.min_isr_of(topic.configs)
-        units = list(book.units_of(topic)) if topic.name != LEDGER else []
+        units = list(controller_state.units_of(topic)) if topic.name != LEDGER else []
         if before != after and units:
-            lowest = min(before, after, book.lowest.get(topic.name, (before, None))[0])
-            book.lowest[topic.name] = (lowest, None)
+            lowest = min(before, after, controller_state.lowest.get(topic.name, (before, None))[0])
+            controller_state.lowest[topic.name] = (lowest, None)
         self.term.look_at(units, "")
         self.term.work.mark(PublishTopicSettings(topic.name), self.term.now_ms)
 
     def publish_topic(self, name: str) -> None:
         """The units are as the settings want it: all may know these."""
-        book = self.term.book
-        topic = book.topics.get(name)
+        controller_state = self.term.controller_state
+        topic = controller_state.topics.get(name)
         if topic is not None:
-            book.teller.stage_topic(name, topic.topic_id, topic.configs)
-            if name in book.lowest:
-                book.lowest[name] = (book.lowest[name][0], book.teller.known.sequence + 1)
+            controller_state.publisher.stage_topic(name, topic.topic_id, topic.configs)
+            if name in controller_state.lowest:
+                controller_state.lowest[name] = (
+                    controller_state.lowest[name][0],
+                    controller_state.publisher.known.sequence + 1,
+                )
 
     def heard(self) -> None:
         """Minima that all nodes go by now need no care any more."""
-        book = self.term.book
-        applied = min((book.applied.get(node, NO_EPOCH) for node in book.nodes.live), default=NO_EPOCH)
-        if book.fresh is not None and book.fresh <= applied:
-            book.fresh = None
-        for name, (_, sequence) in list(book.lowest.items()):
+        controller_state = self.term.controller_state
+        applied = min(
+            (controller_state.applied.get(node, NO_EPOCH) for node in controller_state.nodes.live), default=NO_EPOCH
+        )
+        if controller_state.fresh is not None and controller_state.fresh <= applied:
+            controller_state.fresh = None
+        for name, (_, sequence) in list(controller_state.lowest.items()):
             if sequence is not None and sequence <= applied:
-                del book.lowest[name]
+                del controller_state.lowest[name]
 
     def _gone(self, name: str) -> None:
         """A topic that is not there any more, though nobody asked for its deletion."""
-        book = self.term.book
-        if (topic := book.topics.get(name)) is None:
+        controller_state = self.term.controller_state
+        if (topic := controller_state.topics.get(name)) is None:
             return
         self.term.warn(f"topic {name} is gone from ZooKeeper; nobody deletes its records")
         for number in range(len(topic.partitions)):
             unit = TopicPartition(name, number)
-            book.drop_state(unit)
+            controller_state.drop_state(unit)
             self.term.work.forget(unit)
-        book.drop_topic(topic)
-        book.teller.stage_gone(name)
+        controller_state.drop_topic(topic)
+        controller_state.publisher.stage_gone(name)
 
     def read(self, event: StatesRead) -> None:
         """All states, as ZooKeeper has them: what this node believed counts no more."""
-        book = self.term.book
+        controller_state = self.term.controller_state
         self.deletion.read(event)
-        book.broken = frozenset(event.broken)
+        controller_state.broken = frozenset(event.broken)
         for place in event.broken:
             self.term.warn(f"the state of {place} cannot be read: nothing is decided for it")
-        before = dict(book.states)
+        before = dict(controller_state.states)
         found: dict[TopicPartition, None] = {}  # in order: the same events make the same decisions in the same order
-        for topic in book.topics.values():
+        for topic in controller_state.topics.values():
             if topic.name == LEDGER:
                 continue
             for number in range(len(topic.partitions)):
                 unit = TopicPartition(topic.name, number)
                 found[unit] = None
                 self._state(unit, event)
-        for unit in [unit for unit in book.states if unit not in found]:
-            book.drop_state(unit)
+        for unit in [unit for unit in controller_state.states if unit not in found]:
+            controller_state.drop_state(unit)
         for unit in found:
-            if unit in book.states and before.get(unit) != book.states[unit]:
-                book.stage(unit)
+            if unit in controller_state.states and before.get(unit) != controller_state.states[unit]:
+                controller_state.stage(unit)
         self.term.look_at(found, "")
         self.term.work.marks_last()
 
     def _state(self, unit: TopicPartition, event: StatesRead) -> None:
-        book = self.term.book
+        controller_state = self.term.controller_state
         state = event.states.get(unit)
         if unit.topic == OFFSETS:
             other = event.states.get(halves_of(unit)[1])
-            book.second[unit] = NO_EPOCH if other is None else other.partition_epoch
+            controller_state.second[unit] = NO_EPOCH if other is None else other.partition_epoch
             if state is not None and (other is None or not halves_agree(state, other)):
                 self.term.warn(f"the halves of shard {unit.partition} differ: {state} and {other}; the first counts")
                 self.term.work.mend.add(unit)
         if state is None:
-            book.drop_state(unit)
+            controller_state.drop_state(unit)
             if unit.topic == OFFSETS and other is not None:
-                book.second[unit] = other.partition_epoch
+                controller_state.second[unit] = other.partition_epoch
         else:
-            book.put_state(unit, state)
+            controller_state.put_state(unit, state)
 
 
 def halves_agree(one: PartitionState, other: PartitionState) -> bool:

@@ -74,7 +74,7 @@ class Door:
         return self._request
 
     def _for_controller(self, number: int, event: events_and_effects.ControllerEvent, otherwise: Any) -> None:
-        if not self._node.seat.tell(event):
+        if not self._node.candidate.tell(event):
             self._requests.pop(number)(otherwise)
 
     # Records.

@@ -137,7 +137,7 @@ class Rounds:
         """One long poll of the controller after the other."""
         if self._polling or self._node.epoch == NO_EPOCH:
             return
-        controller = self._node.seat.controller
+        controller = self._node.candidate.controller
         if controller is None:
             self._node.later(RETRY_MS, self.poll)
             return
@@ -159,7 +159,7 @@ class Rounds:
                     each.id == self._node.id and each.status is ClusterNodeStatus.GONE for each in outcome.nodes
                 ):
                     self._node.epoch = NO_EPOCH
-                    self._node.seat.register_anew()
+                    self._node.candidate.register_anew()
                 wait_ms = RETRY_MS
             elif outcome.error != ErrorCode.NONE:
                 wait_ms = RETRY_MS
@@ -199,7 +199,7 @@ class Rounds:
     def broken(self, node: int) -> None:
         """CL-C9: whose connection broke is looked at by the controller, or, where that is the controller, by this
         node."""
-        if node == self._node.seat.controller and node != self._node.id and self._node.settings.eviction:
+        if node == self._node.candidate.controller and node != self._node.id and self._node.settings.eviction:
             epoch = self._node.image.known.epoch
             refused: list[int] = []
 
@@ -208,7 +208,7 @@ class Rounds:
                     return
                 refused.append(self._node.now())
                 if len(refused) == 3:
-                    self._node.seat.depose(epoch)
+                    self._node.candidate.depose(epoch)
                 else:
                     self._node.later(80, attempt)
 
@@ -216,12 +216,12 @@ class Rounds:
                 self._node.ask(f"n{node}", Probing(), tried, by="probe", patience_ms=300)
 
             attempt()
-        elif self._node.seat.machine is not None:
-            self._node.seat.tell(events_and_effects.ConnectionBroken(node))
+        elif self._node.candidate.machine is not None:
+            self._node.candidate.tell(events_and_effects.ConnectionBroken(node))
 
     def _alter(self, question: IsrProposal) -> None:
         topic = self._node.image.topics.get(question.unit.topic)
-        controller = self._node.seat.controller
+        controller = self._node.candidate.controller
         if topic is None or controller is None:
             self._node.replicas.altered(question, IsrAnswer(ErrorCode.REQUEST_TIMED_OUT), self._node.now())
             self._node.later(RETRY_MS, self.settle)

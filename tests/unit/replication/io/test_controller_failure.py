@@ -55,20 +55,22 @@ def test_a_mistake_in_any_step_ends_the_reign_and_all_who_wait_hear_of_it() -> N
     async def story() -> None:
         session = SimpleNamespace(on_state=lambda listener: None, session_timeout_ms=6_000)
         around = CandidateContext(ClusterImage, lambda: 0, lambda: 0, lambda: b"")
-        seat = ControllerCandidate(cast(Any, session), 1, ControllerSettings(), around)
+        candidate = ControllerCandidate(cast(Any, session), 1, ControllerSettings(), around)
         election, machine = Elected(), Mistaken()
-        election.ended = seat._ended
-        seat._election = cast(Any, election)
-        seat._sit(cast(Any, machine))
-        first = asyncio.create_task(seat.cluster_state(NodeName(2, 20), ImageVersion(), (), 500))
+        election.ended = candidate._ended
+        candidate._election = cast(Any, election)
+        candidate._sit(cast(Any, machine))
+        first = asyncio.create_task(candidate.cluster_state(NodeName(2, 20), ImageVersion(), (), 500))
         await asyncio.sleep(0)
         with capture_logs() as lines:
-            seat._woken(0)
+            candidate._woken(0)
         assert [type(each) for each in machine.heard] == [ImagePolled, ControllerTick]
         assert [line["event"] for line in lines] == ["the controller failed; another is elected"]
         assert (await first).error is ErrorCode.NOT_CONTROLLER
-        assert not seat.is_controller
-        assert (await seat.cluster_state(NodeName(3, 30), ImageVersion(), (), 500)).error is ErrorCode.NOT_CONTROLLER
+        assert not candidate.is_controller
+        assert (
+            await candidate.cluster_state(NodeName(3, 30), ImageVersion(), (), 500)
+        ).error is ErrorCode.NOT_CONTROLLER
 
     asyncio.run(story())
 
@@ -93,24 +95,24 @@ def test_a_reign_that_ends_while_a_long_step_is_taken_does_nothing_of_it() -> No
     async def story() -> None:
         session = SimpleNamespace(on_state=lambda listener: None, session_timeout_ms=6_000)
         told: list[str] = []
-        seat = ControllerCandidate(
+        candidate = ControllerCandidate(
             cast(Any, session),
             1,
             ControllerSettings(),
             CandidateContext(ClusterImage, lambda: 0, lambda: 0, bytes, warn=told.append),
         )
         election, machine = Elected(), Slow()
-        election.ended = seat._ended
-        seat._election = cast(Any, election)
-        seat._sit(cast(Any, machine))
+        election.ended = candidate._ended
+        candidate._election = cast(Any, election)
+        candidate._sit(cast(Any, machine))
         topics = TopicsRead((ClusterTopic("orders", b"o" * 16, (ReplicaAssignment((1,)),) * 1_000),), True)
-        seat._step(topics)
-        asked = asyncio.create_task(seat.cluster_state(NodeName(2, 20), ImageVersion(), (), 500))
+        candidate._step(topics)
+        asked = asyncio.create_task(candidate.cluster_state(NodeName(2, 20), ImageVersion(), (), 500))
         await asyncio.sleep(0)
         election.resign("its session is over")
         machine.gate.set()
         assert (await asked).error is ErrorCode.NOT_CONTROLLER
-        await seat._tasks.ended()
-        assert (machine.heard, told, seat.is_controller) == ([topics], [], False)
+        await candidate._tasks.ended()
+        assert (machine.heard, told, candidate.is_controller) == ([topics], [], False)
 
     asyncio.run(story())

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from muster.coordinator.config import Address
-from muster.coordinator.replication.io import controller_candidate as seats
+from muster.coordinator.replication.io import controller_candidate as controller_candidate
 from muster.coordinator.replication.io.controller_candidate import CandidateContext, ControllerCandidate
 from muster.coordinator.replication.protocol.cluster_metadata import ClusterImage, ClusterNode, NodeEndpoint
 from muster.coordinator.replication.protocol.controller.controller_state import ControllerSettings
@@ -55,30 +55,30 @@ class Session:
 def test_a_registration_by_which_it_cannot_be_asked_is_told_of_once_and_does_not_end_the_search(
     data: bytes, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(seats, "RETRY_S", 0)
+    monkeypatch.setattr(controller_candidate, "RETRY_S", 0)
 
     async def story() -> None:
         session, told, found = Session(data), list[str](), asyncio.Event()
         around = CandidateContext(ClusterImage, lambda: 0, lambda: 0, bytes, warn=told.append, seen=found.set)
-        seat = ControllerCandidate(cast(Any, session), 1, ControllerSettings(), around)
-        seat._seen(HOLDER)
+        candidate = ControllerCandidate(cast(Any, session), 1, ControllerSettings(), around)
+        candidate._seen(HOLDER)
         async with asyncio.timeout(30):
             while session.looks < 5:  # noqa: ASYNC110  # one turn of the loop at a time, no time passes
                 await asyncio.sleep(0)
             assert [says in line and line.startswith("node 2, the controller, cannot be asked: ") for line in told] == [
                 True
             ]
-            assert seat.seated is None
+            assert candidate.seated is None
             session.data = registration(DOOR)
             await found.wait()
-        assert seat.seated == (2, Address("h", 9094))
+        assert candidate.seated == (2, Address("h", 9094))
         assert len(told) == 1
 
     asyncio.run(story())
 
 
 def test_one_that_is_not_registered_yet_is_waited_for_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seats, "RETRY_S", 0)
+    monkeypatch.setattr(controller_candidate, "RETRY_S", 0)
 
     async def story() -> None:
         session = SimpleNamespace(session_timeout_ms=6_000, on_state=lambda listener: None, looks=0)
@@ -93,10 +93,10 @@ def test_one_that_is_not_registered_yet_is_waited_for_without_a_word(monkeypatch
         session.get, session.connected = get, connected
         told, found = list[str](), asyncio.Event()
         around = CandidateContext(ClusterImage, lambda: 0, lambda: 0, bytes, warn=told.append, seen=found.set)
-        seat = ControllerCandidate(cast(Any, session), 1, ControllerSettings(), around)
-        seat._seen(HOLDER)
+        candidate = ControllerCandidate(cast(Any, session), 1, ControllerSettings(), around)
+        candidate._seen(HOLDER)
         async with asyncio.timeout(30):
             await found.wait()
-        assert (seat.seated, told) == ((2, Address("h", 9094)), [])
+        assert (candidate.seated, told) == ((2, Address("h", 9094)), [])
 
     asyncio.run(story())

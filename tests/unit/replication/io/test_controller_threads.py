@@ -65,7 +65,7 @@ class Machine:
         return [WarnOperator(type(event).__name__)]
 
 
-class Reign:
+class Term:
     def __init__(self) -> None:
         self.machine = Machine()
         self.said: list[str] = []
@@ -88,7 +88,7 @@ def test_what_tells_of_much_is_taken_beside_the_loop_and_what_comes_meanwhile_wa
     first: events_and_effects.ControllerEvent,
 ) -> None:
     async def story() -> None:
-        term = Reign()
+        term = Term()
         for event in (first, POLL, events_and_effects.NodesRead({}), POLL):
             term.steps.apply_event(event)
         assert term.said == []
@@ -104,7 +104,7 @@ def test_what_tells_of_much_is_taken_beside_the_loop_and_what_comes_meanwhile_wa
 @pytest.mark.parametrize("first", [topics(AT_ONCE), states(AT_ONCE), elected(AT_ONCE)])
 def test_of_a_small_cluster_every_step_is_taken_at_once(first: events_and_effects.ControllerEvent) -> None:
     async def story() -> None:
-        term = Reign()
+        term = Term()
         for event in (first, events_and_effects.NodesRead({}), events_and_effects.ControllerTick()):
             term.steps.apply_event(event)
         assert term.said == [type(first).__name__, "NodesRead", "ControllerTick"]
@@ -115,7 +115,7 @@ def test_of_a_small_cluster_every_step_is_taken_at_once(first: events_and_effect
 
 def test_of_a_large_one_what_looks_at_one_write_is_taken_at_once() -> None:
     async def story() -> None:
-        term = Reign()
+        term = Term()
         term.steps.apply_event(topics(AT_ONCE + 1))
         await term.done()
         term.steps.apply_event(events_and_effects.MultiWritten(3))
@@ -129,7 +129,7 @@ def test_of_a_large_one_what_looks_at_one_write_is_taken_at_once() -> None:
 
 def test_a_mistake_beside_the_loop_is_heard_of_and_nothing_follows_it() -> None:
     async def story() -> None:
-        term = Reign()
+        term = Term()
         for event in (topics(AT_ONCE + 1), events_and_effects.ControllerResigned(), POLL):
             term.steps.apply_event(event)
         with pytest.raises(ValueError, match="a mistake"):

@@ -25,54 +25,54 @@ def leader_of(place: TopicPartition) -> int:
     return {THERE: 8, ALSO: 9}.get(place, NO_NODE_ID)
 
 
-def told(book: LogEndCache, place: TopicPartition, span: LogSpan, now_ms: int) -> None:
-    book.store_offsets(EARLIEST, {place: span.start}, now_ms)
-    book.store_offsets(LATEST, {place: span.end}, now_ms)
+def told(cache: LogEndCache, place: TopicPartition, span: LogSpan, now_ms: int) -> None:
+    cache.store_offsets(EARLIEST, {place: span.start}, now_ms)
+    cache.store_offsets(LATEST, {place: span.end}, now_ms)
 
 
 def test_what_is_asked_about_is_asked_for_of_its_leader_and_told_from_then_on() -> None:
-    book = LogEndCache()
-    assert book.request_span(THERE, 0) is None
-    assert book.request_span(ALSO, 0) is None
-    assert book.request_span(("nobody's", 0), 0) is None
-    due = book.due(leader_of, 1)
+    cache = LogEndCache()
+    assert cache.request_span(THERE, 0) is None
+    assert cache.request_span(ALSO, 0) is None
+    assert cache.request_span(("nobody's", 0), 0) is None
+    due = cache.due(leader_of, 1)
     assert due == {8: ([THERE], [THERE]), 9: ([ALSO], [ALSO])}
-    told(book, THERE, LogSpan(3, 70), 2)
-    assert book.request_span(THERE, 3) == LogSpan(3, 70)
-    assert book.request_span(ALSO, 3) is None
+    told(cache, THERE, LogSpan(3, 70), 2)
+    assert cache.request_span(THERE, 3) == LogSpan(3, 70)
+    assert cache.request_span(ALSO, 3) is None
 
 
 def test_ends_are_asked_for_again_and_again_and_starts_now_and_then() -> None:
-    book = LogEndCache()
-    book.request_span(THERE, 0)
-    told(book, THERE, LogSpan(3, 70), 0)
-    assert book.due(leader_of, remote_log_ends.PERIOD_MS) == {8: ([THERE], [])}
-    assert book.due(leader_of, remote_log_ends.STARTS_EVERY_MS) == {8: ([THERE], [THERE])}
-    book.request_span(ALSO, 0)
-    assert book.due(leader_of, 1, everything=False) == {9: ([ALSO], [ALSO])}, "only what is not known is asked sooner"
+    cache = LogEndCache()
+    cache.request_span(THERE, 0)
+    told(cache, THERE, LogSpan(3, 70), 0)
+    assert cache.due(leader_of, remote_log_ends.PERIOD_MS) == {8: ([THERE], [])}
+    assert cache.due(leader_of, remote_log_ends.STARTS_EVERY_MS) == {8: ([THERE], [THERE])}
+    cache.request_span(ALSO, 0)
+    assert cache.due(leader_of, 1, everything=False) == {9: ([ALSO], [ALSO])}, "only what is not known is asked sooner"
 
 
 def test_an_old_answer_is_none_and_what_nobody_asks_about_is_forgotten() -> None:
-    book = LogEndCache()
-    book.request_span(THERE, 0)
-    told(book, THERE, LogSpan(3, 70), 0)
-    assert book.request_span(THERE, remote_log_ends.STALE_MS - 1) == LogSpan(3, 70)
-    assert book.request_span(THERE, remote_log_ends.STALE_MS) is None
-    assert book.due(leader_of, remote_log_ends.STALE_MS + remote_log_ends.FORGET_MS - 1)
-    assert not book.due(leader_of, remote_log_ends.STALE_MS + remote_log_ends.FORGET_MS)
-    assert not book
+    cache = LogEndCache()
+    cache.request_span(THERE, 0)
+    told(cache, THERE, LogSpan(3, 70), 0)
+    assert cache.request_span(THERE, remote_log_ends.STALE_MS - 1) == LogSpan(3, 70)
+    assert cache.request_span(THERE, remote_log_ends.STALE_MS) is None
+    assert cache.due(leader_of, remote_log_ends.STALE_MS + remote_log_ends.FORGET_MS - 1)
+    assert not cache.due(leader_of, remote_log_ends.STALE_MS + remote_log_ends.FORGET_MS)
+    assert not cache
     told(
-        book, THERE, LogSpan(3, 70), remote_log_ends.STALE_MS + remote_log_ends.FORGET_MS
+        cache, THERE, LogSpan(3, 70), remote_log_ends.STALE_MS + remote_log_ends.FORGET_MS
     )  # An answer that comes after that.
-    assert not book
+    assert not cache
 
 
 def test_so_many_are_kept_and_very_many_are_asked_for_less_often() -> None:
-    book = LogEndCache(most=3)
+    cache = LogEndCache(most=3)
     for number in range(5):
-        book.request_span(("t", number), 0)
-    assert len(book) == 3
-    assert book.period_ms == remote_log_ends.PERIOD_MS
+        cache.request_span(("t", number), 0)
+    assert len(cache) == 3
+    assert cache.period_ms == remote_log_ends.PERIOD_MS
     many = LogEndCache()
     for number in range(3 * remote_log_ends.A_SECOND):
         many.request_span(("t", number), 0)
@@ -80,10 +80,10 @@ def test_so_many_are_kept_and_very_many_are_asked_for_less_often() -> None:
 
 
 def test_a_start_never_lies_behind_the_end_of_a_moment_before() -> None:
-    book = LogEndCache()
-    book.request_span(THERE, 0)
-    told(book, THERE, LogSpan(80, 70), 0)
-    assert book.request_span(THERE, 0) == LogSpan(70, 70)
+    cache = LogEndCache()
+    cache.request_span(THERE, 0)
+    told(cache, THERE, LogSpan(80, 70), 0)
+    assert cache.request_span(THERE, 0) == LogSpan(70, 70)
 
 
 class Leaders:
@@ -174,16 +174,16 @@ def test_nobody_waits_a_second_time_for_a_leader_that_did_not_answer() -> None:
 
 
 def test_what_is_forgotten_is_not_untried_for_good() -> None:
-    book = LogEndCache()
-    book.request_span(THERE, 0)
-    assert book.wanted() == [THERE]
-    assert not book.due(leader_of, remote_log_ends.FORGET_MS)
-    assert not book.untried
-    book.tried([THERE])
-    assert not book.untried
-    book.request_span(THERE, 0)
-    book.tried(book.wanted())
-    assert (book.wanted(), book.untried) == ([], False)
+    cache = LogEndCache()
+    cache.request_span(THERE, 0)
+    assert cache.wanted() == [THERE]
+    assert not cache.due(leader_of, remote_log_ends.FORGET_MS)
+    assert not cache.untried
+    cache.tried([THERE])
+    assert not cache.untried
+    cache.request_span(THERE, 0)
+    cache.tried(cache.wanted())
+    assert (cache.wanted(), cache.untried) == ([], False)
 
 
 def test_of_many_partitions_so_many_are_in_one_question() -> None:
@@ -208,13 +208,13 @@ def test_many_partitions_are_looked_through_in_slices_and_all_of_them(monkeypatc
         places = [("t", number) for number in range(35)]
         elsewhere.spans(places)
         looked: list[int] = []
-        due = elsewhere._book.due
+        due = elsewhere._cache.due
 
         def counted(*about: Any, among: Sequence[TopicPartition], **how: Any) -> Any:
             looked.append(len(among))
             return due(*about, among=among, **how)
 
-        monkeypatch.setattr(elsewhere._book, "due", counted)
+        monkeypatch.setattr(elsewhere._cache, "due", counted)
         assert await turns_of_others(elsewhere._due(0, everything=True)) >= 2
         assert looked == [10, 10, 10, 5]
         assert await elsewhere._due(0, everything=True) == {8: (places, places)}
@@ -223,11 +223,11 @@ def test_many_partitions_are_looked_through_in_slices_and_all_of_them(monkeypatc
 
 
 def test_what_is_forgotten_while_a_round_is_made_is_asked_of_nobody() -> None:
-    book = LogEndCache()
-    book.request_span(THERE, 0)
-    places = book.places()
-    assert book.due(leader_of, remote_log_ends.FORGET_MS, among=places) == {}
-    assert book.due(leader_of, 0, among=places) == {}
+    cache = LogEndCache()
+    cache.request_span(THERE, 0)
+    places = cache.places()
+    assert cache.due(leader_of, remote_log_ends.FORGET_MS, among=places) == {}
+    assert cache.due(leader_of, 0, among=places) == {}
 
 
 def test_a_copy_in_sync_is_measured_here_and_any_other_partition_elsewhere() -> None:

@@ -14,8 +14,8 @@ from muster.coordinator.replication.protocol.controller.controller import Contro
 from muster.coordinator.replication.protocol.controller.controller_state import NodeRegistry, RegistrationChanges
 from muster.coordinator.replication.protocol.controller.controller_term import AdmitNode, ConfirmNode, ReviewMark
 from muster.coordinator.replication.protocol.controller.elections import ReplicaStanding
+from tests.support.controller_story import Store
 from tests.support.controller_walk import Lost, walk
-from tests.support.reigning import Store
 
 SEEDS = 40
 MOST_SEEDS = 500
@@ -44,17 +44,17 @@ class TellsFirst(Controller):
     def _decide(self) -> None:
         super()._decide()
         if self.flight is not None:
-            teller = self.term.book.teller
+            publisher = self.term.controller_state.publisher
             for unit, state in self.flight.states.items():
-                view = teller.topics[unit.topic].partitions.get(unit.partition)
+                view = publisher.topics[unit.topic].partitions.get(unit.partition)
                 if view is not None:
-                    teller.staged_partitions[unit] = view._replace(
+                    publisher.staged_partitions[unit] = view._replace(
                         leader=state.leader,
                         leader_epoch=state.leader_epoch,
                         isr=state.isr,
                         partition_epoch=state.partition_epoch,
                     )
-            teller.publish(self._next_sequence())
+            publisher.publish(self._next_sequence())
 
 
 class RewritesDirectories(Controller):
@@ -62,12 +62,12 @@ class RewritesDirectories(Controller):
 
     def _pass(self, mark: ReviewMark) -> None:
         super()._pass(mark)
-        book = self.term.book
-        if isinstance(mark, AdmitNode) and mark.node in book.nodes.live:
-            for unit in book.holds.get(mark.node, ()):
-                if (state := book.states.get(unit)) is not None:
-                    known = {**state.directories, mark.node: book.nodes.live[mark.node].directory}
-                    book.states[unit] = replace(state, directories=known)
+        controller_state = self.term.controller_state
+        if isinstance(mark, AdmitNode) and mark.node in controller_state.nodes.live:
+            for unit in controller_state.holds.get(mark.node, ()):
+                if (state := controller_state.states.get(unit)) is not None:
+                    known = {**state.directories, mark.node: controller_state.nodes.live[mark.node].directory}
+                    controller_state.states[unit] = replace(state, directories=known)
 
 
 class KnowsEverybody(Controller):
@@ -75,7 +75,7 @@ class KnowsEverybody(Controller):
 
     def _maybe_ready(self) -> None:
         super()._maybe_ready()
-        for node_id in list(self.term.book.nodes.unsure):
+        for node_id in list(self.term.controller_state.nodes.unsure):
             self._pass(ConfirmNode(node_id))
 
 

@@ -15,7 +15,7 @@ from muster.coordinator.replication.protocol.controller import events_and_effect
 from muster.coordinator.replication.protocol.controller.controller_term import state_size, topic_size
 from muster.coordinator.zookeeper import layout as paths
 from muster.coordinator.zookeeper.cluster import cluster_layout
-from tests.support.reigning import Reigning, nodes, topic
+from tests.support.controller_story import ControllerStory, nodes, topic
 
 PARTITIONS = 40
 
@@ -37,7 +37,7 @@ def encoded(write: ef.WriteMulti) -> int:
 def test_topics_with_many_partitions_take_a_write_each(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(controller_term, "MAX_WRITE_BYTES", 2_500)
     names = [f"t{number}" for number in range(6)]
-    story = Reigning().begin(*(topic(name, *[(1, 2, 3)] * PARTITIONS) for name in names), on=nodes(1, 2, 3, 4))
+    story = ControllerStory().begin(*(topic(name, *[(1, 2, 3)] * PARTITIONS) for name in names), on=nodes(1, 2, 3, 4))
     assert len(cluster_layout.topic_json(story.topics["t0"])) > 400
     before = len(story.writes)
     story.say(ev.ReassignmentRequested(900, {TopicPartition(name, 0): (4, 2, 3) for name in names}))
@@ -53,14 +53,14 @@ def test_topics_with_many_partitions_take_a_write_each(monkeypatch: pytest.Monke
 
 def test_a_topic_that_is_larger_than_all_that_fits_is_written_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(controller_term, "MAX_WRITE_BYTES", 100)
-    story = Reigning().begin(topic("t", *[(1, 2)] * PARTITIONS), on=nodes(1, 2, 3))
+    story = ControllerStory().begin(topic("t", *[(1, 2)] * PARTITIONS), on=nodes(1, 2, 3))
     story.say(ev.ReassignmentRequested(900, {TopicPartition("t", number): (3, 2) for number in range(3)}))
     assert [story.topics["t"].partitions[number].adding for number in range(3)] == [(3,)] * 3
 
 
 def test_many_states_with_long_names_take_more_writes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(controller_term, "MAX_WRITE_BYTES", 10_000)
-    story = Reigning().begin(topic("n" * 249, *[(1, 2, 3)] * PARTITIONS), on=nodes(1, 2, 3))
+    story = ControllerStory().begin(topic("n" * 249, *[(1, 2, 3)] * PARTITIONS), on=nodes(1, 2, 3))
     assert len(story.states) == PARTITIONS
     assert len(story.writes) > 2
     assert all(encoded(write) <= 10_000 for write in story.writes)

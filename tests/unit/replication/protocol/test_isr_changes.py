@@ -8,20 +8,20 @@ from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.protocol.controller import events_and_effects as ef
 from muster.coordinator.replication.protocol.controller import events_and_effects as ev
 from muster.coordinator.replication.protocol.controller import node_requests
-from tests.support.reigning import Reigning, node, nodes, place, topic
+from tests.support.controller_story import ControllerStory, node, nodes, place, topic
 
 
 @pytest.fixture
-def story() -> Reigning:
+def story() -> ControllerStory:
     """Node 3 is not in sync: it died, and is back."""
-    story = Reigning().begin(topic("t", (1, 2, 3), (1, 2, 3)), on=nodes(1, 2, 3))
+    story = ControllerStory().begin(topic("t", (1, 2, 3), (1, 2, 3)), on=nodes(1, 2, 3))
     story.see(gone=(3,))
     story.see(n3=node(3, 203))
     assert story.led("t-0") == (1, 0, (1, 2), ())
     return story
 
 
-def test_joining_and_leaving_c8(story: Reigning) -> None:
+def test_joining_and_leaving_c8(story: ControllerStory) -> None:
     joined = story.result(story.ask(1, "t-0", (1, 2, 3)))
     assert joined.error is ErrorCode.NONE
     assert joined.state is not None
@@ -63,7 +63,7 @@ def test_joining_and_leaving_c8(story: Reigning) -> None:
     ],
 )
 def test_what_speaks_against_it_in_this_order_c8(
-    story: Reigning, isr: tuple[int, ...], other: dict[str, Any], code: ErrorCode
+    story: ControllerStory, isr: tuple[int, ...], other: dict[str, Any], code: ErrorCode
 ) -> None:
     before = story.state("t-0")
     request = story.ask(1, "t-0", isr, **other)
@@ -72,7 +72,7 @@ def test_what_speaks_against_it_in_this_order_c8(
     assert story.state("t-0") == before
 
 
-def test_who_asks_for_the_present_set_as_it_is_gets_another_partition_epoch_c8(story: Reigning) -> None:
+def test_who_asks_for_the_present_set_as_it_is_gets_another_partition_epoch_c8(story: ControllerStory) -> None:
     """A leader that was not answered asks so, to know that what it asked before will not be done any more."""
     before = story.state("t-0")
     answer = story.result(story.ask(1, "t-0", (1, 2)))
@@ -84,7 +84,7 @@ def test_who_asks_for_the_present_set_as_it_is_gets_another_partition_epoch_c8(s
     assert story.led("t-0") == (1, 0, (1, 2), ())
 
 
-def test_only_replicas_and_only_by_the_leader_c8(story: Reigning) -> None:
+def test_only_replicas_and_only_by_the_leader_c8(story: ControllerStory) -> None:
     story.see(n4=node(4))
     assert story.result(story.ask(1, "t-0", (1, 2, 4))).error is ErrorCode.INVALID_REQUEST
     assert story.result(story.ask(2, "t-0", (1, 2, 3))).error is ErrorCode.INVALID_REQUEST
@@ -93,7 +93,7 @@ def test_only_replicas_and_only_by_the_leader_c8(story: Reigning) -> None:
 def test_who_shuts_down_does_not_join_and_hinders_nobody_c8() -> None:
     """Found while it was built: with CL-C8's letter a leader could ask for nothing while one in sync shuts down, nobody
     could join, and so nobody could take its place."""
-    story = Reigning().begin(topic("t", (1, 2, 3)), on=nodes(1, 2, 3))
+    story = ControllerStory().begin(topic("t", (1, 2, 3)), on=nodes(1, 2, 3))
     story.see(gone=(3,))
     story.say(ev.ShutdownRequested(900, 2, 102))
     assert story.led("t-0")[2] == (1, 2)
@@ -103,7 +103,7 @@ def test_who_shuts_down_does_not_join_and_hinders_nobody_c8() -> None:
     assert story.result(story.ask(1, "t-0", (1, 2, 3))).error is ErrorCode.INELIGIBLE_REPLICA
 
 
-def test_the_directory_of_who_joins_is_kept_and_no_other_c6(story: Reigning) -> None:
+def test_the_directory_of_who_joins_is_kept_and_no_other_c6(story: ControllerStory) -> None:
     story.see(gone=(3,))
     story.see(n3=node(3, 303, "new disk"))
     assert story.state("t-0").directories[3] == "d3"
@@ -113,14 +113,14 @@ def test_the_directory_of_who_joins_is_kept_and_no_other_c6(story: Reigning) -> 
 
 def test_who_is_in_already_is_never_known_by_another_directory_c6() -> None:
     """A bounce with an empty disk while it is the last one in sync: nobody may take it for what it was."""
-    story = Reigning().begin(topic("t", (1, 2)), on=nodes(1, 2))
+    story = ControllerStory().begin(topic("t", (1, 2)), on=nodes(1, 2))
     story.see(gone=(2,))
     story.see(n1=node(1, 201, "new disk"))
     assert story.state("t-0").directories[1] == "d1"
     assert story.led("t-0")[0] == -1
 
 
-def test_several_items_are_answered_as_one_and_each_for_itself_c8(story: Reigning) -> None:
+def test_several_items_are_answered_as_one_and_each_for_itself_c8(story: ControllerStory) -> None:
     items = []
     for number in (1, 0):
         state = story.state(f"t-{number}")
@@ -137,13 +137,13 @@ def test_several_items_are_answered_as_one_and_each_for_itself_c8(story: Reignin
 
 def test_either_half_of_a_shard_stands_for_it_c8() -> None:
     pair = (topic("__consumer_offsets", (1, 2)), topic("__rebalances", (1, 2)))
-    story = Reigning().begin(*pair, on=nodes(1, 2))
+    story = ControllerStory().begin(*pair, on=nodes(1, 2))
     assert story.result(story.ask(1, "__rebalances-0", (1,))).error is ErrorCode.NONE
     for name in ("__consumer_offsets", "__rebalances"):
         assert story.led(f"{name}-0") == (1, 0, (1,), (2,))
 
 
-def test_two_that_ask_for_one_unit_are_decided_one_after_the_other_c8(story: Reigning) -> None:
+def test_two_that_ask_for_one_unit_are_decided_one_after_the_other_c8(story: ControllerStory) -> None:
     story.hold = True
     first = story.ask(1, "t-0", (1, 2, 3))
     second = story.ask(1, "t-0", (1,))
@@ -153,11 +153,11 @@ def test_two_that_ask_for_one_unit_are_decided_one_after_the_other_c8(story: Rei
     assert story.result(second).error is ErrorCode.INVALID_UPDATE_VERSION
 
 
-def test_nobody_is_told_of_a_state_before_it_is_written_c1(story: Reigning) -> None:
+def test_nobody_is_told_of_a_state_before_it_is_written_c1(story: ControllerStory) -> None:
     polled = story.told(story.poll(2))
     story.hold = True
     request = story.ask(1, "t-0", (1, 2, 3))
-    late, early = story.poll(3), story.poll(2, story.controller.term.book.teller.known)
+    late, early = story.poll(3), story.poll(2, story.controller.term.controller_state.publisher.known)
     assert request not in story.answers
     assert early not in story.answers
     assert story.told(late).topics[0].partitions == polled.topics[0].partitions
@@ -167,7 +167,7 @@ def test_nobody_is_told_of_a_state_before_it_is_written_c1(story: Reigning) -> N
     assert story.told(early).topics[0].partitions[0].isr == (1, 2, 3)
 
 
-def test_too_many_that_wait_are_refused(story: Reigning, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_that_wait_are_refused(story: ControllerStory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_requests, "MAX_WAITING", 1)
     story.hold = True
     first = story.ask(1, "t-0", (1, 2, 3))
@@ -178,7 +178,7 @@ def test_too_many_that_wait_are_refused(story: Reigning, monkeypatch: pytest.Mon
 
 def test_asking_does_not_keep_elections_waiting() -> None:
     """A leader that asks for a hundred units leaves half of a write to those who have none."""
-    story = Reigning().begin(topic("t", *[(1, 2, 3)] * 120, *[(4, 2)] * 60), on=nodes(1, 2, 3, 4))
+    story = ControllerStory().begin(topic("t", *[(1, 2, 3)] * 120, *[(4, 2)] * 60), on=nodes(1, 2, 3, 4))
     story.hold = True
     story.say(ev.AlterPartitionRequested(500, 2, 102, ()))
     members = tuple(ev.IsrMember(each, story.nodes[each].epoch) for each in (1, 2))

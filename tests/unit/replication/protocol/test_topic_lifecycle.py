@@ -16,10 +16,10 @@ from muster.coordinator.replication.protocol.controller import events_and_effect
 from muster.coordinator.replication.protocol.controller import events_and_effects as ev
 from muster.coordinator.replication.protocol.controller import metadata_publisher
 from muster.coordinator.replication.protocol.controller.controller_state import ControllerSettings
-from tests.support.reigning import Reigning, node, nodes, place, topic
+from tests.support.controller_story import ControllerStory, node, nodes, place, topic
 
 
-def made(story: Reigning) -> dict[str, tuple[tuple[int, ...], ...]]:
+def made(story: ControllerStory) -> dict[str, tuple[tuple[int, ...], ...]]:
     return {
         each.name: tuple(assignment.replicas for assignment in each.partitions)
         for write in story.writes
@@ -29,7 +29,7 @@ def made(story: Reigning) -> dict[str, tuple[tuple[int, ...], ...]]:
 
 
 def test_internal_topics_are_made_when_there_are_nodes_enough_c12() -> None:
-    story = Reigning(ControllerSettings(offsets_partitions=4)).begin(on=nodes(1, 2))
+    story = ControllerStory(ControllerSettings(offsets_partitions=4)).begin(on=nodes(1, 2))
     assert made(story) == {}
     story.see(n3=node(3))
     found = made(story)
@@ -43,12 +43,14 @@ def test_internal_topics_are_made_when_there_are_nodes_enough_c12() -> None:
 
 
 def test_the_count_in_zookeeper_holds_c12() -> None:
-    story = Reigning(ControllerSettings(offsets_partitions=4)).begin(topic(OFFSETS, (3, 1), (2, 3)), on=nodes(1, 2, 3))
+    story = ControllerStory(ControllerSettings(offsets_partitions=4)).begin(
+        topic(OFFSETS, (3, 1), (2, 3)), on=nodes(1, 2, 3)
+    )
     assert made(story)[LEDGER] == ((3, 1), (2, 3))
 
 
 def test_internal_topics_that_could_not_be_made_are_made_later_c12() -> None:
-    story = Reigning(ControllerSettings(offsets_partitions=1))
+    story = ControllerStory(ControllerSettings(offsets_partitions=1))
     story.hold = True
     story.begin(on=nodes(1, 2, 3))
     [write] = story.held
@@ -62,24 +64,24 @@ def test_internal_topics_that_could_not_be_made_are_made_later_c12() -> None:
 
 
 @pytest.fixture
-def story() -> Reigning:
-    return Reigning().begin(topic("t", (1, 2, 3), (2, 3, 1)), on=nodes(1, 2, 3, 4, 5))
+def story() -> ControllerStory:
+    return ControllerStory().begin(topic("t", (1, 2, 3), (2, 3, 1)), on=nodes(1, 2, 3, 4, 5))
 
 
-def test_partitions_that_are_added_get_a_state(story: Reigning) -> None:
+def test_partitions_that_are_added_get_a_state(story: ControllerStory) -> None:
     story.see_topic(topic("t", (1, 2, 3), (2, 3, 1), (3, 4, 5), version=1))
     assert story.led("t-2") == (3, 0, (3, 4, 5), ())
     assert story.led("t-0") == (1, 0, (1, 2, 3), ())
 
 
 def test_a_unit_without_a_live_replica_waits_for_one_c11() -> None:
-    story = Reigning().begin(topic("t", (4, 1)), on=nodes(2))
+    story = ControllerStory().begin(topic("t", (4, 1)), on=nodes(2))
     assert story.states == {}
     story.see(n1=node(1))
     assert story.led("t-0") == (1, 0, (1,), ())
 
 
-def test_a_deleted_topic_is_told_and_its_znodes_go_a3(story: Reigning) -> None:
+def test_a_deleted_topic_is_told_and_its_znodes_go_a3(story: ControllerStory) -> None:
     image = ClusterImage()
     image.apply(story.told(story.poll(1)))
     story.writes.clear()
@@ -98,7 +100,7 @@ def test_a_deleted_topic_is_told_and_its_znodes_go_a3(story: Reigning) -> None:
 
 
 def test_a_big_topic_goes_in_slices_a3() -> None:
-    story = Reigning().begin(topic("t", *[(1, 2)] * 230), on=nodes(1, 2))
+    story = ControllerStory().begin(topic("t", *[(1, 2)] * 230), on=nodes(1, 2))
     story.writes.clear()
     story.say(ev.TopicDeletionsRead(("t",)))
     assert [len(write.operations) for write in story.writes] == [100, 100, 31]
@@ -106,7 +108,7 @@ def test_a_big_topic_goes_in_slices_a3() -> None:
     assert story.topics == {}
 
 
-def test_a_node_that_was_away_hears_of_it_by_the_topic_s_id_a3(story: Reigning) -> None:
+def test_a_node_that_was_away_hears_of_it_by_the_topic_s_id_a3(story: ControllerStory) -> None:
     story.see(gone=(3,))
     story.say(ev.TopicDeletionsRead(("t",)))
     again = topic("t", (1, 2, 3), topic_id=b"other".ljust(16, b"-"))
@@ -117,17 +119,17 @@ def test_a_node_that_was_away_hears_of_it_by_the_topic_s_id_a3(story: Reigning) 
     assert [(each.topic_id, each.deleted) for each in told.topics[1:]] == [(again.topic_id, False)]
 
 
-def test_a_deletion_outlives_the_controller_that_did_it_a3(story: Reigning) -> None:
+def test_a_deletion_outlives_the_controller_that_did_it_a3(story: ControllerStory) -> None:
     story.say(ev.TopicDeletionsRead(("t",)))
     image = ClusterImage()
     image.apply(story.told(story.poll(1)))
-    after = Reigning()
+    after = ControllerStory()
     after.epoch, after.version = 2, story.version
     after.begin(on=story.nodes, image=image)
     assert [each.name for each in after.told(after.poll(2)).topics if each.deleted] == ["t"]
 
 
-def test_a_topic_that_was_read_before_its_deletion_is_not_there_a3(story: Reigning) -> None:
+def test_a_topic_that_was_read_before_its_deletion_is_not_there_a3(story: ControllerStory) -> None:
     old = story.topics["t"]
     story.say(ev.TopicDeletionsRead(("t",)))
     story.say(ev.TopicsRead((old,)))
@@ -135,7 +137,7 @@ def test_a_topic_that_was_read_before_its_deletion_is_not_there_a3(story: Reigni
 
 
 def test_what_cannot_be_deleted_is_said_and_its_marker_goes_a3() -> None:
-    story = Reigning().begin(topic(OFFSETS, (1,)), topic(LEDGER, (1,)), on=nodes(1))
+    story = ControllerStory().begin(topic(OFFSETS, (1,)), topic(LEDGER, (1,)), on=nodes(1))
     story.say(ev.TopicDeletionsRead((OFFSETS, "nothing")))
     assert len(story.states) == 2
     assert story.others[-4:] == [
@@ -146,7 +148,7 @@ def test_what_cannot_be_deleted_is_said_and_its_marker_goes_a3() -> None:
     ]
 
 
-def test_a_deletion_whose_write_failed_goes_on_a3(story: Reigning) -> None:
+def test_a_deletion_whose_write_failed_goes_on_a3(story: ControllerStory) -> None:
     story.hold = True
     story.say(ev.TopicDeletionsRead(("t",)))
     [write] = story.held
@@ -160,7 +162,7 @@ def test_a_deletion_whose_write_failed_goes_on_a3(story: Reigning) -> None:
 
 @pytest.mark.parametrize("moves", [False, True])
 def test_a_deletion_that_came_while_its_states_were_written_goes_by_what_they_are_then_a3(
-    story: Reigning, moves: bool
+    story: ControllerStory, moves: bool
 ) -> None:
     """Held for good: the states went at the versions that they had when the deletion was asked for, which were others
     by then. It was refused, all was read, and the same was asked again, and nothing else written ever after (cluster
@@ -181,7 +183,7 @@ def test_a_deletion_that_came_while_its_states_were_written_goes_by_what_they_ar
     assert story.topics == {}
 
 
-def test_a_deletion_that_somebody_else_has_finished_is_over_a3(story: Reigning) -> None:
+def test_a_deletion_that_somebody_else_has_finished_is_over_a3(story: ControllerStory) -> None:
     story.hold = True
     story.say(ev.TopicDeletionsRead(("t",)))
     again = topic("t", (1, 2, 3), topic_id=b"other".ljust(16, b"-"))
@@ -194,7 +196,7 @@ def test_a_deletion_that_somebody_else_has_finished_is_over_a3(story: Reigning) 
     assert story.led("t-0")[:2] == (1, 0)
 
 
-def test_one_that_is_asked_for_while_all_is_read_is_done_a3(story: Reigning) -> None:
+def test_one_that_is_asked_for_while_all_is_read_is_done_a3(story: ControllerStory) -> None:
     story.hold = True
     story.ask(1, "t-0", (1, 2))
     [write] = story.held
@@ -208,7 +210,7 @@ def test_one_that_is_asked_for_while_all_is_read_is_done_a3(story: Reigning) -> 
     assert story.topics == {}
 
 
-def test_a_topic_that_vanished_is_called_deleted_by_nobody_f11(story: Reigning) -> None:
+def test_a_topic_that_vanished_is_called_deleted_by_nobody_f11(story: ControllerStory) -> None:
     image = ClusterImage()
     image.apply(story.told(story.poll(1)))
     story.topics.clear()
@@ -220,7 +222,7 @@ def test_a_topic_that_vanished_is_called_deleted_by_nobody_f11(story: Reigning) 
     assert (changes.deleted, changes.unknown) == ({}, ["t"])
 
 
-def test_settings_are_told(story: Reigning) -> None:
+def test_settings_are_told(story: ControllerStory) -> None:
     known = story.told(story.poll(1))
     story.see_topic(topic("t", (1, 2, 3), (2, 3, 1), retention_ms="5"))
     image = ClusterImage()
@@ -230,11 +232,11 @@ def test_settings_are_told(story: Reigning) -> None:
     assert (changes.configs, changes.partitions) == (["t"], [])
 
 
-def assignment(story: Reigning, number: int = 0) -> ReplicaAssignment:
+def assignment(story: ControllerStory, number: int = 0) -> ReplicaAssignment:
     return story.topics["t"].partitions[number]
 
 
-def test_other_replicas_a8(story: Reigning) -> None:
+def test_other_replicas_a8(story: ControllerStory) -> None:
     story.say(ev.ReassignmentRequested(900, {place("t-0"): (4, 5, 1)}))
     assert story.answers[900].results == {place("t-0"): ErrorCode.NONE}
     assert assignment(story) == ReplicaAssignment((4, 5, 1, 2, 3), (4, 5), (2, 3))
@@ -247,7 +249,7 @@ def test_other_replicas_a8(story: Reigning) -> None:
     assert story.state("t-0").directories.keys() == {1, 4, 5}
 
 
-def test_the_leader_goes_into_the_target_a8(story: Reigning) -> None:
+def test_the_leader_goes_into_the_target_a8(story: ControllerStory) -> None:
     story.say(ev.ReassignmentRequested(900, {place("t-0"): (4, 5)}))
     story.ask(1, "t-0", (1, 2, 3, 4, 5))
     assert story.led("t-0") == (4, 1, (4, 5), ())
@@ -255,13 +257,13 @@ def test_the_leader_goes_into_the_target_a8(story: Reigning) -> None:
     assert assignment(story) == ReplicaAssignment((4, 5))
 
 
-def test_state_and_assignment_change_in_one_write_a8(story: Reigning) -> None:
+def test_state_and_assignment_change_in_one_write_a8(story: ControllerStory) -> None:
     story.say(ev.ReassignmentRequested(900, {place("t-0"): (4, 5)}))
     story.ask(1, "t-0", (1, 2, 3, 4, 5))
     assert [type(each) for each in story.writes[-1].operations] == [ef.PutTopicZnode, ef.PutPartitionState]
 
 
-def test_cancelled_a8(story: Reigning) -> None:
+def test_cancelled_a8(story: ControllerStory) -> None:
     story.say(ev.ReassignmentRequested(900, {place("t-0"): (4, 2)}))
     story.ask(1, "t-0", (1, 2, 3, 4)[:3])
     assert assignment(story).adding == (4,)
@@ -274,7 +276,7 @@ def test_cancelled_a8(story: Reigning) -> None:
     assert story.led("t-0")[:2] == (1, 1)
 
 
-def test_a_new_one_takes_the_place_of_one_that_runs_a8(story: Reigning) -> None:
+def test_a_new_one_takes_the_place_of_one_that_runs_a8(story: ControllerStory) -> None:
     story.say(ev.ReassignmentRequested(900, {place("t-0"): (4, 2)}))
     story.say(ev.ReassignmentRequested(901, {place("t-0"): (5, 2)}))
     assert assignment(story) == ReplicaAssignment((5, 2, 4, 1, 3), (5,), (4, 1, 3))
@@ -282,7 +284,7 @@ def test_a_new_one_takes_the_place_of_one_that_runs_a8(story: Reigning) -> None:
     assert story.led("t-0") == (5, 1, (5, 2), ())
 
 
-def test_cancelled_while_those_who_come_have_the_copies_a8(story: Reigning) -> None:
+def test_cancelled_while_those_who_come_have_the_copies_a8(story: ControllerStory) -> None:
     """Seed 21298 of the walk: what was cancelled left one in sync, who lost its disk; the other had been sent away."""
     story.say(ev.ReassignmentRequested(900, {place("t-0"): (3, 4, 5)}))
     story.see(gone=(1,))
@@ -297,9 +299,9 @@ def test_cancelled_while_those_who_come_have_the_copies_a8(story: Reigning) -> N
     assert set(assignment(story).replicas) == {1, 2, 3}
 
 
-def test_it_goes_on_under_another_controller_a8(story: Reigning) -> None:
+def test_it_goes_on_under_another_controller_a8(story: ControllerStory) -> None:
     story.say(ev.ReassignmentRequested(900, {place("t-0"): (4, 2)}))
-    after = Reigning()
+    after = ControllerStory()
     after.epoch, after.version, after.topics, after.states = 2, story.version, story.topics, story.states
     after.begin(on=story.nodes)
     after.ask(1, "t-0", (1, 2, 3, 4))
@@ -311,9 +313,9 @@ def test_a_shard_s_goes_on_under_a_controller_that_has_seen_no_node_before_a8() 
     """Found by the simulated cluster's seed 1000001: who leads is elected anew once, for it may be another life. While
     its shard was being moved it was elected with each look at it, a hundred times a second, and no other could join."""
     pair = (topic(OFFSETS, (1, 2)), topic(LEDGER, (1, 2)))
-    story = Reigning().begin(*pair, on=nodes(1, 2, 3))
+    story = ControllerStory().begin(*pair, on=nodes(1, 2, 3))
     story.say(ev.ReassignmentRequested(900, {place(f"{OFFSETS}-0"): (3, 2)}))
-    after = Reigning()
+    after = ControllerStory()
     after.epoch, after.version, after.topics, after.states = 2, story.version, story.topics, story.states
     after.begin(on=story.nodes)
     assert after.led(f"{OFFSETS}-0")[:2] == (1, 1)
@@ -322,13 +324,13 @@ def test_a_shard_s_goes_on_under_a_controller_that_has_seen_no_node_before_a8() 
 
 
 @pytest.mark.parametrize("target", [(), (1, 1), (1, 9)], ids=["nobody", "twice", "not there"])
-def test_replicas_that_cannot_be_a8(story: Reigning, target: tuple[int, ...]) -> None:
+def test_replicas_that_cannot_be_a8(story: ControllerStory, target: tuple[int, ...]) -> None:
     story.say(ev.ReassignmentRequested(900, {place("t-0"): target}))
     assert story.answers[900].results == {place("t-0"): ErrorCode.INVALID_REPLICA_ASSIGNMENT}
 
 
 def test_more_replicas_and_fewer_a8() -> None:
-    story = Reigning().begin(topic("t", (1,)), on=nodes(1, 2, 3))
+    story = ControllerStory().begin(topic("t", (1,)), on=nodes(1, 2, 3))
     story.say(ev.ReassignmentRequested(900, {place("t-0"): (1, 2, 3)}))
     story.ask(1, "t-0", (1, 2, 3))
     assert assignment(story) == ReplicaAssignment((1, 2, 3))
@@ -338,7 +340,7 @@ def test_more_replicas_and_fewer_a8() -> None:
     assert assignment(story) == ReplicaAssignment((2,))
 
 
-def test_what_a_tool_left_in_zookeeper_is_taken_in_and_removed_a8(story: Reigning) -> None:
+def test_what_a_tool_left_in_zookeeper_is_taken_in_and_removed_a8(story: ControllerStory) -> None:
     story.say(ev.ReassignmentRequested(None, {place("t-0"): (4, 2), place("u-0"): (1,)}))
     assert story.others.count(ef.RemoveMarker(ef.AdminMarker.REASSIGN)) == 1
     assert assignment(story).adding == (4,)
@@ -347,7 +349,7 @@ def test_what_a_tool_left_in_zookeeper_is_taken_in_and_removed_a8(story: Reignin
 
 def test_a_shard_s_two_topics_change_together_a8() -> None:
     pair = (topic(OFFSETS, (1, 2)), topic(LEDGER, (1, 2)))
-    story = Reigning().begin(*pair, on=nodes(1, 2, 3))
+    story = ControllerStory().begin(*pair, on=nodes(1, 2, 3))
     story.say(ev.ReassignmentRequested(900, {place(f"{OFFSETS}-0"): (3, 2)}))
     story.ask(1, f"{OFFSETS}-0", (1, 2, 3))
     assert [each.partitions for each in story.topics.values()] == [(ReplicaAssignment((3, 2)),)] * 2
@@ -355,7 +357,7 @@ def test_a_shard_s_two_topics_change_together_a8() -> None:
     assert all(isinstance(each, ClusterTopic) and each.version == 2 for each in story.topics.values())
 
 
-def test_partitions_that_are_added_meanwhile_are_not_lost_a8(story: Reigning) -> None:
+def test_partitions_that_are_added_meanwhile_are_not_lost_a8(story: ControllerStory) -> None:
     """Somebody else writes the topic's znode while a reassignment does: one of the two loses, and looks again."""
     story.hold = True
     story.say(ev.ReassignmentRequested(900, {place("t-0"): (4, 2)}))
@@ -369,7 +371,7 @@ def test_partitions_that_are_added_meanwhile_are_not_lost_a8(story: Reigning) ->
     assert story.answers[900].results == {place("t-0"): ErrorCode.NONE}
 
 
-def test_a_new_one_that_comes_when_the_one_that_runs_is_about_to_end_is_not_lost_a8(story: Reigning) -> None:
+def test_a_new_one_that_comes_when_the_one_that_runs_is_about_to_end_is_not_lost_a8(story: ControllerStory) -> None:
     """Both were decided in one write: the end of the first took the place of the second, which was told as begun."""
     story.say(ev.ReassignmentRequested(900, {place("t-0"): (4, 2)}))
     story.hold = True
@@ -387,7 +389,7 @@ def test_however_many_are_deleted_at_once_all_nodes_hear_of_each_a3(monkeypatch:
     """The eldest were forgotten before anybody had asked: they stayed in every image, and their records on disk."""
     monkeypatch.setattr(metadata_publisher, "MAX_DELETED_TOPICS", 2)
     names = [f"t{number}" for number in range(5)]
-    story = Reigning().begin(*(topic(name, (1, 2)) for name in (*names, "u", "v")), on=nodes(1, 2, 3))
+    story = ControllerStory().begin(*(topic(name, (1, 2)) for name in (*names, "u", "v")), on=nodes(1, 2, 3))
     images = {each: ClusterImage() for each in (1, 2, 3)}
     for each, image in images.items():
         assert image.apply(story.told(story.poll(each))) is not None
@@ -397,7 +399,7 @@ def test_however_many_are_deleted_at_once_all_nodes_hear_of_each_a3(monkeypatch:
         assert changes is not None
         assert set(changes.deleted.values()) == set(names)
         story.poll(each, images[each].known)
-    deleted = story.controller.term.book.teller.deleted
+    deleted = story.controller.term.controller_state.publisher.deleted
     assert len(deleted) == 5, "node 3 has not heard of them"
     changes = images[3].apply(story.told(story.poll(3, images[3].known)))
     assert changes is not None

@@ -39,9 +39,9 @@ class Leader:
         self.reached: asyncio.Event | None = None
         self.why = ""
 
-    async def run(self, book: SharedSecurityStore) -> None:
-        book.begin_reload()
-        book.complete()
+    async def run(self, sink: SharedSecurityStore) -> None:
+        sink.begin_reload()
+        sink.complete()
         await asyncio.Event().wait()
 
     async def latest(self) -> None: ...

@@ -43,7 +43,7 @@ class Member:
             wall_ms=lambda: 5,
             draw_id=lambda: bytes([node_id]) * 16,
         )
-        self.seat = ControllerCandidate(zk, node_id, SETTINGS, around)
+        self.candidate = ControllerCandidate(zk, node_id, SETTINGS, around)
         door = NodeEndpoint("REPLICATION", "127.0.0.1", 9000 + node_id)
         me = ClusterNode(node_id, NO_EPOCH, str(node_id) * 22, endpoints=(door,))
         self.registration = ClusterRegistration(zk, lambda: me, first=lambda: door, wall_ms=lambda: 5)
@@ -53,7 +53,7 @@ class Member:
         async with asyncio.timeout(30):
             while True:
                 name = NodeName(self.id, self.registration.epoch)
-                told = await controller.seat.cluster_state(name, self.image.known, (), 200)
+                told = await controller.candidate.cluster_state(name, self.image.known, (), 200)
                 if told.error is ErrorCode.NONE:
                     self.image.apply(told)
                     return told
@@ -71,11 +71,11 @@ async def member(connect: str, node_id: int) -> AsyncIterator[Member]:
         made = Member(zk, node_id)
         await made.registration.register()
         made.registration.start()
-        made.seat.start()
+        made.candidate.start()
         try:
             yield made
         finally:
-            await made.seat.close()
+            await made.candidate.close()
             await made.registration.stop()
 
 
@@ -85,11 +85,11 @@ def test_the_next_takes_over_from_one_that_stops_and_from_one_whose_session_ends
             async with member(zookeeper, 2) as two:
                 await one.led_by(one, {1, 2})
                 assert await two.zk.get(layout.CONTROLLER_EPOCH) is not None
-                refused = await two.seat.cluster_state(NodeName(2, two.registration.epoch), NO_VERSION, (), 0)
+                refused = await two.candidate.cluster_state(NodeName(2, two.registration.epoch), NO_VERSION, (), 0)
                 assert refused.error is ErrorCode.NOT_CONTROLLER
                 await two.led_by(one, {1, 2})
                 waiting = asyncio.create_task(
-                    one.seat.cluster_state(NodeName(1, one.registration.epoch), one.image.known, (), 60_000)
+                    one.candidate.cluster_state(NodeName(1, one.registration.epoch), one.image.known, (), 60_000)
                 )
                 await asyncio.sleep(0)
                 await asyncio.to_thread(expire, one.zk)
@@ -97,7 +97,7 @@ def test_the_next_takes_over_from_one_that_stops_and_from_one_whose_session_ends
                 epoch = two.image.known.epoch
                 while two.image.known.epoch == epoch:
                     await two.hears(two)
-                await two.seat.close()
+                await two.candidate.close()
                 await two.registration.stop()
             epoch = two.image.known.epoch
             while one.image.known.epoch <= epoch:
@@ -152,7 +152,7 @@ def test_who_is_cut_off_is_controller_no_more_before_the_next_one_is(zookeeper: 
             name = NodeName(1, one.registration.epoch)
             while one.image.known.sequence < 3:
                 await one.hears(one)
-            waiting = asyncio.create_task(one.seat.cluster_state(name, one.image.known, (), 60_000))
+            waiting = asyncio.create_task(one.candidate.cluster_state(name, one.image.known, (), 60_000))
             await asyncio.sleep(0)
 
             async def unheard(build: Callable[[Any], object]) -> None:
@@ -160,8 +160,8 @@ def test_who_is_cut_off_is_controller_no_more_before_the_next_one_is(zookeeper: 
 
             one.zk.commit = unheard  # type: ignore[method-assign]
             assert (await waiting).error is ErrorCode.NOT_CONTROLLER
-            assert not one.seat.is_controller
-            assert not two.seat.is_controller
+            assert not one.candidate.is_controller
+            assert not two.candidate.is_controller
             await one.zk.close()  # its session ends
             while two.image.known.epoch < 2:
                 await two.hears(two)
@@ -175,11 +175,11 @@ def test_a_controller_whose_process_is_gone_is_deposed_by_who_is_refused(zookeep
     async def story() -> None:
         async with member(zookeeper, 1) as one, member(zookeeper, 2) as two:
             await one.hears(one)
-            while two.seat.seated != (1, ("127.0.0.1", 9001)):
+            while two.candidate.seated != (1, ("127.0.0.1", 9001)):
                 await two.hears(one)
-            two.seat.broke(1)
+            two.candidate.broke(1)
             while two.image.known.epoch < 2:
                 await two.hears(two)
-            assert not one.seat.is_controller or one.image.known.epoch == 1
+            assert not one.candidate.is_controller or one.image.known.epoch == 1
 
     run(story)

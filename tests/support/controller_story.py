@@ -106,7 +106,7 @@ class Store:
         self.writes.append(write)
 
 
-class Reigning(Store):
+class ControllerStory(Store):
     """notes, answers (by request), others: what came of the steps. hold: writes wait in `held`."""
 
     def __init__(self, settings: ControllerSettings = SMALL) -> None:
@@ -129,7 +129,7 @@ class Reigning(Store):
         on: Mapping[int, ClusterNode],
         image: ClusterImage | None = None,
         heard: bool = True,
-    ) -> "Reigning":
+    ) -> "ControllerStory":
         """It is elected, and reads what there is; all nodes hear of that, if not said otherwise."""
         self.nodes = dict(on)
         self.topics.update({each.name: each for each in topics})
@@ -140,10 +140,10 @@ class Reigning(Store):
             self.say(ev.StatesRead(dict(self.states), self.version))
         return self.hear() if heard else self
 
-    def hear(self) -> "Reigning":
+    def hear(self) -> "ControllerStory":
         """All nodes that are there apply all there is, and say so."""
         for each in self.nodes:
-            self.poll(each, self.controller.term.book.teller.known)
+            self.poll(each, self.controller.term.controller_state.publisher.known)
         return self
 
     def say(self, event: ev.ControllerEvent) -> list[ef.ControllerEffect]:

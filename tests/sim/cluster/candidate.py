@@ -71,7 +71,7 @@ class Performer(Protocol):
     def draw_id(self) -> bytes: ...
 
 
-class Seat:
+class SimulatedCandidate:
     """Registers its node, stands for controller, and serves the machine while it is elected."""
 
     def __init__(self, node: Performer, zookeeper: Client, settings: ControllerSettings) -> None:
@@ -85,7 +85,7 @@ class Seat:
         self.term = 0
         self._proved_ms = 0
         self._wake = 0
-        self._reigning = False
+        self._is_elected = False
 
     # The session.
 
@@ -153,7 +153,7 @@ class Seat:
         elif found is None:
             self.controller = None
             self._zookeeper.get(EPOCH, self._stand)
-        elif found.owner == self._zookeeper.session and not self._reigning:
+        elif found.owner == self._zookeeper.session and not self._is_elected:
             # Ours, though the answer was lost; or this node resigned, for it could not prove it. Begin a reign anew.
             self._zookeeper.multi([Delete(CONTROLLER)], lambda _: self.again(self._look))
         else:
@@ -191,7 +191,7 @@ class Seat:
     def _elected(self, epoch: int, epoch_version: int, sent_ms: int) -> None:
         self._resign()
         self.term += 1
-        self._reigning = True
+        self._is_elected = True
         term = self.term
         self.controller = self._node.id
         self._proved_ms = sent_ms
@@ -250,7 +250,7 @@ class Seat:
             self.step(events_and_effects.ControllerResigned())
             self._node.trace(f"n{self._node.id} is controller no more")
         self.machine = None
-        self._reigning = False
+        self._is_elected = False
         self.term += 1
 
     @property

@@ -63,11 +63,11 @@ class Node:
             PLACE,
             lambda: b"%d" % number,
             epoch_path=COUNTER,
-            on_elected=lambda _reign: self.elected.set(),
+            on_elected=lambda _term: self.elected.set(),
             on_resigned=lambda: self.sessions.end_central(),
         )
         driver: Any = self.group
-        self.sessions = ServerSessions(driver, shards=1, limit=9, grace_ms=0, central_reign=self.term)
+        self.sessions = ServerSessions(driver, shards=1, limit=9, grace_ms=0, central_epoch=self.term)
         self.election.start()
 
     def term(self) -> int | None:

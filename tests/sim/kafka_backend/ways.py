@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tests.sim.cluster.groups.coordinator import GroupAsk
-from tests.sim.cluster.network import Broken, Refused
+from tests.sim.replication.groups.coordinator import GroupAsk
+from tests.sim.replication.network import Broken, Refused
 
 if TYPE_CHECKING:
     from tests.sim.kafka_backend.whole import WholeWorld

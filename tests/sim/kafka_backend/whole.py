@@ -26,9 +26,9 @@ from muster.coordinator.runtime.leased import LeasedEngine
 from muster.coordinator.runtime.replay import replay_shard
 from muster.coordinator.runtime.shards import ShardStatus, partition_for
 from tests.sim.checkers.replay import hard_shard
-from tests.sim.cluster.groups.checkers import Stale
-from tests.sim.cluster.groups.coordinator import LIMITS, SHARDS, TOPICS, Answered
-from tests.sim.cluster.groups.members import Auditor, Book, ClassicMember, ConsumerMember, Member
+from tests.sim.replication.groups.checkers import Stale
+from tests.sim.replication.groups.coordinator import LIMITS, SHARDS, TOPICS, Answered
+from tests.sim.replication.groups.members import Auditor, Book, ClassicMember, ConsumerMember, Member
 from tests.sim.kafka_backend.checkers import Check, Violation
 from tests.sim.kafka_backend.loop import NodeLoop
 from tests.sim.kafka_backend.upstream import SimUpstream, wire_of

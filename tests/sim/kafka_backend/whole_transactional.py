@@ -11,7 +11,7 @@ from muster.coordinator.core.model.types import CommittedOffset
 from muster.coordinator.kafka_backend.shard_ownership.shard_log import TransactionalClient
 from muster.coordinator.kafka_backend.transaction_requests import TransactionCommitResult, TransactionCommits
 from muster.coordinator.runtime.shards import partition_for
-from tests.sim.cluster.groups.coordinator import SHARDS
+from tests.sim.replication.groups.coordinator import SHARDS
 from tests.sim.kafka_backend.transactional import Transactional
 
 if TYPE_CHECKING:

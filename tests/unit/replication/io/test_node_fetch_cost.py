@@ -21,7 +21,7 @@ from muster.coordinator.replication.protocol.follower import Follower, LeaderFet
 from muster.coordinator.replication.protocol.lease import FetchSource
 from muster.coordinator.replication.protocol.node_replicas import NodeReplicas, ReplicaSettings
 from muster.coordinator.replication.protocol.replica_fetch import FetchAnswer
-from tests.sim.cluster.disk import Disk
+from tests.sim.replication.disk import Disk
 from tests.support.replication import CLUSTER, NAMES, TOPIC, HeldDesk
 
 LEADER, FOLLOWER = 1, 2

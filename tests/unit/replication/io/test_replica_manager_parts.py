@@ -37,7 +37,7 @@ from muster.coordinator.replication.protocol.controller.events_and_effects impor
 from muster.coordinator.replication.protocol.leader import IsrProposal
 from muster.coordinator.replication.protocol.node_replicas import NodeReplicas, ReplicaSettings
 from muster.coordinator.replication.protocol.replica_fetch import FetchAnswer, FetchRequest
-from tests.sim.cluster.disk import Disk
+from tests.sim.replication.disk import Disk
 from tests.support.replication import ORDERS, TOPIC, whole
 from tests.support.sides import unheard
 

@@ -16,7 +16,7 @@ from muster.coordinator.replication.protocol.cluster_metadata import (
 from muster.coordinator.replication.protocol.follower import TruncatedRecords
 from muster.coordinator.replication.protocol.node_replicas import NodeReplicas, ReplicaSettings
 from muster.coordinator.replication.protocol.replica_fetch import NO_SUCH_SESSION, FetchAnswer, FetchRequest
-from tests.sim.cluster.disk import Disk, SimLog
+from tests.sim.replication.disk import Disk, SimLog
 
 PLACE = TopicPartition("orders", 0)
 ID, OTHER_ID = b"i" * 16, b"j" * 16

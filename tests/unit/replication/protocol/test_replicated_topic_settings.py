@@ -17,7 +17,7 @@ from muster.coordinator.replication.protocol.node_replicas import NodeReplicas, 
 from muster.coordinator.server.cluster_backend.cluster_description import ClusterStanding
 from muster.storage.config import LogSettings
 from muster.storage.errors import InvalidConfig
-from tests.sim.cluster.disk import Disk
+from tests.sim.replication.disk import Disk
 
 ME, OTHER = 1, 2
 PLACE = TopicPartition("orders", 0)

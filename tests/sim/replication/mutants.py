@@ -1,0 +1,160 @@
+"""Whole nodes that break one rule each: a world in which none is caught proves nothing.
+
+Where the rule is one of a single unit, the abstract model has a mutant of its own (`abstract/mutants.py`): its
+schedules meet more in a second than this world in a minute.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from types import ModuleType
+from typing import Any
+from unittest.mock import patch
+
+from muster.coordinator.replication.protocol.cluster_metadata import NO_NODE_ID, ReplicaAssignment
+from muster.coordinator.replication.protocol.controller import events_and_effects, partition_state_machine
+from muster.coordinator.replication.protocol.controller.controller_state import NodeRegistry
+from muster.coordinator.replication.protocol.controller.controller_term import ControllerTerm, WriteDraft
+from muster.coordinator.replication.protocol.controller.leader_handover import LeaderMoves
+from muster.coordinator.replication.protocol.follower import LeaderFetcher
+from muster.coordinator.replication.protocol.hosted_copies import CopyRemoval
+from muster.coordinator.replication.protocol.leader import Leader
+from muster.coordinator.runtime.leased import LeasedAnswers, LeasedDeadlines
+from tests.sim.replication import node as simulated
+from tests.sim.replication.candidate import SimulatedCandidate
+
+Mutant = Callable[[], AbstractContextManager[Any]]
+
+
+def instead(owner: type | ModuleType, name: str, make: Callable[[Any], Any]) -> Mutant:
+    """`make` is given what is there."""
+    return lambda: patch.object(owner, name, make(getattr(owner, name)))
+
+
+def fires_without_lease(honest: Any) -> Any:
+    return lambda self, slot: True
+
+
+def acks_before_the_flush(honest: Any) -> Any:
+    def appended(self: Leader, half: int, end: int) -> None:
+        honest(self, half, end)
+        self.halves[half].kept = end
+
+    return appended
+
+
+def tells_before_it_is_written(honest: Any) -> Any:
+    def write(self: SimulatedCandidate, order: Any) -> None:
+        honest(self, order)
+        self._node.later(0, lambda: self.tell(events_and_effects.MultiWritten(order.sequence)))
+
+    return write
+
+
+def ignores_directories(honest: Any) -> Any:
+    def standing(self: NodeRegistry, unit: Any, replicas: Any, directories: Any, **rest: Any) -> Any:
+        return honest(self, unit, replicas, {}, **rest)
+
+    return standing
+
+
+def deletes_what_is_not_named(honest: Any) -> Any:
+    def forgotten(self: CopyRemoval, name: str, known: bytes | None) -> None:
+        honest(self, name, known)
+        for place, topic_id in list(self.strays.items()):
+            self._logs.delete(place, topic_id)
+
+    return forgotten
+
+
+def knows_no_former_life(honest: Any) -> Any:
+    """A bounced node goes on as if it had never been away."""
+
+    def seen(self: NodeRegistry, nodes: Any) -> Any:
+        for node in nodes.values():
+            if node.id in self.live and self.live[node.id].epoch < node.epoch:
+                self.live[node.id], self.highest[node.id] = node, node.epoch
+        return honest(self, nodes)
+
+    return seen
+
+
+def tells_at_once(honest: Any) -> Any:
+    def tell(self: LeasedAnswers, slot: Any, replies: Any, notices: Any) -> None:
+        self.release(slot, replies, notices)
+
+    return tell
+
+
+def ignores_lost_power(honest: Any) -> Any:
+    def standing(self: NodeRegistry, unit: Any, replicas: Any, directories: Any, **rest: Any) -> Any:
+        return honest(self, unit, replicas, directories, **{**rest, "loose": False})
+
+    return standing
+
+
+def forgets_at_once(honest: Any) -> Any:
+    return lambda node, image, is_loose: True
+
+
+def counts_no_cost(honest: Any) -> Any:
+    return lambda self, copy, to: None
+
+
+def leaves_what_was_asked(honest: Any) -> Any:
+    return lambda self, marker, name="": None
+
+
+def elects_one_half(honest: Any) -> Any:
+    def put(self: WriteDraft, unit: Any, before: Any, decided: Any, second: int) -> None:
+        others = len(self.operations)
+        honest(self, unit, before, decided, second)
+        if before is not None and before.leader not in (NO_NODE_ID, decided.leader):
+            del self.operations[others + 1 :]
+
+    return put
+
+
+def never_ends_a_step(honest: Any) -> Any:
+    return lambda self, node, sequence: None
+
+
+def elects_again_and_again(honest: Any) -> Any:
+    """Who may have bounced before this reign is elected anew with every look at a unit."""
+
+    def looked(term: ControllerTerm, unit: Any, *rest: Any) -> Any:
+        term.renewed.clear()
+        return honest(term, unit, *rest)
+
+    return looked
+
+
+def finishes_at_once(honest: Any) -> Any:
+    """Whoever is to go does before those that come are in sync."""
+
+    def finished(state: Any, assignment: Any, now: Any) -> Any:
+        target = tuple(each for each in assignment.replicas if each not in assignment.removing)
+        decision = partition_state_machine.restrict_state(state, now._replace(minimum=1), target, "reassigned")
+        return (
+            None if decision is None else partition_state_machine.ReassignmentStep(ReplicaAssignment(target), decision)
+        )
+
+    return finished
+
+
+MUTANTS: Mapping[str, Mutant] = {
+    "ack before the flush": instead(Leader, "appended", acks_before_the_flush),
+    "directory id ignored": instead(NodeRegistry, "standing", ignores_directories),
+    "bounced node not treated as dead first": instead(NodeRegistry, "seen", knows_no_former_life),
+    "state told before it is written": instead(SimulatedCandidate, "_write", tells_before_it_is_written),
+    "delete what the image does not name": instead(CopyRemoval, "forgotten", deletes_what_is_not_named),
+    "timers run without the lease": instead(LeasedDeadlines, "may_fire", fires_without_lease),
+    "answers before they are committed": instead(LeasedAnswers, "deliver_answers", tells_at_once),
+    "loss of power ignored": instead(NodeRegistry, "standing", ignores_lost_power),
+    "loss of power forgotten at once": instead(simulated, "is_power_loss_settled", forgets_at_once),
+    "cost of an unclean election not counted": instead(LeaderFetcher, "_undo", counts_no_cost),
+    "what was asked for is not taken away": instead(ControllerTerm, "remove", leaves_what_was_asked),
+    "one half of a shard elected": instead(WriteDraft, "put", elects_one_half),
+    "handover never ends": instead(LeaderMoves, "applied", never_ends_a_step),
+    "elected anew again and again": instead(partition_state_machine, "decide_unit", elects_again_and_again),
+    "moved before the others have it": instead(partition_state_machine, "finish_reassignment", finishes_at_once),
+}

@@ -38,7 +38,6 @@ from muster.spark.stream_offsets import PartitionProgress, StreamOffset, find_po
 # The partition counts with which a group began
 # ---------------------------------------------
 
-NotedPartition = tuple[str, int]
 NOTE = re.compile(r"partitions=([0-9]{1,9})")
 
 
@@ -50,7 +49,7 @@ def write_note(count: int | None) -> str:
     return "" if count is None else f"partitions={count}"
 
 
-def read_notes(notes: Iterable[tuple[NotedPartition, str]]) -> dict[str, int]:
+def read_notes(notes: Iterable[tuple[tuple[str, int], str]]) -> dict[str, int]:
     """How many partitions each topic had when the group began, where anybody noted it; the fewest of several.
 
     >>> read_notes([(("t", 0), "partitions=4"), (("t", 1), "partitions=3"), (("u", 0), "")])
@@ -64,7 +63,7 @@ def read_notes(notes: Iterable[tuple[NotedPartition, str]]) -> dict[str, int]:
 
 
 def find_initial_counts(
-    noted: Mapping[str, int], committed: Iterable[NotedPartition], present: Mapping[str, int]
+    notes: Mapping[str, int], committed: Iterable[tuple[str, int]], present: Mapping[str, int]
 ) -> dict[str, int]:
     """How many partitions each topic had when the group began.
 
@@ -75,7 +74,7 @@ def find_initial_counts(
     {'t': 3, 'u': 0, 'v': 5}
     """
     read = {topic for topic, _ in committed}
-    return {topic: noted.get(topic, 0 if topic in read else count) for topic, count in sorted(present.items())}
+    return {topic: notes.get(topic, 0 if topic in read else count) for topic, count in sorted(present.items())}
 
 
 # SIGTERM
@@ -354,15 +353,15 @@ class GroupFollower:
         if refuses or not view.bounds:
             return present
         entries = self._lookup.run(self._lookup.committed_entries(view.bounds))
-        noted = read_notes((tp, entry.metadata) for tp, entry in entries.items())
-        return find_initial_counts(noted, {*entries, *start.partitions}, present)
+        notes = read_notes((tp, entry.metadata) for tp, entry in entries.items())
+        return find_initial_counts(notes, {*entries, *start.partitions}, present)
 
     async def _beginning(self, new: Mapping[LookupKey, LogBounds], view: LogView) -> dict[LookupKey, int]:
         """Where the group stands. Only where it stands nowhere yet do options count, or a hand-over would undo work."""
         lookup, starting = self._lookup, self._options.starting
         topics = {topic for topic, _ in new}
         entries = await lookup.committed_entries([tp for tp in view.bounds if tp[0] in topics])
-        begun = self._begun_as_noted(read_notes((tp, entry.metadata) for tp, entry in entries.items()))
+        begun = self._counts_from_notes(read_notes((tp, entry.metadata) for tp, entry in entries.items()))
         what = f"the offset committed by {self._group_id!r}"
         known = {tp: lookup.held(tp, entries[tp].offset, new[tp], what) for tp in new if tp in entries}
         if not self._options.commit_offsets:
@@ -375,11 +374,11 @@ class GroupFollower:
             return known
         return known | await lookup.positions(starting.among(rest), rest)
 
-    def _begun_as_noted(self, noted: Mapping[str, int]) -> dict[str, int]:
+    def _counts_from_notes(self, notes: Mapping[str, int]) -> dict[str, int]:
         """Who begins a group together with us may have seen fewer partitions: then the others came later for all."""
         begun = self._begun or {}
-        for topic in begun.keys() & noted.keys():
-            begun[topic] = min(begun[topic], noted[topic])
+        for topic in begun.keys() & notes.keys():
+            begun[topic] = min(begun[topic], notes[topic])
         return begun
 
     def _not_committed(

@@ -74,7 +74,7 @@ class ConsumerCore:
         )
         self._expired = False
         self._patience_ms: int | None = None
-        self.telling = False
+        self.in_callback = False
         """A callback is running; polling from inside it would call it again."""
         self.closed = False
 
@@ -174,7 +174,7 @@ class ConsumerCore:
 
     def begin_poll(self) -> None:
         """What was handed over before counts as done, and the application lives."""
-        if self.telling:
+        if self.in_callback:
             raise IllegalState("poll() inside a callback; the callback has to return first")
         self.last_poll_ms = now_ms()
         if self._handed:
@@ -631,11 +631,11 @@ class AsyncConsumer:
             await self._call_listener(callback)
 
     async def _call_listener(self, callback: Callback) -> None:
-        self._core.telling = True
+        self._core.in_callback = True
         try:
             waiting = self._listener.call(self, callback)
             if waiting is not None:
                 await waiting
         finally:
-            self._core.telling = False
+            self._core.in_callback = False
             self._core.done(callback)

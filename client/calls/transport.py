@@ -404,13 +404,13 @@ class Transport:
         )
         return make(metadata=self._shown())  # type: ignore[no-any-return]
 
-    def lend(self, address: str, heir: SuccessorChannel) -> None:
-        """Others use the connection to this node as well: `heir` is asked before it is closed."""
-        self._lent[self._channel(address)] = heir
+    def lend(self, address: str, successor: SuccessorChannel) -> None:
+        """Others use the connection to this node as well: `successor` is asked before it is closed."""
+        self._lent[self._channel(address)] = successor
 
     def _inherited(self, channel: grpc.aio.Channel) -> bool:
-        heir = self._lent.pop(channel, None)
-        return heir is not None and heir(channel)
+        successor = self._lent.pop(channel, None)
+        return successor is not None and successor(channel)
 
     def backoff(self) -> Backoff:
         return Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)

@@ -203,7 +203,7 @@ class MemberDriver(DriverBase[ev.ClassicEvent | ev.ConsumerEvent]):
         self._plan_task: asyncio.Task[None] | None = None
         self._leave_task: asyncio.Task[None] | None = None
         self._silent_since_ms: int | None = None
-        self._heirs: HandoffReadiness | None = None
+        self._readiness: HandoffReadiness | None = None
 
     @property
     def identity(self) -> GroupMetadata:
@@ -278,8 +278,8 @@ class MemberDriver(DriverBase[ev.ClassicEvent | ev.ConsumerEvent]):
                     self._plan_task.cancel()
                 self._plan_task = self._background.start(self._plan(action))
             case act.HandoffReady():
-                if self._heirs is not None:
-                    self._heirs.mark_ready(action.partitions)
+                if self._readiness is not None:
+                    self._readiness.mark_ready(action.partitions)
             case act.Prepare():
                 self._prepare(action)
             case act.WakeMemberAt():
@@ -293,8 +293,8 @@ class MemberDriver(DriverBase[ev.ClassicEvent | ev.ConsumerEvent]):
                 machine, patience_ms = self.machine, self.settings.rebalance_timeout_ms
                 told = build_callback(action, machine.generation, self._protocol, machine.owned, patience_ms)
                 if isinstance(action, act.Revoke):
-                    self._heirs = HandoffReadiness(action.partitions)
-                    told = replace(told, event=replace(told.event, heirs=self._heirs))
+                    self._readiness = HandoffReadiness(action.partitions)
+                    told = replace(told, event=replace(told.event, heirs=self._readiness))
                 self.callbacks.append(told)
             case act.Fail():
                 self._fail(action)

@@ -192,11 +192,11 @@ class Consumer:
             self._call_listener(callback)
 
     def _call_listener(self, callback: Callback) -> None:
-        self._core.telling = True
+        self._core.in_callback = True
         try:
             self._listener.call(self, callback)
         finally:
-            self._core.telling = False
+            self._core.in_callback = False
             self._run(self._done(callback))
 
     async def _done(self, callback: Callback) -> None:

@@ -58,9 +58,9 @@ from muster.coordinator.core.model.records import (
     SettingsUnset,
     ShadowsForgotten,
     StallForgotten,
-    StallNoted,
+    StallRecorded,
     TakeoverForgotten,
-    TakeoverNoted,
+    TakeoverRecorded,
 )
 from muster.coordinator.core.model.types import RebalanceEntry, Score, Settlement, Stall, Takeover
 from muster.coordinator.runtime.ports import KeyValue
@@ -177,12 +177,12 @@ def encode_ledger(record: LedgerRecord) -> list[KeyValue]:
         case RebalanceForgotten(group_id, number):
             # The settlement goes first: it means nothing without its entry.
             return [KeyValue(ledger_key(group_id, number, kind), None) for kind in ("settled", "decided")]
-        case StallNoted(stall):
+        case StallRecorded(stall):
             value = b'{"version":%d,"stall":%b}' % (VERSION, STALL.dump_json(stall))
             return [KeyValue(ledger_key("", stall.number, "stall"), value)]
         case StallForgotten(number):
             return [KeyValue(ledger_key("", number, "stall"), None)]
-        case TakeoverNoted(takeover):
+        case TakeoverRecorded(takeover):
             return [KeyValue(takeover_key(takeover.shard, takeover.epoch), takeover_json(takeover))]
         case TakeoverForgotten(shard, epoch):
             return [KeyValue(takeover_key(shard, epoch), None)]
@@ -207,7 +207,7 @@ def decode_ledger(stored: KeyValue) -> LedgerRecord | OwnRecord | SkippedRecord:
         if key.kind == "stall":
             if stored.value is None:
                 return StallForgotten(key.number)
-            return StallNoted(StallValue.model_validate_json(stored.value).stall)
+            return StallRecorded(StallValue.model_validate_json(stored.value).stall)
         if key.kind == "passed":
             return NumbersPassed(0 if stored.value is None else PassedValue.model_validate_json(stored.value).passed)
         if key.kind == "central":
@@ -238,12 +238,12 @@ def takeover_json(takeover: Takeover) -> bytes:
     return TakeoverValue.model_validate(value, by_name=True).model_dump_json(by_alias=True).encode()
 
 
-def decode_takeover(stored: KeyValue) -> TakeoverNoted | TakeoverForgotten:
+def decode_takeover(stored: KeyValue) -> TakeoverRecorded | TakeoverForgotten:
     key = TakeoverKey.model_validate_json(stored.key)
     if stored.value is None:
         return TakeoverForgotten(key.shard, key.epoch)
     value = TakeoverValue.model_validate_json(stored.value)
-    return TakeoverNoted(Takeover(key.shard, key.epoch, **value.model_dump()))
+    return TakeoverRecorded(Takeover(key.shard, key.epoch, **value.model_dump()))
 
 
 def ledger_key(group_id: str, number: int, kind: str) -> bytes:

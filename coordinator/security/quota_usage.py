@@ -276,8 +276,8 @@ class UserCounts:
         mine = self._of.setdefault(user, {})
         if member and (group, member) in mine and self.alive(group, member):
             return None
-        for one, noted_s in list(mine.items()):
-            if now_s - noted_s > JOIN_GRACE_S and not self.alive(*one):
+        for one, since_s in list(mine.items()):
+            if now_s - since_s > JOIN_GRACE_S and not self.alive(*one):
                 del mine[one]
         others = [one for one in mine if one != (group, member)]
         if members is not None and len(others) >= members:

@@ -46,7 +46,7 @@ class ThawedShard(Heedless):
     overlook = staticmethod(lambda holds: replace(holds, freeze=None, deploy=None, shares=()))
 
 
-class GreedyHeirs(Heedless):
+class GreedyNextOwners(Heedless):
     """What a member left is for everybody."""
 
     overlook = staticmethod(lambda holds: replace(holds, shares=()))
@@ -106,7 +106,7 @@ def only_what_is_known(group: ConsumerGroup, step: Step) -> None:
         epoch_ledger.close_handover(group, step)
 
 
-class AbsentHeirs(Shard):
+class AbsentNextOwners(Shard):
     """What the last member of a protocol leaves waits for nobody."""
 
     def step(self, event: Event, now_ms: int) -> Effects:

@@ -206,11 +206,11 @@ def test_different_seeds_are_different_runs() -> None:
         pytest.param(WhoIsToPlanPlans, Parts(shard=mutants.SnatchingShard, weather=TINKERED), id="15-snatching-shard"),
         pytest.param(WhoIsToPlanPlans, Parts(shard=mutants.AmnesiacShard, weather=TINKERED), id="15-amnesiac-shard"),
         pytest.param(WhatIsHeldStays, replace(HELD, shard=heedless.ThawedShard), id="15-thawed-shard"),
-        pytest.param(WhatIsHeldStays, replace(HELD, shard=heedless.GreedyHeirs), id="15-greedy-heirs"),
+        pytest.param(WhatIsHeldStays, replace(HELD, shard=heedless.GreedyNextOwners), id="15-greedy-heirs"),
         pytest.param(WhatIsHeldStays, replace(HELD, shard=heedless.PinlessShard), id="15-pinless-shard"),
         pytest.param(WhatIsHeldStays, replace(HELD, shard=heedless.UndrainedShard), id="15-undrained-shard"),
         pytest.param(WhatIsHeldStays, replace(ROLLED, shard=heedless.LedShard), id="15-led-shard"),
-        pytest.param(WhatIsHeldStays, replace(ROLLED, shard=heedless.AbsentHeirs), id="15-absent-heirs"),
+        pytest.param(WhatIsHeldStays, replace(ROLLED, shard=heedless.AbsentNextOwners), id="15-absent-heirs"),
         pytest.param(
             WhatIsHeldGoesOn,
             Parts(shard=heedless.ForgottenShard, weather=HURT, generations=("consumer", "consumer", "moving")),

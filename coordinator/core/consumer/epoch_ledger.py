@@ -273,9 +273,9 @@ def handover_waits(
     began_ms = group.planned_at_ms
     in_time = step.now_ms - began_ms < 2 * HEARTBEAT_INTERVAL.of(step.state, group.id)
     ended = {member_id: (WaitEnd.JOINED, at_ms) for member_id, at_ms in (handover.let_go | handover.arrived).items()}
-    for cell, heir in handover.waiting.items():
+    for cell, next_owner in handover.waiting.items():
         owner = group.owner(*cell)
-        blocker = heir if owner in (None, heir) else owner or heir
+        blocker = next_owner if owner in (None, next_owner) else owner or next_owner
         end = WaitEnd.NEVER
         if ending is not None and ending.culprit == blocker:
             end = WAITS_ENDED_BY.get(ending.cause, WaitEnd.NEVER)

@@ -93,31 +93,31 @@ def note_readiness(group: ConsumerGroup, member: ConsumerMember, ready: Shares, 
         step.announce(group)
 
 
-def partitions_with_ready_heirs(group: ConsumerGroup, member: ConsumerMember) -> Shares:
+def partitions_with_ready_owners(group: ConsumerGroup, member: ConsumerMember) -> Shares:
     """Of what the member is to let go of, that whose next owner is ready for it."""
     ready = group.progress.ready
     if not ready or not member.revoking:
         return {}
     found: dict[TopicId, frozenset[int]] = {}
     for topic, partitions in member.revoking.items():
-        waited_for = frozenset(p for p in partitions if is_heir(group, ready.get((topic, p), ""), topic, p))
+        waited_for = frozenset(p for p in partitions if is_next_owner(group, ready.get((topic, p), ""), topic, p))
         if waited_for:
             found[topic] = waited_for
     return found
 
 
-def is_heir(group: ConsumerGroup, member_id: str, topic: TopicId, partition: int) -> bool:
+def is_next_owner(group: ConsumerGroup, member_id: str, topic: TopicId, partition: int) -> bool:
     return partition in group.targets.get(member_id, {}).get(topic, ())
 
 
-def report_ready_heirs(group: ConsumerGroup, member: ConsumerMember) -> Shares:
-    """`partitions_with_ready_heirs`, which the member is told now."""
-    found = partitions_with_ready_heirs(group, member)
+def report_ready_owners(group: ConsumerGroup, member: ConsumerMember) -> Shares:
+    """`partitions_with_ready_owners`, which the member is told now."""
+    found = partitions_with_ready_owners(group, member)
     group.progress.told.update(dict.fromkeys(cells(found), member.id))
     return found
 
 
-def has_unreported_heir(group: ConsumerGroup, member: ConsumerMember) -> bool:
+def has_unreported_owner(group: ConsumerGroup, member: ConsumerMember) -> bool:
     """Whether an heir is ready of which the member has not been told."""
     told = group.progress.told
-    return any(told.get(cell) != member.id for cell in cells(partitions_with_ready_heirs(group, member)))
+    return any(told.get(cell) != member.id for cell in cells(partitions_with_ready_owners(group, member)))

@@ -377,7 +377,7 @@ def answer_heartbeat(
     assignment = shares(member.assigned) if tell_all else None
     coming, heirs_ready = (
         target.readable_of(group, member, handoff.coming_partitions(group, member), step),
-        handoff.report_ready_heirs(group, member),
+        handoff.report_ready_owners(group, member),
     )
     told = {*(assignment or ()), *(coming or ()), *heirs_ready}
     names = step.state.topic_names

@@ -139,7 +139,7 @@ def heartbeat_outlook(group: ConsumerGroup, listener: Listen) -> HeartbeatOutloo
     if member.epoch != listener.generation:
         return HeartbeatOutlook.MOVED_ON
     at_rest = member.state is ConsumerMemberState.STABLE and member.epoch == group.target_epoch == group.epoch
-    draining = member.state is ConsumerMemberState.UNREVOKED and not handoff.has_unreported_heir(group, member)
+    draining = member.state is ConsumerMemberState.UNREVOKED and not handoff.has_unreported_owner(group, member)
     return HeartbeatOutlook.NOTHING_NEW if at_rest or draining else HeartbeatOutlook.UNKNOWN
 
 

@@ -48,9 +48,9 @@ from muster.coordinator.core.model.records import (
     SettingsUnset,
     ShadowsForgotten,
     StallForgotten,
-    StallNoted,
+    StallRecorded,
     TakeoverForgotten,
-    TakeoverNoted,
+    TakeoverRecorded,
     TargetDeleted,
     TargetEpochDeleted,
     TargetEpochStored,
@@ -181,7 +181,7 @@ def forget_canary(state: ShardState, record: CanaryForgotten) -> None:
     state.canaries.pop(record.group_id, None)
 
 
-def note_stall(state: ShardState, record: StallNoted) -> None:
+def note_stall(state: ShardState, record: StallRecorded) -> None:
     state.stalls[record.stall.number] = record.stall
 
 
@@ -189,7 +189,7 @@ def forget_stall(state: ShardState, record: StallForgotten) -> None:
     state.stalls.pop(record.number, None)
 
 
-def note_takeover(state: ShardState, record: TakeoverNoted) -> None:
+def note_takeover(state: ShardState, record: TakeoverRecorded) -> None:
     state.takeovers[record.takeover.epoch] = record.takeover
 
 
@@ -224,9 +224,9 @@ COMMON_FACTS: Mapping[type[Any], FactApplier] = {
     BalanceForgotten: forget_balance,
     CanaryStored: keep_canary,
     CanaryForgotten: forget_canary,
-    StallNoted: note_stall,
+    StallRecorded: note_stall,
     StallForgotten: forget_stall,
-    TakeoverNoted: note_takeover,
+    TakeoverRecorded: note_takeover,
     TakeoverForgotten: forget_takeover,
     NumbersPassed: pass_numbers,
     LossMended: loss_mended,

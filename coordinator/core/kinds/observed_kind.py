@@ -220,7 +220,7 @@ def take_observation(event: GroupObserved, step: Step) -> None:
     """Take note of the group as it is now."""
     group = step.state.observed(event.group_id)
     if group is None:
-        group = first_sight(event, step)
+        group = first_observation(event, step)
     before, group.seen = group.seen, replace(event, was_there=False)
     triggers = list(changes_that_wake(before, event))
     for trigger in triggers:
@@ -231,7 +231,7 @@ def take_observation(event: GroupObserved, step: Step) -> None:
         announce_group(group, step)
 
 
-def first_sight(event: GroupObserved, step: Step) -> ObservedGroup:
+def first_observation(event: GroupObserved, step: Step) -> ObservedGroup:
     """A group that comes into being is compared with nothing; one that was there before, with itself."""
     seen = event if event.was_there else replace(event, members=(), owners={}, renewed=frozenset())
     group = ObservedGroup(event.group_id, seen, generation_of(event.group_id, step))

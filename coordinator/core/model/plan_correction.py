@@ -233,7 +233,7 @@ def keep_everybody_calm(
     draft.take_all(situation.had)
     settled = [member_id for member_id, count in draft.count.items() if count]
     drained = drained_members(holds, situation.who)
-    inherited, notes = give_to_heirs(holds, situation, draft, drained)
+    inherited, notes = give_to_next_owners(holds, situation, draft, drained)
     still = [share for share in holds.shares if share not in inherited]
     notes += [f"{share.size} partitions of {share.member_id} wait for an heir" for share in still]
     waiting = {cell for share in still for cell in partition_set(share)}
@@ -250,7 +250,7 @@ def keep_everybody_calm(
     return inherited, notes
 
 
-def give_to_heirs(
+def give_to_next_owners(
     holds: HoldsStored, situation: GroupSituation, draft: DraftPlan, drained: frozenset[str]
 ) -> tuple[tuple[HeldShare, ...], list[str]]:
     """Whoever has nothing is the heir of a share that waits: of the one of its client id, else of the oldest."""

@@ -655,7 +655,7 @@ class DelayForgotten:
 
 
 @frozen_value
-class StallNoted:
+class StallRecorded:
     """The shard's diary of its node: when it stood still, and for how long."""
 
     stall: Stall
@@ -669,7 +669,7 @@ class StallForgotten:
 
 
 @frozen_value
-class TakeoverNoted:
+class TakeoverRecorded:
     """The shard's diary of its coordinators: another node took it over."""
 
     takeover: Takeover
@@ -753,9 +753,9 @@ LedgerRecord: TypeAlias = (
     | RebalanceShadowed
     | ShadowsForgotten
     | RebalanceForgotten
-    | StallNoted
+    | StallRecorded
     | StallForgotten
-    | TakeoverNoted
+    | TakeoverRecorded
     | TakeoverForgotten
     | NumbersPassed
 )

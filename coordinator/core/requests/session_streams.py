@@ -36,9 +36,9 @@ from muster.coordinator.core.model.records import (
     Record,
     ShadowsForgotten,
     StallForgotten,
-    StallNoted,
+    StallRecorded,
     TakeoverForgotten,
-    TakeoverNoted,
+    TakeoverRecorded,
 )
 from muster.coordinator.core.model.types import HEARTBEATS_IN_SESSION, RequestId
 from muster.coordinator.errors import CoordinatorError, ErrorCode
@@ -49,7 +49,7 @@ Hear: TypeAlias = Callable[[Heartbeat | ConsumerHeartbeat, Step], None]
 SILENT = (
     *(OffsetsStored, OffsetStored, OffsetDeleted),
     *(RebalanceDecided, RebalanceSettled, RebalanceShadowed, ShadowsForgotten, RebalanceForgotten),
-    *(StallNoted, StallForgotten, TakeoverNoted, TakeoverForgotten, NumbersPassed, LossMended),
+    *(StallRecorded, StallForgotten, TakeoverRecorded, TakeoverForgotten, NumbersPassed, LossMended),
     *(FenceStored, FenceForgotten),
 )
 """Facts that no heartbeat speaks of."""

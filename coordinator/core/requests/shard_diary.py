@@ -21,7 +21,7 @@ from muster.coordinator.core.model.events import (
     TookOver,
     TurnedAway,
 )
-from muster.coordinator.core.model.records import StallForgotten, StallNoted, TakeoverForgotten, TakeoverNoted
+from muster.coordinator.core.model.records import StallForgotten, StallRecorded, TakeoverForgotten, TakeoverRecorded
 from muster.coordinator.core.model.types import Stall, Takeover
 
 WORTH_A_NOTE_MS = 1_000
@@ -73,7 +73,7 @@ def take_turned_away(event: TurnedAway, step: Step) -> None:
 
 def note_stall(stalled_ms: int, step: Step) -> None:
     stalls = step.state.stalls
-    step.keep(StallNoted(Stall(max(stalls, default=0) + 1, step.now_ms, stalled_ms)))
+    step.keep(StallRecorded(Stall(max(stalls, default=0) + 1, step.now_ms, stalled_ms)))
     for number in sorted(stalls)[:-KEPT_STALLS]:
         step.keep(StallForgotten(number))
 
@@ -101,7 +101,7 @@ def note_takeover(event: TookOver, step: Step) -> None:
         len(state.groups),
         members,
     )
-    step.keep(TakeoverNoted(takeover))
+    step.keep(TakeoverRecorded(takeover))
     for epoch in sorted(state.takeovers)[:-KEPT_TAKEOVERS]:
         step.keep(TakeoverForgotten(event.shard, epoch))
 
@@ -110,4 +110,4 @@ def note_cut(event: CutFound, step: Step) -> None:
     """Who was to lose records has come back, and counted them: the diary tells it with the takeover that cost them."""
     takeover = step.state.takeovers.get(event.epoch)
     if takeover is not None and event.records > takeover.cut:
-        step.keep(TakeoverNoted(replace(takeover, cut=event.records)))
+        step.keep(TakeoverRecorded(replace(takeover, cut=event.records)))

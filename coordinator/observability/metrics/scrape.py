@@ -74,14 +74,14 @@ class Scraper:
 
     def __init__(
         self,
-        sight: SeriesSource,
+        source: SeriesSource,
         counts: ScrapeCounts,
         node_id: int,
         fineness: SeriesGranularity | None = None,
         cluster: ClusterFiguresSource | None = None,
     ) -> None:
         self._cluster = cluster
-        self._sight = sight
+        self._source = source
         self._rebalances = counts.rebalances
         self._fenced = counts.fenced
         self._meters = counts.instruments.meters
@@ -103,7 +103,7 @@ class Scraper:
         for group, state in self._all_groups():
             sizes["group", group.id] = self._size(group, state, fenced)
             yield
-        counts = self._sight.partitions()
+        counts = self._source.partitions()
         sizes |= {
             ("topic", topic): {Level.TOPIC: 2, Level.PARTITION: SERIES * count} for topic, count in counts.items()
         }
@@ -118,7 +118,7 @@ class Scraper:
         page.sheet.add(SHADOWS, [f"{start(SHADOWS, {'assignor': word})}{number(ratio)}\n" for word, ratio in rows])
         for topic, count in counts.items():
             lines = self._lines_of(topic)
-            yield from lines.write(count, self._sight, page.sheet, self._allowed("topic", topic, page))
+            yield from lines.write(count, self._source, page.sheet, self._allowed("topic", topic, page))
             yield
         for key, meter in list(self._meters.items()):
             if meter.count:
@@ -128,7 +128,7 @@ class Scraper:
 
     def _all_groups(self) -> Iterator[tuple[GroupData, ShardState]]:
         """All groups, as they are when it is their turn."""
-        for core in self._sight.cores():
+        for core in self._source.cores():
             for group_id in list(core.state.groups):
                 group = core.state.groups.get(group_id)
                 if group is not None:
@@ -144,7 +144,7 @@ class Scraper:
     ) -> Iterator[None]:
         lines, held, sheet = self._lines(group.id), MemberTally(), page.sheet
         levels = self._allowed("group", group.id, page)
-        to = GroupWriting(self._sight, sheet, self._ends, levels, self._fineness.commit_age, now_ms)
+        to = GroupWriting(self._source, sheet, self._ends, levels, self._fineness.commit_age, now_ms)
         yield from lines.write(group, state, held, to)
         lines.write_balance(group, state, held, to)
         if Level.GROUP in levels:
@@ -163,7 +163,7 @@ class Scraper:
     def _size(
         self, group: GroupData, state: ShardState, fenced: Mapping[str, Mapping[ErrorCode, int]]
     ) -> dict[Level, int]:
-        counts = self._sight.partitions()
+        counts = self._source.partitions()
         topics = self._lines(group.id).topics(group, state, counts)
         of_group = (6 if group.members else 2) + len(fenced.get(group.id, ()))
         of_group += self._fineness.commit_age * len(group.members)
@@ -199,7 +199,7 @@ class Scraper:
         for topic in self._topics.keys() - counts.keys():
             del self._topics[topic]
         self._ends.keep(counts)
-        if self._sight.whole():
+        if self._source.whole():
             self._rebalances.keep(alive)
             for key in [key for key in self._fenced if key[0] not in alive]:
                 del self._fenced[key]

@@ -373,7 +373,7 @@ class TopicSum:
 class GroupWriting:
     """What one group is written from, onto what, and how finely; `commit_age`: its members' commit ages, too."""
 
-    sight: SeriesSource
+    source: SeriesSource
     sheet: ExpositionSheet
     ends: EndHistories
     levels: frozenset[Level]
@@ -399,7 +399,7 @@ class GroupLines:
 
     def write(self, group: GroupData, state: ShardState, held: MemberTally, to: GroupWriting) -> Iterator[None]:
         """Write the topics' lines, a slice for each step, and add up in `held` what the group has and has not."""
-        counts = to.sight.partitions()
+        counts = to.source.partitions()
         owners = self._shares.of(group, state)
         subscribed = self._subscribed(group) | owners.keys()
         topics = self.topics(group, state, counts)
@@ -411,7 +411,7 @@ class GroupLines:
             for first in range(0, counts[topic], SLICE):
                 partitions = range(first, min(first + SLICE, counts[topic]))
                 committed: Committed = state.offsets.get(self.id, NO_COMMITS)
-                share.write(partitions, self._slice(topic, partitions, committed, row, total, held, to.sight), to)
+                share.write(partitions, self._slice(topic, partitions, committed, row, total, held, to.source), to)
                 yield
             if topic in subscribed and group.members:
                 held.unowned += sum(partition not in row for partition in range(counts[topic]))
@@ -420,7 +420,7 @@ class GroupLines:
 
     def _rates(self, owners: Owners, held: MemberTally, to: GroupWriting) -> Iterator[None]:
         """Add up what is written a second to the partitions of each member, as far as that is known yet."""
-        rates = to.sight.rates(self.id) if Level.GROUP in to.levels else None
+        rates = to.source.rates(self.id) if Level.GROUP in to.levels else None
         if rates is None:
             return
         for first in range(0, len(rates.places), SLICE):
@@ -439,12 +439,12 @@ class GroupLines:
         row: Mapping[int, str],
         total: TopicSum,
         held: MemberTally,
-        sight: SeriesSource,
+        source: SeriesSource,
     ) -> tuple[list[int], list[int]]:
         """The lags and offsets of these partitions, which are added up as well."""
         lags, offsets = [], []
-        starts = sight.starts(topic, partitions) if row else repeat(-1)
-        for partition, end, begin in zip(partitions, sight.ends(topic, partitions), starts, strict=False):
+        starts = source.starts(topic, partitions) if row else repeat(-1)
+        for partition, end, begin in zip(partitions, source.ends(topic, partitions), starts, strict=False):
             found = committed.get((topic, partition))
             lag = offset = -1
             total.ended = total.ended + end if end >= 0 and total.ended >= 0 else -1
@@ -562,7 +562,7 @@ class TopicLines:
         self._fixed: dict[str, list[str]] = {name: [] for name in (*OF_ONE_REPLICA, "kafka_topic_partition_leader")}
 
     def write(
-        self, count: int, sight: SeriesSource, sheet: ExpositionSheet, levels: frozenset[Level]
+        self, count: int, source: SeriesSource, sheet: ExpositionSheet, levels: frozenset[Level]
     ) -> Iterator[None]:
         """Write its lines, a slice for each step."""
         if Level.TOPIC not in levels:
@@ -571,16 +571,16 @@ class TopicLines:
         size = 0
         for first in range(0, count, SLICE):
             partitions = range(first, min(first + SLICE, count))
-            size += sight.sizes(self._topic, partitions)
+            size += source.sizes(self._topic, partitions)
             if Level.PARTITION in levels:
-                self._write_partitions(partitions, sight, sheet)
+                self._write_partitions(partitions, source, sheet)
             yield
         sheet.add("muster_log_bytes", [f"{self._bytes}{size}\n"])
 
-    def _write_partitions(self, partitions: range, sight: SeriesSource, sheet: ExpositionSheet) -> None:
+    def _write_partitions(self, partitions: range, source: SeriesSource, sheet: ExpositionSheet) -> None:
         self._grow(partitions.stop)
-        self._offsets("kafka_topic_partition_current_offset", self._ends, sight.ends, partitions, sheet)
-        self._offsets("kafka_topic_partition_oldest_offset", self._starts, sight.starts, partitions, sheet)
+        self._offsets("kafka_topic_partition_current_offset", self._ends, source.ends, partitions, sheet)
+        self._offsets("kafka_topic_partition_oldest_offset", self._starts, source.starts, partitions, sheet)
         if self._cluster is not None:
             self._write_led(partitions, self._cluster.led(self._topic, partitions), sheet)
             return

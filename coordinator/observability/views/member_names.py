@@ -163,7 +163,7 @@ Tell = Callable[[str, KnownMember], str]
 """What to call a member of this plain name."""
 
 
-def name_all(members: Mapping[str, KnownMember], taken: frozenset[str], telling: Iterable[Tell]) -> dict[str, str]:
+def name_all(members: Mapping[str, KnownMember], taken: frozenset[str], tells: Iterable[Tell]) -> dict[str, str]:
     namesakes: dict[str, list[str]] = defaultdict(list)
     for member in sorted(members):
         namesakes[plain_name(member, members[member])].append(member)
@@ -171,7 +171,7 @@ def name_all(members: Mapping[str, KnownMember], taken: frozenset[str], telling:
     used = {*taken}
     for plain, same in namesakes.items():
         alone = len(same) == 1 and plain not in taken and not ZOOKEEPER_ID.match(same[0])
-        named = {same[0]: plain} if alone else tell_apart(plain, same, members, telling)
+        named = {same[0]: plain} if alone else tell_apart(plain, same, members, tells)
         for member, name in named.items():
             # Somebody may be called what another one's letters make.
             names[member] = member if name in used else name
@@ -180,9 +180,9 @@ def name_all(members: Mapping[str, KnownMember], taken: frozenset[str], telling:
 
 
 def tell_apart(
-    plain: str, same: list[str], members: Mapping[str, KnownMember], telling: Iterable[Tell]
+    plain: str, same: list[str], members: Mapping[str, KnownMember], tells: Iterable[Tell]
 ) -> dict[str, str]:
-    for tell in telling:
+    for tell in tells:
         named = {member: tell(plain, members[member]) for member in same}
         if all(named.values()) and len({*named.values()}) == len(same) > 1:
             return named

@@ -103,7 +103,7 @@ class StaleAnswer:
 
 
 FollowerStep = AppendRecords | TruncateLog | RestartLog | RetryFetch | StopReplica | StaleAnswer
-APPEND, WAIT, WAIT_FOR_IMAGE, VOID = AppendRecords(), RetryFetch(), RetryFetch(image=True), StaleAnswer()
+APPEND, WAIT, WAIT_FOR_IMAGE, STALE_ANSWER = AppendRecords(), RetryFetch(), RetryFetch(image=True), StaleAnswer()
 
 AWAITS_IMAGE = frozenset(
     {
@@ -199,7 +199,7 @@ class Follower:
         epoch_at: the epoch of the batch that has the offset, in the own log.
         """
         if self.stopped or asked.epoch != self.epoch or asked.offset != self.kept or self.kept != self.end:
-            return VOID
+            return STALE_ANSWER
         if told.code:
             return self._refused(told, epoch_at)
         if told.diverging is not None:

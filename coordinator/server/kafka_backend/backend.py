@@ -123,7 +123,7 @@ class KafkaBackend:
     topics: UpstreamTopics
     ends: UpstreamLogEnds
     state_topic: StateTopicWatch
-    oddities: UpstreamDiagnostics
+    upstream_diagnostics: UpstreamDiagnostics
     mirroring: NodeOffsetMirror | None = None
     newcomers: GroupAdoption | None = None
     rights: UpstreamSecurity | None = None
@@ -149,7 +149,7 @@ class KafkaBackend:
         self.shards = settings.offsets_topic_num_partitions
         self.upstream = Upstream(upstream_address_of(settings))
         self._started.callback(self.upstream.close)
-        self.watching = ShardDiagnostics(settings)
+        self.shard_diagnostics = ShardDiagnostics(settings)
         self._principal = proxy_principal_check_of(settings, report_optional_bug("looking what clients may"))
         self.traffic: NodeProxyListener | None = None
         """Where Kafka's clients pass, once they do."""
@@ -186,7 +186,7 @@ class KafkaBackend:
         channels = PeerChannels(self.view, peer_credentials(self._certificates))
         self._started.push_async_callback(channels.close)
         self.view.elsewhere = GroupOwnersClient(self.view, channels)
-        self.oddities = self._made_oddities()
+        self.upstream_diagnostics = self._make_upstream_diagnostics()
         if settings.authorizer != "none":
             self.rights = UpstreamSecurity(settings, self.upstream, self._instance, self._stop_over)
             self._started.callback(self.rights.stop)
@@ -206,7 +206,7 @@ class KafkaBackend:
                 gone_after_ms=settings.engine_kafka_topic_gone_after_ms,
                 private=(settings.state_topic, settings.security_topic),
                 on_bug=self._failed,
-                on_trouble=self.watching.topics_troubled,
+                on_trouble=self.shard_diagnostics.topics_troubled,
             )
             self._started.push_async_callback(self.topics.stop)
             await self.topics.refresh_topics()
@@ -224,10 +224,10 @@ class KafkaBackend:
             rules,
             OwnerClocks(now_ms=monotonic_ms, wall_ms=wall_ms, engine_ms=self._clock.now_ms),
             OwnerCallbacks(
-                on_served=self.watching.served,
+                on_served=self.shard_diagnostics.served,
                 on_fenced=self._fenced,
                 on_lost=self._lost,
-                on_acked=self.watching.appends.took,
+                on_acked=self.shard_diagnostics.appends.took,
                 on_stop=self._stop_for,
                 on_bug=self._failed,
             ),
@@ -244,8 +244,8 @@ class KafkaBackend:
                 heartbeat_ms=self._settings.engine_kafka_heartbeat_interval_ms,
                 addresses=addresses_by_listener(doors),
             ),
-            on_assigned=self.watching.log_assignment,
-            on_trouble=self.watching.group_troubled,
+            on_assigned=self.shard_diagnostics.log_assignment,
+            on_trouble=self.shard_diagnostics.group_troubled,
             on_bug=self._failed,
         )
 
@@ -262,7 +262,7 @@ class KafkaBackend:
             on_bug=self._failed,
         )
 
-    def _made_oddities(self) -> UpstreamDiagnostics:
+    def _make_upstream_diagnostics(self) -> UpstreamDiagnostics:
         settings = self._settings
         return UpstreamDiagnostics(
             self.upstream,
@@ -333,8 +333,8 @@ class KafkaBackend:
         self.topics.start()
         self.state_topic.start()
         self._started.push_async_callback(self.state_topic.stop)
-        self.oddities.start()
-        self._started.push_async_callback(self.oddities.stop)
+        self.upstream_diagnostics.start()
+        self._started.push_async_callback(self.upstream_diagnostics.stop)
         self.newcomers = engine.newcomers = GroupAdoption(
             self.upstream, self.topics.partitions, self.group_log, engine, driver, clock_ms
         )
@@ -393,18 +393,18 @@ class KafkaBackend:
 
     def figures(self) -> KafkaBackendFigures:
         """Of this moment."""
-        shards, watching, waiting = self.owning.shards, self.watching, self.waiting()
+        shards, shard_diagnostics, waiting = self.owning.shards, self.shard_diagnostics, self.waiting()
         return KafkaBackendFigures(
-            appends=watching.appends,
+            appends=shard_diagnostics.appends,
             unacked={shard: shards.unacked(shard) for shard in shards.stages()},
             owned=len(shards.served()),
-            fenced=watching.fenced_total,
-            fenced_records=watching.fenced_records_total,
+            fenced=shard_diagnostics.fenced_total,
+            fenced_records=shard_diagnostics.fenced_records_total,
             errors=self.upstream.errors,
             proxied={} if self.traffic is None else {"up": self.traffic.traffic.up, "down": self.traffic.traffic.down},
             proxy_connections=0 if self.traffic is None else self.traffic.connections,
-            foreign_members={group: each.members for group, each in self.oddities.foreign.items()},
-            topics_unseen=len(self.oddities.unseen),
+            foreign_members={group: each.members for group, each in self.upstream_diagnostics.foreign.items()},
+            topics_unseen=len(self.upstream_diagnostics.unseen),
             pending_positions=sum(each.positions for each in waiting),
             oldest_pending_ms=max(self._clock.now_ms() - waiting[0].since_ms, 0) if waiting else 0,
         )
@@ -449,10 +449,10 @@ class KafkaBackend:
 
     def _fenced(self, shard: int) -> None:
         """Whether it is dealt to this node the group says; it is not taken anew before that."""
-        self.watching.fenced(shard)
+        self.shard_diagnostics.fenced(shard)
 
     def _lost(self, shard: int, why: str) -> None:
-        self.watching.lost(shard, why)
+        self.shard_diagnostics.lost(shard, why)
         if self.mirroring is not None:
             self.mirroring.lost(shard)
         self._end_shard(shard)

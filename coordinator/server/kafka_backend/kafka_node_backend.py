@@ -207,8 +207,8 @@ class KafkaUpkeep:
 
     def _looks(self) -> Iterator[Callable[[], object]]:
         side, conditions = self._side, self._conditions
-        yield lambda: side.watching.report_shards(side.owning, conditions, side.owning.now_ms())
-        yield lambda: side.oddities.report_conditions(conditions)
+        yield lambda: side.shard_diagnostics.report_shards(side.owning, conditions, side.owning.now_ms())
+        yield lambda: side.upstream_diagnostics.report_conditions(conditions)
         yield lambda: side.look_at_transactions(conditions)
         yield self._look_at_names
         for part in (side.rights, side.mirroring):

@@ -64,7 +64,7 @@ class RebalanceTracing:
     def _noting_call(self, method: ServiceMethod, culprits: "Culprits") -> Callable[[Any, RpcCall], Any]:
         handler = method.handler
 
-        async def noted(request: Any, call: RpcCall) -> Any:
+        async def traced(request: Any, call: RpcCall) -> Any:
             traceparent = call.metadata.get(HEADER, "")
             for name in culprits(request, call):
                 self._causes.note(request.group_id, name, traceparent)
@@ -74,16 +74,16 @@ class RebalanceTracing:
                 self._causes.note(request.group_id, answer.member_id, traceparent, late=True)
             return answer
 
-        return noted
+        return traced
 
     def _noting_stream(self, handler: Callable[[Any, RpcCall], Any]) -> Callable[[Any, RpcCall], Any]:
         """Of a stream's requests all are part of the trace in which it was opened."""
 
-        def noted(requests: AsyncIterator[pb.SessionRequest], call: RpcCall) -> Any:
+        def traced(requests: AsyncIterator[pb.SessionRequest], call: RpcCall) -> Any:
             traceparent = call.metadata.get(HEADER, "")
             return handler(self._heard(requests, traceparent), call)
 
-        return noted
+        return traced
 
     async def _heard(
         self, requests: AsyncIterator[pb.SessionRequest], traceparent: str

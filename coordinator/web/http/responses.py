@@ -117,14 +117,14 @@ class CountingApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         status, endpoint, began_s = 0, list[str](), perf_counter()
 
-        async def noted(message: Message) -> None:
+        async def send_counted(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
             await send(message)
 
         try:
-            await self._app({**scope, ENDPOINT: endpoint}, receive, noted)
+            await self._app({**scope, ENDPOINT: endpoint}, receive, send_counted)
         finally:
             self._note(endpoint[0] if endpoint else NOWHERE, status, perf_counter() - began_s)
 

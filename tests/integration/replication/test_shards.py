@@ -173,7 +173,7 @@ async def until_beaten(sides: ShardSides, node: ShardNode, member: Member) -> Er
     return code
 
 
-async def until_noted(sides: ShardSides, node: ShardNode) -> tuple[Takeover, ...]:
+async def until_recorded(sides: ShardSides, node: ShardNode) -> tuple[Takeover, ...]:
     """CL-G9: what `explain` tells of the takeover, once it is there."""
     while True:
         event = events.ExplainGroup(node.driver.next_id(), "g")
@@ -201,7 +201,7 @@ def test_members_are_undisturbed_by_the_end_of_their_coordinator(tmp_path: Path)
             assert await member.commit(new, 8) is NONE
         reply = await ask(new, events.DescribeGroup(new.driver.next_id(), "g"), effects.DescribeReply)
         assert reply.generation == members[0].generation
-        ((moved, *_),) = [await until_noted(sides, new)]
+        ((moved, *_),) = [await until_recorded(sides, new)]
         assert (moved.moved_from, moved.moved_to, moved.cause) == (old.node.id, new.node.id, f"node {old.node.id} died")
         assert (moved.groups, moved.members) == (1, 2)
         assert moved.last_heard_ms <= moved.elected_ms <= moved.serving_ms

@@ -9,7 +9,7 @@ import pytest
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.io.election_ledger import PLACE
 from muster.coordinator.replication.protocol.cluster_metadata import ClusterTopic, ReplicaAssignment
-from tests.integration.replication.test_shards import fetched, stable, until_fetched, until_noted
+from tests.integration.replication.test_shards import fetched, stable, until_fetched, until_recorded
 from tests.support.shard_sides import DIARY, GROUPS, SHARD, ShardSides
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
@@ -36,7 +36,7 @@ async def unclean(sides: ShardSides) -> None:
     await sides.start(follower)
     new = await sides.coordinator()
     assert (await until_fetched(sides, new)) == (ErrorCode.NONE, 1), "what was committed meanwhile is gone"
-    [moved, *_] = await until_noted(sides, new)
+    [moved, *_] = await until_recorded(sides, new)
     assert (moved.moved_to, moved.cut) == (2, 0), "nobody knows yet"
     await sides.start(old.node)
     await sides.until(lambda: new.node.side.replicas.leaders[SHARD].in_sync.committed == (1, 2))
@@ -44,7 +44,7 @@ async def unclean(sides: ShardSides) -> None:
         sides.happened.clear()
         await sides.happened.wait()
     await new.coordinating._cuts.check_losses()
-    assert (await until_noted(sides, new))[0].cut == LOST
+    assert (await until_recorded(sides, new))[0].cut == LOST
     assert (await fetched(new))[1] == 1
 
 

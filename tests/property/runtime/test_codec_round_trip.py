@@ -31,9 +31,9 @@ from muster.coordinator.core.model.records import (
     Record,
     ShadowsForgotten,
     StallForgotten,
-    StallNoted,
+    StallRecorded,
     TakeoverForgotten,
-    TakeoverNoted,
+    TakeoverRecorded,
 )
 from muster.coordinator.core.model.types import Protocol, RebalanceEntry, Score, Settlement, StoredOffset
 from muster.coordinator.runtime.kafka_records import decode_group, encode
@@ -131,9 +131,9 @@ LEDGER_RECORDS = st.one_of(
     st.builds(RebalanceSettled, TEXT, st.from_type(Settlement)),
     st.from_type(RebalanceShadowed),
     st.builds(ShadowsForgotten, TEXT, st.integers(0, 2**31)),
-    st.from_type(StallNoted),
+    st.from_type(StallRecorded),
     st.builds(StallForgotten, st.integers(0, 2**31)),
-    st.from_type(TakeoverNoted),
+    st.from_type(TakeoverRecorded),
     st.builds(TakeoverForgotten, st.integers(0, 2**31), st.integers(0, 2**31)),
 )
 

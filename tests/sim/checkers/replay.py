@@ -13,9 +13,9 @@ from muster.coordinator.core.model.records import (
     OwnRecord,
     Record,
     StallForgotten,
-    StallNoted,
+    StallRecorded,
     TakeoverForgotten,
-    TakeoverNoted,
+    TakeoverRecorded,
 )
 from muster.coordinator.core.model.types import GroupState
 from muster.coordinator.core.shard import Shard
@@ -26,7 +26,7 @@ from muster.coordinator.runtime.record_fields import MalformedRecord, SkippedRec
 from tests.sim.watch import Checker
 from tests.sim.world import World
 
-OF_NO_GROUP = (StallNoted, StallForgotten, TakeoverNoted, TakeoverForgotten, NumbersPassed)
+OF_NO_GROUP = (StallRecorded, StallForgotten, TakeoverRecorded, TakeoverForgotten, NumbersPassed)
 """Facts of no group."""
 
 BESIDE = ("settings", "canaries", "holds", "fences", "balanced")

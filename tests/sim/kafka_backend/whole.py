@@ -26,15 +26,15 @@ from muster.coordinator.runtime.leased import LeasedEngine
 from muster.coordinator.runtime.replay import replay_shard
 from muster.coordinator.runtime.shards import ShardStatus, partition_for
 from tests.sim.checkers.replay import hard_shard
-from tests.sim.replication.groups.checkers import Stale
-from tests.sim.replication.groups.coordinator import LIMITS, SHARDS, TOPICS, Answered
-from tests.sim.replication.groups.members import Auditor, Book, ClassicMember, ConsumerMember, Member
 from tests.sim.kafka_backend.checkers import Check, Violation
 from tests.sim.kafka_backend.loop import NodeLoop
 from tests.sim.kafka_backend.upstream import SimUpstream, wire_of
 from tests.sim.kafka_backend.ways import Ways
 from tests.sim.kafka_backend.whole_transactional import WholeTransactional
 from tests.sim.kafka_backend.world import FAULTS, PRODUCERS, Result, World
+from tests.sim.replication.groups.checkers import Stale
+from tests.sim.replication.groups.coordinator import LIMITS, SHARDS, TOPICS, Answered
+from tests.sim.replication.groups.members import Auditor, ClassicMember, ConsumerMember, Member, MemberHistory
 
 TOPIC = "muster.state"
 APPENDS = AppendLimits(batch_bytes=100_000, delivery_timeout_ms=4_000, request_timeout_ms=800)
@@ -319,7 +319,7 @@ class WholeCheck(Check):
                 if core is not None and core.state.pending:
                     self.fail("E4", f"{node.name}, shard {shard}: {core.state.pending} waits, and all has ended")
         for group in GROUPS:
-            if group not in self.world.book.settled:
+            if group not in self.world.history.settled:
                 self.fail("14 liveness", f"group {group} has not settled")
 
 
@@ -332,14 +332,14 @@ class WholeWorld(World):
         self.violations: list[str] = []
         self.check = WholeCheck(self)
         self.stale = Stale(self)  # type: ignore[arg-type]
-        self.book = Book()
+        self.history = MemberHistory()
         self._wires: dict[int, tuple[LogBatch, bytes]] = {}
         network: Any = Ways(self)
         for group in GROUPS:
             kind: type[Member] = ClassicMember if group == GROUPS[0] else ConsumerMember
             for number in range(MEMBERS):
-                kind(self, network, self, group, number, self.book).start()  # type: ignore[arg-type]
-            Auditor(self, network, self, group, self.book).start()  # type: ignore[arg-type]
+                kind(self, network, self, group, number, self.history).start()  # type: ignore[arg-type]
+            Auditor(self, network, self, group, self.history).start()  # type: ignore[arg-type]
 
     def __iter__(self) -> Any:
         """The nodes, for clients."""

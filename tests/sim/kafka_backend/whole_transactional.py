@@ -11,8 +11,8 @@ from muster.coordinator.core.model.types import CommittedOffset
 from muster.coordinator.kafka_backend.shard_ownership.shard_log import TransactionalClient
 from muster.coordinator.kafka_backend.transaction_requests import TransactionCommitResult, TransactionCommits
 from muster.coordinator.runtime.shards import partition_for
-from tests.sim.replication.groups.coordinator import SHARDS
 from tests.sim.kafka_backend.transactional import Transactional
+from tests.sim.replication.groups.coordinator import SHARDS
 
 if TYPE_CHECKING:
     from tests.sim.kafka_backend.whole import WholeNode

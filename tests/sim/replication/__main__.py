@@ -1,4 +1,4 @@
-"""`python -m tests.sim.replication`: run seeds of a simulated cluster, say what they met, and how to repeat a failure."""
+"""`python -m tests.sim.replication`: run seeds of a simulated cluster; print what they met and how to repeat one."""
 
 import argparse
 from collections import Counter

@@ -21,7 +21,7 @@ from tests.sim.replication.disk import HASTY, PLENTY, Disk
 from tests.sim.replication.elector import Elector
 from tests.sim.replication.groups.checkers import Stale
 from tests.sim.replication.groups.coordinator import LONG_MS
-from tests.sim.replication.groups.members import Auditor, Book, ClassicMember, ConsumerMember
+from tests.sim.replication.groups.members import Auditor, ClassicMember, ConsumerMember, MemberHistory
 from tests.sim.replication.network import Host, Network
 from tests.sim.replication.node import SimNode
 from tests.sim.replication.process.rounds import LAG_MS
@@ -69,9 +69,9 @@ class Run:
         self.stale = Stale(self.world)
         answered = self.stale.answered if weather.groups else None
         disk = RealDisk if weather.real else Disk
-        self.book = Book(weather.session_ms or LONG_MS)
+        self.history = MemberHistory(weather.session_ms or LONG_MS)
         self.nodes = [
-            SimNode(self.world, self.network, self.ensemble, each, settings, answered, disk, self.book.session_ms)
+            SimNode(self.world, self.network, self.ensemble, each, settings, answered, disk, self.history.session_ms)
             for each in ids
         ]
         self.checkers = Checkers(self.world, self.ensemble, self.nodes, self.promises, unclean=weather.unclean)
@@ -105,7 +105,7 @@ class Run:
         self._heal()
         quiet_ms = max(START_MS + self.weather.lasts_ms, self.thawed_ms) + QUIET_MS
         self.world.run(quiet_ms, self.checkers.look)
-        for each in (*self.producers, *self.readers, *chain(*self.book.members.values())):
+        for each in (*self.producers, *self.readers, *chain(*self.history.members.values())):
             each.stopped = True
         self.world.run(quiet_ms + 4_000, self.checkers.look)
         self._hear_of_the_last_move()
@@ -123,8 +123,8 @@ class Run:
             group = f"g{number}"
             kind = (ConsumerMember, ClassicMember)[number % 2]
             for each in range(self.world.between(2, 3)):
-                kind(self.world, self.network, self.nodes, group, each, self.book).start()
-            Auditor(self.world, self.network, self.nodes, group, self.book).start()
+                kind(self.world, self.network, self.nodes, group, each, self.history).start()
+            Auditor(self.world, self.network, self.nodes, group, self.history).start()
 
     def _client(self, place: TopicPartition) -> None:
         number = len(self.producers)
@@ -211,7 +211,7 @@ class Run:
     def cut_from_client(self) -> None:
         """A client's requests, its answers, or both are lost between it and one node."""
         node = self.any_node()
-        clients = [each.name for each in (*self.producers, *self.readers, *chain(*self.book.members.values()))]
+        clients = [each.name for each in (*self.producers, *self.readers, *chain(*self.history.members.values()))]
         if node is not None and clients:
             left, right = self.world.rng.sample([node.name, self.world.rng.choice(clients)], 2)
             self.sever(left, right, both=self.world.chance(0.5))
@@ -376,8 +376,8 @@ class Run:
 
     def _groups_are_well(self) -> None:
         """CL-S14: all groups are stable."""
-        for group, members in self.book.members.items():
-            if group not in self.book.settled:
+        for group, members in self.history.members.items():
+            if group not in self.history.settled:
                 has = {each.name: (each.generation, sorted(each.owned), each.stable) for each in members}
                 self.world.violated("Liveness", f"group {group} has not settled: {has}")
             else:

@@ -65,8 +65,8 @@ def describe_record(record: records.Record) -> str:
             return f"ledger #{record.number}{shadows} forgotten"
         case records.DelayStored() | records.DelayForgotten():
             return describe_delay(record)
-        case records.StallNoted() | records.StallForgotten():
-            return describe_noted(record)
+        case records.StallRecorded() | records.StallForgotten():
+            return describe_stall_record(record)
         case trial.CanaryStored() | trial.CanaryForgotten() | holds.HoldsStored() | holds.HoldsEnded():
             return f"append {describe_control(record)}"
         case records.SettingsStored() | records.SettingsUnset():
@@ -100,7 +100,7 @@ def describe_score(score: Score) -> str:
     )
 
 
-def describe_noted(record: records.StallNoted | records.StallForgotten) -> str:
+def describe_stall_record(record: records.StallRecorded | records.StallForgotten) -> str:
     if isinstance(record, records.StallForgotten):
         return f"ledger stall #{record.number} forgotten"
     return f"ledger stall #{record.stall.number}: {describe_stall(record.stall)}"

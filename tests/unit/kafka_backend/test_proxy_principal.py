@@ -327,20 +327,22 @@ def test_what_it_comes_to_is_told_as_long_as_the_node_runs() -> None:
                 load_settings(None, OVER | SASL | APPS), upstream, period_s=0.01, on_bug=raised
             )
             topics = cast(UpstreamTopics, SimpleNamespace(unseen=dict))
-            oddities = UpstreamDiagnostics(upstream, topics, shards=1, mine=bool, gone_after_ms=1, principal=principal)
+            upstream_diagnostics = UpstreamDiagnostics(
+                upstream, topics, shards=1, mine=bool, gone_after_ms=1, principal=principal
+            )
             conditions = Conditions(lambda: 0)
 
             def told() -> str | None:
-                oddities.report_conditions(conditions)
+                upstream_diagnostics.report_conditions(conditions)
                 return conditions.sentence("proxy-principal")
 
             assert told() is None
             rights.cluster = operation_bits(ALTER)
-            oddities.start()
+            upstream_diagnostics.start()
             await until(lambda: "ALTER on the cluster" in (told() or ""))
             rights.cluster = 0
             await until(lambda: told() is None)
-            await oddities.stop()
+            await upstream_diagnostics.stop()
 
     asyncio.run(whole())
 

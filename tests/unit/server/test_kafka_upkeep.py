@@ -24,8 +24,8 @@ def test_a_mistake_in_one_look_is_not_the_end_of_the_others(monkeypatch: pytest.
 
     side: Any = SimpleNamespace(
         owning=SimpleNamespace(now_ms=lambda: 0),
-        watching=SimpleNamespace(report_shards=mistaken),
-        oddities=SimpleNamespace(report_conditions=lambda conditions: looked.append("oddities")),
+        shard_diagnostics=SimpleNamespace(report_shards=mistaken),
+        upstream_diagnostics=SimpleNamespace(report_conditions=lambda conditions: looked.append("diagnostics")),
         look_at_transactions=mistaken,
         rights=SimpleNamespace(report_conditions=lambda conditions: looked.append("rights")),
         mirroring=None,
@@ -33,7 +33,7 @@ def test_a_mistake_in_one_look_is_not_the_end_of_the_others(monkeypatch: pytest.
 
     async def story() -> None:
         upkeep = KafkaUpkeep(load_settings(None, {"engine": "kafka://b:9092"}), side, Conditions(lambda: 0), None)
-        await until(lambda: looked[:4] == ["oddities", "rights"] * 2)
+        await until(lambda: looked[:4] == ["diagnostics", "rights"] * 2)
         upkeep.stop()
         assert len(contained) >= 4
 

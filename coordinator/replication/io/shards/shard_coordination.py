@@ -291,8 +291,8 @@ class ShardCoordination:
         self._dry.discard(shard)
         if self._engine.opened(shard, now_ms):
             self._driver.wake()
-        if self._engine.status(shard) is ShardStatus.ACTIVE and (noted := self._takeovers.served(shard)) is not None:
-            self._engine.submit(shard, noted)
+        if self._engine.status(shard) is ShardStatus.ACTIVE and (takeover := self._takeovers.served(shard)) is not None:
+            self._engine.submit(shard, takeover)
             self._driver.wake()
             self._cuts.gained(shard)
 

@@ -48,7 +48,7 @@ Place = tuple[str, str, int]
 
 
 @dataclass(slots=True)
-class Book:
+class MemberHistory:
     """What members were promised, and hold. sent, acked: the largest offset of a place that was sent, and that was
     acknowledged or shown. settled: groups of which all members have been heard in one generation with all partitions;
     with what each has since."""
@@ -80,16 +80,16 @@ class Member(Asker):
     kind: ClassVar[str]
 
     def __init__(
-        self, world: World, network: Network, nodes: list[SimNode], group: str, number: int, book: Book
+        self, world: World, network: Network, nodes: list[SimNode], group: str, number: int, history: MemberHistory
     ) -> None:
         super().__init__(world, network, nodes, f"{group}.{number}")
         self.group = group
-        self.book = book
+        self.history = history
         self.generation = 0
         self.owned: frozenset[int] = frozenset()
         self.stable = False
         self.stopped = False
-        book.members.setdefault(group, []).append(self)
+        history.members.setdefault(group, []).append(self)
 
     def start(self) -> None:
         self.world.after(self.world.between(2_000, 4_000), self.beat)
@@ -125,20 +125,20 @@ class Member(Asker):
     def heard(self, request: Any, reply: Any) -> None:
         """CL-S11: members are undisturbed."""
         self.world.census[f"{self.kind} {reply.code.name}"] += 1
-        if not self.book.lasting:
+        if not self.history.lasting:
             if reply.code not in UNDISTURBED:
-                self.book.settled.pop(self.group, None)
-        elif self.group in self.book.settled and reply.code not in UNDISTURBED:
+                self.history.settled.pop(self.group, None)
+        elif self.group in self.history.settled and reply.code not in UNDISTURBED:
             self.world.violated(
                 "Undisturbed", f"{self.name} hears {reply.code.name} to {type(request).__name__}: {reply}"
             )
 
     def has(self, generation: int, owned: frozenset[int]) -> None:
         """CL-S11: and what a settled group has, it keeps. CL-S9, CL-S11: nobody owns what another does."""
-        if not self.book.lasting:
+        if not self.history.lasting:
             self._has_now(generation, owned)
             return
-        before = self.book.settled.get(self.group)
+        before = self.history.settled.get(self.group)
         if before is not None and before[self.name] != (generation, owned):
             self.world.violated(
                 "Undisturbed",
@@ -147,17 +147,17 @@ class Member(Asker):
         if generation < self.generation:
             self.world.violated("EpochsRise", f"{self.name} was in {self.generation}, and is in {generation}")
         self.generation, self.owned = generation, owned
-        for each in self.book.members[self.group]:
+        for each in self.history.members[self.group]:
             if each is not self and (both := each.owned & owned):
                 self.world.violated("OneOwner", f"{sorted(both)} of {self.group}: {self.name} and {each.name}")
-        self.book.look(self.group)
+        self.history.look(self.group)
 
     def _has_now(self, generation: int, owned: frozenset[int]) -> None:
         """Where members may expire: an expired one holds what it had until it hears so."""
         if (generation, owned) != (self.generation, self.owned):
-            self.book.settled.pop(self.group, None)
+            self.history.settled.pop(self.group, None)
         self.generation, self.owned = generation, owned
-        self.book.look(self.group)
+        self.history.look(self.group)
 
     # Offsets.
 
@@ -165,11 +165,11 @@ class Member(Asker):
         if not self.owned or not self.stable:
             self.world.after(COMMIT_MS, self.commit)
             return
-        book, offsets = self.book, {}
+        history, offsets = self.history, {}
         for partition in sorted(self.owned):
             place = self.group, WORK, partition
-            book.sent[place] = book.sent.get(place, 0) + self.world.between(1, 5)
-            offsets[WORK, partition] = CommittedOffset(book.sent[place])
+            history.sent[place] = history.sent.get(place, 0) + self.world.between(1, 5)
+            offsets[WORK, partition] = CommittedOffset(history.sent[place])
 
         def told(reply: Any) -> None:
             if reply is not None and reply.code is ErrorCode.NONE:
@@ -178,7 +178,7 @@ class Member(Asker):
                     place = self.group, topic, partition
                     code = reply.partitions.get((topic, partition), ErrorCode.NONE)
                     if code is ErrorCode.NONE:
-                        book.acked[place] = max(book.acked.get(place, 0), position.offset)
+                        history.acked[place] = max(history.acked.get(place, 0), position.offset)
             self.world.after(self.world.between(50, COMMIT_MS), self.commit)
 
         self.ask(self.committing(offsets), told, by="/commit")
@@ -238,7 +238,7 @@ class ClassicMember(Member):
         wait_ms = RETRY_MS
         if reply is not None and reply.code is ErrorCode.NONE:
             self.stable = True
-            self.book.look(self.group)
+            self.history.look(self.group)
             wait_ms = BEAT_MS
         elif reply is not None:
             self._again(reply.code)
@@ -258,7 +258,7 @@ class ClassicMember(Member):
             self.name,
             self.name,
             "host",
-            self.book.session_ms,
+            self.history.session_ms,
             LONG_MS,
             "consumer",
             (Protocol("range", b""),),
@@ -298,10 +298,12 @@ class ClassicMember(Member):
 class Auditor(Asker):
     """Asks for committed positions again and again: what was acknowledged, or shown, is there ever after (CL-S10)."""
 
-    def __init__(self, world: World, network: Network, nodes: list[SimNode], group: str, book: Book) -> None:
+    def __init__(
+        self, world: World, network: Network, nodes: list[SimNode], group: str, history: MemberHistory
+    ) -> None:
         super().__init__(world, network, nodes, f"{group}.auditor")
         self.group = group
-        self.book = book
+        self.history = history
 
     def start(self) -> None:
         self.world.after(self.world.between(5_000, 6_000), self._fetch)
@@ -311,7 +313,7 @@ class Auditor(Asker):
         if found is None:
             self.world.after(300, self._fetch)
             return
-        book, floor = self.book, dict(self.book.acked)
+        history, floor = self.history, dict(self.history.acked)
 
         def told(outcome: Any) -> None:
             if not isinstance(outcome, Exception) and outcome.code is ErrorCode.NONE:
@@ -324,9 +326,9 @@ class Auditor(Asker):
                         self.world.violated(
                             "OffsetsStay", f"{place}: {floor[place]} was acknowledged or shown, {offset} is committed"
                         )
-                    if offset > book.sent.get(place, 0):
+                    if offset > history.sent.get(place, 0):
                         self.world.violated("OffsetsStay", f"{place}: {offset} is committed, nobody sent it")
-                    book.acked[place] = max(book.acked.get(place, 0), offset)
+                    history.acked[place] = max(history.acked.get(place, 0), offset)
             self.world.after(self.world.between(200, 700), self._fetch)
 
         request = OffsetFetch(0, self.group, tuple((WORK, partition) for partition in sorted(ALL_WORK)))

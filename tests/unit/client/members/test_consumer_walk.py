@@ -39,9 +39,9 @@ class Walk:
     def step(self, event: ev.ConsumerEvent) -> None:
         for action in self.member.step(event, self.now_ms):
             assert not self.closed, f"{action} after the end"
-            self.book(action)
+            self.account(action)
 
-    def book(self, action: act.Action) -> None:
+    def account(self, action: act.Action) -> None:
         match action:
             case act.Revoke() | act.Lost():
                 assert action.partitions

@@ -54,9 +54,9 @@ class Walk:
     def step(self, event: ev.ClassicEvent) -> None:
         for action in self.member.step(event, self.now_ms):
             assert not self.closed, f"{action} after the end"
-            self.book(action)
+            self.account(action)
 
-    def book(self, action: act.Action) -> None:
+    def account(self, action: act.Action) -> None:
         match action:
             case act.Revoke() | act.Lost():
                 assert set(action.partitions) <= self.held

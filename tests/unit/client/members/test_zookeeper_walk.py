@@ -44,11 +44,11 @@ class Walk:
     def step(self, event: zk.ZookeeperEvent) -> None:
         for action in self.machine.step(event, self.now_ms):
             assert not self.closed, f"{action} after the end"
-            self.book(action)
+            self.account(action)
         assert self.held == self.machine.owned
         assert self.machine.owned <= self.machine.nodes or self.machine.state is ZookeeperState.CLOSED
 
-    def book(self, action: zk.ZookeeperAction) -> None:
+    def account(self, action: zk.ZookeeperAction) -> None:
         match action:
             case act.Revoke() | act.Lost():
                 assert set(action.partitions) == self.held

@@ -26,7 +26,7 @@ OWN = [api for api in CLUSTER_APIS if api not in APIS]
 T0, T1, O0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("o", 0)
 
 
-class Noted:
+class RecordedRequests:
     """Answers what a test says, and notes what it was asked."""
 
     def __init__(self, **found: ErrorCode) -> None:
@@ -51,8 +51,8 @@ class Noted:
 
 
 class Played:
-    def __init__(self, noted: Noted, asked: Asked, told: list[OperatorAction]) -> None:
-        self.noted, self.ask, self.told = noted, asked, told
+    def __init__(self, requests: RecordedRequests, asked: Asked, told: list[OperatorAction]) -> None:
+        self.requests, self.ask, self.told = requests, asked, told
 
     async def elect(self, version: int, *places: TopicPartition, all_of_them: bool = False, **more: Any) -> Any:
         made = struct("ElectLeadersRequest.topic_partitions")
@@ -68,12 +68,12 @@ class Played:
         return await self.ask("AlterPartitionReassignments", version, topics=topics, **more)
 
 
-def play(noted: Noted, story: Callable[[Played], Awaitable[None]], who: str = ROOT, *acls: Any) -> None:
+def play(requests: RecordedRequests, story: Callable[[Played], Awaitable[None]], who: str = ROOT, *acls: Any) -> None:
     async def run() -> None:
         told: list[OperatorAction] = []
         guard = HandlerGuard(authorizer(acls), NodeTopics(dict, auto_create=False))
-        dispatch = Dispatcher([PartitionAdminHandlers(noted, ThreeNodes().view)], None, told.append, guard, apis=OWN)
-        await story(Played(noted, Asked(dispatch, who), told))
+        dispatch = Dispatcher([PartitionAdminHandlers(requests, ThreeNodes().view)], None, told.append, guard, apis=OWN)
+        await story(Played(requests, Asked(dispatch, who), told))
 
     asyncio.run(run())
 
@@ -92,16 +92,16 @@ def test_elections_are_answered_partition_by_partition(version: int) -> None:
         answer = await played.elect(version, T0, T1, O0, timeout_ms=7)
         assert rows(answer) == {T0: 0, T1: 84, O0: 80}
         assert answer.error_code == 0
-        assert played.noted.asked == [([T0, T1, O0], False, 7)]
+        assert played.requests.asked == [([T0, T1, O0], False, 7)]
         told = {part.error_message for topic in answer.replica_election_results for part in topic.partition_result}
         assert None in told
         assert len(told) == 3
         assert [(one.what, one.of, one.refused) for one in played.told] == [("ElectLeaders", "t,t,o", 2)]
         assert rows(await played.elect(version, all_of_them=True)) == {T0: 0, T1: 84, O0: 80}
-        assert played.noted.asked[1] == (None, False, 60_000)
+        assert played.requests.asked[1] == (None, False, 60_000)
 
     found = {"t0": ErrorCode.NONE, "t1": ErrorCode.ELECTION_NOT_NEEDED, "o0": ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE}
-    play(Noted(**found), story)
+    play(RecordedRequests(**found), story)
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -109,12 +109,12 @@ def test_an_unclean_election_names_its_partition(version: int) -> None:
     async def story(played: Played) -> None:
         answer = await played.elect(version, T0, election_type=1)
         assert rows(answer) == {T0: 83}
-        assert played.noted.asked == [([T0], True, 60_000)]
+        assert played.requests.asked == [([T0], True, 60_000)]
         assert (await played.elect(version, all_of_them=True, election_type=1)).error_code == 42
         assert (await played.elect(version, T0, election_type=2)).error_code == 42
-        assert len(played.noted.asked) == 1
+        assert len(played.requests.asked) == 1
 
-    play(Noted(t0=ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE), story)
+    play(RecordedRequests(t0=ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE), story)
 
 
 @pytest.mark.parametrize("version", range(2))
@@ -126,24 +126,24 @@ def test_reassignments_are_answered_partition_by_partition(version: int) -> None
             ("o", [85]),
         ]
         assert answer.responses[0].partitions[0].error_message is None
-        assert played.noted.asked == [({T0: (8, 9), O0: None}, 0)]
+        assert played.requests.asked == [({T0: (8, 9), O0: None}, 0)]
         assert [(one.what, one.refused) for one in played.told] == [("AlterPartitionReassignments", 1)]
 
-    play(Noted(t0=ErrorCode.NONE, o0=ErrorCode.NO_REASSIGNMENT_IN_PROGRESS), story)
+    play(RecordedRequests(t0=ErrorCode.NONE, o0=ErrorCode.NO_REASSIGNMENT_IN_PROGRESS), story)
 
 
 def test_the_number_of_replicas_stays_where_the_request_says_so() -> None:
     async def story(played: Played) -> None:
         answer = await played.reassign(1, {T0: [8, 9], T1: [9, 8, 7]}, allow_replication_factor_change=False)
         assert [part.error_code for topic in answer.responses for part in topic.partitions] == [38, 0]
-        assert played.noted.asked == [({T1: (9, 8, 7)}, 60_000)]
+        assert played.requests.asked == [({T1: (9, 8, 7)}, 60_000)]
 
-    play(Noted(t1=ErrorCode.NONE), story)
+    play(RecordedRequests(t1=ErrorCode.NONE), story)
 
 
 def test_what_is_under_way_is_listed() -> None:
     async def story(played: Played) -> None:
-        played.noted.moving = {T0: Reassignment((8, 9, 7), (8,), (7,)), O0: Reassignment((7, 8), (), (8,))}
+        played.requests.moving = {T0: Reassignment((8, 9, 7), (8,), (7,)), O0: Reassignment((7, 8), (), (8,))}
         everything = await played.ask("ListPartitionReassignments", 0, topics=None)
         assert [topic.name for topic in everything.topics] == ["t", "o"]
         (part,) = everything.topics[0].partitions
@@ -158,7 +158,7 @@ def test_what_is_under_way_is_listed() -> None:
         assert [topic.name for topic in some.topics] == ["o"]
         assert played.told == []
 
-    play(Noted(), story)
+    play(RecordedRequests(), story)
 
 
 class Requests:
@@ -177,10 +177,10 @@ def test_who_may_not_alter_or_look_at_the_cluster_hears_31(api: Any) -> None:
         async def refused(played: Played, version: int = version) -> None:
             answer = await Requests.OF[api.name](played, version)
             assert set(codes(answer)) == ({31, 0} if (api.name, version) == ("ElectLeaders", 0) else {31})
-            assert played.noted.asked == []
+            assert played.requests.asked == []
 
         async def allowed(played: Played, version: int = version) -> None:
             assert 31 not in set(codes(await Requests.OF[api.name](played, version)))
 
-        play(Noted(t0=ErrorCode.NONE), refused, ALICE)
-        play(Noted(t0=ErrorCode.NONE), allowed, ALICE, acl(right, ResourceType.CLUSTER))
+        play(RecordedRequests(t0=ErrorCode.NONE), refused, ALICE)
+        play(RecordedRequests(t0=ErrorCode.NONE), allowed, ALICE, acl(right, ResourceType.CLUSTER))

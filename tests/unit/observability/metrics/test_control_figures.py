@@ -14,14 +14,14 @@ from muster.coordinator.core.shard import Shard
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.observability.metrics.scrape import SeriesGranularity
 from muster.coordinator.observability.metrics.table import FAMILIES, Level
-from tests.support.sight import store_group
+from tests.support.series_source import store_group
 from tests.unit.observability.metrics.test_scrape import Scraped, entry, names, of, two_members
 
 
 def test_balance_by_the_weight_that_the_group_s_balance_goes_by() -> None:
     """Load over capacity: 8 a second of 2 machines by a, 4 of one by b. After a change of the group nobody knows."""
-    sight = two_members()
-    [shard] = sight.shards
+    source = two_members()
+    [shard] = source.shards
     state, group = shard.state, shard.state.groups["g"]
     loads = PartitionLoads({"t": 4}, 1_000)
     for at_ms, written in ((0, (0, 0, 0, 0)), (10_000, (20, 20, 40, 40))):
@@ -31,7 +31,7 @@ def test_balance_by_the_weight_that_the_group_s_balance_goes_by() -> None:
     assert snapshot is not None
     problem = problem_of(snapshot, group_likeness(group, loads, state), {"member.capacity": {"a": 2.0}})
     state.balancing["g"] = OngoingBalance(BalanceRules(), PaidRounds(), loads=loads, problem=problem)
-    scraped = Scraped(sight)
+    scraped = Scraped(source)
     ratio = {"name": "muster_group_imbalance_ratio", "group": "g", "by": "weight"}
     assert of(scraped.read(), **ratio) == pytest.approx(1.0)
     loads.record_positions("t", 3, (120,), (120,), 20_000)
@@ -56,9 +56,9 @@ def shadowed(shard: Shard, group_id: str, *differs: int) -> None:
 
 def test_how_far_a_shadow_disagrees_in_the_latest_decisions() -> None:
     """Of all partitions that were dealt out; what is set as a shadow no more, failed, or is older is left out."""
-    sight = two_members()
-    [shard] = sight.shards
-    scraped = Scraped(sight)
+    source = two_members()
+    [shard] = source.shards
+    scraped = Scraped(source)
     store_group(shard, "h", {"a": {"t": (0, 1)}})
     shadowed(shard, "g", 4, 1)
     shadowed(shard, "h", 4, 3)
@@ -73,9 +73,9 @@ def test_how_far_a_shadow_disagrees_in_the_latest_decisions() -> None:
 
 
 def test_every_line_is_of_a_family_of_the_table_and_has_its_labels() -> None:
-    sight = two_members()
-    shadowed(sight.shards[0], "g", 2)
-    scraped = Scraped(sight, SeriesGranularity(commit_age=True))
+    source = two_members()
+    shadowed(source.shards[0], "g", 2)
+    scraped = Scraped(source, SeriesGranularity(commit_age=True))
     scraped.rebalances.count_rebalance("g", "classic", entry(1, unowned_partition_ms=5))
     scraped.fenced["g", ErrorCode.STALE_MEMBER_EPOCH] = 1
     scraped.read(0)

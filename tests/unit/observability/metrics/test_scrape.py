@@ -17,7 +17,7 @@ from muster.coordinator.observability.metrics.instruments import ClusterFigures,
 from muster.coordinator.observability.metrics.scrape import ScrapeCounts, ScrapePage, Scraper, SeriesGranularity
 from muster.coordinator.observability.metrics.series import RebalanceTotals
 from muster.coordinator.observability.metrics.table import Level
-from tests.support.sight import NumbersOnly, commit, shard_with, store_group
+from tests.support.series_source import NumbersOnly, commit, shard_with, store_group
 
 Found = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
@@ -27,11 +27,11 @@ NASTY = 'a"b\\c\nd'
 class Scraped:
     """One node's answers, parsed."""
 
-    def __init__(self, sight: NumbersOnly, fineness: SeriesGranularity | None = None) -> None:
+    def __init__(self, source: NumbersOnly, fineness: SeriesGranularity | None = None) -> None:
         self.rebalances = RebalanceTotals()
         self.fenced: dict[tuple[str, ErrorCode], int] = {}
         self.instruments = Instruments()
-        self.scraper = Scraper(sight, ScrapeCounts(self.instruments, self.rebalances, self.fenced), 7, fineness)
+        self.scraper = Scraper(source, ScrapeCounts(self.instruments, self.rebalances, self.fenced), 7, fineness)
 
     def page(self, now_ms: int = 0, form: ExpositionFormat | None = None) -> ScrapePage:
         page = self.scraper.page(form or ExpositionFormat())
@@ -100,9 +100,9 @@ def test_lags_and_sums_leave_out_what_is_not_committed() -> None:
 
 
 def test_a_lag_is_never_negative_and_an_unknown_end_makes_none() -> None:
-    sight = two_members()
-    sight.ended = {("t", 0): 80, ("t", 3): -1}
-    found = Scraped(sight).read()
+    source = two_members()
+    source.ended = {("t", 0): 80, ("t", 3): -1}
+    found = Scraped(source).read()
     lags = [of(found, "kafka_consumergroup_lag", consumergroup="g", topic="t", partition=str(n)) for n in range(4)]
     assert lags == [0, 0, -1, -1]
     assert of(found, "kafka_consumergroup_lag_sum", consumergroup="g", topic="t") == 0
@@ -152,15 +152,15 @@ def test_balance_by_count_and_by_lag() -> None:
 
 
 def test_balance_by_the_rate_of_writing_where_that_is_known() -> None:
-    sight = two_members()
+    source = two_members()
     unknown = np.full(4, np.nan)
     places = tuple(("t", partition) for partition in range(4))
-    sight.written["g"] = PartitionRates(
+    source.written["g"] = PartitionRates(
         places, np.array([1.0, 1.0, np.nan, 6.0]), unknown, unknown, np.zeros(4, np.int64)
     )
-    assert of(Scraped(sight).read(), "muster_group_imbalance_ratio", group="g", by="rate") == 1.5
-    sight.written["g"] = PartitionRates(places, unknown, unknown, unknown, np.zeros(4, np.int64))
-    assert of(Scraped(sight).read(), "muster_group_imbalance_ratio", group="g", by="rate") is None
+    assert of(Scraped(source).read(), "muster_group_imbalance_ratio", group="g", by="rate") == 1.5
+    source.written["g"] = PartitionRates(places, unknown, unknown, unknown, np.zeros(4, np.int64))
+    assert of(Scraped(source).read(), "muster_group_imbalance_ratio", group="g", by="rate") is None
 
 
 def test_partitions_without_an_owner_and_members_without_a_partition() -> None:
@@ -199,10 +199,10 @@ def test_commit_ages_are_for_those_who_ask() -> None:
 
 
 def test_lag_in_seconds_comes_of_when_the_topic_ended_there() -> None:
-    sight = two_members()
-    scraped = Scraped(sight)
+    source = two_members()
+    scraped = Scraped(source)
     assert of(scraped.read(0), "muster_group_lag_seconds", group="g", topic="t") is None
-    sight.ended = {("t", partition): 120 for partition in range(4)}
+    source.ended = {("t", partition): 120 for partition in range(4)}
     # 80 records came in 10 s; the group is 100 behind: beyond what was seen, at the same rate.
     found = scraped.read(10_000)
     lag = of(found, "kafka_consumergroup_lag_sum", consumergroup="g", topic="t")
@@ -211,32 +211,32 @@ def test_lag_in_seconds_comes_of_when_the_topic_ended_there() -> None:
 
 
 def test_a_dead_group_s_series_go_with_it() -> None:
-    sight = two_members()
-    scraped = Scraped(sight)
+    source = two_members()
+    scraped = Scraped(source)
     scraped.rebalances.count_rebalance("g", "classic", entry(1))
     scraped.fenced["g", ErrorCode.UNKNOWN_MEMBER_ID] = 2
     assert of(scraped.read(), "muster_group_rebalances_total", group="g", cause="member_joined") == 1
-    sight.shards[0].apply(GroupDeleted("g"))
-    sight.shards[0].state.offsets.pop("g", None)
+    source.shards[0].apply(GroupDeleted("g"))
+    source.shards[0].state.offsets.pop("g", None)
     assert '"g"' not in scraped.text()
     assert (scraped.rebalances.groups, scraped.fenced) == ({}, {})
 
 
 def test_while_a_shard_is_away_nothing_is_forgotten_of_its_groups() -> None:
-    sight = two_members()
-    scraped = Scraped(sight)
+    source = two_members()
+    scraped = Scraped(source)
     scraped.rebalances.count_rebalance("g", "classic", entry(1))
-    shards, sight.shards, sight.away = sight.shards, [], True
+    shards, source.shards, source.away = source.shards, [], True
     assert '"g"' not in scraped.text()
-    sight.shards, sight.away = shards, False
+    source.shards, source.away = shards, False
     assert of(scraped.read(), "muster_group_rebalances_total", group="g", cause="member_joined") == 1
 
 
 def test_a_dead_topic_s_series_go_with_it() -> None:
-    sight = two_members()
-    scraped = Scraped(sight)
+    source = two_members()
+    scraped = Scraped(source)
     scraped.read()
-    sight.topics = {}
+    source.topics = {}
     assert not any(name.startswith("kafka_topic") for name in names(scraped.read()))
 
 
@@ -308,12 +308,12 @@ def test_beyond_the_limit_the_finest_of_the_largest_goes_first() -> None:
 
 def test_what_would_be_written_is_what_counts_against_the_limit() -> None:
     """Of groups without members less is told, and less counts; what is not known yet (rate, weight, age) does."""
-    sight = two_members()
-    store_group(sight.shards[0], "empty", {})
+    source = two_members()
+    store_group(source.shards[0], "empty", {})
     for commit_age in (False, True):
-        exactly = Scraped(sight, SeriesGranularity(max_series=10**6, commit_age=commit_age)).page().sheet.series
+        exactly = Scraped(source, SeriesGranularity(max_series=10**6, commit_age=commit_age)).page().sheet.series
         for room, dropped in ((3, 0), (2, 28)):
-            page = Scraped(sight, SeriesGranularity(max_series=exactly + room, commit_age=commit_age)).page()
+            page = Scraped(source, SeriesGranularity(max_series=exactly + room, commit_age=commit_age)).page()
             assert page.budget.dropped.total() == dropped
 
 
@@ -356,11 +356,11 @@ def test_no_step_goes_through_more_than_a_slice() -> None:
     shard = shard_with({"t": 5_000})
     store_group(shard, "g", {"a": {"t": tuple(range(5_000))}})
     commit(shard, "g", {("t", partition): 1 for partition in range(5_000)})
-    sight = NumbersOnly([shard], {"t": 5_000})
-    scraped = Scraped(sight)
+    source = NumbersOnly([shard], {"t": 5_000})
+    scraped = Scraped(source)
     asked: list[int] = []
-    look = sight.ends
-    sight.ends = lambda topic, partitions: asked.append(len(partitions)) or look(topic, partitions)  # type: ignore
+    look = source.ends
+    source.ends = lambda topic, partitions: asked.append(len(partitions)) or look(topic, partitions)  # type: ignore
     page = scraped.scraper.page(ExpositionFormat())
     for _ in scraped.scraper.steps(page, 0):
         assert sum(asked) <= 200

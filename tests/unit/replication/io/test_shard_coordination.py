@@ -21,7 +21,7 @@ AHEAD = 1_700_000_000_000
 """Of the side's clock is the engine's."""
 
 
-class NotedEngine:
+class RecordingEngine:
     """Notes what it is told."""
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class Stage:
         )
         self.lost: list[int] = []
         self.coordinating.on_lost(self.lost.append)
-        self.engine: Any = NotedEngine()
+        self.engine: Any = RecordingEngine()
         self.wakes = 0
         driver: Any = SimpleNamespace(wake=self.wake)
         self.coordinating.start(self.engine, driver, lambda: AHEAD + self.now_ms, warming)

@@ -21,7 +21,7 @@ class Stage:
         self.in_sync(2)
         self.known = 0
         self.asked: list[tuple[TopicPartition, int]] = []
-        self.noted: list[tuple[int, int, int]] = []
+        self.recorded: list[tuple[int, int, int]] = []
         self.served = True
         self.cuts = ShardLosses(self.image, self.cost, self.found)
 
@@ -35,7 +35,7 @@ class Stage:
 
     def found(self, shard: int, epoch: int, records: int) -> bool:
         if self.served:
-            self.noted.append((shard, epoch, records))
+            self.recorded.append((shard, epoch, records))
         return self.served
 
     def look(self, times: int = 1) -> None:
@@ -47,15 +47,15 @@ def test_g9_it_is_noted_once_it_is_known_and_again_only_when_it_is_more() -> Non
     stage = Stage()
     stage.cuts.gained(SHARD)
     stage.look(2)
-    assert (stage.noted, set(stage.asked)) == ([], {(TopicPartition(OFFSETS, SHARD), EPOCH)})
+    assert (stage.recorded, set(stage.asked)) == ([], {(TopicPartition(OFFSETS, SHARD), EPOCH)})
     stage.known, stage.served = 13, False
     stage.look()
     stage.served = True
     stage.look(2)
-    assert stage.noted == [(SHARD, EPOCH, 13)]
+    assert stage.recorded == [(SHARD, EPOCH, 13)]
     stage.known = 15
     stage.look(2)
-    assert stage.noted[1:] == [(SHARD, EPOCH, 15)]
+    assert stage.recorded[1:] == [(SHARD, EPOCH, 15)]
 
 
 def test_g9_nobody_looks_on_when_all_are_in_sync_or_the_shard_is_gone_or_nothing_was_unclean() -> None:

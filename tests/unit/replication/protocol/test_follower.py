@@ -6,7 +6,7 @@ from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.protocol.cluster_metadata import NO_EPOCH, TopicPartition
 from muster.coordinator.replication.protocol.follower import (
     APPEND,
-    VOID,
+    STALE_ANSWER,
     WAIT,
     WAIT_FOR_IMAGE,
     FetchOutcome,
@@ -50,9 +50,9 @@ def test_f2_only_an_answer_to_what_is_asked_now_is_used() -> None:
     asked = one.next_fetch()
     assert asked == FetchPosition(20, 6, 8)
     one.learn(9, 2, NO_EPOCH)
-    assert hears(one, FetchOutcome(high_watermark=20), asked) == VOID
+    assert hears(one, FetchOutcome(high_watermark=20), asked) == STALE_ANSWER
     assert one.high_watermark == 12
-    assert hears(one, FetchOutcome(high_watermark=20), FetchPosition(19, 6, 9)) == VOID
+    assert hears(one, FetchOutcome(high_watermark=20), FetchPosition(19, 6, 9)) == STALE_ANSWER
 
 
 def test_f2_what_came_damaged_is_asked_for_again_and_three_times_is_enough() -> None:
@@ -196,4 +196,4 @@ def test_f9_a_unit_that_has_stopped_asks_for_nothing() -> None:
     asked = one.next_fetch()
     one.stop("the disk is gone")
     assert one.next_fetch() is None
-    assert hears(one, FetchOutcome(), asked) == VOID
+    assert hears(one, FetchOutcome(), asked) == STALE_ANSWER

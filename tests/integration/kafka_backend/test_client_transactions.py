@@ -75,6 +75,6 @@ def test_what_a_client_committed_counts_and_what_it_aborted_does_not(kafka: str,
         async with OverKafka(kafka, cluster, 1, instance="three") as node:
             await node.all_served()
             assert (await node.committed("g"), await node.committed("h")) == (expected, 5)
-            assert (node.served[0].pending, node.served[0].voids) == ((), 0)
+            assert (node.served[0].pending, node.served[0].fenced_records) == ((), 0)
 
     asyncio.run(story())

@@ -30,7 +30,7 @@ def test_commits_are_there_after_the_next_load(kafka: str) -> None:
             await node.all_served()
             assert [await node.committed(f"g{number}") for number in range(50)] == list(range(50))
             assert await node.committed("unheard") == -1
-            assert {(report.owner.turn, report.voids) for report in node.served.values()} == {(2, 0)}
+            assert {(report.owner.turn, report.fenced_records) for report in node.served.values()} == {(2, 0)}
             assert all(report.owner.producer.epoch > 0 for report in node.served.values()), "the one before is fenced"
 
     asyncio.run(story())
@@ -138,7 +138,7 @@ def test_what_a_stranger_wrote_behind_an_owner_is_passed_over_and_written_again_
             )
         async with OverKafka(kafka, "mends", 1, instance="two") as node:
             await node.all_served()
-            assert (node.served[0].voids, node.served[0].repaired) == (1, 1)
+            assert (node.served[0].fenced_records, node.served[0].repaired) == (1, 1)
             assert await node.committed("g") == 5
         async with OverKafka(kafka, "mends", 1, instance="three") as node:
             await node.all_served()

@@ -115,7 +115,7 @@ def test_a_partition_without_a_leader_and_replicas_of_a_node_that_is_gone() -> N
 
 class Looked(OneShard):
     async def ask_and_look(self, shard: int, event: Any, wanted: type[Any], look: Callable[[], Any]) -> Any:
-        return await self.ask(shard, event, wanted), look()
+        return await self.ask_shard(shard, event, wanted), look()
 
 
 class Ends:

@@ -125,7 +125,7 @@ class SharedSecurityStore(FollowedSecurityStore):
         if self._following is not None:
             self._following.close()
 
-    # What comes from the leader (`Book`).
+    # What comes from the leader (`SecuritySink`).
 
     def begin_reload(self) -> None:
         self._fresh = SecurityState()

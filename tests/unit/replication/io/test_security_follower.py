@@ -40,7 +40,7 @@ def image() -> ClusterImage:
 
 
 class Page:
-    """A `Book` that writes down what it is told."""
+    """A `SecuritySink` that writes down what it is told."""
 
     def __init__(self) -> None:
         self.told: list[object] = []

@@ -46,7 +46,7 @@ class ElectionCandidate:
     session timeout that it is elected resigns: soon another may be. It stands again by itself. `on_seen` is told who
     has the place (what is written there), None when nobody has; never while this one does not know.
 
-    resume: one that finds itself in the place after it had resigned goes on with its epoch. Without, each reign has an
+    resume: one that finds itself in the place after it had resigned goes on with its epoch. Without, each term has an
     epoch of its own, for whoever numbers what it does in it.
     """
 
@@ -116,12 +116,12 @@ class ElectionCandidate:
         self._look.set()
 
     def resign(self, why: str) -> None:
-        """End the reign, and look anew who is elected. Nothing if there is none."""
+        """End the term, and look anew who is elected. Nothing if there is none."""
         if self._term is not None:
             self._ended(why)
 
     def proved(self, sent_s: float) -> None:
-        """A write that checks the reign's version was answered; `sent_s`: when it was sent, by the loop's clock."""
+        """A write that checks the term's version was answered; `sent_s`: when it was sent, by the loop's clock."""
         if self._term is not None and sent_s + self._belief_s > self._lease_ends:
             self._extend(sent_s)
 
@@ -149,7 +149,7 @@ class ElectionCandidate:
         deposing, self._deposing = self._deposing, None
         found = await self._session.get(self._path, self._fired)
         if found is None:
-            self._resign()  # somebody deleted the place by hand: whoever is elected next begins a reign of its own
+            self._resign()  # somebody deleted the place by hand: whoever is elected next begins a term of its own
             await self._take_place(None)
         elif found.owner != self._session.id:
             self._resign()

@@ -1,4 +1,4 @@
-"""A controller that reigns, and as much of ZooKeeper as its writes need: their checks, and what they leave.
+"""A controller in office, and as much of ZooKeeper as its writes need: their checks, and what they leave.
 
 Everything is written at once, unless a test holds writes back.
 """

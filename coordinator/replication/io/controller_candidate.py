@@ -80,7 +80,7 @@ class ControllerMachine(Protocol):
 
 
 class ControllerSteps:
-    """Of one reign. perform: told on the loop what follows from each event. spawn: starts what goes on beside."""
+    """Of one term. perform: told on the loop what follows from each event. spawn: starts what goes on beside."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class ControllerSteps:
         """Bounded by who feeds: watches and writes wait for one answer each, and requests are counted (`Seat`)."""
         self._large = False
         self.busy = False
-        """A step is under way beside the loop, or was when the reign ended: the machine is nobody else's to touch."""
+        """A step is under way beside the loop, or was when the term ended: the machine is nobody else's to touch."""
 
     def apply_event(self, event: events_and_effects.ControllerEvent) -> None:
         """At once, or when its turn comes. Raises what the machine raises, if it is taken at once."""
@@ -149,7 +149,7 @@ log = structlog.get_logger("muster.replication")
 
 
 class ControllerWatch:
-    """Of one reign: nothing is known before. `run` ends with it, by cancelling."""
+    """Of one term: nothing is known before. `run` ends with it, by cancelling."""
 
     def __init__(
         self,
@@ -296,7 +296,7 @@ class ControllerCandidate:
         """Of the machine."""
         self._watching: ControllerWatch | None = None
         self._tasks = SupervisedTasks(self._failed)
-        """Of this reign."""
+        """Of this term."""
         self._looking: RestartedTask | None = None
         self._probing = BackgroundTask()
         self._wake: asyncio.TimerHandle | None = None
@@ -375,7 +375,7 @@ class ControllerCandidate:
         finally:
             self._waiting.pop(request, None)
 
-    # The reign.
+    # The term.
 
     def _elected(self, term: ElectedTerm) -> None:
         log.info("this node is the controller", epoch=term.epoch)
@@ -396,7 +396,7 @@ class ControllerCandidate:
         self._steps = ControllerSteps(machine, self._around.now_ms, self._stepped, self._tasks.start)
 
     def _ended(self) -> None:
-        """Nothing of the reign goes on, and nobody waits for it any more."""
+        """Nothing of the term goes on, and nobody waits for it any more."""
         machine, steps, self._machine, self._steps, self._watching = self._machine, self._steps, None, None, None
         self._tasks.stop()
         if self._wake is not None:

@@ -93,7 +93,7 @@ class CentralElection:
 
     @property
     def epoch(self) -> int | None:
-        """That of this node's reign; None while it has none."""
+        """That of this node's term; None while it has none."""
         term = self._election.term
         return None if term is None else term.epoch
 
@@ -229,7 +229,7 @@ def parse_consumed_offsets(rows: Iterable[pb.ConsumedOffset]) -> events.Offsets:
 
 
 def build_order(given: Order, answered: int, epoch: int) -> pb.SessionResponse:
-    """`answered`: the highest number that has been heard back; `epoch`: that of the reign under which it is given."""
+    """`answered`: the highest number that has been heard back; `epoch`: that of the term under which it is given."""
     out = pb.CentralOrder(number=given.number, answered=answered, coordinator_epoch=epoch)
     match given:
         case Ping():
@@ -426,7 +426,7 @@ class CentralSession:
         return build_registered(CentralReply(), self._epoch)
 
     def _deposed(self) -> bool:
-        """Whether the reign is over; then so is the stream."""
+        """Whether the term is over; then so is the stream."""
         if self._elected_epoch() == self._epoch:
             return False
         self.end(RESIGNED)

@@ -78,7 +78,7 @@ def test_one_whose_session_expired_resigns_and_stands_again(zookeeper: str, run:
     run(story)
 
 
-def test_an_order_of_an_earlier_reign_is_refused(zookeeper: str, run: Run) -> None:
+def test_an_order_of_an_earlier_term_is_refused(zookeeper: str, run: Run) -> None:
     async def story() -> None:
         async with session(zookeeper) as one, session(zookeeper) as two:
             first = Candidate(one, "first")
@@ -97,7 +97,7 @@ def test_an_order_of_an_earlier_reign_is_refused(zookeeper: str, run: Run) -> No
 
 
 def test_one_that_hears_nothing_for_a_session_timeout_resigns(zookeeper_ensemble: LocalEnsemble, run: Run) -> None:
-    """Without a quorum nobody is told that a session is over; by then another might reign, so one must not."""
+    """Without a quorum nobody is told that a session is over; by then another might act, so one must not."""
 
     async def story() -> None:
         async with session(f"{zookeeper_ensemble.connect}/doubt") as zk:

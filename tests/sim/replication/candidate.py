@@ -154,7 +154,7 @@ class SimulatedCandidate:
             self.controller = None
             self._zookeeper.get(EPOCH, self._stand)
         elif found.owner == self._zookeeper.session and not self._is_elected:
-            # Ours, though the answer was lost; or this node resigned, for it could not prove it. Begin a reign anew.
+            # Ours, though the answer was lost; or this node resigned, for it could not prove it. Begin a term anew.
             self._zookeeper.multi([Delete(CONTROLLER)], lambda _: self.again(self._look))
         else:
             self.controller = found.data

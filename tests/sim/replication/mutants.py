@@ -119,7 +119,7 @@ def never_ends_a_step(honest: Any) -> Any:
 
 
 def elects_again_and_again(honest: Any) -> Any:
-    """Who may have bounced before this reign is elected anew with every look at a unit."""
+    """Who may have bounced before this term is elected anew with every look at a unit."""
 
     def looked(term: ControllerTerm, unit: Any, *rest: Any) -> Any:
         term.renewed.clear()

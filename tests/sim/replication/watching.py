@@ -44,7 +44,7 @@ def what_is_asked(marker: AdminMarker, data: Any) -> events_and_effects.Controll
 
 
 class Watching:
-    """Its watches, and what of that it has taken in this reign."""
+    """Its watches, and what of that it has taken in this term."""
 
     def __init__(self, candidate: "SimulatedCandidate", node: "Performer", zookeeper: Client) -> None:
         self._candidate = candidate
@@ -53,7 +53,7 @@ class Watching:
         self._taken: dict[AdminMarker, Znode] = {}
 
     def begin(self, *, term: bool = False) -> None:
-        """With each connection, of which no watch is left, and with each reign, which has taken nothing yet."""
+        """With each connection, of which no watch is left, and with each term, which has taken nothing yet."""
         if term:
             self._taken.clear()
         self._watch_nodes()

@@ -25,8 +25,8 @@ def candidate(line: Line, told: list[tuple[float, int]] | None = None, *, resume
     return election
 
 
-def test_a_line_that_is_cut_unnoticed_ends_the_reign_within_two_thirds_of_a_session() -> None:
-    """CL-Z8: kazoo says SUSPENDED after up to two thirds of a session; counted from there, one would reign for 1.67. A
+def test_a_line_that_is_cut_unnoticed_ends_the_term_within_two_thirds_of_a_session() -> None:
+    """CL-Z8: kazoo says SUSPENDED after up to two thirds of a session; counted from there, one would act for 1.67. A
     whole session from the last proof would be the moment at which ZooKeeper lets the next one in."""
 
     async def story() -> None:
@@ -43,7 +43,7 @@ def test_a_line_that_is_cut_unnoticed_ends_the_reign_within_two_thirds_of_a_sess
         assert told[1][0] <= cut_s + SESSION_S * 2 / 3
         line.become(SessionState.CONNECTED)
         await asyncio.sleep(1)
-        assert [epoch for _, epoch in told] == [1, 0, 1]  # its session had not ended: still the same reign
+        assert [epoch for _, epoch in told] == [1, 0, 1]  # its session had not ended: still the same term
         await election.stop()
 
     on_virtual_time(story())
@@ -100,7 +100,7 @@ def test_a_process_that_slept_through_its_lease_does_not_think_itself_elected() 
     on_virtual_time(story())
 
 
-def test_a_reign_goes_on_though_two_proofs_in_a_row_are_lost() -> None:
+def test_a_term_goes_on_though_two_proofs_in_a_row_are_lost() -> None:
     """CL-Z8: one goes out every sixth of a session, whatever became of the last, and the belief lasts four of these."""
 
     async def story() -> None:
@@ -119,7 +119,7 @@ def test_a_reign_goes_on_though_two_proofs_in_a_row_are_lost() -> None:
     on_virtual_time(story())
 
 
-def test_a_write_of_the_reign_that_was_answered_proves_it() -> None:
+def test_a_write_of_the_term_that_was_answered_proves_it() -> None:
     async def story() -> None:
         told: list[tuple[float, int]] = []
         line = Line(Server(), 1)
@@ -137,7 +137,7 @@ def test_a_write_of_the_reign_that_was_answered_proves_it() -> None:
     on_virtual_time(story())
 
 
-def test_who_gives_its_reign_up_begins_the_next_with_an_epoch_of_its_own() -> None:
+def test_who_gives_its_term_up_begins_the_next_with_an_epoch_of_its_own() -> None:
     """A controller numbers its writes within its epoch: one whose answer came too late would count as the next."""
 
     async def story() -> None:
@@ -191,7 +191,7 @@ def test_one_whose_process_is_gone_is_deposed_at_once() -> None:
 
 @pytest.mark.parametrize("resume", [True, False])
 def test_whoever_is_elected_again_after_the_place_was_deleted_by_hand_stays_elected(resume: bool) -> None:
-    """As `delete /controller`: operators do it to have another controller. The proofs of the reign that ended must not
+    """As `delete /controller`: operators do it to have another controller. The proofs of the term that ended must not
     judge the next one."""
 
     async def story() -> None:

@@ -70,7 +70,7 @@ from muster.coordinator.replication.protocol.controller.topic_lifecycle import (
 )
 
 MAX_DEFERRED = 1_000
-"""Requests of operators that wait for the reign to have read all; the next is refused."""
+"""Requests of operators that wait for the term to have read all; the next is refused."""
 
 REFUSALS = 3
 WITHIN_MS = 300
@@ -78,7 +78,7 @@ WITHIN_MS = 300
 
 
 class Controller:
-    """The controller of a cluster, while this node is it. Between reigns it answers NOT_CONTROLLER (41)."""
+    """The controller of a cluster, while this node is it. Between terms it answers NOT_CONTROLLER (41)."""
 
     def __init__(self, settings: ControllerSettings) -> None:
         self.settings = settings
@@ -86,7 +86,7 @@ class Controller:
         self._begin_term(None)
 
     def _begin_term(self, elected: ControllerElected | None) -> None:
-        """A reign, of which nothing is known yet; or none."""
+        """A term, of which nothing is known yet; or none."""
         self.elected = elected
         controller_state = ControllerState(self.settings, epoch=NO_EPOCH if elected is None else elected.epoch)
         self.term = ControllerTerm(controller_state)
@@ -126,7 +126,7 @@ class Controller:
         if isinstance(event, ControllerElected) or self.elected is not None:
             handler(self, event)
             self._advance_term()
-            # The reign may be another by now, and what the old one said last is said first.
+            # The term may be another by now, and what the old one said last is said first.
             out += [] if self.term.out is out else self.term.out
         else:
             self._not_controller(event)
@@ -204,7 +204,7 @@ class Controller:
         self._maybe_ready()
 
     def _maybe_ready(self) -> None:
-        """All there is to know has been read: the reign begins."""
+        """All there is to know has been read: the term begins."""
         if self.ready or self.first_nodes is None or not self.have_topics or not self.have_states:
             return
         self.ready = True

@@ -133,7 +133,7 @@ class NodeRegistry:
     """Registrations, and what the controller makes of them.
 
     registered: as last seen. live: taken in, and not fenced. coming: registered anew, and not taken in before their
-    former life has been treated as dead. unsure: live since before this reign, perhaps with a life in between that
+    former life has been treated as dead. unsure: live since before this term, perhaps with a life in between that
     nobody here saw: what they lead is elected anew. fenced: by node, the registration that is (CL-C9). stopping: by
     node, the registration that shuts down. drained: who is to lead nothing, whatever its registration. offline: by
     node, units whose log it cannot use.
@@ -156,7 +156,7 @@ class NodeRegistry:
     """Stopping, and live."""
 
     def load_registrations(self, nodes: Mapping[int, ClusterNode], image: ClusterImage | None) -> None:
-        """The first registrations that a reign sees. Who is as this node has known it goes on; of all others nobody
+        """The first registrations that a term sees. Who is as this node has known it goes on; of all others nobody
         knows whether they are what they were when they last led."""
         self.registered = nodes
         self.live = dict(nodes)
@@ -308,7 +308,7 @@ class ControllerState:
     znodes of the other halves of shards. holds, leads: units by node. broken: partitions whose state cannot be read:
     nothing is decided for them (CL-C13). lowest: by topic, the smallest minimum that a leader may still go by, until
     all nodes have heard of the one that is set (None: it has not been told yet). applied: by node, the sequence it has
-    applied (CL-N3). fresh: the first sequence of the reign, until all nodes have applied it.
+    applied (CL-N3). fresh: the first sequence of the term, until all nodes have applied it.
     """
 
     settings: ControllerSettings
@@ -362,7 +362,7 @@ class ControllerState:
         )
 
     def is_new_to(self, node: int) -> bool:
-        """Whether a node has heard nothing of this reign: what it goes by, nobody knows."""
+        """Whether a node has heard nothing of this term: what it goes by, nobody knows."""
         return self.fresh is not None and self.applied.get(node, NO_EPOCH) < self.fresh
 
     def lowest_of(self, topic: str, leader: int) -> int:

@@ -188,7 +188,7 @@ class AdmitNode(NamedTuple):
 
 
 class ConfirmNode(NamedTuple):
-    """When all that stands before it has been written: what a node leads has been elected in this reign."""
+    """When all that stands before it has been written: what a node leads has been elected in this term."""
 
     node: int
 

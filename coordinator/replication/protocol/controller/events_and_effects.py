@@ -133,7 +133,7 @@ class ShutdownRequested(NamedTuple):
 
 class DrainedNodesRead(NamedTuple):
     """The nodes in `/muster/cluster/drained`, all of them (`muster cluster drain` and `undrain`): they lead nothing as
-    long as others can, and stay followers. Told before the topics of a reign, so that none is elected by it."""
+    long as others can, and stay followers. Told before the topics of a term, so that none is elected by it."""
 
     nodes: frozenset[int]
 
@@ -288,7 +288,7 @@ class WriteMulti(NamedTuple):
     (epoch, sequence), at cluster_version (NO_EPOCH: make it). Answered by `Written` or `WriteFailed`; until then
     there is no other.
 
-    That the cluster's version is checked as well puts all writes of a reign into one order: one whose answer was lost,
+    That the cluster's version is checked as well puts all writes of a term into one order: one whose answer was lost,
     and which is done later than all thought, can only fail.
     """
 
@@ -406,7 +406,7 @@ class WakeControllerAt(NamedTuple):
 
 
 class ResignController(NamedTuple):
-    """The reign is over: another has written a higher epoch. All that waited has been answered."""
+    """The term is over: another has written a higher epoch. All that waited has been answered."""
 
 
 ControllerEffect: TypeAlias = (

@@ -250,7 +250,7 @@ class ControlledShutdowns:
 
 @dataclass(slots=True)
 class PreferredLeaders:
-    """due_ms: when leaders are balanced next; None before the reign has begun. forced: units that an operator wants led
+    """due_ms: when leaders are balanced next; None before the term has begun. forced: units that an operator wants led
     whatever it costs, and who hears of it."""
 
     term: ControllerTerm

@@ -65,7 +65,7 @@ class MetadataPublisher:
     floor: int = 0
     """Who knows less than this sequence gets all there is."""
     heard: int = -1
-    """What all live nodes have applied (CL-N3): a sequence of this reign, or -1."""
+    """What all live nodes have applied (CL-N3): a sequence of this term, or -1."""
     staged_nodes: dict[int, NodeView] = field(default_factory=dict)
     staged_topics: dict[str, tuple[bytes, Mapping[str, str]]] = field(default_factory=dict)
     staged_deleted: dict[bytes, str] = field(default_factory=dict)

@@ -198,7 +198,7 @@ class AlterPartitionQueue:
             self.term.answer(ask.request.request, AlterPartitionResult(ErrorCode.NONE, results))
 
     def end(self) -> None:
-        """The reign is over."""
+        """The term is over."""
         for request in self.waiting:
             self.term.answer(request, AlterPartitionResult(ErrorCode.NOT_CONTROLLER))
         self.waiting.clear()
@@ -223,7 +223,7 @@ class ImagePolls:
     """When the first parked poll has waited long enough, or earlier."""
 
     def poll(self, event: ImagePolled, ready: bool) -> int | None:
-        """Answers a poll, or parks it. Returns the sequence that the node has applied, where that is of this reign."""
+        """Answers a poll, or parks it. Returns the sequence that the node has applied, where that is of this term."""
         publisher = self.term.controller_state.publisher
         if (old := publisher.waiting.pop(event.node, None)) is not None:
             # It asks anew, for its connection broke: nobody hears this.
@@ -320,7 +320,7 @@ class ImagePolls:
         self.wake_ms = min((each.until_ms for each in controller_state.publisher.waiting.values()), default=None)
 
     def end(self) -> None:
-        """The reign is over."""
+        """The term is over."""
         for waiting in self.term.controller_state.publisher.waiting.values():
             self.term.answer(waiting.request, ClusterState(ErrorCode.NOT_CONTROLLER))
         self.term.controller_state.publisher.waiting.clear()

@@ -293,7 +293,7 @@ def decide_unit(
 ) -> StateDecision | None:
     """What the unit should be.
 
-    A leader that has heard nothing of this reign may go by a minimum that nobody knows. Who becomes eligible beside it
+    A leader that has heard nothing of this term may go by a minimum that nobody knows. Who becomes eligible beside it
     does so with a new epoch, in which it leads only when it has heard what is set.
     """
     controller_state = term.controller_state

@@ -51,7 +51,7 @@ class Mistaken:
         return []
 
 
-def test_a_mistake_in_any_step_ends_the_reign_and_all_who_wait_hear_of_it() -> None:
+def test_a_mistake_in_any_step_ends_the_term_and_all_who_wait_hear_of_it() -> None:
     async def story() -> None:
         session = SimpleNamespace(on_state=lambda listener: None, session_timeout_ms=6_000)
         around = CandidateContext(ClusterImage, lambda: 0, lambda: 0, lambda: b"")
@@ -89,7 +89,7 @@ class Slow:
         return [WarnOperator("decided")]
 
 
-def test_a_reign_that_ends_while_a_long_step_is_taken_does_nothing_of_it() -> None:
+def test_a_term_that_ends_while_a_long_step_is_taken_does_nothing_of_it() -> None:
     """And nobody else touches the machine meanwhile."""
 
     async def story() -> None:

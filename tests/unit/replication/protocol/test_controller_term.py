@@ -1,4 +1,4 @@
-"""How writes end, how reigns begin and end, and what nodes are told (CL-C1, CL-Z5, CL-Z6, CL-Z7, CL-N1)."""
+"""How writes end, how terms begin and end, and what nodes are told (CL-C1, CL-Z5, CL-Z6, CL-Z7, CL-N1)."""
 
 import pytest
 
@@ -61,7 +61,7 @@ def test_one_write_at_a_time_and_what_arrives_is_decided_with_the_next(story: Co
     assert [each.state.leader for each in story.held[0].operations if isinstance(each, ef.PutPartitionState)] == [3]
 
 
-def test_another_controller_ends_the_reign_z5(story: ControllerStory) -> None:
+def test_another_controller_ends_the_term_z5(story: ControllerStory) -> None:
     story.hold = True
     asked = story.ask(1, "t-0", (1, 2))
     polled = story.poll(2, story.controller.term.controller_state.publisher.known)
@@ -203,7 +203,7 @@ def test_a_new_controller_that_misses_a_write_or_a_directory_reads_all_z7(story:
     assert after.led("t-0") == (2, 1, (2,), (1,))
 
 
-def test_who_may_have_bounced_between_two_reigns_leads_in_a_new_epoch_c7(story: ControllerStory) -> None:
+def test_who_may_have_bounced_between_two_terms_leads_in_a_new_epoch_c7(story: ControllerStory) -> None:
     """Found while it was built: a new controller cannot see that a leader was dead in between. Its log may lack a tail
     that others have; in the same epoch it would write other records in its place."""
     image = image_of(story)
@@ -257,7 +257,7 @@ def test_requests_wait_for_all_to_be_read() -> None:
     assert story.answers[70].error is ErrorCode.NOT_CONTROLLER  # begin() is another election
 
 
-def test_between_reigns_this_is_not_the_controller() -> None:
+def test_between_terms_this_is_not_the_controller() -> None:
     story = ControllerStory()
     story.nodes = nodes(1)
     assert story.told(story.poll(1)).error is ErrorCode.NOT_CONTROLLER
@@ -381,10 +381,10 @@ def test_a_new_controller_tells_of_no_lower_minimum_before_the_elr_is_empty_c5()
     assert (told.configs, told.partitions[0].elr) == ({"min.insync.replicas": "1"}, ())
 
 
-def test_who_becomes_eligible_before_all_have_heard_of_a_reign_does_so_in_a_new_epoch_c5(
+def test_who_becomes_eligible_before_all_have_heard_of_a_term_does_so_in_a_new_epoch_c5(
     story: ControllerStory,
 ) -> None:
-    """What a leader goes by that has heard nothing of this reign, nobody knows: in an epoch that it does not know it
+    """What a leader goes by that has heard nothing of this term, nobody knows: in an epoch that it does not know it
     cannot commit alone."""
     image = image_of(story)
     after = ControllerStory()
@@ -393,7 +393,7 @@ def test_who_becomes_eligible_before_all_have_heard_of_a_reign_does_so_in_a_new_
     assert after.led("t-0") == (3, 1, (3,), (1, 2))
 
 
-def test_a_leader_that_has_not_heard_of_a_reign_asks_again_c5(story: ControllerStory) -> None:
+def test_a_leader_that_has_not_heard_of_a_term_asks_again_c5(story: ControllerStory) -> None:
     image = image_of(story)
     after = ControllerStory()
     after.epoch, after.version, after.topics, after.states = 2, story.version, story.topics, story.states

@@ -1,12 +1,12 @@
 """How commands name a group, its partitions and a length of time, and how they report operator overrides.
 
-Every command of `muster groups` takes GROUP or `--group GROUP`. The commands that override a group (freeze, deploy,
-drain, pin, resume) share `--version`, `--dry-run`, `--reason` and `--for`, and print the overrides that are active
-afterwards.
+Every command of `muster groups` takes GROUP or `--group GROUP`, and further arguments after it. The commands that
+override a group (freeze, deploy, drain, pin, resume) share `--version`, `--dry-run`, `--reason` and `--for`, and print
+the overrides that are active afterwards.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -27,6 +27,41 @@ PARTITION_NUMBER = re.compile(r"[0-9]{1,10}")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
+class GroupArgument(click.Argument):
+    """GROUP, the first argument. With --group it may be left out: the words are the command's other arguments then."""
+
+    def handle_parse_result(
+        self, ctx: click.Context, opts: Mapping[str, Any], args: list[str]
+    ) -> tuple[Any, list[str]]:
+        option = opts.get("group_option")
+        others = [each for each in ctx.command.params if isinstance(each, click.Argument) and each is not self]
+        if isinstance(option, str) and not names_group(opts, option, others):
+            assert isinstance(opts, dict), "click gives one dictionary to all parameters"
+            shift_words(opts, others)
+        return super().handle_parse_result(ctx, opts, args)
+
+
+def names_group(opts: Mapping[str, Any], option: str, others: Sequence[click.Argument]) -> bool:
+    """Whether the first word is GROUP although --group is given: every other argument has words of its own."""
+    given = (opts.get(str(each.name)) for each in others)
+    complete = all(isinstance(words, str) or (isinstance(words, tuple) and words) for words in given)
+    return complete and (opts.get("group") == option or all(each.nargs == 1 for each in others))
+
+
+def shift_words(opts: dict[str, Any], others: Iterable[click.Argument]) -> None:
+    """Give GROUP's word to the next argument, that one's to the one after it, and so on."""
+    word = opts.pop("group", None)
+    for argument in others:
+        if not isinstance(word, str):
+            return
+        name = str(argument.name)
+        following = opts.get(name)
+        if argument.nargs == 1:
+            opts[name], word = word, following
+        else:
+            opts[name] = (word, *following) if isinstance(following, tuple) else (word,)
+
+
 def group_argument(function: Function) -> Function:
     """GROUP, or --group GROUP for fingers used to Kafka's tool, as `group`."""
     # Eager, so that it is known when the argument is looked at.
@@ -37,7 +72,7 @@ def group_argument(function: Function) -> Function:
         is_eager=True,
         help="Name the group by an option instead of the argument.",
     )
-    argument = click.argument("group", metavar="GROUP", required=False, callback=choose_group)
+    argument = click.argument("group", cls=GroupArgument, metavar="GROUP", required=False, callback=choose_group)
     return option(argument(function))
 
 

@@ -148,6 +148,33 @@ def test_no_range_of_numbers_takes_what_is_no_number(word: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "others"),
+    [
+        ("drain --group g m", {"name": "m"}),
+        ("drain m --group g", {"name": "m"}),
+        ("drain g m --group g", {"name": "m"}),
+        ("drain --group g g", {"name": "g"}),
+        ("pin --group g orders:3 m", {"topic": "orders", "partition": 3, "name": "m"}),
+        ("pin g orders:3 m --group g", {"topic": "orders", "partition": 3, "name": "m"}),
+        ("set --group g a=b", {"pairs": ("a=b",)}),
+        ("set --group g a=b c=d", {"pairs": ("a=b", "c=d")}),
+        ("set g a=b --group g", {"pairs": ("a=b",)}),
+        ("unset --group g key", {"keys": ("key",)}),
+    ],
+)
+def test_a_group_that_an_option_names_leaves_the_words_to_the_other_arguments(
+    words: str, others: dict[str, object]
+) -> None:
+    groups = cli.get_command(click.Context(cli), "groups")
+    assert isinstance(groups, click.Group)
+    verb, *arguments = words.split()
+    command = groups.get_command(click.Context(groups), verb)
+    assert command is not None
+    given = command.make_context(verb, arguments).params
+    assert {"group": given["group"], **{name: given[name] for name in others}} == {"group": "g", **others}
+
+
+@pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["serv"], "there is no command 'muster serv'; did you mean 'serve'?"),
@@ -161,6 +188,9 @@ def test_no_range_of_numbers_takes_what_is_no_number(word: str) -> None:
         (["groups", "describe"], "no group is named; expected GROUP"),
         (["groups", "describe", ""], "the group's name is empty; expected GROUP"),
         (["groups", "describe", "a", "--group", "b"], "two groups are named, 'a' and 'b'; expected one"),
+        (["groups", "drain", "a", "m", "--group", "b"], "two groups are named, 'a' and 'b'; expected one"),
+        (["groups", "drain", "--group", "g"], "Missing argument 'MEMBER'"),
+        (["groups", "set", "--group", "g"], "Missing argument 'KEY=VALUE...'"),
         (["groups", "reset-offsets", "g", "--topic", "t"], "no position is given"),
         (["groups", "reset-offsets", "g", "--topic", "t", "--to", "noon"], "'noon' is no position; expected start"),
         (["groups", "reset-offsets", "g", "--to", "start"], "expected --topic or --all-topics"),

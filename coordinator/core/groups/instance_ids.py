@@ -31,16 +31,8 @@ def record_calm_restart(
         f"{describe_member(member)} restarted in {describe_ms(incarnation.away_ms)}{again} and kept its {kept} "
         f"{'partition' if kept == 1 else 'partitions'}"
     )
-    entry = replace(
-        audit_entry(group.id, Outcome.MEMBER_CHANGED, member.id, detail, step),
-        cause=Cause.STATIC_MEMBER_REPLACED,
-        certainty=Certainty.RECORDED,
-        culprit_client_id=member.client_id,
-        culprit_client_host=member.client_host,
-        protocol_type=CONSUMER,
-        members=(plan,),
-        incarnations=told,
-    )
+    entry = member_changed_entry(group, member, plan, Cause.STATIC_MEMBER_REPLACED, detail, step)
+    entry = replace(entry, incarnations=told)
     if last is not None:
         amend_entry(group, replace(entry, number=last.number, started_at_ms=last.started_at_ms), step)
         return
@@ -76,17 +68,24 @@ def record_contested_instance_id(
         f"two processes use group.instance.id {instance_id}: {describe_member(holder)} has it, and {other} is still "
         "running; give each process an instance id of its own"
     )
-    entry = replace(
-        audit_entry(group.id, Outcome.MEMBER_CHANGED, holder.id, detail, step),
-        cause=Cause.INSTANCE_ID_SHARED,
+    entry = member_changed_entry(group, holder, plan, Cause.INSTANCE_ID_SHARED, detail, step)
+    keep_entry(group.id, entry, step)
+    step.announce(group, entry=entry)
+
+
+def member_changed_entry(
+    group: ExplainedGroup, member: SeenMember, plan: MemberPlan, cause: Cause, detail: str, step: Step
+) -> RebalanceEntry:
+    """An entry about one member that moved nothing. plan: what the member keeps."""
+    return replace(
+        audit_entry(group.id, Outcome.MEMBER_CHANGED, member.id, detail, step),
+        cause=cause,
         certainty=Certainty.RECORDED,
-        culprit_client_id=holder.client_id,
-        culprit_client_host=holder.client_host,
+        culprit_client_id=member.client_id,
+        culprit_client_host=member.client_host,
         protocol_type=CONSUMER,
         members=(plan,),
     )
-    keep_entry(group.id, entry, step)
-    step.announce(group, entry=entry)
 
 
 def describe_other(group: ExplainedGroup, event: InstanceIdUser) -> str:

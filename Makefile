@@ -104,7 +104,7 @@ screenshots: $(VENV)/.installed-dev
 
 # Ratios against peers in the same run; a goal that is missed does not stop the other suites.
 bench: $(VENV)/.installed-dev
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[workshop]'
 	-$(BIN)/muster bench log
 	-$(BIN)/muster bench assignors
 	-$(BIN)/muster bench coordinator

@@ -5,6 +5,7 @@ assignors are one of the peers: one JVM, fed line by line, that times itself (Ja
 """
 
 import importlib.resources
+import importlib.util
 import json
 import math
 import shutil
@@ -26,6 +27,21 @@ from muster.cli.common.output import Column, columns, print_rows
 if TYPE_CHECKING:
     from muster.workshop.lab.comparison import ComparisonResult, JoinCosts
     from muster.workshop.lab.generations import ProtocolGeneration
+
+
+# The extra `workshop`
+# --------------------
+
+WORKSHOP_MODULES = ("aiokafka", "confluent_kafka", "kafka", "matplotlib", "psutil", "pyspark")
+"""What `muster bench` measures against, and what `muster lab` draws with."""
+
+
+def require_workshop() -> None:
+    """Raises CommandError where a module of the extra is not installed."""
+    missing = [name for name in WORKSHOP_MODULES if importlib.util.find_spec(name) is None]
+    if missing:
+        what = f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed"
+        raise CommandError(what, "", "pip install 'muster-groups[workshop]'")
 
 
 # Kafka's assignors as a peer
@@ -113,21 +129,12 @@ def coordinator_rows(only: str) -> Rows:
 
 
 def spark_rows(only: str) -> Rows:
-    try:
-        import pyspark  # noqa: F401
-    except ImportError:
-        raise CommandError("pyspark is not installed", "pip install 'muster-groups[spark]'") from None
     from muster.workshop.bench import spark_suite
 
     return report_failures(spark_suite.run(only))
 
 
 def wire_rows(only: str, place: str = "") -> Rows:
-    try:
-        import confluent_kafka  # noqa: F401
-        import kafka  # noqa: F401
-    except ImportError as missing:
-        raise CommandError(f"{missing.name}, a peer, is not installed", "pip install 'muster-groups[bench]'") from None
     from muster.workshop.bench import wire_suite
 
     return report_failures(wire_suite.run(only, place))
@@ -140,10 +147,6 @@ def cluster_rows(only: str, place: str = "") -> Rows:
 
 
 def engine_rows(only: str, place: str = "") -> Rows:
-    try:
-        import confluent_kafka  # noqa: F401
-    except ImportError:
-        raise CommandError("confluent_kafka, a peer, is not installed", "pip install 'muster-groups[bench]'") from None
     from muster.workshop.bench import kafka_backend_suite
     from muster.workshop.bench.kafka_peer import JarsUnavailable
 
@@ -203,6 +206,7 @@ def bench(suite: str, as_json: bool, only: str, runs: int, quick: bool, jar: str
         raise click.UsageError("--quick goes with the suite growth")
     if kafka and suite not in BESIDE_KAFKA:
         raise click.UsageError("--kafka goes with the suites wire, cluster and engine")
+    require_workshop()
     rows: list[dict[str, Any]] = []
     try:
         with report_termination(), jvm_assignors(jar) if jar else nullcontext() as java:
@@ -308,14 +312,15 @@ def compare(
     The course is a rolling restart, a crash and a scale-out, in virtual time. With --real it is shorter, and messages
     and duplicates are not counted.
     """
+    if real and chart is not None:
+        raise click.UsageError("--chart draws what virtual time counts; leave out --real or --chart")
+    require_workshop()
     from muster.workshop.bench.processes import BenchFailed
     from muster.workshop.lab.comparison import Workload, compare_generations
     from muster.workshop.lab.real_comparison import compare_in_real_time
     from muster.workshop.lab.simulated_worker import SteadyLoad
 
     workload = Workload(members, partitions, joining, seed, SteadyLoad(work_ms=work_ms))
-    if real and chart is not None:
-        raise click.UsageError("--chart draws what virtual time counts; leave out --real or --chart")
     try:
         results = list(
             (compare_in_real_time if real else compare_generations)(workload, choose_generations(only, real=real))
@@ -341,6 +346,7 @@ def join(members: Sequence[int], seed: int, only: Sequence[str], style: str) -> 
 
     The groups have 200 partitions.
     """
+    require_workshop()
     from muster.workshop.lab.comparison import measure_joins
 
     print_rows(
@@ -372,6 +378,7 @@ def scaler(thresholds: Sequence[int], seed: int, style: str) -> None:
     Runs four loads in virtual time. Consumers read 100 records a second and take 20 s to start. IN-30MIN: the most
     reversals in any half hour; BEHIND-S: how long more waited than is written in two minutes.
     """
+    require_workshop()
     from muster.workshop.lab.autoscaling import MUSTER, keda_trigger, make_loads, run_deployment
 
     rules = {f"kafka, lagThreshold {each}": keda_trigger(each) for each in thresholds}
@@ -408,11 +415,9 @@ def comparison_rows(result: "ComparisonResult", chapters: bool) -> list[dict[str
 
 
 def draw_chart(results: "list[ComparisonResult]", path: Path) -> None:
-    from muster.workshop.lab.comparison import ChartUnavailable, draw_comparison
+    from muster.workshop.lab.comparison import draw_comparison
 
     try:
         draw_comparison(results, path)
-    except ChartUnavailable as missing:
-        raise CommandError(str(missing)) from missing
     except (OSError, ValueError) as error:
         raise CommandError(f"cannot draw {path}: {error}", "a path that ends in .svg, .png or .pdf") from error

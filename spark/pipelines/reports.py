@@ -16,7 +16,7 @@ from muster.spark.pipelines.backtest import CRITERIA, EVEN, Backtest, BacktestRo
 # The page
 # --------
 
-MISSING = "charts need matplotlib; install it with: pip install 'muster-groups[lab]'"
+MISSING = "charts need matplotlib; install it with: pip install 'muster-groups[charts]'"
 COLOURS = (
     "#3b6ea5",
     "#d1605e",

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("psutil", reason="the broker's process is found by it: pip install 'muster-groups[bench]'")
+pytest.importorskip("psutil", reason="the broker's process is found by it: pip install 'muster-groups[workshop]'")
 
 from muster.cli import workshop
 from muster.cli.main import main

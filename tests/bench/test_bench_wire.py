@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip(
-    "confluent_kafka", reason="the peer is librdkafka's mock cluster: pip install 'muster-groups[bench]'"
+    "confluent_kafka", reason="the peer is librdkafka's mock cluster: pip install 'muster-groups[workshop]'"
 )
 
 from muster.cli.main import main

@@ -1,6 +1,5 @@
 """The lab: exact, fair, and true to what each generation promises."""
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -8,7 +7,6 @@ import pytest
 from muster.cli.common.output import plain_table
 from muster.cli.workshop import COMPARISON_COLUMNS, comparison_rows
 from muster.workshop.lab.comparison import (
-    ChartUnavailable,
     ComparisonResult,
     Workload,
     compare_generations,
@@ -115,11 +113,3 @@ def test_the_chart_is_the_same_for_the_same_figures(small: dict[str, ComparisonR
     assert drawn == (tmp_path / "two.svg").read_text()
     assert "partition-seconds unowned" in drawn
     assert "kip848-pushed" in drawn
-
-
-def test_without_the_library_the_chart_says_what_to_install(
-    small: dict[str, ComparisonResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(ChartUnavailable, match=r"muster-groups\[lab\]"):
-        draw_comparison(list(small.values()), tmp_path / "chart.svg")

@@ -136,7 +136,7 @@ CLUSTER_BEGINS = {
     "registration.start": ["registration.stop"],
     "candidate.start": ["candidate.close"],
     "rates.start": ["rates.stop"],
-    "producer ids.begin": ["producer ids.close"],
+    "producer ids.fetch_first_block": ["producer ids.close"],
     "channels.made": ["channels.close"],
     "asks.made": ["asks.close"],
     "ends.start": ["ends.stop"],
@@ -196,7 +196,7 @@ KAFKA_PARTS = {
 }
 KAFKA_BEGINS = {
     "upstream.made": ["upstream.close"],
-    "topics.look": ["topics.stop"],
+    "topics.refresh_topics": ["topics.stop"],
     "channels.made": ["channels.close"],
     "rights.made": ["rights.stop"],
     "owner.start": ["owner.stop"],
@@ -300,8 +300,8 @@ NODE_BEGINS = {
 
 
 STARTS = [
-    pytest.param(start_in_cluster, CLUSTER_BEGINS, {"session.open", "producer ids.begin"}, id="cluster"),
-    pytest.param(start_over_kafka, KAFKA_BEGINS, {"topics.look"}, id="kafka"),
+    pytest.param(start_in_cluster, CLUSTER_BEGINS, {"session.open", "producer ids.fetch_first_block"}, id="cluster"),
+    pytest.param(start_over_kafka, KAFKA_BEGINS, {"topics.refresh_topics"}, id="kafka"),
     pytest.param(start_node, NODE_BEGINS, set(), id="node"),
 ]
 

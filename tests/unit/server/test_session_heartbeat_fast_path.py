@@ -29,7 +29,7 @@ class Node:
             self.beaten.append((group_id, member_id, generation))
         return self.well
 
-    async def ask(self, shard: int, event: Any, wanted: type) -> Any:
+    async def ask_shard(self, shard: int, event: Any, wanted: type) -> Any:
         self.asked.append(event)
         if isinstance(event, Listen):
             await asyncio.Event().wait()

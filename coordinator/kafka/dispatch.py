@@ -58,7 +58,8 @@ class SaslHandlers:
         if login is None:
             return made(error_code=ILLEGAL_SASL_STATE)
         return made(
-            error_code=await login.begin_exchange(request.mechanism, call.api_version), mechanisms=list(login.mechanisms)
+            error_code=await login.begin_exchange(request.mechanism, call.api_version),
+            mechanisms=list(login.mechanisms),
         )
 
     async def sasl_authenticate(self, request: Any, call: Any) -> Any:

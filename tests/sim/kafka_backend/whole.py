@@ -33,11 +33,12 @@ from tests.sim.kafka_backend.ways import Ways
 from tests.sim.kafka_backend.whole_transactional import WholeTransactional
 from tests.sim.kafka_backend.world import FAULTS, PRODUCERS, Result, World
 from tests.sim.replication.groups.checkers import Stale
-from tests.sim.replication.groups.coordinator import LIMITS, SHARDS, TOPICS, Answered
+from tests.sim.replication.groups.coordinator import LONG_MS, SHARDS, TOPICS, Answered, limits_of
 from tests.sim.replication.groups.members import Auditor, ClassicMember, ConsumerMember, Member, MemberHistory
 
 TOPIC = "muster.state"
 APPENDS = AppendLimits(batch_bytes=100_000, delivery_timeout_ms=4_000, request_timeout_ms=800)
+LIMITS = limits_of(LONG_MS)
 MEMBERS = 2
 """Of each group."""
 GROUPS = ("orders", "parts", "bills")

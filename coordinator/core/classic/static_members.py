@@ -14,6 +14,8 @@ from muster.coordinator.core.classic.rebalance import (
     subscribed_topics,
 )
 from muster.coordinator.core.groups.instance_ids import (
+    describe_former,
+    describe_refused,
     record_calm_restart,
     record_contested_instance_id,
 )
@@ -57,6 +59,7 @@ def replace_static_member(group: ClassicGroup, request: JoinGroup, member_id: st
     old_id = group.static[request.group_instance_id or ""]
     check_incarnation_fits_log(group, request, old_id, step)
     was_leader = group.leader == old_id
+    contested = group.history.takes_turns(group.members[old_id].seen, request.connection)
     note_replaced(group, old_id, member_id, step)
     away_ms = step.now_ms - group.members[old_id].last_seen_ms
     member = rename_static_member(group, old_id, member_id, step)
@@ -70,9 +73,12 @@ def replace_static_member(group: ClassicGroup, request: JoinGroup, member_id: st
     match group.state:
         case GroupState.STABLE if cause is Cause.STATIC_MEMBER_REPLACED:
             group.members.unpark(member)
-            record_calm_restart(
-                group, member.seen, member_plan(member), Incarnation(member.id, old_id, away_ms, "replaced"), step
-            )
+            if contested:
+                other = describe_former(group, old_id)
+                record_contested_instance_id(group, member.seen, member_plan(member), other, step)
+            else:
+                incarnation = Incarnation(member.id, old_id, away_ms, "replaced")
+                record_calm_restart(group, member.seen, member_plan(member), incarnation, step)
             if rebalance.is_frozen(group, step):
                 rebalance.cut_unread_share(group, member)
             group.subscribed_topics = subscribed_topics(group)
@@ -122,7 +128,7 @@ def explain(group: ClassicGroup, event: ConnectionClosed | InstanceIdUser, step:
         return
     holder = group.members.get(group.static.get(event.group_instance_id or "", ""))
     if holder is not None:
-        record_contested_instance_id(group, holder.seen, member_plan(holder), event, step)
+        record_contested_instance_id(group, holder.seen, member_plan(holder), describe_refused(group, event), step)
 
 
 def check_incarnation_fits_log(group: ClassicGroup, request: JoinGroup, old_id: str, step: Step) -> None:

@@ -28,7 +28,11 @@ from muster.coordinator.core.consumer.members import (
     is_leaving,
     require_consumer_member,
 )
-from muster.coordinator.core.groups.instance_ids import record_calm_restart, record_contested_instance_id
+from muster.coordinator.core.groups.instance_ids import (
+    describe_refused,
+    record_calm_restart,
+    record_contested_instance_id,
+)
 from muster.coordinator.core.groups.member_causes import amend_closed, name_few, trigger_of_newcomer
 from muster.coordinator.core.groups.state import Step
 from muster.coordinator.core.model.effects import ConsumerHeartbeatReply
@@ -302,7 +306,8 @@ def explain(group: ConsumerGroup, event: ConnectionClosed | InstanceIdUser, step
     holder = group.members.get(group.static.get(event.group_instance_id or "", ""))
     if holder is not None:
         plan = MemberPlan(holder.id, holder.client_id, holder.client_host, holder.instance_id, ())
-        record_contested_instance_id(group, group.seen(holder), plan, event, step)
+        other = describe_refused(group, event)
+        record_contested_instance_id(group, group.seen(holder), plan, other, step)
 
 
 def subscription_triggers(

@@ -51,15 +51,12 @@ def last_restart(group: ExplainedGroup, member: SeenMember, step: Step) -> Rebal
 
 
 def record_contested_instance_id(
-    group: ExplainedGroup, holder: SeenMember, plan: MemberPlan, event: InstanceIdUser, step: Step
+    group: ExplainedGroup, holder: SeenMember, plan: MemberPlan, other: str, step: Step
 ) -> None:
-    """A request was refused because another process has its group instance id, and both are running."""
-    instance_id = event.group_instance_id or ""
+    """Two running processes have one group instance id. other: the one that does not hold it, in words."""
+    instance_id = holder.instance_id
     since_ms = group.history.contested.get(instance_id)
-    if since_ms is not None and step.now_ms - since_ms < REPEATED_MS:
-        return
-    other = describe_other(group, event)
-    if not other:
+    if not other or (since_ms is not None and step.now_ms - since_ms < REPEATED_MS):
         return
     group.history.contested[instance_id] = step.now_ms
     while len(group.history.contested) > MAX_CONTESTED:
@@ -88,13 +85,20 @@ def member_changed_entry(
     )
 
 
-def describe_other(group: ExplainedGroup, event: InstanceIdUser) -> str:
+def describe_refused(group: ExplainedGroup, event: InstanceIdUser) -> str:
     """The process that was refused: a member that was fenced, or one that asks to join; empty: nobody knows."""
-    former = group.history.former.get(event.member_id)
-    if former is not None:
-        software = f", {former.software}" if former.software else ""
-        return f"member {former.id} ({former.client_id or 'no client id'}{software} at {former.client_host})"
+    if described := describe_former(group, event.member_id):
+        return described
     if isinstance(event, ConsumerHeartbeat):
         software = f", {event.client_software}" if event.client_software else ""
         return f"member {event.member_id} ({event.client_id or 'no client id'}{software} at {event.client_host})"
     return ""
+
+
+def describe_former(group: ExplainedGroup, member_id: str) -> str:
+    """A member that has gone; empty: nobody knows it any more."""
+    former = group.history.former.get(member_id)
+    if former is None:
+        return ""
+    software = f", {former.software}" if former.software else ""
+    return f"member {former.id} ({former.client_id or 'no client id'}{software} at {former.client_host})"

@@ -148,6 +148,15 @@ class MemberHistory:
         elif old_id in self.former:
             self.former[old_id] = replace(self.former[old_id], successor=new_id)
 
+    def takes_turns(self, holder: SeenMember, connection: int) -> bool:
+        """Whether a process whose place this static member has taken wants it back while the holder still runs."""
+        if connection in (NO_CONNECTION, holder.connection) or not self.is_open(holder.connection):
+            return False
+        return any(
+            each.connection == connection and each.instance_id == holder.instance_id and each.end is WaitEnd.REPLACED
+            for each in self.former.values()
+        )
+
     def may_be(self, member: SeenMember, newcomer: SeenMember) -> bool:
         """Whether a member that still counts goes by the newcomer's names, and has no successor yet."""
         if member.id == newcomer.id or member.instance_id or newcomer.instance_id:

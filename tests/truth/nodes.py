@@ -37,9 +37,14 @@ BACKENDS = ("node", "kafka", "cluster")
 
 
 class Backend(Protocol):
-    """The node or nodes of a situation. proxies: between clients and the node, if the network can be cut."""
+    """The node or nodes of a situation.
+
+    proxies: between clients and the node, if the network can be cut.
+    topics_at: the Kafka that has the topics; empty: the node.
+    """
 
     proxies: tuple[Proxy, ...]
+    topics_at: str
 
     @property
     def address(self) -> str: ...
@@ -64,7 +69,10 @@ class Backend(Protocol):
 class SingleNode:
     """One node. proxied: clients reach it through proxies."""
 
-    def __init__(self, directory: Path, settings: Mapping[str, str], *, proxied: bool = False) -> None:
+    def __init__(
+        self, directory: Path, settings: Mapping[str, str], *, proxied: bool = False, topics_at: str = ""
+    ) -> None:
+        self.topics_at = topics_at
         self.proxies = (Proxy(), Proxy()) if proxied else ()
         told = [proxy.address for proxy in self.proxies]
         advertised = {"advertised.listeners": told[0], "kafka.advertised.listeners": told[1]} if told else {}
@@ -103,6 +111,7 @@ class ClusterOfThree:
     """Three nodes and a ZooKeeper."""
 
     proxies = ()
+    topics_at = ""
 
     def __init__(self, directory: Path, connect: str, settings: Mapping[str, str]) -> None:
         self._cluster = ClusterNodes(directory, connect, settings={**SETTINGS, **settings})
@@ -173,6 +182,7 @@ class Backends:
         if self.kind == "kafka":
             ports = {"engine.kafka.broker.ports": str(free_port()), "engine.kafka.broker.id.first": "1"}
             settings = {**over(self._below_at(), directory.name), **ports, **settings}
+            return SingleNode(directory, settings, proxied=proxied, topics_at=self._below_at())
         return SingleNode(directory, settings, proxied=proxied)
 
     def _below_at(self) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import psutil
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from muster.client import Admin
 from muster.client.errors import ClientError, GroupNotFound
@@ -29,6 +30,11 @@ PARTITIONS = 6
 
 class Unplayed(Exception):
     """The situation could not be set up, so there is nothing to judge."""
+
+
+def done(results: Mapping[str, Any]) -> None:
+    for each in results.values():
+        each.result(PATIENCE_S)
 
 
 class Member:
@@ -126,6 +132,7 @@ class Scene:
         self.members: dict[str, Member] = {}
         self.everybody: list[Member] = []
         self.admin = Admin(bootstrap_servers=node.address)
+        self.upstream = AdminClient({"bootstrap.servers": node.topics_at}) if node.topics_at else None
         self.topics: dict[str, int] = {}
         self.topic = self.make_topic("orders")
         self.ids: dict[str, str] = {}
@@ -140,16 +147,25 @@ class Scene:
 
     def make_topic(self, topic: str, partitions: int = PARTITIONS) -> str:
         name = self.name_of(topic)
-        self.admin.create_topic(name, partitions)
+        if self.upstream is None:
+            self.admin.create_topic(name, partitions)
+        else:
+            done(self.upstream.create_topics([NewTopic(name, partitions, 1)]))
         self.topics[name] = partitions
         return name
 
     def grow_topic(self, name: str, partitions: int) -> None:
-        self.admin.create_partitions(name, partitions)
+        if self.upstream is None:
+            self.admin.create_partitions(name, partitions)
+        else:
+            done(self.upstream.create_partitions([NewPartitions(name, partitions)]))
         self.topics[name] = partitions
 
     def delete_topic(self, name: str) -> None:
-        self.admin.delete_topics([name])
+        if self.upstream is None:
+            self.admin.delete_topics([name])
+        else:
+            done(self.upstream.delete_topics([name]))
         del self.topics[name]
 
     # -- members ------------------------------------------------------------------------------------------------------

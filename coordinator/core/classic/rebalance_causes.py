@@ -219,12 +219,10 @@ def trigger_after_reload(
     group: ClassicGroup, member: ClassicMember, reason: str, by_topics: tuple[TopicChange, ...], step: Step
 ) -> RebalanceTrigger:
     """Only the selected protocol is on record, so after a reload an unchanged member may look changed."""
-    trigger = trigger_by_member(
-        cause_from_reason(reason, Cause.COORDINATOR_FAILOVER),
-        member,
-        "rejoined after the coordinator was reloaded",
-        reason,
-    )
+    cause = cause_from_reason(reason, Cause.COORDINATOR_FAILOVER)
+    if cause is Cause.PARTITIONS_CHANGED and not by_topics:
+        cause = Cause.COORDINATOR_FAILOVER  # Java says so of metadata that it had to read again
+    trigger = trigger_by_member(cause, member, "rejoined after the coordinator was reloaded", reason)
     return replace(
         trigger,
         certainty=Certainty.INFERRED,

@@ -18,6 +18,7 @@ from muster.coordinator.core.groups.member_causes import (
 )
 from muster.coordinator.core.groups.state import Step
 from muster.coordinator.core.model.ledger import RebalanceTrigger, trigger_by_member
+from muster.coordinator.core.model.plan import assignment_of
 from muster.coordinator.core.model.types import (
     Cause,
     Certainty,
@@ -121,6 +122,8 @@ def cause_of_rejoin(
         )
     if said.rack:
         return trigger_by_member(changed_cause(member), member, f"is in another rack now: {said.rack}", reason)
+    if trigger := trigger_of_incomplete_plan(group, member, said, reason, step):
+        return trigger
     return trigger_of_unexplained_rejoin(group, member, said, reason)
 
 
@@ -229,6 +232,29 @@ def trigger_after_reload(
         evidence="it is the first rebalance since the group was loaded, and only the chosen assignor's part of a "
         "subscription is on record",
         topics=by_topics,
+    )
+
+
+def trigger_of_incomplete_plan(
+    group: ClassicGroup, member: ClassicMember, said: JoinDifference, reason: str, step: Step
+) -> RebalanceTrigger | None:
+    """A leader plans with what its client knows of topics: one that it did not know yet waits for another round."""
+    if member.id != group.leader or group.remote or said != JoinDifference():
+        return None
+    planned = {topic for each in group.members.values() for topic in assignment_of(each.assignment)}
+    left_out = sorted(
+        topic for topic in (group.subscribed_topics or frozenset()) - planned if step.state.partitions.get(topic)
+    )
+    if not left_out:
+        return None
+    names = name_few(left_out)
+    trigger = trigger_by_member(
+        Cause.LEADER_REJOINED, member, f"rejoined as leader; its last plan had left out {names}", reason
+    )
+    return replace(
+        trigger,
+        certainty=Certainty.INFERRED,
+        evidence=f"{names}: members read it, and the plan that the leader made gave none of its partitions to anybody",
     )
 
 

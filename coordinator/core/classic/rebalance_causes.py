@@ -14,6 +14,7 @@ from muster.coordinator.core.groups.member_causes import (
     cause_from_reason,
     changes_since,
     describe_changes,
+    disturbance_since,
     name_few,
 )
 from muster.coordinator.core.groups.state import Step
@@ -122,6 +123,8 @@ def cause_of_rejoin(
         )
     if said.rack:
         return trigger_by_member(changed_cause(member), member, f"is in another rack now: {said.rack}", reason)
+    if trigger := trigger_after_stall(group, member, reason, step):
+        return trigger
     if trigger := trigger_of_incomplete_plan(group, member, said, reason, step):
         return trigger
     return trigger_of_unexplained_rejoin(group, member, said, reason)
@@ -232,6 +235,24 @@ def trigger_after_reload(
         evidence="it is the first rebalance since the group was loaded, and only the chosen assignor's part of a "
         "subscription is on record",
         topics=by_topics,
+    )
+
+
+def trigger_after_stall(group: ClassicGroup, member: ClassicMember, reason: str, step: Step) -> RebalanceTrigger | None:
+    """The node stood still, and a client that got no answer meanwhile joins again under the id that it has."""
+    disturbance = disturbance_since(member.last_seen_ms, step)
+    if disturbance is None or disturbance.takeover:
+        return None
+    trigger = trigger_by_member(
+        Cause.NODE_STALLED, member, f"joined again under its id after {disturbance.detail}", reason
+    )
+    return replace(
+        trigger,
+        culprit="",
+        client_id="",
+        client_host="",
+        certainty=Certainty.INFERRED,
+        evidence=f"{disturbance.detail}, it had not been heard since, and it says nothing new",
     )
 
 

@@ -54,6 +54,8 @@ def record_contested_instance_id(
     group: ExplainedGroup, holder: SeenMember, plan: MemberPlan, other: str, step: Step
 ) -> None:
     """Two running processes have one group instance id. other: the one that does not hold it, in words."""
+    if holder.connection in group.history.closed:
+        return  # its process is gone, and the other one waits for its place
     instance_id = holder.instance_id
     since_ms = group.history.contested.get(instance_id)
     if not other or (since_ms is not None and step.now_ms - since_ms < REPEATED_MS):

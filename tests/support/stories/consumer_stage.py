@@ -203,6 +203,7 @@ class ConsumerStage:
             client_host="host",
             ready=owned_from(said["ready"]) if "ready" in said else None,
             rights=self.rights_of(name),
+            connection=int(said.get("connection", 0)),
         )
         self.beats[event.request_id] = (group, name)
         return event

@@ -51,6 +51,7 @@ from muster.storage.records.batch import (
     read_unsigned,
 )
 from muster.storage.records.columns import Bytes, Numbers, read_varints, record_bounds
+from muster.storage.settings_text import MAX_LONG
 
 # Headers
 # -------
@@ -141,16 +142,42 @@ def _refusal(batch: BatchView, settings: TopicSettings, bits: int) -> StorageErr
     )
 
 
+class TimestampRange(NamedTuple):
+    """The timestamps in ms that a topic takes, both included (`message.timestamp.before.max.ms` and `after.max.ms`)."""
+
+    oldest: int
+    youngest: int
+
+    def __str__(self) -> str:
+        """In words; a side without a bound is left out."""
+        if self.oldest <= 0:
+            return f"{self.youngest} at most"
+        return f"{self.oldest} at least" if self.youngest > MAX_LONG else f"{self.oldest} to {self.youngest}"
+
+    def refuses(self, timestamp_ms: int) -> bool:
+        return timestamp_ms > self.youngest or 0 <= timestamp_ms < self.oldest
+
+
+def timestamp_range(settings: TopicSettings, now_ms: int) -> TimestampRange | None:
+    """None: the topic takes any, as the log stamps records with its own time (`LogAppendTime`, as in Kafka)."""
+    if settings.message_timestamp_type == "LogAppendTime":
+        return None
+    return TimestampRange(
+        now_ms - settings.message_timestamp_before_max_ms, now_ms + settings.message_timestamp_after_max_ms
+    )
+
+
 def check_timestamps(batches: list[tuple[Fields, memoryview]], settings: TopicSettings, now_ms: int) -> None:
     """InvalidTimestamp when a batch lies further from the clock than the topic allows."""
-    oldest = now_ms - settings.message_timestamp_before_max_ms
-    youngest = now_ms + settings.message_timestamp_after_max_ms
+    taken = timestamp_range(settings, now_ms)
+    if taken is None:
+        return
     for fields, _ in batches:
         base, largest = fields[7], fields[8]
-        if largest > youngest or 0 <= largest < oldest:
+        if taken.refuses(largest):
             raise InvalidTimestamp(
                 f"A batch has timestamps from {base} to {largest} ms while the clock is at {now_ms} ms; the topic "
-                f"takes {oldest} to {youngest}. Correct the producer's clock, or the message.timestamp settings."
+                f"takes {taken}. Correct the producer's clock, or the message.timestamp settings."
             )
 
 
@@ -327,16 +354,15 @@ def validates_records(settings: TopicSettings) -> bool:
 
 def check_records(batches: list[tuple[Fields, memoryview]], settings: TopicSettings, now_ms: int) -> None:
     """InvalidRecord for a batch whose records cannot be read or lack a key they need; InvalidTimestamp."""
+    taken = timestamp_range(settings, now_ms)
     for fields, data in batches:
         body = unpack_records(fields, data, settings)
         seen = check_body(body, fields[12])
         if seen.keyless >= 0 and settings.compacted:
             _refuse_keyless(fields, data)
-        oldest = now_ms - settings.message_timestamp_before_max_ms
-        youngest = now_ms + settings.message_timestamp_after_max_ms
         reach = (seen.farthest + 1) >> 1
-        if fields[7] + reach > youngest or (oldest > 0 and fields[7] - reach < oldest):
-            _check_each_timestamp(fields, data, oldest, youngest)
+        if taken and (fields[7] + reach > taken.youngest or (taken.oldest > 0 and fields[7] - reach < taken.oldest)):
+            _check_each_timestamp(fields, data, taken)
 
 
 def unpack_records(fields: Fields, data: memoryview, settings: TopicSettings) -> bytes:
@@ -470,12 +496,12 @@ def _refuse_keyless(fields: Fields, data: memoryview) -> None:
     raise InvalidRecord(told[0][1], record_errors=tuple(told[:MOST_TOLD]))
 
 
-def _check_each_timestamp(fields: Fields, data: memoryview, oldest: int, youngest: int) -> None:
+def _check_each_timestamp(fields: Fields, data: memoryview, taken: TimestampRange) -> None:
     batch = BatchView._make((*fields, 0, data))
     told = [
-        (place, f"Record {place} of a batch has timestamp {found.timestamp_ms}; expected {oldest} to {youngest}.")
+        (place, f"Record {place} of a batch has timestamp {found.timestamp_ms}; expected {taken}.")
         for place, found in enumerate(batch.records())
-        if found.timestamp_ms > youngest or 0 <= found.timestamp_ms < oldest
+        if taken.refuses(found.timestamp_ms)
     ]
     if told:
         raise InvalidTimestamp(told[0][1], record_errors=tuple(told[:MOST_TOLD]))

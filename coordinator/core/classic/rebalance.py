@@ -28,6 +28,9 @@ from muster.coordinator.errors import CoordinatorError, ErrorCode
 # Delayed groups (KIP-415)
 # ------------------------
 
+DEFAULT_DELAY_MS = 300_000
+"""`scheduled.rebalance.max.delay.ms` of Kafka Connect."""
+
 
 def keep_delay(group: ClassicGroup, request: SyncGroup, step: Step) -> None:
     """Keep what the leader knows with the plan it belongs to; a plan without it ends what was kept before.
@@ -59,9 +62,20 @@ def remaining_delay_ms(kept: DelayStored | None, step: Step) -> int | None:
     """How much of the delay is left, 0 when it is over, None when none runs."""
     if kept is None or kept.until_ms is None:
         return None
-    delay_ms = kept.until_ms - step.now_ms if kept.delay_ms is None else kept.delay_ms
+    delay_ms = _delay_of_older_version(kept, kept.until_ms, step) if kept.delay_ms is None else kept.delay_ms
     began_ms = step.past(kept.until_ms - delay_ms)
     return max(0, began_ms + delay_ms - step.now_ms)
+
+
+def _delay_of_older_version(kept: DelayStored, until_ms: int, step: Step) -> int:
+    """How long a delay was meant to last whose record says only its end: it began with the plan that it belongs to.
+
+    Without that plan in the ledger it counts as Connect's default, if that much is left (GC-T5).
+    """
+    entries = step.state.ledgers[kept.group_id].entries
+    if not entries:
+        return min(until_ms - step.now_ms, DEFAULT_DELAY_MS)
+    return max(0, until_ms - entries[max(entries)].ended_at_ms)
 
 
 def extend_delay(group: ClassicGroup, event: StoodStill, step: Step) -> None:

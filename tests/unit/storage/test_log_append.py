@@ -136,6 +136,41 @@ def test_arrival_times_are_stamped_where_the_topic_says_so() -> None:
     assert found.crc_ok
 
 
+FAR = {"two days ahead": T0 + 172_800_000, "in microseconds": T0 * 1000, "a day ago": T0 - 86_400_000}
+
+
+@pytest.mark.parametrize("at", FAR.values(), ids=FAR)
+@pytest.mark.parametrize("more", [{}, {"message.timestamp.before.max.ms": "1000"}, {"cleanup.policy": "compact"}])
+def test_a_topic_that_stamps_arrival_times_takes_any_clock_of_a_producer(more: dict[str, str], at: int) -> None:
+    """Kafka documents `message.timestamp.before.max.ms` and `after.max.ms` as ignored there."""
+    broker = made(configs={"message.timestamp.type": "LogAppendTime", **more})
+    for _ in range(2):
+        assert broker.append("t", 0, batch(b"x", b"y", key=b"k", at=at), T0).log_append_time_ms == T0
+    broker.flush()
+    assert {record.timestamp_ms for record in read_all(broker.log("t", 0))} == {T0}
+
+
+BOUNDS = [
+    ({}, T0 + 3_600_001, f"{T0 + 3_600_000} at most"),
+    (
+        {"message.timestamp.after.max.ms": str(2**63 - 1), "message.timestamp.before.max.ms": "5"},
+        9,
+        f"{T0 - 5} at least",
+    ),
+    ({"message.timestamp.before.max.ms": "5"}, T0 - 6, f"{T0 - 5} to {T0 + 3_600_000}"),
+]
+
+
+@pytest.mark.parametrize(("configs", "at", "words"), BOUNDS)
+def test_a_side_without_a_bound_is_no_number_in_a_sentence(configs: dict[str, str], at: int, words: str) -> None:
+    broker = made(configs=configs)
+    with pytest.raises(errors.InvalidTimestamp, match=f"the topic takes {words}\\."):
+        broker.append("t", 0, batch(b"x", at=at), T0)
+    mixed = [(T0, b"k", b"v", ()), (at, b"k", b"v", ()), (T0, b"k", b"v", ())]
+    with pytest.raises(errors.InvalidTimestamp, match=words):
+        broker.append("t", 0, encode_batch(mixed), T0)
+
+
 def test_segments_roll_by_size_by_age_and_by_a_full_index() -> None:
     by_size = made(log__segment__bytes=200)
     by_age = made(configs={"segment.ms": "1000"})

@@ -2,8 +2,7 @@
 
 A request about very many positions is asked in slices, or answered in a thread, so that other requests get their
 turn. A catalog is the number of partitions by topic. A group on its way from ZooKeeper keeps two positions, there and
-in the log, and so does one whose members commit to both: the larger counts. `merge_group_lists` joins what each shard
-says of its groups.
+in the log, and so does one whose members commit to both: the larger counts.
 """
 
 import asyncio
@@ -12,7 +11,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import TypeAlias, TypeVar
 
-from muster.coordinator.core.model.effects import ListedGroup, ListReply, OffsetDeleteReply, OffsetFetchReply
+from muster.coordinator.core.model.effects import OffsetDeleteReply, OffsetFetchReply
 from muster.coordinator.core.model.types import StoredOffset
 from muster.coordinator.errors import ErrorCode
 from muster.storage.broker.requests import AT_ONCE
@@ -152,13 +151,3 @@ def merge_zookeeper_positions(
         place: later_position(reply.offsets.get(place), elsewhere[place]) for place in places - reply.refused.keys()
     }
     return replace(reply, offsets={**reply.offsets, **found})
-
-
-# Groups of all shards
-# --------------------
-
-
-def merge_group_lists(replies: Sequence[ListReply]) -> tuple[ListReply | None, Iterable[ListedGroup]]:
-    """All shards' groups by name. Shards that moved away are left out; the first that failed otherwise is told."""
-    failed = next((reply for reply in replies if reply.code not in (ErrorCode.NONE, ErrorCode.NOT_COORDINATOR)), None)
-    return failed, sorted((group for reply in replies for group in reply.groups), key=lambda group: group.group_id)

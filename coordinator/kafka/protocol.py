@@ -45,7 +45,7 @@ APIS: Final = (
     # librdkafka before 2.6 compresses only if Produce is told of from 0 on, which is why Kafka 4 does (KAFKA-18659).
     Api(0, "Produce", 3, 9, advertised_first=0, parks_long=True),
     Api(1, "Fetch", 0, 12, parks=True),
-    Api(2, "ListOffsets", 0, 7),
+    Api(2, "ListOffsets", 0, 7, parks=True),
     Api(3, "Metadata", 0, 12, parks=True),
     Api(8, "OffsetCommit", 2, 9),
     Api(9, "OffsetFetch", 1, 9, parks=True),

@@ -165,6 +165,8 @@ def test_others_are_listened_to_while_a_stranger_asks_for_much(tmp_path: Path, m
         ("OFFSETS", 700),
         ("EXPIRING_GROUPS", 3),
         ("STALL_MEMBERS", 3),
+        ("LISTED_GROUPS", 600),
+        ("ASKING", 3),
         ("READS", 3),
         ("LARGE_BATCHES", 2),
         ("SEGMENTS", 2),

@@ -18,6 +18,11 @@ from muster.workshop.bench.processes import BenchFailed
 SHORT_BYTES = 1_000
 """A refusal has fewer; an answer about so many partitions has more."""
 HOLD_S = 0.02
+WIDE_TOPIC, DESCRIBED = "everywhere", "described-"
+"""A topic with many partitions, and how the names of many topics begin."""
+TOPIC: Final = 2
+ROW_BYTES: Final = 10
+"""A row of an answer has more."""
 PUSHED_BYTES: Final = 16 << 10
 """Of one record, and about of one request."""
 
@@ -77,6 +82,42 @@ async def pushed(address: str, size: int, times: int) -> None:
     line.close()
 
 
+async def asked_by_a_crowd(address: str, name: str, version: int, request: Any, most: int, connections: int) -> None:
+    """Each of so many connections asks once; raises BenchFailed for an answer of no more than `most` bytes."""
+    lines = [await LoadConnection.to(address) for _ in range(connections)]
+    data = [line.request(name, version, request) for line in lines]
+    await await_start()
+    frames = await asyncio.gather(*(line.pass_on(asked) for line, asked in zip(lines, data, strict=True)))
+    if (least := min(map(len, frames))) <= most:
+        raise BenchFailed(f"{name} was answered with {least} bytes; expected more than {most}")
+    for line in lines:
+        line.close()
+
+
+async def listed_groups(address: str, size: int, times: int) -> None:
+    await asked_by_a_crowd(address, "ListGroups", 4, struct("ListGroupsRequest")(), size * ROW_BYTES, times)
+
+
+async def described_topics(address: str, size: int, times: int) -> None:
+    request = struct("MetadataRequest")(topics=None)
+    await asked_by_a_crowd(address, "Metadata", 9, request, size * ROW_BYTES, times)
+
+
+async def described_settings(address: str, size: int, times: int) -> None:
+    row = struct("DescribeConfigsRequest.resources")
+    rows = [row(resource_type=TOPIC, resource_name=f"{DESCRIBED}{n}", configuration_keys=None) for n in range(size)]
+    request = struct("DescribeConfigsRequest")(resources=rows)
+    await asked_by_a_crowd(address, "DescribeConfigs", 4, request, size * ROW_BYTES, times)
+
+
+async def listed_ends(address: str, size: int, times: int) -> None:
+    part = struct("ListOffsetsRequest.topics.partitions")
+    rows = [part(partition_index=number, timestamp=-1) for number in range(size)]
+    topic = struct("ListOffsetsRequest.topics")(name=WIDE_TOPIC, partitions=rows)
+    request = struct("ListOffsetsRequest")(replica_id=-1, topics=[topic])
+    await asked_by_a_crowd(address, "ListOffsets", 5, request, size * ROW_BYTES, times)
+
+
 async def await_start() -> None:
     print("ready", flush=True)
     await asyncio.to_thread(sys.stdin.read)
@@ -87,6 +128,10 @@ KINDS: Final[dict[str, Callable[[str, int, int], Coroutine[Any, Any, None]]]] = 
     "grpc": refused_by_grpc,
     "flood": cancelled,
     "kafka-quota": pushed,
+    "crowd-groups": listed_groups,
+    "crowd-metadata": described_topics,
+    "crowd-settings": described_settings,
+    "crowd-ends": listed_ends,
 }
 
 

@@ -39,6 +39,7 @@ from muster.coordinator.runtime.shards import partition_for
 from muster.storage.broker.broker import Broker
 from muster.storage.config import MAX_LONG, LogSettings
 from muster.storage.records.batch import decode_records, encode_batch
+from muster.workshop.bench.abuser import DESCRIBED, WIDE_TOPIC
 from muster.workshop.bench.grpc_members import GrpcConnection, GrpcMember, make_share
 from muster.workshop.bench.kafka_load import LoadConnection, SteadyMembers, kafka_address, latency_tail
 from muster.workshop.bench.processes import LOAD_CORE, BenchFailed, ServerProcess, Stopwatch, pinned, run_node
@@ -260,6 +261,8 @@ STALL_MEMBERS = 1_000
 SEGMENTS, UPKEEP_SEGMENT_BYTES = 48, 1 << 20
 READS = 400
 TOPICS = 500
+LISTED_GROUPS, ASKING = 100_000, 50
+"""Groups that all of so many connections list at once."""
 UPKEEP_S = 6.0
 SMALL_SEGMENTS = 1_000
 LARGE_BATCHES = 30
@@ -289,6 +292,7 @@ def measure_stalls(name: str, home: str) -> Iterator[BenchRow]:
     with fill_directory(home) as fill:
         fill(expiring, days_ago(10))
         fill({"large": OFFSETS}, days_ago(0))
+        fill({f"listed-{number}": 1 for number in range(LISTED_GROUPS)}, days_ago(0))
     settings = STALL_SETTINGS | {"offsets.retention.check.interval.ms": str(FIRST_EXPIRY_MS)}
     with pinned(LOAD_CORE), run_node(home, settings) as server, asyncio.Runner() as runner:
         rows = measure_strains(name, server)
@@ -335,7 +339,24 @@ async def make_strains(server: ServerProcess, stranger: LargeRequestClient) -> A
         yield strain
     async for strain in segment_strains(stranger):
         yield strain
+    async for strain in state_strains(server, stranger):
+        yield strain
     yield simulation_strain(server)
+
+
+async def state_strains(server: ServerProcess, stranger: LargeRequestClient) -> AsyncIterator[Strain]:
+    """Answers that grow with the node's state, asked for on many connections at once, by a process of its own."""
+    await stranger.create(WIDE_TOPIC, STALL_PARTITIONS)()
+    await one_by_one([stranger.create(f"{DESCRIBED}{number}", 1) for number in range(TOPICS)])
+    for what, kind, size in (
+        (f"a list of {LISTED_GROUPS:,} groups", "crowd-groups", LISTED_GROUPS),
+        (f"metadata of {STALL_PARTITIONS:,} partitions", "crowd-metadata", STALL_PARTITIONS),
+        (f"settings of {TOPICS} topics", "crowd-settings", TOPICS),
+        (f"the ends of {STALL_PARTITIONS:,} partitions", "crowd-ends", STALL_PARTITIONS),
+    ):
+        yield Strain(
+            f"{what}, asked for by {ASKING} connections at once", await start_abuser(server, kind, size, ASKING)
+        )
 
 
 async def topic_strains(stranger: LargeRequestClient) -> AsyncIterator[Strain]:

@@ -16,7 +16,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 from muster.assignors.api import Snapshot
 from muster.coordinator.core.groups.group import GroupData, OwnedPartitions
 from muster.coordinator.core.groups.state import ShardState, Step
-from muster.coordinator.core.model.effects import DescribeConsumerReply, DescribeReply, ListedGroup
+from muster.coordinator.core.model.effects import DescribeConsumerReply, DescribeReply
 from muster.coordinator.core.model.events import (
     ClaimFence,
     ConnectionClosed,
@@ -38,7 +38,7 @@ from muster.coordinator.core.model.events import (
 from muster.coordinator.core.model.ledger import RebalanceTrigger
 from muster.coordinator.core.model.plan_correction import GroupSituation
 from muster.coordinator.core.model.rights import RightsAnew
-from muster.coordinator.core.model.types import RequestId, StoredOffset, TimerKey
+from muster.coordinator.core.model.types import ListedGroup, RequestId, StoredOffset, TimerKey
 from muster.coordinator.errors import ErrorCode
 
 G_contra = TypeVar("G_contra", contravariant=True)

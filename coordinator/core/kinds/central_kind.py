@@ -15,11 +15,12 @@ from muster.coordinator.core.groups.group import OwnedPartitions, owners_by_part
 from muster.coordinator.core.groups.state import ShardState, Step
 from muster.coordinator.core.kinds.default_kind import DefaultKind
 from muster.coordinator.core.kinds.facts import CENTRAL_FACTS
-from muster.coordinator.core.model.effects import DescribedMember, DescribeReply, ListedGroup, PlannedBy
+from muster.coordinator.core.model.effects import DescribedMember, DescribeReply, PlannedBy
 from muster.coordinator.core.model.events import ConsumerHeartbeat, JoinGroup
 from muster.coordinator.core.model.ledger import RebalanceTrigger
 from muster.coordinator.core.model.plan import CONSUMER
 from muster.coordinator.core.model.plan_correction import GroupSituation
+from muster.coordinator.core.model.types import ListedGroup
 from muster.coordinator.core.settings.assignor_choice import chosen_assignor, move_budget
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 

@@ -33,11 +33,11 @@ from muster.coordinator.core.groups.group import OwnedPartitions, owners_by_part
 from muster.coordinator.core.groups.state import ShardState, Step
 from muster.coordinator.core.kinds.default_kind import DefaultKind
 from muster.coordinator.core.kinds.facts import CLASSIC_FACTS
-from muster.coordinator.core.model.effects import DescribedMember, DescribeReply, JoinReply, ListedGroup, PlannedBy
+from muster.coordinator.core.model.effects import DescribedMember, DescribeReply, JoinReply, PlannedBy
 from muster.coordinator.core.model.ledger import RebalanceTrigger
 from muster.coordinator.core.model.plan import assignment_of
 from muster.coordinator.core.model.plan_correction import GroupSituation
-from muster.coordinator.core.model.types import GroupState
+from muster.coordinator.core.model.types import GroupState, ListedGroup
 from muster.coordinator.core.settings.assignor_choice import move_budget
 from muster.coordinator.errors import CoordinatorError
 

@@ -34,13 +34,13 @@ from muster.coordinator.core.model.effects import (
     DescribeConsumerReply,
     DescribedMember,
     DescribeReply,
-    ListedGroup,
     PlannedBy,
 )
 from muster.coordinator.core.model.events import ConsumerHeartbeat, Listen
 from muster.coordinator.core.model.ledger import RebalanceTrigger
 from muster.coordinator.core.model.plan import CONSUMER
 from muster.coordinator.core.model.plan_correction import GroupSituation
+from muster.coordinator.core.model.types import ListedGroup
 from muster.coordinator.core.settings.assignor_choice import chosen_assignor, move_budget
 from muster.coordinator.core.settings.setting import HEARTBEAT_INTERVAL, SESSION_TIMEOUT
 

@@ -22,7 +22,6 @@ from muster.coordinator.core.model.effects import (
     DescribeConsumerReply,
     DescribeReply,
     LeaveReply,
-    ListedGroup,
     MemberReply,
 )
 from muster.coordinator.core.model.events import (
@@ -46,7 +45,7 @@ from muster.coordinator.core.model.events import (
 from muster.coordinator.core.model.ledger import RebalanceTrigger
 from muster.coordinator.core.model.plan_correction import GroupSituation
 from muster.coordinator.core.model.rights import RightsAnew
-from muster.coordinator.core.model.types import RequestId, TimerKey
+from muster.coordinator.core.model.types import ListedGroup, RequestId, TimerKey
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 G_contra = TypeVar("G_contra", bound=GroupData | None, contravariant=True)

@@ -26,7 +26,6 @@ from muster.coordinator.core.model.effects import (
     DescribedMember,
     DescribeReply,
     GroupChanged,
-    ListedGroup,
 )
 from muster.coordinator.core.model.events import (
     ClaimFence,
@@ -54,6 +53,7 @@ from muster.coordinator.core.model.rights import RightsAnew
 from muster.coordinator.core.model.types import (
     Cause,
     Certainty,
+    ListedGroup,
     MemberPlan,
     Outcome,
     PartitionMove,

@@ -36,6 +36,7 @@ from muster.coordinator.core.model.records import (
 from muster.coordinator.core.model.shadow_scoring import ShadowRequest
 from muster.coordinator.core.model.types import (
     Cause,
+    ListedGroup,
     PartitionMove,
     RebalanceEntry,
     RequestId,
@@ -399,14 +400,6 @@ class DescribeReply:
     waiting_until_ms: int = 0
     planned_by: PlannedBy = PlannedBy()
     controls: Controls = NO_CONTROLS
-
-
-@frozen_value
-class ListedGroup:
-    group_id: str
-    protocol_type: str
-    state: str
-    group_type: str
 
 
 @frozen_value

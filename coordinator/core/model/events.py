@@ -21,6 +21,7 @@ from muster.coordinator.core.model.records import By, ConsumerRecord, MeasuredRa
 from muster.coordinator.core.model.rights import Rights, RightsAnew
 from muster.coordinator.core.model.types import (
     CommittedOffset,
+    ListedGroup,
     MemberIdentity,
     Position,
     Protocol,
@@ -694,11 +695,16 @@ class DescribeConsumerGroup:
 
 @frozen_value
 class ListGroups:
-    """One shard's groups; filters are compared without case, empty means all."""
+    """One shard's groups; filters are compared without case, empty means all.
+
+    rest, found: of a shard with many, the names that are still to be looked at, and what passed so far (a slice of it).
+    """
 
     request_id: RequestId
     states: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
+    rest: tuple[str, ...] | None = None
+    found: tuple[ListedGroup, ...] = ()
 
 
 @frozen_value

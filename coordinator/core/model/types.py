@@ -370,6 +370,16 @@ class Score:
 
 
 @frozen_value
+class ListedGroup:
+    """One line of ListGroups."""
+
+    group_id: str
+    protocol_type: str
+    state: str
+    group_type: str
+
+
+@frozen_value
 class RebalanceEntry:
     """All that the ledger keeps of one rebalance: enough to make the decision again."""
 

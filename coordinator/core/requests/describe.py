@@ -82,16 +82,23 @@ def describe_consumer_group(request: DescribeConsumerGroup, step: Step) -> None:
 
 
 def list_groups(request: ListGroups, step: Step) -> None:
-    """The groups of this shard that pass both filters."""
+    """The groups of this shard that pass both filters: by name if they are few, in slices if they are many."""
+    groups, most = step.state.groups, step.limits.slice_positions
+    names = tuple(groups) if request.rest is None else request.rest
     states = {state.lower() for state in request.states}
     types = {group_type.lower() for group_type in request.types}
-    listed = [line for group in step.state.groups.values() for line in KINDS[type(group)].listed(group)]
+    here = [group for name in names[:most] if (group := groups.get(name)) is not None]
+    listed = [line for group in here for line in KINDS[type(group)].listed(group)]
     passed = [
         group
         for group in sorted(listed, key=lambda group: group.group_id)
         if (not states or group.state.lower() in states) and (not types or group.group_type in types)
     ]
-    step.reply(request.request_id, ListReply(groups=tuple(passed)))
+    found = (*request.found, *passed)
+    if len(names) > most:
+        step.out.chores.append(replace(request, rest=names[most:], found=found))
+    else:
+        step.reply(request.request_id, ListReply(groups=found))
 
 
 def explain_group(request: ExplainGroup, step: Step) -> None:

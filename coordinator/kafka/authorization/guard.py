@@ -11,6 +11,7 @@ from copy import copy
 from functools import cache, partial
 from typing import Any, Final
 
+from muster.coordinator.edge.large_answers import run_in_answer_thread
 from muster.coordinator.edge.request_limits import LARGE_BYTES
 from muster.coordinator.kafka.authorization.admin import (
     judge_describe_cluster,
@@ -248,7 +249,7 @@ def guard_async(
         if verdict is None:
             return answer
         if isinstance(answer, EncodedAnswer) and sum(map(len, answer.body)) > LARGE_BYTES:
-            return await asyncio.to_thread(whole, verdict.amend, answer)
+            return await run_in_answer_thread(partial(whole, verdict.amend, answer))
         return whole(verdict.amend, answer)
 
     return answered

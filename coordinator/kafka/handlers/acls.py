@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import Any, Final, Protocol
 
 from muster.coordinator.edge.committed_offsets import run_off_loop_if_large
+from muster.coordinator.edge.large_answers import make_aside
 from muster.coordinator.kafka.codec.codec import encode, struct
 from muster.coordinator.kafka.dispatch import EncodedAnswer, KafkaCall
 from muster.coordinator.security.access_model import Acl
@@ -48,7 +49,7 @@ class AclHandlers:
             found = await self._lists.described(parse_filter(request))
         except ValueError as error:
             return struct("DescribeAclsResponse")(error_code=INVALID_REQUEST, error_message=str(error))
-        return await run_off_loop_if_large(lambda: make_describe_response(found, call.api_version), len(found))
+        return await make_aside(lambda: make_describe_response(found, call.api_version), len(found))
 
     async def create_acls(self, request: Any, call: KafkaCall) -> Any:
         rows, heavy = request.creations, CREATED_ROW_WEIGHT * len(request.creations)

@@ -189,6 +189,9 @@ class ClusterMetadata(MetadataHandlers):
         check_topic_name(name, {})  # Clients ask again and again for a topic that might come to be.
         raise UnknownTopicOrPartition(f"Topic '{name}' does not exist.")
 
+    def _partition_count(self, topic: "TopicView") -> int:
+        return len(topic.partitions)
+
     def _id_of(self, topic: "TopicView") -> bytes:
         return topic.topic_id
 

@@ -3,18 +3,25 @@
 ListGroups and DeleteGroups cover groups of every kind; DescribeGroups describes classic groups.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 from uuid import uuid4
 
 from muster.coordinator.core.model import effects, events
 from muster.coordinator.core.model.records import Shares, TopicId
 from muster.coordinator.core.model.rights import Rights
-from muster.coordinator.edge.committed_offsets import merge_group_lists
+from muster.coordinator.edge.large_answers import (
+    GroupFilter,
+    GroupLists,
+    SharedAnswers,
+    count_groups,
+    make_aside,
+    merge_group_lists,
+)
 from muster.coordinator.edge.request_limits import error_sentence, name_operator
 from muster.coordinator.errors import CoordinatorError, ErrorCode
-from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.kafka.dispatch import KafkaCall
+from muster.coordinator.kafka.codec.codec import encode, struct
+from muster.coordinator.kafka.dispatch import EncodedAnswer, KafkaCall
 from muster.coordinator.kafka.handlers.group_requests import GroupRequests
 from muster.coordinator.kafka.protocol import (
     GROUP_OPERATIONS,
@@ -22,6 +29,7 @@ from muster.coordinator.kafka.protocol import (
     check_length,
     check_optional_length,
 )
+from muster.storage.broker.requests import AT_ONCE
 
 # ConsumerGroupHeartbeat, ConsumerGroupDescribe
 # ---------------------------------------------
@@ -180,26 +188,29 @@ DEAD: Final = "Dead"
 class GroupAdminHandlers:
     def __init__(self, groups: GroupRequests) -> None:
         self._groups = groups
+        self._lists = GroupLists(self._list_shard, groups.shards)
+        self._encoded: SharedAnswers[tuple[int, GroupFilter], EncodedAnswer | list[effects.ListReply]] = SharedAnswers()
 
     async def list_groups(self, request: Any, call: KafkaCall) -> Any:
         """All shards' groups; shards that moved away are left out, another failure becomes the answer's code."""
-        states, types = tuple(request.states_filter), tuple(request.types_filter)
-        questions = [
-            (shard, events.ListGroups(self._groups.next_id(), states, types)) for shard in range(self._groups.shards)
-        ]
-        replies = await self._groups.ask_each(questions, effects.ListReply)
-        failed, found = merge_group_lists(replies)
-        made = struct("ListGroupsResponse.groups")
-        rows = [
-            made(
-                group_id=group.group_id,
-                protocol_type=group.protocol_type,
-                group_state=group.state,
-                group_type=group.group_type,
-            )
-            for group in found
-        ]
-        return struct("ListGroupsResponse")(error_code=failed.code if failed else ErrorCode.NONE, groups=rows)
+        version, wanted = call.api_version, GroupFilter(tuple(request.states_filter), tuple(request.types_filter))
+        made = await self._encoded.get((version, wanted), lambda: self._list_all(version, wanted))
+        return made if isinstance(made, EncodedAnswer) else make_list_response(made)
+
+    async def _list_all(self, version: int, wanted: GroupFilter) -> EncodedAnswer | list[effects.ListReply]:
+        """Of many groups the whole answer, of few what it is made from: callers may not see the same of it."""
+        replies = await self._lists.get(wanted)
+        many = count_groups(replies)
+        if many <= AT_ONCE:
+            return replies
+        return await make_aside(
+            lambda: EncodedAnswer(encode("ListGroupsResponse", version, make_list_response(replies))), many
+        )
+
+    async def _list_shard(self, shard: int, wanted: GroupFilter) -> effects.ListReply:
+        event = events.ListGroups(self._groups.next_id(), *wanted)
+        (reply,) = await self._groups.ask_each([(shard, event)], effects.ListReply)
+        return reply
 
     async def describe_groups(self, request: Any, call: KafkaCall) -> Any:
         names = list(dict.fromkeys(request.groups))
@@ -225,6 +236,21 @@ class GroupAdminHandlers:
         made = struct("DeleteGroupsResponse.results")
         rows = [made(group_id=name, error_code=reply.code) for name, reply in zip(names, replies, strict=True)]
         return struct("DeleteGroupsResponse")(results=rows)
+
+
+def make_list_response(replies: Sequence[effects.ListReply]) -> Any:
+    failed, found = merge_group_lists(replies)
+    made = struct("ListGroupsResponse.groups")
+    rows = [
+        made(
+            group_id=group.group_id,
+            protocol_type=group.protocol_type,
+            group_state=group.state,
+            group_type=group.group_type,
+        )
+        for group in found
+    ]
+    return struct("ListGroupsResponse")(error_code=failed.code if failed else ErrorCode.NONE, groups=rows)
 
 
 def classic_group_row(group_id: str, reply: effects.DescribeReply, version: int) -> Any:

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.kafka.dispatch import KafkaCall
+from muster.coordinator.edge.large_answers import make_aside
+from muster.coordinator.kafka.codec.codec import encode, struct
+from muster.coordinator.kafka.dispatch import EncodedAnswer, KafkaCall
 from muster.coordinator.kafka.handlers.produce_and_fetch import READ_COMMITTED, iterate_partitions
 from muster.coordinator.kafka.protocol import UnsupportedTimestamp, refuse_replica, refuse_transactions
 from muster.storage.broker.broker import check_epoch, end_of_epoch
@@ -18,6 +19,8 @@ from muster.storage.errors import InvalidRequest, OffsetNotAvailable, StorageErr
 from muster.storage.logs.segment_list import EARLIEST, LATEST, MAX_TIMESTAMP, is_known_timestamp
 
 LEADER_NOT_AVAILABLE: Final = 5
+FEW: Final = 100
+"""Partitions that are looked up without a pause, however many connections ask."""
 NOT_AVAILABLE_SINCE: Final = 5
 """The first version of ListOffsets that has OFFSET_NOT_AVAILABLE (KIP-207)."""
 
@@ -68,22 +71,32 @@ class LogOffsetHandlers:
 
     def __init__(self, requests: LogRequests) -> None:
         self._requests = requests
+        self._turn = asyncio.Lock()  # of requests about many partitions
 
     def list_offsets_now(self, request: Any, call: KafkaCall) -> ListOffsetsResponse | None:
-        """The answer to what logs know without a search, of a few partitions: so ask readers, and who measures lag."""
+        """What logs know without a search, of a few partitions: readers ask that, and tools that measure lag."""
         asked = list(iterate_partitions(request.topics, "partitions"))
-        if len(asked) > AT_ONCE or not all(is_known_timestamp(part.timestamp) for _, part in asked):
+        if len(asked) > FEW or not all(is_known_timestamp(part.timestamp) for _, part in asked):
             return None
         look = self._offset_lookup(request, call.api_version)
         return make_list_offsets_response(request, asked, map(look, asked))
 
-    async def list_offsets(self, request: Any, call: KafkaCall) -> ListOffsetsResponse:
+    async def list_offsets(self, request: Any, call: KafkaCall) -> ListOffsetsResponse | EncodedAnswer:
         """Offsets by time: -1 the end (read_committed: the last stable offset), -2 the start, -3 the youngest."""
         asked = list(iterate_partitions(request.topics, "partitions"))
         look = self._offset_lookup(request, call.api_version)
-        return make_list_offsets_response(
-            request, asked, await map_here_or_off_loop(look, asked, lambda one: is_known_timestamp(one[1].timestamp))
-        )
+        if len(asked) <= FEW:
+            return make_list_offsets_response(request, asked, await self._look_each(look, asked))
+        async with self._turn:
+            answer = make_list_offsets_response(request, asked, await self._look_each(look, asked))
+            return await make_aside(
+                lambda: EncodedAnswer(encode("ListOffsetsResponse", call.api_version, answer)), len(asked)
+            )
+
+    async def _look_each(
+        self, look: Callable[[OffsetQuery], ListedPartition], asked: Sequence[OffsetQuery]
+    ) -> list[ListedPartition]:
+        return await map_here_or_off_loop(look, asked, lambda one: is_known_timestamp(one[1].timestamp))
 
     def _offset_lookup(self, request: Any, version: int) -> Callable[[OffsetQuery], ListedPartition]:
         """What looks one partition up."""

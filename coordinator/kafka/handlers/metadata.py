@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from muster.coordinator.edge.cluster_view import NodeAddress
+from muster.coordinator.edge.large_answers import SharedAnswers, run_in_answer_thread
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import encode, struct
 from muster.coordinator.kafka.dispatch import EncodedAnswer, KafkaCall
@@ -56,13 +57,20 @@ class MetadataHandlers:
         self._broker = requests.broker
         self._endpoint = endpoint
         self._auto_create = auto_create
+        self._shared: SharedAnswers[tuple[int, tuple[bool, bool]], Any] = SharedAnswers()
         self._elsewhere = elsewhere
 
     async def metadata(self, request: Any, call: KafkaCall) -> Any:
-        """The topics asked for, or all."""
+        """The topics asked for, or all. Callers who ask for all of many at the same time share an answer."""
+        if not asks_for_all(request, call.api_version) or not self._has_many():
+            return await self._answer(request, call)
+        key = call.api_version, call_operations(request)
+        return await self._shared.get(key, lambda: self._answer(request, call))
+
+    async def _answer(self, request: Any, call: KafkaCall) -> Any:
         here, rows = self._here(call.api_version), RowPacer()
         asked = request.topics
-        if asked is None or (call.api_version == 0 and not asked):
+        if asks_for_all(request, call.api_version):
             topics = [await self._described(topic, here, rows) for topic in list(self._topics().values())]
         else:
             may_create = self._auto_create and request.allow_auto_topic_creation
@@ -89,7 +97,20 @@ class MetadataHandlers:
         )
         if rows.made <= AT_ONCE:
             return answer
-        return await asyncio.to_thread(lambda: EncodedAnswer(encode("MetadataResponse", call.api_version, answer)))
+        return await run_in_answer_thread(lambda: EncodedAnswer(encode("MetadataResponse", call.api_version, answer)))
+
+    def _has_many(self) -> bool:
+        """Whether the answer about all topics is a large one."""
+        left = AT_ONCE
+        for topic in self._topics().values():
+            left -= self._partition_count(topic)
+            if left < 0:
+                return True
+        return False
+
+    def _partition_count(self, topic: Any) -> int:
+        found: int = topic.partitions
+        return found
 
     def _here(self, version: int) -> Any:
         """What is looked up once for an answer."""
@@ -178,6 +199,16 @@ class MetadataHandlers:
                 yield DescribedPartition(LEADER_NOT_AVAILABLE, number, NO_LEADER, -1, here, (), here)
             else:
                 yield DescribedPartition(0, number, node_id, epoch, here, here, ())
+
+
+def asks_for_all(request: Any, version: int) -> bool:
+    """Whether a Metadata request is about all topics."""
+    return request.topics is None or (version == 0 and not request.topics)
+
+
+def call_operations(request: Any) -> tuple[bool, bool]:
+    """Whether a Metadata request asks for authorized operations, of topics and of the cluster."""
+    return request.include_topic_authorized_operations, request.include_cluster_authorized_operations
 
 
 @dataclass(slots=True)

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
 from muster.coordinator.edge.committed_offsets import run_off_loop_if_large
+from muster.coordinator.edge.large_answers import make_aside
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.kafka.codec.codec import encode, struct
 from muster.coordinator.kafka.dispatch import EncodedAnswer, KafkaCall
@@ -59,9 +60,7 @@ class QuotaHandlers:
             found = await self._quotas.matching(wanted, strict=request.strict)
         except InvalidQuota as error:
             return made(error_code=ErrorCode.INVALID_REQUEST, error_message=str(error), entries=None)
-        return await run_off_loop_if_large(
-            lambda: make_quotas_response(found, call.api_version), QUOTA_ROW_WEIGHT * len(found)
-        )
+        return await make_aside(lambda: make_quotas_response(found, call.api_version), QUOTA_ROW_WEIGHT * len(found))
 
     async def alter_client_quotas(self, request: Any, call: KafkaCall) -> Any:
         heavy = QUOTA_ROW_WEIGHT * len(request.entries)
@@ -169,7 +168,7 @@ class ScramHandlers:
             path = "DescribeUserScramCredentialsResponse"
             return EncodedAnswer(encode(path, call.api_version, answer(results=rows)))
 
-        return await run_off_loop_if_large(made, SCRAM_ROW_WEIGHT * len(asked))
+        return await make_aside(made, SCRAM_ROW_WEIGHT * len(asked))
 
     def _row(self, name: str, times: int, known: Sequence[tuple[int, int]]) -> Any:
         row = struct("DescribeUserScramCredentialsResponse.results")

@@ -27,11 +27,11 @@ from muster.coordinator.edge.committed_offsets import (
     delete_existing,
     delete_in_slices,
     fetch_in_slices,
-    merge_group_lists,
     merge_zookeeper_positions,
     partition_exists,
     run_off_loop_if_large,
 )
+from muster.coordinator.edge.large_answers import GroupFilter, GroupLists, count_groups, make_aside, merge_group_lists
 from muster.coordinator.edge.listener_base import UNRESTRICTED, TopicRightsSource
 from muster.coordinator.edge.request_limits import error_sentence, name_operator
 from muster.coordinator.errors import CoordinatorError, ErrorCode, NodeShuttingDown, Overloaded, TemporarilyUnknown
@@ -291,6 +291,7 @@ class GroupCoordinator:
         self._observed = observed
         self._central = context.central
         self._history = context.history
+        self._lists = GroupLists(self._list_shard, self._shards)
         self._simulator = AssignmentSimulator(
             context.driver,
             shard_of=self._shard_of,
@@ -497,17 +498,22 @@ class GroupCoordinator:
         """All shards' groups; shards that moved away are left out, another failure becomes the answer's code."""
         if request.with_settings:
             return await self._with_settings()
-        template = group_requests.parse_list_groups(request, self._driver.next_id())
-        questions = [(shard, replace(template, request_id=self._driver.next_id())) for shard in range(self._shards)]
-        replies = await self._driver.ask_all(questions, effects.ListReply)
-        failed, found = merge_group_lists(replies)
-        groups = [group_responses.build_listed_group(group) for group in found]
+        asked = group_requests.parse_list_groups(request, self._driver.next_id())
+        replies = await self._lists.get(GroupFilter(asked.states, asked.types))
+        failed, found = await make_aside(lambda: merge_group_lists(replies), count_groups(replies))
+        groups, breath = [], LoopSlice()
+        for group in found:
+            groups.append(group_responses.build_listed_group(group))
+            await breath.take()
         await add_progress(groups, self._history)
         return pb.ListGroupsResponse(
             error_code=group_responses.to_error_code(failed.code if failed else ErrorCode.NONE),
             error_message=error_sentence(failed.code, failed.message) if failed else "",
             groups=groups,
         )
+
+    async def _list_shard(self, shard: int, wanted: GroupFilter) -> effects.ListReply:
+        return await self._driver.ask(shard, events.ListGroups(self._driver.next_id(), *wanted), effects.ListReply)
 
     async def _with_settings(self) -> pb.ListGroupsResponse:
         questions = [(shard, events.ListSettings(self._driver.next_id())) for shard in range(self._shards)]

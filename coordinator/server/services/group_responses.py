@@ -18,6 +18,7 @@ from muster.coordinator.core.model.records import TopicId
 from muster.coordinator.core.model.types import (
     FurtherTrigger,
     Incarnation,
+    ListedGroup,
     MemberPlan,
     PartitionMove,
     PositionChange,
@@ -265,7 +266,7 @@ def group_rows_by_topic(rows: Mapping[tuple[str, int], Value]) -> dict[str, list
     return topics
 
 
-def build_listed_group(group: effects.ListedGroup) -> pb.ListedGroup:
+def build_listed_group(group: ListedGroup) -> pb.ListedGroup:
     return pb.ListedGroup(
         group_id=group.group_id,
         protocol_type=group.protocol_type,

@@ -20,7 +20,8 @@ def delayed_group() -> Stage:
     ):
         stage.run(command)
     kept = stage.shard.state.ledgers["g"].delay
-    assert kept is not None and kept.delay_ms == 300_000
+    assert kept is not None
+    assert kept.delay_ms == 300_000
     stage.shard.apply(DelayStored("g", kept.leader_state, kept.until_ms))
     stage.records.append(DelayStored("g", kept.leader_state, kept.until_ms))
     return stage

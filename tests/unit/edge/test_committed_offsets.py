@@ -12,9 +12,9 @@ from muster.coordinator.edge import request_limits
 from muster.coordinator.edge.committed_offsets import (
     PartitionTuple,
     delete_existing,
-    merge_group_lists,
     merge_zookeeper_positions,
 )
+from muster.coordinator.edge.large_answers import merge_group_lists
 from muster.coordinator.edge.overload import LoopTime
 from muster.coordinator.edge.request_limits import error_sentence, parse_json_setting
 from muster.coordinator.errors import ErrorCode

@@ -244,8 +244,11 @@ GROUP_MAX_SIZE_REACHED: Final = 81
 JOIN_GRACE_S: Final = 5.0
 """Who has asked to join so lately counts, whether or not the group has heard of it yet."""
 
+COMMITS_ONLY: Final = ""
+"""In place of a member's id: the user commits to the group and is no member of it."""
+
 MembershipCheck = Callable[[str, str], bool]
-"""Whether a group has this member."""
+"""Whether a group has this member; with COMMITS_ONLY, whether there is such a group."""
 
 
 class QuotaRefusal(NamedTuple):
@@ -276,22 +279,45 @@ class UserCounts:
         mine = self._of.setdefault(user, {})
         if member and (group, member) in mine and self.alive(group, member):
             return None
-        for one, since_s in list(mine.items()):
-            if now_s - since_s > JOIN_GRACE_S and not self.alive(*one):
-                del mine[one]
-        others = [one for one in mine if one != (group, member)]
+        self._forget_gone(mine, now_s)
+        others = [one for one in mine if one[1] and one != (group, member)]
         if members is not None and len(others) >= members:
             return QuotaRefusal(
                 GROUP_MAX_SIZE_REACHED,
                 f"user {user} has {len(others)} members of groups, as many as its quota allows ({MEMBER_COUNT})",
             )
-        theirs = {each for each, _ in others}
-        if groups is not None and group not in theirs and len(theirs) >= groups:
-            return QuotaRefusal(
-                POLICY_VIOLATION,
-                f"user {user} has members in {len(theirs)} groups, as many as its quota allows ({GROUP_COUNT})",
-            )
-        return None
+        return self._group_refusal(user, group, {each for each, name in mine if (each, name) != (group, member)})
+
+    def commit_refusal(self, user: str, group: str, now_s: float) -> QuotaRefusal | None:
+        """Why somebody who is no member may not commit; None: it may. A commit makes a group that is not there."""
+        groups, _ = self._limits(user)
+        if groups is None:
+            return None
+        mine = self._of.setdefault(user, {})
+        if self.alive(group, COMMITS_ONLY):
+            if len(mine) <= groups:
+                mine[group, COMMITS_ONLY] = now_s
+            return None
+        self._forget_gone(mine, now_s)
+        refusal = self._group_refusal(user, group, {each for each, _ in mine})
+        if refusal is None:
+            mine[group, COMMITS_ONLY] = now_s
+        return refusal
+
+    def _group_refusal(self, user: str, group: str, theirs: set[str]) -> QuotaRefusal | None:
+        most, _ = self._limits(user)
+        if most is None or group in theirs or len(theirs) < most:
+            return None
+        return QuotaRefusal(
+            POLICY_VIOLATION,
+            f"user {user} has members in {len(theirs)} groups, or commits to them without one, as many as its quota "
+            f"allows ({GROUP_COUNT})",
+        )
+
+    def _forget_gone(self, mine: dict[tuple[str, str], float], now_s: float) -> None:
+        for one, since_s in list(mine.items()):
+            if now_s - since_s > JOIN_GRACE_S and not self.alive(*one):
+                del mine[one]
 
     def _limits(self, user: str) -> tuple[int | None, int | None]:
         return self._quotas.count_of(GROUP_COUNT, user), self._quotas.count_of(MEMBER_COUNT, user)

@@ -29,6 +29,7 @@ from muster.coordinator.kafka.codec.codec import is_flexible, message_of, struct
 from muster.coordinator.kafka.codec.emitter import Buffer, fields_in_version
 from muster.coordinator.kafka.connections.request_slots import RequestSlot
 from muster.coordinator.kafka.dispatch import Handler, Immediate, KafkaCall, ThreadedAnswer
+from muster.coordinator.kafka.handlers.offset_commit_reader import OffsetCommitRequest
 from muster.coordinator.security.quota_rules import (
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
@@ -290,6 +291,7 @@ MUTATIONS: Final[Mapping[str, TopicMutation]] = {
     "DeleteTopics": TopicMutation(5, "topics", "responses"),
 }
 JOINING_APIS: Final = frozenset({"JoinGroup", "ConsumerGroupHeartbeat"})
+COMMITTING_APIS: Final = frozenset({"OffsetCommit", "TxnOffsetCommit"})
 MEMBER_APIS: Final = frozenset({"SyncGroup", "Heartbeat"})
 
 
@@ -321,7 +323,7 @@ class RequestQuotas:
             return (self._making(changing) if api == "CreateTopics" else changing), immediate
         if api == "Metadata" and handler is not None:
             return self._asking(handler), immediate
-        if self._quotas.counts and (api in JOINING_APIS or api in MEMBER_APIS):
+        if self._quotas.counts and api in JOINING_APIS | MEMBER_APIS | COMMITTING_APIS:
             return self._counting_slow(api, handler), self._counting(api, immediate)
         return handler, immediate
 
@@ -458,6 +460,8 @@ class RequestQuotas:
     def _refused(self, api: str, request: Any, call: KafkaCall) -> Any:
         """None: go on. The member is known as its user's from now on."""
         user, now_s = call.identity.principal.name, self._clock()
+        if api in COMMITTING_APIS:
+            return self._refused_commit(api, request, user, now_s)
         if api in JOINING_APIS and (not hasattr(request, "member_epoch") or request.member_epoch == 0):
             why = self._counts.refusal(user, request.group_id, request.member_id, now_s)
             if why is not None:
@@ -467,6 +471,28 @@ class RequestQuotas:
         if request.member_id:
             self._counts.note(user, request.group_id, request.member_id, now_s)
         return None
+
+    def _refused_commit(self, api: str, request: Any, user: str, now_s: float) -> Any:
+        """None: go on. Who commits as a member has been counted when it joined."""
+        asked = request.shape.request if isinstance(request, OffsetCommitRequest) else request
+        if asked.member_id:
+            return None
+        why = self._counts.commit_refusal(user, asked.group_id, now_s)
+        if why is None:
+            return None
+        made, row = struct(f"{api}Response.topics"), struct(f"{api}Response.topics.partitions")
+        return struct(f"{api}Response")(
+            topics=[
+                made(
+                    name=topic.name,
+                    partitions=[
+                        row(partition_index=one.partition_index, error_code=ErrorCode(why.code))
+                        for one in topic.partitions
+                    ],
+                )
+                for topic in asked.topics
+            ]
+        )
 
 
 def topic_key(row: Any) -> object:

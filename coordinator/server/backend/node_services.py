@@ -252,9 +252,9 @@ def guard_methods(
 
 
 def member_exists(engine: Engine, group_id: str, member_id: str) -> bool:
-    """Whether a group has this member at the moment."""
+    """Whether a group has this member at the moment; without a member's id, whether there is such a group."""
     core = engine.core(partition_for(group_id, engine.shards))
-    return core is not None and core.knows(group_id, member_id)
+    return core is not None and core.knows(group_id, member_id or None)
 
 
 def topic_rights_of(security: "NodeSecurity | None") -> TopicRightsSource:

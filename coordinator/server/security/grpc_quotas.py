@@ -115,7 +115,8 @@ PRODUCES: Final = frozenset({"Produce", "StageRecords"})
 FETCHES: Final = frozenset({"Fetch", "MultiFetch"})
 CHANGES: Final = frozenset({"CreateTopics", "CreatePartitions", "DeleteTopics"})
 JOINS: Final = frozenset({"JoinGroup", "ConsumerGroupHeartbeat"})
-SPEAK: Final = frozenset({"SyncGroup", "Heartbeat", *JOINS})
+COMMIT: Final = "OffsetCommit"
+COUNTED: Final = frozenset({"SyncGroup", "Heartbeat", COMMIT, *JOINS})
 
 MOST_HELD: Final = 32
 """Calls of one caller that wait; further ones are refused (RESOURCE_EXHAUSTED)."""
@@ -167,7 +168,7 @@ class GrpcQuotas:
             return paid(request, call) if quotas.active else handler(request, call)
 
         async def paid(request: Any, call: RpcCall) -> Any:
-            if quotas.counts and api in SPEAK and (refused := self._refused(method, api, request, call)) is not None:
+            if quotas.counts and api in COUNTED and (refused := self._refused(method, api, request, call)) is not None:
                 return refused
             if not quotas.rates:
                 return await handler(request, call)
@@ -293,6 +294,9 @@ class GrpcQuotas:
     def _refused(self, method: ServiceMethod, api: str, request: Any, call: RpcCall) -> Message | None:
         """None: go on. The member is known as its user's from now on."""
         user, now_s = call.identity.principal.name, self._clock()
+        if api == COMMIT:
+            why = None if request.member_id else self._counts.commit_refusal(user, request.group_id, now_s)
+            return None if why is None else method.response_type(error_code=why.code, error_message=why.sentence)
         if api in JOINS and getattr(request, "member_epoch", 0) == 0:
             why = self._counts.refusal(user, request.group_id, request.member_id, now_s)
             if why is not None:

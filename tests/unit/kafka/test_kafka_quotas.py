@@ -365,6 +365,32 @@ def test_groups_alone_are_counted_once_each() -> None:
     run(story())
 
 
+async def commit(who: Asked, group: str, version: int = 7) -> int:
+    row = struct("OffsetCommitRequest.topics.partitions")(partition_index=0, committed_offset=1, committed_metadata="")
+    topics = [struct("OffsetCommitRequest.topics")(name="t", partitions=[row])]
+    answer = await who("OffsetCommit", version, group_id=group, topics=topics, retention_time_ms=-1)
+    code: int = answer.topics[0].partitions[0].error_code
+    return code
+
+
+def test_groups_made_by_commits_alone_are_counted_too() -> None:
+    async def story() -> None:
+        async with node_with(group_count=2, controller_mutation_rate=100) as node:
+            alice, bob = Asked(node.dispatch, "User:alice"), Asked(node.dispatch, "User:bob")
+            await bob("CreateTopics", 7, topics=[created("t", 1)])
+            assert [await commit(alice, group) for group in ("a", "a", "b", "c", "a")] == [0, 0, 0, 44, 0]
+            assert (await join(alice, "c"))[0] == 44
+            assert (await join(alice, "a"))[0] == 0
+            assert await commit(bob, "c") == 0
+            assert await commit(alice, "c") == 0, "a group that is there is not made by a commit"
+            for group in ("a", "b", "c"):
+                await bob("DeleteGroups", 1, groups_names=[group])
+            node.limiting_clock.now_s += 10
+            assert await commit(alice, "d") == 0
+
+    run(story())
+
+
 def test_what_is_counted_later_counts_for_forms_that_were_asked_before() -> None:
     """Nothing stands before a heartbeat while nobody is counted, and its form is one object for all connections."""
 

@@ -128,10 +128,10 @@ KINDS: Final[dict[str, Callable[[str, int, int], Coroutine[Any, Any, None]]]] = 
     "grpc": refused_by_grpc,
     "flood": cancelled,
     "kafka-quota": pushed,
-    "crowd-groups": listed_groups,
-    "crowd-metadata": described_topics,
-    "crowd-settings": described_settings,
-    "crowd-ends": listed_ends,
+    "kafka-groups": listed_groups,
+    "kafka-metadata": described_topics,
+    "kafka-settings": described_settings,
+    "kafka-ends": listed_ends,
 }
 
 

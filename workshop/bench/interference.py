@@ -349,10 +349,10 @@ async def state_strains(server: ServerProcess, stranger: LargeRequestClient) -> 
     await stranger.create(WIDE_TOPIC, STALL_PARTITIONS)()
     await one_by_one([stranger.create(f"{DESCRIBED}{number}", 1) for number in range(TOPICS)])
     for what, kind, size in (
-        (f"a list of {LISTED_GROUPS:,} groups", "crowd-groups", LISTED_GROUPS),
-        (f"metadata of {STALL_PARTITIONS:,} partitions", "crowd-metadata", STALL_PARTITIONS),
-        (f"settings of {TOPICS} topics", "crowd-settings", TOPICS),
-        (f"the ends of {STALL_PARTITIONS:,} partitions", "crowd-ends", STALL_PARTITIONS),
+        (f"a list of {LISTED_GROUPS:,} groups", "kafka-groups", LISTED_GROUPS),
+        (f"metadata of {STALL_PARTITIONS:,} partitions", "kafka-metadata", STALL_PARTITIONS),
+        (f"settings of {TOPICS} topics", "kafka-settings", TOPICS),
+        (f"the ends of {STALL_PARTITIONS:,} partitions", "kafka-ends", STALL_PARTITIONS),
     ):
         yield Strain(
             f"{what}, asked for by {ASKING} connections at once", await start_abuser(server, kind, size, ASKING)

@@ -504,7 +504,7 @@ class GroupCoordinator:
         groups, breath = [], LoopSlice()
         for group in found:
             groups.append(group_responses.build_listed_group(group))
-            await breath.take()
+            await breath.yield_if_used()
         await add_progress(groups, self._history)
         return pb.ListGroupsResponse(
             error_code=group_responses.to_error_code(failed.code if failed else ErrorCode.NONE),
@@ -513,7 +513,9 @@ class GroupCoordinator:
         )
 
     async def _list_shard(self, shard: int, wanted: GroupFilter) -> effects.ListReply:
-        return await self._driver.ask(shard, events.ListGroups(self._driver.next_id(), *wanted), effects.ListReply)
+        return await self._driver.ask_shard(
+            shard, events.ListGroups(self._driver.next_id(), *wanted), effects.ListReply
+        )
 
     async def _with_settings(self) -> pb.ListGroupsResponse:
         questions = [(shard, events.ListSettings(self._driver.next_id())) for shard in range(self._shards)]

@@ -116,7 +116,7 @@ class IgnoredOptions:
         """Whether this option is one of them. What belongs to a secured connection is `secured`'s.
 
         >>> found = IgnoredOptions({"fetch.min.bytes": "nothing waits"})
-        >>> found.take("kafka.fetch.min.bytes", "1"), found.take("subscribe", "t"), found.notes
+        >>> found.note_option("kafka.fetch.min.bytes", "1"), found.note_option("subscribe", "t"), found.notes
         (True, False, ['kafka.fetch.min.bytes (nothing waits)'])
         """
         name = given.lower().removeprefix(KAFKA_PREFIX)

@@ -35,8 +35,10 @@ from muster.coordinator.observability.views.formatting import plural
 
 if TYPE_CHECKING:
     from muster.assignors.api import Assignment, Assignor, Snapshot
-    from muster.assignors.tools.what_if import Forecast, ForecastBounds, SnapshotChange
+    from muster.assignors.tools.what_if import Decide, Forecast, ForecastBounds, SnapshotChange
     from muster.client import Admin
+    from muster.client.described import GroupHolds
+    from muster.coordinator.core.model.records import HoldsStored
 
 
 # `muster assign`
@@ -346,20 +348,26 @@ def simulate(bootstrap: str, overrides: dict[str, str], style: str, file: Path |
     """Preview an assignment without changing anything.
 
     Its input is a group (--group), a recorded rebalance of it (--entry), or FILE, which holds a snapshot as the
-    ledger keeps it (groups explain -o json --snapshots) or a problem as `muster assign` reads it.
+    ledger keeps it (groups explain -o json --snapshots) or a problem as `muster assign` reads it. For a
+    group as it is now, what operators hold of it (freeze, deploy, drains, pins) corrects each plan.
     """
     find_plugins_here()
     if (file is None) == (asked["group"] is None):
         raise click.UsageError("name either --group or FILE")
     if asked["entry"] and not asked["group"]:
         raise click.UsageError("--entry goes with --group")
+    from muster.assignors.plugin_pool import decide_for_tool
+
+    decide: Decide = decide_for_tool
     if file is not None:
         snapshot = read_snapshot(file)
     else:
         with connect_admin(bootstrap, overrides) as admin:
             snapshot = read_group(admin, asked["group"], asked["entry"], asked["reset"] or "")
+            if asked["entry"] is None:
+                decide = decide_as_held(admin, asked["group"])
     words = asked["compare"] or asked["assignor"] or snapshot.assignor
-    forecasts = forecast_assignments(snapshot, words, make_change(asked))
+    forecasts = forecast_assignments(snapshot, words, make_change(asked), decide)
     print_forecasts(forecasts, style, comparing=asked["compare"] is not None)
     if style in ("table", "wide"):
         notice(describe_lags(snapshot, file, asked, datetime.now(UTC)))
@@ -380,15 +388,48 @@ def describe_lags(snapshot: "Snapshot", file: Path | None, asked: dict[str, Any]
     return f"Lags: of {now:%H:%M:%S} UTC, of group {asked['group']!r}; {total}. They change while the group works."
 
 
-def forecast_assignments(snapshot: "Snapshot", words: str, change: "SnapshotChange") -> "list[Forecast]":
-    from muster.assignors.api import AssignorError
+def decide_as_held(admin: "Admin", group: str) -> "Decide":
+    """Plans as the coordinator would correct them by what operators hold of the group now."""
     from muster.assignors.plugin_pool import decide_for_tool
+    from muster.coordinator.core.model.plan_correction import decide_with_overrides
+    from muster.coordinator.core.model.records import MemberIdentifiers
+
+    held = admin.group_holds(group)
+    if not held.version:
+        return decide_for_tool
+    (described,) = admin.describe_groups([group])
+    who = {
+        each.member_id: MemberIdentifiers(each.member_id, each.group_instance_id, each.client_id, each.client_host)
+        for each in described.members
+    }
+    return decide_with_overrides(stored_holds(group, held), who, decide_for_tool)
+
+
+def stored_holds(group: str, held: "GroupHolds") -> "HoldsStored":
+    """As the coordinator has it. While a deploy is on, or shares wait for an heir, what is left waits."""
+    from muster.coordinator.core.model.records import By, Drain, Freeze, HoldsStored, Orphans, Pin
+
+    waits = held.expect is not None or bool(held.shares)
+    orphans = Orphans(held.orphans) if held.orphans else Orphans.KEEP
+    return HoldsStored(
+        group,
+        held.version,
+        freeze=Freeze(orphans) if held.orphans or waits else None,
+        drains=tuple(Drain(By(drain.by), drain.name) for drain in held.drains),
+        pins=tuple(Pin(pin.topic, pin.partition, pin.name) for pin in held.pins),
+    )
+
+
+def forecast_assignments(
+    snapshot: "Snapshot", words: str, change: "SnapshotChange", decide: "Decide"
+) -> "list[Forecast]":
+    from muster.assignors.api import AssignorError
     from muster.assignors.tools.what_if import compare
 
     if not words:
         raise click.UsageError("nothing says which assignor; name one with --assignor or --compare")
     try:
-        return compare(snapshot, words, change, decide_for_tool)
+        return compare(snapshot, words, change, decide)
     except AssignorError:
         raise
     except ValueError as error:

@@ -7,6 +7,7 @@ from muster.assignors.api import JsonValue
 from muster.coordinator.observability.read_model.groups import (
     Canary,
     CanaryGuardStatus,
+    ForecastMove,
     GroupBalance,
     GroupControls,
     GroupDescription,
@@ -24,6 +25,7 @@ from muster.coordinator.observability.read_model.groups import (
 __all__ = [
     "Canary",
     "CanaryGuardStatus",
+    "ForecastMove",
     "GroupBalance",
     "GroupControls",
     "GroupDescription",
@@ -138,3 +140,5 @@ class HoldResult:
 
     sentence: str
     holds: GroupHolds
+    moves: tuple[ForecastMove, ...] | None = None
+    """What changes hands for it; None where nothing is known, as of a group that its own members plan."""

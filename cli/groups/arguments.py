@@ -7,16 +7,18 @@ the overrides that are active afterwards.
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from muster.cli.common.output import columns, notice, print_rows
+from muster.cli.common.output import columns, notice, print_document, print_rows
 from muster.coordinator.observability.views.controls import hold_rows
+from muster.coordinator.observability.views.member_names import Names
 
 if TYPE_CHECKING:
     from muster.client import Admin
-    from muster.client.described import HoldResult
+    from muster.client.described import ForecastMove, HoldResult
 
 
 # Groups and partitions
@@ -120,6 +122,8 @@ def partition_numbers(word: str, listed: str, count: int) -> list[int]:
 
 OVERRIDE_COLUMNS = columns("GROUP, VERSION, HELD:cyan, UNTIL, UNTIL-MS+")
 
+MOVE_COLUMNS = columns("TOPIC:cyan, PARTITION, FROM=source, TO=target")
+
 UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -161,11 +165,37 @@ def override_options(function: Function) -> Function:
     return function
 
 
-def report_overrides(group: str, held: "HoldResult", style: str, *, dry_run: bool) -> None:
-    """What was done in a sentence on standard error, and what is held now in a table."""
+def report_overrides(group: str, held: "HoldResult", style: str, admin: "Admin", *, dry_run: bool) -> None:
+    """What was done in a sentence on standard error, and what is held now in a table.
+
+    A dry run in JSON or YAML is an object: the sentence, what would be held (`holds`) and what would change hands
+    (`moves`; null: nothing is known of it).
+    """
     notice(f"{held.sentence}.")
     rows = hold_rows(group, held.holds)
+    if dry_run and style in ("json", "yaml"):
+        print_document({"sentence": held.sentence, "holds": rows, "moves": move_rows(held.moves)}, style)
+        notice("Nothing was changed; leave out --dry-run to do it.")
+        return
+    if dry_run and held.moves and style in ("table", "wide"):
+        print_moves(group, held.moves, style, admin)
     if rows or style not in ("table", "wide"):
         print_rows(rows, OVERRIDE_COLUMNS, style)
     if dry_run:
         notice("Nothing was changed; leave out --dry-run to do it.")
+
+
+def print_moves(group: str, moves: "Sequence[ForecastMove]", style: str, admin: "Admin") -> None:
+    """Forecast moves in a table, with members as they are called in every table."""
+    names = Names.of_members(admin.describe_group(group).members)
+    called = [replace(move, source=named(move.source, names), target=named(move.target, names)) for move in moves]
+    print_rows(move_rows(called) or [], MOVE_COLUMNS, style)
+
+
+def named(member_id: str | None, names: Names) -> str:
+    return "nobody" if member_id is None else names[member_id]
+
+
+def move_rows(moves: "Sequence[ForecastMove] | None") -> list[dict[str, Any]] | None:
+    """What changes hands, a row each; None: nothing is known of it."""
+    return None if moves is None else [asdict(move) for move in moves]

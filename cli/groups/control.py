@@ -21,9 +21,11 @@ from muster.cli.groups.arguments import (
     for_option,
     group_argument,
     override_options,
+    print_moves,
     report_overrides,
 )
 from muster.coordinator.observability.views.controls import guard_row, sentence
+from muster.coordinator.observability.views.formatting import plural
 
 if TYPE_CHECKING:
     from muster.client import Admin
@@ -186,7 +188,7 @@ def override_command(
         wait = words.pop("wait", False)
         with connect_admin(bootstrap, overrides) as admin:
             held = getattr(admin, method)(group, **words)
-            report_overrides(group, held, style, dry_run=words["validate_only"])
+            report_overrides(group, held, style, admin, dry_run=words["validate_only"])
             if wait and not words["validate_only"]:
                 follow_drain(admin, group, words["name"], words["by"])
 
@@ -385,7 +387,12 @@ def canary(
             validate_only=dry_run,
             reason=reason,
         )
-    report_canary(group, begun, style)
+        report_canary(group, begun, style)
+        if dry_run and style in ("table", "wide"):
+            moves = begun.moves
+            notice("What moves is unknown." if moves is None else f"{plural(len(moves), 'partition')} would move.")
+            if moves:
+                print_moves(group, moves, style, admin)
     if dry_run:
         notice("Nothing was changed; leave out --dry-run to do it.")
 

@@ -3,6 +3,7 @@
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
 from muster.client.calls import methods
@@ -10,7 +11,13 @@ from muster.client.calls.group_calls import GroupCalls
 from muster.client.calls.methods import ClientMethod
 from muster.client.calls.transport import Transport
 from muster.client.described import Canary, GroupHolds, HoldResult
-from muster.coordinator.observability.read_model.group_mapper import BY_NAME, ORPHANS_OF, map_canary, map_holds
+from muster.coordinator.observability.read_model.group_mapper import (
+    BY_NAME,
+    ORPHANS_OF,
+    map_canary,
+    map_forecast_moves,
+    map_holds,
+)
 from muster.coordinator.rpc.v1 import control_service_pb2 as pb
 
 # Freeze, deploy, drain and pin
@@ -154,7 +161,7 @@ class GroupControlCalls:
         request.validate_only, request.reason = validate_only, reason
         doing = f"{'holding' if method is methods.HOLD_GROUP else 'resuming'} group {request.group_id!r}"
         answer = await GroupCalls(self._transport, request.group_id).once(method, request, doing)
-        return HoldResult(answer.sentence, map_holds(answer.holds))
+        return HoldResult(answer.sentence, map_holds(answer.holds), map_forecast_moves(answer))
 
 
 # Canaries
@@ -188,7 +195,7 @@ class CanaryCalls:
         """Have `assignor` (NAME, or NAME{"option": value}) plan the group for so long, unless a guard trips.
 
         Then it is the group's setting; with `wait` it goes on until `end_canary`. `validate_only`: say what it would be
-        held against, and change nothing. Refused while another one runs.
+        held against and what would move, and change nothing. Refused while another one runs.
         """
         request = pb.StartCanaryRequest(
             group_id=group,
@@ -202,7 +209,7 @@ class CanaryCalls:
         )
         calls = GroupCalls(self._transport, group)
         answer = await calls.once(methods.START_CANARY, request, f"starting a canary in {group!r}")
-        return map_canary(answer.canary)
+        return replace(map_canary(answer.canary), moves=map_forecast_moves(answer))
 
     async def end_canary(self, group: str, *, promote: bool, reason: str = "") -> Canary:
         """Promote the candidate, or roll it back. Refused when none runs."""

@@ -404,6 +404,7 @@ RESUMED: dict[type[Any], Callable[[Any, Step, Planned], None]] = {
     HoldGroup: override_commands.hold_group,
     ResumeGroup: override_commands.resume_group,
     AlterSettings: settings.alter_settings,
+    StartCanary: canary.start_canary,
 }
 """Requests that may wait for a plan of their own."""
 

@@ -12,6 +12,7 @@ again, and the ledger names client and version.
 
 from dataclasses import replace
 
+from muster.assignors.data.values import TOLD_BESIDE
 from muster.coordinator.core.classic import server_side_assignment
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.classic.members import (
@@ -36,6 +37,7 @@ from muster.coordinator.core.model.rights import (
     readable_topics,
     refreshed_rights,
 )
+from muster.coordinator.core.model.shadow_scoring import AssignorCandidate
 from muster.coordinator.core.model.types import Cause, GroupState, Outcome, RebalanceEntry, WaitEnd
 from muster.coordinator.core.settings.assignor_choice import ASSIGNOR, chosen_assignor
 
@@ -213,6 +215,13 @@ def is_planned_otherwise(group: ClassicGroup, was: ClassicPlanner, step: Step) -
     if not group.planner.same(was):
         return True
     return bool(group.remote) and have_options_changed(group.planned_options, group.id, step.state)
+
+
+def is_planned_by(group: ClassicGroup, candidate: AssignorCandidate, step: Step) -> bool:
+    """Whether an operator's setting has it make the plans already, with these options."""
+    asked = {name: value for name, value in group.planned_options.items() if name not in TOLD_BESIDE}
+    same = group.planner.by_setting and group.planner.assignor == candidate.name
+    return same and bool(group.remote) and asked == dict(candidate.options)
 
 
 def call_back_for(group: ClassicGroup, was: ClassicPlanner, trigger: RebalanceTrigger, step: Step) -> None:

@@ -38,6 +38,7 @@ from muster.coordinator.core.model.events import (
 from muster.coordinator.core.model.ledger import RebalanceTrigger
 from muster.coordinator.core.model.plan_correction import GroupSituation
 from muster.coordinator.core.model.rights import RightsAnew
+from muster.coordinator.core.model.shadow_scoring import AssignorCandidate
 from muster.coordinator.core.model.types import ListedGroup, RequestId, StoredOffset, TimerKey
 from muster.coordinator.errors import ErrorCode
 
@@ -131,6 +132,9 @@ class GroupKind(Protocol[G_contra]):
 
     def settings_changed(self, group: G_contra, trigger: RebalanceTrigger, step: Step, /) -> None:
         """What was planned without the change is void."""
+
+    def is_planned_by(self, group: G_contra, candidate: AssignorCandidate, step: Step, /) -> bool:
+        """Whether the candidate, with its options, made the plan at hand: a change to it is followed by no other."""
 
     # What is held of it by operators.
     def situation(self, group: G_contra, step: Step, /) -> GroupSituation:

@@ -153,6 +153,7 @@ class ClassicKind(DefaultKind[ClassicGroup]):
     listed = staticmethod(list_group)
     owners = staticmethod(partition_owners)
     settings_changed = staticmethod(replanning.settings_changed)
+    is_planned_by = staticmethod(replanning.is_planned_by)
     word_lost = staticmethod(replanning.replan_after_lost_setting)
     topics_changed = staticmethod(replanning.topics_changed)
     connection_closed = staticmethod(member_causes.note_connection_closed)

@@ -45,6 +45,7 @@ from muster.coordinator.core.model.events import (
 from muster.coordinator.core.model.ledger import RebalanceTrigger
 from muster.coordinator.core.model.plan_correction import GroupSituation
 from muster.coordinator.core.model.rights import RightsAnew
+from muster.coordinator.core.model.shadow_scoring import AssignorCandidate
 from muster.coordinator.core.model.types import ListedGroup, RequestId, TimerKey
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
@@ -111,6 +112,9 @@ class DefaultKind(Generic[G_contra]):
 
     def settings_changed(self, group: G_contra, trigger: RebalanceTrigger, step: Step, /) -> None:
         """Nothing is planned here."""
+
+    def is_planned_by(self, group: G_contra, candidate: AssignorCandidate, step: Step, /) -> bool:
+        return False
 
     def situation(self, group: G_contra, step: Step, /) -> GroupSituation:
         return GroupSituation(Snapshot({}, []), {}, {})

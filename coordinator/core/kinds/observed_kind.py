@@ -50,6 +50,7 @@ from muster.coordinator.core.model.events import (
 from muster.coordinator.core.model.ledger import RebalanceTrigger, last_few
 from muster.coordinator.core.model.plan_correction import GroupSituation
 from muster.coordinator.core.model.rights import RightsAnew
+from muster.coordinator.core.model.shadow_scoring import AssignorCandidate
 from muster.coordinator.core.model.types import (
     Cause,
     Certainty,
@@ -478,6 +479,9 @@ class ObservedKind:
 
     def settings_changed(self, group: ObservedGroup, trigger: RebalanceTrigger, step: Step, /) -> None:
         self._kind_of(group.logged).settings_changed(group.logged, trigger, step)
+
+    def is_planned_by(self, group: ObservedGroup, candidate: AssignorCandidate, step: Step, /) -> bool:
+        return self._kind_of(group.logged).is_planned_by(group.logged, candidate, step)
 
     def snapshot(self, group: ObservedGroup, step: Step, /) -> Snapshot | None:
         return self._kind_of(group.logged).snapshot(group.logged, step)

@@ -100,12 +100,17 @@ Order: TypeAlias = Ping | StopFetcher | StartFetcher | RebalanceFailed
 
 @frozen_value
 class CanaryReply:
-    """The canary as it is, or would be; None: the group never had one. `idle`: guards that do not count, and why."""
+    """The canary as it is, or would be; None: the group never had one. `idle`: guards that do not count, and why.
+
+    `moves`: what changes hands for its start; `moves_unknown`: why nothing is known of that.
+    """
 
     code: ErrorCode = ErrorCode.NONE
     message: str = ""
     canary: CanaryStored | None = None
     idle: Mapping[str, str] = field(default_factory=dict)
+    moves: tuple[PartitionMove, ...] = ()
+    moves_unknown: str = ""
 
 
 # What operators have going on in a group
@@ -445,7 +450,8 @@ class ClaimFenceReply:
 @frozen_value
 class HoldsReply:
     """What is held of the group, as it is now or would be (None: nothing), and in one sentence what was, or would be,
-    done. `draining`: how many partitions each drain still has to move, in its order. `moves`: what would change hands.
+    done. `draining`: how many partitions each drain still has to move, in its order. `moves`: what changes hands;
+    `moves_unknown`: why nothing is known of that.
     """
 
     code: ErrorCode = ErrorCode.NONE
@@ -454,6 +460,7 @@ class HoldsReply:
     sentence: str = ""
     draining: tuple[int, ...] = ()
     moves: tuple[PartitionMove, ...] = ()
+    moves_unknown: str = ""
 
 
 @frozen_value

@@ -747,7 +747,8 @@ class ListSettings:
 
 @frozen_value
 class AlterSettings:
-    """`expected_version` None: whatever it is. `operator` is who asks, and from where."""
+    """`expected_version` None: whatever it is. `operator` is who asks, and from where. `tried`: how many of the plugins
+    that it names have been tried on the group."""
 
     request_id: RequestId
     group_id: str
@@ -756,6 +757,7 @@ class AlterSettings:
     expected_version: int | None
     validate_only: bool
     operator: str
+    tried: int = 0
 
 
 @frozen_value

@@ -9,11 +9,15 @@ lags and loads over `member.capacity`.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
-from muster.assignors.api import JsonValue, Member, Snapshot, TopicPartition
+from muster.assignors.api import Assignment, Assignor, JsonValue, Member, Snapshot, TopicPartition
 from muster.assignors.data.values import HANDOVER, HELD, WHOLE
 from muster.coordinator.core.model.plan import Plan
 from muster.coordinator.core.model.records import By, HeldShare, HoldsStored, MemberIdentifiers, Orphans
+
+if TYPE_CHECKING:
+    from muster.assignors.tools.what_if import Decide
 
 # Weights
 # -------
@@ -154,6 +158,43 @@ def describe_overrides(holds: HoldsStored) -> Iterable[str]:
         yield "pins"
     if holds.drains:
         yield DRAINS
+
+
+def decide_with_overrides(holds: HoldsStored, who: Mapping[str, MemberIdentifiers], decide: "Decide") -> "Decide":
+    """Plans of a preview as the coordinator would correct them; `who`: the group's members, by id."""
+    if holds.nothing:
+        return decide
+
+    def corrected(assignor: Assignor, snapshot: Snapshot, withhold: bool) -> Assignment:
+        known = {
+            each.id: who.get(each.id, MemberIdentifiers(each.id, each.instance_id, "", "")) for each in snapshot.members
+        }
+        had: dict[str, dict[str, list[int]]] = {}
+        for (topic, partition), member_id in sorted(snapshot.owners().items()):
+            had.setdefault(member_id, {}).setdefault(topic, []).append(partition)
+        plan: Plan = {}
+        if not holds.calm:
+            asked = without_members(snapshot, drained_members(holds, known))
+            plan = as_plan(decide(assignor, asked, False).to_dict())
+        made = correct_with_overrides(plan, holds, GroupSituation(snapshot, known, as_plan(had))).plan
+        owners, before = {cell: member_id for member_id, cell in partition_owner_map(made)}, snapshot.owners()
+        wanted = {topic for member in snapshot.members for topic in member.topics} & snapshot.topics.keys()
+        cells = [(topic, partition) for topic in sorted(wanted) for partition in range(snapshot.topics[topic])]
+        return Assignment(
+            {each.id: made.get(each.id, {}) for each in snapshot.members},
+            withheld=[cell for cell in cells if withhold and before.get(cell, owners.get(cell)) != owners.get(cell)],
+            unassigned=[cell for cell in cells if cell not in owners],
+            note=f"as operators hold the group: {', '.join(describe_overrides(holds))}",
+        )
+
+    return corrected
+
+
+def as_plan(shares: Mapping[str, Mapping[str, Sequence[int]]]) -> Plan:
+    return {
+        member_id: {topic: tuple(partitions) for topic, partitions in share.items()}
+        for member_id, share in shares.items()
+    }
 
 
 @dataclass(slots=True)

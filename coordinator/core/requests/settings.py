@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from muster.assignors.api import JsonValue
-from muster.assignors.registry import BUILT_IN
-from muster.coordinator.core.control.overrides.forecast import wait_for_plan
+from muster.coordinator.core.control.overrides.forecast import TRIED, plugin_trial, wait_for_plan
 from muster.coordinator.core.control.settings_table import SETTINGS
 from muster.coordinator.core.control.trials import canary
+from muster.coordinator.core.control.trials.shadow_assignors import SHADOW_ASSIGNORS
 from muster.coordinator.core.groups.bookkeeping import keep_entry, next_number
 from muster.coordinator.core.groups.group import GroupData
 from muster.coordinator.core.groups.state import ShardState, Step
@@ -20,10 +20,11 @@ from muster.coordinator.core.kinds.registry import KINDS
 from muster.coordinator.core.model.effects import ListSettingsReply, SettingsReply
 from muster.coordinator.core.model.events import AlterSettings, DescribeSettings, ListSettings, Planned
 from muster.coordinator.core.model.ledger import RebalanceTrigger
-from muster.coordinator.core.model.plan import PlanRequest, canonical_name, loadable_name
+from muster.coordinator.core.model.plan import PlanRequest, canonical_name
 from muster.coordinator.core.model.records import SettingsStored, SettingsUnset
+from muster.coordinator.core.model.shadow_scoring import AssignorCandidate
 from muster.coordinator.core.model.types import Cause, Outcome, RebalanceEntry
-from muster.coordinator.core.settings.assignor_choice import ASSIGNOR, ASSIGNOR_OPTIONS, TRIAL
+from muster.coordinator.core.settings.assignor_choice import ASSIGNOR, ASSIGNOR_OPTIONS
 from muster.coordinator.core.settings.setting import UNRECORDABLE, SettingsChange, invalid_setting, is_recordable
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
@@ -51,7 +52,8 @@ def list_settings(request: ListSettings, step: Step) -> None:
 def alter_settings(request: AlterSettings, step: Step, planned: Planned | None = None) -> None:
     """Set and unset at once, if the version is still the expected one; refusals change nothing.
 
-    A plugin that is to plan the group is tried first, off the loop: the request comes again with its plan (`planned`).
+    Plugins that are to plan the group, or beside it, are tried first, off the loop, one after the other: the request
+    comes again with the plan of each (`planned`).
     """
     check_group_named(request.group_id)
     before = step.state.settings.get(request.group_id)
@@ -69,12 +71,15 @@ def alter_settings(request: AlterSettings, step: Step, planned: Planned | None =
     group = step.state.logged(request.group_id)
     change = SettingsChange(request.group_id, group, KINDS[type(group)], values, old, step)
     check_values(request, change)
-    if planned is None and (trial := trial_of_plugin(change)) is not None:
-        if not wait_for_plan(trial, request, step):
+    trials = plugins_to_try(change)
+    if planned is not None and planned.plan is None:
+        name, _ = trials[request.tried - 1] if request.tried <= len(trials) else (ASSIGNOR.name, None)
+        raise invalid_setting(f"{name}: {planned.error}; {TRIED}")
+    if request.tried < len(trials):
+        _, trial = trials[request.tried]
+        if not wait_for_plan(trial, replace(request, tried=request.tried + 1), step):
             raise CoordinatorError(ErrorCode.POLICY_VIOLATION, "too many requests wait for a plan; try again")
         return
-    if planned is not None and planned.plan is None:
-        raise invalid_setting(f"{ASSIGNOR.name}: {planned.error}; tried on the group as it is, and nothing was changed")
     why = before.suspended if before and ASSIGNOR.name not in request.set and ASSIGNOR.name in values else ""
     # What was unset left nothing behind: from the ledger's count on, no version ever comes again.
     version = before.version + 1 if before else next_number(request.group_id, step)
@@ -149,24 +154,23 @@ def check_values(request: AlterSettings, change: SettingsChange) -> None:
         fits(change)
 
 
-def trial_of_plugin(change: SettingsChange) -> PlanRequest | None:
-    """What a plugin that is to plan the group is asked before the setting counts: the group as it is.
+def plugins_to_try(change: SettingsChange) -> list[tuple[str, PlanRequest]]:
+    """What plugins that are to plan the group, or beside it, are asked before the settings count, by setting.
 
-    A group without members, or without subscriptions that can be read, stands for two members and two partitions. None:
-    the assignor and its options stay, or are built in and have been checked.
+    None of those that stay as they are.
     """
-    names = (ASSIGNOR.name, ASSIGNOR_OPTIONS.name)
-    word = change.after.get(ASSIGNOR.name)
-    if not isinstance(word, str) or all(change.before.get(name) == change.after.get(name) for name in names):
-        return None
-    limits, group = change.step.limits, change.group
-    if (name := canonical_name(word, limits)) in BUILT_IN:
-        return None
-    live = change.kind.snapshot(group, change.step) if group is not None and group.members else None
-    plugin, options = loadable_name(name, limits), change.after.get(ASSIGNOR_OPTIONS.name, {})
-    assert isinstance(options, Mapping)
-    asked = replace(live or replace(TRIAL, lags={"t": [0, 0]}), assignor=plugin, options=options)
-    return PlanRequest(change.group_id, 0, plugin, asked)
+    group_id, group, kind, step = change.group_id, change.group, change.kind, change.step
+    candidates: list[tuple[str, AssignorCandidate]] = []
+    word, names = change.after.get(ASSIGNOR.name), (ASSIGNOR.name, ASSIGNOR_OPTIONS.name)
+    if isinstance(word, str) and any(change.before.get(name) != change.after.get(name) for name in names):
+        options = change.after.get(ASSIGNOR_OPTIONS.name, {})
+        assert isinstance(options, Mapping)
+        candidates.append((ASSIGNOR.name, AssignorCandidate(canonical_name(word, step.limits), options)))
+    shadows = change.after.get(SHADOW_ASSIGNORS.name)
+    if isinstance(shadows, list | tuple) and shadows != change.before.get(SHADOW_ASSIGNORS.name):
+        candidates += [(SHADOW_ASSIGNORS.name, each) for each in SHADOW_ASSIGNORS.shape.of_json(shadows, step.limits)]
+    asked = [(name, plugin_trial(group_id, kind, group, each, step)) for name, each in candidates]
+    return [(name, trial) for name, trial in asked if trial is not None]
 
 
 def apply_change(request: AlterSettings, change: SettingsChange) -> None:

@@ -1,7 +1,7 @@
 """From a node's answers about groups (protobuf) to the read model: the only place that reads these messages."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from google.protobuf.message import Message
 
@@ -12,6 +12,7 @@ from muster.coordinator.errors import ErrorCode
 from muster.coordinator.observability.read_model.groups import (
     Canary,
     CanaryGuardStatus,
+    ForecastMove,
     GroupBalance,
     GroupControls,
     GroupDescription,
@@ -181,6 +182,18 @@ def map_controls(group: pb.DescribedGroup) -> GroupControls:
         group.fences.count,
         tuple(map(map_fence, group.fences.newest)),
     )
+
+
+ForecastAnswer: TypeAlias = (
+    control_pb.HoldGroupResponse | control_pb.ResumeGroupResponse | control_pb.StartCanaryResponse
+)
+
+
+def map_forecast_moves(answer: ForecastAnswer) -> tuple[ForecastMove, ...] | None:
+    """What changes hands; None where nothing is known of it."""
+    if answer.moves_unknown:
+        return None
+    return tuple(ForecastMove(m.topic, m.partition, m.source or None, m.target or None) for m in answer.moves)
 
 
 def map_canary(canary: control_pb.Canary) -> Canary:

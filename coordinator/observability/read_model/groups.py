@@ -133,6 +133,16 @@ class CanaryGuardStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class ForecastMove:
+    """A partition that changes hands when a plan is made. `source` and `target` are member ids; None: nobody."""
+
+    topic: str
+    partition: int
+    source: str | None
+    target: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Canary:
     """An assignor on trial. `state`: canary, waiting, promoted or rolled back. Times are epoch milliseconds."""
 
@@ -149,6 +159,8 @@ class Canary:
     """Since its own round."""
     ended: str
     """Why it is over."""
+    moves: tuple[ForecastMove, ...] | None = None
+    """What changes hands for its start; None where that is not known, as of one that runs."""
 
     @property
     def goes_on(self) -> bool:

@@ -94,18 +94,34 @@ class HoldGroupRequest(_message.Message):
     def __init__(self, group_id: _Optional[str] = ..., freeze: _Optional[_Union[Freeze, _Mapping]] = ..., deploy: _Optional[_Union[Deploy, _Mapping]] = ..., drain: _Optional[_Union[Drain, _Mapping]] = ..., pin: _Optional[_Union[Pin, _Mapping]] = ..., for_ms: _Optional[int] = ..., expected_version: _Optional[int] = ..., validate_only: bool = ..., reason: _Optional[str] = ...) -> None: ...
 
 class HoldGroupResponse(_message.Message):
-    __slots__ = ("error_code", "error_message", "throttle_time_ms", "holds", "sentence")
+    __slots__ = ("error_code", "error_message", "throttle_time_ms", "holds", "sentence", "moves", "moves_unknown")
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
     THROTTLE_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     HOLDS_FIELD_NUMBER: _ClassVar[int]
     SENTENCE_FIELD_NUMBER: _ClassVar[int]
+    MOVES_FIELD_NUMBER: _ClassVar[int]
+    MOVES_UNKNOWN_FIELD_NUMBER: _ClassVar[int]
     error_code: _errors_pb2.ErrorCode
     error_message: str
     throttle_time_ms: int
     holds: Holds
     sentence: str
-    def __init__(self, error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ..., throttle_time_ms: _Optional[int] = ..., holds: _Optional[_Union[Holds, _Mapping]] = ..., sentence: _Optional[str] = ...) -> None: ...
+    moves: _containers.RepeatedCompositeFieldContainer[ForecastMove]
+    moves_unknown: str
+    def __init__(self, error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ..., throttle_time_ms: _Optional[int] = ..., holds: _Optional[_Union[Holds, _Mapping]] = ..., sentence: _Optional[str] = ..., moves: _Optional[_Iterable[_Union[ForecastMove, _Mapping]]] = ..., moves_unknown: _Optional[str] = ...) -> None: ...
+
+class ForecastMove(_message.Message):
+    __slots__ = ("topic", "partition", "source", "target")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
+    source: str
+    target: str
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., source: _Optional[str] = ..., target: _Optional[str] = ...) -> None: ...
 
 class ResumeGroupRequest(_message.Message):
     __slots__ = ("group_id", "freeze", "deploy", "drain", "pin", "expected_version", "validate_only", "reason")
@@ -128,18 +144,22 @@ class ResumeGroupRequest(_message.Message):
     def __init__(self, group_id: _Optional[str] = ..., freeze: bool = ..., deploy: bool = ..., drain: _Optional[_Union[Drain, _Mapping]] = ..., pin: _Optional[_Union[Pin, _Mapping]] = ..., expected_version: _Optional[int] = ..., validate_only: bool = ..., reason: _Optional[str] = ...) -> None: ...
 
 class ResumeGroupResponse(_message.Message):
-    __slots__ = ("error_code", "error_message", "throttle_time_ms", "holds", "sentence")
+    __slots__ = ("error_code", "error_message", "throttle_time_ms", "holds", "sentence", "moves", "moves_unknown")
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
     THROTTLE_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     HOLDS_FIELD_NUMBER: _ClassVar[int]
     SENTENCE_FIELD_NUMBER: _ClassVar[int]
+    MOVES_FIELD_NUMBER: _ClassVar[int]
+    MOVES_UNKNOWN_FIELD_NUMBER: _ClassVar[int]
     error_code: _errors_pb2.ErrorCode
     error_message: str
     throttle_time_ms: int
     holds: Holds
     sentence: str
-    def __init__(self, error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ..., throttle_time_ms: _Optional[int] = ..., holds: _Optional[_Union[Holds, _Mapping]] = ..., sentence: _Optional[str] = ...) -> None: ...
+    moves: _containers.RepeatedCompositeFieldContainer[ForecastMove]
+    moves_unknown: str
+    def __init__(self, error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ..., throttle_time_ms: _Optional[int] = ..., holds: _Optional[_Union[Holds, _Mapping]] = ..., sentence: _Optional[str] = ..., moves: _Optional[_Iterable[_Union[ForecastMove, _Mapping]]] = ..., moves_unknown: _Optional[str] = ...) -> None: ...
 
 class DescribeHoldsRequest(_message.Message):
     __slots__ = ("group_id",)
@@ -234,16 +254,20 @@ class StartCanaryRequest(_message.Message):
     def __init__(self, group_id: _Optional[str] = ..., assignor: _Optional[str] = ..., for_ms: _Optional[int] = ..., guards: _Optional[_Iterable[str]] = ..., lag_floor: _Optional[int] = ..., wait: bool = ..., validate_only: bool = ..., reason: _Optional[str] = ...) -> None: ...
 
 class StartCanaryResponse(_message.Message):
-    __slots__ = ("error_code", "error_message", "throttle_time_ms", "canary")
+    __slots__ = ("error_code", "error_message", "throttle_time_ms", "canary", "moves", "moves_unknown")
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
     THROTTLE_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     CANARY_FIELD_NUMBER: _ClassVar[int]
+    MOVES_FIELD_NUMBER: _ClassVar[int]
+    MOVES_UNKNOWN_FIELD_NUMBER: _ClassVar[int]
     error_code: _errors_pb2.ErrorCode
     error_message: str
     throttle_time_ms: int
     canary: Canary
-    def __init__(self, error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ..., throttle_time_ms: _Optional[int] = ..., canary: _Optional[_Union[Canary, _Mapping]] = ...) -> None: ...
+    moves: _containers.RepeatedCompositeFieldContainer[ForecastMove]
+    moves_unknown: str
+    def __init__(self, error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ..., throttle_time_ms: _Optional[int] = ..., canary: _Optional[_Union[Canary, _Mapping]] = ..., moves: _Optional[_Iterable[_Union[ForecastMove, _Mapping]]] = ..., moves_unknown: _Optional[str] = ...) -> None: ...
 
 class EndCanaryRequest(_message.Message):
     __slots__ = ("group_id", "promote", "reason")

@@ -326,9 +326,23 @@ async def filter_simulate_assignment(answer: Any, request: Any, call: Identified
 async def filter_overrides(answer: Any, request: Any, call: IdentifiedCall, rights: CallRights) -> Any:
     may_see = topic_filter(call, rights)
     keep_rows(answer.holds.pins, lambda held: may_see(held.pin.topic))
+    if "moves" in answer.DESCRIPTOR.fields_by_name:
+        leave_out_moves(answer, may_see)
     if answer.DESCRIPTOR.fields_by_name.get("sentence"):
         answer.sentence = redact_sentence(answer.sentence, call, rights)
     return answer
+
+
+async def filter_canary(answer: Any, request: Any, call: IdentifiedCall, rights: CallRights) -> Any:
+    leave_out_moves(answer, topic_filter(call, rights))
+    return answer
+
+
+def leave_out_moves(answer: Any, may_see: MaySee) -> None:
+    """Of a forecast, in place. A part of the moves is none of a caller who would take it for the whole."""
+    if find_hidden((move.topic for move in answer.moves), may_see):
+        del answer.moves[:]
+        answer.moves_unknown = "partitions of topics that you may not describe would move"
 
 
 async def filter_causes(answer: Any, request: Any, call: IdentifiedCall, rights: CallRights) -> Any:
@@ -368,6 +382,7 @@ ANSWER_FILTERS: Final[Mapping[str, AnswerFilter]] = {
     "HoldGroup": filter_overrides,
     "ResumeGroup": filter_overrides,
     "DescribeHolds": filter_overrides,
+    "StartCanary": filter_canary,
     "JoinGroup": filter_causes,
     "Heartbeat": filter_causes,
     "ConsumerGroupHeartbeat": filter_causes,

@@ -18,6 +18,8 @@ from muster.assignors.data.snapshot_json import compact_json
 from muster.assignors.registry import known, resolve
 from muster.assignors.tools.what_if import Decide, SnapshotChange, what_if
 from muster.coordinator.core.model import effects, events
+from muster.coordinator.core.model.plan_correction import decide_with_overrides
+from muster.coordinator.core.model.records import MemberIdentifiers
 from muster.coordinator.core.settings.assignor_choice import ASSIGNOR_OPTIONS
 from muster.coordinator.edge import request_limits
 from muster.coordinator.edge.committed_offsets import later_position
@@ -75,7 +77,8 @@ class AssignmentSimulator:
                 error_code=group_responses.to_error_code(refusal.code), error_message=refusal.message
             )
         change = SnapshotChange(add=tuple(request.add_members), remove=tuple(request.remove_members))
-        tried = [await self._try(snapshot, word, change) for word in request.assignors]
+        decide = await self._decide_for(request) if request.assignors else self._decide
+        tried = [await self._try(snapshot, word, change, decide) for word in request.assignors]
         return pb.SimulateAssignmentResponse(snapshot_json=await self._converted(snapshot.to_json), assignments=tried)
 
     async def _snapshot(self, request: pb.SimulateAssignmentRequest) -> Snapshot:
@@ -131,9 +134,27 @@ class AssignmentSimulator:
             )
         return described
 
-    async def _try(self, snapshot: Snapshot, word: str, change: SnapshotChange) -> pb.SimulatedAssignment:
+    async def _decide_for(self, request: pb.SimulateAssignmentRequest) -> Decide:
+        """As the group's plans are made: corrected by what operators hold of it."""
+        group_id = request.group_id
+        if not group_id:
+            return self._decide
+        shard, question = self._shard_of(group_id), events.DescribeHolds(self._driver.next_id(), group_id)
+        held = (await self._driver.ask_shard(shard, question, effects.HoldsReply)).holds
+        if held is None:
+            return self._decide
+        described = await self._describe(shard, group_id)
+        who = {
+            each.member_id: MemberIdentifiers(each.member_id, each.group_instance_id, each.client_id, each.client_host)
+            for each in described.members
+        }
+        return decide_with_overrides(held, who, self._decide)
+
+    async def _try(
+        self, snapshot: Snapshot, word: str, change: SnapshotChange, decide: Decide
+    ) -> pb.SimulatedAssignment:
         try:
-            forecast = await self._beside(lambda: forecast_plan(snapshot, word, change, self._decide, self._plugins))
+            forecast = await self._beside(lambda: forecast_plan(snapshot, word, change, decide, self._plugins))
         except TimeoutError:
             late = f"{word!r} was not done after {DEADLINE_S:.0f} s"
             return pb.SimulatedAssignment(assignor=word, error_message=late)

@@ -6,7 +6,7 @@ functions translate between protobuf and core events and check shape only. A gro
 canary and fences.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import TypeVar, cast
 
 from muster.coordinator.core.control.trials import canary
@@ -42,7 +42,7 @@ from muster.coordinator.core.model.records import (
     Until,
 )
 from muster.coordinator.core.model.shadow_scoring import AssignorCandidate
-from muster.coordinator.core.model.types import RequestId
+from muster.coordinator.core.model.types import PartitionMove, RequestId
 from muster.coordinator.edge import request_limits
 from muster.coordinator.edge.request_limits import MalformedGroupRequest, error_sentence, name_operator
 from muster.coordinator.rpc.v1 import control_service_pb2 as pb
@@ -149,6 +149,8 @@ def build_hold_response(reply: effects.HoldsReply) -> pb.HoldGroupResponse:
         error_message=error_sentence(reply.code, reply.message),
         holds=build_overrides(reply),
         sentence=reply.sentence,
+        moves=build_forecast_moves(reply.moves),
+        moves_unknown=reply.moves_unknown,
     )
 
 
@@ -158,7 +160,14 @@ def build_resume_response(reply: effects.HoldsReply) -> pb.ResumeGroupResponse:
         error_message=error_sentence(reply.code, reply.message),
         holds=build_overrides(reply),
         sentence=reply.sentence,
+        moves=build_forecast_moves(reply.moves),
+        moves_unknown=reply.moves_unknown,
     )
+
+
+def build_forecast_moves(moves: Iterable[PartitionMove]) -> Iterator[pb.ForecastMove]:
+    for move in moves:
+        yield pb.ForecastMove(topic=move.topic, partition=move.partition, source=move.source, target=move.target)
 
 
 def build_describe_holds_response(reply: effects.HoldsReply) -> pb.DescribeHoldsResponse:
@@ -250,6 +259,8 @@ def build_start_canary_response(reply: CanaryReply) -> pb.StartCanaryResponse:
         error_code=to_error_code(reply.code),
         error_message=error_sentence(reply.code, reply.message),
         canary=build_canary(reply),
+        moves=build_forecast_moves(reply.moves),
+        moves_unknown=reply.moves_unknown,
     )
 
 

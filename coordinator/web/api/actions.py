@@ -181,11 +181,15 @@ async def alter_settings(asking: NodeQueries, given: EndpointRequest) -> Respons
 
 
 def action_response(
-    given: EndpointRequest, sentence: str, rows: list[Any] | None = None, warnings: tuple[str, ...] = ()
+    given: EndpointRequest,
+    sentence: str,
+    rows: list[Any] | None = None,
+    warnings: tuple[str, ...] = (),
+    **more: JsonValue,
 ) -> Response:
     body: Act = given.body
     document = {"dry_run": body.dry_run, "sentence": sentence, "warnings": list(warnings)}
-    return document_response(document | ({} if rows is None else {"rows": rows}))
+    return document_response(document | ({} if rows is None else {"rows": rows}) | more)
 
 
 async def find_targets(

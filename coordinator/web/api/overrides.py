@@ -5,6 +5,7 @@ end is described by its present state.
 """
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Annotated, Any, Final, Literal
 
@@ -12,8 +13,14 @@ from pydantic import Field
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from muster.coordinator.observability.read_model.group_mapper import BY_NAME, ORPHANS_OF, map_canary, map_holds
-from muster.coordinator.observability.read_model.groups import Canary
+from muster.coordinator.observability.read_model.group_mapper import (
+    BY_NAME,
+    ORPHANS_OF,
+    map_canary,
+    map_forecast_moves,
+    map_holds,
+)
+from muster.coordinator.observability.read_model.groups import Canary, ForecastMove
 from muster.coordinator.observability.views.controls import HoldRow, format_minute, guard_row, hold_rows, sentence
 from muster.coordinator.observability.views.formatting import plural
 from muster.coordinator.rpc.v1 import control_service_pb2 as pb
@@ -70,8 +77,20 @@ class ResumeGroupBody(OverrideTarget):
     what: Literal["", "freeze", "deploy", "drain", "pin"] = Field("", description="Which part; empty: everything.")
 
 
+class MoveRow(TypedDict):
+    """A partition that changes hands; `source` and `target` are member ids, null for nobody."""
+
+    topic: str
+    partition: int
+    source: str | None
+    target: str | None
+
+
 class ToldHolds(Told):
+    """`moves`: what changes hands; null where nothing is known of it."""
+
     rows: list[HoldRow]
+    moves: list[MoveRow] | None
 
 
 async def hold_group(asking: NodeQueries, given: EndpointRequest) -> Response:
@@ -123,7 +142,12 @@ async def list_overrides(asking: NodeQueries, given: EndpointRequest) -> Respons
 def overrides_response(answer: pb.HoldGroupResponse | pb.ResumeGroupResponse, given: EndpointRequest) -> Response:
     group = given.names["group"]
     check_group_code(answer.error_code, answer.error_message, f"group {group!r}")
-    return action_response(given, answer.sentence, hold_rows(group, map_holds(answer.holds)))
+    rows, moves = hold_rows(group, map_holds(answer.holds)), move_rows(map_forecast_moves(answer))
+    return action_response(given, answer.sentence, rows, moves=moves)
+
+
+def move_rows(moves: Iterable[ForecastMove] | None) -> list[Any] | None:
+    return None if moves is None else [asdict(move) for move in moves]
 
 
 OVERRIDES_ENDPOINT: Final = ApiEndpoint(
@@ -186,7 +210,10 @@ def canary_document(canary: Canary) -> CanaryRow:
 
 
 class ToldCanary(Told):
+    """`moves`: what changes hands; null where nothing is known of it."""
+
     rows: list[GuardRow]
+    moves: list[MoveRow] | None
 
 
 class StartCanaryBody(Act):
@@ -219,14 +246,14 @@ async def start_canary(asking: NodeQueries, given: EndpointRequest) -> Response:
     )
     answer = await asking.call("StartCanary", request)
     check_group_code(answer.error_code, answer.error_message, f"group {given.names['group']!r}")
+    moves = move_rows(map_forecast_moves(answer))
     if not body.dry_run:
-        return canary_response(answer.canary, given)
+        return canary_response(answer.canary, given, moves)
     canary = map_canary(answer.canary)
     end = "promoted" if canary.promotes else "told to wait"
-    moves = await forecast_moves(asking, given.names["group"], canary.assignor)
     until = format_minute(canary.until_ms)
-    said = f"{canary.assignor} would plan in place of {canary.former} until {until}, then be {end}{moves}"
-    return canary_response(answer.canary, given, said)
+    said = f"{canary.assignor} would plan in place of {canary.former} until {until}, then be {end}{count_moves(moves)}"
+    return canary_response(answer.canary, given, moves, said)
 
 
 async def end_canary(asking: NodeQueries, given: EndpointRequest) -> Response:
@@ -236,18 +263,19 @@ async def end_canary(asking: NodeQueries, given: EndpointRequest) -> Response:
     if body.dry_run:
         found = await require_active_canary(asking, group)
         canary = map_canary(found)
+        moves: list[Any] | None = []
         if body.promote:
             said = (
                 f"{canary.assignor} would become the group's setting; it plans the group already, so that nothing moves"
             )
         else:
             moves = await forecast_moves(asking, group, canary.former)
-            said = f"{canary.former} would plan in place of {canary.assignor} again{moves}"
-        return canary_response(found, given, f"{sentence(canary)} {said}")
+            said = f"{canary.former} would plan in place of {canary.assignor} again{count_moves(moves)}"
+        return canary_response(found, given, moves, f"{sentence(canary)} {said}")
     request = pb.EndCanaryRequest(group_id=group, promote=body.promote, reason=body.reason)
     answer = await asking.call("EndCanary", request)
     check_group_code(answer.error_code, answer.error_message, f"group {group!r}")
-    return canary_response(answer.canary, given)
+    return canary_response(answer.canary, given, None)
 
 
 async def describe_canary(asking: NodeQueries, given: EndpointRequest) -> Response:
@@ -267,21 +295,26 @@ async def require_active_canary(asking: NodeQueries, group: str) -> pb.Canary:
     return found
 
 
-async def forecast_moves(asking: NodeQueries, group: str, assignor: str) -> str:
-    """What a plan by it would move of today's, as `muster simulate` finds; empty where nobody can say."""
+async def forecast_moves(asking: NodeQueries, group: str, assignor: str) -> list[Any] | None:
+    """What a plan by it would move of today's, as `muster simulate` finds; None where nobody can say."""
     request = group_pb.SimulateAssignmentRequest(group_id=group, assignors=[assignor])
     answer = await asking.call("SimulateAssignment", request)
     plans = [plan for plan in answer.assignments if not plan.error_message]
     if answer.error_code or not plans:
-        return ""
-    return f": {plural(len(json.loads(plans[0].forecast_json)['moves']), 'partition')} would move"
+        return None
+    keys = ("topic", "partition", "source", "target")
+    return [{key: move[key] for key in keys} for move in json.loads(plans[0].forecast_json)["moves"]]
 
 
-def canary_response(found: pb.Canary, given: EndpointRequest, said: str = "") -> Response:
+def count_moves(moves: list[Any] | None) -> str:
+    """To be said behind a sentence; empty where nobody can say."""
+    return "" if moves is None else f": {plural(len(moves), 'partition')} would move"
+
+
+def canary_response(found: pb.Canary, given: EndpointRequest, moves: list[Any] | None, said: str = "") -> Response:
     canary = map_canary(found)
-    return action_response(
-        given, (said or sentence(canary)).rstrip("."), [guard_row(asdict(guard)) for guard in canary.guards]
-    )
+    rows = [guard_row(asdict(guard)) for guard in canary.guards]
+    return action_response(given, (said or sentence(canary)).rstrip("."), rows, moves=moves)
 
 
 CANARY_ENDPOINT: Final = ApiEndpoint(

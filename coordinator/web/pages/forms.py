@@ -96,7 +96,7 @@ class ActionPages:
         token = self._tokens.token(request)
 
         def make() -> Mapping[str, Any]:
-            rows = found.get("rows", [])
+            rows, moves = found.get("rows", []), found.get("moves") or []
             return {
                 "title": QUESTIONS[given["act"]],
                 "question": QUESTIONS[given["act"]],
@@ -106,6 +106,8 @@ class ActionPages:
                 "warnings": found["warnings"][:MOST_ROWS],
                 "rows": rows[:MOST_ROWS],
                 "more": max(0, len(rows) - MOST_ROWS),
+                "moves": moves[:MOST_ROWS],
+                "more_moves": max(0, len(moves) - MOST_ROWS),
                 "given": {key: given[key] for key in FIELDS if key in given and key != "reason"},
                 "reason": given.get("reason", ""),
                 "token": token,

@@ -79,6 +79,22 @@ def test_a_recorded_rebalance_can_be_decided_again(node: NodeProcess, group: Con
     assert missing.returncode == 3
 
 
+def test_what_operators_hold_of_the_group_corrects_the_plans(node: NodeProcess, group: Consumer) -> None:
+    asked = ("--group", "held", "--assignor", "range", "--add-member", "third", "-o", "json")
+    config = {"bootstrap.servers": node.address, "group.id": "held", "group.protocol": "consumer"}
+    with Admin({"bootstrap.servers": node.address}) as admin, Consumer(config) as one:
+        one.subscribe(["lines"])
+        while len(one.assignment()) < 4:
+            one.poll(0.1)
+        (free,) = json.loads(simulate(node, *asked).stdout)
+        assert free["moves"]
+        admin.freeze_group("held", "keep")
+        (frozen,) = json.loads(simulate(node, *asked).stdout)
+        assert (frozen["moves"], frozen["note"]) == ([], "as operators hold the group: freeze")
+        answer = simulate(node, "--group", "held", "--compare", "range,sticky", "-o", "csv").stdout
+        assert [line.split(",")[1] for line in answer.splitlines()] == ["MOVES", "0", "0"]
+
+
 def test_the_node_takes_installed_assignors_only(node: NodeProcess, group: Consumer) -> None:
     """The RPC is open to strangers: a path into a module would let them import code on the node."""
     import grpc

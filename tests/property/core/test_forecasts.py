@@ -9,12 +9,16 @@ from hypothesis import strategies as st
 
 from muster.assignors.data.values import HELD
 from muster.assignors.registry import BUILT_IN
+from muster.assignors.run import run
 from muster.assignors.tools.problem import solve
+from muster.assignors.tools.what_if import what_if
 from muster.coordinator.core.groups.state import Step
 from muster.coordinator.core.kinds.registry import KINDS
-from muster.coordinator.core.model.effects import Effects, HoldsReply
+from muster.coordinator.core.model.effects import CanaryReply, Effects, HoldsReply
 from muster.coordinator.core.model.events import Event, Planned
 from muster.coordinator.core.model.plan import compute_plan
+from muster.coordinator.core.model.plan_correction import decide_with_overrides
+from muster.coordinator.core.model.records import HoldsStored
 from muster.coordinator.core.model.types import GroupState, Outcome
 from tests.support.stories.script import Stage
 
@@ -33,13 +37,13 @@ ROUNDS = 30
 
 
 class RememberingStage(Stage):
-    """Keeps the last answer to a command about overrides."""
+    """Keeps the last answer to a command about overrides, or a canary."""
 
-    holds: HoldsReply | None = None
+    holds: HoldsReply | CanaryReply | None = None
 
     def replies(self, effects: Effects):
         for _, reply in effects.replies:
-            if isinstance(reply, HoldsReply):
+            if isinstance(reply, HoldsReply | CanaryReply):
                 self.holds = reply
         return super().replies(effects)
 
@@ -179,7 +183,7 @@ class Play:
         assert reply is not None, "a dry run was not answered"
         if reply.code:
             return None
-        assert "unknown" not in reply.sentence
+        assert not reply.moves_unknown
         return {(move.topic, move.partition): (move.source, move.target) for move in reply.moves}
 
     def carry_out(self, verb: str) -> Moves:
@@ -264,3 +268,60 @@ def test_a_drain_of_one_of_three_members_comes_true(kind: str, assignor: str) ->
     assert play.carry_out("drain g by=client-id name=c") == foreseen
     if assignor in ("sticky", "cooperative-sticky", "uniform"):
         assert len(foreseen) == 2, "a sticky assignor moves no more than it must"
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_MEMBERS)
+@settings(max_examples=15, deadline=None)
+@given(
+    assignors=st.tuples(st.sampled_from(sorted(BUILT_IN)), st.sampled_from(sorted(BUILT_IN))),
+    topics=topic_counts,
+    history=histories,
+    figures=lags,
+    drained=st.sampled_from([*NAMES, ""]),
+)
+def test_a_dry_run_of_a_canary_says_what_then_moves(
+    kind: str,
+    assignors: tuple[str, str],
+    topics: dict[str, int],
+    history: list[str],
+    figures: list[int],
+    drained: str,
+) -> None:
+    former, candidate = assignors
+    play = played(kind, former, topics, history, figures)
+    if drained:
+        play.carry_out(f"drain g by=client-id name={drained}")
+    foreseen = play.forecast(f"canary g {candidate} for=30m")
+    if foreseen is not None:
+        assert play.carry_out(f"canary g {candidate} for=30m") == foreseen
+
+
+@pytest.mark.parametrize("kind", ["cooperative", "consumer", "central"])
+@settings(max_examples=20, deadline=None)
+@given(
+    candidate=st.sampled_from(sorted(BUILT_IN)),
+    topics=topic_counts,
+    history=histories,
+    figures=lags,
+    held=st.sampled_from(["", "drain g by=client-id name=a", "pin g at=t-0 name=b", "freeze g"]),
+)
+def test_a_preview_under_what_is_held_is_what_a_canary_would_move(
+    kind: str, candidate: str, topics: dict[str, int], history: list[str], figures: list[int], held: str
+) -> None:
+    play = played(kind, "range", topics, history, figures)
+    if held:
+        play.carry_out(held)
+    foreseen = play.forecast(f"canary g {candidate} for=30m")
+    if foreseen is None:
+        return
+    state = play.stage.shard.state
+    group = state.groups["g"]
+    step = Step(state, play.stage.now_ms)
+    snapshot, situation = KINDS[type(group)].snapshot(group, step), KINDS[type(group)].situation(group, step)
+    assert snapshot is not None
+    seen = replace(snapshot, lags={topic: play.lags[topic] for topic in snapshot.topics}, options={})
+    decide = decide_with_overrides(state.holds.get("g") or HoldsStored("g"), situation.who, run)
+    preview = what_if(seen, candidate, decide=decide)
+    moves = {(move.topic, move.partition): (move.source or "", move.target or "") for move in preview.moves}
+    assert moves == foreseen or (not foreseen and candidate == "range")
+    assert ("as operators hold the group" in preview.note) is (not (state.holds.get("g") or HoldsStored("g")).nothing)

@@ -315,6 +315,18 @@ def test_pins_of_hidden_topics_are_left_out() -> None:
     assert [held.pin.topic for held in found.holds.pins] == ["orders"]
 
 
+@pytest.mark.parametrize("what", ["HoldGroup", "ResumeGroup", "StartCanary"])
+def test_moves_of_hidden_topics_leave_no_part_that_looks_like_the_whole(what: str) -> None:
+    request = getattr(control_pb, f"{what}Request")(group_id="g")
+    moves = [control_pb.ForecastMove(topic=name, source="a", target="b") for name in ("orders", "secret")]
+    answer = getattr(control_pb, f"{what}Response")(moves=moves)
+    rights = allow("GROUP", "ALTER_CONFIGS", "g"), allow("TOPIC", "DESCRIBE", "orders")
+    found = answered(f"/coordinator.rpc.v1.GroupControl/{what}", request, answer, *rights)
+    assert (list(found.moves), found.moves_unknown != "", "secret" in str(found)) == ([], True, False)
+    everything = (*rights, allow("TOPIC", "DESCRIBE", "*"))
+    assert answered(f"/coordinator.rpc.v1.GroupControl/{what}", request, answer, *everything) == answer
+
+
 @pytest.mark.parametrize("what", ["CommitStaged", "AbortStaged"])
 def test_what_was_staged_is_decided_by_who_may_write_there(what: str) -> None:
     request, answer = getattr(staging_pb, f"{what}Request")(sink="s"), getattr(staging_pb, f"{what}Response")

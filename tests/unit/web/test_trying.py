@@ -1,5 +1,7 @@
 """Another assignor on trial, through the API."""
 
+import json
+
 import pytest
 
 from muster.coordinator.rpc.v1 import control_service_pb2 as pb
@@ -18,11 +20,13 @@ ON_TRIAL = pb.Canary(
 @pytest.fixture
 def node() -> AskedNode:
     node = AskedNode()
-    node.answers["StartCanary"] = lambda request: pb.StartCanaryResponse(canary=ON_TRIAL)
+    moves = [pb.ForecastMove(topic="t", partition=n, source="a", target="b") for n in range(2)]
+    node.answers["StartCanary"] = lambda request: pb.StartCanaryResponse(canary=ON_TRIAL, moves=moves)
     node.answers["EndCanary"] = lambda request: pb.EndCanaryResponse(
         canary=pb.Canary(state=pb.CANARY_STATE_PROMOTED, assignor="lag", former="range", ended="by an operator")
     )
-    plan = group_pb.SimulatedAssignment(forecast_json='{"moves": [{}, {}]}')
+    move = {"topic": "t", "partition": 0, "source": "b", "target": "a", "why": "evens out"}
+    plan = group_pb.SimulatedAssignment(forecast_json=json.dumps({"moves": [move, move | {"partition": 1}]}))
     node.answers["SimulateAssignment"] = lambda request: group_pb.SimulateAssignmentResponse(assignments=[plan])
     node.answers["DescribeCanary"] = lambda request: pb.DescribeCanaryResponse(canary=ON_TRIAL)
     return node
@@ -41,23 +45,25 @@ def test_a_trial_begins_as_it_was_asked_for(node: AskedNode) -> None:
 
 
 def test_a_trial_is_told_with_what_it_would_move_before_it_begins(node: AskedNode) -> None:
-    told = act(node, "/groups/g/canary", {"assignor": "lag", "for_ms": 1000}).json()["sentence"]
-    assert told.startswith("lag would plan in place of range until ")
-    assert told.endswith(", then be told to wait: 2 partitions would move")
-    [_, (method, asked, _)] = node.asked
-    assert (method, asked.assignors) == ("SimulateAssignment", ["lag"])
+    told = act(node, "/groups/g/canary", {"assignor": "lag", "for_ms": 1000}).json()
+    assert told["sentence"].startswith("lag would plan in place of range until ")
+    assert told["sentence"].endswith(", then be told to wait: 2 partitions would move")
+    assert told["moves"][1] == {"topic": "t", "partition": 1, "source": "a", "target": "b"}
+    assert [(method, asked.validate_only) for method, asked, _ in node.asked] == [("StartCanary", True)]
 
 
 def test_what_a_plan_would_move_is_left_out_where_nobody_can_say(node: AskedNode) -> None:
-    failed = group_pb.SimulatedAssignment(error_message="no such assignor")
-    node.answers["SimulateAssignment"] = lambda request: group_pb.SimulateAssignmentResponse(assignments=[failed])
-    told = act(node, "/groups/g/canary", {"assignor": "lag", "for_ms": 1000}).json()["sentence"]
-    assert told.endswith(", then be told to wait")
+    unknown = pb.StartCanaryResponse(canary=ON_TRIAL, moves_unknown="its own members plan it")
+    node.answers["StartCanary"] = lambda request: unknown
+    told = act(node, "/groups/g/canary", {"assignor": "lag", "for_ms": 1000}).json()
+    assert told["sentence"].endswith(", then be told to wait")
+    assert told["moves"] is None
 
 
 def test_a_way_back_is_told_with_what_it_would_move(node: AskedNode) -> None:
-    told = act(node, "/groups/g/canary/end", {"promote": False}).json()["sentence"]
-    assert told.endswith("range would plan in place of lag again: 2 partitions would move")
+    told = act(node, "/groups/g/canary/end", {"promote": False}).json()
+    assert told["sentence"].endswith("range would plan in place of lag again: 2 partitions would move")
+    assert told["moves"][0] == {"topic": "t", "partition": 0, "source": "b", "target": "a"}
     assert [method for method, _, _ in node.asked] == ["DescribeCanary", "SimulateAssignment"]
 
 

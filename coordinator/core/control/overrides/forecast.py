@@ -9,12 +9,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from muster.assignors.api import AssignorError, TopicPartition
+from muster.assignors.api import AssignorError, Snapshot, TopicPartition
+from muster.assignors.registry import BUILT_IN
 from muster.coordinator.core.groups.group import GroupData
 from muster.coordinator.core.groups.kind import GroupKind
 from muster.coordinator.core.groups.state import Step
 from muster.coordinator.core.model.events import Planned, Request
-from muster.coordinator.core.model.plan import PlanRequest, lacks_lags
+from muster.coordinator.core.model.plan import PlanRequest, lacks_lags, loadable_name
 from muster.coordinator.core.model.plan_correction import (
     GroupSituation,
     correct_with_overrides,
@@ -23,7 +24,15 @@ from muster.coordinator.core.model.plan_correction import (
     without_members,
 )
 from muster.coordinator.core.model.records import HoldsStored
+from muster.coordinator.core.model.shadow_scoring import AssignorCandidate
 from muster.coordinator.core.model.types import PartitionMove
+from muster.coordinator.core.settings.assignor_choice import TRIAL
+
+TRIED = "tried on the group as it is, and nothing was changed"
+"""Of a plugin that failed before it counted."""
+
+UNDER_WAY = "the plan is being made"
+"""Of a command that is carried out, and does not wait for it."""
 
 MAX_WAITING = 100
 """Requests of a shard that wait for a plan of their own; a further one is answered without."""
@@ -37,6 +46,8 @@ class MoveForecast:
     assignor: str = ""
     """By whose plan; empty: none is made, everybody keeps what it has."""
     unknown: str = ""
+    unsaid: bool = False
+    """That it is unknown is not worth a word in a sentence."""
 
     def describe_others(self, said: Collection[TopicPartition]) -> str:
         """To be said after `said`, of which the sentence speaks: what else changes hands, and by whose plan.
@@ -51,6 +62,8 @@ class MoveForecast:
         >>> MoveForecast(unknown="assignor 'x' failed").describe_others([])
         "; what moves is unknown: assignor 'x' failed"
         """
+        if self.unsaid:
+            return ""
         if self.unknown:
             return f"; what {'else ' if said else ''}moves is unknown: {self.unknown}"
         others = sum((move.topic, move.partition) not in said for move in self.moves)
@@ -69,15 +82,43 @@ class ForecastQuestion:
 
 
 def forecast_question(
-    kind: GroupKind[Any], group: GroupData, after: HoldsStored, situation: GroupSituation, step: Step
+    kind: GroupKind[Any],
+    group: GroupData,
+    after: HoldsStored,
+    situation: GroupSituation,
+    step: Step,
+    candidate: AssignorCandidate | None = None,
 ) -> ForecastQuestion | None:
-    """The question if the group were planned under `after`; None: no assignor is asked, no member loses anything."""
+    """The question if the group were planned under `after`; None: no assignor is asked, no member loses anything.
+
+    `candidate`: plans in place of the group's own assignor.
+    """
     plain = None if after.calm else kind.snapshot(group, step)
     if plain is None:
         return None
+    if candidate is not None:
+        plain = asked_of(candidate, plain, step)
     snapshot = step.state.extensions.prepare_snapshot(group, plain, step)
     asked = without_members(snapshot, drained_members(after, situation.who))
     return ForecastQuestion(PlanRequest(group.id, 0, snapshot.assignor, asked), plain.owners())
+
+
+def asked_of(candidate: AssignorCandidate, snapshot: Snapshot, step: Step) -> Snapshot:
+    return replace(snapshot, assignor=loadable_name(candidate.name, step.limits), options=candidate.options)
+
+
+def plugin_trial(
+    group_id: str, kind: GroupKind[Any], group: GroupData | None, candidate: AssignorCandidate, step: Step
+) -> PlanRequest | None:
+    """What a plugin is asked before it counts for the group: the group as it is. None: it is built in.
+
+    A group without members, or without subscriptions that can be read, stands for two members and two partitions.
+    """
+    if candidate.name in BUILT_IN:
+        return None
+    live = kind.snapshot(group, step) if group is not None and group.members else None
+    asked = asked_of(candidate, live or replace(TRIAL, lags={"t": [0, 0]}), step)
+    return PlanRequest(group_id, 0, asked.assignor, asked)
 
 
 def plan_now(question: ForecastQuestion, step: Step) -> Planned | None:

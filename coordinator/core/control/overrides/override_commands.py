@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from muster.assignors.api import TopicPartition
 from muster.coordinator.core.control.overrides import overrides
 from muster.coordinator.core.control.overrides.forecast import (
+    UNDER_WAY,
     MoveForecast,
     forecast_moves,
     forecast_question,
@@ -456,7 +457,10 @@ def hold_group(request: HoldGroup, step: Step, planned: Planned | None = None) -
     if not request.validate_only:
         after = change_overrides(found, begun.after, (sentence,), begun.cause)
     draining = remaining_drains(found, after)
-    step.reply(request.request_id, HoldsReply(holds=after, sentence=sentence, draining=draining, moves=foreseen.moves))
+    told = HoldsReply(
+        holds=after, sentence=sentence, draining=draining, moves=foreseen.moves, moves_unknown=foreseen.unknown
+    )
+    step.reply(request.request_id, told)
 
 
 def resume_group(request: ResumeGroup, step: Step, planned: Planned | None = None) -> None:
@@ -472,7 +476,10 @@ def resume_group(request: ResumeGroup, step: Step, planned: Planned | None = Non
     after = ended.after
     if ended.sentences and not request.validate_only:
         after = change_overrides(found, ended.after, (sentence,), ended.cause)
-    step.reply(request.request_id, HoldsReply(holds=none_if_nothing(after), sentence=sentence, moves=foreseen.moves))
+    told = HoldsReply(
+        holds=none_if_nothing(after), sentence=sentence, moves=foreseen.moves, moves_unknown=foreseen.unknown
+    )
+    step.reply(request.request_id, told)
 
 
 def foresee_moves(
@@ -486,14 +493,17 @@ def foresee_moves(
 
     A command that is carried out does not wait: of a plan that cannot be made at once it says nothing.
     """
-    planned_here = cause is not None and not found.plans_itself
-    question = forecast_question(found.kind, found.group, after, found.situation, found.step) if planned_here else None
+    if cause is None:
+        return MoveForecast()
+    if found.plans_itself:
+        return MoveForecast(unknown="the group's own members plan it", unsaid=True)
+    question = forecast_question(found.kind, found.group, after, found.situation, found.step)
     if question is None:
         return MoveForecast()
     if (answer := planned or plan_now(question, found.step)) is not None:
         return forecast_moves(question, answer, after, found.situation)
     if not request.validate_only:
-        return MoveForecast()
+        return MoveForecast(unknown=UNDER_WAY, unsaid=True)
     if wait_for_plan(question.asked, request, found.step):
         return None
     return MoveForecast(unknown="too many dry runs wait for a plan; try again")

@@ -14,12 +14,22 @@ from dataclasses import dataclass, replace
 
 from muster.assignors.api import JsonValue
 from muster.assignors.registry import BUILT_IN
+from muster.coordinator.core.control.overrides.forecast import (
+    TRIED,
+    UNDER_WAY,
+    MoveForecast,
+    forecast_moves,
+    forecast_question,
+    plan_now,
+    plugin_trial,
+    wait_for_plan,
+)
 from muster.coordinator.core.control.overrides.overrides import are_members_protected
 from muster.coordinator.core.groups.bookkeeping import audit_entry, keep_entry, next_number
 from muster.coordinator.core.groups.state import Incident, Step
 from muster.coordinator.core.kinds.registry import KINDS
 from muster.coordinator.core.model.effects import CanaryReply
-from muster.coordinator.core.model.events import DescribeCanary, EndCanary, LagMeasured, StartCanary
+from muster.coordinator.core.model.events import DescribeCanary, EndCanary, LagMeasured, Planned, StartCanary
 from muster.coordinator.core.model.ledger import GroupLedger, RebalanceTrigger, settle_entry
 from muster.coordinator.core.model.records import (
     CanaryBaseline,
@@ -28,6 +38,7 @@ from muster.coordinator.core.model.records import (
     CanaryState,
     CanaryStored,
     CanaryTally,
+    HoldsStored,
     RebalanceDecided,
     RebalanceSettled,
     Record,
@@ -254,9 +265,16 @@ def canary_reply(canary: CanaryStored | None) -> CanaryReply:
     return CanaryReply(canary=canary, idle={guard: why for guard, why in idle.items() if why})
 
 
-def start_canary(request: StartCanary, step: Step) -> None:
-    """The candidate plans the group from now on."""
+def start_canary(request: StartCanary, step: Step, planned: Planned | None = None) -> None:
+    """The candidate plans the group from now on.
+
+    A plugin is tried on the group first, off the loop, and a dry run waits for a plan that cannot be made at once: the
+    request comes again with it (`planned`).
+    """
     canary = check_canary(request, step)
+    foreseen = foresee_candidate(canary, request, step, planned)
+    if foreseen is None:
+        return
     if not request.validate_only:
         step.keep(canary)
         step.arm(canary_timer(canary.group_id), canary.for_ms)
@@ -267,7 +285,40 @@ def start_canary(request: StartCanary, step: Step) -> None:
             step,
         )
         replan_for_canary(canary, f"a canary began: {candidate_word(canary)} in place of {canary.former}", step)
-    step.reply(request.request_id, canary_reply(canary))
+    told = replace(canary_reply(canary), moves=foreseen.moves, moves_unknown=foreseen.unknown)
+    step.reply(request.request_id, told)
+
+
+def foresee_candidate(
+    canary: CanaryStored, request: StartCanary, step: Step, planned: Planned | None
+) -> MoveForecast | None:
+    """What its first plan moves, under what is held of the group. None: it waits for that plan; `planned` brings it.
+
+    Raises CoordinatorError for a candidate that makes no plan.
+    """
+    group = step.state.logged(canary.group_id)
+    assert group is not None
+    kind, candidate = KINDS[type(group)], AssignorCandidate(canary.assignor, canary.options)
+    holds, situation = (
+        step.state.holds.get(canary.group_id) or HoldsStored(canary.group_id),
+        kind.situation(group, step),
+    )
+    stays = kind.is_planned_by(group, candidate, step)
+    question = None if stays else forecast_question(kind, group, holds, situation, step, candidate)
+    trial = plugin_trial(canary.group_id, kind, group, candidate, step)
+    answer = planned or (None if question is None else plan_now(question, step))
+    if answer is None and (asked := question.asked if question is not None else trial) is not None:
+        if trial is None and not request.validate_only:
+            return MoveForecast(unknown=UNDER_WAY, unsaid=True)
+        if not wait_for_plan(asked, request, step):
+            raise CoordinatorError(ErrorCode.POLICY_VIOLATION, "too many requests wait for a plan; try again")
+        return None
+    if answer is not None and answer.plan is None:
+        raise CoordinatorError(ErrorCode.INVALID_CONFIG, f"the candidate {answer.error}; {TRIED}")
+    if question is None:
+        return MoveForecast()
+    assert answer is not None
+    return forecast_moves(question, answer, holds, situation)
 
 
 def check_canary(request: StartCanary, step: Step) -> CanaryStored:

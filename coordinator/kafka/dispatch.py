@@ -30,15 +30,16 @@ from muster.coordinator.edge.listener_base import (
     report_actions,
 )
 from muster.coordinator.kafka.codec.codec import (
+    Buffer,
     Decoder,
     Encoder,
     decoder_of,
     encoder_of,
+    fields_in_version,
     is_flexible,
     message_of,
     struct,
 )
-from muster.coordinator.kafka.codec.emitter import Buffer, fields_in_version
 from muster.coordinator.kafka.protocol import API_VERSIONS, APIS, Api
 from muster.coordinator.security.access_model import ANONYMOUS, UNAUTHENTICATED, Identity
 

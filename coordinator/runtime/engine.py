@@ -35,18 +35,20 @@ from muster.coordinator.core.model.rights import Rights
 from muster.coordinator.core.model.types import Limits
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.runtime.answers import (
-    LoadMeasurementWork,
-    ReleasedAnswers,
-    ShardWork,
-    is_request,
-    loading_excuse,
-)
 from muster.coordinator.runtime.deadlines import deadline_shift_ms
 from muster.coordinator.runtime.node_status import Metrics
 from muster.coordinator.runtime.ports import GroupLog, LogFailed
 from muster.coordinator.runtime.replay import LoadReport, recreated_topics
-from muster.coordinator.runtime.shards import ShardCore, ShardSlot, ShardStatus
+from muster.coordinator.runtime.shards import (
+    LoadMeasurementWork,
+    ReleasedAnswers,
+    ShardCore,
+    ShardSlot,
+    ShardStatus,
+    ShardWork,
+    is_request,
+    loading_excuse,
+)
 from muster.coordinator.runtime.stepper import BugReport, FlushJob, LoadJob, Reports, StatusReport, Stepper
 
 INBOX_LIMIT = 20_000

@@ -35,7 +35,6 @@ from muster.coordinator.core.model.rights import Rights
 from muster.coordinator.core.model.types import Limits, frozen_value
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.runtime.answers import Answers, loading_excuse, refusal_of
 from muster.coordinator.runtime.deadlines import Deadlines
 from muster.coordinator.runtime.engine import NO_OPTIONS, Engine, EngineOptions, MakeShard
 from muster.coordinator.runtime.node_status import Metrics
@@ -50,7 +49,17 @@ from muster.coordinator.runtime.replay import (
     decode_records,
     group_offsets,
 )
-from muster.coordinator.runtime.shards import HeldAnswers, Notices, Replies, ShardCore, ShardSlot, ShardStatus
+from muster.coordinator.runtime.shards import (
+    Answers,
+    HeldAnswers,
+    Notices,
+    Replies,
+    ShardCore,
+    ShardSlot,
+    ShardStatus,
+    loading_excuse,
+    refusal_of,
+)
 from muster.coordinator.runtime.stepper import FlushJob, FlushQueue, LoadJob, Reports, Stepper, script_line
 
 # The authority

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeAlias
 
-from muster.coordinator.core.classic.static_members import takeover_sentence
+from muster.coordinator.core.classic.membership import takeover_sentence
 from muster.coordinator.core.model.effects import JoinReply, OffsetCommitReply, Reply
 from muster.coordinator.core.model.events import ConsumerHeartbeat, JoinGroup, OffsetCommit
 from muster.coordinator.core.model.records import RebalanceDecided, Record

@@ -30,7 +30,6 @@ from muster.coordinator.core.model.events import (
 from muster.coordinator.core.model.records import Record
 from muster.coordinator.core.model.types import RequestId, TimerKey
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.runtime.answers import Answers, is_request
 from muster.coordinator.runtime.deadlines import Deadlines, RetryPauses
 from muster.coordinator.runtime.kafka_records import encode
 from muster.coordinator.runtime.node_status import Metrics
@@ -38,6 +37,7 @@ from muster.coordinator.runtime.own_records import room_probe_record
 from muster.coordinator.runtime.ports import Entry, GroupLog, LogFailed
 from muster.coordinator.runtime.replay import LoadReport, describe_dropped_orphans, replay_shard
 from muster.coordinator.runtime.shards import (
+    Answers,
     AppendDraft,
     Notices,
     Replies,
@@ -45,6 +45,7 @@ from muster.coordinator.runtime.shards import (
     ShardSlot,
     ShardStatus,
     count_entries,
+    is_request,
     not_served_sentence,
 )
 

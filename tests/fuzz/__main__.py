@@ -23,7 +23,7 @@ def main() -> None:
     with atheris.instrument_imports(include=ours):
         targets = importlib.import_module("tests.fuzz.targets").TARGETS
         targets = targets | importlib.import_module("tests.fuzz.between").TARGETS
-        emitting = importlib.import_module("muster.coordinator.kafka.codec.emitter")
+        emitting = importlib.import_module("muster.coordinator.kafka.codec.codec")
     # The codec's own code is written at run time, past the import hook.
     compiled = emitting.Emitter.function
     emitting.Emitter.function = lambda self: atheris.instrument_func(compiled(self))

@@ -6,8 +6,7 @@ They come from the schema's notation: a new API is among them by being there.
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from muster.coordinator.kafka.codec.codec import encode, encode_uvarint, is_flexible, struct
-from muster.coordinator.kafka.codec.emitter import fields_in_version
+from muster.coordinator.kafka.codec.codec import encode, encode_uvarint, fields_in_version, is_flexible, struct
 from muster.coordinator.kafka.codec.messages import STRUCT, FieldSchema, all_messages
 from muster.coordinator.kafka.protocol import APIS
 

@@ -12,8 +12,7 @@ from google.protobuf.message import Message
 
 from muster.coordinator.edge.request_limits import MAX_ENTRIES, MAX_STRAY_FIELDS, MalformedGroupRequest, max_entries
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.kafka.codec.codec import RequestTooLong, decode, decode_frame, is_flexible
-from muster.coordinator.kafka.codec.emitter import fields_in_version
+from muster.coordinator.kafka.codec.codec import RequestTooLong, decode, decode_frame, fields_in_version, is_flexible
 from muster.coordinator.kafka.codec.messages import all_messages
 from muster.coordinator.kafka.connections.connection import ServerConnection
 from muster.coordinator.kafka.connections.request_slots import ConnectionLimits

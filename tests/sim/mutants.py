@@ -45,9 +45,9 @@ from muster.coordinator.core.model.records import (
 from muster.coordinator.core.model.types import Limits
 from muster.coordinator.core.settings.shapes import BalanceRules
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.runtime.answers import ReleasedAnswers, is_request
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.ports import KeyValue, LogFailed
+from muster.coordinator.runtime.shards import ReleasedAnswers, is_request
 from muster.coordinator.runtime.stepper import NO_ROOM, FlushJob, LoadJob
 from tests.sim.node.crashing_log import CrashingLog
 

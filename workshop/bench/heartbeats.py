@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from muster.coordinator.config import load_settings
-from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.kafka.codec.emitter import Frame
+from muster.coordinator.kafka.codec.codec import Frame, struct
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.security.access_model import Acl, Operation, PatternType, Permission, ResourceType
 from muster.coordinator.security.login import TOKEN_ID_BYTES, TOKEN_SECRET_BYTES, format_token, hash_token, token_id

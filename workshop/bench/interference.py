@@ -29,8 +29,7 @@ from muster.coordinator.core.model.records import OffsetsStored, OffsetStored
 from muster.coordinator.core.model.types import Limits, StoredOffset
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.kafka.codec.emitter import Frame
+from muster.coordinator.kafka.codec.codec import Frame, struct
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.runtime.group_log import BrokerGroupLog
 from muster.coordinator.runtime.kafka_records import encode

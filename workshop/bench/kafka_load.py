@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar, cast
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.kafka.codec.codec import decode, decode_frame, encode, is_flexible, struct
-from muster.coordinator.kafka.codec.emitter import Frame
+from muster.coordinator.kafka.codec.codec import Frame, decode, decode_frame, encode, is_flexible, struct
 from muster.coordinator.kafka.connections.frames import FrameBuffer
 from muster.coordinator.kafka.protocol import APIS
 from muster.workshop.bench.processes import LOAD_CORE, BenchFailed, ServerProcess, pinned, run_server

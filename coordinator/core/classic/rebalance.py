@@ -9,6 +9,7 @@ while it is frozen. The generation stands, members that join again are sent the 
 cut to what they read. Newcomers wait; this is soft, they ask again after a restart.
 """
 
+from collections import Counter
 from dataclasses import replace
 
 from muster.assignors.data.consumer_protocol import encode_assignment, parse_assignment
@@ -20,9 +21,9 @@ from muster.coordinator.core.groups.state import Step
 from muster.coordinator.core.model.effects import JoinedMember, JoinReply, refused_join, refused_sync
 from muster.coordinator.core.model.events import JoinGroup, StoodStill, SyncGroup
 from muster.coordinator.core.model.ledger import Departure, RebalanceTrigger, WithheldPartition, trigger_by_member
-from muster.coordinator.core.model.plan import CONSUMER, next_generation, topics_of
+from muster.coordinator.core.model.plan import CONSUMER, next_generation, shares_of, topics_of
 from muster.coordinator.core.model.records import DelayForgotten, DelayStored, Orphans
-from muster.coordinator.core.model.types import Cause, GroupState, Outcome, RequestId, TimerKey, WaitEnd
+from muster.coordinator.core.model.types import DELAYED, Cause, GroupState, Outcome, RequestId, TimerKey, WaitEnd
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 # Delayed groups (KIP-415)
@@ -441,3 +442,24 @@ def cut_unread_share(group: ClassicGroup, member: ClassicMember) -> None:
     kept = {topic: partitions for topic, partitions in share.partitions.items() if topic in topics}
     if len(kept) < len(share.partitions):
         member.assignment = encode_assignment(kept, share.user_data, share.version)
+
+
+def covers_topics(group: ClassicGroup, step: Step) -> bool:
+    """Whether the plan has every partition of every topic that is read, as far as the catalog is known.
+
+    Whoever comes back is not told on which partition counts the plan was made. If topics grew, or became its own,
+    while it was away, nobody would notice later. Nor would it ask for the round that gives out what a cooperative plan
+    withheld for its sake: it has nothing left to let go of.
+
+    No catalog knows the resources of a delayed group (KIP-415): each is one partition. While its delay runs, some are
+    meant to be without an owner, and whoever is there asks again when it is over. What its leader knew may be lost, or
+    was too large to keep: then a round more than needed does no harm.
+    """
+    kept = kept_delay(group.id, step)
+    delayed = kept is not None or group.protocol_name == DELAYED
+    unlisted = 1 if delayed and remaining_delay_ms(kept, step) is None else 0
+    planned: Counter[str] = Counter()
+    for member in group.members.values():
+        planned.update(shares_of(member.assignment))
+    wanted = subscribed_topics(group) or ()
+    return all(step.state.partitions.get(topic, unlisted) <= planned[topic] for topic in wanted)

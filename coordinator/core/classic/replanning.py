@@ -23,8 +23,12 @@ from muster.coordinator.core.classic.members import (
     have_options_changed,
     suspension_reason,
 )
-from muster.coordinator.core.classic.rebalance import maybe_complete_join, prepare_rebalance, remove_member
-from muster.coordinator.core.classic.static_members import covers_topics
+from muster.coordinator.core.classic.rebalance import (
+    covers_topics,
+    maybe_complete_join,
+    prepare_rebalance,
+    remove_member,
+)
 from muster.coordinator.core.groups.bookkeeping import newest_plan_entry
 from muster.coordinator.core.groups.member_causes import changes_since, describe_changes
 from muster.coordinator.core.groups.state import Step

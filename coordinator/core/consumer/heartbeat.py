@@ -16,9 +16,6 @@ from muster.coordinator.core.consumer import (
     migration,
     target,
 )
-from muster.coordinator.core.consumer import (
-    target as regex,
-)
 from muster.coordinator.core.consumer.group import JOINING, ConsumerGroup, ConsumerMember, ConsumerMemberState, shares
 from muster.coordinator.core.consumer.members import (
     check_epoch,
@@ -28,12 +25,14 @@ from muster.coordinator.core.consumer.members import (
     is_leaving,
     require_consumer_member,
 )
-from muster.coordinator.core.groups.instance_ids import (
+from muster.coordinator.core.groups.member_causes import (
+    amend_closed,
     describe_refused,
+    name_few,
     record_calm_restart,
     record_contested_instance_id,
+    trigger_of_newcomer,
 )
-from muster.coordinator.core.groups.member_causes import amend_closed, name_few, trigger_of_newcomer
 from muster.coordinator.core.groups.state import Step
 from muster.coordinator.core.model.effects import ConsumerHeartbeatReply
 from muster.coordinator.core.model.events import ConnectionClosed, ConsumerHeartbeat, InstanceIdUser
@@ -236,7 +235,7 @@ def take_in_member(group: ConsumerGroup, request: ConsumerHeartbeat, step: Step)
     record = member_after(live, request, step.limits)
     may = live.rights if live is not None and step.on_behalf else request.rights
     if live is not None and replaced is None and live.stored(group.id) == record:
-        regex.request_resolution(group, record.topic_regex, step)
+        target.request_resolution(group, record.topic_regex, step)
         return target.take_rights(group, live, may, step)
     before = None if live is None else dataclasses.replace(live)
     preferred = target.preferred_assignor(group, step)
@@ -257,8 +256,8 @@ def take_in_member(group: ConsumerGroup, request: ConsumerHeartbeat, step: Step)
         chosen = target.preferred_assignor(group, step)
         triggers.append(trigger_by_member(Cause.ASSIGNOR_CHANGED, member, f"changed the group's assignor to {chosen}"))
     if before is not None and before.topic_regex != member.topic_regex:
-        regex.forget_unused_regex(group, before.topic_regex, step)
-    regex.request_resolution(group, record.topic_regex, step)
+        target.forget_unused_regex(group, before.topic_regex, step)
+    target.request_resolution(group, record.topic_regex, step)
     return triggers
 
 

@@ -6,27 +6,7 @@ a freeze ends, every member is called back, and newcomers that were waiting join
 
 from collections.abc import Iterator
 
-from muster.coordinator.core.classic import (
-    lifecycle,
-    membership,
-    offsets,
-    rebalance,
-    replanning,
-    server_side_assignment,
-    static_members,
-)
-from muster.coordinator.core.classic import (
-    lifecycle as liveness,
-)
-from muster.coordinator.core.classic import (
-    membership as joining,
-)
-from muster.coordinator.core.classic import (
-    membership as leaving,
-)
-from muster.coordinator.core.classic import (
-    sync as syncing,
-)
+from muster.coordinator.core.classic import lifecycle, membership, rebalance, replanning, server_side_assignment
 from muster.coordinator.core.classic.group import ClassicGroup, classic_view
 from muster.coordinator.core.groups import member_causes
 from muster.coordinator.core.groups.group import OwnedPartitions, owners_by_partition
@@ -136,18 +116,18 @@ class ClassicKind(DefaultKind[ClassicGroup]):
     word = CLASSIC
     facts = CLASSIC_FACTS
 
-    join = staticmethod(joining.join_group)
-    sync = staticmethod(syncing.sync_group)
-    heartbeat = staticmethod(liveness.heartbeat)
-    spoke = staticmethod(liveness.renew_unread)
-    forget = staticmethod(liveness.forget_parked_sync)
-    session_ms = staticmethod(liveness.session_ms)
-    leave = staticmethod(leaving.leave_group)
-    may_commit = staticmethod(offsets.check_may_commit)
-    owns = staticmethod(offsets.owns_partition)
-    positions = staticmethod(offsets.fetch_positions)
-    subscribed = staticmethod(offsets.subscribed_topics_or_all)
-    expire = staticmethod(offsets.expire_positions)
+    join = staticmethod(membership.join_group)
+    sync = staticmethod(membership.sync_group)
+    heartbeat = staticmethod(lifecycle.heartbeat)
+    spoke = staticmethod(lifecycle.renew_unread)
+    forget = staticmethod(lifecycle.forget_parked_sync)
+    session_ms = staticmethod(lifecycle.session_ms)
+    leave = staticmethod(membership.leave_group)
+    may_commit = staticmethod(lifecycle.check_may_commit)
+    owns = staticmethod(lifecycle.owns_partition)
+    positions = staticmethod(lifecycle.fetch_positions)
+    subscribed = staticmethod(lifecycle.subscribed_topics_or_all)
+    expire = staticmethod(lifecycle.expire_positions)
     delete = staticmethod(lifecycle.delete_group)
     view = staticmethod(describe_group)
     listed = staticmethod(list_group)
@@ -157,7 +137,7 @@ class ClassicKind(DefaultKind[ClassicGroup]):
     word_lost = staticmethod(replanning.replan_after_lost_setting)
     topics_changed = staticmethod(replanning.topics_changed)
     connection_closed = staticmethod(member_causes.note_connection_closed)
-    explain = staticmethod(static_members.explain)
+    explain = staticmethod(membership.explain)
     rights_changed = staticmethod(replanning.rights_changed)
     planned = staticmethod(replanning.take_planned_again)
     snapshot = staticmethod(server_side_assignment.as_last_planned)

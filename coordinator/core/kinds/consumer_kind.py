@@ -9,18 +9,9 @@ from muster.coordinator.core.consumer import (
     handoff,
     lifecycle,
     members,
-    offsets,
     target,
 )
-from muster.coordinator.core.consumer import (
-    heartbeat as beats,
-)
-from muster.coordinator.core.consumer import (
-    lifecycle as leaving,
-)
-from muster.coordinator.core.consumer import (
-    target as regex,
-)
+from muster.coordinator.core.consumer import heartbeat as beats
 from muster.coordinator.core.consumer.group import ConsumerGroup, ConsumerMember, ConsumerMemberState, shares
 from muster.coordinator.core.consumer.lifecycle import session_timeout_of
 from muster.coordinator.core.groups import member_causes
@@ -175,11 +166,11 @@ class ConsumerKind(DefaultKind[ConsumerGroup]):
     consumer_heartbeat = staticmethod(beats.consumer_heartbeat)
     lives = staticmethod(beats.take_sign_of_life)
     spoke = staticmethod(classic_members.renew_unread)
-    leave = staticmethod(leaving.leave_group)
-    may_commit = staticmethod(offsets.check_may_commit)
-    owns = staticmethod(offsets.owns_partition)
-    positions = staticmethod(offsets.fetch_positions)
-    expire = staticmethod(offsets.expire_positions)
+    leave = staticmethod(lifecycle.leave_group)
+    may_commit = staticmethod(lifecycle.check_may_commit)
+    owns = staticmethod(lifecycle.owns_partition)
+    positions = staticmethod(lifecycle.fetch_positions)
+    expire = staticmethod(lifecycle.expire_positions)
     delete = staticmethod(members.delete_group)
     view = staticmethod(describe_group)
     epochs = staticmethod(describe_epochs)
@@ -193,7 +184,7 @@ class ConsumerKind(DefaultKind[ConsumerGroup]):
     rights_changed = staticmethod(target.rights_changed)
     planned = staticmethod(target.take_planned_target)
     snapshot = staticmethod(target.snapshot_of)
-    resolved = staticmethod(regex.take_resolved)
+    resolved = staticmethod(target.take_resolved)
     load = staticmethod(lifecycle.load_group)
     damaged = staticmethod(lifecycle.recover_damaged_group)
     timer = staticmethod(lifecycle.fire_timer)

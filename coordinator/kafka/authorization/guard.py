@@ -13,19 +13,23 @@ from typing import Any, Final
 
 from muster.coordinator.edge.large_answers import run_in_answer_thread
 from muster.coordinator.edge.request_limits import LARGE_BYTES
-from muster.coordinator.kafka.authorization.admin import (
-    judge_describe_cluster,
-    judge_list_config_resources,
-    make_resource_judge,
-)
 from muster.coordinator.kafka.authorization.answer_shapes import SHAPES
-from muster.coordinator.kafka.authorization.groups import (
+from muster.coordinator.kafka.authorization.code_judges import (
     judge_consumer_group_describe,
     judge_consumer_group_heartbeat,
+    judge_create_topics,
+    judge_delete_topics,
+    judge_describe_cluster,
     judge_describe_groups,
+    judge_fetch,
     judge_find_coordinator,
+    judge_init_producer_id,
+    judge_list_config_resources,
+    judge_metadata,
     judge_offset_commit,
     judge_offset_fetch,
+    judge_produce,
+    make_resource_judge,
 )
 from muster.coordinator.kafka.authorization.judge import (
     AccessCheck,
@@ -34,14 +38,6 @@ from muster.coordinator.kafka.authorization.judge import (
     RefusalAudit,
     TopicLookup,
     Verdict,
-)
-from muster.coordinator.kafka.authorization.log import (
-    judge_create_topics,
-    judge_delete_topics,
-    judge_fetch,
-    judge_init_producer_id,
-    judge_metadata,
-    judge_produce,
 )
 from muster.coordinator.kafka.authorization.table_judges import WholeJudge, fields_of, make_judge
 from muster.coordinator.kafka.codec.codec import decode_frame, encode

@@ -9,8 +9,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Final, Generic, NamedTuple, TypeVar, cast
 
-from muster.coordinator.kafka.codec.codec import MalformedFrame, encode, is_flexible
-from muster.coordinator.kafka.codec.emitter import Frame
+from muster.coordinator.kafka.codec.codec import Frame, MalformedFrame, encode, is_flexible
 from muster.coordinator.kafka.connections.frames import HEAD, FrameBuffer
 from muster.coordinator.kafka.connections.request_slots import keep_alive
 

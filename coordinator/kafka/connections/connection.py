@@ -20,8 +20,7 @@ import structlog
 
 from muster.coordinator.edge.overload import LogThrottle, RefusedRequestMemory
 from muster.coordinator.edge.request_limits import LARGE_BYTES
-from muster.coordinator.kafka.codec.codec import MalformedFrame, RequestTooLong, decoder_of, struct
-from muster.coordinator.kafka.codec.emitter import Buffer, Frame
+from muster.coordinator.kafka.codec.codec import Buffer, Frame, MalformedFrame, RequestTooLong, decoder_of, struct
 from muster.coordinator.kafka.connections.frames import HEAD, LENGTH_BYTES, FrameBuffer
 from muster.coordinator.kafka.connections.request_slots import (
     ANSWER,

@@ -2,7 +2,7 @@
 
 from struct import Struct
 
-from muster.coordinator.kafka.codec.emitter import Frame, MalformedFrame
+from muster.coordinator.kafka.codec.codec import Frame, MalformedFrame
 
 HEAD = Struct(">hhi")
 """How every request begins: API key, version, correlation id."""

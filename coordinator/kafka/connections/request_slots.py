@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Protocol, runtime_checkable
 
-from muster.coordinator.kafka.codec.codec import Decoder
-from muster.coordinator.kafka.codec.emitter import Buffer, Frame
+from muster.coordinator.kafka.codec.codec import Buffer, Decoder, Frame
 from muster.coordinator.kafka.connections.frames import HEAD
 from muster.coordinator.kafka.dispatch import DeferredAnswer, KafkaCall, ServedVersion
 

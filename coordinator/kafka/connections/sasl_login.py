@@ -14,7 +14,7 @@ from dataclasses import replace
 from math import inf
 from typing import Any, Final, NamedTuple, Protocol
 
-from muster.coordinator.kafka.codec.emitter import Frame
+from muster.coordinator.kafka.codec.codec import Frame
 from muster.coordinator.kafka.connections.connection import EarlyRefusal, ServerConnection
 from muster.coordinator.kafka.connections.frames import HEAD, LENGTH_BYTES, SHORTEST, FrameBuffer
 from muster.coordinator.kafka.connections.request_slots import RequestSlot

@@ -12,8 +12,7 @@ from typing import Any, Final, TypeAlias
 from muster.coordinator.core.model.types import Position, frozen_value
 from muster.coordinator.edge.committed_offsets import range_exists
 from muster.coordinator.edge.request_limits import LARGE_BYTES
-from muster.coordinator.kafka.codec.codec import decoder_of, encode, struct
-from muster.coordinator.kafka.codec.emitter import Frame
+from muster.coordinator.kafka.codec.codec import Frame, decoder_of, encode, struct
 from muster.coordinator.kafka.dispatch import EncodedAnswer
 
 LONGEST_KEPT: Final = 4_096

@@ -8,8 +8,7 @@ many partitions is read in a thread.
 import struct as packing
 from typing import Any, Final
 
-from muster.coordinator.kafka.codec.codec import DecodeFailure, decoder_of, read_uvarint, struct
-from muster.coordinator.kafka.codec.emitter import Frame
+from muster.coordinator.kafka.codec.codec import DecodeFailure, Frame, decoder_of, read_uvarint, struct
 from muster.storage.types import Appended
 
 MESSAGE: Final = "ProduceRequest"

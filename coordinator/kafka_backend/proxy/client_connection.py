@@ -27,7 +27,10 @@ from typing import Any, ClassVar, Final
 from muster.coordinator.edge.listener_base import ListenerTls, open_listening_socket
 from muster.coordinator.edge.tls_flow_control import TlsHandshakes
 from muster.coordinator.kafka.codec.codec import (
+    Buffer,
     DecodeFailure,
+    Frame,
+    MalformedFrame,
     RequestTooLong,
     decode,
     encode,
@@ -35,7 +38,6 @@ from muster.coordinator.kafka.codec.codec import (
     read_uvarint,
     skip_tags,
 )
-from muster.coordinator.kafka.codec.emitter import Buffer, Frame, MalformedFrame
 from muster.coordinator.kafka.connections.client import body_position
 from muster.coordinator.kafka.connections.connection import MAX_BYTES_PER_TURN, EarlyRefusal, ServerConnection
 from muster.coordinator.kafka.connections.frames import HEAD, LENGTH_BYTES, SHORTEST

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from muster.coordinator.edge.cluster_view import NodeAddress
 from muster.coordinator.kafka.codec.codec import (
     DecodeFailure,
+    MalformedFrame,
     decode,
     encode,
     is_flexible,
@@ -20,7 +21,6 @@ from muster.coordinator.kafka.codec.codec import (
     struct,
 )
 from muster.coordinator.kafka.codec.codec import encode_uvarint as written_uvarint
-from muster.coordinator.kafka.codec.emitter import MalformedFrame
 from muster.coordinator.kafka.protocol import API_VERSIONS
 from muster.coordinator.kafka_backend.proxy.allowed_apis import offered_versions
 from muster.coordinator.kafka_backend.proxy.broker_addresses import ProxyAddresses

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Self, TypeAlias
 
 from muster.coordinator.config import Address
-from muster.coordinator.kafka.codec.codec import MalformedFrame, Unencodable, decode, struct
-from muster.coordinator.kafka.codec.emitter import Frame
+from muster.coordinator.kafka.codec.codec import Frame, MalformedFrame, Unencodable, decode, struct
 from muster.coordinator.kafka.connections.client import ClientConnection, ClientLimits, RequestFailures, body_position
 from muster.coordinator.kafka_backend.upstream.protocol import (
     SUPPORTED_APIS,

@@ -11,8 +11,7 @@ from dataclasses import replace
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
-from muster.coordinator.kafka.codec.codec import MalformedFrame, decode, struct
-from muster.coordinator.kafka.codec.emitter import Frame
+from muster.coordinator.kafka.codec.codec import Frame, MalformedFrame, decode, struct
 from muster.coordinator.kafka.connections.client import body_position
 from muster.coordinator.kafka_backend.shard_ownership.topic_presence import (
     NO_ID,

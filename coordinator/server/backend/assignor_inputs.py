@@ -23,9 +23,9 @@ from muster.coordinator.core.model.plan import PlanRequest, loadable_name, wants
 from muster.coordinator.core.model.records import MeasuredRates
 from muster.coordinator.core.model.shadow_scoring import ShadowRequest
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.runtime.answers import ShardWork
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.ports import LastKnownExtent, LogFailed, LogNotReady
+from muster.coordinator.runtime.shards import ShardWork
 from muster.storage.broker.record_log import LogOffsets
 from muster.storage.errors import NotKnownYet, StorageError
 

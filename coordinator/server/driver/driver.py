@@ -53,10 +53,10 @@ from muster.coordinator.core.model.shadow_scoring import ShadowRequest, all_fail
 from muster.coordinator.core.model.types import RequestId, Score
 from muster.coordinator.edge.background_tasks import SupervisedTasks
 from muster.coordinator.errors import NodeShuttingDown, Overloaded
-from muster.coordinator.runtime.answers import LoadMeasurementWork, ShardWork
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.node_status import RefusedCommits
 from muster.coordinator.runtime.ports import LogFailed
+from muster.coordinator.runtime.shards import LoadMeasurementWork, ShardWork
 from muster.coordinator.runtime.stepper import FlushJob, LoadJob
 from muster.coordinator.server.driver.clock import DeadlineAlarm, LoopMonitor, NodeClock, StallReport
 

@@ -18,7 +18,6 @@ from muster.coordinator.core.shard import Shard
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka_backend.offset_migration import ADOPTED
 from muster.coordinator.kafka_backend.state_log import RecordTooLarge, StateLog
-from muster.coordinator.runtime.answers import is_request
 from muster.coordinator.runtime.engine import NO_OPTIONS, EngineOptions, MakeShard
 from muster.coordinator.runtime.leased import (
     COMMIT_TIMEOUT_MS,
@@ -30,7 +29,7 @@ from muster.coordinator.runtime.leased import (
     LeasedStepper,
 )
 from muster.coordinator.runtime.ports import Entry, GroupLog
-from muster.coordinator.runtime.shards import Notices, Replies, ShardSlot, ShardStatus
+from muster.coordinator.runtime.shards import Notices, Replies, ShardSlot, ShardStatus, is_request
 from muster.coordinator.runtime.stepper import LoadJob
 
 SHARD_MOVES: Final = "the group's shard is about to be another node's; look the coordinator up again"

@@ -10,10 +10,9 @@ from muster.coordinator.core.model.records import Record
 from muster.coordinator.core.model.rights import Rights, RightsAnew
 from muster.coordinator.core.model.types import Limits, RequestId, TimerKey
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.runtime.answers import ReleasedAnswers
 from muster.coordinator.runtime.engine import Engine, EngineOptions
 from muster.coordinator.runtime.ports import LogFailed
-from muster.coordinator.runtime.shards import ShardCore, ShardStatus, partition_for
+from muster.coordinator.runtime.shards import ReleasedAnswers, ShardCore, ShardStatus, partition_for
 from muster.coordinator.runtime.stepper import FlushJob
 from tests.sim.members.rulings import Rulings
 from tests.sim.network import Call, Network

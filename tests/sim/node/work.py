@@ -8,7 +8,7 @@ from muster.coordinator.core.model.effects import ResolveRegex
 from muster.coordinator.core.model.events import Planned, RegexResolved, Shadowed
 from muster.coordinator.core.model.plan import Plan, PlanRequest, compute_plan, plan_inline
 from muster.coordinator.core.model.shadow_scoring import ShadowRequest, all_failed, score_candidates
-from muster.coordinator.runtime.answers import LoadMeasurementWork, ShardWork
+from muster.coordinator.runtime.shards import LoadMeasurementWork, ShardWork
 from tests.sim.members.balancing import Meter
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from muster.coordinator.kafka.handlers.group_requests import GroupRequests, Pend
 from muster.coordinator.kafka.handlers.handlers import LogHandlers
 from muster.coordinator.kafka.handlers.metadata import AdvertisedEndpoint
 from muster.coordinator.kafka.protocol import APIS
-from muster.coordinator.runtime.answers import refusal_of, refusal_while_loading
+from muster.coordinator.runtime.shards import refusal_of, refusal_while_loading
 from muster.storage.broker.broker import Broker
 from muster.storage.broker.requests import LogRequests
 from muster.storage.config import LogSettings

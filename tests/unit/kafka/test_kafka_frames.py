@@ -2,7 +2,7 @@
 
 import pytest
 
-from muster.coordinator.kafka.codec.emitter import MalformedFrame
+from muster.coordinator.kafka.codec.codec import MalformedFrame
 from muster.coordinator.kafka.connections.frames import FrameBuffer
 
 FRAMES = [b"12345678", b"x" * 300, b"y" * 70_000, b"12345678"]

@@ -14,9 +14,9 @@ from muster.coordinator.core.model import effects, events
 from muster.coordinator.core.model.types import Limits
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.runtime.answers import ShardWork
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.ports import LogFailed
+from muster.coordinator.runtime.shards import ShardWork
 from muster.coordinator.server.driver import driver
 from muster.coordinator.server.driver.clock import NodeClock
 from muster.coordinator.server.driver.driver import DriverCallbacks, DriverLimits, EngineDriver, PlanInputs

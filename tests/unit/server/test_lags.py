@@ -9,9 +9,9 @@ from muster.coordinator.core.model import events
 from muster.coordinator.core.model.plan import PlanRequest, compute_plan
 from muster.coordinator.core.model.types import CommittedOffset, Limits
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.runtime.answers import ShardWork
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.ports import LastKnownExtent, LogFailed, LogNotReady
+from muster.coordinator.runtime.shards import ShardWork
 from muster.coordinator.server.backend.assignor_inputs import LOOKUPS_PER_TURN, add_lags, compute_lags
 from tests.fakes.memory_group_log import MemoryGroupLog
 

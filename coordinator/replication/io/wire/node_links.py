@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeAlias, TypeV
 from muster.coordinator.config.values import Address, format_address
 from muster.coordinator.edge.request_limits import LARGE_BYTES
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.kafka.codec.codec import MalformedFrame, decode_frame, struct
-from muster.coordinator.kafka.codec.emitter import Frame
+from muster.coordinator.kafka.codec.codec import Frame, MalformedFrame, decode_frame, struct
 from muster.coordinator.kafka.connections.client import ClientConnection, ClientLimits, RequestFailures, body_position
 from muster.coordinator.replication.io.wire import node_codec
 from muster.coordinator.replication.io.wire.node_api import (

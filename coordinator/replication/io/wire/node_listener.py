@@ -13,8 +13,7 @@ from typing import Any, Final, TypeAlias
 from muster.coordinator.config import Address
 from muster.coordinator.edge.listener_base import ListenerTls
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.kafka.codec.codec import encode, struct
-from muster.coordinator.kafka.codec.emitter import Buffer, Frame
+from muster.coordinator.kafka.codec.codec import Buffer, Frame, encode, struct
 from muster.coordinator.kafka.connections.connection import ServerConnection
 from muster.coordinator.kafka.connections.frames import HEAD
 from muster.coordinator.kafka.connections.listener import ConnectionListener, ListenerLimits

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from muster.coordinator.config import Address
-from muster.coordinator.replication.io import controller_candidate as controller_candidate
+from muster.coordinator.replication.io import controller_candidate
 from muster.coordinator.replication.io.controller_candidate import CandidateContext, ControllerCandidate
 from muster.coordinator.replication.protocol.cluster_metadata import ClusterImage, ClusterNode, NodeEndpoint
 from muster.coordinator.replication.protocol.controller.controller_state import ControllerSettings

@@ -9,8 +9,7 @@ from itertools import count
 import pytest
 
 from muster.coordinator.config import Address
-from muster.coordinator.kafka.codec.codec import encode, struct
-from muster.coordinator.kafka.codec.emitter import Buffer
+from muster.coordinator.kafka.codec.codec import Buffer, encode, struct
 from muster.coordinator.replication.io.wire import node_links as module
 from muster.coordinator.replication.io.wire.node_api import NODE_APIS
 from muster.coordinator.replication.io.wire.node_links import (

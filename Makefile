@@ -9,6 +9,9 @@ ROUNDS ?= 1000
 PROCESSES ?= 2
 FUZZ_SECONDS ?= 120
 
+# Hundreds of processes are started by the tests, and each would compile all that it imports.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: demo demo-cluster docs test verify check fmt proto proto-check properties search fuzz sim torture interop engine bench screenshots clean
 
 demo: $(VENV)/.installed

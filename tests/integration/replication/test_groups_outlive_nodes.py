@@ -2,10 +2,10 @@
 CL-G7)."""
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import pytest
 
+from muster.coordinator.zookeeper.local_ensemble import LocalEnsemble
 from tests.support.cluster_nodes import ClusterNodes, running_cluster
 from tests.support.group_coordinators import LONG, coordinator_of, standing
 from tests.support.kafka.stage import NODE, Stage, stage
@@ -13,12 +13,13 @@ from tests.support.kafka.stage import NODE, Stage, stage
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
 
-@pytest.fixture
-def cluster(zookeeper: str, tmp_path: Path) -> Iterator[ClusterNodes]:
+@pytest.fixture(scope="module")
+def cluster(zookeeper_server: LocalEnsemble, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterNodes]:
+    """One for all, each test with a topic and a group of its own: whoever strikes a node heals it."""
     rest = {key: value for key, value in NODE.items() if not key.startswith("group.consumer.session")}
-    with running_cluster(
-        tmp_path, zookeeper, settings=rest | {"group.consumer.session.timeout.ms": "12000"}
-    ) as running:
+    settings = rest | {"group.consumer.session.timeout.ms": "12000"}
+    chroot = f"{zookeeper_server.connect}/groups-outlive-nodes"
+    with running_cluster(tmp_path_factory.mktemp("cluster"), chroot, settings=settings) as running:
         yield running
 
 

@@ -145,9 +145,12 @@ def strip_backticks(text: str) -> str:
 
 
 def summary(facts: "DoctorFacts", findings: Sequence["DoctorFinding"]) -> str:
+    from muster.coordinator.observability.doctor.model import ExaminedNode
+
+    node = "" if facts.node == ExaminedNode() else ", and the node"
     looked = (
         f"{plural(len(facts.groups), 'group')}, {plural(count_members(facts), 'member')}, "
-        f"{plural(count_partitions(facts), 'partition')}, and the node"
+        f"{plural(count_partitions(facts), 'partition')}{node}"
     )
     if not findings:
         return f"Nothing is wrong. Looked at {looked}."

@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from muster.client.aio import AsyncAdmin
 from muster.client.described import GroupDescription, GroupListing, NodeStatus
-from muster.client.errors import ClientError, GroupNotFound, Refused, Unreachable
+from muster.client.errors import AuthorizationError, ClientError, GroupNotFound, Refused, Unreachable
 from muster.client.types import TopicPartition
 from muster.coordinator.observability.doctor.client_rules import has_measurable_beats
 from muster.coordinator.observability.doctor.model import (
@@ -52,9 +52,9 @@ async def gather_facts(admin: AsyncAdmin, names: Sequence[str], apart_s: float, 
     Raises GroupNotFound for a name that no group has. What cannot be looked at is left out, with a notice.
     """
     asked_s = time.time()
-    status = await admin.node_status()
+    status = await fetch_node_status(admin)
     answered_s = time.time()
-    ahead_ms = None if status.now_ms is None else status.now_ms - int((asked_s + answered_s) * 500)
+    ahead_ms = None if status is None or status.now_ms is None else status.now_ms - int((asked_s + answered_s) * 500)
     untold: list[str] = []
     listings = {listing.group_id: listing for listing in await admin.list_groups(missing=untold.append)}
     for name in names if not untold else ():
@@ -66,8 +66,8 @@ async def gather_facts(admin: AsyncAdmin, names: Sequence[str], apart_s: float, 
     for name in [name for name in wanted if name not in found]:
         notice(f"group {name!r} could not be looked at: it is gone, or its coordinator cannot tell of it right now")
     partitions = await admin.list_topics(include_internal=True)
-    settings = await admin.describe_node()
-    now_ms = status.now_ms if status.now_ms is not None else int(answered_s * 1000)
+    node = await gather_node(admin, status, ahead_ms, notice)
+    now_ms = (status and status.now_ms) or int(answered_s * 1000)
     groups = await gather_groups(admin, descriptions, listings, partitions, now_ms, notice)
     if apart_s > 0:
         measuring = gather_beats(admin, groups, apart_s)
@@ -75,7 +75,29 @@ async def gather_facts(admin: AsyncAdmin, names: Sequence[str], apart_s: float, 
         beats, groups = await asyncio.gather(measuring, looking)
         groups = [replace(group, beats=beats.get(group.id, {})) for group in groups]
     now_ms += int((time.time() - answered_s) * 1000)
-    return DoctorFacts(now_ms, make_node(status, settings, ahead_ms), tuple(groups), partitions, tuple(untold))
+    return DoctorFacts(now_ms, node, tuple(groups), partitions, tuple(untold))
+
+
+async def gather_node(
+    admin: AsyncAdmin, status: NodeStatus | None, ahead_ms: int | None, notice: Notice
+) -> ExaminedNode:
+    """The node as far as whoever asks may see it."""
+    if status is None:
+        notice("the node itself could not be looked at: that needs DESCRIBE on the cluster")
+        return ExaminedNode()
+    try:
+        return make_node(status, await admin.describe_node(), ahead_ms)
+    except AuthorizationError:
+        notice("the node's settings could not be looked at: that needs DESCRIBE_CONFIGS on the cluster")
+        return make_node(status, {}, ahead_ms)
+
+
+async def fetch_node_status(admin: AsyncAdmin) -> NodeStatus | None:
+    """None for who may see groups only."""
+    try:
+        return await admin.node_status()
+    except AuthorizationError:
+        return None
 
 
 async def gather_groups(
@@ -298,11 +320,11 @@ class NodePoller:
 
     async def poll_node(self, wanted: Iterable[str] | None) -> GroupsPicture:
         """`wanted`: the groups on the screen; None: every group is looked at closely. Raises ClientError."""
-        status = await self._admin.node_status()
+        status = await fetch_node_status(self._admin)
         listings = {listing.group_id: listing.group_type for listing in await self._admin.list_groups()}
         described = await self._admin.describe_groups(list(listings))
         partitions = await self._admin.list_topics(include_internal=True)
-        now_ms = status.now_ms or int(time.time() * 1000)
+        now_ms = (status and status.now_ms) or int(time.time() * 1000)
         groups = {each.group_id: ExaminedGroup(each, listings[each.group_id]) for each in described}
         for name in self._known.keys() - groups.keys():
             self._forget(name)
@@ -335,6 +357,8 @@ class NodePoller:
             except ClientError:
                 return
         self._known[group.id] = replace(group, positions=positions, ledger=ledger)
+        if described.hidden_topics:
+            return  # the sum over a part of its topics is no lag
         lag = sum(position.lag for position in positions.values())
         trail = self._trails.setdefault(group.id, LagTrail())
         if bool(known.members) != bool(group.members):
@@ -345,9 +369,12 @@ class NodePoller:
         known = self._known.get(group.id)
         if known is None:
             return GroupLine(group, partitions)
-        trail = self._trails[group.id]
+        trail = self._trails.get(group.id)
         merged = replace(group, positions=known.positions, ledger=known.ledger)
-        lag, rebalances = trail.seen[-1][1], rebalances_in_last_hour(known, now_ms)
+        rebalances = rebalances_in_last_hour(known, now_ms)
+        if trail is None:
+            return GroupLine(merged, partitions, rebalances=rebalances)
+        lag = trail.seen[-1][1]
         if not group.members:
             return GroupLine(merged, partitions, lag, None, 0.0 if lag == 0 else None, rebalances)
         return GroupLine(merged, partitions, lag, trail.trend(), trail.eta_s(), rebalances)

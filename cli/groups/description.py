@@ -20,6 +20,7 @@ from muster.coordinator.observability.views.controls import control_lines, hold_
 from muster.coordinator.observability.views.formatting import moment
 from muster.coordinator.observability.views.groups import (
     group_row,
+    hidden_words,
     member_row,
     offset_row,
     planner_words,
@@ -152,6 +153,7 @@ def describe(bootstrap: str, overrides: dict[str, str], style: str, state_only: 
         for line in (*hold_lines(holds), *control_lines(found.controls)):
             notice(line)
         if state_only:
+            print_hidden(found)
             print_planner(found)
             if admin.zookeeper_away():
                 warn_of_stale_positions(found)
@@ -205,6 +207,7 @@ def print_highlights(group: "GroupDescription") -> None:
     """On standard error, in the words that people search for."""
     if not group.members:
         notice(f"Consumer group '{group.group_id}' has no active members.")
+    print_hidden(group)
     if group.progress is not None:
         notice(f"Consumer group '{group.group_id}': {progress_words(group.progress)}.")
         if group.progress.health not in (WELL, IDLE):
@@ -215,6 +218,12 @@ def print_highlights(group: "GroupDescription") -> None:
         waits = ", ".join(names[member] for member in group.waiting_for) or "nobody in particular"
         until = f" until {moment(group.waiting_until_ms)}" if group.waiting_until_ms else ""
         notice(f"Warning: Consumer group '{group.group_id}' is rebalancing. It waits for {waits}{until}.")
+
+
+def print_hidden(group: "GroupDescription") -> None:
+    """On standard error: that what is shown is not all."""
+    if group.hidden_topics:
+        notice(f"Warning: Consumer group '{group.group_id}': {hidden_words(group.hidden_topics)}.")
 
 
 def print_planner(group: "GroupDescription") -> None:

@@ -81,6 +81,9 @@ class Authorizer(Protocol):
     def allows_any(self, who: Identity, operation: Operation, kind: ResourceType) -> bool:
         """Whether there is a name of a resource with which this is allowed (KIP-679)."""
 
+    def allows_every(self, who: Identity, operation: Operation, kind: ResourceType) -> bool:
+        """Whether this is known to be allowed with every name: nothing of that kind is hidden."""
+
     def allowed_names(self, who: Identity, operation: Operation, kind: ResourceType) -> Callable[[str], bool]:
         """What `allows` says of each name, now: for who asks about very many. Nothing of it is kept."""
 
@@ -158,16 +161,20 @@ def index_entries(acls: Iterable[Acl]) -> dict[IndexKey, list[Acl]]:
 class NameSet:
     """All the names that some entries are about."""
 
-    __slots__ = ("_beginnings", "_every", "_literal")
+    __slots__ = ("_beginnings", "_literal", "has_every")
 
     def __init__(self, acls: Iterable[Acl]) -> None:
         entries = list(acls)
         self._beginnings = tuple({acl.name for acl in entries if acl.pattern is PatternType.PREFIXED})
         self._literal = frozenset(acl.name for acl in entries if acl.pattern is PatternType.LITERAL)
-        self._every = WILDCARD in self._literal
+        self.has_every = WILDCARD in self._literal
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self._beginnings or self._literal)
 
     def __contains__(self, name: str) -> bool:
-        return self._every or name in self._literal or name.startswith(self._beginnings)
+        return self.has_every or name in self._literal or name.startswith(self._beginnings)
 
 
 class AclAuthorizer:
@@ -210,6 +217,13 @@ class AclAuthorizer:
             )
         return kept
 
+    def allows_every(self, who: Identity, operation: Operation, kind: ResourceType) -> bool:
+        """See `Authorizer.allows_every`."""
+        if self.is_super(who):
+            return True
+        allow, deny = self._kept_names(self._lists, who, operation, kind)
+        return allow.has_every and deny.is_empty
+
     def allowed_names(self, who: Identity, operation: Operation, kind: ResourceType) -> Callable[[str], bool]:
         """See `Authorizer.allowed_names`."""
         lists = self._lists
@@ -217,14 +231,19 @@ class AclAuthorizer:
             return lambda name: True
         if self._allow_if_none:
             return lambda name: self._decide(lists, who, operation, kind, name)
+        allow, deny = self._kept_names(lists, who, operation, kind)
+        return lambda name: name in allow and name not in deny
+
+    def _kept_names(
+        self, lists: AclIndex, who: Identity, operation: Operation, kind: ResourceType
+    ) -> tuple[NameSet, NameSet]:
         asked = (who.principal, who.host, operation << 8 | kind, None)
         names = lists.names.get(asked)
         if names is None:
             if len(lists.names) >= MAX_KEPT_NAME_SETS:
                 lists.names.clear()
             names = lists.names[asked] = self._names(lists, who, operation, kind)
-        allow, deny = names
-        return lambda name: name in allow and name not in deny
+        return names
 
     @staticmethod
     def _names(lists: AclIndex, who: Identity, operation: Operation, kind: ResourceType) -> tuple[NameSet, NameSet]:

@@ -88,6 +88,9 @@ ANY_TOPIC: Final = "any one at all"
 SAME: Final = "the same"
 NEW_TOPIC: Final = "one that is missing and would be made"
 
+OF_MEMBERS: Final = left_out(DESCRIBE, TOPIC, "-> topics of its members")
+OF_ROWS: Final = left_out(DESCRIBE, TOPIC, "-> topics of its rows")
+
 API_RIGHTS: Final[Mapping[str, RequiredRights]] = {
     "Produce": (
         RequiredRight(WRITE, TOPIC, "topic_data.name"),
@@ -117,7 +120,7 @@ API_RIGHTS: Final[Mapping[str, RequiredRights]] = {
     "Heartbeat": MEMBER,
     "LeaveGroup": MEMBER,
     "SyncGroup": MEMBER,
-    "DescribeGroups": (RequiredRight(DESCRIBE, GROUP, "groups"),),
+    "DescribeGroups": (RequiredRight(DESCRIBE, GROUP, "groups"), OF_MEMBERS),
     "ListGroups": (left_out(DESCRIBE, GROUP, "-> groups.group_id", instead=on_cluster(DESCRIBE)),),
     "SaslHandshake": (),
     "ApiVersions": (),
@@ -159,9 +162,9 @@ API_RIGHTS: Final[Mapping[str, RequiredRights]] = {
     "AlterClientQuotas": (on_cluster(ALTER_CONFIGS),),
     "DescribeUserScramCredentials": (on_cluster(DESCRIBE),),
     "AlterUserScramCredentials": (on_cluster(ALTER),),
-    "ElectLeaders": (on_cluster(ALTER),),
+    "ElectLeaders": (on_cluster(ALTER), left_out(DESCRIBE, TOPIC, "-> replica_election_results.topic")),
     "AlterPartitionReassignments": (on_cluster(ALTER),),
-    "ListPartitionReassignments": (on_cluster(DESCRIBE),),
+    "ListPartitionReassignments": (on_cluster(DESCRIBE), left_out(DESCRIBE, TOPIC, "-> topics.name")),
     "DescribeCluster": (
         RequiredRight(DESCRIBE, CLUSTER, lacking=WithoutRight.LEFT_OUT, when="what the caller may do there"),
     ),
@@ -231,7 +234,7 @@ RPC_RIGHTS: Final[Mapping[str, RequiredRights]] = {
     ),
     GROUPS + "OffsetDelete": (RequiredRight(DELETE, GROUP, "group_id"), RequiredRight(READ, TOPIC, "topics.name")),
     GROUPS + "ListGroups": (left_out(DESCRIBE, GROUP, "-> groups.group_id", instead=on_cluster(DESCRIBE)),),
-    GROUPS + "DescribeGroups": (RequiredRight(DESCRIBE, GROUP, "groups"),),
+    GROUPS + "DescribeGroups": (RequiredRight(DESCRIBE, GROUP, "groups"), OF_MEMBERS),
     GROUPS + "DeleteGroups": (RequiredRight(DELETE, GROUP, "groups_names"),),
     GROUPS + "RemoveMembers": MEMBER,
     GROUPS + "DescribeGroupSettings": (RequiredRight(DESCRIBE_CONFIGS, GROUP, "group_id"),),
@@ -263,12 +266,12 @@ RPC_RIGHTS: Final[Mapping[str, RequiredRights]] = {
     ACLS + "CheckAcl": (on_cluster(DESCRIBE),),
     QUOTAS + "DescribeQuotas": (on_cluster(DESCRIBE_CONFIGS),),
     QUOTAS + "AlterQuotas": (on_cluster(ALTER_CONFIGS),),
-    NODES + "DescribeCluster": (on_cluster(DESCRIBE),),
-    NODES + "ElectLeaders": (on_cluster(ALTER),),
+    NODES + "DescribeCluster": (on_cluster(DESCRIBE), OF_ROWS),
+    NODES + "ElectLeaders": (on_cluster(ALTER), OF_ROWS),
     NODES + "AlterPartitionReassignments": (on_cluster(ALTER),),
-    NODES + "ListPartitionReassignments": (on_cluster(DESCRIBE),),
-    NODES + "DrainNode": (on_cluster(ALTER),),
-    NODES + "ExplainElections": (on_cluster(DESCRIBE),),
+    NODES + "ListPartitionReassignments": (on_cluster(DESCRIBE), OF_ROWS),
+    NODES + "DrainNode": (on_cluster(ALTER), OF_ROWS),
+    NODES + "ExplainElections": (on_cluster(DESCRIBE), OF_ROWS),
     BROKER + "Metadata": (RequiredRight(DESCRIBE, TOPIC, "topics"), left_out(DESCRIBE, TOPIC, "-> topics.name")),
     BROKER + "CreateTopics": (RequiredRight(CREATE, TOPIC, "topics.name", instead=on_cluster(CREATE)),),
     BROKER + "DeleteTopics": (RequiredRight(DELETE, TOPIC, "topic_names"),),

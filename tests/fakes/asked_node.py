@@ -57,6 +57,9 @@ class AskedNode:
         self.accepted.append(accept)
         return Exposition("text/plain; version=0.0.4; charset=utf-8", self.exposition)
 
+    def sees_figures(self, group: str) -> bool:
+        return True
+
     def sees_group(self, group: str) -> bool:
         return True
 

@@ -264,6 +264,9 @@ class StandInNode:
     async def metrics(self, accept: str) -> Exposition:
         raise NotImplementedError("pages ask for no metrics")
 
+    def sees_figures(self, group: str) -> bool:
+        return True
+
     def sees_group(self, group: str) -> bool:
         return True
 

@@ -31,6 +31,8 @@ class Whole(NamedTuple):
     constants: Constants = NO_CONSTANTS
     write: RefusalWriter | None = None
     """For an answer that has the code in rows that mirror the request."""
+    asked: str = ""
+    """Where the request names topics, of an API whose answer leaves out the others that the caller may not see."""
 
 
 class Parts(NamedTuple):
@@ -124,9 +126,9 @@ SHAPES: Final[Mapping[str, Shape]] = {
     "DeleteAcls": Whole(write=refuse_deletions),
     "CreatePartitions": Rows("results"),
     "DeleteGroups": Rows("results", "group_id"),
-    "ElectLeaders": Whole(write=refuse_elections),
+    "ElectLeaders": Whole(write=refuse_elections, asked="topic_partitions.topic"),
     "AlterPartitionReassignments": Whole(),
-    "ListPartitionReassignments": Whole(),
+    "ListPartitionReassignments": Whole(asked="topics.name"),
     "OffsetDelete": Rows("topics", parts=Parts(), always_ask=True),
     "DescribeClientQuotas": Whole({"entries": None}),
     "AlterClientQuotas": Whole(write=refuse_quota_entries),

@@ -5,10 +5,10 @@ type (DescribeConfigs, AlterConfigs, IncrementalAlterConfigs). ListConfigResourc
 see, where Kafka lists every topic to a caller that may describe the cluster's settings.
 
 Groups. FindCoordinator has two wire forms, and the kind of key decides which right counts. DescribeGroups tells
-authorized operations. ConsumerGroupDescribe hides a group because of the topics in its answer.
-ConsumerGroupHeartbeat refuses all for the first topic that the caller may not describe. OffsetCommit works on flat
-offsets, and a thread writes very large refusals. OffsetFetch has three wire forms, and each group is refused, asked
-in part, or filtered.
+authorized operations, and leaves topics out of what members exchange. ConsumerGroupDescribe hides a group because of
+the topics in its answer. ConsumerGroupHeartbeat refuses all for the first topic that the caller may not describe.
+OffsetCommit works on flat offsets, and a thread writes very large refusals. OffsetFetch has three wire forms, and each
+group is refused, asked in part, or filtered.
 
 Log. Metadata names topics by id too, needs CREATE only for what is missing, and has a form of its own in version 0.
 CreateTopics blanks fields of what was created. DeleteTopics names topics by id too. Produce has a fast path for one
@@ -19,6 +19,7 @@ describe it.
 
 from collections.abc import Callable, Iterator
 from copy import copy
+from functools import partial
 from typing import Any, Final
 
 from muster.coordinator.kafka.authorization.answer_shapes import Parts, Rows
@@ -39,6 +40,7 @@ from muster.coordinator.kafka.handlers.offset_commit_reader import CommitShape, 
 from muster.coordinator.kafka.handlers.single_batch_produce import SingleBatch
 from muster.coordinator.kafka.protocol import OPERATIONS_NOT_REQUESTED
 from muster.coordinator.security.access_model import CLUSTER_NAME, ResourceType
+from muster.coordinator.security.redaction import redact_member_blobs
 from muster.coordinator.security.rights import API_RIGHTS, DESCRIBE, RequiredRight, on_cluster
 
 # Admin APIs
@@ -163,7 +165,7 @@ refuse_keys: Final = RefusedRows(
 )
 
 DESCRIBE_GROUPS: Final = "DescribeGroups"
-(DESCRIBE_GROUPS_RIGHT,) = API_RIGHTS[DESCRIBE_GROUPS]
+DESCRIBE_GROUPS_RIGHT, DESCRIBE_GROUP_TOPICS_RIGHT = API_RIGHTS[DESCRIBE_GROUPS]
 refuse_described: Final = RefusedRows("DescribeGroupsResponse.groups", "", Rows("groups", "group_id"))
 CONSUMER_GROUP_DESCRIBE: Final = "ConsumerGroupDescribe"
 CONSUMER_GROUP_DESCRIBE_RIGHT, CONSUMER_GROUP_TOPICS_RIGHT = API_RIGHTS[CONSUMER_GROUP_DESCRIBE]
@@ -194,10 +196,24 @@ def judge_describe_groups(may: AccessCheck, request: Any, call: KafkaCall) -> Ve
         call, DESCRIBE_GROUPS_RIGHT, dict.fromkeys(request.groups), str, api=DESCRIBE_GROUPS
     )
     rows = refuse_described(may, call, DESCRIBE_GROUPS_RIGHT, refused)
-    if not (rows or request.include_authorized_operations):
+    sees_all = may.allows_every(call, DESCRIBE_GROUP_TOPICS_RIGHT)
+    if sees_all and not (rows or request.include_authorized_operations):
         return None
-    told = operations_filler(may, call)
+    operations = operations_filler(may, call)
+
+    def told(group: Any) -> Any:
+        return operations(group if sees_all else hide_topics_of_members(may, call, group))
+
     return partial_request(request, "groups", allowed, "DescribeGroupsResponse", "groups", rows, told)
+
+
+def hide_topics_of_members(may: AccessCheck, call: KafkaCall, group: Any) -> Any:
+    """A group's members without topics that the caller may not describe. Kafka shows what members exchange."""
+    sees = partial(may.is_allowed, call, DESCRIBE_GROUP_TOPICS_RIGHT)
+    for member in group.members:
+        told = redact_member_blobs(group.protocol_type, member.member_metadata, member.member_assignment, sees)
+        member.member_metadata, member.member_assignment, _ = told
+    return group
 
 
 def judge_consumer_group_describe(may: AccessCheck, request: Any, call: KafkaCall) -> Verdict:
@@ -474,7 +490,7 @@ def judge_metadata(may: AccessCheck, request: Any, call: KafkaCall) -> Verdict:
     rows: list[Any] = []
     for topic in request.topics:
         name = ids.get(topic.topic_id) if topic.name is None else topic.name
-        if name is None or (sees(name) and (not making or may.catalog.exists(name) or makes(name))):
+        if name is None or (sees(name) and (not making or name in may.catalog or makes(name))):
             left.append(topic)
             continue
         if len(rows) < MAX_AUDITED_REFUSALS:
@@ -580,7 +596,7 @@ def refused_deletion_row(
     made = struct("DeleteTopicsResponse.responses")
     knows, deletes = rights
     known = knows(real)
-    if known and (deletes(real) or not may.catalog.exists(real)):
+    if known and (deletes(real) or real not in may.catalog):
         return None
     code = refusal_code(DELETE_TOPICS_RIGHT)
     if name is None:

@@ -6,7 +6,7 @@ thread.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from functools import cache, partial
 from typing import Any, Final
@@ -15,6 +15,7 @@ from muster.coordinator.edge.large_answers import run_in_answer_thread
 from muster.coordinator.edge.request_limits import LARGE_BYTES
 from muster.coordinator.kafka.authorization.answer_shapes import SHAPES
 from muster.coordinator.kafka.authorization.code_judges import (
+    VISIBLE_TOPIC_RIGHT,
     judge_consumer_group_describe,
     judge_consumer_group_heartbeat,
     judge_create_topics,
@@ -41,6 +42,7 @@ from muster.coordinator.kafka.authorization.judge import (
 )
 from muster.coordinator.kafka.authorization.table_judges import WholeJudge, fields_of, make_judge
 from muster.coordinator.kafka.codec.codec import decode_frame, encode
+from muster.coordinator.kafka.codec.messages import MessageStruct
 from muster.coordinator.kafka.dispatch import (
     DeferredAnswer,
     EncodedAnswer,
@@ -51,6 +53,7 @@ from muster.coordinator.kafka.dispatch import (
 )
 from muster.coordinator.kafka.handlers.single_batch_produce import SingleBatch
 from muster.coordinator.security.authorizer import Authorizer
+from muster.coordinator.security.redaction import redact_text
 from muster.coordinator.security.rights import API_RIGHTS, RequiredRight
 
 # The judge of each API
@@ -164,10 +167,66 @@ class HandlerGuard:
         if judge is None:
             return handler, immediate
         whole = AnswerCompleter(f"{api}Response", version)
+        if handler is not None and api in HAS_SENTENCES:
+            handler = plain_sentences(handler, self._may, whole)
         return (
             None if handler is None else guard_async(partial(judge, self._may), handler, whole, api),
             None if immediate is None else guard_immediate(judge, self._may, immediate, whole, api if handler else ""),
         )
+
+
+HAS_SENTENCES: Final = frozenset(
+    {
+        *("CreateTopics", "DeleteTopics", "CreatePartitions", "DescribeConfigs", "AlterConfigs", "DeleteGroups"),
+        *("IncrementalAlterConfigs", "DescribeGroups", "ConsumerGroupDescribe", "ElectLeaders"),
+        *("AlterPartitionReassignments", "ListPartitionReassignments", "DescribeCluster", "FindCoordinator"),
+    }
+)
+"""APIs whose answers say in words why something was refused, and may name another topic, such as a similar one."""
+
+
+def plain_sentences(handler: Handler, may: AccessCheck, whole: "AnswerCompleter") -> Handler:
+    """The handler, whose sentences lose the names of topics that the caller may not describe and did not name."""
+
+    async def answered(request: Any, call: KafkaCall) -> Any:
+        answer = await handler(request, call)
+        if may.allows_every(call, VISIBLE_TOPIC_RIGHT):
+            return answer
+        asked = frozenset(texts_of(request))
+        amend = partial(
+            redact_sentences, lambda topic: topic in asked or may.is_allowed(call, VISIBLE_TOPIC_RIGHT, topic), may
+        )
+        if isinstance(answer, EncodedAnswer) and sum(map(len, answer.body)) > LARGE_BYTES:
+            return await run_in_answer_thread(partial(whole, amend, answer))
+        return whole(amend, answer)
+
+    return answered
+
+
+def texts_of(request: Any) -> Iterator[str]:
+    """Every text in a message."""
+    if isinstance(request, str):
+        yield request
+    elif isinstance(request, list | tuple):
+        for each in request:
+            yield from texts_of(each)
+    elif isinstance(request, MessageStruct):
+        for name in request._defaults:
+            yield from texts_of(getattr(request, name))
+
+
+def redact_sentences(may_see: Callable[[str], bool], may: AccessCheck, answer: Any) -> Any:
+    if isinstance(answer, list | tuple):
+        for each in answer:
+            redact_sentences(may_see, may, each)
+    elif isinstance(answer, MessageStruct):
+        for name in answer._defaults:
+            value = getattr(answer, name)
+            if name != "error_message":
+                redact_sentences(may_see, may, value)
+            elif value:
+                setattr(answer, name, redact_text(value, (), may_see, may.catalog))
+    return answer
 
 
 class AnswerCompleter:

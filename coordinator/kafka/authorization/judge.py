@@ -79,7 +79,7 @@ class TopicLookup(Protocol):
     def auto_create(self) -> bool:
         """Whether a missing topic is created on request."""
 
-    def exists(self, name: str) -> bool: ...
+    def __contains__(self, name: object) -> bool: ...
 
     def by_id(self) -> Mapping[bytes, str]:
         """All names."""
@@ -119,6 +119,10 @@ class AccessCheck:
         if self._tell is not None:
             self._tell(who, DOOR, right.operation, right.resource_type, name, api)
         return False
+
+    def allows_every(self, call: KafkaCall, right: RequiredRight) -> bool:
+        """Whether nothing of the kind is hidden from the caller."""
+        return self.authorizer.allows_every(call.peer.identity, right.operation, right.resource_type)
 
     def name_filter(self, call: KafkaCall, right: RequiredRight, count: int) -> Callable[[str], bool]:
         """`is_allowed`, for `count` names. For very many, decisions are not cached, and each takes little time."""
@@ -204,7 +208,7 @@ class NodeTopics:
     topics: Callable[[], Mapping[str, Topic]]
     auto_create: bool
 
-    def exists(self, name: str) -> bool:
+    def __contains__(self, name: object) -> bool:
         return name in self.topics()
 
     def by_id(self) -> dict[bytes, str]:

@@ -61,7 +61,8 @@ class WholeJudge:
 
     def __init__(self, api: str, shape: Whole) -> None:
         self._api = api
-        self._rights = API_RIGHTS[api]
+        self._rights = [right for right in API_RIGHTS[api] if not right.of_answer]
+        self._left_out = [right for right in API_RIGHTS[api] if right.of_answer]
         self._shape = shape
         self._response = f"{api}Response"
         self._fields = fields_of(self._response)
@@ -75,7 +76,24 @@ class WholeJudge:
             name = getattr(request, right.of) if right.of else CLUSTER_NAME
             if not may(call, right, name, api=self._api):
                 return self._refuse(may, request, call, right, name)
-        return None
+        return self._leave_out(may, request, call) if self._shape.asked else None
+
+    def _leave_out(self, may: AccessCheck, request: Any, call: KafkaCall) -> Verdict:
+        """Rows of topics that the caller may not describe, where the request does not name them."""
+        (right,) = self._left_out
+        if may.allows_every(call, right):
+            return None
+        listed, field = self._shape.asked.split(".")
+        asked = {getattr(row, field) for row in getattr(request, listed) or ()}
+
+        def amend(answer: Any) -> Any:
+            answered, key = right.split_path()
+            rows = getattr(answer, answered)
+            sees, name_of = may.name_filter(call, right, len(rows)), name_getter(key)
+            setattr(answer, answered, [row for row in rows if name_of(row) in asked or sees(name_of(row))])
+            return answer
+
+        return PartialRequest(request, amend)
 
     def _refuse(
         self, may: AccessCheck, request: Any, call: KafkaCall, right: RequiredRight, name: str

@@ -9,7 +9,7 @@ A figure over time keeps every sample of the last hour (at 10 s each), before th
 day.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -216,6 +216,11 @@ class GroupHistory:
     def knows(self, group_id: str) -> bool:
         return group_id in self._groups
 
+    def topics_of(self, group_id: str) -> Collection[str]:
+        """The topics that its figures are about."""
+        group = self._groups.get(group_id)
+        return group.topics if group else ()
+
     def lag_series(self, group_id: str) -> tuple[Ints, Ints]:
         """(times in ms, total lags), oldest first: a day of minutes, then the last hour's samples. Empty if unknown."""
         group = self._groups.get(group_id)
@@ -353,6 +358,13 @@ class _GroupTable:
         self.judged: tuple[int, GroupHealth] | None = None
         self._table = np.zeros(0, ROW)
         self._round = 0
+        self._topics: frozenset[str] | None = None
+
+    @property
+    def topics(self) -> frozenset[str]:
+        if self._topics is None:
+            self._topics = frozenset(topic for topic, _ in self.rows)
+        return self._topics
 
     @property
     def table(self) -> NDArray[np.void]:
@@ -428,6 +440,7 @@ class _GroupTable:
         kept = [place for place in self.rows if place not in places]
         self._table = self._table[[self.rows[place] for place in kept]]
         self.rows = {place: row for row, place in enumerate(kept)}
+        self._topics = None
 
     def flow(self) -> tuple[float, float] | None:
         table = self.table
@@ -468,6 +481,7 @@ class _GroupTable:
         first = len(self.rows)
         for place in places:
             self.rows[place] = len(self.rows)
+        self._topics = None
         if len(self.rows) > len(self._table):
             self._grow(max(len(self.rows), 2 * len(self._table)), first)
         new = self._table[first : len(self.rows)]

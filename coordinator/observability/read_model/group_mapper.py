@@ -60,6 +60,7 @@ def map_group(
         group.planner.by_setting,
         group.planner.kept_out,
         map_controls(group),
+        group.hidden_topics,
     )
 
 

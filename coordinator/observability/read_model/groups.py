@@ -291,6 +291,8 @@ class GroupDescription:
     kept_out: str = ""
     """Why an assignor that is set does not count, and because of whom."""
     controls: GroupControls = field(default_factory=GroupControls)
+    hidden_topics: int = 0
+    """How many of its topics the caller may not describe: they are left out, and so is the group's progress."""
 
     def owners(self) -> dict[TopicPartition, str]:
         """The member that owns each partition."""

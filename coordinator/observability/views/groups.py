@@ -55,6 +55,7 @@ class StateRow(TypedDict):
     health: str | None
     health_reason: str | None
     idle_since: str | None
+    hidden_topics: int
     held: list[HoldRow]
     canary: CanaryStateRow | None
     balance: BalanceRow | None
@@ -123,11 +124,23 @@ def state_row(group: GroupDescription, holds: GroupHolds) -> StateRow:
         "health": told.health if told else None,
         "health_reason": told.reason if told else None,
         "idle_since": utc_moment(told.idle_since_ms) if told and told.idle_since_ms is not None else None,
+        "hidden_topics": group.hidden_topics,
         "held": hold_rows(group.group_id, holds),
         "canary": canary_row(group.controls.canary),
         "balance": balance_row(group.controls.balance),
         "fences": fences_row(group.controls),
     }
+
+
+def hidden_words(hidden_topics: int) -> str:
+    """What is not shown of a group.
+
+    >>> hidden_words(1), hidden_words(2)
+    ('1 topic that you may not describe is not shown', '2 topics that you may not describe are not shown')
+    """
+    return (
+        f"{plural(hidden_topics, 'topic')} that you may not describe {'is' if hidden_topics == 1 else 'are'} not shown"
+    )
 
 
 def planner_words(group: GroupDescription) -> str | None:

@@ -43,6 +43,7 @@ from muster.storage.types import Topic
 if TYPE_CHECKING:
     import grpc
 
+    from muster.coordinator.observability.history.group_history import GroupHistory
     from muster.coordinator.security.access_model import Identity
     from muster.coordinator.server.security.call_rights import CallRights
     from muster.coordinator.server.security.listener_certificates import NodeCertificates
@@ -226,6 +227,7 @@ def guard_methods(
     topics: Callable[[], Mapping[str, int]],
     engine: Engine,
     driver: EngineDriver,
+    history: "GroupHistory | None",
 ) -> dict[str, ServiceMethod]:
     """The table of calls, asked for rights where anybody is. Raises LookupError for a call without a row there."""
     if security is None:
@@ -238,6 +240,8 @@ def guard_methods(
     lists = AclService(security.acls, security.authorizer, allow_if_no_acl_found=security.allow_if_no_acl_found)
     table |= report_operator_calls(methods_of(ACL_SERVICE, lists), security.audit.action)
     security.rights.topics, security.topic_rights.tell = topics, driver.tell_all
+    if history is not None:
+        security.rights.topics_of_group = history.topics_of
     security.counts.alive = partial(member_exists, engine)
     table |= methods_of(SECURITY_SERVICE, SecurityService(security.accounts, security.audit))
     table |= report_operator_calls(

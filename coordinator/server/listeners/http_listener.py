@@ -6,6 +6,7 @@
 import asyncio
 import socket
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from importlib.metadata import version
@@ -23,7 +24,7 @@ from muster.coordinator.observability.history.group_changes import GroupChanges
 from muster.coordinator.observability.history.group_history import GroupHistory
 from muster.coordinator.observability.metrics.instruments import RequestMeter
 from muster.coordinator.runtime.engine import Engine
-from muster.coordinator.runtime.node_status import Conditions
+from muster.coordinator.runtime.node_status import Condition, Conditions
 from muster.coordinator.runtime.shards import ShardStatus, partition_for
 from muster.coordinator.security.access_model import Identity
 from muster.coordinator.server.driver.clock import NodeClock
@@ -167,6 +168,10 @@ class VisibilityRights(Protocol):
 
     def may_see_node(self, who: Identity, /) -> bool: ...
 
+    def may_see_figures(self, who: Identity, group: str, /) -> bool: ...
+
+    def plain(self, who: Identity, text: str, /) -> str: ...
+
 
 class InternalCall:
     """A handler's view of a call that came by no transport."""
@@ -251,6 +256,10 @@ class NodeAccess:
         """See `Asks.sees_group`."""
         return self._sees is None or self._sees.may_see_group(CURRENT_IDENTITY.get(), group)
 
+    def sees_figures(self, group: str) -> bool:
+        """See `Asks.sees_figures`."""
+        return self._sees is None or self._sees.may_see_figures(CURRENT_IDENTITY.get(), group)
+
     def owner(self, group: str) -> CoordinatingNode | None:
         """See `Asks.owner`."""
         cluster = self._cluster
@@ -294,8 +303,16 @@ class NodeAccess:
             started=self._loaded_once,
             draining=self.draining,
             loading=tuple(shard for shard in range(engine.shards) if not engine.settled(shard)),
-            conditions=self._conditions.current(),
+            conditions=self._plain_conditions(),
         )
+
+    def _plain_conditions(self) -> tuple[Condition, ...]:
+        """Without the names of topics that whoever is asking may not see."""
+        found, sees = self._conditions.current(), self._sees
+        if sees is None:
+            return found
+        plain = partial(sees.plain, CURRENT_IDENTITY.get())
+        return tuple(replace(each, name=plain(each.name), sentence=plain(each.sentence)) for each in found)
 
     def node(self) -> NodeFacts:
         return NodeFacts(

@@ -357,7 +357,7 @@ class CoordinatorNode:
         if self._tracing is not None:
             table = self._tracing.listening(table)
         table = node_services.guard_methods(
-            self._security, table, self._staging, lambda: self._partitions, self.engine, self.driver
+            self._security, table, self._staging, lambda: self._partitions, self.engine, self.driver, self.history
         )
         gate = node_services.authenticator_of(self._security)
         limits = join_limit_bytes(self._settings), self._instruments, burden_limits(self._settings)

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from google.protobuf.message import Message
 
@@ -20,16 +20,15 @@ from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.security.access_model import CLUSTER_NAME, WILDCARD, Operation, ResourceType
 from muster.coordinator.security.rights import RPC_RIGHTS, RequiredRight, WithoutRight
 from muster.coordinator.server.rpc_dispatch import FastPath, FastPathHandler, MethodKind, ServiceMethod, fast_path_of
-from muster.coordinator.server.security.authentication import ENDED
-from muster.coordinator.server.security.call_rights import (
-    ANSWER_FILTERS,
-    AnswerFilter,
-    CallRights,
-    IdentifiedCall,
-    filter_causes,
-    filter_member_push,
-    filter_watch_notice,
+from muster.coordinator.server.security.answer_judges import (
+    JUDGED_BY_SENTENCE,
+    UNJUDGED,
+    judge_answer,
+    judge_causes,
+    judge_push,
 )
+from muster.coordinator.server.security.authentication import ENDED
+from muster.coordinator.server.security.call_rights import CallRights, IdentifiedCall
 from muster.coordinator.server.services.shared_session import SharedSessionHandler
 
 # Refused rows
@@ -258,7 +257,9 @@ async def stream_while_allowed(
             await close()
 
 
-def guard_watch_stream(handler: Stream, api: str, needed: Sequence[RequiredRight], rights: CallRights) -> Stream:
+def guard_watch_stream(
+    handler: Stream, api: str, needed: Sequence[RequiredRight], rights: CallRights, judge: "AnswerJudgement | None"
+) -> Stream:
     """A stream of answers to one request that names what it is about."""
 
     def check(request: Any, call: IdentifiedCall) -> None:
@@ -271,9 +272,7 @@ def guard_watch_stream(handler: Stream, api: str, needed: Sequence[RequiredRight
     async def answered(request: Any, call: Any) -> AsyncIterator[Any]:
         check(request, call)
         async for answer in stream_while_allowed(handler(request, call), rights, lambda: check(request, call)):
-            if api == "WatchGroup":
-                filter_watch_notice(answer, call, rights)
-            yield answer
+            yield answer if judge is None else await judge(answer, request, call, rights)
 
     return answered
 
@@ -336,7 +335,7 @@ def guard_session(handler: Stream, rights: CallRights) -> Stream:
                 if member.lost is not None:
                     break
                 sequence = answer.sequence_number
-                filter_member_push(answer, call.identity, rights)
+                judge_push(answer, call, rights)
                 yield answer
         except Exception:
             if member.lost is None:
@@ -382,15 +381,14 @@ def guard_method(method: ServiceMethod, rights: CallRights, staged: TopicsOfStag
         return guard_session(method.handler, rights)
     asked = [right for right in needed if right.lacking is WithoutRight.REFUSED and is_path(right.of, request)]
     if method.kind is MethodKind.SERVER_STREAM:
-        return guard_watch_stream(method.handler, api, asked, rights)
+        return guard_watch_stream(method.handler, api, asked, rights, judgement_of(method.full_name))
     listed = [right for right in asked if api in ROWS and is_listed(right.of, request)]
     whole = [right for right in asked if right not in listed]
     whole += [right for right in needed if not right.of and not right.when]
-    guarding = CallGuard(
-        method, api, rights, tuple(whole), tuple(listed), ANSWER_FILTERS.get(api), request_check_of(api, staged)
-    )
+    judgement = judgement_of(method.full_name)
+    guarding = CallGuard(method, api, rights, tuple(whole), tuple(listed), judgement, request_check_of(api, staged))
     if not listed and guarding.before is None and len(whole) == 1 and is_field(whole[0].of, request):
-        if guarding.after not in (None, filter_causes):
+        if guarding.after not in (None, judge_causes):
             return guarding.answer
         well = fast_path_of(method.handler)
         return (
@@ -399,6 +397,17 @@ def guard_method(method: ServiceMethod, rights: CallRights, staged: TopicsOfStag
     if api in WAITS:
         return guarding.answer_late
     return guarding.answer if listed or guarding.after or guarding.before else guarding.answer_whole
+
+
+AnswerJudgement: TypeAlias = Callable[[Any, Any, IdentifiedCall, CallRights], Awaitable[Any]]
+"""Of an answer, its request, and the call: the answer that leaves."""
+
+
+def judgement_of(full_name: str) -> AnswerJudgement | None:
+    """What becomes of a method's answers; a method that nobody has thought of has its whole answer judged."""
+    if full_name in UNJUDGED:
+        return None
+    return judge_causes if full_name in JUDGED_BY_SENTENCE else judge_answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -410,7 +419,7 @@ class CallGuard:
     rights: CallRights
     whole: tuple[RequiredRight, ...]
     listed: tuple[RequiredRight, ...]
-    after: AnswerFilter | None
+    after: "AnswerJudgement | None"
     before: "RequestCheck | None"
 
     async def answer_whole(self, request: Any, call: Any) -> Any:
@@ -425,7 +434,7 @@ class CallGuard:
         if not known and not rights.clears(who, right, name):
             return self.refusal(*self.rights.refuse(call, right, name, self.api))
         answer = await self.method.handler(request, call)
-        if self.after is None or (not isinstance(answer, bytes) and not answer.cause_detail):
+        if self.after is None or not (isinstance(answer, bytes) or answer.cause_detail or answer.error_message):
             return answer
         return await self.looked_at(answer, request, call)
 

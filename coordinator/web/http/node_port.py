@@ -124,6 +124,9 @@ class NodePort(Protocol):
     def sees_group(self, group: str) -> bool:
         """Whether whoever is asking (`CURRENT_IDENTITY`) may know of this group."""
 
+    def sees_figures(self, group: str) -> bool:
+        """Whether they may know what the sampler has seen of this group: all topics that its figures are about."""
+
     def owner(self, group: str) -> CoordinatingNode | None:
         """Which other node coordinates the group; None: this one, or nobody that is known."""
 

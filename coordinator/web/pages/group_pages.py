@@ -38,7 +38,7 @@ class GroupPages:
         self._asking = PageQueries(asks)
         self._acting = acting
         self._pages = pages
-        self._figures = SamplerFigures(asks.history)
+        self._figures = SamplerFigures(asks.history, asks.sees_figures)
 
     def routes(self) -> list[Route]:
         return [

@@ -7,7 +7,7 @@ nothing is shown, because a page has only one.
 import asyncio
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -26,7 +26,7 @@ from muster.coordinator.observability.history.group_history import GroupHistory,
 from muster.coordinator.observability.read_model.groups import Canary, MemberDescription
 from muster.coordinator.observability.views.controls import balance_words, fence_words, override_words
 from muster.coordinator.observability.views.formatting import duration, listed, plural
-from muster.coordinator.observability.views.groups import idle_words
+from muster.coordinator.observability.views.groups import hidden_words, idle_words
 from muster.coordinator.observability.views.incidents import find_incidents, latest_incidents
 from muster.coordinator.observability.views.ledger import ShadowRow, compare_shadows, is_rebalance
 from muster.coordinator.observability.views.member_names import Names, names_of
@@ -251,7 +251,7 @@ def make_group_view(
         state_class="busy" if busy else "ok" if group.state == "Stable" else "",
         assignor=group.assignor,
         generation=group.generation,
-        headline=headline(len(ids), len(holdings), len(nobody), facts.lag),
+        headline=headline(len(ids), len(holdings), len(nobody), facts.lag, group.hidden_topics),
         waiting=listed([names[member] for member in group.waiting_for]) if group.waiting_for else "",
         waiting_until_ms=group.waiting_until_ms,
         members=member_rows(
@@ -327,11 +327,16 @@ def last_with_moves(history: Sequence[Rebalance]) -> Rebalance | None:
     return next((entry for entry in history if entry.moves), next(filter(is_rebalance, history), None))
 
 
-def headline(members: int, partitions: int, unowned: int, lag: int) -> str:
+def headline(members: int, partitions: int, unowned: int, lag: int, hidden_topics: int = 0) -> str:
     """
     >>> headline(2, 12, 0, 0), headline(1, 12, 6, 1)
     ('2 members share 12 partitions, everything read.', '1 member has 6 of 12 partitions, 1 record behind.')
+    >>> headline(1, 0, 0, 0, 2)
+    '1 member is in this group. 2 topics that you may not describe are not shown.'
     """
+    if hidden_topics:
+        there = f"{plural(members, 'member')} {'is' if members == 1 else 'are'} in this group."
+        return f"{there if members else 'No member is in this group.'} {hidden_words(hidden_topics)}."
     if not members:
         return f"No member is in this group. It has positions in {plural(partitions, 'partition')}."
     behind = f"{plural(lag, 'record')} behind" if lag else "everything read"
@@ -408,23 +413,26 @@ def make_member_view(member: MemberDescription, facts: GroupPageData, names: Nam
 
 
 class SamplerFigures:
-    def __init__(self, history: GroupHistory) -> None:
+    """What the sampler knows of groups, for who may see all topics that it is about; else nothing is known."""
+
+    def __init__(self, history: GroupHistory, sees: Callable[[str], bool]) -> None:
         self._history = history
+        self._sees = sees
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
 
     def lag(self, group: str) -> int | None:
-        return self._history.lag(group)
+        return self._history.lag(group) if self._sees(group) else None
 
     def rates(self, group: str) -> PartitionRates | None:
         """As last seen, of every partition; None while the sampler has not seen the group."""
-        return self._history.rates(group)
+        return self._history.rates(group) if self._sees(group) else None
 
     def of(self, group: str) -> SampledFigures:
         """Empty while the sampler has not seen the group; without rates by partition."""
         history = self._history
-        if not history.knows(group):
+        if not history.knows(group) or not self._sees(group):
             return SampledFigures()
         times, lags = history.lag_series(group)
         health, reason = self.health(group)
@@ -442,7 +450,7 @@ class SamplerFigures:
 
     def health(self, group: str) -> tuple[str, str]:
         """The word, and why when it is not well; both empty while nothing is known."""
-        if self._history.seen_ms(group) is None:
+        if self._history.seen_ms(group) is None or not self._sees(group):
             return "", ""
         found = self._history.last_health(group)
         if found.idle_since_ms is not None:
@@ -453,7 +461,7 @@ class SamplerFigures:
         """What was last seen of each of these groups that is known. Others have their turns in between."""
         found = []
         for group in groups:
-            if known := self._history.rates(group):
+            if known := self.rates(group):
                 found.append((group, known))
             await asyncio.sleep(0)
         return found

@@ -51,7 +51,7 @@ class ListingPages:
         self._asks = asks
         self._asking = PageQueries(asks)
         self._pages = pages
-        self._figures = SamplerFigures(asks.history)
+        self._figures = SamplerFigures(asks.history, asks.sees_figures)
 
     def routes(self) -> list[Route]:
         return [

@@ -1,9 +1,10 @@
 """A node with authorizer=acl: what somebody with no right, and with few, sees of it by gRPC and by HTTP."""
 
 import asyncio
+import io
 import re
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,9 @@ import grpc
 import httpx
 import pytest
 
+from muster.assignors.data.consumer_protocol import Subscription, encode_assignment, encode_subscription
+from muster.cli.common.commands import Exit
+from muster.cli.main import main
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.security.access_model import Acl, Operation, PatternType, Permission, ResourceType
 from muster.coordinator.security.state import AclKey, SecurityRecord
@@ -29,6 +33,8 @@ SECURED = {"authorizer": "acl", "super_users": "User:admin", "http_listeners": "
 GROUPS = ("billing", "zebra-group")
 TOPICS = ("orders", "zebra-topic")
 HIDDEN = "zebra"
+OF_THE_NODE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \[")
+"""A line of the node's own log, which is in the same process."""
 
 
 def allow(kind: str, operation: str, name: str, permission: str = "ALLOW") -> Acl:
@@ -58,9 +64,9 @@ class Place:
 
 
 @asynccontextmanager
-async def place(tmp_path: Path) -> AsyncIterator[Place]:
+async def place(tmp_path: Path, **settings: str) -> AsyncIterator[Place]:
     """Two groups with positions in two topics each; bob may nothing."""
-    async with serving(tmp_path, **SECURED) as node, connected(node, apart=True) as channel:
+    async with serving(tmp_path, **SECURED, **settings) as node, connected(node, apart=True) as channel:
         security = node._security
         assert security is not None
         assert node.http_bound is not None
@@ -133,6 +139,108 @@ def test_who_may_see_one_group_sees_nothing_of_the_other(run: Run, tmp_path: Pat
                 pb.OffsetFetchRequest(group_id="billing", all_topics=True), metadata=here.bob
             )
             assert [topic.name for topic in fetched.topics] == ["orders"]
+
+    run(story)
+
+
+async def join_both_topics(here: Place, group: str) -> None:
+    """A classic member of the one group, a KIP-848 member of the other, that read both topics, and their samples."""
+    if group == GROUPS[0]:
+        joining = join_request("", group)
+        joining.protocols[0].metadata = encode_subscription(Subscription(1, TOPICS, HIDDEN.encode()))
+        joining.member_id = (await here.groups.JoinGroup(joining, metadata=here.admin)).member_id
+        joined = await here.groups.JoinGroup(joining, metadata=here.admin)
+        share = encode_assignment(dict.fromkeys(TOPICS, (0, 1)))
+        plan = pb.SyncGroupAssignment(member_id=joined.member_id, assignment=share)
+        request = pb.SyncGroupRequest(
+            group_id=group, generation_id=joined.generation_id, member_id=joined.member_id, assignments=[plan]
+        )
+        assert (await here.groups.SyncGroup(request, metadata=here.admin)).error_code == 0
+    else:
+        heartbeat = pb.ConsumerGroupHeartbeatRequest(
+            group_id=group,
+            member_id="m",
+            rebalance_timeout_ms=30_000,
+            subscribed_topic_names=pb.SubscribedTopicNames(names=TOPICS),
+            topic_partitions=pb.ConsumerAssignment(),
+        )
+        assert (await here.groups.ConsumerGroupHeartbeat(heartbeat, metadata=here.admin)).error_code == 0
+
+
+async def sampled(here: Place) -> None:
+    """Until the node's sampler has seen both groups with both topics."""
+    request = pb.DescribeGroupsRequest(groups=GROUPS)
+    async with asyncio.timeout(20):
+        while not all(
+            group.HasField("progress")
+            for group in (await here.groups.DescribeGroups(request, metadata=here.admin)).groups
+        ):
+            pass
+
+
+async def printed(here: Place, who: tuple[tuple[str, str], ...], *arguments: str) -> str:
+    """What a command prints, both streams."""
+    out = io.StringIO()
+    given = [*arguments, "--bootstrap", f"127.0.0.1:{here.node.bound.port}"]
+    given += ["--set", f"token={dict(who)['authorization'].removeprefix('Bearer ')}"]
+
+    def run() -> None:
+        with redirect_stdout(out), redirect_stderr(out):
+            assert main(given) in (Exit.OK, Exit.UNHEALTHY), (arguments, out.getvalue())
+
+    await asyncio.to_thread(run)
+    return "\n".join(line for line in out.getvalue().splitlines() if not OF_THE_NODE.match(line))
+
+
+COMMANDS = (
+    ("groups", "list", "-o", "wide"),
+    ("groups", "list", "-o", "json"),
+    *(
+        ("groups", *words, group)
+        for group in GROUPS
+        for words in (
+            *(("describe",), ("describe", "--state", "-o", "json"), ("members", "-o", "wide"), ("explain",)),
+            *(("explain", "--entries", "--snapshots", "-o", "json"), ("history",)),
+        )
+    ),
+    ("topics", "list"),
+    ("top", "--once"),
+    ("doctor",),
+)
+
+
+def test_no_door_tells_the_topics_of_a_group_that_somebody_may_not_describe(run: Run, tmp_path: Path) -> None:
+    """Groups that bob may see read a topic that he may not: by gRPC, HTTP, page and command line."""
+
+    async def story() -> None:
+        hidden, groups = TOPICS[1], GROUPS
+        async with place(tmp_path, observe_sample_ms="100") as here:
+            for group in groups:
+                await join_both_topics(here, group)
+                await here.grant(allow("GROUP", "DESCRIBE", group), allow("GROUP", "DESCRIBE_CONFIGS", group))
+            await here.grant(allow("TOPIC", "DESCRIBE", TOPICS[0]))
+            await sampled(here)
+            found: dict[str, str] = {}
+            for group in groups:
+                for path in paths({"group": group, "topic": TOPICS[0]}):
+                    if path == "/metrics":
+                        continue
+                    answer = await here.get(path, here.bob)
+                    assert answer.status_code < 500, (path, answer.text)
+                    found[path] = answer.text
+            request = pb.DescribeGroupsRequest(groups=groups)
+            described = await here.groups.DescribeGroups(request, metadata=here.bob)
+            found["DescribeGroups"] = str(described)
+            found["ListGroups"] = str(await here.groups.ListGroups(pb.ListGroupsRequest(), metadata=here.bob))
+            for command in COMMANDS:
+                found[" ".join(command)] = await printed(here, here.bob, *command)
+            assert [where for where, text in found.items() if hidden in text] == []
+            assert [group.hidden_topics for group in described.groups] == [1, 1]
+            assert not any(group.HasField("progress") for group in described.groups)
+            for where in (f"groups describe {groups[0]}", f"groups members -o wide {groups[1]}"):
+                assert "1 topic that you may not describe is not shown" in found[where]
+            assert "everything" not in found[f"/groups/{groups[0]}"]
+            assert hidden in (await here.get(f"/groups/{groups[0]}", here.admin)).text
 
     run(story)
 

@@ -14,6 +14,7 @@ LACKING, ALLOWED, DENIED, PREFIXED = "lacking", "allowed", "denied", "prefixed"
 HOW: Final = (LACKING, ALLOWED, DENIED, PREFIXED)
 
 MADE_BY_ASKING: Final = "one that is missing and would be made"
+IN_BLOBS: Final = "-> topics of its members"
 CORE: Final = "topics that subscribed_topic_regex matches"
 
 SERVED: Final = {api.name: api for api in APIS}
@@ -23,7 +24,7 @@ def cells() -> Iterator[tuple[str, int]]:
     """An API, and which of its rights is tried."""
     for api, rights in API_RIGHTS.items():
         if api in FIELDS and api in SERVED:
-            yield from ((api, place) for place, right in enumerate(rights) if right.of != CORE)
+            yield from ((api, place) for place, right in enumerate(rights) if right.of not in (CORE, IN_BLOBS))
 
 
 def given(right: RequiredRight, name: str, how: str) -> list[Acl]:

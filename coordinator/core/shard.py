@@ -16,8 +16,7 @@ from typing import Any
 from muster.coordinator.core.central import group_task, registration
 from muster.coordinator.core.central.group import CentralGroup
 from muster.coordinator.core.classic import lifecycle, membership
-from muster.coordinator.core.classic.group import ClassicGroup
-from muster.coordinator.core.classic.members import check_cooperative_only
+from muster.coordinator.core.classic.group import ClassicGroup, check_cooperative_only
 from muster.coordinator.core.consumer.group import ConsumerGroup
 from muster.coordinator.core.control.balance import balance_switch as balance
 from muster.coordinator.core.control.extensions import EXTENSIONS

@@ -23,7 +23,7 @@ from muster.storage.errors import (
     UnknownTopicOrPartition,
 )
 from muster.storage.files import Buffer
-from muster.storage.logs.segment_list import LATEST
+from muster.storage.logs.segment import LATEST
 from muster.storage.topics.catalog import TopicConfigChange, TopicPlan, TopicPlans
 from muster.storage.types import Appended, Fetched, Topic, TopicPartition
 

@@ -20,8 +20,16 @@ from muster.storage.logs.log import Log
 from muster.storage.logs.log_metadata import save_summaries
 from muster.storage.logs.producer_state import TransactionMarker, read_marker
 from muster.storage.logs.retention import open_for_readers
-from muster.storage.logs.segment import CLEANED, AbortedEntry, Segment, commit_cleaned, finish_swap, retire_files
-from muster.storage.logs.segment_list import SegmentList, read_whole_batch
+from muster.storage.logs.segment import (
+    CLEANED,
+    AbortedEntry,
+    Segment,
+    SegmentList,
+    commit_cleaned,
+    finish_swap,
+    read_whole_batch,
+    retire_files,
+)
 from muster.storage.records.batch import BatchView, NewRecord, encode_batch, seal_batch, view_at
 from muster.storage.records.scan import BatchFault, BatchHead, read_head, walk_headers
 from muster.storage.types import Record

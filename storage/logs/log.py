@@ -47,8 +47,17 @@ from muster.storage.errors import (
 from muster.storage.files import Buffer, File, Files
 from muster.storage.logs.log_metadata import LeaderEpochs, Summary, save_epochs, save_summaries
 from muster.storage.logs.producer_state import KnownBatch, OnRecord, ProducerState, TransactionMarker, load_producers
-from muster.storage.logs.segment import AbortedEntry, OpenSegments, Segment, overlapping_aborted, segment_path
-from muster.storage.logs.segment_list import EARLIEST, LATEST, MAX_TIMESTAMP, SegmentList
+from muster.storage.logs.segment import (
+    EARLIEST,
+    LATEST,
+    MAX_TIMESTAMP,
+    AbortedEntry,
+    OpenSegments,
+    Segment,
+    SegmentList,
+    overlapping_aborted,
+    segment_path,
+)
 from muster.storage.logs.stamp import OUTSIDE_CRC, Stamped, stamp_batches
 from muster.storage.records.batch import ATTRIBUTES_AT, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, MAGIC_AT
 from muster.storage.records.scan import BatchFault, BatchHead, Order, walk_checked

@@ -23,8 +23,7 @@ from muster.storage.errors import (
     TransactionCoordinatorFenced,
 )
 from muster.storage.files import Files, read_file, read_lines, write_lines
-from muster.storage.logs.segment import AbortedEntry, Segment, segment_path, unpack_aborted
-from muster.storage.logs.segment_list import read_whole_batch
+from muster.storage.logs.segment import AbortedEntry, Segment, read_whole_batch, segment_path, unpack_aborted
 from muster.storage.records.batch import CONTROL_BIT, MAX_SEQUENCE, TRANSACTIONAL_BIT, BatchView, encode_batch
 from muster.storage.records.scan import BatchFault, BatchHead, walk_headers
 

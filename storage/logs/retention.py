@@ -15,8 +15,7 @@ from muster.storage.config import TopicSettings
 from muster.storage.errors import OffsetOutsideLog
 from muster.storage.logs.log import Log, remove_newest_first, replace_epochs, restart_empty_at, truncate_active
 from muster.storage.logs.log_metadata import LeaderEpochs, save_summaries
-from muster.storage.logs.segment import Segment, retire_files
-from muster.storage.logs.segment_list import SegmentList
+from muster.storage.logs.segment import Segment, SegmentList, retire_files
 from muster.storage.records.scan import BatchFault, walk_headers
 
 # Policies

@@ -1,4 +1,4 @@
-"""One file of batches with its indexes, in Kafka's layout on disk.
+"""A segment is one file of batches with its indexes, in Kafka's layout on disk; reads go over a list of segments.
 
 Offset index: 8-byte entries (relative offset, position), where the offset is the *last* of the batch at that position.
 Time index: 12-byte entries (timestamp, relative offset): the largest timestamp so far and its batch's last offset.
@@ -23,10 +23,10 @@ from typing import NamedTuple, Protocol
 
 from crc32c import crc32c
 
-from muster.storage.errors import LogDamaged
+from muster.storage.errors import LogDamaged, OffsetOutsideLog
 from muster.storage.files import Buffer, File, Files, NotAtHand, read_file
 from muster.storage.logs.log_metadata import Summary
-from muster.storage.records.batch import HEADER, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC
+from muster.storage.records.batch import HEADER, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, BatchView, decode_batch, view_at
 from muster.storage.records.scan import (
     BatchFault,
     BatchHead,
@@ -36,6 +36,7 @@ from muster.storage.records.scan import (
     read_head,
     walk_headers,
 )
+from muster.storage.types import Record
 
 # Aborted transactions: `.txnindex`
 # ---------------------------------
@@ -685,3 +686,112 @@ def _next_offset(files: Files, path: str, base: int) -> int:
     finally:
         file.close()
     return last
+
+
+# Fetch and look-up over an unchanging list of segments
+# -----------------------------------------------------
+
+# Reads are safe next to appends, retention and compaction.
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+
+
+def is_known_timestamp(timestamp: int) -> bool:
+    """Whether a log knows the offset without reading: its end, or its start."""
+    return timestamp in (LATEST, EARLIEST)
+
+
+class SegmentList:
+    """The segments of a log, oldest first. Never changed: a new list takes its place."""
+
+    __slots__ = ("_bases", "active", "all")
+
+    def __init__(self, segments: Sequence[Segment]) -> None:
+        self.all = tuple(segments)
+        self.active = self.all[-1]
+        self._bases = [segment.base_offset for segment in self.all]
+
+    def since(self, offset: int) -> Sequence[Segment]:
+        """The segment that holds `offset` and those after it. LogDamaged where a file is missing between."""
+        if offset >= self.active.base_offset:
+            return (self.active,)
+        chosen = self.all[max(bisect_right(self._bases, offset) - 1, 0) :]
+        floor = chosen[0]
+        if len(chosen) > 1 and offset >= floor.next_offset and not floor.gaps:
+            raise LogDamaged(
+                floor.path(), floor.size, 0, floor.next_offset, chosen[1].base_offset, "the records after it are gone"
+            )
+        return chosen
+
+    def read(
+        self, offset: int, until: int, max_bytes: int, min_one: bool, at_hand: int | None = None
+    ) -> bytes | memoryview:
+        """Batches from the one that holds `offset`, ending before `until`, at most `max_bytes` of them.
+
+        With `at_hand`, in bytes, nothing is waited for, checked or opened, and no more than that is read: NotAtHand.
+        """
+        for segment in self.since(offset):
+            if segment.base_offset >= until:
+                break
+            source = segment.file() if at_hand is None else segment.at_hand(at_hand)
+            at_once = segment.read_at_once(offset, until, max_bytes, source)
+            if at_once:
+                return at_once
+            head = segment.locate(offset, source)
+            if head is None:
+                continue  # Compaction left nothing from `offset` on in here.
+            end = segment.size
+            if until < segment.next_offset and (beyond := segment.locate(until, source)):
+                end = beyond.position
+            position = head.position
+            size = end - position
+            if size > max_bytes:
+                size = min(size, max(max_bytes, head.size)) if min_one else max_bytes
+            if at_hand is not None and not segment.is_good(position, size):
+                raise NotAtHand
+            return segment.read(position, size, source)
+        return b""
+
+    def search(self, timestamp: int, start: int, until: int) -> tuple[int, int]:
+        """(offset, timestamp) of the first record in [start, until) at least as young, or (-1, -1)."""
+        for segment in self.all:
+            if segment.max_timestamp >= timestamp and segment.next_offset > start:
+                found = search_segment(segment, timestamp, start)
+                if found:
+                    return (found.offset, found.timestamp_ms) if found.offset < until else (-1, -1)
+        return -1, -1
+
+    def largest_timestamp(self, start: int, until: int) -> tuple[int, int]:
+        """(offset, timestamp) of the first record with the largest timestamp, or (-1, -1)."""
+        readable = [s for s in self.all if s.base_offset < until and s.next_offset > start and s.size]
+        youngest = max(readable, key=lambda segment: segment.max_timestamp, default=None)
+        if youngest is None or youngest.max_timestamp < 0:
+            return -1, -1
+        found = search_segment(youngest, youngest.max_timestamp, start)
+        return (found.offset, found.timestamp_ms) if found and found.offset < until else (-1, -1)
+
+
+def search_segment(segment: Segment, timestamp: int, start: int) -> Record | None:
+    """The segment's first record from offset `start` on that is at least as young."""
+    if timestamp < 0:
+        raise OffsetOutsideLog(f"Timestamp {timestamp} asks for nothing; expected -3 to -1, or 0 and more.")
+    entry = segment.times().floor(timestamp)
+    # The entry names the last offset of the earliest batch that has its timestamp: nothing before it is younger.
+    head = segment.locate(max(segment.base_offset + entry[1] if entry else segment.base_offset, start))
+    while head is not None:
+        if head.max_timestamp >= timestamp:
+            for record in decode_batch(read_whole_batch(segment, head)):
+                if record.timestamp_ms >= timestamp and record.offset >= start:
+                    return record
+        head = segment.locate(head.last_offset + 1)
+    return None
+
+
+def read_whole_batch(segment: Segment, head: BatchHead) -> BatchView:
+    """One batch with its bytes."""
+    data = segment.read(head.position, head.size)
+    batch = view_at(memoryview(data), 0, head.position)
+    assert batch is not None
+    return batch

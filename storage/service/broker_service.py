@@ -23,7 +23,7 @@ from muster.storage.broker.requests import (
 )
 from muster.storage.config import LogSettings, TopicSettings
 from muster.storage.errors import InvalidRequest, MalformedRequest, StorageError, check_entry_count, check_unique
-from muster.storage.logs.segment_list import is_known_timestamp
+from muster.storage.logs.segment import is_known_timestamp
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
 from muster.storage.service.fetch_frames import FetchResultFrame, fetch_response, multi_fetch_response
 from muster.storage.settings_text import shown_setting

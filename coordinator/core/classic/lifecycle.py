@@ -8,8 +8,14 @@ from typing import assert_never
 
 from muster.assignors.data.consumer_protocol import parse_assignment
 from muster.coordinator.core.classic import rebalance, rebalance_ledger, replanning, server_side_assignment
-from muster.coordinator.core.classic.group import ClassicGroup, check_generation, check_not_dead, require_member
-from muster.coordinator.core.classic.members import ClassicMember, ClassicMembers
+from muster.coordinator.core.classic.group import (
+    ClassicGroup,
+    ClassicMember,
+    ClassicMembers,
+    check_generation,
+    check_not_dead,
+    require_member,
+)
 from muster.coordinator.core.classic.membership import sync_timer_fired
 from muster.coordinator.core.classic.rebalance import (
     join_timer_fired,

@@ -11,13 +11,13 @@ from typing import assert_never
 from muster.coordinator.core.classic import rebalance, rebalance_ledger, replanning, server_side_assignment
 from muster.coordinator.core.classic.group import (
     ClassicGroup,
+    ClassicMember,
     check_generation,
     check_not_dead,
     check_protocols,
     check_room,
     require_member,
 )
-from muster.coordinator.core.classic.members import ClassicMember
 from muster.coordinator.core.classic.rebalance import (
     elect_protocol,
     join_reply,

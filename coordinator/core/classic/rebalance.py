@@ -14,8 +14,13 @@ from dataclasses import replace
 
 from muster.assignors.data.consumer_protocol import encode_assignment, parse_assignment
 from muster.coordinator.core.classic import rebalance_ledger, server_side_assignment
-from muster.coordinator.core.classic.group import ClassicGroup, check_protocols, last_planned_shares
-from muster.coordinator.core.classic.members import A_MEMBER, ClassicMember
+from muster.coordinator.core.classic.group import (
+    A_MEMBER,
+    ClassicGroup,
+    ClassicMember,
+    check_protocols,
+    last_planned_shares,
+)
 from muster.coordinator.core.groups.bookkeeping import keep_audit_entry
 from muster.coordinator.core.groups.state import Step
 from muster.coordinator.core.model.effects import JoinedMember, JoinReply, refused_join, refused_sync

@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 
 from muster.assignors.data.consumer_protocol import Subscription, parse_subscription
 from muster.coordinator.core.classic import group as classic_group
-from muster.coordinator.core.classic.group import ClassicGroup
-from muster.coordinator.core.classic.members import ClassicMember
+from muster.coordinator.core.classic.group import ClassicGroup, ClassicMember
 from muster.coordinator.core.groups.bookkeeping import (
     keep_entry,
     keep_settlement,

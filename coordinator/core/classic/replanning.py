@@ -14,8 +14,8 @@ from dataclasses import replace
 
 from muster.assignors.data.values import TOLD_BESIDE
 from muster.coordinator.core.classic import server_side_assignment
-from muster.coordinator.core.classic.group import ClassicGroup
-from muster.coordinator.core.classic.members import (
+from muster.coordinator.core.classic.group import (
+    ClassicGroup,
     ClassicMember,
     ClassicPlanner,
     describe_client,

@@ -30,13 +30,15 @@ from muster.assignors.data.values import CLAIMS, FALLBACK, HANDOVER, REASON
 from muster.assignors.run import hand_over, run
 from muster.coordinator.core.classic import group as classic_group
 from muster.coordinator.core.classic import rebalance_ledger
-from muster.coordinator.core.classic.group import ClassicGroup, classic_view, remembered_shares
-from muster.coordinator.core.classic.members import (
+from muster.coordinator.core.classic.group import (
     A_MEMBER,
+    ClassicGroup,
     ClassicMember,
     ClassicPlanner,
     choose_classic_planner,
+    classic_view,
     handoff_timeout_ms,
+    remembered_shares,
 )
 from muster.coordinator.core.classic.rebalance_ledger import accept_plan, disarm_when_complete
 from muster.coordinator.core.groups.bookkeeping import newest_plan_entry

@@ -10,9 +10,14 @@ from dataclasses import dataclass
 
 from muster.assignors.data.consumer_protocol import Subscription, encode_assignment, parse_subscription
 from muster.coordinator.core.classic import rebalance_ledger as classic_history
-from muster.coordinator.core.classic.group import ClassicGroup, check_not_dead, last_planned_shares
+from muster.coordinator.core.classic.group import (
+    ClassicGroup,
+    ClassicMember,
+    ClassicPlanner,
+    check_not_dead,
+    last_planned_shares,
+)
 from muster.coordinator.core.classic.lifecycle import dissolve_group, restore_group
-from muster.coordinator.core.classic.members import ClassicMember, ClassicPlanner
 from muster.coordinator.core.classic.rebalance import prepare_rebalance
 from muster.coordinator.core.consumer import epoch_ledger, target
 from muster.coordinator.core.consumer.group import (

@@ -16,7 +16,7 @@ from muster.coordinator.kafka.protocol import UnsupportedTimestamp, refuse_repli
 from muster.storage.broker.broker import check_epoch, end_of_epoch
 from muster.storage.broker.requests import AT_ONCE, LogRequests, map_here_or_off_loop
 from muster.storage.errors import InvalidRequest, OffsetNotAvailable, StorageError
-from muster.storage.logs.segment_list import EARLIEST, LATEST, MAX_TIMESTAMP, is_known_timestamp
+from muster.storage.logs.segment import EARLIEST, LATEST, MAX_TIMESTAMP, is_known_timestamp
 
 LEADER_NOT_AVAILABLE: Final = 5
 FEW: Final = 100

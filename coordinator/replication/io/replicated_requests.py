@@ -36,7 +36,7 @@ from muster.storage.errors import (
     StorageError,
 )
 from muster.storage.files import Buffer
-from muster.storage.logs.segment_list import EARLIEST, LATEST
+from muster.storage.logs.segment import EARLIEST, LATEST
 from muster.storage.types import Appended
 from muster.storage.types import TopicPartition as Place
 

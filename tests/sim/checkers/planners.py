@@ -7,8 +7,7 @@ the assignor that is set has made the plan of every group in which it counts.
 """
 
 from muster.assignors.data.consumer_protocol import parse_assignment, parse_subscription
-from muster.coordinator.core.classic.group import ClassicGroup
-from muster.coordinator.core.classic.members import ClassicMember
+from muster.coordinator.core.classic.group import ClassicGroup, ClassicMember
 from muster.coordinator.core.model.effects import Effects, JoinReply, SyncReply
 from muster.coordinator.core.model.events import Event, SyncGroup
 from muster.coordinator.core.model.records import RebalanceDecided

@@ -5,8 +5,7 @@ from copy import deepcopy
 
 import pytest
 
-from muster.coordinator.core.classic.group import ClassicGroup
-from muster.coordinator.core.classic.members import ClassicPlanner
+from muster.coordinator.core.classic.group import ClassicGroup, ClassicPlanner
 from muster.coordinator.core.model import effects, events
 from muster.coordinator.core.model.rights import TopicNames, TopicRights
 from muster.coordinator.core.model.types import Limits, Protocol

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from muster.assignors.api import JsonValue, Snapshot
 from muster.assignors.registry import BUILT_IN, resolve
-from muster.coordinator.core.classic.group import ClassicGroup
-from muster.coordinator.core.classic.members import cooperative_names
+from muster.coordinator.core.classic.group import ClassicGroup, cooperative_names
 from muster.coordinator.core.control.overrides import overrides
 from muster.coordinator.core.groups.group import GroupData
 from muster.coordinator.core.groups.state import ShardState, Step

@@ -2,8 +2,7 @@
 
 from muster.assignors.data.consumer_protocol import encode_assignment
 from muster.coordinator.core.central.group import CentralGroup
-from muster.coordinator.core.classic.group import ClassicGroup
-from muster.coordinator.core.classic.members import ClassicMember
+from muster.coordinator.core.classic.group import ClassicGroup, ClassicMember
 from muster.coordinator.core.consumer.group import ConsumerGroup
 from muster.coordinator.core.groups.group import ObservedGroup
 from muster.coordinator.core.model.events import GroupObserved

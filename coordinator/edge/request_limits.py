@@ -37,7 +37,7 @@ LONG_LISTS: Final = frozenset(
         *("topics", "topic_names", "names", "subscribed_topic_names", "topic_data", "topic_partitions"),
         *("forgotten_topics_data", "resources", "configs", "configuration_keys", "unset"),
         *("partitions", "partition_indexes", "partition_data", "fetches", "owned", "offsets", "broker_ids"),
-        *("transactional_ids", "attempts", "logs", "principals", "token_ids", "entity", "ops"),
+        *("transactional_ids", "attempts", "logs", "principals", "producer_id_filters", "token_ids", "entity", "ops"),
         *("offline", "new_isr_with_epochs", "replicas"),
     }
 )
@@ -59,7 +59,7 @@ SHORT_LISTS: Final = frozenset(
         "set",
         "scalerMetadata",
         "guards",
-        *("filters", "components"),
+        *("filters", "components", "state_filters"),
     }
 )
 """Lists of up to MAX_FEW."""

@@ -1,8 +1,8 @@
 """The facts of Kafka's protocol that every handler shares: served APIs and their versions, and refusals.
 
-`APIS` lists what a node serves, `CLUSTER_APIS` what a node of a cluster serves on top of it: enough for every client
-of today, and no more. The authorized operations (KIP-430) are those of a node without an authorizer, where a caller
-may do everything that Kafka lists for the kind of resource; with one, `authorization/` computes them.
+`APIS` lists what a node serves, by itself or in a cluster: enough for every client of today, and no more. The
+authorized operations (KIP-430) are those of a node without an authorizer, where a caller may do everything that Kafka
+lists for the kind of resource; with one, `authorization/` computes them.
 
 The exceptions are refusals for what the protocol lets a client ask for and a node cannot do. `short` bounds the
 length of names that are stored; how many elements a request lists is checked by its decoder.
@@ -45,7 +45,7 @@ APIS: Final = (
     # librdkafka before 2.6 compresses only if Produce is told of from 0 on, which is why Kafka 4 does (KAFKA-18659).
     Api(0, "Produce", 3, 9, advertised_first=0, parks_long=True),
     Api(1, "Fetch", 0, 12, parks=True),
-    Api(2, "ListOffsets", 0, 7, parks=True),
+    Api(2, "ListOffsets", 0, 10, parks=True),
     Api(3, "Metadata", 0, 12, parks=True),
     Api(8, "OffsetCommit", 2, 9),
     Api(9, "OffsetFetch", 1, 9, parks=True),
@@ -68,33 +68,26 @@ APIS: Final = (
     Api(31, "DeleteAcls", 1, 3, parks=True),
     Api(32, "DescribeConfigs", 1, 4, parks=True),
     Api(33, "AlterConfigs", 0, 2, parks=True),
+    Api(35, "DescribeLogDirs", 1, 4, parks=True),
     Api(36, "SaslAuthenticate", 0, 2, parks=True),
     Api(37, "CreatePartitions", 0, 3, parks=True),
     Api(42, "DeleteGroups", 0, 2),
+    Api(43, "ElectLeaders", 0, 2, parks=True),
     Api(44, "IncrementalAlterConfigs", 0, 1, parks=True),
+    Api(45, "AlterPartitionReassignments", 0, 1, parks=True),
+    Api(46, "ListPartitionReassignments", 0, 0, parks=True),
     Api(47, "OffsetDelete", 0, 0),
     Api(48, "DescribeClientQuotas", 0, 1, parks=True),
     Api(49, "AlterClientQuotas", 0, 1, parks=True),
     Api(50, "DescribeUserScramCredentials", 0, 0, parks=True),
     Api(51, "AlterUserScramCredentials", 0, 0, parks=True),
     Api(60, "DescribeCluster", 0, 1, parks=True),
+    Api(61, "DescribeProducers", 0, 0, parks=True),
+    Api(66, "ListTransactions", 0, 1, parks=True),
     Api(68, "ConsumerGroupHeartbeat", 0, 1),
     Api(69, "ConsumerGroupDescribe", 0, 1, parks=True),
     Api(74, "ListConfigResources", 0, 1, parks=True),
 )
-
-CLUSTER_APIS: Final = tuple(
-    sorted(
-        (
-            *APIS,
-            Api(43, "ElectLeaders", 0, 2, parks=True),
-            Api(45, "AlterPartitionReassignments", 0, 1, parks=True),
-            Api(46, "ListPartitionReassignments", 0, 0, parks=True),
-        ),
-        key=lambda api: api.key,
-    )
-)
-"""Those that a node of a cluster serves."""
 
 API_VERSIONS: Final = 18
 HEARTBEAT: Final = 12

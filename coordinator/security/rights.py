@@ -153,6 +153,7 @@ API_RIGHTS: Final[Mapping[str, RequiredRights]] = {
     "DeleteAcls": (on_cluster(ALTER),),
     "DescribeConfigs": CONFIG_ROWS_READ,
     "AlterConfigs": CONFIG_ROWS_CHANGED,
+    "DescribeLogDirs": (on_cluster(DESCRIBE), left_out(DESCRIBE, TOPIC, "-> results.topics.name")),
     "SaslAuthenticate": (),
     "CreatePartitions": (RequiredRight(ALTER, TOPIC, "topics.name"),),
     "DeleteGroups": (RequiredRight(DELETE, GROUP, "groups_names"),),
@@ -168,6 +169,8 @@ API_RIGHTS: Final[Mapping[str, RequiredRights]] = {
     "DescribeCluster": (
         RequiredRight(DESCRIBE, CLUSTER, lacking=WithoutRight.LEFT_OUT, when="what the caller may do there"),
     ),
+    "DescribeProducers": (RequiredRight(READ, TOPIC, "topics.name"),),
+    "ListTransactions": (left_out(DESCRIBE, TRANSACTIONAL_ID, "-> transaction_states.transactional_id"),),
     "ConsumerGroupHeartbeat": (
         RequiredRight(READ, GROUP, "group_id"),
         RequiredRight(DESCRIBE, TOPIC, "subscribed_topic_names"),

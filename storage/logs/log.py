@@ -46,10 +46,19 @@ from muster.storage.errors import (
 )
 from muster.storage.files import Buffer, File, Files
 from muster.storage.logs.log_metadata import LeaderEpochs, Summary, save_epochs, save_summaries
-from muster.storage.logs.producer_state import KnownBatch, OnRecord, ProducerState, TransactionMarker, load_producers
+from muster.storage.logs.producer_state import (
+    DescribedProducer,
+    KnownBatch,
+    OnRecord,
+    ProducerState,
+    TransactionMarker,
+    load_producers,
+)
 from muster.storage.logs.segment import (
     EARLIEST,
+    EARLIEST_LOCAL,
     LATEST,
+    LATEST_TIERED,
     MAX_TIMESTAMP,
     AbortedEntry,
     OpenSegments,
@@ -1083,6 +1092,21 @@ class Log:
                 for number, producer in self.producers.producers.items()
             }
 
+    def list_producers(self) -> list[DescribedProducer]:
+        """All producers that the log knows, by id. It may wait for an append; not on the event loop."""
+        with self._lock:
+            return [
+                DescribedProducer(
+                    number,
+                    producer.epoch,
+                    producer.last.last_sequence if producer.last else -1,
+                    producer.last_timestamp,
+                    producer.coordinator_epoch,
+                    producer.txn_first_offset,
+                )
+                for number, producer in sorted(self.producers.producers.items())
+            ]
+
     def forget_producers(self, now_ms: int, idle_ms: int, on_record: OnRecord) -> None:
         """Forget producers that were idle for longer than `idle_ms`, but for fences that are on record."""
         if self.producers.producers:
@@ -1128,10 +1152,12 @@ class Log:
         """(offset, timestamp) of the first record at least as young; (-1, -1) when there is none.
 
         -1 asks for the high watermark (`committed`: the last stable offset), -2 for the log's start, -3 for the
-        record with the largest timestamp.
+        record with the largest timestamp, -4 for the start on this disk, -5 for the end of what is elsewhere: nothing.
         """
         if timestamp == LATEST:
             return self.last_stable_offset if committed else self.high_watermark, -1
-        if timestamp == EARLIEST:
+        if timestamp in (EARLIEST, EARLIEST_LOCAL):
             return self.start_offset, -1
+        if timestamp == LATEST_TIERED:
+            return -1, -1
         return report_damage(self, lambda: search_timestamp(self, timestamp))

@@ -124,6 +124,17 @@ class ProducerEntry:
         return max(self.marked_ms, self.batches[-1].timestamp if self.batches else _NONE)
 
 
+class DescribedProducer(NamedTuple):
+    """One producer as tools see it; -1 where something is not known, or no transaction is open."""
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    last_timestamp: int
+    coordinator_epoch: int
+    txn_first_offset: int
+
+
 class CompletedTransaction(NamedTuple):
     """A transaction whose marker is in the log; `last_offset` is the marker's."""
 

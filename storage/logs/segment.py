@@ -696,11 +696,15 @@ def _next_offset(files: Files, path: str, base: int) -> int:
 LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+"""Where the log begins on this node's disk (KIP-405): all of it does."""
+LATEST_TIERED = -5
+"""Where the log that was moved elsewhere ends (KIP-1005): none of it was."""
 
 
 def is_known_timestamp(timestamp: int) -> bool:
     """Whether a log knows the offset without reading: its end, or its start."""
-    return timestamp in (LATEST, EARLIEST)
+    return timestamp in (LATEST, EARLIEST, EARLIEST_LOCAL, LATEST_TIERED)
 
 
 class SegmentList:

@@ -414,8 +414,80 @@ async def of_groups(ask: Asker) -> dict[str, object]:
     return await group_configs(ask, ask.run)
 
 
+async def tools(ask: Asker) -> dict[str, object]:
+    """What tools ask of every node. `nowhere` is no topic."""
+    topic = await ask.topic("tools")
+    sent = encode_batch([(NOW, None, b"v", ())] * 2, producer_id=77_000, producer_epoch=1, base_sequence=0)
+    await ask.produce(topic, sent)
+
+    async def listed(version: int, timestamp: int) -> object:
+        part = one("ListOffsetsRequest.topics.partitions", partition_index=0, timestamp=timestamp)
+        rows = [one("ListOffsetsRequest.topics", name=topic, partitions=[part])]
+        told = (await ask("ListOffsets", version, replica_id=-1, topics=rows)).topics[0].partitions[0]
+        return told.error_code, told.offset, told.timestamp, told.leader_epoch
+
+    async def sized(version: int) -> object:
+        rows = [one("DescribeLogDirsRequest.topics", topic=name, partitions=[0, 9]) for name in (topic, "nowhere")]
+        (directory,) = (await ask("DescribeLogDirs", version, topics=rows)).results
+        sizes = [(each.name, [vars_of(part) for part in each.partitions]) for each in directory.topics]
+        return directory.error_code, sizes, directory.total_bytes > 0, directory.usable_bytes > 0
+
+    async def elected(kind: int) -> object:
+        rows = [
+            one("ElectLeadersRequest.topic_partitions", topic=name, partitions=[0, 9]) for name in (topic, "nowhere")
+        ]
+        told = await ask("ElectLeaders", 2, election_type=kind, topic_partitions=rows)
+        found = {
+            (each.topic, part.partition_id): part.error_code
+            for each in told.replica_election_results
+            for part in each.partition_result
+        }
+        return told.error_code, found
+
+    async def moved(partition: int, replicas: list[int] | None) -> object:
+        part = one("AlterPartitionReassignmentsRequest.topics.partitions", partition_index=partition, replicas=replicas)
+        rows = [one("AlterPartitionReassignmentsRequest.topics", name=topic, partitions=[part])]
+        told = await ask("AlterPartitionReassignments", 1, topics=rows, timeout_ms=3000)
+        return told.error_code, told.responses[0].partitions[0].error_code
+
+    async def producers() -> object:
+        rows = [
+            one("DescribeProducersRequest.topics", name=name, partition_indexes=[0, 9]) for name in (topic, "nowhere")
+        ]
+        told = await ask("DescribeProducers", 0, topics=rows)
+        return {
+            (each.name, part.partition_index): (part.error_code, [vars_of(found) for found in part.active_producers])
+            for each in told.topics
+            for part in each.partitions
+        }
+
+    async def transactions(*states: str) -> object:
+        told = await ask("ListTransactions", 1, state_filters=list(states), producer_id_filters=[5])
+        return told.error_code, sorted(told.unknown_state_filters), told.transaction_states
+
+    moving = await ask("ListPartitionReassignments", 0, topics=None, timeout_ms=3000)
+    return {
+        **{f"list: {when} in version {v}": await listed(v, when) for v in range(7, 11) for when in (-4, -5, -6)},
+        **{f"log directory in version {version}": await sized(version) for version in (1, 4)},
+        "elect: preferred": await elected(0),
+        "elect: unclean": await elected(1),
+        "move: to where it is": await moved(0, [1]),
+        "move: to a node that is not there": await moved(0, [99]),
+        "move: nowhere": await moved(0, []),
+        "move: cancel": await moved(0, None),
+        "move: a partition that is not there": await moved(9, [1]),
+        "move: under way": (moving.error_code, moving.topics),
+        "producers": await producers(),
+        "transactions": await transactions("Ongoing", "bogus", "ongoing"),
+    }
+
+
+def vars_of(row: Any) -> dict[str, object]:
+    return {name: getattr(row, name) for name in row.__slots__}
+
+
 CASES: Final[tuple[Callable[[Asker], Awaitable[dict[str, object]]], ...]] = (
-    *(groups, records, topics, configs, of_groups),
+    *(groups, records, topics, configs, of_groups, tools),
 )
 
 

@@ -132,6 +132,8 @@ SHAPES: Final[Mapping[str, Shape]] = {
     "OffsetDelete": Rows("topics", parts=Parts(), always_ask=True),
     "DescribeClientQuotas": Whole({"entries": None}),
     "AlterClientQuotas": Whole(write=refuse_quota_entries),
+    "DescribeProducers": Rows("topics", parts=Parts(requested="partition_indexes", key="")),
+    "ListTransactions": LeftOut(),
     "DescribeUserScramCredentials": Whole(),
     "AlterUserScramCredentials": Whole(write=refuse_users),
 }

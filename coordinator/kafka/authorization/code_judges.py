@@ -65,6 +65,28 @@ def judge_describe_cluster(may: AccessCheck, request: Any, call: KafkaCall) -> V
     return PartialRequest(request, amend)
 
 
+# The log directory
+# -----------------
+
+LOG_DIRS_RIGHT, LOG_DIRS_TOPIC_RIGHT = API_RIGHTS["DescribeLogDirs"]
+
+
+def judge_describe_log_dirs(may: AccessCheck, request: Any, call: KafkaCall) -> Verdict:
+    """Before version 3 a refusal is an empty list, for there is no place for its code."""
+    if not may(call, LOG_DIRS_RIGHT, CLUSTER_NAME, api="DescribeLogDirs"):
+        return RefusalAnswer(struct("DescribeLogDirsResponse")(error_code=refusal_code(LOG_DIRS_RIGHT)))
+    if may.allows_every(call, LOG_DIRS_TOPIC_RIGHT):
+        return None
+
+    def amend(answer: Any) -> Any:
+        for directory in answer.results:
+            sees = may.name_filter(call, LOG_DIRS_TOPIC_RIGHT, len(directory.topics))
+            directory.topics = [topic for topic in directory.topics if sees(topic.name)]
+        return answer
+
+    return PartialRequest(request, amend)
+
+
 # Settings
 # --------
 

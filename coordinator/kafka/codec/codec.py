@@ -146,6 +146,10 @@ class RequestTooLong(MalformedFrame):
     """The request is one, but lists more than is taken; nothing was built of the list."""
 
 
+INTEGERS = ("int32", "int64")
+"""Arrays of these are packed as a whole."""
+
+
 def make_decoder(message: MessageSchema, version: int) -> MessageReader:
     """A function of a frame and a position that returns the message and where it ends; raises MalformedFrame."""
     names: dict[str, object] = {
@@ -297,8 +301,8 @@ class DecoderWriter:
             self._spend(one)
         else:
             emit.line(one.path, "room -= n")
-        if one.type == "int32":
-            emit.line(one.path, f"{target}.{one.name}, p = unpack_ints(b, p, n)")
+        if one.type in INTEGERS:
+            emit.line(one.path, f"{target}.{one.name}, p = unpack_ints(b, p, n, {FIXED[one.type]!r})")
             return
         if one.type == "int8":
             emit.line(one.path, f"{target}.{one.name} = memoryview(b)[p : p + n].cast('b').tolist()")
@@ -385,7 +389,7 @@ class DecoderWriter:
         if one.type == STRUCT:
             own = sum(self._least_of(each) for each in fields_in_version(one.fields, self._emit.version))
             return max(own + self._flexible, 1)
-        return {"int32": 4, "int8": 1}.get(one.type, 2 - self._flexible)
+        return {"int64": 8, "int32": 4, "int8": 1}.get(one.type, 2 - self._flexible)
 
     def _least_of(self, one: FieldSchema) -> int:
         if one.array or one.type != STRUCT:
@@ -433,10 +437,10 @@ def skip_tags(b: Frame, p: int, end: int, room: int) -> tuple[int, int]:
     return p, room - count
 
 
-def unpack_ints(b: Frame, p: int, count: int) -> tuple[list[int], int]:
-    """`count` 32-bit integers, and the position behind them."""
-    q = p + 4 * count
-    return list(packing.unpack(f">{count}i", b[p:q])), q
+def unpack_ints(b: Frame, p: int, count: int, letter: str = "i") -> tuple[list[int], int]:
+    """`count` integers of the size that the letter stands for, and the position behind them."""
+    q = p + packing.calcsize(f">{letter}") * count
+    return list(packing.unpack(f">{count}{letter}", b[p:q])), q
 
 
 # Encoders
@@ -570,9 +574,9 @@ class EncoderWriter:
 
     def _elements(self, one: FieldSchema, value: str) -> None:
         emit = self._emit
-        if one.type == "int32":
+        if one.type in INTEGERS:
             emit.names["pack_ints"] = pack_ints
-            emit.line(one.path, f"a(pack_ints({value}))")
+            emit.line(one.path, f"a(pack_ints({value}, {FIXED[one.type]!r}))")
             return
         if one.type == "int8":
             emit.line(one.path, f"a(bytes([each & 0xFF for each in {value}]))")
@@ -656,8 +660,8 @@ def encode_uvarint(value: int) -> bytes:
     return bytes(out)
 
 
-def pack_ints(values: Sequence[int]) -> bytes:
-    return packing.pack(f">{len(values)}i", *values)
+def pack_ints(values: Sequence[int], letter: str = "i") -> bytes:
+    return packing.pack(f">{len(values)}{letter}", *values)
 
 
 # Decode and encode by name and version

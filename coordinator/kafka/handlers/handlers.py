@@ -11,6 +11,7 @@ from muster.coordinator.kafka.handlers.classic_membership import MembershipHandl
 from muster.coordinator.kafka.handlers.committed_offsets import CommittedOffsetHandlers, ZooKeeperOffsets
 from muster.coordinator.kafka.handlers.consumer_groups import ConsumerGroupHandlers, GroupAdminHandlers
 from muster.coordinator.kafka.handlers.group_requests import GroupDriver, GroupRequests
+from muster.coordinator.kafka.handlers.log_inspection import LogInspectionHandlers
 from muster.coordinator.kafka.handlers.log_offsets import LeaderEpochHandlers, LogOffsetHandlers
 from muster.coordinator.kafka.handlers.metadata import AdvertisedEndpoint, DescribeClusterHandlers, MetadataHandlers
 from muster.coordinator.kafka.handlers.produce_and_fetch import RecordHandlers
@@ -78,11 +79,11 @@ def make_membership_handlers(
 
 
 class LogHandlers:
-    """Produce, Fetch, ListOffsets, Metadata, topics and producer ids over one node's log.
+    """Produce, Fetch, ListOffsets, Metadata, topics, producer ids and the log directory of one node.
 
     `requests` are shared with the node's other door, so that each wakes the other's fetches. `endpoint` is asked each
-    time: the port is known only once the node listens. `elsewhere` says which topics other nodes have; `cluster` knows
-    the other nodes where this one is one of many.
+    time: the port is known only once the node listens. `directory` is that of the log. `elsewhere` says which topics
+    other nodes have; `cluster` knows the other nodes where this one is one of many.
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class LogHandlers:
         *,
         node_id: int,
         auto_create: bool,
+        directory: str,
         elsewhere: Callable[[str], bool] = lambda topic: False,
         cluster: "ClusterView | None" = None,
     ) -> None:
@@ -101,6 +103,9 @@ class LogHandlers:
         offsets = LogOffsetHandlers(requests)
         self.list_offsets, self.list_offsets_now = offsets.list_offsets, offsets.list_offsets_now
         self.init_producer_id = offsets.init_producer_id
+        inspection = LogInspectionHandlers(requests, directory)
+        self.describe_log_dirs, self.describe_producers = inspection.describe_log_dirs, inspection.describe_producers
+        self.list_transactions = inspection.list_transactions
         self.offset_for_leader_epoch = LeaderEpochHandlers(requests).offset_for_leader_epoch
         metadata = (
             MetadataHandlers(requests, endpoint, auto_create=auto_create, elsewhere=elsewhere)

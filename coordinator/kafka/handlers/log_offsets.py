@@ -16,13 +16,23 @@ from muster.coordinator.kafka.protocol import UnsupportedTimestamp, refuse_repli
 from muster.storage.broker.broker import check_epoch, end_of_epoch
 from muster.storage.broker.requests import AT_ONCE, LogRequests, map_here_or_off_loop
 from muster.storage.errors import InvalidRequest, OffsetNotAvailable, StorageError
-from muster.storage.logs.segment import EARLIEST, LATEST, MAX_TIMESTAMP, is_known_timestamp
+from muster.storage.logs.segment import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    LATEST,
+    LATEST_TIERED,
+    MAX_TIMESTAMP,
+    is_known_timestamp,
+)
 
 LEADER_NOT_AVAILABLE: Final = 5
 FEW: Final = 100
 """Partitions that are looked up without a pause, however many connections ask."""
 NOT_AVAILABLE_SINCE: Final = 5
 """The first version of ListOffsets that has OFFSET_NOT_AVAILABLE (KIP-207)."""
+NEVER: Final = 1 << 15
+TIERED_SINCE: Final = {EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+"""The first version that may ask for each (KIP-405, KIP-1005)."""
 
 
 OffsetQuery: TypeAlias = tuple[Any, Any]
@@ -117,8 +127,10 @@ class LogOffsetHandlers:
         if refusal is not None:
             return ListedPartition(index, refusal.code)
         try:
-            if part.timestamp < MAX_TIMESTAMP:
-                raise UnsupportedTimestamp(f"Timestamp {part.timestamp} asks for nothing here; expected -3 or more.")
+            if part.timestamp < MAX_TIMESTAMP and version < TIERED_SINCE.get(part.timestamp, NEVER):
+                raise UnsupportedTimestamp(
+                    f"Timestamp {part.timestamp} asks for nothing in version {version}; expected -3 or more."
+                )
             found = self._requests.list_offset(topic, index, part.timestamp, committed=committed)
         except OffsetNotAvailable as error:
             # Older clients do not know that word.

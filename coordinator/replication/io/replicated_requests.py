@@ -36,7 +36,7 @@ from muster.storage.errors import (
     StorageError,
 )
 from muster.storage.files import Buffer
-from muster.storage.logs.segment import EARLIEST, LATEST
+from muster.storage.logs.segment import LATEST, is_known_timestamp
 from muster.storage.types import Appended
 from muster.storage.types import TopicPartition as Place
 
@@ -223,7 +223,7 @@ class ReplicatedRequests(LogRequests):
         if timestamp == LATEST and not known:
             raise offset_not_available(topic, partition)
         found = super().list_offset(topic, partition, timestamp, committed=committed)
-        if timestamp != EARLIEST and found.offset < 0 and not known:
+        if not is_known_timestamp(timestamp) and found.offset < 0 and not known:
             raise offset_not_available(topic, partition)
         return found
 

@@ -22,8 +22,8 @@ from muster.coordinator.kafka.handlers.configs import ConfigHandlers, GroupConfi
 from muster.coordinator.kafka.handlers.group_requests import GroupRequests
 from muster.coordinator.kafka.handlers.handlers import GroupHandlers, LogHandlers
 from muster.coordinator.kafka.handlers.metadata import AdvertisedEndpoint
+from muster.coordinator.kafka.handlers.partition_tools import SoleNodeHandlers
 from muster.coordinator.kafka.handlers.quotas_and_users import DisabledAclHandlers, QuotaHandlers, ScramHandlers
-from muster.coordinator.kafka.protocol import APIS, CLUSTER_APIS
 from muster.coordinator.runtime.shards import partition_for
 from muster.coordinator.server.driver.driver import EngineDriver
 from muster.coordinator.server.grpc.listener import AddressTaken, describe_remedy
@@ -142,6 +142,7 @@ class NodeKafkaListener:
             endpoint,
             node_id=settings.node_id,
             auto_create=settings.auto_create_topics_enable,
+            directory=str(settings.data_dir.absolute()),
             elsewhere=elsewhere,
             cluster=cluster,
         )
@@ -161,10 +162,9 @@ class NodeKafkaListener:
             make_acl_handlers(security),
             quotas,
             users,
-            *make_admin_handlers(admin, cluster),
+            make_partition_handlers(requests.broker, settings.node_id, admin, cluster),
         )
-        apis = APIS if admin is None else CLUSTER_APIS
-        dispatch = Dispatcher(handlers, context.instruments, context.tell, guard, limiting, apis)
+        dispatch = Dispatcher(handlers, context.instruments, context.tell, guard, limiting)
         await self._listener.start(dispatch, make_connections(settings, security), context.tls)
         log.info("listening", host=self._bound.host, port=self._bound.port, advertised=list(self.advertised))
 
@@ -224,13 +224,15 @@ def make_config_handlers(
     return ClusterConfigHandlers(requests, node_id, groups, cluster, admin)
 
 
-def make_admin_handlers(admin: "Admin | None", cluster: "ClusterView | None") -> tuple[object, ...]:
-    """Who answers what is asked of a cluster's leaders and copies, where there is one."""
+def make_partition_handlers(
+    log: RecordLog, node_id: int, admin: "Admin | None", cluster: "ClusterView | None"
+) -> object:
+    """Who answers what is asked of leaders and replicas."""
     if admin is None or cluster is None:
-        return ()
+        return SoleNodeHandlers(log, node_id)
     from muster.coordinator.kafka.handlers.cluster_backend import PartitionAdminHandlers
 
-    return (PartitionAdminHandlers(admin, cluster),)
+    return PartitionAdminHandlers(admin, cluster)
 
 
 def make_quota_limits(

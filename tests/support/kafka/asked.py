@@ -5,10 +5,10 @@ from typing import Any
 
 from muster.coordinator.kafka.codec.codec import decode_frame, encode, struct
 from muster.coordinator.kafka.dispatch import ClientPeer, DeferredAnswer, Dispatcher, EncodedAnswer, HangUp, KafkaCall
-from muster.coordinator.kafka.protocol import CLUSTER_APIS
+from muster.coordinator.kafka.protocol import APIS
 from muster.coordinator.security.access_model import Identity, parse_principal
 
-KEYS = {api.name: api.key for api in CLUSTER_APIS}
+KEYS = {api.name: api.key for api in APIS}
 HUNG_UP = "hung up"
 
 

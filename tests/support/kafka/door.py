@@ -25,6 +25,7 @@ from muster.coordinator.kafka.handlers.configs import ConfigHandlers, GroupConfi
 from muster.coordinator.kafka.handlers.group_requests import GroupRequests, PendingGroupReply
 from muster.coordinator.kafka.handlers.handlers import LogHandlers
 from muster.coordinator.kafka.handlers.metadata import AdvertisedEndpoint
+from muster.coordinator.kafka.handlers.partition_tools import SoleNodeHandlers
 from muster.coordinator.kafka.protocol import APIS
 from muster.coordinator.runtime.shards import refusal_of, refusal_while_loading
 from muster.storage.broker.broker import Broker
@@ -87,12 +88,13 @@ class Door:
             lambda: endpoint,
             node_id=NODE_ID,
             auto_create=auto_create,
+            directory=broker.data_dir,
             elsewhere=elsewhere.__contains__,
             cluster=cluster,
         )
         self.driver = OneShard()
         configs = ConfigHandlers(self.requests, NODE_ID, GroupConfigs(GroupRequests(self.driver, 1), cluster), cluster)
-        self._everyone = (records, configs)
+        self._everyone = (records, configs, SoleNodeHandlers(broker, NODE_ID))
         self._peer = ClientPeer("127.0.0.1", asyncio.get_running_loop().create_future())
 
     async def ask(self, api: str, version: int, **fields: object) -> Any:

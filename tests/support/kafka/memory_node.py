@@ -17,6 +17,7 @@ from muster.coordinator.kafka.handlers.configs import ConfigHandlers, GroupConfi
 from muster.coordinator.kafka.handlers.group_requests import GroupRequests
 from muster.coordinator.kafka.handlers.handlers import GroupHandlers, LogHandlers
 from muster.coordinator.kafka.handlers.metadata import AdvertisedEndpoint
+from muster.coordinator.kafka.handlers.partition_tools import SoleNodeHandlers
 from muster.coordinator.kafka.handlers.quotas_and_users import DisabledAclHandlers, QuotaHandlers, ScramHandlers
 from muster.coordinator.runtime.engine import Engine, EngineOptions
 from muster.coordinator.runtime.group_log import BrokerGroupLog
@@ -102,7 +103,14 @@ class MemoryNode:
             log_span=lambda *place: (self.broker.start_offset(*place), self.broker.high_watermark(*place)),
             cluster=self._cluster,
         )
-        records = LogHandlers(self.requests, lambda: endpoint, node_id=1, auto_create=True, cluster=self._cluster)
+        records = LogHandlers(
+            self.requests,
+            lambda: endpoint,
+            node_id=1,
+            auto_create=True,
+            directory=self.broker.data_dir,
+            cluster=self._cluster,
+        )
         configs = ConfigHandlers(
             self.requests, 1, GroupConfigs(GroupRequests(self.driver, SHARDS), self._cluster), self._cluster
         )
@@ -112,7 +120,15 @@ class MemoryNode:
         counts = UserCounts(self.quotas, partial(member_exists, engine))
         self.limiting_clock = Steady()
         limiting = RequestQuotas(self.quotas, lambda: partition_counts(self.broker), 1, counts, self.limiting_clock)
-        handlers = (groups, records, configs, self.acls(self.broker), QuotaHandlers(None), ScramHandlers(None))
+        handlers = (
+            groups,
+            records,
+            configs,
+            self.acls(self.broker),
+            QuotaHandlers(None),
+            ScramHandlers(None),
+            SoleNodeHandlers(self.broker, 1),
+        )
         self.dispatch = Dispatcher(handlers, guard=guard, limiting=limiting)
         return self
 

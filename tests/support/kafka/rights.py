@@ -220,6 +220,15 @@ FIELDS: Final[dict[str, Fields]] = {
         "group_ids": groups,
         "include_authorized_operations": True,
     },
+    "DescribeLogDirs": lambda path, topics, groups, txn: {"topics": None},
+    "DescribeProducers": lambda path, topics, groups, txn: {
+        "topics": [one(f"{path}.topics", name=name, partition_indexes=[0]) for name in topics]
+    },
+    "ListTransactions": lambda path, topics, groups, txn: {},
+    "ElectLeaders": lambda path, topics, groups, txn: {
+        "topic_partitions": [one(f"{path}.topic_partitions", topic=name, partitions=[0]) for name in topics]
+    },
+    "ListPartitionReassignments": lambda path, topics, groups, txn: {"topics": None},
     "ListConfigResources": lambda path, topics, groups, txn: {},
     "DescribeClientQuotas": lambda path, topics, groups, txn: {"components": [], "strict": False},
     "AlterClientQuotas": lambda path, topics, groups, txn: {

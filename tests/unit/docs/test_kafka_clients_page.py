@@ -5,11 +5,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from muster.coordinator.config import known_settings
-from muster.coordinator.kafka.protocol import APIS, CLUSTER_APIS, Api
+from muster.coordinator.kafka.protocol import APIS, Api
 
 PAGE = Path(__file__).parents[3] / "docs" / "kafka-clients.md"
 TABLE = re.compile(r"<!-- apis -->\n(.*?)<!-- end of apis -->", re.DOTALL)
-OF_CLUSTERS = re.compile(r"<!-- apis of clusters -->\n(.*?)<!-- end of apis -->", re.DOTALL)
 
 
 def drawn(apis: Iterable[Api]) -> str:
@@ -19,9 +18,8 @@ def drawn(apis: Iterable[Api]) -> str:
 
 def test_the_table_of_apis_is_drawn_from_the_code() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    for table, apis in ((TABLE, APIS), (OF_CLUSTERS, [api for api in CLUSTER_APIS if api not in APIS])):
-        (shown,) = table.findall(page)
-        assert shown == drawn(apis), f"write this into {PAGE.name}:\n{drawn(apis)}"
+    (shown,) = TABLE.findall(page)
+    assert shown == drawn(APIS), f"write this into {PAGE.name}:\n{drawn(APIS)}"
 
 
 def test_every_setting_it_names_is_one() -> None:

@@ -60,6 +60,11 @@ ListPartitionReassignmentsResponse 0-0 flexible 0+
             adding_replicas: [int32]
             removing_replicas: [int32]
 
+DescribeLogDirsRequest 0-4 flexible 2+
+    topics: []?
+        topic: string
+        partitions: [int32]
+
 DescribeLogDirsResponse 0-4 flexible 2+
     throttle_time_ms: int32
     error_code: int16 3+

@@ -85,7 +85,7 @@ FetchResponse 0-15 flexible 12+
             preferred_read_replica: int32 11+ = -1
             records: records? = null
 
-ListOffsetsRequest 0-7 flexible 6+
+ListOffsetsRequest 0-10 flexible 6+
     replica_id: int32
     isolation_level: int8 2+
     topics: []
@@ -95,8 +95,9 @@ ListOffsetsRequest 0-7 flexible 6+
             current_leader_epoch: int32 4+ = -1
             timestamp: int64
             max_num_offsets: int32 0-0 = 1
+    timeout_ms: int32 10+
 
-ListOffsetsResponse 0-7 flexible 6+
+ListOffsetsResponse 0-10 flexible 6+
     throttle_time_ms: int32 2+
     topics: []
         name: string

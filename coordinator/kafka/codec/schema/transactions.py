@@ -103,6 +103,11 @@ DescribeTransactionsResponse 0-0 flexible 0+
             topic: string
             partitions: [int32]
 
+ListTransactionsRequest 0-1 flexible 0+
+    state_filters: [string]
+    producer_id_filters: [int64]
+    duration_filter: int64 1+ = -1
+
 ListTransactionsResponse 0-1 flexible 0+
     throttle_time_ms: int32
     error_code: int16

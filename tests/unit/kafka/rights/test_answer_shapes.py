@@ -7,10 +7,10 @@ import pytest
 from muster.coordinator.kafka.authorization.answer_shapes import SHAPES, LeftOut, Rows, Whole
 from muster.coordinator.kafka.authorization.guard import CODE_JUDGES, LISTS_WITHOUT_RIGHT, request_lists
 from muster.coordinator.kafka.authorization.table_judges import WholeJudge, fields_of, make_judge
-from muster.coordinator.kafka.protocol import CLUSTER_APIS
+from muster.coordinator.kafka.protocol import APIS
 from muster.coordinator.security.rights import API_RIGHTS, WithoutRight
 
-VERSIONS = {api.name: range(api.first, api.last + 1) for api in CLUSTER_APIS}
+VERSIONS = {api.name: range(api.first, api.last + 1) for api in APIS}
 
 
 def test_every_api_with_rights_has_either_a_shape_or_a_judge_in_code() -> None:
@@ -67,7 +67,8 @@ def named_fields(api: str) -> Iterator[tuple[str, str]]:
             if parts is not None:
                 listed, _ = API_RIGHTS[api][-1].split_path()
                 yield f"{request}.{listed}", parts.requested
-                yield f"{request}.{listed}.{parts.requested}", parts.key
+                if parts.key:
+                    yield f"{request}.{listed}.{parts.requested}", parts.key
                 yield row, parts.answered
                 part = f"{row}.{parts.answered}"
                 yield from ((part, name) for name in (parts.answered_key, "error_code", *parts.constants))

@@ -22,7 +22,7 @@ from muster.coordinator.kafka.authorization.table_judges import fields_of
 from muster.coordinator.kafka.codec.codec import encode, struct
 from muster.coordinator.kafka.codec.messages import STRUCT, MessageStruct
 from muster.coordinator.kafka.dispatch import ClientPeer, EncodedAnswer, KafkaCall
-from muster.coordinator.kafka.protocol import CLUSTER_APIS, Api
+from muster.coordinator.kafka.protocol import APIS, Api
 from muster.coordinator.security.access_model import Operation, Permission
 from muster.coordinator.security.rights import API_RIGHTS
 from tests.support.kafka.asked import Asked
@@ -39,7 +39,9 @@ UNJUDGED: Final[dict[str, str]] = {
     **dict.fromkeys(
         ("Produce", "Fetch", "ListOffsets", "OffsetForLeaderEpoch", "OffsetCommit", "OffsetDelete"), REQUESTED
     ),
-    **dict.fromkeys(("DeleteRecords", "InitProducerId", "AddOffsetsToTxn", "TxnOffsetCommit"), REQUESTED),
+    **dict.fromkeys(
+        ("DeleteRecords", "InitProducerId", "AddOffsetsToTxn", "TxnOffsetCommit", "DescribeProducers"), REQUESTED
+    ),
     **dict.fromkeys(("JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "ConsumerGroupHeartbeat"), ITS_SHARE),
     **dict.fromkeys(("DescribeAcls", "CreateAcls", "DeleteAcls"), ENTRIES),
     **dict.fromkeys(("DescribeClientQuotas", "AlterClientQuotas"), ENTRIES),
@@ -56,7 +58,7 @@ BLOBS: Final = {
 }
 NAMES: Final = frozenset({"name", "topic", "topic_name", "resource_name", "subscribed_topic_names"})
 WORDS: Final = {"group_id": READERS, "protocol_type": "consumer"}
-JUDGED: Final = [api for api in CLUSTER_APIS if API_RIGHTS[api.name] and api.name not in UNJUDGED]
+JUDGED: Final = [api for api in APIS if API_RIGHTS[api.name] and api.name not in UNJUDGED]
 
 
 def planted(path: str, version: int, name: str, reflected: bool) -> Any:
@@ -158,4 +160,4 @@ def test_what_is_left_of_a_member_is_what_the_caller_may_see() -> None:
 
 
 def test_nothing_that_is_not_judged_goes_without_a_reason() -> None:
-    assert UNJUDGED.keys() | REFLECTED <= {api.name for api in CLUSTER_APIS} | API_RIGHTS.keys()
+    assert UNJUDGED.keys() | REFLECTED <= {api.name for api in APIS} | API_RIGHTS.keys()

@@ -101,6 +101,8 @@ async def matrix(api: str, place: int) -> None:
 def tells_names(api: str, version: int) -> bool:
     if api == "OffsetFetch":
         return version > 1
+    if api in ("ListTransactions", "ElectLeaders", "ListPartitionReassignments"):
+        return False  # A node on its own has none, and the request names its own.
     return api != "ListConfigResources" or version > 0
 
 
@@ -108,6 +110,8 @@ def not_asked(api: str, version: int, tried: RequiredRight) -> bool:
     """Where an old version has no place for what is tried."""
     if api == "FindCoordinator" and version == 0:
         return tried.resource_type is TRANSACTIONAL_ID
+    if api == "DescribeLogDirs" and version < 3:
+        return True  # A refusal is an empty list.
     return tried.of == CONFIGS and version < 5
 
 

@@ -395,3 +395,13 @@ def test_a_request_of_very_many_names_is_judged_as_one_of_few() -> None:
         assert may.name_filter(call, API_RIGHTS["CreateTopics"][0], 900)("mine-1")
 
     play(story)
+
+
+@pytest.mark.parametrize("version", range(1, 5))
+def test_who_may_not_describe_the_cluster_hears_of_no_directory(version: int) -> None:
+    async def story(node: MemoryNode, root: Asked, alice: Asked, lists: AclAuthorizer) -> None:
+        answer = await alice("DescribeLogDirs", version, request("DescribeLogDirs", [], []))
+        assert answer.results == []
+        assert version < 3 or answer.error_code == 31
+
+    play(story)

@@ -3,16 +3,18 @@
 Hard state is `stored`, the ownership that holds; everything else is soft and may die with the process.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
 from muster.coordinator.core.groups.extensions import GroupView
+from muster.coordinator.core.groups.member_history import NO_CONNECTION, MemberHistory, SeenMember
 from muster.coordinator.core.model.effects import Order
 from muster.coordinator.core.model.ledger import OngoingRebalance, RebalanceSettling, RebalanceTrigger
 from muster.coordinator.core.model.plan import Plan, PlanRequest
 from muster.coordinator.core.model.records import CentralStored, HeldShare, MemberIdentifiers
 from muster.coordinator.core.model.rights import Rights, readable_topics
-from muster.coordinator.core.model.types import RequestId, TimerKey
+from muster.coordinator.core.model.types import Incarnation, RequestId, TimerKey
 
 NOT_FETCHING = -1
 CLOCKS_APART = 20
@@ -170,6 +172,28 @@ class CentralGroup:
     assignor: str = field(default="", compare=False)
     members: dict[str, CentralMember] = field(default_factory=dict, compare=False)
     progress: CentralTaskProgress = field(default_factory=CentralTaskProgress, compare=False)
+    history: MemberHistory = field(default_factory=MemberHistory, compare=False)
+    arrived_again: list[Incarnation] = field(default_factory=list, compare=False)
+    """Newcomers that are former members, until the rebalance that they begin is under way."""
+
+    @property
+    def ongoing_rebalance(self) -> OngoingRebalance | None:
+        return self.progress.rebalance
+
+    def seen(self, member: CentralMember) -> SeenMember:
+        return SeenMember(
+            member.id,
+            member.client_id,
+            member.client_host,
+            member.client_software,
+            "",
+            NO_CONNECTION,
+            member.heard_ms,
+            member.session_timeout_ms,
+        )
+
+    def seen_members(self) -> Iterator[SeenMember]:
+        return (self.seen(member) for member in self.members.values())
 
     @property
     def generation(self) -> int:

@@ -13,6 +13,7 @@ from muster.coordinator.core.groups.bookkeeping import (
     ledger_entry_begun,
     snapshot_within_limit,
 )
+from muster.coordinator.core.groups.member_causes import take_incarnations
 from muster.coordinator.core.groups.state import Step
 from muster.coordinator.core.model.ledger import (
     Departure,
@@ -22,10 +23,10 @@ from muster.coordinator.core.model.ledger import (
     RebalanceSettling,
     RebalanceTrigger,
     diff_plans,
-    last_few,
+    phase_with_waits,
 )
 from muster.coordinator.core.model.plan import CONSUMER, Plan, canonical_name
-from muster.coordinator.core.model.types import Cause, MemberPlan, Outcome, PartitionMove, RebalancePhase
+from muster.coordinator.core.model.types import Cause, MemberPlan, Outcome, PartitionMove, RebalancePhase, WaitEnd
 
 SOURCE = "central"
 """Where the ledger's snapshot comes from: it is the assignor's input itself."""
@@ -39,8 +40,9 @@ def note_trigger(group: CentralGroup, trigger: RebalanceTrigger, step: Step) -> 
     progress = group.progress
     if progress.rebalance is not None:
         progress.rebalance.note(trigger, step.now_ms)
-        return
-    progress.rebalance = ledger_entry_begun(group.id, trigger, group.generation, step)
+    else:
+        progress.rebalance = ledger_entry_begun(group.id, trigger, group.generation, step)
+    take_incarnations(group)
 
 
 def note_departure(group: CentralGroup, member: CentralMember, departure: Departure, step: Step) -> None:
@@ -81,7 +83,10 @@ def note_planned(group: CentralGroup, step: Step) -> None:
     if not group.progress.second_look:
         rebalance.phases.clear()
     if not rebalance.phases and since_ms > rebalance.started_at_ms:
-        rebalance.phases.append(RebalancePhase("wait", since_ms - rebalance.started_at_ms, last_few(rebalance.gone)))
+        former = group.history.former
+        clients = {member: former[member].client_id if member in former else "" for member in rebalance.gone}
+        ended = {member: rebalance.ends[member] for member in rebalance.gone}
+        rebalance.phases.append(phase_with_waits("wait", clients, ended, rebalance.started_at_ms, since_ms))
     rebalance.phases.append(RebalancePhase("plan", step.now_ms - since_ms))
 
 
@@ -113,8 +118,9 @@ def end_stop_phase(group: CentralGroup, step: Step) -> None:
     """The end of a phase; if something has happened meanwhile, another plan follows, and nobody is left to stop."""
     progress = group.progress
     assert progress.rebalance is not None
-    took_ms = step.now_ms - progress.stopping_since_ms
-    progress.rebalance.phases.append(RebalancePhase("stop", took_ms, last_few(progress.stopped)))
+    clients = {member: group.members[member].client_id for member in progress.stopped if member in group.members}
+    ended = {member: (WaitEnd.JOINED, progress.stopped[member]) for member in clients}
+    progress.rebalance.phases.append(phase_with_waits("stop", clients, ended, progress.stopping_since_ms, step.now_ms))
 
 
 def record_decision(group: CentralGroup, step: Step) -> None:

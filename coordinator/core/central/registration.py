@@ -15,6 +15,7 @@ from muster.coordinator.core.consumer.target import check_regex
 from muster.coordinator.core.groups.bookkeeping import check_nobody_in, fences_hold, forget_belongings, forget_unread
 from muster.coordinator.core.groups.group import owners_by_partition
 from muster.coordinator.core.groups.kind import RefusedPositions
+from muster.coordinator.core.groups.member_causes import departure_of_expired, trigger_of_expiry, trigger_of_newcomer
 from muster.coordinator.core.groups.state import Step
 from muster.coordinator.core.model.effects import CentralReply, DeleteReply, LeaveReply, MemberReply
 from muster.coordinator.core.model.events import (
@@ -42,6 +43,7 @@ from muster.coordinator.core.model.types import (
     RequestId,
     StoredOffset,
     TimerKey,
+    WaitEnd,
 )
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
@@ -212,13 +214,14 @@ def add_member(group: CentralGroup, request: RegisterConsumer, step: Step) -> No
     member.client_software, member.rights = request.client_software, request.rights
     group.members[member.id] = member
     take_in_registration(group, member, request, step)
-    group_task.request_rebalance(group, trigger_by_member(Cause.MEMBER_JOINED, member, "registered"), step)
+    group_task.request_rebalance(group, trigger_of_newcomer(group, group.seen(member), "", step), step)
 
 
 def restore_member(group: CentralGroup, member: CentralMember, request: RegisterConsumer, step: Step) -> None:
     """Its lease runs: if it still fetches what is stored for it, nothing has happened to anybody."""
     before = (member.topics, member.regex, member.rights or request.rights)
     step.disarm(group.lease_timer(member.id))
+    group.history.succeed(member.id, member.id)
     member.fetching = request.generation
     member.may_fetch = request.generation != NOT_FETCHING
     take_in_registration(group, member, request, step)
@@ -369,6 +372,7 @@ def lose_member(group: CentralGroup, member: CentralMember, trigger: RebalanceTr
     member.stream = member.ping = member.demand = None
     member.orders.clear()
     member.gone = trigger
+    group.history.note_gone(group.seen(member), WaitEnd.JOINED, step.now_ms)
     step.disarm(group.ping_timer(member.id))
     step.disarm(group.order_timer(member.id))
     share = group.owned.get(member.id)
@@ -388,10 +392,13 @@ def expire_lease(group: CentralGroup, member: CentralMember, step: Step) -> None
     assert member.gone is not None
     running = group.state in (CentralState.STOPPING, CentralState.STARTING)
     needed = member.id in group.progress.plan
-    departure = Departure("its owner's session expired", member.heard_ms)
+    departure = departure_of_expired(group, member.id, member.heard_ms)
     if running and needed:
         group_task.fail_attempt(group, f"member {member.id} lost its stream", step)
-    remove_member(group, member, member.gone, departure, step)
+    known = group.history.former.get(member.id)
+    came_back = known is not None and bool(known.successor) and member.gone.cause is Cause.SESSION_EXPIRED
+    gone = trigger_of_expiry(group, group.seen(member), step) if came_back else member.gone
+    remove_member(group, member, gone, departure, step)
 
 
 def remove_member(
@@ -400,6 +407,7 @@ def remove_member(
     """The member is out; whatever it had is for others."""
     if trigger.cause in (Cause.SESSION_EXPIRED, Cause.POLL_TIMEOUT):
         step.lost_member(group.id, trigger.detail)
+    group.history.note_gone(group.seen(member), departure.end, step.now_ms)
     step.state.extensions.member_left(group.id, member.identifiers, group.owned.get(member.id, {}), step)
     for key in group.timers_of(member.id):
         step.disarm(key)

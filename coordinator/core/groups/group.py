@@ -11,10 +11,11 @@ from enum import Enum
 from typing import NamedTuple, Protocol, TypeAlias
 
 from muster.assignors.api import TopicPartition
+from muster.coordinator.core.groups.member_history import MemberHistory
 from muster.coordinator.core.model.events import GroupObserved, ObservedMember
-from muster.coordinator.core.model.ledger import MAX_ALSO, RebalanceTrigger
+from muster.coordinator.core.model.ledger import MAX_ALSO, RebalanceTrigger, further_trigger
 from muster.coordinator.core.model.plan import Plan
-from muster.coordinator.core.model.types import GroupState, TimerKey
+from muster.coordinator.core.model.types import FurtherTrigger, GroupState, Incarnation, TimerKey, TopicChange
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 
@@ -97,6 +98,9 @@ class ObservedRebalance:
     """The claims when it began."""
     changed_at_ms: int
     also: list[str] = field(default_factory=list)
+    triggers: list[FurtherTrigger] = field(default_factory=list)
+    topics: list[TopicChange] = field(default_factory=list)
+    incarnations: list[Incarnation] = field(default_factory=list)
     gone: dict[str, str] = field(default_factory=dict)
     """member -> why it is no longer there"""
     free_since: dict[TopicPartition, int] = field(default_factory=dict)
@@ -109,9 +113,12 @@ class ObservedRebalance:
     """Everybody who claimed since it began."""
     notifications: int = 0
 
-    def note(self, trigger: RebalanceTrigger) -> None:
+    def note(self, trigger: RebalanceTrigger, now_ms: int) -> None:
+        """Something else that woke members while it was under way."""
         if len(self.also) < MAX_ALSO:
             self.also.append(trigger.detail)
+            self.triggers.append(further_trigger(trigger, now_ms))
+            self.topics.extend(change for change in trigger.topics if change not in self.topics)
 
 
 @dataclass(slots=True)
@@ -123,6 +130,9 @@ class ObservedGroup:
     generation: int
     """The number of rebalances that the ledger counts; members of that era know of none."""
     rebalance: ObservedRebalance | None = None
+    history: MemberHistory = field(default_factory=MemberHistory)
+    arrived_again: list[Incarnation] = field(default_factory=list)
+    """Newcomers that are former members, until the rebalance that they begin is noted."""
     logged: GroupData | None = None
     """What the log has under this id: a group on its way between two generations is in both places."""
 

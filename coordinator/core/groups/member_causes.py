@@ -175,10 +175,14 @@ def trigger_of_newcomer(group: ExplainedGroup, member: SeenMember, reason: str, 
     if returned.same_process:
         how = "its session expired" if former.end is WaitEnd.EXPIRED else f"its old id {HOW_GONE[former.end]}"
         what = f"is back under a new id, {away} after it was last heard (was {former.id}; {how})"
+        evidence = "it came by the connection of its old id: the process was not stopped"
+        if former.id == member.id:
+            what = f"is back under its id, {away} after it was last heard ({how})"
+            evidence = "it has the id that it drew when it started: the process was not stopped"
         return replace(
             trigger_by_member(Cause.MEMBER_RESTARTED, member, what, reason),
             certainty=Certainty.INFERRED,
-            evidence="it came by the connection of its old id: the process was not stopped",
+            evidence=evidence,
         )
     return trigger_of_restart(member, returned, away, reason)
 

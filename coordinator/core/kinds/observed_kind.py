@@ -10,6 +10,7 @@ every owner has claimed since then; or, since a member whose share stays the sam
 all is claimed and nothing has moved for a while. Each rebalance observed becomes one ledger entry.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -19,6 +20,8 @@ from muster.assignors.data.consumer_protocol import Subscription, encode_assignm
 from muster.coordinator.core.groups.bookkeeping import forget_ledger, keep_entry, next_number
 from muster.coordinator.core.groups.group import ZOOKEEPER, GroupData, ObservedGroup, ObservedRebalance, OwnedPartitions
 from muster.coordinator.core.groups.kind import NO_FACTS, GroupKind, HeartbeatOutlook, Positions, RefusedPositions
+from muster.coordinator.core.groups.member_causes import changes_since, describe_change
+from muster.coordinator.core.groups.member_history import HOW_GONE, NO_CONNECTION, SeenMember, describe_ms
 from muster.coordinator.core.groups.state import ShardState, Step
 from muster.coordinator.core.model.effects import (
     DeleteReply,
@@ -39,6 +42,7 @@ from muster.coordinator.core.model.events import (
     JoinGroup,
     LeaveGroup,
     Listen,
+    ObservedMember,
     OffsetCommit,
     OffsetFetch,
     Planned,
@@ -47,13 +51,14 @@ from muster.coordinator.core.model.events import (
     StoodStill,
     SyncGroup,
 )
-from muster.coordinator.core.model.ledger import RebalanceTrigger, last_few
+from muster.coordinator.core.model.ledger import RebalanceTrigger, phase_with_waits
 from muster.coordinator.core.model.plan_correction import GroupSituation
 from muster.coordinator.core.model.rights import RightsAnew
 from muster.coordinator.core.model.shadow_scoring import AssignorCandidate
 from muster.coordinator.core.model.types import (
     Cause,
     Certainty,
+    Incarnation,
     ListedGroup,
     MemberPlan,
     Outcome,
@@ -62,6 +67,9 @@ from muster.coordinator.core.model.types import (
     RebalancePhase,
     RequestId,
     TimerKey,
+    TopicChange,
+    TopicChangeKind,
+    WaitEnd,
 )
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
@@ -81,7 +89,7 @@ def describe_group(group: ObservedGroup) -> DescribeReply:
             DescribedMember(
                 member_id,
                 None,
-                "",
+                consumer_name(group.id, member_id),
                 members[member_id].host,
                 encode_subscription(Subscription(version=1, topics=members[member_id].topics)),
                 encode_assignment(shares),
@@ -144,13 +152,18 @@ def write_entry(group: ObservedGroup, rebalance: ObservedRebalance, outcome: Out
         outcome=outcome,
         started_at_ms=rebalance.started_at_ms,
         ended_at_ms=rebalance.changed_at_ms,
-        phases=tuple(phases(rebalance)),
+        phases=tuple(phases(group, rebalance)),
         members=tuple(plans(group)),
         moves=tuple(moves(group, rebalance)),
         also=tuple(rebalance.also),
         unowned_partition_ms=unowned_ms(rebalance, step.now_ms),
         herd=len(rebalance.herd),
         notifications=rebalance.notifications,
+        certainty=trigger.certainty,
+        evidence=trigger.evidence,
+        triggers=tuple(rebalance.triggers),
+        topics=(*trigger.topics, *(change for change in rebalance.topics if change not in trigger.topics)),
+        incarnations=tuple(rebalance.incarnations),
     )
     keep_entry(group.id, entry, step)
     group.generation = entry.generation
@@ -168,20 +181,22 @@ def generation_of(group_id: str, step: Step) -> int:
     return ledger.newest.generation if ledger and ledger.newest else 0
 
 
-def phases(rebalance: ObservedRebalance) -> Iterator[RebalancePhase]:
+def phases(group: ObservedGroup, rebalance: ObservedRebalance) -> Iterator[RebalancePhase]:
     """Until the first claim went, and from there until the last one came."""
     claimed_from = rebalance.started_at_ms
     if rebalance.released_at_ms >= 0:
         yield RebalancePhase("release", rebalance.released_at_ms - rebalance.started_at_ms)
         claimed_from = rebalance.released_at_ms
     if rebalance.claimed:
-        yield RebalancePhase("claim", rebalance.changed_at_ms - claimed_from, last_few(rebalance.claimed))
+        ended = {member: (WaitEnd.JOINED, at_ms) for member, at_ms in rebalance.claimed.items()}
+        clients = {member: consumer_name(group.id, member) for member in ended}
+        yield phase_with_waits("claim", clients, ended, claimed_from, rebalance.changed_at_ms)
 
 
 def plans(group: ObservedGroup) -> Iterator[MemberPlan]:
     for member_id, shares in group.owned.items():
         assigned = tuple((topic, tuple(partitions)) for topic, partitions in shares.items())
-        yield MemberPlan(member_id, "", group.members[member_id].host, None, assigned)
+        yield MemberPlan(member_id, consumer_name(group.id, member_id), group.members[member_id].host, None, assigned)
 
 
 def moves(group: ObservedGroup, rebalance: ObservedRebalance) -> Iterator[PartitionMove]:
@@ -223,7 +238,7 @@ def take_observation(event: GroupObserved, step: Step) -> None:
     if group is None:
         group = first_observation(event, step)
     before, group.seen = group.seen, replace(event, was_there=False)
-    triggers = list(changes_that_wake(before, event))
+    triggers = list(changes_that_wake(group, before, event, step))
     for trigger in triggers:
         note_change(group, before, trigger, step)
     follow_claims(group, before, step)
@@ -252,45 +267,107 @@ def fire_quiet_timer(group: ObservedGroup, step: Step) -> None:
     conclude_rebalance(group, step, quiet=True)
 
 
-def changes_that_wake(before: GroupObserved, now: GroupObserved) -> Iterator[RebalanceTrigger]:
+def changes_that_wake(
+    group: ObservedGroup, before: GroupObserved, now: GroupObserved, step: Step
+) -> Iterator[RebalanceTrigger]:
     """What has changed that wakes members, the heaviest first."""
     old, new = {m.id: m for m in before.members}, {m.id: m for m in now.members}
     for member_id in sorted(old.keys() - new.keys()):
+        end = WaitEnd.EXPIRED if member_id in now.ended else WaitEnd.LEFT
+        group.history.note_gone(seen_member(group, old[member_id], step), end, step.now_ms)
         yield departure(member_id, before, now)
     for member_id in sorted(new.keys() - old.keys()):
-        member = new[member_id]
-        topics = ", ".join(member.topics) or "nothing that exists"
-        detail = f"member {member_id} joined; it reads {topics}"
-        yield RebalanceTrigger(Cause.MEMBER_JOINED, detail, member_id, client_host=member.host)
+        yield arrival(group, new[member_id], step)
     for member_id in sorted(new.keys() & old.keys()):
         if new[member_id].topics != old[member_id].topics and new[member_id].pattern == "static":
             yield RebalanceTrigger(
                 Cause.SUBSCRIPTION_CHANGED, f"member {member_id} changed its subscription", member_id
             )
     if old and new:
-        yield from changes_around(before, now)
+        yield from changes_around(before, now, step)
 
 
-def changes_around(before: GroupObserved, now: GroupObserved) -> Iterator[RebalanceTrigger]:
+def changes_around(before: GroupObserved, now: GroupObserved, step: Step) -> Iterator[RebalanceTrigger]:
     """What members are told of beside each other: topics and brokers."""
     read = {topic for member in (*before.members, *now.members) for topic in member.topics}
     for topic in sorted(read):
         old, new = before.partitions.get(topic, 0), now.partitions.get(topic, 0)
         known = any(topic in member.topics for member in before.members)
         if old != new and (known or any(m.pattern != "static" for m in now.members)):
-            yield RebalanceTrigger(Cause.PARTITIONS_CHANGED, f"topic {topic} has {new} partitions now, {old} before")
+            change = topic_change(topic, old, new, step)
+            yield RebalanceTrigger(Cause.PARTITIONS_CHANGED, describe_change(change), topics=(change,))
     for broker in sorted(set(before.brokers) ^ set(now.brokers)):
         word = "came" if broker in now.brokers else "went"
         yield RebalanceTrigger(Cause.BROKERS_CHANGED, f"broker {broker} {word}, which wakes every consumer")
 
 
+def topic_change(topic: str, old: int, new: int, step: Step) -> TopicChange:
+    """As the catalog has it, which says who changed the topic; of a topic of other brokers, as ZooKeeper shows it."""
+    kind = (
+        TopicChangeKind.MADE
+        if not old
+        else TopicChangeKind.DELETED
+        if not new
+        else TopicChangeKind.GREW
+        if new > old
+        else TopicChangeKind.REMADE
+    )
+    known = (each for each in changes_since(step.state, (topic,), 0) if each.after == new)
+    return max(known, key=lambda each: each.at_ms, default=TopicChange(topic, kind, old, new, step.now_ms))
+
+
+STARTED = re.compile(r"(-\d{10,}-[0-9a-f]{1,8}|:[0-9a-f-]+)$")
+"""What a consumer's id ends with unless `consumer.id` is set: when its process began, and a random number."""
+
+
+def consumer_name(group_id: str, member_id: str) -> str:
+    """What of a consumer's id outlives its process: its host, or `consumer.id`.
+
+    >>> consumer_name("g", "g_box-7-1700000000000-c0ffee00"), consumer_name("g", "g_mine"), consumer_name("g", "box:1f")
+    ('box-7', 'mine', 'box')
+    """
+    return STARTED.sub("", member_id.removeprefix(f"{group_id}_"))
+
+
+def seen_member(group: ObservedGroup, member: ObservedMember, step: Step) -> SeenMember:
+    name = consumer_name(group.id, member.id)
+    return SeenMember(member.id, name, member.host, "", "", NO_CONNECTION, step.now_ms, 0)
+
+
+def arrival(group: ObservedGroup, member: ObservedMember, step: Step) -> RebalanceTrigger:
+    """A new member, or one that was there before: its next process has another id, unless `consumer.id` is set."""
+    topics = ", ".join(member.topics) or "nothing that exists"
+    newcomer = seen_member(group, member, step)
+    returned = group.history.find_return(newcomer, (), step.now_ms)
+    if returned is None:
+        detail = f"member {member.id} joined; it reads {topics}"
+        return RebalanceTrigger(Cause.MEMBER_JOINED, detail, member.id, newcomer.client_id, member.host)
+    former = returned.former
+    group.history.succeed(former.id, member.id)
+    away_ms = max(0, step.now_ms - former.gone_ms)
+    if former.id != member.id:
+        group.arrived_again.append(Incarnation(member.id, former.id, away_ms, HOW_GONE[former.end]))
+    how = "its session had ended" if former.end is WaitEnd.EXPIRED else "it had left"
+    was = f" (was {former.id})" if former.id != member.id else ""
+    return RebalanceTrigger(
+        Cause.MEMBER_RESTARTED,
+        f"member {member.id} is back {describe_ms(away_ms)} after {how}{was}; it reads {topics}",
+        member.id,
+        newcomer.client_id,
+        member.host,
+        certainty=Certainty.INFERRED,
+        evidence="same consumer.id" if former.id == member.id else "its id names the same host",
+    )
+
+
 def departure(member_id: str, before: GroupObserved, now: GroupObserved) -> RebalanceTrigger:
     """Left in order, or gone with its claims standing: then its session ended, by death or by a plain goodbye."""
     host = next((member.host for member in before.members if member.id == member_id), "")
+    client_id = consumer_name(now.group_id, member_id)
     if member_id in now.ended:
         detail = f"the session of member {member_id} ended while it held partitions"
-        return RebalanceTrigger(Cause.SESSION_EXPIRED, detail, member_id, client_host=host)
-    return RebalanceTrigger(Cause.MEMBER_LEFT, f"member {member_id} left", member_id, client_host=host)
+        return RebalanceTrigger(Cause.SESSION_EXPIRED, detail, member_id, client_id, host)
+    return RebalanceTrigger(Cause.MEMBER_LEFT, f"member {member_id} left", member_id, client_id, host)
 
 
 def note_change(group: ObservedGroup, before: GroupObserved, trigger: RebalanceTrigger, step: Step) -> None:
@@ -303,9 +380,11 @@ def note_change(group: ObservedGroup, before: GroupObserved, trigger: RebalanceT
     elif group.rebalance.trigger.cause is Cause.UNSPECIFIED:
         group.rebalance.trigger = trigger
     else:
-        group.rebalance.note(trigger)
+        group.rebalance.note(trigger, step.now_ms)
         group.rebalance.claimed.clear()
     assert group.rebalance is not None
+    group.rebalance.incarnations.extend(each for each in group.arrived_again if each.member_id == trigger.culprit)
+    group.arrived_again = [each for each in group.arrived_again if each.member_id != trigger.culprit]
     group.rebalance.changed_at_ms = step.now_ms
     group.rebalance.notifications += len(group.seen.members)
     if trigger.cause in (Cause.MEMBER_LEFT, Cause.SESSION_EXPIRED):

@@ -64,6 +64,19 @@ class RebalanceTrigger:
     topics: tuple[TopicChange, ...] = ()
 
 
+def further_trigger(trigger: RebalanceTrigger, now_ms: int) -> FurtherTrigger:
+    """As it stands beside the cause of a rebalance that was under way."""
+    return FurtherTrigger(
+        cause=trigger.cause,
+        detail=trigger.detail,
+        at_ms=now_ms,
+        culprit=trigger.culprit,
+        culprit_client_id=trigger.client_id,
+        culprit_client_host=trigger.client_host,
+        certainty=trigger.certainty,
+    )
+
+
 class NamedClient(Protocol):
     """The sender of a request, as far as its words are kept."""
 
@@ -156,17 +169,7 @@ class OngoingRebalance:
         """A further trigger while the rebalance is already under way."""
         if len(self.triggers) < MAX_ALSO:
             self.also.append(trigger.detail)
-            self.triggers.append(
-                FurtherTrigger(
-                    cause=trigger.cause,
-                    detail=trigger.detail,
-                    at_ms=now_ms,
-                    culprit=trigger.culprit,
-                    culprit_client_id=trigger.client_id,
-                    culprit_client_host=trigger.client_host,
-                    certainty=trigger.certainty,
-                )
-            )
+            self.triggers.append(further_trigger(trigger, now_ms))
             self.topics = (*self.topics, *(change for change in trigger.topics if change not in self.topics))
 
     def arrived(self, member_id: str, now_ms: int) -> None:
@@ -222,6 +225,14 @@ class OngoingRebalance:
 
 AT_ONCE_MS = 100
 """A member that comes this soon was not waited for."""
+
+
+def phase_with_waits(
+    name: str, clients: Mapping[str, str], ended: Mapping[str, tuple[WaitEnd, int]], began_ms: int, ended_ms: int
+) -> RebalancePhase:
+    """A phase and the members that it ended with; see `waits_of`."""
+    waits = waits_of(clients, ended, began_ms, ended_ms)
+    return RebalancePhase(name, ended_ms - began_ms, tuple(wait.member_id for wait in waits), waits)
 
 
 def waits_of(

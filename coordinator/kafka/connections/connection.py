@@ -11,6 +11,7 @@ rest has arrived. Nothing of the rest is kept or copied, so such a request costs
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
@@ -59,6 +60,12 @@ DEFAULT_UNREAD_BYTES = 256 << 20
 """The default of `kafka.max.unsent.bytes`."""
 
 log = structlog.get_logger("muster.kafka")
+
+READING_THREAD = ThreadPoolExecutor(1, thread_name_prefix="muster-requests")
+"""Reads large requests, one after the other: several threads would keep the loop waiting for the interpreter's lock.
+
+At most one request of a connection waits for it.
+"""
 
 
 UNKNOWN_IDENTITY = Identity(ANONYMOUS, "nobody")
@@ -536,7 +543,8 @@ class ServerConnection(UnreadAnswers, asyncio.Protocol):
     async def _start_large(self, slot: RequestSlot, caller: DecodedHeader, frame: Frame) -> None:
         """A request that may list much is read in a thread; those behind it wait."""
         try:
-            request, _ = await self._loop.run_in_executor(None, caller.read, frame, HEAD.size + len(caller.header))
+            begin = HEAD.size + len(caller.header)
+            request, _ = await self._loop.run_in_executor(READING_THREAD, caller.read, frame, begin)
             self._parked = None
             self._answer(slot, caller, request)
         except RequestTooLong as excess:

@@ -348,6 +348,17 @@ class LogSettings(SettingsModel):
         """What holds for topics that say nothing of it, by their names for it, beside what fields of this one say."""
         return {}
 
+    def check_given(self, configs: Mapping[str, str | None]) -> None:
+        """Refuse what `for_topic` takes from an older version, and Kafka never: a boolean other than true or false.
+
+        Raises InvalidConfig.
+        """
+        given = {name: value for name in _BOOLEANS if (value := configs.get(name)) is not None}
+        bad = {name: value for name, value in given.items() if value.strip().lower() not in ("true", "false")}
+        if bad:
+            told = (f"'{name}' is {cut_short(bad[name])!r}; expected true or false." for name in sorted(bad))
+            raise InvalidConfig(" ".join(told))
+
     def for_topic(self, configs: Mapping[str, str]) -> "TopicSettings":
         """The topic's settings: its own where given, else the node's. InvalidConfig names the first bad entries."""
         values: dict[str, object] = {
@@ -388,6 +399,9 @@ _FROM_NODE = {
 }
 
 
+_BOOLEANS = frozenset(
+    field.alias or name for name, field in TopicSettings.model_fields.items() if field.annotation is bool
+)
 _OF_TOPIC = frozenset(field.alias or name for name, field in TopicSettings.model_fields.items())
 
 

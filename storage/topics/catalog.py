@@ -185,6 +185,7 @@ class TopicConfigChange(NamedTuple):
 def plan_topic_change(topic: Topic, node: LogSettings, changes: Mapping[str, str | None]) -> TopicConfigChange:
     """The topic with these settings; None stands for the node's default. Raises InvalidConfig."""
     configs = {key: value for key, value in {**topic.configs, **changes}.items() if value is not None}
+    node.check_given(changes)
     settings = node.for_topic(configs)
     if node.for_topic(topic.configs).compacted and not settings.compacted:
         raise InvalidConfig(

@@ -274,6 +274,7 @@ class TopicStore(TopicListeners):
         if name in self._topics or colliding_name(name) in plans.alike:
             raise TopicAlreadyExists(f"Topic '{name}' exists already.")
         self._check_count(name, 0, partitions, plans.coming)
+        self.settings.check_given(configs)
         return self.settings.for_topic(configs)
 
     def _check_count(self, name: str, present: int, total: int, coming: int = 0) -> None:

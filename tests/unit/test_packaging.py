@@ -1,5 +1,6 @@
 """What an installed Muster brings with it, and nothing else."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -67,6 +68,23 @@ def test_extras_and_command_are_those_promised() -> None:
     assert {"spark", "zookeeper", "dev", "all"} <= project["optional-dependencies"].keys()
     assert project["scripts"] == {"muster": "muster.cli.main:main"}
     assert project["license"] == "Apache-2.0"
+
+
+def test_all_is_every_extra_that_a_user_may_be_told_of() -> None:
+    """`muster certs init` and `--engine` failed after the line of the README that promises all."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    (line,) = extras["all"]
+    named = set(line.removeprefix("muster-groups[").removesuffix("]").split(","))
+    assert named == extras.keys() - {"all", "dev", "docs", "fuzz"}
+
+
+def test_install_lines_name_extras_that_exist_and_need_no_index() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"].keys()
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
+    assert not re.findall(r"pip install\s+'?muster-groups", text), "the name is on no index"
+    named = {each for found in re.findall(r"pip install\s+'\.\[([a-z,]+)\]'", text) for each in found.split(",")}
+    assert {"web", "spark", "all"} <= named <= extras
 
 
 def test_dependencies_are_ranges() -> None:

@@ -8,6 +8,7 @@ import pytest
 from muster.storage import errors
 from muster.storage.broker.broker import Broker
 from muster.storage.broker.requests import LogRequests
+from muster.storage.config import LogSettings, TopicSettings
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, open_broker
 
@@ -91,3 +92,25 @@ def test_a_full_disk_leaves_the_settings_as_they_were() -> None:
     with pytest.raises(errors.StorageError, match="free some space"):
         changed(broker, "t", {"retention.ms": "6000"})
     assert broker.log("t", 0).settings.retention_ms == broker.topic_settings("t").retention_ms == 5000
+
+
+BOOLEANS = [field.alias for field in TopicSettings.model_fields.values() if field.annotation is bool and field.alias]
+
+
+@pytest.mark.parametrize("name", BOOLEANS)
+def test_a_boolean_is_true_or_false_and_nothing_else_as_in_kafka(name: str) -> None:
+    """The controller reads `yes` as false: an operator would believe in a setting that does not hold."""
+    broker = open_broker(MemoryFiles())
+    broker.create_topic("t", 1)
+    for word in ("yes", "on", "1", "t", "y", "no", "off", "0", ""):
+        with pytest.raises(errors.InvalidConfig, match=f"'{name}'.*expected true or false"):
+            broker.create_topic("new", 1, {name: word})
+        with pytest.raises(errors.InvalidConfig, match=f"'{name}'.*expected true or false"):
+            changed(broker, "t", {name: word})
+    for word in ("true", "FALSE", "True"):
+        changed(broker, "t", {name: word})
+    assert broker.topic_settings("t")
+
+
+def test_a_catalog_of_an_older_version_may_have_other_words() -> None:
+    assert LogSettings().for_topic({"preallocate": "yes"}).preallocate

@@ -126,6 +126,7 @@ class TopicPlanner:
         check_topic_name(name, beside.alike)
         if name in self._image.topics or colliding_name(name) in beside.alike:
             raise TopicAlreadyExists(f"Topic '{name}' exists already.")
+        self._settings.check_given(wanted.configs)
         self._settings.for_topic(wanted.configs)
         check_configs_size(name, wanted.configs)
         if wanted.assignments is not None:
@@ -168,6 +169,7 @@ class TopicPlanner:
     def change(self, name: str, given: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
         """What is set for a topic afterwards; None unsets. Raises InvalidConfig."""
         configs = {key: value for key, value in {**given, **changes}.items() if value is not None}
+        self._settings.check_given(changes)
         after = self._settings.for_topic(configs)
         if self._settings.for_topic(given).compacted and not after.compacted:
             raise InvalidConfig(

@@ -197,3 +197,12 @@ def test_partitions_that_zookeeper_does_not_take_at_once_are_refused_with_what_i
     there = ClusterTopic("t", bytes(16), (ReplicaAssignment((1, 2, 3)),) * 45_000)
     with pytest.raises(InvalidPartitions, match="45000 more partitions"):
         plan.growth(there, MorePartitions("t", 90_000), PlannedTopics())
+
+
+def test_a_boolean_of_a_topic_is_true_or_false() -> None:
+    plan, given = planning(image()), {"unclean.leader.election.enable": "yes"}
+    with pytest.raises(InvalidConfig, match="expected true or false"):
+        plan.new_topic(NewTopic("t", 1, given), PlannedTopics())
+    with pytest.raises(InvalidConfig, match="expected true or false"):
+        plan.change("t", {}, given)
+    assert plan.change("t", given, {"retention.ms": "5"}), "what an older version took stays until it is changed"

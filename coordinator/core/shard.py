@@ -10,12 +10,11 @@ such requests go on while the log has no room.
 
 from collections import ChainMap, Counter
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from muster.coordinator.core.central import group_task, registration
 from muster.coordinator.core.central.group import CentralGroup
-from muster.coordinator.core.classic import lifecycle, membership
+from muster.coordinator.core.classic import early_rejoins, lifecycle, membership
 from muster.coordinator.core.classic.group import ClassicGroup, check_cooperative_only
 from muster.coordinator.core.consumer.group import ConsumerGroup
 from muster.coordinator.core.control.balance import balance_switch as balance
@@ -23,7 +22,7 @@ from muster.coordinator.core.control.extensions import EXTENSIONS
 from muster.coordinator.core.control.overrides import override_commands
 from muster.coordinator.core.control.trials import canary, shadow_assignors
 from muster.coordinator.core.groups.group import group_id_given
-from muster.coordinator.core.groups.member_causes import explain_later
+from muster.coordinator.core.groups.member_causes import explain_later, take_topic_changes
 from muster.coordinator.core.groups.state import MAX_TOPIC_CHANGES, ShardState, Step, apply_record
 from muster.coordinator.core.kinds import observed_kind
 from muster.coordinator.core.kinds.registry import FACTS, KINDS, convert_if_due
@@ -235,6 +234,7 @@ def on_topics(event: TopicsChanged, step: Step) -> None:
     if not event.ids.keys() <= state.topic_ids.keys():
         state.topics_version = step.tick()
     last_words = {state.topic_ids[name]: name for name in event.deleted if name in state.topic_ids}
+    take_topic_changes(event, step)
     state.partitions, state.topic_ids = event.partitions, event.ids
     # All shards share the names: a copy for each would take long where there are thousands.
     state.former_topics.update(last_words)
@@ -242,7 +242,6 @@ def on_topics(event: TopicsChanged, step: Step) -> None:
         del state.former_topics[next(iter(state.former_topics))]
     state.topic_names = ChainMap(last_words, event.names) if last_words else event.names
     state.catalog_known = True
-    state.topic_changes.extend(replace(change, at_ms=step.now_ms) for change in event.changes)
     committed_offsets.forget_topics(event, step)
     for group in list(state.groups.values()):
         KINDS[type(group)].topics_changed(group, step)
@@ -476,6 +475,11 @@ class Shard:
         """Whether there is such a group, and such a member in it (None: whoever)."""
         group = self.state.groups.get(group_id)
         return group is not None and (member_id is None or member_id in group.members)
+
+    def may_follow_topics(self, event: JoinGroup) -> bool:
+        """Whether a member joins again, and a change of topics that the catalog does not have yet may be why."""
+        group = self.state.groups.get(event.group_id)
+        return isinstance(group, ClassicGroup) and early_rejoins.may_follow_topics(group, event)
 
     def step(self, event: Event, now_ms: int) -> Effects:
         """Decide what an event means. A refusal is one reply and changes nothing."""

@@ -14,7 +14,7 @@ With `loads_elsewhere` it also runs `engine.load_job()` in any thread, then `loa
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from muster.coordinator.core.model.effects import Reply
@@ -280,8 +280,8 @@ class Engine:
         if isinstance(event, TopicsChanged):
             anew = () if self._topics is None else recreated_topics(self._topics.ids, event.ids)
             changes = () if self._topics is None else compare_topics(self._topics, event)
-            event = TopicsChanged(event.partitions, (*event.deleted, *anew), event.ids, changes)
-            self._topics = TopicsChanged(event.partitions, ids=event.ids)
+            event = replace(event, deleted=(*event.deleted, *anew), changes=changes)
+            self._topics = TopicsChanged(event.partitions, ids=event.ids, disowned=event.disowned)
         for slot in self._slots:
             if slot.status is ShardStatus.ACTIVE or not isinstance(event, TopicsChanged):
                 self._inbox.append((slot, slot.life, event))

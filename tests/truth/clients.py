@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ class Client:
     can: features that not every client has: `static` (group.instance.id), `poll-interval` (max.poll.interval.ms),
         `pattern`, `resubscribe` (a running member changes its subscription), `two-assignors` (a list of strategies),
         `missing-topic` (a subscription to a topic that does not exist).
+    cannot: situations that it does not get through, on Apache Kafka 4.1.1 either, and why.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Client:
     mode: str
     can: frozenset[str]
     command: Callable[[Mapping[str, Any]], list[str]]
+    cannot: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def protocol(self) -> str:
@@ -102,21 +104,36 @@ EAGER, COOPERATIVE, KIP848 = "eager", "cooperative", "kip848"
 NO_LIST = ALL - {"two-assignors"}
 FRANZ = ALL - {"poll-interval"}
 
+HANGS = "a member hangs in its own poll() once a plan leaves out a topic that it reads"
+KAFKA_PYTHON = {"pattern-matched": HANGS, "subscription-changed": HANGS}
+KEEPS = "its members do not join again when a topic is deleted"
+CONFLUENT_COOP = {
+    "subscription-changed": "its cooperative members do not join again when all their topics are replaced"
+}
+FRANZ_GO = {"topic-deleted": KEEPS, "topic-remade": KEEPS}
+FRANZ_848 = {"static-restart-within": "its close() does not release the group.instance.id (epoch -2 names none)"}
+SARAMA = {"topic-deleted": "it reads nothing while one of its topics does not exist"}
+KAFKAJS = {
+    "topic-deleted": KEEPS,
+    "pattern-matched": "it looks for topics that match a pattern only when it subscribes",
+    "restarted-with-another-topic": "its leader gives out only topics that it reads itself",
+}
+
 CLIENTS = (
     Client("confluent", "confluent-kafka", EAGER, ALL, python_command),
-    Client("confluent-coop", "confluent-kafka", COOPERATIVE, ALL, python_command),
+    Client("confluent-coop", "confluent-kafka", COOPERATIVE, ALL, python_command, CONFLUENT_COOP),
     Client("confluent-848", "confluent-kafka", KIP848, NO_LIST, python_command),
-    Client("kafka-python", "kafka-python", EAGER, ALL, python_command),
-    Client("kafka-python-coop", "kafka-python", COOPERATIVE, ALL, python_command),
+    Client("kafka-python", "kafka-python", EAGER, ALL, python_command, KAFKA_PYTHON),
+    Client("kafka-python-coop", "kafka-python", COOPERATIVE, ALL, python_command, KAFKA_PYTHON),
     Client("aiokafka", "aiokafka", EAGER, ALL, python_command),
     Client("java", "java", EAGER, ALL, java_command),
     Client("java-coop", "java", COOPERATIVE, ALL, java_command),
     Client("java-848", "java", KIP848, NO_LIST, java_command),
-    Client("kafkajs", "kafkajs", EAGER, frozenset({"pattern"}), kafkajs_command),
-    Client("franz", "franz-go", EAGER, FRANZ, go_command),
-    Client("franz-coop", "franz-go", COOPERATIVE, FRANZ, go_command),
-    Client("franz-848", "franz-go", KIP848, FRANZ - {"two-assignors"}, go_command),
-    Client("sarama", "sarama", EAGER, frozenset({"static", "two-assignors"}), go_command),
+    Client("kafkajs", "kafkajs", EAGER, frozenset({"pattern"}), kafkajs_command, KAFKAJS),
+    Client("franz", "franz-go", EAGER, FRANZ, go_command, FRANZ_GO),
+    Client("franz-coop", "franz-go", COOPERATIVE, FRANZ, go_command, FRANZ_GO),
+    Client("franz-848", "franz-go", KIP848, FRANZ - {"two-assignors"}, go_command, FRANZ_848),
+    Client("sarama", "sarama", EAGER, frozenset({"static", "two-assignors"}), go_command, SARAMA),
     Client("muster", "muster", EAGER, ALL, python_command),
     Client("muster-coop", "muster", COOPERATIVE, ALL, python_command),
     Client("muster-848", "muster", KIP848, NO_LIST, python_command),

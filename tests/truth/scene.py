@@ -232,7 +232,9 @@ class Scene:
             time.sleep(AGAIN_S)
             self._keep_cut()
 
-    def until_shared(self, *members: Member, topics: Sequence[str] = (), more: bool = False) -> None:
+    def until_shared(
+        self, *members: Member, topics: Sequence[str] = (), more: bool = False, seconds: float = PATIENCE_S
+    ) -> None:
         """Wait until these members (default: all that run) own each partition of these topics (default: the first)
         exactly once, and the node describes the group as stable. more: also partitions that there are not (any more).
         """
@@ -246,7 +248,8 @@ class Scene:
             idle = any(not each.assigned for each in sharing) and len(wanted) >= len(sharing)
             return len(owned) == len(wanted) and set(owned) == wanted and not idle and self.at_rest(len(sharing))
 
-        self.until(shared, f"{', '.join(each.name for each in sharing)} share {', '.join(topics or (self.topic,))}")
+        names = ", ".join(each.name for each in sharing)
+        self.until(shared, f"{names} share {', '.join(topics or (self.topic,))}", seconds)
 
     def hold(self, seconds: float) -> None:
         """Let time pass, where the situation is that something lasts."""

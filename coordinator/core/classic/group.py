@@ -131,6 +131,17 @@ class ClassicMember:
         return self.group_instance_id or f"{self.client_id} at {self.client_host}"
 
 
+@dataclass(frozen=True, slots=True)
+class UnexplainedRejoin:
+    """A member joined again, and no fact told why: by then. topics_added, topics_removed: of its subscription."""
+
+    member: ClassicMember
+    topics_added: frozenset[str]
+    topics_removed: frozenset[str]
+    reason: str
+    at_ms: int
+
+
 class ClassicMembers(dict[str, ClassicMember]):
     """Member id -> member, in order of arrival."""
 
@@ -369,6 +380,8 @@ class ClassicGroup:
     """Who went and how, for telling who is back. Soft."""
     arrived_again: list[Incarnation] = field(default_factory=list, compare=False)
     """Newcomers that are former members, for the ledger's next entry."""
+    unexplained: list[UnexplainedRejoin] = field(default_factory=list, compare=False)
+    """The last ones, for news of topics that come later. Soft."""
     planned_at_ms: int = 0
     """When the last plan took effect, or the group was loaded."""
     rebalance: OngoingRebalance | None = None

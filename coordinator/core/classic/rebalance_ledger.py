@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from muster.assignors.data.consumer_protocol import Subscription, parse_subscription
 from muster.coordinator.core.classic import group as classic_group
-from muster.coordinator.core.classic.group import ClassicGroup, ClassicMember
+from muster.coordinator.core.classic.group import ClassicGroup, ClassicMember, UnexplainedRejoin
 from muster.coordinator.core.groups.bookkeeping import (
     keep_entry,
     keep_settlement,
@@ -358,6 +358,12 @@ def disarm_when_complete(group: ClassicGroup, step: Step) -> None:
 # --------------------
 
 
+MAY_FOLLOW_TOPICS = frozenset({Cause.SUBSCRIPTION_CHANGED, Cause.PARTITIONS_CHANGED})
+"""Causes of a JoinGroup that a change of topics may be behind, which is not known yet."""
+
+MAX_UNEXPLAINED = 3
+
+
 @dataclass(frozen=True, slots=True)
 class JoinDifference:
     """What a member's JoinGroup says that it did not say before."""
@@ -418,16 +424,24 @@ def trigger_of_rejoin(
     group: ClassicGroup, member: ClassicMember, protocols: tuple[Protocol, ...], reason: str, step: Step
 ) -> RebalanceTrigger:
     """A member of a settled group joined again, and that calls for a plan. `protocols`: what it offers now."""
-    trigger = cause_of_rejoin(group, member, protocols, reason, step)
+    said = compare_joins(member.protocols, protocols, group.protocol_name or "")
+    trigger = cause_of_rejoin(group, member, protocols, said, reason, step)
     if trigger.topics:
         member.noticed_ms = step.now_ms
+    elif not group.restored and (trigger.cause in MAY_FOLLOW_TOPICS or trigger.certainty is Certainty.UNKNOWN):
+        rejoin = UnexplainedRejoin(member, said.topics_added, said.topics_removed, reason, step.now_ms)
+        group.unexplained = [*group.unexplained[1 - MAX_UNEXPLAINED :], rejoin]
     return trigger
 
 
 def cause_of_rejoin(
-    group: ClassicGroup, member: ClassicMember, protocols: tuple[Protocol, ...], reason: str, step: Step
+    group: ClassicGroup,
+    member: ClassicMember,
+    protocols: tuple[Protocol, ...],
+    said: JoinDifference,
+    reason: str,
+    step: Step,
 ) -> RebalanceTrigger:
-    said = compare_joins(member.protocols, protocols, group.protocol_name or "")
     by_topics = topics_that_changed(group, member, said, step)
     if group.restored:
         return trigger_after_reload(group, member, reason, by_topics, step)
@@ -437,16 +451,8 @@ def cause_of_rejoin(
         return trigger_of_topics(group, member, said, by_topics, reason)
     if trigger := trigger_of_release(group, member, protocols, said, reason):
         return trigger
-    if by_topics:
-        trigger = trigger_by_member(Cause.PARTITIONS_CHANGED, member, "joined again after topics changed", reason)
-        return RebalanceTrigger(
-            Cause.PARTITIONS_CHANGED,
-            f"{describe_changes(by_topics)}; {trigger.detail}",
-            client_reason=reason,
-            certainty=Certainty.INFERRED,
-            evidence=f"{describe_changes(by_topics)} before the member, which reads it, joined again",
-            topics=by_topics,
-        )
+    if trigger := trigger_of_followed_topics(member, said, by_topics, reason):
+        return trigger
     if said.rack:
         return trigger_by_member(changed_cause(member), member, f"is in another rack now: {said.rack}", reason)
     if trigger := trigger_after_stall(group, member, reason, step):
@@ -503,25 +509,41 @@ def trigger_of_topics(
     reason: str,
 ) -> RebalanceTrigger:
     """It reads other topics: because topics were made or deleted since, or because it wants to."""
-    words = [f"+{name}" for name in sorted(said.topics_added)] + [f"-{name}" for name in sorted(said.topics_removed)]
+    if trigger := trigger_of_followed_topics(member, said, by_topics, reason):
+        return trigger
+    what = f"changed its subscription: {name_few(words_of_topics(said))}"
+    trigger = trigger_by_member(Cause.SUBSCRIPTION_CHANGED, member, what, reason)
     differing = said.topics_added | said.topics_removed
-    explained = {change.topic for change in by_topics if change.kind is not TopicChangeKind.GREW}
-    if differing <= explained:
-        what = f"follows with its subscription: {name_few(words)}"
-        trigger = trigger_by_member(Cause.PARTITIONS_CHANGED, member, what, reason)
-        return RebalanceTrigger(
-            Cause.PARTITIONS_CHANGED,
-            f"{describe_changes(by_topics)}; {trigger.detail}",
-            client_reason=reason,
-            certainty=Certainty.INFERRED,
-            evidence=f"{describe_changes(by_topics)} before the member, by a pattern or a list that names it, "
-            f"joined again with {name_few(words)}",
-            topics=by_topics,
-        )
-    trigger = trigger_by_member(
-        Cause.SUBSCRIPTION_CHANGED, member, f"changed its subscription: {name_few(words)}", reason
-    )
     return replace(trigger, topics=tuple(change for change in by_topics if change.topic in differing))
+
+
+def words_of_topics(said: JoinDifference) -> list[str]:
+    return [f"+{name}" for name in sorted(said.topics_added)] + [f"-{name}" for name in sorted(said.topics_removed)]
+
+
+def trigger_of_followed_topics(
+    member: ClassicMember, said: JoinDifference, by_topics: tuple[TopicChange, ...], reason: str, late: str = ""
+) -> RebalanceTrigger | None:
+    """A member joined again because of these changes of topics; None if they do not explain it.
+
+    late: says how long after it the changes became known, if that was after it.
+    """
+    explained = {change.topic for change in by_topics if change.kind is not TopicChangeKind.GREW}
+    if not by_topics or not said.topics_added | said.topics_removed <= explained:
+        return None
+    what, evidence = "joined again after topics changed", "the member, which reads it, joined again"
+    if words := words_of_topics(said):
+        what = f"follows with its subscription: {name_few(words)}"
+        evidence = f"the member, by a pattern or a list that names it, joined again with {name_few(words)}"
+    trigger = trigger_by_member(Cause.PARTITIONS_CHANGED, member, what, reason)
+    return RebalanceTrigger(
+        Cause.PARTITIONS_CHANGED,
+        f"{describe_changes(by_topics)}; {trigger.detail}",
+        client_reason=reason,
+        certainty=Certainty.INFERRED,
+        evidence=f"{describe_changes(by_topics)}{late or ' before'} {evidence}",
+        topics=by_topics,
+    )
 
 
 def trigger_of_release(

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from muster.assignors.data.values import TOLD_BESIDE
 from muster.coordinator.core.classic import server_side_assignment
+from muster.coordinator.core.classic.early_rejoins import retell_rejoins
 from muster.coordinator.core.classic.group import (
     ClassicGroup,
     ClassicMember,
@@ -159,6 +160,12 @@ def planners_in_entry(entry: RebalanceEntry) -> list[tuple[str, tuple[str, ...]]
 def take_planned_again(group: ClassicGroup, event: Planned, step: Step) -> None:
     """A plan that was put off is there. Topics that grew while it was made are not in it, and were passed over then."""
     server_side_assignment.take_planned(group, event, step)
+    topics_changed(group, step)
+
+
+def take_topics(group: ClassicGroup, step: Step) -> None:
+    """The catalog has changed."""
+    retell_rejoins(group, step)
     topics_changed(group, step)
 
 

@@ -28,7 +28,7 @@ from muster.coordinator.core.groups.member_history import (
     find_disturbance,
 )
 from muster.coordinator.core.groups.state import ShardState, Step
-from muster.coordinator.core.model.events import ConnectionClosed, ConsumerHeartbeat, InstanceIdUser
+from muster.coordinator.core.model.events import ConnectionClosed, ConsumerHeartbeat, InstanceIdUser, TopicsChanged
 from muster.coordinator.core.model.ledger import (
     MAX_ALSO,
     Departure,
@@ -107,6 +107,22 @@ class ExplainedGroup(GroupData, Protocol):
 
 # Topics
 # ------
+
+
+def take_topic_changes(event: TopicsChanged, step: Step) -> None:
+    """Remember what happened to topics, before the catalog itself is replaced.
+
+    One that brokers know again was never deleted.
+    """
+    state = step.state
+    again = state.disowned_topics & (event.partitions.keys() - event.disowned)
+    same = {topic for topic in again if event.ids.get(topic) == state.topic_ids.get(topic)}
+    if same:
+        changes = [each for each in state.topic_changes if each.topic not in same or each.after]
+        state.topic_changes.clear()
+        state.topic_changes.extend(changes)
+    state.topic_changes.extend(replace(change, at_ms=step.now_ms) for change in event.changes)
+    state.disowned_topics, state.topics_late_ms = event.disowned, event.late_ms
 
 
 def changes_since(state: ShardState, topics: Iterable[str], since_ms: int) -> tuple[TopicChange, ...]:

@@ -202,6 +202,10 @@ class ShardState:
     """What happened to topics in this life of the shard, oldest first."""
     explanations: dict[str, list[ConnectionClosed | InstanceIdUser]] = field(default_factory=dict)
     """By group: what only its ledger has to know, until a timer writes it down. Soft."""
+    disowned_topics: frozenset[str] = frozenset()
+    """Topics that a broker does not know any more, as `TopicsChanged` says."""
+    topics_late_ms: int = 0
+    """How long before it was told the newest change of topics may have happened."""
     former_topics: dict[TopicId, str] = field(default_factory=dict)
     """Names of topics that were deleted in this life of the shard, for the ledger's sentences."""
     topics_version: int = 0

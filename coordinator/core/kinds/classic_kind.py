@@ -135,7 +135,7 @@ class ClassicKind(DefaultKind[ClassicGroup]):
     settings_changed = staticmethod(replanning.settings_changed)
     is_planned_by = staticmethod(replanning.is_planned_by)
     word_lost = staticmethod(replanning.replan_after_lost_setting)
-    topics_changed = staticmethod(replanning.topics_changed)
+    topics_changed = staticmethod(replanning.take_topics)
     connection_closed = staticmethod(member_causes.note_connection_closed)
     explain = staticmethod(membership.explain)
     rights_changed = staticmethod(replanning.rights_changed)

@@ -798,6 +798,10 @@ class TopicsChanged:
     """What is different from the event before; their `at_ms` is left to whom they are told."""
     by: str = ""
     """Who changed the catalog, if that is known."""
+    disowned: frozenset[str] = frozenset()
+    """Those of `partitions` that a broker knows neither by name nor by id: they count until another one agrees."""
+    late_ms: int = 0
+    """How long before this event the changes may have happened: members may have noticed them first."""
     names: dict[bytes, str] = field(init=False, repr=False, compare=False)
     """The same from id to name: worked out once for all shards."""
 
@@ -806,10 +810,16 @@ class TopicsChanged:
 
 
 def compare_topics(before: TopicsChanged, now: TopicsChanged) -> tuple[TopicChange, ...]:
-    """What happened to topics between two states of the catalog, by name; without times."""
+    """What happened to topics between two states of the catalog, by name; without times.
+
+    One that is disowned was deleted, as far as members are concerned, and that is told once.
+    """
     found = []
+    known = {topic: count for topic, count in before.partitions.items() if topic not in before.disowned}
     for topic, count in now.partitions.items():
-        old, old_id = before.partitions.get(topic, 0), before.ids.get(topic)
+        old, old_id = known.get(topic, 0), before.ids.get(topic)
+        if topic in now.disowned or (topic in before.disowned and now.ids.get(topic) == old_id):
+            continue
         remade = bool(old) and old_id is not None and now.ids.get(topic, old_id) != old_id
         if count == old and not remade:
             continue
@@ -817,8 +827,8 @@ def compare_topics(before: TopicsChanged, now: TopicsChanged) -> tuple[TopicChan
         found.append(TopicChange(topic, kind, old, count, 0, now.by))
     found += [
         TopicChange(topic, TopicChangeKind.DELETED, count, 0, 0, now.by)
-        for topic, count in before.partitions.items()
-        if topic not in now.partitions
+        for topic, count in known.items()
+        if topic not in now.partitions or topic in now.disowned
     ]
     return tuple(sorted(found, key=lambda change: change.topic))
 

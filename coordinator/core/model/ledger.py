@@ -511,7 +511,7 @@ def diff_plans(before: PlanBefore, target: Plan, rebalance: OngoingRebalance) ->
                 withheld[tp] = WithheldPartition(holder, free_since, rebalance.gone.get(holder, earlier.gone))
             if source:
                 why = why_unowned(rebalance.gone.get(source, ""), still_held, not target, before.delayed)
-                why = why_vanished(tp, rebalance) or why
+                why = why_vanished(tp, rebalance.topics) or why
                 moves.append(PartitionMove(*tp, source, "", -1, why))
             continue
         if source == owner and still_held:
@@ -571,9 +571,9 @@ def brings(change: TopicChange, tp: TopicPartition) -> bool:
     return change.kind is not TopicChangeKind.GREW or tp[1] >= change.before
 
 
-def why_vanished(tp: TopicPartition, rebalance: OngoingRebalance) -> str:
+def why_vanished(tp: TopicPartition, topics: Iterable[TopicChange]) -> str:
     """Why there is no such partition any more; empty: there is, as far as is known."""
-    changes = [change for change in rebalance.topics if change.topic == tp[0]]
+    changes = [change for change in topics if change.topic == tp[0]]
     if not changes or tp[1] < changes[-1].after:
         return ""
     if changes[-1].kind is TopicChangeKind.DELETED:

@@ -95,6 +95,13 @@ class TopicPresence:
             name: now_ms - known.unseen.since_ms for name, known in self._topics.items() if known.unseen is not None
         }
 
+    @property
+    def disowned(self) -> frozenset[str]:
+        """Unseen topics of which a broker has answered that it knows neither name nor id."""
+        return frozenset(
+            name for name, known in self._topics.items() if known.unseen is not None and known.unseen.broker != -1
+        )
+
     def heard(self, topics: Mapping[str, UpstreamTopic], now_ms: int) -> TopicPresenceChange:
         """Metadata of all topics, as one broker told it; those with an error are to be left out."""
         draft = _ChangeDraft()

@@ -41,6 +41,9 @@ from muster.coordinator.runtime.ports import LastKnownExtent, LogFailed, LogNotR
 SOON_MS: Final = 500
 """Between two looks at least, whoever wants one."""
 
+MOST_LATE_MS: Final = 15_000
+"""How long before the node reads of a change clients may be said to have noticed it."""
+
 
 class UpstreamTopics:
     """`refresh_topics` once, then `start`; `stop` ends it."""
@@ -72,6 +75,8 @@ class UpstreamTopics:
         self._listeners: list[Callable[[TopicsChanged], None]] = []
         self._wanted = asyncio.Event()
         self._looked_ms: int | None = None
+        self._looks_ms: tuple[int, int] | None = None
+        """When the last two looks began, older first."""
         self._looking: asyncio.Future[None] | None = None
         self._running = BackgroundTask(on_bug)
         self._troubled = False
@@ -92,7 +97,12 @@ class UpstreamTopics:
 
     def event(self) -> TopicsChanged:
         """All that there is, for an engine that has not heard of it yet."""
-        return TopicsChanged(self._event.partitions, ids=self._event.ids)
+        return TopicsChanged(self._event.partitions, ids=self._event.ids, disowned=self._event.disowned)
+
+    @property
+    def late_ms(self) -> int:
+        """How long before it was told the last change may have happened."""
+        return self._event.late_ms
 
     def on_change(self, listener: Callable[[TopicsChanged], None]) -> None:
         """From here on it hears of each change."""
@@ -154,12 +164,14 @@ class UpstreamTopics:
 
     async def _fetch_topics(self) -> None:
         self._wanted.clear()
+        begun_ms = self._now_ms()
         told = await fetch_all_topics(self._upstream, self._view, self._mark)
         if told is not None:
             self._mark, self._view, self._internal = told.mark, told.view, told.internal
             self._changed(self._seen.heard(told.topics, self._now_ms()), first=self._looked_ms is None)
         self._looked_ms = self._now_ms()
         await self._ask_about_missing()
+        self._looks_ms = (begun_ms if self._looks_ms is None else self._looks_ms[1], begun_ms)
 
     async def _run(self) -> None:
         while True:
@@ -217,12 +229,21 @@ class UpstreamTopics:
             self._changed(self._seen.answered(question, broker, *codes, now_ms, only=only))
 
     def _changed(self, change: TopicPresenceChange, *, first: bool = False) -> None:
-        if not change and not first:
+        disowned = self._seen.disowned
+        if not change and not first and disowned == self._event.disowned:
             return
         topics = self._seen.topics
+        # A broker may have been behind when it was asked last: the look before that one counts.
+        late_ms = 0 if self._looks_ms is None else min(self._now_ms() - self._looks_ms[0], MOST_LATE_MS)
         partitions = {name: topic.partitions for name, topic in topics.items()}
         ids = {name: topic.id for name, topic in topics.items() if name not in self._private and any(topic.id)}
-        self._event = TopicsChanged(MappingProxyType(partitions), tuple(sorted(change.gone)), MappingProxyType(ids))
+        self._event = TopicsChanged(
+            MappingProxyType(partitions),
+            tuple(sorted(change.gone)),
+            MappingProxyType(ids),
+            disowned=disowned,
+            late_ms=late_ms,
+        )
         for listener in self._listeners:
             listener(self._event)
 

@@ -7,6 +7,7 @@ nodes of a cluster, and `KafkaNodeBackend` (kafka_backend) keeps it in an existi
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from muster.coordinator.core.model.events import TopicsChanged
 from muster.coordinator.core.model.types import Limits
 from muster.coordinator.runtime.engine import Engine, EngineOptions, MakeShard
 from muster.coordinator.runtime.node_status import Conditions
@@ -83,6 +84,9 @@ class NodeBackend(Protocol):
     @property
     def log_span(self) -> LogSpanOf:
         """Where a partition's log begins and ends."""
+
+    def add_topic_news(self, change: TopicsChanged) -> TopicsChanged:
+        """The change, with what is known besides the catalog: topics that a broker disowns, and how late it is told."""
 
     async def open(self, seen: ReportGroup) -> None:
         """Open the state or connect to it. `seen` receives groups that are observed in ZooKeeper."""

@@ -11,6 +11,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, cast
 
 from muster.coordinator.config import Settings
+from muster.coordinator.core.model.events import TopicsChanged
 from muster.coordinator.edge.cluster_view import ClientAddresses
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.group_log import BrokerGroupLog
@@ -144,6 +145,9 @@ class StandaloneBackend:
     @property
     def log_span(self) -> LogSpanOf:
         return partial(span_of_log, self.disk)
+
+    def add_topic_news(self, change: TopicsChanged) -> TopicsChanged:
+        return change
 
     def coordinate(
         self,

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from muster.coordinator.config import Settings
+from muster.coordinator.core.model.events import TopicsChanged
 from muster.coordinator.edge.cluster_view import ClientAddresses, ClusterView
 from muster.coordinator.replication.io.replicated_log import ReplicatedLog
 from muster.coordinator.replication.io.replicated_requests import ReplicatedRequests
@@ -121,6 +122,9 @@ class ReplicatedBackend:
     @property
     def log_span(self) -> LogSpanOf:
         return partial(span_of_log, self._log)
+
+    def add_topic_news(self, change: TopicsChanged) -> TopicsChanged:
+        return change
 
     def coordinate(
         self,

@@ -306,6 +306,7 @@ class KafkaBackend:
             commit_timeout_ms=self._settings.offsets_commit_timeout_ms,
             on_orphans=self.topics.recalled,
             on_read=self.topics.wanted,
+            on_rejoin=self.topics.look_soon,
         )
 
     def coordinate(

@@ -149,7 +149,8 @@ class UnknownGroups(Protocol):
 class GatedEngine(LeasedEngine):
     """See `LeasedEngine`. newcomers: is asked of groups that are not known, from when it is set. doubts: says why
     nobody may be judged right now by the rights that are known here. on_read: hears which
-    topics members subscribe to by name (KB-T1)."""
+    topics members subscribe to by name (KB-T1). on_rejoin: hears that a member joins again, perhaps because of a change
+    of topics that was not read of yet."""
 
     _authority: ShardGate
     newcomers: UnknownGroups | None = None
@@ -168,6 +169,7 @@ class GatedEngine(LeasedEngine):
         commit_timeout_ms: int = COMMIT_TIMEOUT_MS,
         on_orphans: CatalogBeyondOrphans | None = None,
         on_read: Callable[[Iterable[str]], None] = lambda topics: None,
+        on_rejoin: Callable[[], None] = lambda: None,
     ) -> None:
         self._held = {}
         self.doubts: Callable[[], str] = lambda: ""
@@ -175,6 +177,7 @@ class GatedEngine(LeasedEngine):
         """Since when nobody may be judged; None: they may."""
         self._loaded_ms: dict[int, int] = {}
         self._on_read = on_read
+        self._on_rejoin = on_rejoin
         super().__init__(
             log,
             shards,
@@ -203,6 +206,8 @@ class GatedEngine(LeasedEngine):
         slot = self._slots[shard]
         if names := subscribed_topics(event):
             self._on_read(names)
+        if isinstance(event, events.JoinGroup) and isinstance(slot.core, Shard) and slot.core.may_follow_topics(event):
+            self._on_rejoin()
         if is_request(event) and slot.status is ShardStatus.ACTIVE:
             refusal = self._refusal(slot, event)
             if refusal is None and self.newcomers is not None:

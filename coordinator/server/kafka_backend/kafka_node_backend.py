@@ -7,10 +7,12 @@ upstream's (KB-X12).
 
 import asyncio
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from muster.coordinator.config import Settings
+from muster.coordinator.core.model.events import TopicsChanged
 from muster.coordinator.edge.background_tasks import RestartedTask
 from muster.coordinator.edge.cluster_view import ClientAddresses
 from muster.coordinator.kafka.handlers.configs import ConfigHandlers, GroupConfigs
@@ -126,6 +128,10 @@ class KafkaNodeBackend:
     @property
     def log_span(self) -> LogSpanOf:
         return self._part.ends.span
+
+    def add_topic_news(self, change: TopicsChanged) -> TopicsChanged:
+        told = self._part.topics.event()
+        return replace(change, disowned=told.disowned, late_ms=self._part.topics.late_ms)
 
     def coordinate(
         self,

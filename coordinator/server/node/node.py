@@ -601,7 +601,8 @@ class CoordinatorNode:
     def _topics_changed(self) -> None:
         before, self._partitions = self._partitions, partition_counts(self.broker)
         gone = tuple(sorted(before.keys() - self._partitions.keys()))
-        self.driver.tell_all(TopicsChanged(self._partitions, gone, topic_ids(self.broker), by=ACTING.get()))
+        change = TopicsChanged(self._partitions, gone, topic_ids(self.broker), by=ACTING.get())
+        self.driver.tell_all(self._backend.add_topic_news(change))
         if self._backend.zookeeper is not None:
             self._backend.zookeeper.topics_changed()
 

@@ -106,14 +106,16 @@ class Stage(
     def do_topics(self, words: list[str], _lines: list[str]) -> Iterator[str]:
         options = pairs(words)
         deleted = tuple(options.pop("deleted", "").split(",")) if "deleted" in options else ()
+        disowned = frozenset(filter(None, options.pop("disowned", "").split(",")))
+        late_ms = milliseconds(options.pop("late", "0ms"))
         self.born_again(options)
         counts = {topic: int(count) for topic, count in options.items()}
         state = self.shard.state
-        before = events.TopicsChanged(state.partitions, ids=state.topic_ids)
-        now = events.TopicsChanged(counts, deleted, self.topic_ids(list(counts)))
+        before = events.TopicsChanged(state.partitions, ids=state.topic_ids, disowned=state.disowned_topics)
+        ids = self.topic_ids(list(counts))
+        now = events.TopicsChanged(counts, deleted, ids, disowned=disowned, late_ms=late_ms)
         changes = events.compare_topics(before, now) if state.catalog_known else ()
-        changed = events.TopicsChanged(counts, deleted, now.ids, changes)
-        yield from self.obeyed(self.step(changed)) or ["ok"]
+        yield from self.obeyed(self.step(replace(now, changes=changes))) or ["ok"]
 
     def born_again(self, options: dict[str, str]) -> None:
         for topic in [topic for topic in options.pop("anew", "").split(",") if topic]:

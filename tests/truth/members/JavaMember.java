@@ -78,6 +78,7 @@ public class JavaMember {
     told.put("max.poll.interval.ms", number(job, "poll_ms"));
     told.put("reconnect.backoff.max.ms", "500");
     told.put("allow.auto.create.topics", "false");
+    told.put("enable.auto.commit", "false"); // a commit of a deleted topic's partition would hold up its next join
     String bytes = "org.apache.kafka.common.serialization.ByteArrayDeserializer";
     told.put("key.deserializer", bytes);
     told.put("value.deserializer", bytes);

@@ -40,7 +40,7 @@ async function main() {
   input.on('close', () => process.exit(0));
   await consumer.connect();
   await consumer.subscribe(job.pattern ? { topics: [new RegExp(job.pattern)] } : { topics: job.topics });
-  await consumer.run({ eachMessage: async () => {} });
+  await consumer.run({ autoCommit: false, eachMessage: async () => {} });
 }
 
 main();

@@ -38,6 +38,8 @@ class Situation:
             return f"{client.mode} groups have no such thing"
         if lacking := self.needs - client.can:
             return f"{client.library} has no {', '.join(sorted(lacking))}"
+        if why := client.cannot.get(self.name):
+            return f"{client.library}: {why}"
         return f"not with {backend}" if self.backends and backend not in self.backends else ""
 
 

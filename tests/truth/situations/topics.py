@@ -1,7 +1,7 @@
 """What a group reads changes."""
 
 from tests.truth.expectation import Expectation, Fact, TopicFact, back, left, topic_changed
-from tests.truth.scene import PARTITIONS, Scene
+from tests.truth.scene import PARTITIONS, PATIENCE_S, Scene
 from tests.truth.situations.registry import situation
 
 SUBSCRIPTION = frozenset({"SUBSCRIPTION_CHANGED", "MEMBER_METADATA_CHANGED"})
@@ -43,7 +43,7 @@ def topic_deleted(scene: Scene) -> Expectation:
         scene.until_shared(topics=both)
     scene.mark()
     scene.delete_topic(clicks)
-    scene.until_shared(topics=[scene.topic])
+    scene.until_shared(topics=[scene.topic], seconds=2 * PATIENCE_S)  # over a Kafka, it is planned with for a minute
     gone = TopicFact(clicks, "DELETED", 4, 0)
     return Expectation((topic_changed(clicks),), topics=(gone,), incident="topic_change", never=("gives it to nobody",))
 

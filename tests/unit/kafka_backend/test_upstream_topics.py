@@ -11,7 +11,7 @@ from muster.coordinator.core.model.events import TopicsChanged
 from muster.coordinator.kafka_backend.shard_ownership.topic_presence import ASK_AGAIN_MS
 from muster.coordinator.kafka_backend.upstream import topic_requests
 from muster.coordinator.kafka_backend.upstream.protocol import Unreached, UpstreamAddress
-from muster.coordinator.kafka_backend.upstream.topic_watch import UpstreamTopics
+from muster.coordinator.kafka_backend.upstream.topic_watch import MOST_LATE_MS, UpstreamTopics
 from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
 from tests.fakes.upstream_broker import HANG_UP, UpstreamBroker
 from tests.fakes.upstream_catalog import Told, UpstreamCatalog
@@ -170,12 +170,43 @@ def test_t4_gone_when_two_brokers_a_good_while_apart_know_neither_name_nor_id() 
         assert "orders" in scene.topics.partitions()
         await scene.later(1)
         assert "orders" not in scene.topics.partitions()
-        assert [event.deleted for event in scene.told] == [(), ("orders",)]
+        assert [event.deleted for event in scene.told] == [(), (), ("orders",)]
         by_id = [
             [number for request in broker.of("Metadata") for each in request.topics or () if any(each.topic_id)]
             for number, broker in scene.brokers.brokers.items()
         ]
         assert all(by_id), "both were asked, by the id too"
+
+    run(story)
+
+
+def test_t4_that_a_broker_knows_a_topic_no_more_is_told_at_once_and_taken_back() -> None:
+    async def story(scene: Scene) -> None:
+        scene.brokers.all_forget("orders")
+        await scene.topics.refresh_topics()
+        assert scene.told[-1].disowned == {"orders"}
+        assert scene.told[-1].partitions["orders"] == 4
+        await scene.topics.refresh_topics()
+        scene.brokers.all_know(orders=ORDERS)
+        await scene.topics.refresh_topics()
+        assert [event.disowned for event in scene.told] == [set(), {"orders"}, set()]
+        assert scene.topics.event().disowned == set()
+
+    run(story)
+
+
+def test_t1_how_long_ago_a_change_may_have_happened_is_told() -> None:
+    """A broker may have been behind when it was asked last: the look before that one counts."""
+
+    async def story(scene: Scene) -> None:
+        await scene.later(1_000)
+        await scene.later(2_000)
+        scene.brokers.all_know(new=Told(b"new", 1))
+        await scene.later(4_000)
+        await scene.later(60_000)
+        scene.brokers.all_know(orders=Told(b"orders", 6))
+        await scene.later(60_000)
+        assert [event.late_ms for event in scene.told] == [0, 6_000, MOST_LATE_MS]
 
     run(story)
 

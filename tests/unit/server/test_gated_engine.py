@@ -22,6 +22,7 @@ from muster.coordinator.core.model.events import (
     OffsetDelete,
     OffsetFetch,
     Request,
+    SyncGroup,
     TopicsChanged,
     TxnOffsetCommit,
     TxnWriteOver,
@@ -68,10 +69,10 @@ class Everybody:
 
 
 class Stage:
-    def __init__(self, log: MemoryGroupLog | None = None) -> None:
+    def __init__(self, limits: Limits | None = None, log: MemoryGroupLog | None = None, **options: Any) -> None:
         self.log = log or MemoryGroupLog(1)
         self.authority = Everybody()
-        self.engine = GatedEngine(self.log, 1, Limits(), authority=self.authority)
+        self.engine = GatedEngine(self.log, 1, limits or Limits(), authority=self.authority, **options)
         self.engine.submit_all(TopicsChanged({"orders": 1}, ids={"orders": b"1" * 16}))
         self.engine.load_shard(0, 0)
         self.settle()
@@ -205,6 +206,26 @@ def test_t1_what_members_read_is_told() -> None:
     for kind in ("consumer", "connect"):
         engine.submit(0, JoinGroup(next(ids), "c", "", None, "c", "/h", 10_000, 10_000, kind, protocols, "fresh"))
     assert sorted(told) == ["new", "old", "orders", "orders"]
+
+
+def test_t1_topics_are_looked_at_when_a_settled_member_joins_again() -> None:
+    """Its client may have noticed a change of topics that was not read of yet."""
+    looked: list[str] = []
+    stage = Stage(Limits(initial_rebalance_delay_ms=0), on_rejoin=lambda: looked.append("again"))
+    protocols = (Protocol("range", encode_subscription(Subscription(1, ("orders",)))),)
+
+    def join(member_id: str) -> None:
+        named = JoinGroup(next(ids), "g", member_id, None, "a", "/h", 10_000, 10_000, "consumer", protocols, "x")
+        stage.engine.submit(0, named)
+        for _ in ("the request", "its timer"):
+            stage.settle()
+
+    join("")
+    join("a-x")
+    stage.ask(SyncGroup(next(ids), "g", "a-x", None, 1, None, None, (("a-x", b""),)))
+    assert looked == []
+    join("a-x")
+    assert looked == ["again"]
 
 
 def test_a3_a_heartbeat_that_says_nothing_new_is_answered_though_its_shard_has_something_on_its_way() -> None:

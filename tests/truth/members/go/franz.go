@@ -16,6 +16,7 @@ func franz(told job) member {
 		kgo.SeedBrokers(strings.Split(told.Address, ",")...),
 		kgo.ClientID(told.Name),
 		kgo.ConsumerGroup(told.Group),
+		kgo.DisableAutoCommit(), // a commit of a deleted topic's partition would hold up its next join
 		kgo.MetadataMaxAge(time.Duration(told.MetadataMs) * time.Millisecond),
 		kgo.MetadataMinAge(100 * time.Millisecond),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),

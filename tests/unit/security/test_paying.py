@@ -28,6 +28,8 @@ class Scene:
     now_s: float = 100.0
     slept: list[float] = field(default_factory=list)
     held: list[tuple[str, str, int]] = field(default_factory=list)
+    groups: set[tuple[str, str]] = field(default_factory=set)
+    """Those that there are, and their members."""
     waits: asyncio.Event | None = None
     """Who sleeps waits for this, where it is given."""
 
@@ -37,10 +39,12 @@ class Scene:
         owners: Any = SimpleNamespace(kept=False)
         held = lambda *one: self.held.append(one)  # noqa: E731
         counts = UserCounts(self.quotas)
+        counts.alive = lambda group, member: (group, member) in self.groups
         self.paying = GrpcQuotas(self.quotas, counts, held, lambda: {"t": 6}, owners, lambda: self.now_s, self.sleep)
         kinds: dict[str, tuple[Any, Any]] = {
             "Produce": (log.ProduceRequest, log.ProduceResponse),
             "Heartbeat": (pb.HeartbeatRequest, pb.HeartbeatResponse),
+            "OffsetCommit": (pb.OffsetCommitRequest, pb.OffsetCommitResponse),
             "DeleteTopics": (log.DeleteTopicsRequest, log.DeleteTopicsResponse),
         }
         table = {
@@ -106,6 +110,25 @@ def test_partitions_that_are_deleted_are_charged() -> None:
         request = log.DeleteTopicsRequest(topic_names=["t", "unknown"])
         assert (await made.ask("DeleteTopics", request)).throttle_time_ms == 0
         assert (await made.ask("DeleteTopics", request)).throttle_time_ms == 1_000
+
+    asyncio.run(story())
+
+
+def test_groups_made_by_commits_alone_are_counted() -> None:
+    async def story() -> None:
+        scene = Scene({"group_count": 2})
+
+        async def commit(group: str, **more: Any) -> tuple[int, str]:
+            answer = await scene.ask("OffsetCommit", pb.OffsetCommitRequest(group_id=group, **more))
+            return answer.error_code, answer.error_message
+
+        assert [(await commit(group))[0] for group in ("a", "b", "a")] == [0, 0, 0]
+        code, why = await commit("c")
+        assert code == 44
+        assert "as many as its quota allows (group_count)" in why
+        assert (await commit("c", member_id="m"))[0] == 0, "who is a member was counted when it joined"
+        scene.groups.add(("c", ""))
+        assert (await commit("c"))[0] == 0, "a group that is there is not made by a commit"
 
     asyncio.run(story())
 

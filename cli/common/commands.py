@@ -41,6 +41,15 @@ Sections: TypeAlias = Mapping[str, Mapping[str, LazyCommand]]
 """Commands by name, under the headings of --help."""
 
 
+SYNONYMS = {
+    "thaw": "resume", "unfreeze": "resume", "release": "resume", "hold": "freeze", "pause": "freeze", "why": "explain",
+    "show": "describe", "get": "describe", "ls": "list", "rm": "delete", "remove": "delete", "reset": "reset-offsets",
+    "migrate": "migrate-offsets", "config": "settings", "configs": "settings", "logs": "log", "status": "health",
+    "start": "serve", "run": "serve",
+}  # fmt: skip
+"""What people try, and the command that does it, where the same table of commands has it."""
+
+
 class LazyGroup(click.Group):
     """A group whose commands are named in a table and imported on use."""
 
@@ -66,7 +75,7 @@ class LazyGroup(click.Group):
         name = args[0]
         if name not in self.lazy and not name.startswith("-"):
             known = self.list_commands(ctx)
-            near = get_close_matches(name, known, n=1)
+            near = [SYNONYMS[name]] if SYNONYMS.get(name) in known else get_close_matches(name, known, n=1)
             hint = f"did you mean '{near[0]}'?" if near else f"expected one of {', '.join(known)}"
             ctx.fail(f"there is no command '{ctx.command_path} {name}'; {hint}")
         return super().resolve_command(ctx, args)

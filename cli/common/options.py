@@ -139,6 +139,25 @@ def require_listening_node(servers: Iterable[str]) -> None:
         )
 
 
+def speaks_tls(server: str) -> bool:
+    """Whether the port greets back in TLS. Nothing is verified, and nothing sent: this is a guess at what is wrong."""
+    import ssl
+
+    host, _, port = server.strip().rpartition(":")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_alpn_protocols(["h2"])
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), PATIENCE_S) as connection:
+            connection.settimeout(PATIENCE_S)
+            context.wrap_socket(connection).close()
+    except ssl.SSLError as error:
+        return "ALERT" in (error.reason or "")  # It refused in its words: it wants a certificate, perhaps.
+    except (OSError, ValueError):
+        return False
+    return True
+
+
 def connection_refusal(server: str) -> str | None:
     """Why nothing can be had there. None where somebody listens, or where that is not known so soon."""
     host, _, port = server.strip().rpartition(":")

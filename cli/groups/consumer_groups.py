@@ -21,8 +21,8 @@ from muster.cli.common.commands import CommandError, ConnectionOption, Exit
 from muster.cli.common.options import command_config_option, current_command_config, repeated_option
 from muster.cli.common.output import ABSENT, echo_exactly
 from muster.cli.groups.arguments import resolve_partitions
-from muster.cli.groups.description import ZOOKEEPER, fetch_lags
-from muster.cli.groups.offsets import find_targets, require_inactive
+from muster.cli.groups.description import STATES, TYPES, ZOOKEEPER, fetch_lags
+from muster.cli.groups.offsets import check_any_moved, find_targets, require_inactive
 from muster.coordinator.observability.views.formatting import harmless
 from muster.coordinator.observability.views.groups import assignment_text
 from muster.coordinator.observability.views.topics import Position
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 # -------------------------
 
 OFFSETS = ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID")
+EPOCH_AT = 3
+"""Kafka's tool has the leader epoch behind the partition."""
 MEMBERS = ("GROUP", "CONSUMER-ID", "GROUP-INSTANCE-ID", "HOST", "CLIENT-ID", "#PARTITIONS")
 STATE = ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS")
 REBALANCING = ("PreparingRebalance", "CompletingRebalance")
@@ -45,7 +47,7 @@ NARROWEST = 15
 
 
 def print_groups(admin: "Admin", states: str | None, types: str | None) -> None:
-    found = admin.list_groups(split_words(states), [word.lower() for word in split_words(types)])
+    found = admin.list_groups(known_words("--state", states, STATES), known_words("--type", types, TYPES))
     if states is None and types is None:
         for group in found:
             echo_exactly(f"{group.group_id}\n")
@@ -55,9 +57,17 @@ def print_groups(admin: "Admin", states: str | None, types: str | None) -> None:
     print_kafka_table(("GROUP", *shown), [[row["GROUP"], *(row[name] for name in shown)] for row in values])
 
 
-def split_words(given: str | None) -> list[str]:
-    """What a list by commas holds; nothing when all are wanted."""
-    return [] if given in (None, EVERY) else [word.strip() for word in str(given).split(",") if word.strip()]
+def known_words(option: str, given: str | None, known: Sequence[str]) -> list[str]:
+    """What a list by commas holds, as the node spells it; nothing when all are wanted.
+
+    Raises click.UsageError for a word that is not `known`: a list that nothing can match reads like "no groups".
+    """
+    words = [] if given in (None, EVERY) else [word.strip() for word in str(given).split(",") if word.strip()]
+    spelt = {word.lower(): word for word in known}
+    unknown = [word for word in words if word.lower() not in spelt]
+    if unknown:
+        raise click.UsageError(f"{option} {harmless(', '.join(unknown))} is unknown; expected {', '.join(known)}")
+    return [spelt[word.lower()] for word in words]
 
 
 def print_descriptions(admin: "Admin", groups: Sequence[str], view: str, *, verbose: bool) -> None:
@@ -79,10 +89,29 @@ def print_descriptions(admin: "Admin", groups: Sequence[str], view: str, *, verb
             heading = (*MEMBERS, "ASSIGNMENT") if verbose else MEMBERS
             print_kafka_table(heading, [member_row(group, member)[: len(heading)] for member in group.members])
         else:
-            print_kafka_table(OFFSETS, offset_rows(admin, group))
+            print_offsets(admin, group, verbose=verbose)
     if missing:
         named = ", ".join(f"'{name}'" for name in missing)
         raise CommandError(f"Consumer group {named} does not exist.", code=Exit.NOT_FOUND)
+
+
+def print_offsets(admin: "Admin", group: "GroupDescription", *, verbose: bool) -> None:
+    """`verbose`: with the leader epoch that each position was committed with."""
+    rows = offset_rows(admin, group)
+    if not verbose:
+        print_kafka_table(OFFSETS, rows)
+        return
+    committed = admin.group_offsets(group.group_id)
+    epochs = {(tp.topic, tp.partition): at.leader_epoch for tp, at in committed.items()}
+    told = [epochs.get((row[1], row[2]), -1) for row in rows]
+    heading = (*OFFSETS[:EPOCH_AT], "LEADER-EPOCH", *OFFSETS[EPOCH_AT:])
+    print_kafka_table(
+        heading,
+        [
+            [*row[:EPOCH_AT], epoch if epoch is not None and epoch >= 0 else None, *row[EPOCH_AT:]]
+            for row, epoch in zip(rows, told, strict=True)
+        ],
+    )
 
 
 def print_state_note(group: "GroupDescription") -> None:
@@ -166,7 +195,7 @@ def reset_offsets(admin: "Admin", groups: Sequence[str], options: Mapping[str, A
         require_inactive(admin, group)
         current = {(tp.topic, tp.partition): at.offset for tp, at in admin.group_offsets(group).items()}
         wanted = file.get(group, {}) if file is not None else reset_positions(admin, options, current)
-        plans[group] = find_targets(admin, wanted, current)
+        plans[group] = find_targets(admin, as_kafka_moves(wanted, current), current)
     if options["execute"]:
         for group, plan in plans.items():
             if plan:
@@ -174,6 +203,7 @@ def reset_offsets(admin: "Admin", groups: Sequence[str], options: Mapping[str, A
     if options["export"]:
         export_plans(plans)
         return
+    check_any_moved(plans)
     rows = [[group, *tp, offset] for group, plan in plans.items() for tp, offset in plan.items()]
     print_kafka_table(("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"), rows)
 
@@ -183,6 +213,16 @@ def reset_positions(
 ) -> dict[TopicPartition, Position]:
     chosen = sorted(current) if options["all_topics"] else resolve_partitions(admin, options["topics"])
     return dict.fromkeys(chosen, reset_position(options))
+
+
+def as_kafka_moves(
+    wanted: Mapping[TopicPartition, Position], current: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, Position]:
+    """`--to-current` gives a partition without a position the end of its log, as Kafka's tool does."""
+    return {
+        tp: Position("end") if position.kind == "current" and tp not in current else position
+        for tp, position in wanted.items()
+    }
 
 
 def reset_position(options: Mapping[str, Any]) -> Position:
@@ -244,7 +284,7 @@ def export_plans(plans: Mapping[str, Mapping[TopicPartition, int]]) -> None:
 def read_plan(path: Path, groups: Sequence[str]) -> dict[str, dict[TopicPartition, Position]]:
     """What `--export` wrote: rows of three for one group, rows of four for several."""
     plan: dict[str, dict[TopicPartition, Position]] = {group: {} for group in groups}
-    with path.open(newline="") as file:
+    with path.open(newline="", encoding="utf-8-sig") as file:  # Spreadsheets put a mark before it.
         for number, row in enumerate(csv.reader(file), 1):
             if not row:
                 continue
@@ -305,7 +345,7 @@ def make_flag(name: str, text: str) -> Callable[[Callable[..., Any]], Callable[.
     "--type", "type_", is_flag=False, flag_value=EVERY, metavar="[TYPES]",
     help="With --list: show types, or only groups of these, separated by commas."
 )  # fmt: skip
-@make_flag("--verbose", "With --members: also show what each member owns.")
+@make_flag("--verbose", "With --members: also show what each member owns. With --offsets: leader epochs.")
 @repeated_option("--topic", "topics", metavar="T[:P,P]", help="Topic, with partitions if not all of them")
 @make_flag("--all-topics", "All partitions that the group has committed.")
 @click.option(

@@ -81,6 +81,8 @@ STATES = (
     *("Waiting", "Stopping", "Starting", "BackingOff"),  # central
 )
 
+TYPES = ("classic", "consumer", "central", "zookeeper")
+
 
 def describe_missing_groups(admin: "Admin") -> list[str]:
     """Sentences on groups that the node cannot load, for those who may ask how it is (DESCRIBE on the cluster)."""

@@ -76,6 +76,7 @@ def reset_offsets(
         current = {(tp.topic, tp.partition): at.offset for tp, at in admin.group_offsets(group).items()}
         chosen = sorted(current) if all_topics else resolve_partitions(admin, topics)
         target = find_targets(admin, dict.fromkeys(chosen, position), current)
+        check_any_moved({group: target})
         if execute and target:
             admin.alter_offsets(group, target, reason)
     if not execute:
@@ -129,6 +130,18 @@ def find_targets(
             span = f"offsets {starts[tp]} to {ends[tp]}"
             notice(f"Warning: {tp[0]}-{tp[1]} has {span}; {found.wanted} becomes {found.offset}.")
     return result
+
+
+def check_any_moved(plans: Mapping[str, Mapping[TopicPartition, int]]) -> None:
+    """Raises CommandError where no group has a position to move: a script would take it for done."""
+    idle = [group for group, plan in plans.items() if not plan]
+    if len(idle) == len(plans):
+        raise CommandError(
+            f"No position was moved: {', '.join(idle)} has none in these partitions",
+            "expected a group with committed positions there",
+            "name partitions by --topic, and a position that needs none before it, such as the start or the end",
+            code=Exit.NOT_FOUND,
+        )
 
 
 def fetch_offsets_at(admin: "Admin", times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:

@@ -27,6 +27,7 @@ from muster.cli.common.options import (
     repeated_option,
     require_listening_node,
     set_option,
+    speaks_tls,
 )
 from muster.cli.common.output import columns, echo_exactly, notice, print_rows
 
@@ -325,6 +326,12 @@ def explain_refusal(bootstrap: str, error: "grpc.RpcError") -> CommandError | No
         return CommandError(str(CallNotAuthorized(bootstrap, "asking for health", detail)))
     if (words := describe_handshake_failure(detail)) is not None:
         return Unhealthy(f"{bootstrap} {words}")
+    if not current_command_config() and speaks_tls(bootstrap):
+        return Unhealthy(
+            f"{bootstrap} speaks TLS, and was asked without",
+            "expected a client that does, too",
+            "give --command-config a file with security.protocol=SSL and ssl.truststore.location",
+        )
     return None
 
 

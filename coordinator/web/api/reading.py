@@ -44,6 +44,7 @@ STATES: Final = (
     *("Assigning", "Reconciling"),  # KIP-848
     *("Waiting", "Stopping", "Starting", "BackingOff"),  # central
 )
+TYPES: Final = ("classic", "consumer", "central", "zookeeper")
 MOST_ENTRIES: Final = 1_000
 """Rebalances told whole in one answer; each may have thousands of moves."""
 
@@ -180,7 +181,7 @@ READING_ENDPOINTS: Final = (
         groups,
         (
             QueryParameter("state", "Only groups in this state.", many=True, words=STATES),
-            QueryParameter("type", "Only groups of this type.", many=True),
+            QueryParameter("type", "Only groups of this type.", many=True, words=TYPES),
             QueryParameter("with_members", "Only groups that have members.", bool, False),
             *WINDOW,
         ),

@@ -60,6 +60,7 @@ def test_a_method_that_is_not_taken_hears_which_are(node: AskedNode) -> None:
         ("limit=" + "9" * 5000, "limit", "expected a whole number"),
         ("limit=1&limit=2", "limit", "expected one value"),
         ("state=Happy", "state", "expected one of Empty, PreparingRebalance"),
+        ("type=bogus", "type", "expected one of classic, consumer, central, zookeeper"),
         ("stat=Stable", "stat", "expected state, type, with_members, limit, offset"),
     ],
 )

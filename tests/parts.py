@@ -228,7 +228,7 @@ REST = (
     ),
     Part("torture", "kills, full disks, stalls and a short soak", ("tests/torture/",)),
     Part("benchmarks", "each runs and reports, at a size that proves nothing about speed", ("tests/bench/",)),
-    Part("other runtimes", "Java, JavaScript, kcat and a real broker (make interop)", ("tests/interop/",)),
+    Part("other runtimes", "Java, JavaScript, Go, kcat and a real broker (make interop)", ("tests/interop/",)),
 )
 
 PARTS = (*REAL_RUNS, *FAST, *REST)

@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,31 @@ def node_command(name: str, *arguments: str) -> list[str]:
     if not (HERE / "js" / "node_modules" / "kafkajs").is_dir():
         pytest.skip("kafkajs is not installed: run 'npm install --no-package-lock' in tests/interop/js")
     return [node, str(HERE / "js" / f"{name}.js"), *arguments]
+
+
+def go_story(*arguments: str) -> list[str]:
+    """The lines that the clients in `go/` print."""
+    return lines_of(go_command(*arguments), HERE)
+
+
+def go_command(*arguments: str) -> list[str]:
+    """What runs the clients in `go/`, built with the modules that its go.mod names."""
+    go = shutil.which("go")
+    if go is None:
+        pytest.skip("go is not installed")
+    return [build_go_clients(go), *arguments]
+
+
+@cache
+def build_go_clients(go: str) -> str:
+    """Once per run; what has not changed is in Go's cache."""
+    program = HERE.parents[1] / "build" / "interop" / "go-clients"
+    done = subprocess.run(
+        [go, "build", "-C", str(HERE / "go"), "-o", str(program), "."], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        pytest.skip(f"the clients in tests/interop/go cannot be built: {done.stderr[-1000:]}")
+    return str(program)
 
 
 def kcat_command() -> str:

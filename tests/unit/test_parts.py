@@ -44,13 +44,15 @@ def test_a_test_stands_for_its_parameters_and_for_no_other() -> None:
     assert starts_processes(part_of(f"{file}::any"))
 
 
-def test_the_two_commands_differ_by_the_mark_alone() -> None:
-    asked = [
-        subprocess.run(["make", "-n", target], cwd=ROOT, check=True, capture_output=True, text=True).stdout
-        for target in ("test", "verify")
-    ]
-    assert asked[0].replace('-m "not verify"', '-m "verify"') == asked[1] != asked[0]
-    assert 'pytest --parts --numprocesses 2 --no-loadscope-reorder -m "verify" ||' in asked[1]
+def test_the_two_commands_differ_by_the_mark_and_their_processes_alone() -> None:
+    def asked(target: str, *processes: str) -> str:
+        command = ["make", "-n", target, *processes]
+        return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+
+    four = asked("test", "PROCESSES=4"), asked("verify", "PROCESSES=4")
+    assert four[0].replace('-m "not verify"', '-m "verify"') == four[1] != four[0]
+    assert asked("test") == four[0].replace("--numprocesses 4", "--numprocesses 2")
+    assert 'pytest --parts --numprocesses 3 --no-loadscope-reorder -m "verify" ||' in asked("verify")
 
 
 class Collected:

@@ -37,6 +37,7 @@ from muster.coordinator.core.groups.member_causes import (
     cause_from_reason,
     describe_former,
     describe_refused,
+    evidence_of_refused,
     record_calm_restart,
     record_contested_instance_id,
 )
@@ -577,7 +578,8 @@ def explain(group: ClassicGroup, event: ConnectionClosed | InstanceIdUser, step:
         return
     holder = group.members.get(group.static.get(event.group_instance_id or "", ""))
     if holder is not None:
-        record_contested_instance_id(group, holder.seen, member_plan(holder), describe_refused(group, event), step)
+        other, evidence = describe_refused(group, event), evidence_of_refused(event)
+        record_contested_instance_id(group, holder.seen, member_plan(holder), other, step, evidence)
 
 
 def check_incarnation_fits_log(group: ClassicGroup, request: JoinGroup, old_id: str, step: Step) -> None:

@@ -555,6 +555,10 @@ def trigger_of_release(
 ) -> RebalanceTrigger | None:
     """The second round of a cooperative rebalance: it was asked to give partitions up, and comes without them."""
     asked = {tp for tp, withheld in group.carried.items() if withheld.holder == member.id and withheld.since_ms is None}
+    if given_away := said.owned_less and said.owned_less & shares_of_others(group, member):
+        names = name_few(f"{topic}-{partition}" for topic, partition in sorted(given_away))
+        what = f"gave up {names}, which the last plan had given to others before"
+        return trigger_by_member(Cause.REVOCATION_FOLLOW_UP, member, what, reason)
     if not asked:
         return None
     metadata = next((each.metadata for each in protocols if each.name == group.protocol_name), None)
@@ -567,6 +571,11 @@ def trigger_of_release(
     names = name_few(f"{topic}-{partition}" for topic, partition in sorted(gave_up))
     what = f"gave up {names}, as the last plan asked it to"
     return trigger_by_member(Cause.REVOCATION_FOLLOW_UP, member, what, reason)
+
+
+def shares_of_others(group: ClassicGroup, member: ClassicMember) -> set[tuple[str, int]]:
+    others = (assignment_of(each.assignment) for each in group.members.values() if each.id != member.id)
+    return {(topic, partition) for share in others for topic, partitions in share.items() for partition in partitions}
 
 
 def trigger_after_reload(

@@ -28,6 +28,7 @@ from muster.coordinator.core.consumer.members import (
 from muster.coordinator.core.groups.member_causes import (
     amend_closed,
     describe_refused,
+    evidence_of_refused,
     name_few,
     record_calm_restart,
     record_contested_instance_id,
@@ -305,8 +306,8 @@ def explain(group: ConsumerGroup, event: ConnectionClosed | InstanceIdUser, step
     holder = group.members.get(group.static.get(event.group_instance_id or "", ""))
     if holder is not None:
         plan = MemberPlan(holder.id, holder.client_id, holder.client_host, holder.instance_id, ())
-        other = describe_refused(group, event)
-        record_contested_instance_id(group, group.seen(holder), plan, other, step)
+        other, evidence = describe_refused(group, event), evidence_of_refused(event)
+        record_contested_instance_id(group, group.seen(holder), plan, other, step, evidence)
 
 
 def subscription_triggers(

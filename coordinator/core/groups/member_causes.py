@@ -28,7 +28,13 @@ from muster.coordinator.core.groups.member_history import (
     find_disturbance,
 )
 from muster.coordinator.core.groups.state import ShardState, Step
-from muster.coordinator.core.model.events import ConnectionClosed, ConsumerHeartbeat, InstanceIdUser, TopicsChanged
+from muster.coordinator.core.model.events import (
+    ConnectionClosed,
+    ConsumerHeartbeat,
+    InstanceIdUser,
+    Listen,
+    TopicsChanged,
+)
 from muster.coordinator.core.model.ledger import (
     MAX_ALSO,
     Departure,
@@ -427,9 +433,10 @@ def last_restart(group: ExplainedGroup, member: SeenMember, step: Step) -> Rebal
 
 
 def record_contested_instance_id(
-    group: ExplainedGroup, holder: SeenMember, plan: MemberPlan, other: str, step: Step
+    group: ExplainedGroup, holder: SeenMember, plan: MemberPlan, other: str, step: Step, evidence: str = ""
 ) -> None:
-    """Two running processes have one group instance id. other: the one that does not hold it, in words."""
+    """Two running processes have one group instance id. other: the one that does not hold it, in words. evidence: of
+    its running, if it was not heard."""
     if holder.connection in group.history.closed:
         return  # its process is gone, and the other one waits for its place
     instance_id = holder.instance_id
@@ -444,6 +451,8 @@ def record_contested_instance_id(
         "running; give each process an instance id of its own"
     )
     entry = member_changed_entry(group, holder, plan, Cause.INSTANCE_ID_SHARED, detail, step)
+    if evidence:
+        entry = replace(entry, certainty=Certainty.INFERRED, evidence=evidence)
     keep_entry(group.id, entry, step)
     step.announce(group, entry=entry)
 
@@ -471,6 +480,11 @@ def describe_refused(group: ExplainedGroup, event: InstanceIdUser) -> str:
         software = f", {event.client_software}" if event.client_software else ""
         return f"member {event.member_id} ({event.client_id or 'no client id'}{software} at {event.client_host})"
     return ""
+
+
+def evidence_of_refused(event: InstanceIdUser) -> str:
+    """How it is known that the process runs; empty: it was heard."""
+    return "its session stream was open when it was told that it is fenced" if isinstance(event, Listen) else ""
 
 
 def describe_former(group: ExplainedGroup, member_id: str) -> str:

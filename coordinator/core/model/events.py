@@ -948,7 +948,7 @@ Request: TypeAlias = (
 )
 
 
-InstanceIdUser: TypeAlias = JoinGroup | SyncGroup | Heartbeat | OffsetCommit | ConsumerHeartbeat
+InstanceIdUser: TypeAlias = JoinGroup | SyncGroup | Heartbeat | OffsetCommit | ConsumerHeartbeat | Listen
 """Requests by which a static member names its group instance id."""
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from muster.coordinator.core.groups.kind import HeartbeatOutlook
+from muster.coordinator.core.groups.member_causes import explain_later
 from muster.coordinator.core.groups.state import Step
 from muster.coordinator.core.kinds.registry import KINDS
 from muster.coordinator.core.model.effects import ConsumerHeartbeatReply, HeartbeatReply, HelloReply, PushReply
@@ -155,6 +156,8 @@ def push_if_news(listener: Listen, hear: Hear, step: Step) -> None:
         hear(polled_heartbeat(listener), asked)
     except CoordinatorError as refusal:
         drop_listener(listener, step)
+        if refusal.code is ErrorCode.FENCED_INSTANCE_ID:
+            explain_later(listener, step)
         step.reply(listener.request_id, PushReply(refusal.code, refusal.message))
         return
     merge_step(asked, listener.request_id, step)
@@ -162,6 +165,8 @@ def push_if_news(listener: Listen, hear: Hear, step: Step) -> None:
         if request_id == listener.request_id and (word := push_reply(listener, reply)) is not None:
             drop_listener(listener, step)
             step.reply(listener.request_id, word)
+            return
+    step.state.parked[listener.request_id] = listener.member_id  # what was said on its behalf was no answer to it
 
 
 def polled_heartbeat(listener: Listen) -> Heartbeat | ConsumerHeartbeat:

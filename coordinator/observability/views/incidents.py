@@ -271,15 +271,18 @@ class OpenIncident:
         if self.about != about:
             return False
         if about == MEMBERS:
-            return self._takes_members(gap_ms, came, gone)
+            return self._takes_members(entry, gap_ms, came, gone)
         if about in (ASSIGNORS, SHARED):
             return True
         return gap_ms <= SOON_MS and (about != OTHER or entry.cause == self.entries[-1].cause)
 
-    def _takes_members(self, gap_ms: int, came: set[Identity], gone: set[Identity]) -> bool:
+    def _takes_members(self, entry: Rebalance, gap_ms: int, came: set[Identity], gone: set[Identity]) -> bool:
         if self.storms and gap_ms <= SOON_MS:
             return True
         restarted = set(self.restarts)
+        if not came and not gone and certainty_word(entry) == "unknown":
+            # Somebody plans again after a change, nobody knows why: once, or it is a story of its own.
+            return gap_ms <= SOON_MS and certainty_word(self.entries[-1]) != "unknown"
         if len(gone) == 1 and gone == restarted:
             return True
         if came and not gone:

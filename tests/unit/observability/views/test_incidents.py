@@ -50,6 +50,24 @@ def test_a_rolling_restart_is_one_incident() -> None:
     assert (restarted.rebalances, restarted.superseded, restarted.moved) == (8, 0, 4)
 
 
+def test_a_leader_that_plans_again_for_no_known_reason_does_not_divide_a_rolling_restart() -> None:
+    """kafka-python's leader does so. When it goes on and on, that is told."""
+
+    def again(number: int, at_s: float) -> Rebalance:
+        return ledger_entry(
+            number, "LEADER_REJOINED", at_s, ["a2", "b2", "c1", "d1"], by="b2", certainty="CERTAINTY_UNKNOWN"
+        )
+
+    first, rest = rolling("abcd")[:4], rolling("abcd")[4:]
+    for entry in rest:
+        entry.number += 1
+    _, restarted = incidents(STARTED, *first, again(6, 3614), *rest)
+    assert restarted.kind == "rolling_restart"
+    assert restarted.entries == tuple(range(2, 11))
+    endless = [again(number, 3614 + 5 * number) for number in range(6, 16)]
+    assert [found.kind for found in incidents(STARTED, *first, *endless)][-1] == "storm"
+
+
 def test_one_that_restarted_says_for_how_long_it_was_away() -> None:
     _, restarted = incidents(STARTED, *rolling("b"))
     assert (restarted.kind, restarted.sentence) == ("restart", "b restarted; it was away for 3.00 s.")

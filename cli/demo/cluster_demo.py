@@ -363,8 +363,8 @@ class ClusterDemo:
             {
                 "bootstrap.servers": ",".join(addresses),
                 "client.id": "demo",
-                "default.api.timeout.ms": 5_000,
-                "request.timeout.ms": 1_000,
+                "default.api.timeout.ms": 30_000,
+                "request.timeout.ms": 5_000,  # On a busy machine a topic takes longer than a second to be made.
             }
         )
 

@@ -70,3 +70,11 @@ def test_settings_of_both_kinds_of_listener_are_taken() -> None:
     assert load_settings(None, by_login | more).mechanisms == ("SCRAM-SHA-512",)
     settings = load_settings(None, by_login | by_certificate | more)
     assert settings.engine_kafka_proxy_principal == "User:apps"
+
+
+def test_how_groups_are_moved_there_and_back_comes_first() -> None:
+    """It is the first question of whoever has groups in Kafka, and a group moved client by client is read twice."""
+    first = re.findall(r"^## (.*?)\n(.*?)(?=^## )", PAGE, re.S | re.M)[0]
+    assert first[0] == "Move groups"
+    for said in ("never client by client", "adopted by themselves", "muster engine adopt", "muster engine release"):
+        assert said in first[1]

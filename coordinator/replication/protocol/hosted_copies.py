@@ -121,6 +121,10 @@ class HostedUnits:
         self._parts[unit].leader = NO_NODE_ID
         return BecomeIdle(unit)
 
+    def silenced(self) -> dict[TopicPartition, int]:
+        """Units that this node led until somebody named the epoch that is given here, and no image has come of it."""
+        return {unit: epoch for unit, epoch in self._deposed.items() if unit in self._parts}
+
     def begin_again(self, unit: TopicPartition) -> None:
         """What the image says of it is to be done anew: its log had failed. What was shown meanwhile counts."""
         self._parts.pop(unit, None)
@@ -198,6 +202,9 @@ class CopyRemoval:
 
 LOOK_AGAIN_MS = 10_000
 """Between two looks at one log: opening one takes reading."""
+
+SHOWN_PATIENCE_MS = 10_000
+"""So long an image may take that brings an epoch which a request has named (CL-L9)."""
 
 
 @dataclass(slots=True)

@@ -25,6 +25,7 @@ from muster.coordinator.replication.protocol.cluster_metadata import (
 from muster.coordinator.replication.protocol.fetch_sessions import FetchReply, FollowerSessions, LedPartition
 from muster.coordinator.replication.protocol.follower import Follower, LeaderFetcher, ReplicaCopy, TruncatedRecords
 from muster.coordinator.replication.protocol.hosted_copies import (
+    SHOWN_PATIENCE_MS,
     BecomeFollower,
     BecomeIdle,
     BecomeLeader,
@@ -96,6 +97,8 @@ class ReplicaRoles:
         self.undone: list[TruncatedRecords] = []
         self.cut_off = False
         """This node may have been passed by wherever others are in sync (see `Leader.look_around`)."""
+        self._silenced_ms: dict[TopicPartition, int] = {}
+        """Since when units that this node led wait for an epoch that somebody named."""
         self._outages = LogOutages()
         self.offline = self._outages.reasons
         self._shelf = CopyRemoval(logs, self._leave_topic)
@@ -572,6 +575,24 @@ class NodeReplicas(ReplicaRoles):
             leader.check_followers(now_ms)
             self._stirred(leader)
         self._look_again(now_ms)
+        self._look_at_silenced(now_ms)
+
+    def _look_at_silenced(self, now_ms: int) -> None:
+        """CL-L9: an epoch that somebody named, and that no image brings, was never the controller's, or its image does
+        not reach this node. The unit goes offline here, so that it is heard of and elected anew."""
+        led = {
+            unit: epoch
+            for unit, epoch in self._hosting.silenced().items()
+            if unit not in self._outages and (view := self._image.partition(unit)) and view.leader == self.me
+        }
+        self._silenced_ms = {unit: self._silenced_ms.get(unit, now_ms) for unit in led}
+        for unit, epoch in led.items():
+            if now_ms - self._silenced_ms[unit] >= SHOWN_PATIENCE_MS:
+                self._broke(
+                    unit,
+                    f"a request at the listener between nodes named leader epoch {epoch}, which no controller has told "
+                    f"of for {SHOWN_PATIENCE_MS // 1000} s: it is to be elected anew",
+                )
 
     def look_around(self, session_ms: int, now_ms: int, *, in_touch: bool) -> None:
         """Who may have been passed by without hearing of it (`Leader.look_around`); in_touch: with ZooKeeper."""

@@ -14,6 +14,7 @@ from muster.coordinator.replication.protocol.cluster_metadata import (
     TopicView,
 )
 from muster.coordinator.replication.protocol.follower import TruncatedRecords
+from muster.coordinator.replication.protocol.hosted_copies import LOOK_AGAIN_MS, SHOWN_PATIENCE_MS
 from muster.coordinator.replication.protocol.node_replicas import NodeReplicas, ReplicaSettings
 from muster.coordinator.replication.protocol.replica_fetch import NO_SUCH_SESSION, FetchAnswer, FetchRequest
 from tests.sim.replication.disk import Disk, SimLog
@@ -188,6 +189,51 @@ def test_a_leader_that_is_shown_a_later_epoch_leads_no_more_until_an_image_says_
     assert PLACE not in leader.replicas.led
     leader.hears(orders(HERE, 3))
     assert leader.replicas.leaders[PLACE].epoch == 3
+
+
+def silenced() -> Pair:
+    """A leader of epoch 1 that somebody, not the controller, told of epoch 2 at time 0."""
+    leader, _ = two()
+    leader.replicas.shown(PLACE, 2)
+    leader.replicas.check_replicas(0)
+    return leader
+
+
+def test_a_leader_that_is_silenced_by_an_epoch_that_never_comes_has_the_controller_elect_anew() -> None:
+    """CL-L9: one request at the door between nodes would silence a partition for good, and nobody would say so."""
+    leader = silenced()
+    leader.replicas.check_replicas(SHOWN_PATIENCE_MS - 1)
+    assert leader.replicas.offline == {}
+    leader.replicas.check_replicas(SHOWN_PATIENCE_MS)
+    [(topic_id, why)] = leader.replicas.offline.values()
+    assert topic_id == ID
+    assert "leader epoch 2" in why
+    leader.hears(orders(-1, 2))  # the controller takes it away, for it is offline here
+    leader.replicas.check_replicas(SHOWN_PATIENCE_MS + 1)
+    leader.replicas.check_replicas(SHOWN_PATIENCE_MS + LOOK_AGAIN_MS + 1)
+    assert leader.replicas.offline == {}
+    leader.hears(orders(HERE, 3))
+    assert leader.replicas.leaders[PLACE].epoch == 3
+
+
+def test_another_replica_leads_after_a_leader_was_silenced() -> None:
+    leader = silenced()
+    leader.replicas.check_replicas(SHOWN_PATIENCE_MS)
+    assert leader.replicas.offline
+    leader.hears(orders(THERE, 2))
+    assert leader.replicas.offline == {}
+    assert leader.replicas.copies[PLACE].follower.epoch == 2
+
+
+def test_an_epoch_that_comes_in_time_is_no_outage() -> None:
+    leader = silenced()
+    leader.hears(orders(THERE, 2))
+    leader.replicas.check_replicas(10 * SHOWN_PATIENCE_MS)
+    assert leader.replicas.offline == {}
+    again = silenced()
+    again.hears(orders(HERE, 3))
+    again.replicas.check_replicas(10 * SHOWN_PATIENCE_MS)
+    assert again.replicas.offline == {}
 
 
 def test_a_copy_that_is_assigned_to_others_goes_once_enough_of_them_are_in_sync() -> None:

@@ -94,6 +94,14 @@ def refuse_users(path: str, request: Any, refusal: dict[str, Any]) -> Any:
     return struct(path)(results=[struct(f"{path}.results")(user=name, **refusal) for name in names])
 
 
+def refuse_described_users(path: str, request: Any, refusal: dict[str, Any]) -> Any:
+    """A row for each user that is named, and no code for the whole, of which librdkafka 2.16 dies."""
+    names = dict.fromkeys(one.name for one in request.users or ())
+    if not names:
+        return struct(path)(**refusal)
+    return struct(path)(results=[struct(f"{path}.results")(user=name, **refusal) for name in names])
+
+
 def refuse_elections(path: str, request: Any, refusal: dict[str, Any]) -> Any:
     """Version 0 has no code for the whole. A request for all partitions is not told which there are."""
     topic_row = struct(f"{path}.replica_election_results")
@@ -134,7 +142,7 @@ SHAPES: Final[Mapping[str, Shape]] = {
     "AlterClientQuotas": Whole(write=refuse_quota_entries),
     "DescribeProducers": Rows("topics", parts=Parts(requested="partition_indexes", key="")),
     "ListTransactions": LeftOut(),
-    "DescribeUserScramCredentials": Whole(),
+    "DescribeUserScramCredentials": Whole(write=refuse_described_users),
     "AlterUserScramCredentials": Whole(write=refuse_users),
 }
 """By API. Each has the right to one name, to the cluster, or to each name of one list, whatever the request says."""

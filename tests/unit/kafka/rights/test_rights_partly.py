@@ -405,3 +405,18 @@ def test_who_may_not_describe_the_cluster_hears_of_no_directory(version: int) ->
         assert version < 3 or answer.error_code == 31
 
     play(story)
+
+
+def test_users_that_may_not_be_described_are_refused_one_by_one() -> None:
+    """librdkafka 2.16 dies of a code for the whole answer."""
+
+    async def story(node: MemoryNode, root: Asked, alice: Asked, lists: AclAuthorizer) -> None:
+        user = struct("DescribeUserScramCredentialsRequest.users")
+        answer = await alice("DescribeUserScramCredentials", 0, users=[user(name="bob"), user(name="eve")])
+        assert answer.error_code == 0
+        assert [(row.user, row.error_code) for row in answer.results] == [("bob", 31), ("eve", 31)]
+        assert all("Cluster authorization failed" in row.error_message for row in answer.results)
+        every = await alice("DescribeUserScramCredentials", 0, users=None)
+        assert (every.error_code, every.results) == (31, [])
+
+    play(story)

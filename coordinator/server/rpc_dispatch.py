@@ -3,7 +3,8 @@
 A handler is `async def heartbeat(self, request, call) -> HeartbeatResponse`, named like its method in snake_case; a
 stream's handler is an async generator. A handler with one answer may have a fast path, `heartbeat_fast_path(self,
 request, call)`, for calls so frequent that one more coroutine is felt: see `FastPathHandler`. Middleware that wraps a
-handler drops its fast path, so the fast path cannot bypass it.
+handler drops its fast path, so the fast path cannot bypass it. The handler is the general way; rights and quotas judge
+both (tests/property/security/test_rights_fast_paths.py).
 
 The table is built from the service descriptor, so a method without a handler is found when the node starts, not when
 a client calls it.

@@ -459,7 +459,10 @@ _NEVER = -(1 << 63)
 
 
 class AppendFastPath:
-    """Appends what needs no closer look, and leaves the rest to `Log.append`."""
+    """Appends what needs no closer look, and leaves the rest to `Log.append`, which is the general way.
+
+    tests/property/storage/test_append_fast_path.py holds the two together.
+    """
 
     # fmt: off
     __slots__ = (

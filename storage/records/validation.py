@@ -260,7 +260,11 @@ _NO_KEY = _BEFORE_KEY.without_key()
 
 
 def check_records_together(body: bytes, count: int) -> WalkedRecords | None:
-    """Whether `body` is `count` records, up to MOST_RECORDS; None for whatever takes a closer look."""
+    """Whether `body` is `count` records, up to MOST_RECORDS; None for whatever takes a closer look.
+
+    A fast path; the general way looks at one record after the other. tests/property/storage/test_looks_agree.py holds
+    both together.
+    """
     # With headers the last byte is hardly ever 0: that is seen before all is walked for nothing.
     heads = None if body[-1] else _heads(body, count)
     if heads is None:

@@ -1,7 +1,8 @@
 """Classic groups over time: heartbeats, commits, expired sessions and positions, timers, load, unload and delete.
 
-`take_steady_heartbeat` is the fast path of a heartbeat in a stable group. Replay leaves sessions to start afresh,
-since no member could be heard meanwhile.
+`take_steady_heartbeat` is the fast path of a heartbeat in a stable group; `heartbeat`, through the queue, is the
+general way. tests/property/runtime/test_heartbeat_both_ways.py holds the two together. Replay leaves sessions to start
+afresh, since no member could be heard meanwhile.
 """
 
 from typing import assert_never

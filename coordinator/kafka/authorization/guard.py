@@ -254,7 +254,10 @@ def guard_immediate(
 
 
 def guard_member(right: RequiredRight, may: AccessCheck, immediate: Immediate, judged: Immediate) -> Immediate:
-    """A shortcut for frequent requests of members: one more call would be measurable in a heartbeat."""
+    """A fast path for frequent requests of members: one more call would be measurable in a heartbeat.
+
+    The general way is `judged`; tests/property/security/test_rights_fast_paths.py holds the two together.
+    """
     authorizer, key = may.authorizer, id(right)
 
     def answered(request: Any, call: KafkaCall) -> Any:

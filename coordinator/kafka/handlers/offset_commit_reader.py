@@ -1,7 +1,8 @@
 """Reads OffsetCommit requests; a fast path for a member that commits the same partitions again with new offsets.
 
 Each connection has a reader. Once two of its requests were equal in all but the offsets, the next ones are compared
-with them as bytes, and only the offsets are read.
+with them as bytes, and only the offsets are read. The general way decodes by the schema;
+tests/property/kafka/test_kafka_commit_reader.py holds both together.
 """
 
 import struct as packing

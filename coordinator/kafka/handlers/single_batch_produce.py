@@ -1,8 +1,8 @@
 """Fast path for Produce requests with one batch for one partition, which librdkafka and its bindings send.
 
-Such a request is read, and answered, in one step; all others are decoded by the schema. The tests hold both ways to
-the same bytes. A request for few partitions is read on the event loop however large it is; a request that may be for
-many partitions is read in a thread.
+Such a request is read, and answered, in one step; all others are decoded by the schema, the general way.
+tests/property/kafka/test_kafka_produce_reader.py holds both ways to the same bytes. A request for few partitions is
+read on the event loop however large it is; a request that may be for many partitions is read in a thread.
 """
 
 import struct as packing

@@ -439,7 +439,7 @@ class CallGuard:
         return await self.looked_at(answer, request, call)
 
     def cleared(self, well: FastPath) -> FastPath:
-        """The short way, for who is known to have the right; others, and who names nothing, go the long one."""
+        """The fast path of a caller known to have the right; all other requests go the general way."""
         (right,), authorizer = self.whole, self.rights.authorizer
         key, of = id(right), right.of
 

@@ -141,7 +141,7 @@ class HeartbeatWorld:
             # The rest of a long append (a generator) waits for the next turn: answers wait behind it.
             assert not self.engine.beat(0, "g", member_id, generation, self.now_ms, rights)
             return
-        queued = deepcopy(self.engine)
+        queued, its_log, its_job = deepcopy((self.engine, self.log, self.job))
         before = deepcopy(queued.core(0))
         number = self.request()
         queued.submit(0, events.Heartbeat(number, "g", member_id, None, generation, rights))
@@ -156,7 +156,7 @@ class HeartbeatWorld:
             assert self.engine.next_deadline_ms == queued.next_deadline_ms
         else:
             assert state_of(self.engine.core(0)) == state_of(before), "something was done"
-            self.engine = queued
+            self.engine, self.log, self.job = queued, its_log, its_job
             self.engine.take_released()
 
     def commit(self, group_id: str, index: int, partitions: int) -> None:

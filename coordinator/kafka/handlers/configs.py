@@ -597,9 +597,15 @@ class ConfigHandlers:
             return refusal
 
     def _of_node(self, resource: Any, asked_of: Callable[[Any], RequestedChanges]) -> RequestedChanges:
-        """What is asked of the node's own settings. Raises StorageError."""
+        """What is asked of the node's own settings. Raises StorageError.
+
+        None is set while the node runs, so there is nothing to take away: `kafka-reassign-partitions --verify` deletes
+        throttles of every broker, whether it has any or not.
+        """
         if resource.resource_name not in ("", str(self._node_id)):
             raise other_node_refusal(resource.resource_name, self._nodes(), self._node_id)
+        if resource.configs and all(getattr(each, "config_operation", None) == DELETE for each in resource.configs):
+            return asked_of(resource)
         raise InvalidRequest(
             "A node reads its settings when it starts: change its properties file and start it again. "
             "'muster settings' shows what holds now."

@@ -301,3 +301,23 @@ def test_of_many_bad_settings_a_few_are_told() -> None:
         assert len(words) < 500
 
     play(story)
+
+
+def test_what_a_node_does_not_have_may_be_taken_away() -> None:
+    """`kafka-reassign-partitions --verify` and `--cancel` delete the throttles of every broker, set or not."""
+
+    async def story(door: Door) -> None:
+        path = "IncrementalAlterConfigsRequest.resources"
+        names = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+        gone = [made(f"{path}.configs", name=name, config_operation=1) for name in names]
+        row = made(path, resource_type=4, resource_name=str(NODE_ID), configs=gone)
+        answer = await door.ask("IncrementalAlterConfigs", 1, resources=[row])
+        assert [each.error_code for each in answer.responses] == [0]
+        gone[0].config_operation, gone[0].value = 0, "5"
+        answer = await door.ask("IncrementalAlterConfigs", 1, resources=[row])
+        assert [each.error_code for each in answer.responses] == [42]
+        row.resource_name, gone[0].config_operation = "99", 1
+        answer = await door.ask("IncrementalAlterConfigs", 1, resources=[row])
+        assert answer.responses[0].error_code, "another node's are not this one's to take away"
+
+    play(story)

@@ -85,8 +85,10 @@ class TransactionCommits:
             return TransactionCommitResult(allowed.code, allowed.partitions)
         try:
             code = await self._written(event.group_id, client, allowed.kept)
-        finally:
-            over = await self._over(event)
+        except (Exception, asyncio.CancelledError):
+            await self._over(event)
+            raise
+        over = await self._over(event)
         return TransactionCommitResult(code or over.code, allowed.partitions)
 
     async def _written(

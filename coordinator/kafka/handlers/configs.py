@@ -135,6 +135,9 @@ LIST_SETTINGS: Final = frozenset(
 )
 """Settings whose value is words with commas between them."""
 
+NOT_FOR_CLIENTS: Final = frozenset({"engine"})
+"""Shown without their value: no client of a node over a Kafka learns the addresses of its brokers."""
+
 
 def describe_settings(
     path: str,
@@ -153,12 +156,14 @@ def describe_settings(
     for alias, (name, field) in sorted(known.items()):
         if not field.repr or (wanted and alias not in wanted):
             continue
+        named = alias in NOT_FOR_CLIENTS and getattr(settings, name) != field.default
+        hidden = is_secret(settings, alias, field) or named
         about = {
             "name": alias,
-            "value": None if is_secret(settings, alias, field) else setting_as_text(getattr(settings, name)),
+            "value": None if hidden else setting_as_text(getattr(settings, name)),
             "read_only": settings is node,
             "config_source": value_source(alias, name, field, node, given),
-            "is_sensitive": is_secret(settings, alias, field),
+            "is_sensitive": hidden,
             "config_type": LIST if alias in LIST_SETTINGS else config_type(field),
             "documentation": field.description,
         }

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from muster.coordinator.config import load_settings
 from muster.coordinator.core.control.settings_table import SETTINGS
+from muster.coordinator.kafka.handlers.configs import describe_settings, value_synonyms
 from muster.storage.broker.requests import TURN
 from tests.fakes.memory_files import MemoryFiles
 from tests.support.kafka.door import NODE_ID, Door, made, play
@@ -321,3 +323,15 @@ def test_what_a_node_does_not_have_may_be_taken_away() -> None:
         assert answer.responses[0].error_code, "another node's are not this one's to take away"
 
     play(story)
+
+
+def test_no_client_is_shown_where_the_brokers_of_a_kafka_below_are() -> None:
+    settings = load_settings(None, {"engine": "kafka://b1.secret:9092,b2.secret:9092"})
+    shown = describe_settings("DescribeConfigsResponse.results.configs", settings, settings, {})
+    (engine,) = (each for each in shown if each.name == "engine")
+    assert (engine.value, engine.is_sensitive) == (None, True)
+    told = [
+        *(each.value for each in shown),
+        *(one.value for each in shown for one in value_synonyms(each, settings, settings)),
+    ]
+    assert not [value for value in told if "secret" in (value or "")]

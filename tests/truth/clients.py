@@ -110,6 +110,9 @@ KEEPS = "its members do not join again when a topic is deleted"
 CONFLUENT_COOP = {
     "subscription-changed": "its cooperative members do not join again when all their topics are replaced"
 }
+JAVA_COOP = {
+    "topic-remade": "its members may end: their assignor raises IllegalStateException (No more unfilled consumers)"
+}
 FRANZ_GO = {"topic-deleted": KEEPS, "topic-remade": KEEPS}
 FRANZ_848 = {"static-restart-within": "its close() does not release the group.instance.id (epoch -2 names none)"}
 SARAMA = {"topic-deleted": "it reads nothing while one of its topics does not exist"}
@@ -127,7 +130,7 @@ CLIENTS = (
     Client("kafka-python-coop", "kafka-python", COOPERATIVE, ALL, python_command, KAFKA_PYTHON),
     Client("aiokafka", "aiokafka", EAGER, ALL, python_command),
     Client("java", "java", EAGER, ALL, java_command),
-    Client("java-coop", "java", COOPERATIVE, ALL, java_command),
+    Client("java-coop", "java", COOPERATIVE, ALL, java_command, JAVA_COOP),
     Client("java-848", "java", KIP848, NO_LIST, java_command),
     Client("kafkajs", "kafkajs", EAGER, frozenset({"pattern"}), kafkajs_command, KAFKAJS),
     Client("franz", "franz-go", EAGER, FRANZ, go_command, FRANZ_GO),

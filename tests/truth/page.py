@@ -46,20 +46,20 @@ class PlayedCell:
 
 
 def read_cells(document: Iterable[Mapping[str, Any]]) -> list[PlayedCell]:
-    """Cells of a run, or of `played.json`. Situations and clients that there are no more are left out."""
-    clients = {each.name for each in CLIENTS}
-    return [
-        PlayedCell(
-            each["backend"],
-            each["situation"],
-            each["client"],
-            each["verdict"],
-            each["commit"],
-            tuple(reason[:REASON_CHARS] for reason in each["reasons"]),
-        )
-        for each in document
-        if each["situation"] in SITUATIONS and each["client"] in clients
-    ]
+    """Cells of a run, or of `played.json`. Situations and clients that there are no more are left out, and verdicts of
+    situations that are known by now to be none of the client's."""
+    clients = {each.name: each for each in CLIENTS}
+    found = []
+    for each in document:
+        if each["situation"] not in SITUATIONS or each["client"] not in clients:
+            continue
+        place = each["backend"], each["situation"], each["client"]
+        if refusal := SITUATIONS[each["situation"]].refusal(clients[each["client"]], each["backend"]):
+            found.append(PlayedCell(*place, SKIPPED, "", (refusal,)))
+        else:
+            reasons = tuple(reason[:REASON_CHARS] for reason in each["reasons"])
+            found.append(PlayedCell(*place, each["verdict"], each["commit"], reasons))
+    return found
 
 
 def merge_cells(*runs: Iterable[PlayedCell]) -> list[PlayedCell]:
@@ -88,6 +88,9 @@ def tables_of(cells: Sequence[PlayedCell]) -> str:
     played = {kind: of_kind for kind, of_kind in found.items() if of_kind}
     parts = [summary_of(played)]
     parts += [f"### {TITLES[kind]}\n\n{table_of(of_kind)}" for kind, of_kind in played.items()]
+    parts.append(
+        f"### What clients do not get through\n\nOn Apache Kafka 4.1.1 they do not either.\n\n{table_of_failings()}"
+    )
     return "\n\n".join(parts)
 
 
@@ -109,6 +112,14 @@ def table_of(cells: Sequence[PlayedCell]) -> str:
     for name, situation in SITUATIONS.items():
         lines.append([situation.title, *(verdicts.get((name, client), "") for client in clients)])
     return markdown_of(line for line in lines if any(line[1:]))
+
+
+def table_of_failings() -> str:
+    """Situations that a client cannot play though it has what they need, and why."""
+    lines = [["client", "situation", "why"]]
+    for client in CLIENTS:
+        lines += [[client.name, SITUATIONS[name].title, why] for name, why in client.cannot.items()]
+    return markdown_of(lines)
 
 
 def markdown_of(lines: Iterable[Sequence[str]]) -> str:

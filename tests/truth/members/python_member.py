@@ -135,6 +135,7 @@ class KafkaPython:
             group_instance_id=job.get("instance"),
             partition_assignment_strategy=[known[name] for name in job["assignors"]],
             auto_offset_reset="earliest",
+            enable_auto_commit=False,  # a commit of a deleted topic's partition would hold up its next join
             session_timeout_ms=job["session_ms"],
             heartbeat_interval_ms=job["heartbeat_ms"],
             max_poll_interval_ms=job["poll_ms"],

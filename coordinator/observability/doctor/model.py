@@ -218,7 +218,7 @@ def recent_incidents(group: ExaminedGroup, now_ms: int, window_ms: int) -> list[
         return []
     names = names_of(group.ledger)
     found, members = group_entries(group.ledger, group.stalls, group.moves)
-    called = name_identities(members.identities.values())
+    called = name_identities(members.identities.values(), names)
     recent = []
     for each in found:
         entries = tuple(entry for entry in reversed(each.entries) if entry.number in lately)

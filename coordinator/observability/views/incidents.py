@@ -442,7 +442,7 @@ def find_incidents(
 ) -> list[GroupIncident]:
     """Oldest first. `names` are for sentences of single entries; an incident calls a member by its identity."""
     found, members = group_entries(entries, stalls, moves)
-    called = name_identities(members.identities.values())
+    called = name_identities(members.identities.values(), names)
     return [tell_incident(each, names, called) for each in found]
 
 
@@ -485,10 +485,11 @@ def explain_document(
     }
 
 
-def name_identities(identities: Iterable[Identity]) -> Callable[[Identity], str]:
+def name_identities(identities: Iterable[Identity], otherwise: Names) -> Callable[[Identity], str]:
+    """`otherwise`: of a member of which the ledger tells nothing but its id."""
     keys = {who: " ".join(who) for who in {*identities}}
     names = Names({key: KnownMember(*who) for who, key in keys.items()})
-    return lambda who: names[keys.get(who, who[0])]
+    return lambda who: names[keys[who]] if who in keys else otherwise[who[0]]
 
 
 def tell_incident(incident: OpenIncident, names: Names, called: Callable[[Identity], str]) -> GroupIncident:

@@ -1,6 +1,6 @@
 """The routes of one group: its page, a rebalance's permanent page, what if."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -11,6 +11,7 @@ from starlette.routing import Route
 
 from muster.assignors import registry
 from muster.coordinator.core.control.settings_table import SETTINGS
+from muster.coordinator.observability.views.incidents import GroupIncident, find_incidents
 from muster.coordinator.observability.views.ledger import is_rebalance
 from muster.coordinator.observability.views.member_names import Names, names_of
 from muster.coordinator.web.http.guard import name_of, segment_of
@@ -19,7 +20,7 @@ from muster.coordinator.web.pages.forms import ActionPages
 from muster.coordinator.web.pages.group_view import SamplerFigures, make_group_view
 from muster.coordinator.web.pages.page_data import PageQueries, code_refusal
 from muster.coordinator.web.pages.position_view import known_rates
-from muster.coordinator.web.pages.rebalance_view import rebalance_address, rebalance_view
+from muster.coordinator.web.pages.rebalance_view import IncidentView, incident_view, rebalance_address, rebalance_view
 from muster.coordinator.web.pages.rendering import PageRenderer
 from muster.coordinator.web.pages.what_if_view import make_plan_view, question
 
@@ -103,7 +104,8 @@ class GroupPages:
         return await self._pages.page("group.html", SECTION, make)
 
     async def _rebalance(self, group: str, number: int) -> Response:
-        history = (await self._asking.history(group, 0)).rebalances
+        explained = await self._asking.history(group, 0)
+        history = explained.rebalances
         entry = next((each for each in history if each.number == number), None)
         if entry is None:
             text = f"the ledger has no rebalance {number} of group {group!r}: it was never there, or is too old"
@@ -111,9 +113,12 @@ class GroupPages:
         newest = history[0].number
 
         def make() -> Mapping[str, Any]:
+            names = names_of(history)
+            incidents = find_incidents(history, names, explained.stalls, explained.moves)
             return {
                 "title": f"{'Rebalance' if is_rebalance(entry) else 'Entry'} {number} of {group}",
-                "view": rebalance_view(entry, names_of([entry]), 0, MOST_LINES),
+                "view": rebalance_view(entry, names, 0, MOST_LINES),
+                "incident": incident_of(number, incidents, group),
                 "before": rebalance_address(group, number - 1),
                 "after": rebalance_address(group, number + 1) if number < newest else "",
             }
@@ -139,6 +144,12 @@ class GroupPages:
             }
 
         return await self._pages.page("what_if.html", SECTION, make, 200 if not answer.error_code else 409)
+
+
+def incident_of(number: int, incidents: Sequence[GroupIncident], group: str) -> IncidentView | None:
+    """What this entry is a part of; None where it stands for itself."""
+    found = next((each for each in incidents if number in each.entries), None)
+    return None if found is None else incident_view(found, group, {})
 
 
 def page_address(request: Request) -> str:

@@ -188,6 +188,8 @@ class GroupPageView:
     unowned_words: str
     map: AssignmentMap
     last_moved: RebalanceView | None
+    last_told: IncidentView | None
+    """What the last rebalance that moved something belongs to, as `muster groups explain` says it."""
     rebalances: tuple[RebalanceView, ...]
     rebalance_count: int
     incidents: tuple[IncidentView, ...]
@@ -271,6 +273,14 @@ def make_group_view(
         unowned_words=unowned_words(nobody),
         map=assignment_map(holdings, ids, names, moved, by),
         last_moved=views[moved.number] if moved else None,
+        last_told=next(
+            (
+                incident_view(each, group.group_id, {})
+                for each in incidents
+                if moved and moved.number in each.entries and len(each.entries) > 1
+            ),
+            None,
+        ),
         rebalances=tuple(views[entry.number] for entry in shown),
         rebalance_count=len(history),
         incidents=tuple(

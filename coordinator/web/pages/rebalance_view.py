@@ -184,7 +184,7 @@ def rebalance_view(entry: Rebalance, names: Names, longest_ms: int, most_lines: 
         picture=draw_phases(bars, max(longest_ms, rebalance_duration_ms(entry))),
         waited_for=waited_for,
         waited=waited,
-        waits_known=bool(waited_for) or not any(phase.waited_for for phase in entry.phases),
+        waits_known=bool(entry.certainty or waited_for) or not any(phase.waited_for for phase in entry.phases),
         certainty=describe_certainty(entry, names),
         certainty_word=certainty_word(entry) or "",
         topics=tuple((describe_topic_change(each), each.at_ms, each.by) for each in entry.topics),
@@ -289,7 +289,7 @@ def incident_view(incident: GroupIncident, group: str, known: Mapping[int, Rebal
         from_ms=incident.from_ms,
         lasted=duration(incident.to_ms - incident.from_ms),
         certainty="" if incident.certainty == "recorded" else incident.certainty,
-        figures=figures if incident.entries else "",
+        figures=figures if incident.rebalances else "",
         rebalances=tuple(known[number] for number in newest_first if number in known),
         more=tuple((number, rebalance_address(group, number)) for number in newest_first if number not in known),
     )

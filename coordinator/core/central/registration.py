@@ -15,7 +15,12 @@ from muster.coordinator.core.consumer.target import check_regex
 from muster.coordinator.core.groups.bookkeeping import check_nobody_in, fences_hold, forget_belongings, forget_unread
 from muster.coordinator.core.groups.group import owners_by_partition
 from muster.coordinator.core.groups.kind import RefusedPositions
-from muster.coordinator.core.groups.member_causes import departure_of_expired, trigger_of_expiry, trigger_of_newcomer
+from muster.coordinator.core.groups.member_causes import (
+    departure_of_expired,
+    describe_subscription,
+    trigger_of_expiry,
+    trigger_of_newcomer,
+)
 from muster.coordinator.core.groups.state import Step
 from muster.coordinator.core.model.effects import CentralReply, DeleteReply, LeaveReply, MemberReply
 from muster.coordinator.core.model.events import (
@@ -227,7 +232,8 @@ def restore_member(group: CentralGroup, member: CentralMember, request: Register
     take_in_registration(group, member, request, step)
     keep_positions(group, member, request.offsets, step)
     if (member.topics, member.regex, member.rights) != before:
-        changed = trigger_by_member(Cause.SUBSCRIPTION_CHANGED, member, "came back with another subscription")
+        what = f"came back and {describe_subscription(before[0], member.topics, (before[1], member.regex))}"
+        changed = trigger_by_member(Cause.SUBSCRIPTION_CHANGED, member, what)
         group_task.request_rebalance(group, changed, step)
     else:
         group.progress.dirty = True
@@ -267,7 +273,8 @@ def change_subscription(group: CentralGroup, request: RegisterConsumer, step: St
     set_subscription(group, member, request, step)
     step.reply(request.request_id, CentralReply())
     if (member.topics, member.regex, member.rights) != before:
-        changed = trigger_by_member(Cause.SUBSCRIPTION_CHANGED, member, "changed its subscription")
+        what = describe_subscription(before[0], member.topics, (before[1], member.regex))
+        changed = trigger_by_member(Cause.SUBSCRIPTION_CHANGED, member, what)
         group_task.request_rebalance(group, changed, step)
 
 

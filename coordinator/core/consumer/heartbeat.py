@@ -28,8 +28,8 @@ from muster.coordinator.core.consumer.members import (
 from muster.coordinator.core.groups.member_causes import (
     amend_closed,
     describe_refused,
+    describe_subscription,
     evidence_of_refused,
-    name_few,
     record_calm_restart,
     record_contested_instance_id,
     trigger_of_newcomer,
@@ -326,15 +326,9 @@ def subscription_triggers(
     if replaced:
         what = "came back with another subscription"
         return [trigger_by_member(Cause.STATIC_MEMBER_METADATA_CHANGED, member, what)]
-    return [trigger_by_member(Cause.SUBSCRIPTION_CHANGED, member, describe_subscription_change(before, member))]
-
-
-def describe_subscription_change(before: ConsumerMember, member: ConsumerMember) -> str:
-    words = [f"+{name}" for name in sorted(member.topic_names - before.topic_names)]
-    words += [f"-{name}" for name in sorted(before.topic_names - member.topic_names)]
-    if before.topic_regex != member.topic_regex:
-        words.append(f"pattern {before.topic_regex or 'none'} -> {member.topic_regex or 'none'}")
-    return f"changed its subscription: {name_few(words)}"
+    patterns = before.topic_regex or "", member.topic_regex or ""
+    what = describe_subscription(before.topic_names, member.topic_names, patterns)
+    return [trigger_by_member(Cause.SUBSCRIPTION_CHANGED, member, what)]
 
 
 def reconcile_member(group: ConsumerGroup, member: ConsumerMember, owned: Shares | None, step: Step) -> None:

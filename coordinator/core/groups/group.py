@@ -15,7 +15,14 @@ from muster.coordinator.core.groups.member_history import MemberHistory
 from muster.coordinator.core.model.events import GroupObserved, ObservedMember
 from muster.coordinator.core.model.ledger import MAX_ALSO, RebalanceTrigger, further_trigger
 from muster.coordinator.core.model.plan import Plan
-from muster.coordinator.core.model.types import FurtherTrigger, GroupState, Incarnation, TimerKey, TopicChange
+from muster.coordinator.core.model.types import (
+    FurtherTrigger,
+    GroupState,
+    Incarnation,
+    TimerKey,
+    TopicChange,
+    TopicChangeKind,
+)
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 
@@ -112,6 +119,12 @@ class ObservedRebalance:
     herd: set[str] = field(default_factory=set)
     """Everybody who claimed since it began."""
     notifications: int = 0
+
+    @property
+    def deleted(self) -> frozenset[str]:
+        """Topics that were deleted, and led to it."""
+        changes = (*self.trigger.topics, *self.topics)
+        return frozenset(change.topic for change in changes if change.kind is TopicChangeKind.DELETED)
 
     def note(self, trigger: RebalanceTrigger, now_ms: int) -> None:
         """Something else that woke members while it was under way."""

@@ -7,7 +7,7 @@ A static member keeps its partitions while it restarts within its session, so no
 running processes with one instance id fence each other: the ledger names both, once in ten minutes.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import replace
 from itertools import islice
 from typing import Protocol
@@ -95,6 +95,18 @@ def name_few(names: Iterable[str]) -> str:
     every = list(names)
     more = f" and {len(every) - MAX_NAMED} more" if len(every) > MAX_NAMED else ""
     return ", ".join(every[:MAX_NAMED]) + more
+
+
+def describe_subscription(before: Set[str], after: Set[str], patterns: tuple[str, str] = ("", "")) -> str:
+    """Which topics came and went, and by which pattern.
+
+    >>> describe_subscription({"orders"}, {"clicks"}), describe_subscription(set(), set(), ("", "t.*"))
+    ('changed its subscription: +clicks, -orders', 'changed its subscription: pattern none -> t.*')
+    """
+    words = [f"+{name}" for name in sorted(after - before)] + [f"-{name}" for name in sorted(before - after)]
+    if patterns[0] != patterns[1]:
+        words.append(f"pattern {patterns[0] or 'none'} -> {patterns[1] or 'none'}")
+    return f"changed its subscription: {name_few(words)}" if words else "changed its subscription"
 
 
 class ExplainedGroup(GroupData, Protocol):

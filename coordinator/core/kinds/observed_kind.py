@@ -20,7 +20,7 @@ from muster.assignors.data.consumer_protocol import Subscription, encode_assignm
 from muster.coordinator.core.groups.bookkeeping import forget_ledger, keep_entry, next_number
 from muster.coordinator.core.groups.group import ZOOKEEPER, GroupData, ObservedGroup, ObservedRebalance, OwnedPartitions
 from muster.coordinator.core.groups.kind import NO_FACTS, GroupKind, HeartbeatOutlook, Positions, RefusedPositions
-from muster.coordinator.core.groups.member_causes import changes_since, describe_change
+from muster.coordinator.core.groups.member_causes import changes_since, describe_change, describe_subscription
 from muster.coordinator.core.groups.member_history import HOW_GONE, NO_CONNECTION, SeenMember, describe_ms
 from muster.coordinator.core.groups.state import ShardState, Step
 from muster.coordinator.core.model.effects import (
@@ -205,14 +205,14 @@ def moves(group: ObservedGroup, rebalance: ObservedRebalance) -> Iterator[Partit
         source, target = before.get(tp, ""), after.get(tp, "")
         if source != target:
             free_ms = rebalance.unowned.get(tp, 0) if target else -1
-            yield PartitionMove(*tp, source, target, free_ms, why(source, target, group, rebalance))
+            yield PartitionMove(*tp, source, target, free_ms, why(tp[0], source, target, rebalance))
 
 
-def why(source: str, target: str, group: ObservedGroup, rebalance: ObservedRebalance) -> str:
+def why(topic: str, source: str, target: str, rebalance: ObservedRebalance) -> str:
     if source in rebalance.gone:
         return rebalance.gone[source]
     if not target:
-        return "nobody claimed it"
+        return "its topic was deleted" if topic in rebalance.deleted else "nobody claimed it"
     if not source:
         return "nobody owned it"
     return "balance" if target in rebalance.before.values() else "balance: its new owner joined"
@@ -280,9 +280,9 @@ def changes_that_wake(
         yield arrival(group, new[member_id], step)
     for member_id in sorted(new.keys() & old.keys()):
         if new[member_id].topics != old[member_id].topics and new[member_id].pattern == "static":
-            yield RebalanceTrigger(
-                Cause.SUBSCRIPTION_CHANGED, f"member {member_id} changed its subscription", member_id
-            )
+            what = describe_subscription(set(old[member_id].topics), set(new[member_id].topics))
+            name = consumer_name(group.id, member_id)
+            yield RebalanceTrigger(Cause.SUBSCRIPTION_CHANGED, f"member {member_id} {what}", member_id, name)
     if old and new:
         yield from changes_around(before, now, step)
 

@@ -182,6 +182,12 @@ class OngoingRebalance:
         self.released.setdefault(member_id, departure.last_owned_ms)
         self.ends[member_id] = (departure.end, now_ms)
 
+    @property
+    def topic_changes(self) -> tuple[TopicChange, ...]:
+        """Those that set it off, and those that came while it was under way."""
+        first = self.trigger.topics
+        return (*first, *(change for change in self.topics if change not in first))
+
     def returned(self, incarnation: Incarnation) -> None:
         if len(self.incarnations) < MAX_ALSO:
             self.incarnations.append(incarnation)
@@ -218,7 +224,7 @@ class OngoingRebalance:
             certainty=trigger.certainty,
             evidence=trigger.evidence,
             triggers=tuple(self.triggers),
-            topics=(*trigger.topics, *(change for change in self.topics if change not in trigger.topics)),
+            topics=self.topic_changes,
             incarnations=tuple(self.incarnations),
         )
 
@@ -511,7 +517,7 @@ def diff_plans(before: PlanBefore, target: Plan, rebalance: OngoingRebalance) ->
                 withheld[tp] = WithheldPartition(holder, free_since, rebalance.gone.get(holder, earlier.gone))
             if source:
                 why = why_unowned(rebalance.gone.get(source, ""), still_held, not target, before.delayed)
-                why = why_vanished(tp, rebalance.topics) or why
+                why = why_vanished(tp, rebalance.topic_changes) or why
                 moves.append(PartitionMove(*tp, source, "", -1, why))
             continue
         if source == owner and still_held:
@@ -558,7 +564,7 @@ def since_when_free(
     misses one from the moment at which its topic came or grew; if that is not known, it misses none.
     """
     if not holder:
-        return next((change.at_ms for change in rebalance.topics if brings(change, tp)), None)
+        return next((change.at_ms for change in rebalance.topic_changes if brings(change, tp)), None)
     if earlier.since_ms is not None and holder == earlier.holder:
         return earlier.since_ms
     return since_when_let_go(holder, rebalance)

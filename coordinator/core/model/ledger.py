@@ -389,6 +389,10 @@ def entry_with_settlement(ledger: GroupLedger, number: int) -> RebalanceEntry:
     return replace(entry, shadows=shadows) if shadows else entry
 
 
+TIME_TO_SYNC_MS = 1_000
+"""Who has not synced when a settle phase is cut off sooner has had no time to (EX-W1)."""
+
+
 def settling_phase(name: str, entry: RebalanceEntry, settlement: Settlement) -> RebalancePhase:
     """The phase after the plan: which members had their share last, or not at all."""
     length_ms = settlement.settled_at_ms - entry.ended_at_ms
@@ -397,12 +401,12 @@ def settling_phase(name: str, entry: RebalanceEntry, settlement: Settlement) -> 
     if not settlement.synced or entry.certainty is Certainty.UNSPECIFIED:
         return RebalancePhase(name, length_ms, settlement.waited_for)
     synced = dict(settlement.synced)
-    ended = {
-        member.member_id: (WaitEnd.JOINED, synced[member.member_id])
-        if member.member_id in synced
-        else (WaitEnd.NEVER, settlement.settled_at_ms)
-        for member in entry.members
-    }
+    ended = {}
+    for member in entry.members:
+        if member.member_id in synced:
+            ended[member.member_id] = WaitEnd.JOINED, synced[member.member_id]
+        elif length_ms >= TIME_TO_SYNC_MS:
+            ended[member.member_id] = WaitEnd.NEVER, settlement.settled_at_ms
     clients = {member.member_id: member.client_id for member in entry.members}
     waits = waits_of(clients, ended, entry.ended_at_ms, settlement.settled_at_ms)
     return RebalancePhase(name, length_ms, tuple(wait.member_id for wait in waits), waits)

@@ -99,10 +99,10 @@ def describe_member(member: NamedClient) -> str:
 
 def trigger_by_member(cause: Cause, member: NamedClient, what: str, reason: str = "") -> RebalanceTrigger:
     """A trigger whose culprit is a member."""
-    because = f": {reason}" if reason else ""
+    says = f'; it says "{reason}"' if reason else ""
     return RebalanceTrigger(
         cause=cause,
-        detail=f"{describe_member(member)} {what}{because}",
+        detail=f"{describe_member(member)} {what}{says}",
         culprit=member.id,
         client_id=member.client_id,
         client_host=member.client_host,

@@ -77,7 +77,7 @@ def test_orders_come_down_and_answers_go_up(tmp_path: Path, run: Run) -> None:
             assert (await a.started()).generation_id == begun.generation_id + 1
             await b.say(deregister=pb.Deregister(reason="done"))
             assert await b.ended() is grpc.StatusCode.OK
-            assert (await a.order()).stop_fetcher.cause_detail.endswith("left: done")
+            assert (await a.order()).stop_fetcher.cause_detail.endswith('left; it says "done"')
             a.call.cancel()
 
     run(story)

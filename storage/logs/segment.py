@@ -780,7 +780,7 @@ class SegmentList:
 def search_segment(segment: Segment, timestamp: int, start: int) -> Record | None:
     """The segment's first record from offset `start` on that is at least as young."""
     if timestamp < 0:
-        raise OffsetOutsideLog(f"Timestamp {timestamp} asks for nothing; expected -3 to -1, or 0 and more.")
+        raise OffsetOutsideLog(f"Timestamp {timestamp} asks for nothing; expected -5 to -1, or 0 and more.")
     entry = segment.times().floor(timestamp)
     # The entry names the last offset of the earliest batch that has its timestamp: nothing before it is younger.
     head = segment.locate(max(segment.base_offset + entry[1] if entry else segment.base_offset, start))

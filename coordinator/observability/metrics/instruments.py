@@ -33,8 +33,11 @@ class Timing:
         self.buckets = [0] * (len(bounds) + 1)
         self.seconds = 0.0
 
+    def bucket_of(self, seconds: float) -> int:
+        return bisect_left(self.bounds, seconds)
+
     def took(self, seconds: float) -> None:
-        self.buckets[bisect_left(self.bounds, seconds)] += 1
+        self.buckets[self.bucket_of(seconds)] += 1
         self.seconds += seconds
 
     @property

@@ -13,6 +13,7 @@ from prometheus_client import GC_COLLECTOR, PLATFORM_COLLECTOR, PROCESS_COLLECTO
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
+from prometheus_client.samples import Exemplar
 
 from muster.coordinator.observability.metrics.exposition import ExpositionFormat
 from muster.coordinator.observability.metrics.instruments import (
@@ -21,7 +22,7 @@ from muster.coordinator.observability.metrics.instruments import (
     KafkaBackendFigures,
     Timing,
 )
-from muster.coordinator.observability.metrics.series import RebalanceTotals
+from muster.coordinator.observability.metrics.series import RebalanceTotals, WaitExemplar
 from muster.coordinator.observability.metrics.table import FAMILIES, Level
 
 STATUSES = ("loading", "active", "failed", "unloaded")
@@ -66,6 +67,8 @@ class NodeFigures:
 
 Values: TypeAlias = dict[tuple[str, ...], float]
 """By the values of the labels."""
+
+BucketRow: TypeAlias = tuple[str, float] | tuple[str, float, Exemplar]
 
 Encode: TypeAlias = Callable[[Collector], bytes]
 
@@ -175,7 +178,11 @@ def counted_families(
     yield histogram("muster_flush_duration_seconds", {(): instruments.flushes})
     yield counter("muster_flushed_records_total", {(): instruments.flushed_records})
     yield counter("muster_assignor_errors_total", count_by_word(instruments.assignor_errors))
-    yield histogram("muster_handoff_duration_seconds", {(name,): timing for name, timing in rebalances.phases.items()})
+    yield histogram(
+        "muster_handoff_duration_seconds",
+        {(name,): timing for name, timing in rebalances.phases.items()},
+        {(name,): examples for name, examples in rebalances.exemplars.items()},
+    )
 
 
 def count_by_word(counts: Mapping[str, float]) -> Values:
@@ -201,8 +208,19 @@ def counter(name: str, values: Values) -> Metric:
     return metric
 
 
-def histogram(name: str, values: Mapping[tuple[str, ...], Timing]) -> Metric:
+def histogram(
+    name: str,
+    values: Mapping[tuple[str, ...], Timing],
+    exemplars: Mapping[tuple[str, ...], Mapping[int, WaitExemplar]] | None = None,
+) -> Metric:
+    """exemplars: by labels and number of the bucket; OpenMetrics alone has a place for them."""
     metric = HistogramMetricFamily(name, FAMILIES[name].meaning, labels=FAMILIES[name].labels)
     for labels, timing in values.items():
-        metric.add_metric(labels, [(bound, float(count)) for bound, count in timing.cumulative()], timing.seconds)
+        examples = (exemplars or {}).get(labels, {})
+        rows: list[BucketRow] = []
+        for place, (bound, count) in enumerate(timing.cumulative()):
+            example = examples.get(place)
+            plain = bound, float(count)
+            rows.append(plain if example is None else (*plain, Exemplar(dict(example.labels), example.seconds)))
+        metric.add_metric(labels, rows, timing.seconds)
     return metric

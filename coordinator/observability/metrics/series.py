@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
-from typing import Final, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from muster.assignors.data.values import readable_lag
 from muster.coordinator.core.control.trials.shadow_assignors import SHADOW_ASSIGNORS
@@ -206,12 +206,36 @@ class GroupRebalanceTotals:
     """Phases of the entry `planned` that were counted."""
 
 
+EXEMPLAR_CHARS: Final = 30
+"""Of each value of an exemplar: OpenMetrics allows 128 characters for the names and values of all its labels."""
+
+
+class WaitExemplar(NamedTuple):
+    """The last rebalance whose phase was as long as a bucket says, and for whom it waited last."""
+
+    labels: Mapping[str, str]
+    seconds: float
+
+
+def make_wait_exemplar(group_id: str, entry: RebalanceEntry, phase: RebalancePhase) -> WaitExemplar:
+    *_, last = phase.waits
+    labels = {
+        "group": group_id[:EXEMPLAR_CHARS],
+        "rebalance": str(entry.number),
+        "waited_for": (last.client_id or last.member_id)[:EXEMPLAR_CHARS],
+        "came": last.came.name.lower(),
+    }
+    return WaitExemplar(labels, max(0, phase.duration_ms) / 1000)
+
+
 class RebalanceTotals:
     """All groups' of a node."""
 
     def __init__(self) -> None:
         self.groups: dict[str, GroupRebalanceTotals] = {}
         self.phases: dict[str, Timing] = {}
+        self.exemplars: dict[str, dict[int, WaitExemplar]] = {}
+        """By phase and bucket; of phases that waited for somebody."""
 
     def count_rebalance(self, group_id: str, group_type: str, entry: RebalanceEntry) -> None:
         """An entry has become durable, or more is known of it. Those of no rebalance are not counted."""
@@ -228,7 +252,7 @@ class RebalanceTotals:
                 took_ms = max(0, entry.ended_at_ms - entry.started_at_ms)
                 group.durations.setdefault(group_type, long_timing()).took(took_ms / 1000)
         if entry.number == group.planned:
-            self._phases(entry.phases[group.phases :])
+            self._phases(group_id, entry, entry.phases[group.phases :])
             group.phases = max(group.phases, len(entry.phases))
         if entry.unowned_partition_ms >= 0 and entry.number > group.settled:
             group.settled = entry.number
@@ -239,9 +263,14 @@ class RebalanceTotals:
         for group_id in [each for each in self.groups if each not in alive]:
             del self.groups[group_id]
 
-    def _phases(self, phases: Iterable[RebalancePhase]) -> None:
+    def _phases(self, group_id: str, entry: RebalanceEntry, phases: Iterable[RebalancePhase]) -> None:
         for phase in phases:
-            self.phases.setdefault(phase.name.replace(" ", "_"), long_timing()).took(max(0, phase.duration_ms) / 1000)
+            name, seconds = phase.name.replace(" ", "_"), max(0, phase.duration_ms) / 1000
+            timing = self.phases.setdefault(name, long_timing())
+            timing.took(seconds)
+            if phase.waits:
+                made = make_wait_exemplar(group_id, entry, phase)
+                self.exemplars.setdefault(name, {})[timing.bucket_of(seconds)] = made
 
 
 # Disagreement of shadow assignors

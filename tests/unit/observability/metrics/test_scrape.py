@@ -1,5 +1,6 @@
 """Groups and topics as Prometheus reads them: its own client library parses what is asserted here."""
 
+import re
 from collections.abc import Iterable
 
 import numpy as np
@@ -9,11 +10,20 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from muster.coordinator.core.model.events import Loaded
 from muster.coordinator.core.model.records import GroupDeleted
-from muster.coordinator.core.model.types import Cause, Outcome, PartitionMove, RebalanceEntry, RebalancePhase
+from muster.coordinator.core.model.types import (
+    Cause,
+    Outcome,
+    PartitionMove,
+    PhaseWait,
+    RebalanceEntry,
+    RebalancePhase,
+    WaitEnd,
+)
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.observability.history.group_history import PartitionRates
 from muster.coordinator.observability.metrics.exposition import ExpositionFormat
 from muster.coordinator.observability.metrics.instruments import ClusterFigures, Instruments, LedPartitionFigures
+from muster.coordinator.observability.metrics.node_metrics import counted_families, encode_family, negotiate_format
 from muster.coordinator.observability.metrics.scrape import ScrapeCounts, ScrapePage, Scraper, SeriesGranularity
 from muster.coordinator.observability.metrics.series import RebalanceTotals
 from muster.coordinator.observability.metrics.table import Level
@@ -267,6 +277,22 @@ def test_what_settles_later_is_a_phase_of_its_own() -> None:
     rebalances.count_rebalance("g", "classic", entry(1, phases=whole, unowned_partition_ms=0))
     assert {name: timing.count for name, timing in rebalances.phases.items()} == {"join": 1, "plan": 1, "settle": 1}
     assert rebalances.phases["settle"].seconds == 4
+
+
+def test_a_phase_that_waited_has_an_exemplar_that_says_for_whom() -> None:
+    rebalances = RebalanceTotals()
+    late = PhaseWait("m-1", "billing" * 20, WaitEnd.EXPIRED, 6_000)
+    for number, waits in enumerate(((), (late,), (PhaseWait("m-2", "", WaitEnd.JOINED, 1), late), ()), 1):
+        phases = (RebalancePhase("join", 6_000, waits=waits), RebalancePhase("plan", 1))
+        rebalances.count_rebalance("orders", "classic", entry(number, phases=phases))
+    _, encode, _ = negotiate_format("application/openmetrics-text; version=1.0.0")
+    written = encode_family(counted_families(Instruments(), rebalances, str), encode).decode()
+    told = [line for line in written.splitlines() if " # " in line]
+    begin = 'muster_handoff_duration_seconds_bucket{le="10.0",phase="join"} 4.0 # '
+    assert told == [
+        f'{begin}{{came="expired",group="orders",rebalance="3",waited_for="billingbillingbillingbillingbi"}} 6.0'
+    ]
+    assert sum(map(len, re.findall(r'(\w+)="([^"]*)"', told[0].partition("# ")[2])[0])) < 128
 
 
 def test_fenced_requests_by_reason() -> None:

@@ -188,8 +188,8 @@ def analytics(
 ) -> None:
     """Export lag and rebalances as Parquet tables, by Spark.
 
-    Reads the ledger and the committed offsets. DIR gets five Parquet tables (rebalances, moves, members, causes, lag)
-    and report.html. Lag over time is measured at regular moments: the last position committed by then, against the
+    Reads the ledger and the committed offsets. DIR gets six Parquet tables (rebalances, waits, moves, members, causes,
+    lag) and report.html. Lag over time is measured at regular moments: the last position committed by then, against the
     end of the log at that time by the records' timestamps. With --keep, what is new since the last run is added to
     DIR/kept, and the tables cover all of it.
     """

@@ -1,9 +1,10 @@
 """Lag and rebalances of a node's groups as tables, read through the data source and decoded on executors. `muster
 pipeline analytics` runs `analyse`.
 
-`decoded` reads both internal topics; `tables_of` makes five Spark data frames:
+`decoded` reads both internal topics; `tables_of` makes six Spark data frames:
 
 - `rebalances`: one row per ledger entry, with phases and partition-milliseconds without an owner;
+- `waits`: one row per member that a phase waited for, and how that ended;
 - `moves`: one row per partition whose owner changed, or that lost its owner;
 - `members`: for each group and member the partitions gained and lost;
 - `causes`: for each group and cause the number, duration and cost;
@@ -21,6 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from muster.client import Admin
 from muster.client.aio.admin import AdminConfig
 from muster.spark.pipelines.decoding import (
@@ -31,8 +34,10 @@ from muster.spark.pipelines.decoding import (
     MALFORMED,
     OFFSETS_ROW,
     SETTLED,
+    WAITED,
     ledger_columns,
     offsets_columns,
+    waits_columns,
 )
 from muster.spark.pipelines.recorded import build_table, choose_moments, find_log_ends
 from muster.spark.pipelines.reports import build_analytics_report
@@ -109,12 +114,13 @@ def rebalance_rows(ledger: Any) -> Any:
 
 
 def tables_of(entries: Any, offsets: Any, ends: Any) -> dict[str, Any]:
-    """The five tables by name, from `rebalance_rows` and the decoded offsets.
+    """The six tables by name, from `rebalance_rows` and the decoded offsets.
 
     `ends` is what `muster.spark.pipelines.recorded` looked up, or None for no lag.
     """
     tables = {
         "rebalances": rebalances(entries),
+        "waits": waits(entries),
         "moves": moves(entries),
         "members": members(entries),
         "causes": causes(entries),
@@ -139,6 +145,8 @@ def rebalances(entries: Any) -> Any:
         "culprit",
         "culprit_client_id",
         "detail",
+        "certainty",
+        "evidence",
         "protocol_type",
         F.col("protocol_name").alias("assignor"),
         F.timestamp_millis("started_at_ms").alias("started_at"),
@@ -154,6 +162,20 @@ def rebalances(entries: Any) -> Any:
         F.col("settlement.unowned_partition_ms").alias("unowned_partition_ms"),
         "snapshot_source",
     ).orderBy("group", "started_at", "number")
+
+
+def waits(entries: Any) -> Any:
+    """The members that a phase was longer for. Entries of older versions have none."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]
+    from pyspark.sql.pandas.types import from_arrow_type
+
+    found = arrow_udf(waits_columns, from_arrow_type(pa.list_(WAITED)))(
+        "phases", "members", "ended_at_ms", "settlement"
+    )
+    at = F.timestamp_millis("ended_at_ms").alias("at")
+    rows = entries.select("group", "number", "cause", at, F.explode(found).alias("wait"))
+    return rows.select("group", "number", "cause", "at", "wait.*").orderBy("group", "at", "number", "after_ms")
 
 
 def build_handover_filter() -> Any:
@@ -304,8 +326,17 @@ def keep(spark: Any, options: Mapping[str, str], home: Path) -> None:
 
 
 def read_kept(spark: Any, home: Path) -> DecodedTopics:
-    """All that was ever kept there."""
-    return DecodedTopics(spark.read.parquet(str(home / "ledger")), spark.read.parquet(str(home / "offsets")))
+    """All that was ever kept there. Columns that an earlier version did not know are null."""
+    from pyspark.sql.pandas.types import from_arrow_type
+    from pyspark.sql.types import IntegerType, LongType, StructType
+
+    def rows(name: str, row: Any) -> Any:
+        schema = StructType().add("log", IntegerType()).add("at", LongType())
+        for field in row:
+            schema = schema.add(field.name, from_arrow_type(field.type))
+        return spark.read.schema(schema).parquet(str(home / name))
+
+    return DecodedTopics(rows("ledger", LEDGER_ROW), rows("offsets", OFFSETS_ROW))
 
 
 # The whole analysis

@@ -1,6 +1,6 @@
 """Records of `__rebalances` and `__consumer_offsets` as columns; runs on the executors, batch by batch.
 
-The two functions take Arrow columns and give Arrow columns. A record that nothing explains becomes a row of its own
+The functions take Arrow columns and give Arrow columns. A record that nothing explains becomes a row of its own
 kind with the reason: it is counted in the report, not lost.
 """
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from muster.coordinator.core.model.ledger import name_last_phase, settle_waits
 from muster.coordinator.core.model.records import (
     GroupStored,
     OffsetDeleted,
@@ -16,9 +17,9 @@ from muster.coordinator.core.model.records import (
     RebalanceDecided,
     RebalanceSettled,
 )
-from muster.coordinator.core.model.types import RebalanceEntry
+from muster.coordinator.core.model.types import PhaseWait, RebalanceEntry, Settlement
 from muster.coordinator.runtime.kafka_records import decode_group
-from muster.coordinator.runtime.own_records import SETTLEMENT, decode_ledger
+from muster.coordinator.runtime.own_records import decode_ledger
 from muster.coordinator.runtime.ports import KeyValue
 from muster.coordinator.runtime.record_fields import MalformedRecord
 
@@ -35,7 +36,8 @@ def build_struct(**columns: pa.DataType) -> pa.DataType:
 
 MOVE = build_struct(topic=TEXT, partition=INT, source=TEXT, target=TEXT, unowned_ms=LONG, why=TEXT)
 MEMBER = build_struct(member_id=TEXT, client_id=TEXT, client_host=TEXT, group_instance_id=TEXT, partitions=LONG)
-PHASE = build_struct(name=TEXT, duration_ms=LONG)
+WAIT = build_struct(member_id=TEXT, client_id=TEXT, came=TEXT, after_ms=LONG)
+PHASE = build_struct(name=TEXT, duration_ms=LONG, waits=pa.list_(WAIT))
 ENTRY = build_struct(
     previous_generation=INT,
     generation=INT,
@@ -45,6 +47,8 @@ ENTRY = build_struct(
     culprit=TEXT,
     culprit_client_id=TEXT,
     detail=TEXT,
+    certainty=TEXT,
+    evidence=TEXT,
     outcome=TEXT,
     started_at_ms=LONG,
     ended_at_ms=LONG,
@@ -54,7 +58,14 @@ ENTRY = build_struct(
     snapshot_source=TEXT,
 )
 GAP = build_struct(topic=TEXT, partition=INT, unowned_ms=LONG)
-SETTLED_ENTRY = build_struct(settled_at_ms=LONG, unowned_partition_ms=LONG, unowned=pa.list_(GAP))
+SYNC = build_struct(member_id=TEXT, at_ms=LONG)
+SETTLED_ENTRY = build_struct(
+    settled_at_ms=LONG,
+    unowned_partition_ms=LONG,
+    unowned=pa.list_(GAP),
+    synced=pa.list_(SYNC),
+    waits=pa.list_(WAIT),
+)
 LEDGER_ROW = build_struct(kind=TEXT, problem=TEXT, group=TEXT, number=LONG, entry=ENTRY, settlement=SETTLED_ENTRY)
 OFFSETS_ROW = build_struct(
     kind=TEXT,
@@ -91,13 +102,19 @@ def ledger_row(key: bytes | None, value: bytes | None) -> dict[str, Any]:
         case RebalanceDecided(group, entry):
             return {"kind": DECIDED, "group": group, "number": entry.number, "entry": entry_columns(entry)}
         case RebalanceSettled(group, settlement):
-            found = SETTLEMENT.dump_python(settlement)
-            gaps = [{"topic": topic, "partition": at, "unowned_ms": ms} for topic, at, ms in settlement.unowned]
             return {
                 "kind": SETTLED,
                 "group": group,
                 "number": settlement.number,
-                "settlement": found | {"unowned": gaps},
+                "settlement": {
+                    "settled_at_ms": settlement.settled_at_ms,
+                    "unowned_partition_ms": settlement.unowned_partition_ms,
+                    "unowned": [
+                        {"topic": topic, "partition": at, "unowned_ms": ms} for topic, at, ms in settlement.unowned
+                    ],
+                    "synced": [{"member_id": member, "at_ms": at_ms} for member, at_ms in settlement.synced],
+                    "waits": None if settlement.waits is None else list(map(wait_columns, settlement.waits)),
+                },
             }
     # Entries that the node no longer keeps stay in the tables: they happened. A delay is no rebalance.
     return {"kind": OTHER}
@@ -113,10 +130,15 @@ def entry_columns(entry: RebalanceEntry) -> dict[str, Any]:
         "culprit": entry.culprit,
         "culprit_client_id": entry.culprit_client_id,
         "detail": entry.detail,
+        "certainty": enum_word(entry.certainty.name),
+        "evidence": entry.evidence,
         "outcome": enum_word(entry.outcome.name),
         "started_at_ms": entry.started_at_ms,
         "ended_at_ms": entry.ended_at_ms,
-        "phases": [{"name": phase.name, "duration_ms": phase.duration_ms} for phase in entry.phases],
+        "phases": [
+            {"name": phase.name, "duration_ms": phase.duration_ms, "waits": list(map(wait_columns, phase.waits))}
+            for phase in entry.phases
+        ],
         "members": [
             {
                 "member_id": member.member_id,
@@ -140,6 +162,47 @@ def entry_columns(entry: RebalanceEntry) -> dict[str, Any]:
         ],
         "snapshot_source": entry.snapshot_source,
     }
+
+
+def wait_columns(wait: PhaseWait) -> dict[str, Any]:
+    return {
+        "member_id": wait.member_id,
+        "client_id": wait.client_id,
+        "came": enum_word(wait.came.name),
+        "after_ms": wait.after_ms,
+    }
+
+
+# For whom a rebalance waited
+# ---------------------------
+
+WAITED = build_struct(phase=TEXT, member=TEXT, client_id=TEXT, came=TEXT, after_ms=LONG)
+
+
+def waits_columns(phases: pa.Array, members: pa.Array, planned_at_ms: pa.Array, settlements: pa.Array) -> pa.Array:
+    """For each entry the members that its phases waited for, by the ledger's own rule: a list of WAITED each."""
+    rows = zip(*(column.to_pylist() for column in (phases, members, planned_at_ms, settlements)), strict=True)
+    return pa.array([list(iterate_waits(*row)) for row in rows], pa.list_(WAITED))
+
+
+def iterate_waits(phases: Any, members: Any, planned_at_ms: int, settled: Any) -> Iterator[dict[str, Any]]:
+    """Files that an earlier version kept lack the waits, and `synced`."""
+    told = [(phase["name"], wait) for phase in phases for wait in phase["waits"] or ()]
+    last = name_last_phase(phase["name"] for phase in phases)
+    if settled is not None and settled["waits"] is not None:
+        told += [(last, wait) for wait in settled["waits"]]
+    elif settled is not None and settled["synced"]:
+        clients = {member["member_id"]: member["client_id"] for member in members}
+        synced = tuple((each["member_id"], each["at_ms"]) for each in settled["synced"])
+        known = Settlement(0, settled["settled_at_ms"], (), (), 0, synced)
+        told += [(last, wait_columns(wait)) for wait in settle_waits(clients, planned_at_ms, known)]
+    for phase, wait in told:
+        rest = {name: value for name, value in wait.items() if name != "member_id"}
+        yield {"phase": phase, "member": wait["member_id"], **rest}
+
+
+# Positions
+# ---------
 
 
 def offsets_row(key: bytes | None, value: bytes | None) -> dict[str, Any]:

@@ -396,20 +396,30 @@ TIME_TO_SYNC_MS = 1_000
 def settling_phase(name: str, entry: RebalanceEntry, settlement: Settlement) -> RebalancePhase:
     """The phase after the plan: which members had their share last, or not at all."""
     length_ms = settlement.settled_at_ms - entry.ended_at_ms
-    if settlement.waits is not None:
-        return RebalancePhase(name, length_ms, tuple(wait.member_id for wait in settlement.waits), settlement.waits)
-    if not settlement.synced or entry.certainty is Certainty.UNSPECIFIED:
+    if settlement.waits is None and (not settlement.synced or entry.certainty is Certainty.UNSPECIFIED):
         return RebalancePhase(name, length_ms, settlement.waited_for)
-    synced = dict(settlement.synced)
-    ended = {}
-    for member in entry.members:
-        if member.member_id in synced:
-            ended[member.member_id] = WaitEnd.JOINED, synced[member.member_id]
-        elif length_ms >= TIME_TO_SYNC_MS:
-            ended[member.member_id] = WaitEnd.NEVER, settlement.settled_at_ms
     clients = {member.member_id: member.client_id for member in entry.members}
-    waits = waits_of(clients, ended, entry.ended_at_ms, settlement.settled_at_ms)
+    waits = settle_waits(clients, entry.ended_at_ms, settlement)
     return RebalancePhase(name, length_ms, tuple(wait.member_id for wait in waits), waits)
+
+
+def settle_waits(clients: Mapping[str, str], planned_at_ms: int, settlement: Settlement) -> tuple[PhaseWait, ...]:
+    """For whom the phase after the plan waited. clients: the client id of each member of the plan."""
+    if settlement.waits is not None:
+        return settlement.waits
+    synced = dict(settlement.synced)
+    in_time = settlement.settled_at_ms - planned_at_ms < TIME_TO_SYNC_MS
+    ended = {
+        member: (WaitEnd.JOINED, synced[member]) if member in synced else (WaitEnd.NEVER, settlement.settled_at_ms)
+        for member in clients
+        if member in synced or not in_time
+    }
+    return waits_of(clients, ended, planned_at_ms, settlement.settled_at_ms)
+
+
+def name_last_phase(names: Iterable[str]) -> str:
+    """What the phase after the plan is called, by those before it."""
+    return next((LAST_PHASES[name] for name in names if name in LAST_PHASES), "settle")
 
 
 def settle_entry(entry: RebalanceEntry, settlement: Settlement | None) -> RebalanceEntry:
@@ -418,7 +428,7 @@ def settle_entry(entry: RebalanceEntry, settlement: Settlement | None) -> Rebala
         return entry
     unowned = {(topic, partition): ms for topic, partition, ms in settlement.unowned}
     synced = dict(settlement.synced)
-    last = next((LAST_PHASES[phase.name] for phase in entry.phases if phase.name in LAST_PHASES), "settle")
+    last = name_last_phase(phase.name for phase in entry.phases)
     return replace(
         entry,
         phases=(*entry.phases, settling_phase(last, entry, settlement)),

@@ -13,6 +13,7 @@ import pytest
 
 from muster.cli.main import main
 from muster.client import Admin, Consumer, Producer
+from muster.coordinator.rpc.v1.ledger_pb2 import WaitEnd
 from muster.spark.pipelines.analytics import analyse, keep, read_kept, rebalance_rows
 from muster.spark.pipelines.backtest import (
     Backtest,
@@ -153,6 +154,14 @@ def test_the_tables_say_what_the_node_says(spark: Any, node: NodeProcess, tmp_pa
         assert row["took_ms"] == entry.ended_at_ms - entry.started_at_ms
         if row["unowned_partition_ms"] is not None:
             assert row["unowned_partition_ms"] == round(entry.unowned_partition_seconds * 1000)
+    waited = {
+        (number, phase.name, wait.member_id, WaitEnd.Name(wait.came).removeprefix("WAIT_END_").lower(), wait.after_ms)
+        for number, entry in told.items()
+        for phase in entry.phases
+        for wait in phase.waits
+    }
+    columns = ("number", "phase", "member", "came", "after_ms")
+    assert {tuple(row[name] for name in columns) for row in table(spark, tmp_path / "waits")} == waited
     assert len(table(spark, tmp_path / "moves")) == sum(len(entry.moves) for entry in told.values())
     lags = table(spark, tmp_path / "lag")
     last = max(row["at"] for row in lags)
@@ -185,7 +194,7 @@ def test_what_was_kept_is_added_to_and_not_doubled(spark: Any, node: NodeProcess
     code, printed, told = prompt("pipeline", "analytics", *words)
     assert code == 0, told
     rows = {row["table"]: row["rows"] for row in json.loads(printed)}
-    assert rows == dict.fromkeys(("rebalances", "moves", "members", "causes"), 0), "nothing committed, no lag"
+    assert rows == dict.fromkeys(("rebalances", "waits", "moves", "members", "causes"), 0), "nothing committed, no lag"
     assert spark.range(1).count() == 1, "a session that was there before is left running"
 
 

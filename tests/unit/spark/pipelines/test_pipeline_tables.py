@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -19,16 +20,19 @@ from muster.coordinator.core.model.records import (
 )
 from muster.coordinator.core.model.types import (
     Cause,
+    Certainty,
     MemberPlan,
     Outcome,
     PartitionMove,
+    PhaseWait,
     RebalanceEntry,
     RebalancePhase,
     Settlement,
     StoredOffset,
+    WaitEnd,
 )
 from muster.coordinator.runtime.kafka_records import encode
-from muster.spark.pipelines.decoding import ledger_columns, offsets_columns
+from muster.spark.pipelines.decoding import ledger_columns, offsets_columns, waits_columns
 from muster.spark.pipelines.recorded import (
     LATER,
     NOW,
@@ -95,6 +99,31 @@ def test_ledger_records_become_columns() -> None:
     assert (settled["kind"], settled["entry"]) == ("settled", None)
     assert settled["settlement"]["unowned"] == [{"topic": "t", "partition": 1, "unowned_ms": 700}]
     assert settled["settlement"]["unowned_partition_ms"] == 900
+
+
+def test_waits_are_those_that_the_ledger_tells() -> None:
+    entry = replace(
+        ENTRY,
+        phases=(RebalancePhase("join", 5_000, ("b",), (PhaseWait("b", "worker-b", WaitEnd.EXPIRED, 5_000),)),),
+        members=(MemberPlan("a", "worker-a", "h", None, ()), MemberPlan("c", "worker-c", "h", None, ())),
+        certainty=Certainty.RECORDED,
+    )
+    classic = Settlement(3, 11_200, ("c",), (), 0, (("a", 1_210),))
+    consumer = replace(classic, synced=(), waits=(PhaseWait("c", "worker-c", WaitEnd.JOINED, 900),))
+    ledger = ledger_columns(*written(*(RebalanceSettled("g", each) for each in (classic, consumer)))).to_pylist()
+    (decided,) = ledger_columns(*written(RebalanceDecided("g", entry))).to_pylist()
+    assert (decided["entry"]["certainty"], decided["entry"]["evidence"]) == ("recorded", "")
+    older = {"name": "join", "duration_ms": 1, "waits": None}
+    settled = [*(row["settlement"] for row in ledger), None, ledger[0]["settlement"] | {"synced": None}]
+    told = waits_columns(
+        pa.array([decided["entry"]["phases"]] * 3 + [[older]]),
+        pa.array([decided["entry"]["members"]] * 4),
+        pa.array([1_200] * 4),
+        pa.array(settled),
+    ).to_pylist()
+    expired = {"phase": "join", "member": "b", "client_id": "worker-b", "came": "expired", "after_ms": 5_000}
+    never = {"phase": "settle", "member": "c", "client_id": "worker-c", "came": "never", "after_ms": 10_000}
+    assert told == [[expired, never], [expired, never | {"came": "joined", "after_ms": 900}], [expired], []]
 
 
 def test_entries_that_the_node_forgot_are_no_entries_and_no_faults() -> None:

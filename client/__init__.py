@@ -5,10 +5,14 @@
 'Producer'
 
 Names load on first use, so that importing this package costs nothing. gRPC does not survive a fork: create clients
-after `os.fork`, or start processes by spawn; a client used in another process than its own says so.
+after `os.fork`, close them before it, or start processes by spawn; otherwise a client in the child says so.
 """
 
+import os
 from typing import TYPE_CHECKING, Any
+
+# Beside an open channel of asyncio, gRPC's own handlers of forks end one child in three. Read when grpc is imported.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 if TYPE_CHECKING:
     from muster.client.sync.admin import Admin

@@ -6,6 +6,9 @@ Methods that run the application's callbacks are written out, because callbacks 
 All synchronous clients of a process share one loop: gRPC's asyncio layer misbehaves with several in one process. The
 loop's thread is a daemon. Closed clients leave nothing on it. What clients run there beside the application's calls
 are `BackgroundTasks`.
+
+gRPC does not survive a fork while a channel is open: in the child a client that was open, and every new one, is
+refused at once, where gRPC would hang or end the process.
 """
 
 import asyncio
@@ -14,11 +17,66 @@ import concurrent.futures
 import logging
 import os
 import threading
+import time
+import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from functools import wraps
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
 from muster.client.errors import IllegalState, WrongProcess
+
+# Forks
+# -----
+
+AFTER_FORK = (
+    "gRPC does not survive a fork: open clients after it (with gunicorn not by --preload, with Celery in "
+    "worker_process_init), close them before it, or start processes by 'spawn' or 'forkserver'"
+)
+
+GRPC_ENDS_S = 0.5
+"""A fork so soon after the last client was closed waits for the rest of it."""
+
+_open: "weakref.WeakSet[Any]" = weakref.WeakSet()
+"""What has channels in this process."""
+_closed_s: float | None = None
+"""When the last channel was closed, by the steady clock."""
+_forked_from: int | None = None
+"""The process that had channels when it, or a child of its, forked this one."""
+
+
+def note_channels(owner: object) -> None:
+    """It has channels from now on, until `forget_channels`."""
+    _open.add(owner)
+
+
+def forget_channels(owner: object) -> None:
+    global _closed_s
+    if owner in _open:
+        _open.discard(owner)
+        _closed_s = time.monotonic()
+
+
+def refuse_after_fork() -> None:
+    """Raise WrongProcess where gRPC would hang: in the child of a process that had clients open when it forked."""
+    if _forked_from is not None:
+        raise WrongProcess(f"process {_forked_from} had clients open when this one was forked from it; {AFTER_FORK}")
+
+
+def _let_grpc_end() -> None:
+    """gRPC's threads outlive its last channel for a moment, and a child that is forked in it hangs."""
+    if _closed_s is not None and not len(_open):
+        time.sleep(max(0.0, _closed_s + GRPC_ENDS_S - time.monotonic()))
+
+
+def _note_fork() -> None:
+    global _forked_from
+    if len(_open):
+        _forked_from = os.getppid()
+        _open.clear()
+
+
+os.register_at_fork(before=_let_grpc_end, after_in_child=_note_fork)
+
 
 # The background loop
 # -------------------
@@ -56,13 +114,19 @@ class BackgroundLoop:
         asyncio.run_coroutine_threadsafe(end(), self.loop)
         self._thread.join(END_PATIENCE_S)
 
-    def submit(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+    def check_process(self) -> None:
+        """Raise WrongProcess in any process but the client's own."""
         if os.getpid() != self.pid:
-            work.close()
             raise WrongProcess(
-                f"this client was created in process {self.pid} and is used in {os.getpid()}; "
-                "gRPC does not survive a fork: create the client in the process that uses it"
+                f"this client was created in process {self.pid} and is used in {os.getpid()}; {AFTER_FORK}"
             )
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        try:
+            self.check_process()
+        except WrongProcess:
+            work.close()
+            raise
         if threading.current_thread() is self._thread:
             work.close()
             raise IllegalState("a synchronous client was called on the client's own loop; use muster.aio")
@@ -83,8 +147,9 @@ _lock = threading.Lock()
 
 
 def shared_loop() -> BackgroundLoop:
-    """The loop of this process; a forked child gets one of its own."""
+    """The loop of this process; a forked child gets one of its own, unless clients were open at the fork."""
     global _shared
+    refuse_after_fork()
     with _lock:
         if _shared is None or _shared.pid != os.getpid():
             _shared = BackgroundLoop()

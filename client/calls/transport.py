@@ -35,7 +35,7 @@ from muster.client.errors import (
     WrongProcess,
 )
 from muster.client.members.coordinator_link import Backoff
-from muster.client.twins import BackgroundTasks
+from muster.client.twins import AFTER_FORK, BackgroundTasks, forget_channels, note_channels, refuse_after_fork
 
 if TYPE_CHECKING:
     from muster.client.config import ClientConfig
@@ -258,6 +258,7 @@ class Transport:
     """The calls of one client. `close()` it on the loop that used it."""
 
     def __init__(self, config: "ClientConfig | ConnectionConfig") -> None:
+        refuse_after_fork()
         self.config = config
         self._pid = os.getpid()
         self._channels: dict[str, grpc.aio.Channel] = {}
@@ -424,6 +425,7 @@ class Transport:
         self._stubs.clear()
         for channel in channels:
             await channel.close()
+        forget_channels(self)
 
     def _stub(self, address: str, method: ClientMethod[Any, Any], streaming: bool = False) -> Callable[..., Any]:
         self._usable(method)
@@ -443,13 +445,14 @@ class Transport:
         if self._closed:
             raise IllegalState(f"{method.name}: this client is closed")
         if os.getpid() != self._pid:
-            raise WrongProcess("gRPC does not survive a fork: create the client in the process that uses it")
+            raise WrongProcess(f"{method.name}: this client was created in another process; {AFTER_FORK}")
 
     def _channel(self, address: str) -> grpc.aio.Channel:
         if address not in self._channels:
             if len(self._channels) >= MAX_CHANNELS:
                 raise IllegalState(f"one client talks to at most {MAX_CHANNELS} nodes; {address} would be one more")
             options = channel_options(self.config)
+            note_channels(self)
             self._channels[address] = (
                 grpc.aio.insecure_channel(address, options=options)
                 if self._credentials is None

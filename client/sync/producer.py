@@ -52,6 +52,7 @@ class Producer:
         `on_delivery(error, metadata)` is called from the client's thread and should return quickly. `timestamp` is
         epoch milliseconds; 0 means now.
         """
+        self._loop.check_process()
         core = self._core
         partitions = core.catalog.remembered(topic)
         if partitions is None:
@@ -95,6 +96,7 @@ class Producer:
 
         Optional: `on_delivery` is called without it. Failed records count as well, and `flush` still raises for them.
         """
+        self._loop.check_process()
         self._core.accumulator.wait_for_news(timeout)
         return self._core.accumulator.reported()
 
@@ -103,6 +105,7 @@ class Producer:
 
         Raises DeliveryFailed when records were given up since the last flush.
         """
+        self._loop.check_process()
         self._core.accumulator.wait_until_empty(timeout)
         self._core.raise_failures()
         return self._core.accumulator.waiting

@@ -32,7 +32,8 @@ Played = dict[tuple[str, str], "Future[Cell]"]
 @pytest.fixture(scope="module")
 def played(request: pytest.FixtureRequest) -> Iterator[Played]:
     """The cells of the tests that were selected, played side by side."""
-    selected = {tuple(item.callspec.params.values()) for item in request.session.items if hasattr(item, "callspec")}
+    mine = (item for item in request.session.items if item.path == request.path and hasattr(item, "callspec"))
+    selected = {(item.callspec.params["situation"], item.callspec.params["client"]) for item in mine}
     with running_backends() as backends, ThreadPoolExecutor(BESIDE) as pool:
         yield {
             (situation, client): pool.submit(play, SITUATIONS[situation], clients_named((client,))[0], backends)

@@ -28,14 +28,12 @@ INTEGRATION = "tests/integration/"
 REAL_RUNS = (
     Part(
         "spark",
-        "a real node's topics as tables and streams, and a sink, in one Spark session",
+        "a real node's topics as tables, and a sink, in one Spark session",
         (
             f"{INTEGRATION}spark/test_spark_read.py::test_rows_are_those_of_spark_s_kafka_source",
             f"{INTEGRATION}spark/test_spark_read.py::test_a_batch_job_commits_what_it_has_read",
             f"{INTEGRATION}spark/test_spark_fetch.py::test_two_ranges_of_one_partition_may_be_in_one_task",
-            f"{INTEGRATION}spark/test_spark_stream.py::test_all_there_is_now_in_batches_of_at_most_so_many",
             f"{INTEGRATION}spark/test_spark_sink.py::test_all_columns_arrive",
-            f"{INTEGRATION}spark/test_spark_sink.py::test_a_task_that_fails_in_mid_batch_doubles_nothing",
         ),
     ),
     Part(
@@ -157,13 +155,22 @@ REST = (
             "tests/unit/storage/test_log_threads.py",
             "tests/unit/client/members/test_zookeeper_page.py::test_the_page_shows_what_a_join_costs",
             "tests/unit/docs/test_protocol_pages.py::test_the_page_on_central_groups_shows_what_the_lab_finds",
+            "tests/unit/assignors/isolation/",
             "tests/unit/docs/test_reference.py::test_twins_are_shown_as_the_methods_that_they_are",
             "tests/unit/kafka/rights/test_rights_matrix.py",
+            "tests/unit/kafka/test_kafka_many_offsets.py",
+            "tests/unit/kafka/test_kafka_many_produced.py",
             "tests/unit/kafka_backend/test_proxy_streams.py",
+            "tests/unit/server/test_garbage_collection.py",
+            "tests/unit/server/test_worker_threads.py",
             "tests/unit/spark/pipelines/test_pipeline_backtest.py",
+            "tests/unit/spark/test_spark_imports.py",
             "tests/unit/storage/test_columns_run.py",
+            "tests/unit/storage/test_many_partitions.py",
             "tests/unit/storage/test_staging.py::test_a_crash_anywhere_neither_loses_nor_doubles_anything",
+            "tests/unit/test_tasks_watched.py",
             "tests/unit/workshop/",
+            "tests/unit/zookeeper/test_zookeeper_extra.py",
         ),
     ),
     Part(

@@ -149,7 +149,7 @@ REST = (
     Part("clients, all", "asyncio, producers, operators, workers, trouble", (f"{INTEGRATION}client/",)),
     Part(
         "units, the long ones",
-        "a kill at every call of the disk, what the lab and the pages about it show",
+        "a kill at every call of the disk, large states, plugins in processes, what the lab and its pages show",
         (
             "tests/unit/storage/test_crashes.py",
             "tests/unit/storage/test_log_threads.py",

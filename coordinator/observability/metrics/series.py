@@ -213,6 +213,7 @@ EXEMPLAR_CHARS: Final = 30
 class WaitExemplar(NamedTuple):
     """The last rebalance whose phase was as long as a bucket says, and for whom it waited last."""
 
+    group_id: str
     labels: Mapping[str, str]
     seconds: float
 
@@ -225,7 +226,7 @@ def make_wait_exemplar(group_id: str, entry: RebalanceEntry, phase: RebalancePha
         "waited_for": (last.client_id or last.member_id)[:EXEMPLAR_CHARS],
         "came": last.came.name.lower(),
     }
-    return WaitExemplar(labels, max(0, phase.duration_ms) / 1000)
+    return WaitExemplar(group_id, labels, max(0, phase.duration_ms) / 1000)
 
 
 class RebalanceTotals:
@@ -262,6 +263,8 @@ class RebalanceTotals:
         """Forget the groups that are no longer there."""
         for group_id in [each for each in self.groups if each not in alive]:
             del self.groups[group_id]
+        for name, by_bucket in self.exemplars.items():
+            self.exemplars[name] = {place: one for place, one in by_bucket.items() if one.group_id in alive}
 
     def _phases(self, group_id: str, entry: RebalanceEntry, phases: Iterable[RebalancePhase]) -> None:
         for phase in phases:

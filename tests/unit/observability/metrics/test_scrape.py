@@ -292,7 +292,11 @@ def test_a_phase_that_waited_has_an_exemplar_that_says_for_whom() -> None:
     assert told == [
         f'{begin}{{came="expired",group="orders",rebalance="3",waited_for="billingbillingbillingbillingbi"}} 6.0'
     ]
-    assert sum(map(len, re.findall(r'(\w+)="([^"]*)"', told[0].partition("# ")[2])[0])) < 128
+    labels = re.findall(r'(\w+)="([^"]*)"', told[0].partition("# ")[2])
+    assert len(labels) == 4
+    assert sum(len(name) + len(value) for name, value in labels) <= 128
+    rebalances.keep({"others"})
+    assert rebalances.exemplars == {"join": {}}, "what is told of a group goes with it"
 
 
 def test_fenced_requests_by_reason() -> None:

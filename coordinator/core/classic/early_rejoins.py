@@ -4,7 +4,6 @@ Their JoinGroup looks like a changed subscription, or like nothing at all. It is
 tells of it, and of the partitions that went, is amended when the change is known.
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from muster.coordinator.core.classic.group import ClassicGroup, UnexplainedRejoin
@@ -51,36 +50,40 @@ def retell_ongoing(group: ClassicGroup, step: Step) -> None:
     rebalance = group.rebalance
     if rebalance is None:
         return
-    for trigger in retold(group, rebalance.trigger.culprit, rebalance.started_at_ms, step):
+    if trigger := take_retold(group, rebalance.trigger.culprit, rebalance.started_at_ms, step):
         rebalance.trigger = trigger
 
 
 def with_rejoin(entry: RebalanceEntry, group: ClassicGroup, step: Step) -> RebalanceEntry:
-    for trigger in retold(group, entry.culprit, entry.started_at_ms, step):
-        group.planned_at_ms = step.now_ms + 1  # the plan followed from the news
-        return replace(
-            entry,
-            cause=trigger.cause,
-            culprit="",
-            culprit_client_id="",
-            culprit_client_host="",
-            detail=trigger.detail,
-            certainty=trigger.certainty,
-            evidence=trigger.evidence,
-            topics=(*trigger.topics, *(change for change in entry.topics if change not in trigger.topics)),
-        )
-    return entry
+    trigger = take_retold(group, entry.culprit, entry.started_at_ms, step)
+    if trigger is None:
+        return entry
+    group.planned_at_ms = step.now_ms + 1  # the plan followed from the news
+    return replace(
+        entry,
+        cause=trigger.cause,
+        culprit="",
+        culprit_client_id="",
+        culprit_client_host="",
+        detail=trigger.detail,
+        certainty=trigger.certainty,
+        evidence=trigger.evidence,
+        topics=(*trigger.topics, *(change for change in entry.topics if change not in trigger.topics)),
+    )
 
 
-def retold(group: ClassicGroup, member_id: str, at_ms: int, step: Step) -> Iterator[RebalanceTrigger]:
-    """What is known by now of the rejoin that began a rebalance at that time; nothing if that is nothing new."""
-    for rejoin in list(group.unexplained):
-        if rejoin.member.id != member_id or rejoin.at_ms != at_ms:
-            continue
-        if trigger := trigger_by_news(group, rejoin, step):
+def take_retold(group: ClassicGroup, member_id: str, at_ms: int, step: Step) -> RebalanceTrigger | None:
+    """What is known by now of the rejoin that began a rebalance at that time, once; None if that is nothing new."""
+    for rejoin in group.unexplained:
+        if (
+            rejoin.member.id == member_id
+            and rejoin.at_ms == at_ms
+            and (trigger := trigger_by_news(group, rejoin, step))
+        ):
             group.unexplained.remove(rejoin)
             rejoin.member.noticed_ms = step.now_ms
-            yield trigger
+            return trigger
+    return None
 
 
 def trigger_by_news(group: ClassicGroup, rejoin: UnexplainedRejoin, step: Step) -> RebalanceTrigger | None:

@@ -1,4 +1,4 @@
-"""One node with groups for all tests of the page, and one Chromium."""
+"""One node with groups for all tests of a module, and one Chromium."""
 
 import shutil
 import subprocess
@@ -25,8 +25,9 @@ from tests.support.chromium import (
 from tests.support.node import running_node
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def seeded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seeded]:
+    """Gone with its module: its readers would call through whatever later tests put in a client's place."""
     data = Path(tmp_path_factory.mktemp("page") / "data")
     with ExitStack() as stack:
         node = stack.enter_context(running_node(data, SETTINGS))

@@ -192,10 +192,11 @@ def record_decision(group: ClassicGroup, given: PlanProvenance, step: Step) -> N
     ends = dict.fromkeys(clients, (WaitEnd.JOINED, step.now_ms))
     waits = waits_of(clients, ends, rebalance.joined_at_ms, step.now_ms)
     rebalance.phases.append(RebalancePhase("plan", length_ms, planners, waits))
-    note_topic_changes(group, step)
+    last = last_plan(group)
+    note_topic_changes(group, last, step)
     said = {member.id: owned_of(member.metadata(group.protocol_name)) for member in group.members.values()}
     still_held: dict[str, Mapping[str, frozenset[int]]] = {**said, **classic_group.shares_of_absent(group)}
-    before = PlanBefore(last_plan(group), still_held, group.carried, given.delayed)
+    before = PlanBefore(last, still_held, group.carried, given.delayed)
     diff = diff_plans(before, current_plan(group), rebalance)
     group.carried = diff.withheld
     entry = write_entry(group, rebalance, Outcome.COMPLETED, group.protocol_name, diff, step, given)
@@ -205,7 +206,7 @@ def record_decision(group: ClassicGroup, given: PlanProvenance, step: Step) -> N
     group.planned_at_ms = step.now_ms
 
 
-def note_topic_changes(group: ClassicGroup, step: Step) -> None:
+def note_topic_changes(group: ClassicGroup, last: Plan, step: Step) -> None:
     """What happened since the last plan to topics that are, or were, read: the plan's moves follow from it, too.
 
     The last plan may have given out a topic that was gone, because not every member had noticed.
@@ -213,7 +214,7 @@ def note_topic_changes(group: ClassicGroup, step: Step) -> None:
     rebalance = group.rebalance
     assert rebalance is not None
     subscribed = group.subscribed_topics or frozenset()
-    dropped = {topic for share in last_plan(group).values() for topic in share} - subscribed
+    dropped = {topic for share in last.values() for topic in share} - subscribed
     read = subscribed | dropped
     first = any(phase.name == INITIAL_DELAY for phase in rebalance.phases)
     since_ms = rebalance.started_at_ms if first else group.planned_at_ms  # before, no member waited for a topic
@@ -482,6 +483,8 @@ def trigger_of_offer(group: ClassicGroup, member: ClassicMember, said: JoinDiffe
 
 def with_roll_out(group: ClassicGroup, member: ClassicMember, trigger: RebalanceTrigger) -> RebalanceTrigger:
     """A member that is back under a new id may offer other assignors: that is how they are rolled out."""
+    if not group.arrived_again:
+        return trigger
     mine = [each for each in group.arrived_again if each.member_id == member.id]
     former = group.history.former.get(mine[-1].previous_id) if mine else None
     if former is None or not former.offer:

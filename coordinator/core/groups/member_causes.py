@@ -237,6 +237,8 @@ def trigger_of_restart(member: SeenMember, returned: Returned, away: str, reason
 def disturbance_since(heard_ms: int, step: Step, late_ms: int = READ_LATE_MS) -> Disturbance | None:
     """What kept this coordinator from hearing a member that it last heard then; see `find_disturbance`."""
     state = step.state
+    if not (state.stalls or state.takeovers or state.loaded_at_ms):
+        return None
     return find_disturbance(
         state.stalls.values(), state.takeovers.values(), state.loaded_at_ms, heard_ms, step.now_ms, late_ms
     )
@@ -280,7 +282,7 @@ def note_incarnation(group: ExplainedGroup, member: SeenMember, former: Departed
 
 def take_incarnations(group: ExplainedGroup) -> None:
     """Newcomers that are former members belong to the rebalance that they begin, or come into."""
-    if (rebalance := group.ongoing_rebalance) is not None:
+    if group.arrived_again and (rebalance := group.ongoing_rebalance) is not None:
         for incarnation in group.arrived_again:
             rebalance.returned(incarnation)
         group.arrived_again.clear()

@@ -168,6 +168,8 @@ class MemberHistory:
 
     def find_return(self, newcomer: SeenMember, living: Iterable[SeenMember], now_ms: int) -> Returned | None:
         """The former, or still counted, member that this newcomer is."""
+        if not self.former and not self.closed:
+            return None
         gone = [each for each in reversed(self.former.values()) if not each.successor]
         for each in gone:
             same = newcomer.connection != NO_CONNECTION and each.connection == newcomer.connection

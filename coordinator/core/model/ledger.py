@@ -194,6 +194,8 @@ class OngoingRebalance:
 
     def waits(self, began_ms: int, ended_ms: int) -> tuple[PhaseWait, ...]:
         """Those of `awaited` that the phase went on, or was about to end, for."""
+        if nobody_was_late(began_ms, ended_ms):
+            return ()
         ended = {member: self.ends.get(member, (WaitEnd.NEVER, ended_ms)) for member in self.awaited}
         return waits_of(self.awaited, ended, began_ms, ended_ms)
 
@@ -233,6 +235,11 @@ AT_ONCE_MS = 100
 """A member that comes this soon was not waited for."""
 
 
+def nobody_was_late(began_ms: int, ended_ms: int) -> bool:
+    """Whether the phase was too short for anybody to be waited for."""
+    return ended_ms - began_ms <= AT_ONCE_MS
+
+
 def phase_with_waits(
     name: str, clients: Mapping[str, str], ended: Mapping[str, tuple[WaitEnd, int]], began_ms: int, ended_ms: int
 ) -> RebalancePhase:
@@ -248,12 +255,15 @@ def waits_of(
 
     Members that came immediately, or long before the phase ended, held nothing up and are not named.
     """
+    if nobody_was_late(began_ms, ended_ms):
+        return ()
     length_ms = ended_ms - began_ms
-    slack_ms = max(AT_ONCE_MS, length_ms // 10)
-    waits = [
-        PhaseWait(member, clients[member], end, max(0, at_ms - began_ms)) for member, (end, at_ms) in ended.items()
+    late_ms = began_ms + max(AT_ONCE_MS + 1, length_ms - max(AT_ONCE_MS, length_ms // 10))
+    named = [
+        PhaseWait(member, clients[member], end, at_ms - began_ms)
+        for member, (end, at_ms) in ended.items()
+        if at_ms >= late_ms
     ]
-    named = [wait for wait in waits if wait.after_ms > AT_ONCE_MS and wait.after_ms >= length_ms - slack_ms]
     return tuple(sorted(named, key=lambda wait: wait.after_ms)[-MAX_WAITED_FOR:])
 
 
@@ -407,6 +417,8 @@ def settle_waits(clients: Mapping[str, str], planned_at_ms: int, settlement: Set
     """For whom the phase after the plan waited. clients: the client id of each member of the plan."""
     if settlement.waits is not None:
         return settlement.waits
+    if nobody_was_late(planned_at_ms, settlement.settled_at_ms):
+        return ()
     synced = dict(settlement.synced)
     in_time = settlement.settled_at_ms - planned_at_ms < TIME_TO_SYNC_MS
     ended = {

@@ -104,7 +104,7 @@ ASSIGNOR: Setting[str] = Setting(
     default="",
     groups=GroupScope.EVERY,
     meaning="The assignor by which the coordinator plans for the group, whatever its members ask for; classic members "
-    "need not know of it.",
+    "need no support for it.",
     check=check_assignor,
     together=check_options_fit,
     hears=replan_on_change,
@@ -117,8 +117,8 @@ PROTOCOLS: Setting[tuple[str, ...]] = Setting(
     shape=NameList(),
     default=NO_NAMES,
     groups=GroupScope.CLASSIC,
-    meaning="Further names that members may vote for with `assignor` set: an operator's word that such clients read "
-    "only partitions in their share.",
+    meaning="Further protocol names that members may vote for while `assignor` is set. By listing one, you vouch that its "
+    "clients read only assigned partitions.",
     hears=replan_on_change,
 )
 
@@ -127,7 +127,7 @@ COOPERATIVE_ONLY = Setting(
     shape=Flag(),
     default=False,
     groups=GroupScope.CLASSIC,
-    meaning="Members that would give up all they have in each rebalance are refused when they join.",
+    meaning="Refuse members that would give up everything in each rebalance.",
 )
 
 ASSIGNOR_OPTIONS = Setting(

@@ -166,7 +166,7 @@ SESSION_TIMEOUT = Setting(
     ),
     default=NodeSetting("group.consumer.session.timeout.ms", lambda limits: limits.consumer_session_timeout_ms),
     groups=GroupScope.CONSUMER,
-    meaning="How long a member may be silent before it is taken out; counts from its next heartbeat.",
+    meaning="How long a member may be silent before it is removed; a new value applies from its next heartbeat.",
     together=session_outlasts_heartbeats,
 )
 
@@ -182,7 +182,7 @@ HEARTBEAT_INTERVAL = Setting(
     ),
     default=NodeSetting("group.consumer.heartbeat.interval.ms", lambda limits: limits.consumer_heartbeat_interval_ms),
     groups=GroupScope.CONSUMER,
-    meaning="How often members are told to send heartbeats; they hear of it by the answer to the next one.",
+    meaning="How often members send heartbeats; each receives a new value with the response to its next one.",
     together=session_outlasts_heartbeats,
 )
 
@@ -198,7 +198,7 @@ ASSIGNMENT_INTERVAL = Setting(
     ),
     default=NodeSetting("group.consumer.assignment.interval.ms", lambda limits: limits.consumer_assignment_interval_ms),
     groups=GroupScope.CONSUMER,
-    meaning="The shortest time between two new assignments; Kafka has it from 4.3 on.",
+    meaning="The shortest time between two assignments; in Kafka since 4.3.",
 )
 
 
@@ -210,7 +210,7 @@ HANDOFF_TIMEOUT = Setting(
     shape=WholeNumber(0),
     default=0,
     groups=GroupScope.PLANNED,
-    meaning="How long whoever has to let go of a partition may take before it is taken; 0: its rebalance timeout.",
+    meaning="How long a member may take to give up a partition before it is taken away; 0: the member's rebalance timeout.",
 )
 
 
@@ -223,7 +223,7 @@ HOLD_MS = Setting(
     default=0,
     groups=GroupScope.PLANNED,
     meaning=(
-        "How long the share of a dynamic member that went waits for an heir, in milliseconds; 0: not at all, and 120 s "
-        "while a deploy is on."
+        "How long the partitions of a departed dynamic member wait for a replacement, in milliseconds; 0: not at all, "
+        "but 120 s during a deploy."
     ),
 )

@@ -130,17 +130,17 @@ def balance_setting(name: str, meaning: str, check: Check = accept_any_value) ->
 SETTINGS = (
     balance_setting(
         "balance",
-        "Whether load is measured and kept even: watch tells what it would move, act moves it.",
+        "Whether load is measured and kept even: watch records what it would move, act moves it.",
         check_may_act,
     ),
     balance_setting(
-        "balance.min.gain", "By this share the heaviest member has to become lighter before anything moves."
+        "balance.min.gain", "The share by which the heaviest member's load must fall before anything moves."
     ),
-    balance_setting("balance.rounds", "In so many evaluations in a row a plan has to pay before it is carried out."),
-    balance_setting("balance.cooldown.ms", "So many milliseconds a partition stays where it is once it has moved."),
-    balance_setting("balance.move.budget", "At most so many partitions are moved at a time; 0 moves all that pay."),
-    balance_setting("balance.sample.ms", "So many milliseconds lie between two measurements of the group's load."),
+    balance_setting("balance.rounds", "How many evaluations in a row must find that a plan pays off before it is carried out."),
+    balance_setting("balance.cooldown.ms", "How long a partition that has moved stays where it is, in milliseconds."),
+    balance_setting("balance.move.budget", "The most partitions that move at a time; 0 moves all that pay off."),
+    balance_setting("balance.sample.ms", "The time between two measurements of the group's load, in milliseconds."),
     balance_setting(
-        "balance.drain.target.ms", "Records that wait count as load that is to be read within so many milliseconds."
+        "balance.drain.target.ms", "Waiting records count as load to be read within this many milliseconds."
     ),
 )

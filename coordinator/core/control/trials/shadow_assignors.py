@@ -80,7 +80,7 @@ SHADOW_ASSIGNORS = Setting(
     shape=CandidateList(),
     default=NO_SHADOWS,
     groups=GroupScope.EVERY,
-    meaning="Assignors by which each decision of the group's plan is made again, beside it, to be compared.",
+    meaning="Assignors that repeat each decision of the group's assignor without effect, for comparison.",
     check=check_candidates,
 )
 

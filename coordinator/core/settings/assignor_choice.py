@@ -117,8 +117,8 @@ PROTOCOLS: Setting[tuple[str, ...]] = Setting(
     shape=NameList(),
     default=NO_NAMES,
     groups=GroupScope.CLASSIC,
-    meaning="Further protocol names that members may vote for while `assignor` is set. By listing one, you vouch that its "
-    "clients read only assigned partitions.",
+    meaning="Further protocol names that members may vote for while `assignor` is set. By listing one, you vouch that "
+    "its clients read only assigned partitions.",
     hears=replan_on_change,
 )
 

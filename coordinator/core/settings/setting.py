@@ -210,7 +210,9 @@ HANDOFF_TIMEOUT = Setting(
     shape=WholeNumber(0),
     default=0,
     groups=GroupScope.PLANNED,
-    meaning="How long a member may take to give up a partition before it is taken away; 0: the member's rebalance timeout.",
+    meaning=(
+        "How long a member may take to give up a partition before it is taken away; 0: the member's rebalance timeout."
+    ),
 )
 
 

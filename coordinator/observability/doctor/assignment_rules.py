@@ -27,7 +27,7 @@ RESUME = "It is meant so until that ends: `muster groups describe G` says when, 
 
 
 def unowned(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]:
-    """Partitions of a subscribed topic that no member owns, in a group that is settled."""
+    """In a stable group, no member owns some partitions of a subscribed topic."""
     if not group.stable or not group.members:
         return
     nobodys: dict[str, list[TopicPartition]] = defaultdict(list)
@@ -62,7 +62,7 @@ def explain_unowned(group: ExaminedGroup, topic: str, readers: list[MemberDescri
 
 
 def abandoned(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]:
-    """The group has positions and a lag in a topic that none of its members reads any more."""
+    """The group has committed offsets and lag in a topic that none of its members reads any more."""
     if not group.members:
         return
     read = group.by_topic()
@@ -82,7 +82,7 @@ def abandoned(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]:
 
 
 def idle_members(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]:
-    """There are more members than partitions to share: some have nothing."""
+    """There are more members than partitions, so some members have none."""
     if not group.stable:
         return
     members = group.working
@@ -100,7 +100,7 @@ def idle_members(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]
 
 
 def mixed_offers(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]:
-    """Classic members offer different assignors, so that a wish of some cannot come true."""
+    """Classic members offer different assignors, so the preferences of some members have no effect."""
     offers = {member.member_id: member.offered_assignors for member in group.members if member.offered_assignors}
     if group.type != "classic" or len(offers) < 2:
         return
@@ -123,7 +123,7 @@ def mixed_offers(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]
 
 
 def kept_out(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]:
-    """The setting `assignor` of a group does not count: a member leads."""
+    """The group's setting `assignor` has no effect: a member leads."""
     if group.description.kept_out:
         yield RuleCase(
             "the group is planned by a member, not by the assignor that is set", (group.description.kept_out,)
@@ -143,7 +143,7 @@ LEAST_RATE = 10.0
 
 
 def skewed_by_count(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]:
-    """Members that subscribe to the same have very different numbers of partitions."""
+    """Members with the same subscription have very different numbers of partitions."""
     if not group.stable or len(group.working) < 2:
         return
     if len({frozenset(member.topics) for member in group.working}) > 1:

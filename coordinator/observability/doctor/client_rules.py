@@ -55,22 +55,22 @@ SARAMA = "https://github.com/IBM/sarama/pull/"
 DEFECTS = (
     Defect(
         "librdkafka", "1.6.0", "2.6.1",
-        "its leader may plan for ever with cooperative-sticky: the group waits for a plan that does not come",
+        "the leader's cooperative-sticky assignor may never finish: the group waits for a plan that does not come",
         LIBRDKAFKA + "pull/4800", COOPERATIVE,
     ),
     Defect(
         "librdkafka", "1.0.0", "2.4.0",
-        "records may be read twice after a rebalance or a pause, from a fetch position that is out of date",
+        "records may be read twice after a rebalance or a pause, because of an outdated fetch position",
         LIBRDKAFKA + "pull/4636",
     ),
     Defect(
         "librdkafka", "1.0.0", "2.1.0",
-        "polling any queue counts: a consumer that is stuck keeps its partitions beyond max.poll.interval.ms",
+        "polling any queue counts as a poll: a stuck consumer keeps its partitions beyond max.poll.interval.ms",
         LIBRDKAFKA + "pull/4176",
     ),
     Defect(
         "librdkafka", "0.11.0", "1.5.3",
-        "its leader may plan for ever with roundrobin where members subscribe to different topics",
+        "the leader's roundrobin assignor may never finish if members subscribe to different topics",
         LIBRDKAFKA + "issues/3159", "roundrobin",
     ),
     Defect(
@@ -80,7 +80,7 @@ DEFECTS = (
     ),
     Defect(
         "apache-kafka-java", "2.4.0", "2.8.1",
-        "a member that fell out of the group claims partitions that are not its own any more: its leader makes no plan",
+        "a member that dropped out of the group still claims its former partitions: the leader makes no plan",
         JAVA + "10985", COOPERATIVE,
     ),
     Defect(
@@ -90,7 +90,7 @@ DEFECTS = (
     ),
     Defect(
         "sarama", "1.0.0", "1.42.2",
-        "closing a consumer group may hang for ever: the member stays until its session ends",
+        "closing a consumer group may hang forever: the member stays until its session ends",
         SARAMA + "2717",
     ),
     Defect(
@@ -100,17 +100,17 @@ DEFECTS = (
     ),
     Defect(
         "sarama", "1.0.0", "1.31.1",
-        "heartbeats stop as soon as a rebalance begins: who takes long to clean up is put out of the group",
+        "heartbeats stop as soon as a rebalance begins: a member whose cleanup takes long is removed from the group",
         SARAMA + "2110",
     ),
     Defect(
         "kafka-python", "1.4.0", "2.0.2",
-        "the consumer and its heartbeat thread may block each other for ever when a heartbeat times out",
+        "the consumer and its heartbeat thread may block each other forever when a heartbeat times out",
         "https://github.com/dpkp/kafka-python/pull/2064",
     ),
     Defect(
         "kafka-python", "3.0.0", "3.0.9",
-        "a consumer with a rebalance listener may keep partitions that were given to another",
+        "a consumer with a rebalance listener may keep partitions that were given to another member",
         "https://github.com/dpkp/kafka-python/releases/tag/3.0.9",
     ),
     Defect(
@@ -128,7 +128,7 @@ DEFECTS = (
 
 
 def known_defects(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]:
-    """Members run a version that is known for a defect."""
+    """Members run a client version with a known defect."""
     cases: dict[tuple[str, str], list[MemberDescription]] = defaultdict(list)
     for member in group.members:
         software = software_of(member)
@@ -252,7 +252,7 @@ def poll_under_session(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[Rul
 
 
 def long_rebalance(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]:
-    """One member that does not poll can hold up a rebalance of everybody for a quarter of an hour and more."""
+    """One member that does not poll can hold up a rebalance of the whole group for a quarter of an hour or more."""
     slow = [member for member in group.members if (member.rebalance_timeout_ms or 0) > LONG_REBALANCE_MS]
     if slow and len(group.members) > 1:
         longest_ms = max(member.rebalance_timeout_ms or 0 for member in slow)
@@ -296,7 +296,7 @@ def find_missed_deadlines(group: ExaminedGroup, facts: DoctorFacts, cause: int, 
 
 
 def retries_under_session(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]:
-    """The ZooKeeper era's famous failure: all attempts are over before the dead member's session is."""
+    """All rebalance attempts end before a dead member's session does, the well-known failure of the ZooKeeper era."""
     settings = facts.node.settings
     if group.type != CENTRAL or RETRIES not in settings or BACKOFF not in settings:
         return
@@ -324,7 +324,7 @@ STRANGERS = 3
 
 
 def used_twice(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]:
-    """Two processes with one id push each other out, again and again."""
+    """Two processes with one instance id fence each other again and again."""
     replaced = RebalanceCause.REBALANCE_CAUSE_STATIC_MEMBER_REPLACED
     entries = [e for e in group.lately(facts.now_ms, REPLACED_IN_MS) if e.cause == replaced]
     names: Counter[str] = Counter()
@@ -362,7 +362,7 @@ def instance_of(member_id: str, client_id: str) -> str:
 
 
 def never_reused(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]:
-    """Instance ids that are new with each start: the old ones hold their partitions until their sessions end."""
+    """Instance ids change with each start, so the old ones hold their partitions until their sessions end."""
     lives: dict[str, set[str]] = {}
     for entry in group.rebalances:
         for member in entry.members:

@@ -32,7 +32,7 @@ TOLD_ELSEWHERE = frozenset({"certificate-ends", "certificate-ended", "certificat
 
 
 def troubles(facts: DoctorFacts) -> Iterator[RuleCase]:
-    """The node says itself that something is wrong: `muster health` says the same."""
+    """The node itself reports a problem, as `muster health` shows."""
     for trouble in facts.node.troubles:
         if trouble.name.partition(":")[0] in TOLD_ELSEWHERE:
             continue
@@ -41,7 +41,7 @@ def troubles(facts: DoctorFacts) -> Iterator[RuleCase]:
 
 
 def untold(facts: DoctorFacts) -> Iterator[RuleCase]:
-    """There are groups that nobody tells of: a node is cut off from whoever asks, or a shard is not served."""
+    """Some groups cannot be checked: their node cannot be reached from here, or their shard is not served."""
     if facts.untold:
         yield RuleCase("not all groups could be looked at", facts.untold)
 
@@ -61,7 +61,7 @@ def logins_fail(facts: DoctorFacts) -> Iterator[RuleCase]:
 
 
 def clocks(facts: DoctorFacts) -> Iterator[RuleCase]:
-    """The node's clock and that of the machine which asks are five seconds apart or more."""
+    """The clocks of the node and of the machine that runs the doctor differ by five seconds or more."""
     ahead_ms = facts.node.clock_ahead_ms
     if ahead_ms is not None and abs(ahead_ms) >= CLOCKS_APART_MS:
         way = "ahead of" if ahead_ms > 0 else "behind"
@@ -72,14 +72,14 @@ def clocks(facts: DoctorFacts) -> Iterator[RuleCase]:
 
 
 def descriptors(facts: DoctorFacts) -> Iterator[RuleCase]:
-    """Four fifths of the descriptors that the process may open are open."""
+    """The process has four fifths of its permitted file descriptors open."""
     used, limit = facts.node.open_descriptors, facts.node.descriptor_limit
     if used is not None and limit and used >= NEARLY_ALL * limit:
         yield RuleCase(f"{used:,} of {limit:,} descriptors are open", (f"{100 * used / limit:.0f} % of the limit",))
 
 
 def memory(facts: DoctorFacts) -> Iterator[RuleCase]:
-    """The process has nine tenths of the memory that it may have."""
+    """The process uses nine tenths of its permitted memory."""
     used, limit = facts.node.resident_bytes, facts.node.memory_bytes
     if used is not None and limit and used >= MUCH_MEMORY * limit:
         yield RuleCase(
@@ -89,7 +89,7 @@ def memory(facts: DoctorFacts) -> Iterator[RuleCase]:
 
 
 def disk(facts: DoctorFacts) -> Iterator[RuleCase]:
-    """Less than a tenth of the disk below the data directory is free."""
+    """Less than a tenth of the data directory's disk is free."""
     free, total = facts.node.disk_free_bytes, facts.node.disk_total_bytes
     said = any(trouble.name == "disk-nearly-full" for trouble in facts.node.troubles)
     if free is not None and total and free < LITTLE_DISK * total and not said:
@@ -100,7 +100,7 @@ def disk(facts: DoctorFacts) -> Iterator[RuleCase]:
 
 
 def loop(facts: DoctorFacts) -> Iterator[RuleCase]:
-    """The node's loop answers late, or stood still for a thousandth of the time that the node is up."""
+    """The node's event loop runs late, or has stood still for a thousandth of the node's uptime."""
     late_ms, stalled_ms, up_ms = facts.node.loop_late_ms, facts.node.stalled_ms, facts.node.up_ms
     often = stalled_ms is not None and up_ms is not None and up_ms > 0 and stalled_ms >= STILL_SHARE * up_ms
     # One short stall in the first minutes of a node is its start.
@@ -121,17 +121,17 @@ def loop(facts: DoctorFacts) -> Iterator[RuleCase]:
 
 
 def certificate_ends_soon(facts: DoctorFacts) -> Iterator[RuleCase]:
-    """A certificate that a listener shows ends within 14 days."""
+    """A listener's certificate expires within 14 days."""
     return find_certificate_troubles(facts, "certificate-ends")
 
 
 def certificate_ended(facts: DoctorFacts) -> Iterator[RuleCase]:
-    """A certificate that a listener shows has ended."""
+    """A listener's certificate has expired."""
     return find_certificate_troubles(facts, "certificate-ended")
 
 
 def certificate_not_read(facts: DoctorFacts) -> Iterator[RuleCase]:
-    """A certificate's file has changed, and cannot be used."""
+    """A certificate file has changed and cannot be used."""
     return find_certificate_troubles(facts, "certificate-not-read")
 
 
@@ -142,7 +142,7 @@ def find_certificate_troubles(facts: DoctorFacts, kind: str) -> Iterator[RuleCas
 
 
 def listener_stands_open(facts: DoctorFacts) -> Iterator[RuleCase]:
-    """Other machines reach a listener that is plaintext, or where nobody is asked for rights."""
+    """Other machines can reach a listener that is plaintext or does not authorize requests."""
     settings = facts.node.settings
     doors = {
         name: door

@@ -53,7 +53,7 @@ def has_moved(group: ExaminedGroup, tp: TopicPartition) -> bool:
 
 
 def stuck(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]:
-    """A partition stands still at one offset, while its owner works: most likely a record that it cannot digest."""
+    """A partition is stuck at one offset while its owner works, most likely at a record that it cannot process."""
     if not group.stable:
         return
     for member in group.members:
@@ -143,7 +143,7 @@ def list_signs(
 
 
 def stopped(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]:
-    """Nothing of the whole group moves, and records wait."""
+    """No partition of the group makes progress, and records wait."""
     owned = [tp for tp in group.owners() if tp in group.positions]
     behind = [tp for tp in owned if group.positions[tp].lag > 0]
     dead = [tp for tp in behind if is_old(group.positions[tp], facts.now_ms)]
@@ -161,7 +161,7 @@ def stopped(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]:
 
 
 def one_does_not_commit(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]:
-    """One member's positions are old while those of the others are fresh: its commits fail, or it makes none."""
+    """One member's committed offsets are old while the others' are fresh: its commits fail, or it makes none."""
     if not group.stable or len(group.members) < 2:
         return
     fresh: dict[str, int] = {}
@@ -209,7 +209,7 @@ def removed_unread(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCas
 
 
 def commits_refused(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]:
-    """The last three commits of a member or more were refused, without one in between that was taken."""
+    """The last three or more commits of a member were all refused."""
     for member in group.members:
         if member.refused_commits >= REFUSED_COMMITS:
             waiting = group.lag_of(member)

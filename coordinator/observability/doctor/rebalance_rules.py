@@ -92,7 +92,7 @@ def storm(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]:
 
 
 def superseded(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]:
-    """The last three rebalances or more were overtaken by the next one before they had a plan."""
+    """Each of the last three or more rebalances was superseded by the next one before it had a plan."""
     row = []
     for entry in group.rebalances:
         if entry.outcome != RebalanceOutcome.REBALANCE_OUTCOME_SUPERSEDED:
@@ -111,7 +111,7 @@ def superseded(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]:
 
 
 def leader_never_syncs(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]:
-    """Rebalances ended because no plan came: the leader joined, and did not hand one in."""
+    """Rebalances ended without a plan: the leader joined, and never sent one."""
     entries = [e for e in group.lately(facts.now_ms, 6 * WINDOW_MS) if e.cause in WAITED_IN_VAIN]
     if len(entries) >= SILENT_LEADER:
         yield RuleCase(
@@ -130,7 +130,7 @@ def find_leader(group: ExaminedGroup) -> str:
 
 
 def overdue(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]:
-    """A rebalance goes on after the moment at which it was to end at the latest."""
+    """A rebalance continues beyond its latest possible end."""
     late_ms = facts.now_ms - group.description.waiting_until_ms
     if group.description.waiting_until_ms and group.description.waiting_for and late_ms > OVERDUE_MS:
         names = {member.member_id: member_name(member) for member in group.members}
@@ -144,7 +144,7 @@ def overdue(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]:
 
 
 def no_plan(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]:
-    """The newest rebalance failed: its assignor made no plan, or no attempt succeeded."""
+    """The latest rebalance failed: its assignor made no plan, or no attempt succeeded."""
     newest = next(iter(group.rebalances), None)
     failed = RebalanceOutcome.REBALANCE_OUTCOME_FAILED
     if newest is not None and (

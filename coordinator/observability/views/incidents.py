@@ -415,17 +415,17 @@ class IncidentDocument(TypedDict):
 
 
 KINDS: Final = {
-    "start": "a group that was empty got members",
-    "stop": "all members went",
-    "stop_and_start": "all members went, and members came again",
+    "start": "members joined an empty group",
+    "stop": "all members left",
+    "stop_and_start": "all members left, and members joined again",
     "restart": "members came back as new processes",
     "rolling_restart": "members were restarted one after the other",
     "crash_loop": "a member restarts again and again",
-    "members_changed": "members came or went",
+    "members_changed": "members joined or left",
     "storm": "many rebalances without a common cause",
     "topic_change": "topics, partitions or subscriptions changed",
     "assignor_rollout": "members offer other assignors, or other metadata",
-    "operator": "an operator's act, and what followed",
+    "operator": "an operator changed something, and what followed",
     "instance_id_shared": "two processes use one group.instance.id",
     "node_stall": "the node stood still, and what followed",
     "failover": "another node became the coordinator, and what followed",

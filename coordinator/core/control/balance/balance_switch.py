@@ -136,7 +136,9 @@ SETTINGS = (
     balance_setting(
         "balance.min.gain", "The share by which the heaviest member's load must fall before anything moves."
     ),
-    balance_setting("balance.rounds", "How many evaluations in a row must find that a plan pays off before it is carried out."),
+    balance_setting(
+        "balance.rounds", "How many evaluations in a row must find that a plan pays off before it is carried out."
+    ),
     balance_setting("balance.cooldown.ms", "How long a partition that has moved stays where it is, in milliseconds."),
     balance_setting("balance.move.budget", "The most partitions that move at a time; 0 moves all that pay off."),
     balance_setting("balance.sample.ms", "The time between two measurements of the group's load, in milliseconds."),

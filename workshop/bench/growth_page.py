@@ -148,7 +148,7 @@ def cells_table(found: Mapping[GrowthCell, Mapping[str, Any]]) -> str:
     order = sorted(found, key=lambda cell: (cell.door, cell.partitions, cell.members, cell.groups))
     text = table(HEAD, [cell_row(cell, found[cell]) for cell in order])
     ends = [f"- {cell.label}: {found[cell]['why']}" for cell in order if "why" in found[cell]]
-    return "\n".join([text, "", "Cells that did not come to their end:", "", *ends]) if ends else text
+    return "\n".join([text, "", "Cells that did not finish:", "", *ends]) if ends else text
 
 
 def bends_table(rows: Sequence[Mapping[str, Any]]) -> str:

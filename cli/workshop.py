@@ -188,7 +188,7 @@ BESIDE_KAFKA: dict[str, Callable[[str, str], Rows]] = {
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per case as it is measured.")
 @click.option("--only", default="", metavar="CASE", help="Run only cases whose name contains this text.")
 @click.option("--runs", type=click.IntRange(1, 20), default=1, show_default=True, help="Run each case this many times.")
-@click.option("--quick", is_flag=True, help="For growth: run in miniature; its figures say nothing about speed.")
+@click.option("--quick", is_flag=True, help="For growth: run in miniature; the figures say nothing about speed.")
 @click.option("--jar", metavar="CLASSPATH", help="For assignors: kafka-clients and slf4j-api jars, as one more peer.")
 @click.option(
     "--kafka",

@@ -234,7 +234,7 @@ partition_argument = click.argument("place", metavar="TOPIC:P", callback=parse_t
 freeze = override_command(
     "freeze",
     "freeze_group",
-    """Freeze GROUP: live members keep their partitions, newcomers get none.
+    """Freeze GROUP: live members keep their partitions, new members get none.
 
     `muster groups resume` ends it.
     """,

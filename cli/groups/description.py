@@ -146,7 +146,8 @@ REBALANCING = ("PreparingRebalance", "CompletingRebalance", "Waiting", "Stopping
 def describe(bootstrap: str, overrides: dict[str, str], style: str, state_only: bool, group: str) -> None:
     """Show positions and lag of GROUP by partition.
 
-    Where the node samples its groups, also the trend of the lag (on standard error; with --state -o wide in columns).
+    If the node samples its groups, also shows the trend of the lag (on standard error, or as columns with --state
+    -o wide).
     """
     with connect_admin(bootstrap, overrides) as admin:
         found = admin.describe_group(group)

@@ -29,9 +29,9 @@ REBALANCE_COLUMNS = columns(
 @client_options
 @output_option
 @click.option("--limit", type=COUNT, default=10, show_default=True, help="Show the last N rebalances.")
-@click.option("--generation", type=COUNT, help="Only the one that led to this generation.")
-@click.option("--entries", is_flag=True, help="Show each rebalance whole, not what they amount to.")
-@click.option("--snapshots", is_flag=True, help="In json and yaml, with the assignor's input.")
+@click.option("--generation", type=COUNT, help="Show only the rebalance that led to this generation.")
+@click.option("--entries", is_flag=True, help="Show each rebalance in full instead of incidents.")
+@click.option("--snapshots", is_flag=True, help="Include the assignor's input (with -o json or yaml).")
 @group_argument
 def explain(
     bootstrap: str,
@@ -43,12 +43,12 @@ def explain(
     snapshots: bool,
     group: str,
 ) -> None:
-    """Explain what has happened to GROUP, oldest first.
+    """Explain what happened to GROUP, oldest first.
 
-    Rebalances that belong together are one incident, such as a rolling restart or a crash loop: one sentence, its
-    figures, and its rebalances in short. --entries shows each rebalance instead: the cause and how it is known, the
-    member behind it, for whom each phase waited, which partitions moved, and how long each had no owner. In a cluster,
-    also when its coordinator moved from one node to another.
+    Rebalances that belong together form one incident, such as a rolling restart or a crash loop: a sentence, its
+    figures, and a line for each rebalance. --entries shows each rebalance in full instead: the cause and how it is
+    known, the member behind it, which members each phase waited for, which partitions moved, and how long each had no
+    owner. In a cluster, also shows when the coordinator moved to another node.
     """
     whole = entries or generation is not None
     with connect_admin(bootstrap, overrides) as admin:

@@ -60,11 +60,13 @@ VERBOSITY = "GRPC_VERBOSITY"
     help="Read the node's settings from this properties file.",
 )
 @set_option
-@click.option("--engine", metavar="URL", help="kafka://HOST:PORT,...: keep groups in that Kafka (engine).")
+@click.option("--engine", metavar="URL", help="Coordinate groups of this Kafka: kafka://HOST:PORT,... (engine).")
 @click.option("--data", metavar="DIR", help="The data directory (log.dirs).")
-@click.option("--listen", metavar=WHERE, help="Serve gRPC on this address (listeners); port 0 takes a free one.")
+@click.option("--listen", metavar=WHERE, help="Serve gRPC on this address (listeners); port 0 picks a free port.")
 @click.option("--kafka-listen", metavar=WHERE, help="Also serve Kafka's protocol on this address (kafka.listeners).")
-@click.option("--advertise", metavar="HOST:PORT", help="Address that Kafka clients are told to connect to.")
+@click.option(
+    "--advertise", metavar="HOST:PORT", help="Address that Kafka clients connect to (kafka.advertised.listeners)."
+)
 @click.option("--http", metavar=WHERE, help="Serve probes, JSON API and web page on this address (http.listeners).")
 @click.option("--announce", is_flag=True, help="Print one JSON line with the address once the node answers.")
 @click.option("--until-eof", is_flag=True, hidden=True, help="Drain when standard input ends; for parent processes.")
@@ -153,7 +155,7 @@ def settings(
     would start with, given the same --config and --set, and reports mistakes in them; nothing is started.
     """
     if running and (file or overrides):
-        raise click.UsageError("--running asks a node what it has; leave --config and --set out")
+        raise click.UsageError("--running asks a running node; leave out --config and --set")
     rows = running_rows(bootstrap) if running else setting_rows(load_node_settings(file, overrides))
     rows = [row for row in find_settings(rows, names) if not changed or row["value"] != row["default"]]
     if style == "properties":
@@ -245,8 +247,8 @@ MAX_UNWELL_NAMED = 20
 def health(bootstrap: str, timeout: float, service: str) -> None:
     """Check whether a node is serving; exit code 4 if not.
 
-    Prints the reason. In a cluster, also fails when a partition has no leader, or too few replicas in sync. Whether
-    this one node may receive requests is a separate question, which the first line and gRPC's health checks answer.
+    Prints the reason. In a cluster, also fails when a partition has no leader, or too few replicas in sync. The first
+    line, like gRPC's health checks, says only whether this node serves requests.
     """
     import grpc
     from grpc_health.v1 import health_pb2, health_pb2_grpc

@@ -190,7 +190,7 @@ def consume(
 ) -> None:
     """Print records of topics as they arrive.
 
-    Ctrl-C and SIGTERM stop it, and leave the group properly.
+    Ctrl-C and SIGTERM stop it; a member then leaves its group.
     """
     from muster.client import Consumer
 

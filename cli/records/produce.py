@@ -162,7 +162,7 @@ def split_line(line: bytes, separator: bytes) -> tuple[bytes | None, bytes]:
 
 @click.command()
 @client_options
-@click.option("--topic", required=True, metavar="T", help="Write to this topic, which has to exist.")
+@click.option("--topic", required=True, metavar="T", help="Write to this topic, which must exist.")
 @click.option(
     "--key-regex",
     metavar="RE",

@@ -70,8 +70,8 @@ def list_(bootstrap: str, overrides: dict[str, str], style: str, internal: bool)
 def describe(bootstrap: str, overrides: dict[str, str], style: str, name: str) -> None:
     """Show the partitions of topic NAME.
 
-    With -o wide, json or yaml, also its settings. In a cluster, also shows each partition's leader, replicas, ISR,
-    ELR and offline replicas.
+    With -o wide, json or yaml, also shows its settings; in a cluster, also each partition's leader, replicas, ISR, ELR
+    and offline replicas.
     """
     with connect_admin(bootstrap, overrides) as admin:
         topic = admin.describe_topic(name)
@@ -122,7 +122,7 @@ def delete(bootstrap: str, overrides: dict[str, str], names: tuple[str, ...]) ->
     help="New value of a setting, such as retention.ms=3600000",
 )
 @repeated_option("--unset", metavar="KEY", help="Reset a setting to the node's default")
-@click.option("--dry-run", is_flag=True, help="Check the change, and do not apply it.")
+@click.option("--dry-run", is_flag=True, help="Check the change without applying it.")
 def alter(
     bootstrap: str, overrides: dict[str, str], name: str, configs: dict[str, str], unset: tuple[str, ...], dry_run: bool
 ) -> None:
@@ -131,10 +131,10 @@ def alter(
     `muster topics describe NAME -o wide` lists them.
     """
     if not configs and not unset:
-        raise click.UsageError("nothing is to be changed; expected --config KEY=VALUE or --unset KEY")
+        raise click.UsageError("there is nothing to change; expected --config KEY=VALUE or --unset KEY")
     both = sorted(set(configs) & set(unset))
     if both:
-        raise click.UsageError(f"{both[0]} is to be set and unset; expected one")
+        raise click.UsageError(f"{both[0]} is both set and unset; expected one of --config and --unset")
     with connect_admin(bootstrap, overrides) as admin:
         before = admin.describe_configs(name)
         admin.alter_topic(name, configs, unset, validate_only=dry_run)

@@ -355,7 +355,7 @@ def simulate(bootstrap: str, overrides: dict[str, str], style: str, file: Path |
     if (file is None) == (asked["group"] is None):
         raise click.UsageError("name either --group or FILE")
     if asked["entry"] and not asked["group"]:
-        raise click.UsageError("--entry goes with --group")
+        raise click.UsageError("--entry works only with --group")
     from muster.assignors.plugin_pool import decide_for_tool
 
     decide: Decide = decide_for_tool

@@ -127,7 +127,7 @@ def backtest(
     folder = make_folder(out)
     weighed = parse_weights(weights)
     if settings and master is None:
-        raise click.UsageError("--spark-conf goes with --spark")
+        raise click.UsageError("--spark-conf works only with --spark")
     test = make_backtest(asked)
     rows = run_backtest(test, master, settings)
     standings = rank_candidates(rows, weighed)

@@ -84,9 +84,9 @@ def reset_security(file: Path | None, overrides: dict[str, str], data: str | Non
         click.confirm(f"Give up all users, tokens, lists and quotas in {settings.data_dir}?", abort=True, err=True)
     if settings.inter_broker_listeners:
         raise CommandError(
-            "users, tokens, lists and quotas are the cluster's (inter.broker.listeners), not this node's to give up",
-            "a damaged copy is made anew by its node itself, from the leader's",
-            "who cannot log in any more is made anew with 'muster storage bootstrap-user' on one node that is stopped",
+            "users, tokens, ACLs and quotas belong to the cluster (inter.broker.listeners), not to this node",
+            "a node copies a damaged replica again from the leader by itself",
+            "to let a user log in again, run 'muster storage bootstrap-user' on one stopped node",
         )
     with open_security_store(settings) as store:
         store.reset()

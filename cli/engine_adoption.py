@@ -179,7 +179,11 @@ async def find_matching_groups(upstream: "Upstream", pattern: str) -> list[str]:
     try:
         wanted = compile_pattern(pattern)
     except ValueError as error:
-        raise CommandError(f"{pattern!r} is no regular expression: {error}", code=Exit.USAGE) from error
+        raise CommandError(
+            f"--all {pattern!r} is not a regular expression: {error}",
+            "expected RE2 syntax, such as 'orders-.*'",
+            code=Exit.USAGE,
+        ) from error
     await upstream.refresh([])
     found = [each for broker in sorted(upstream.view.brokers) for each in await list_groups(upstream, broker)]
     return sorted(

@@ -201,11 +201,11 @@ def bench(suite: str, as_json: bool, only: str, runs: int, quick: bool, jar: str
     Exit code 4 when a goal is missed. With --runs, a case is reported once per run, by its number.
     """
     if jar and suite != "assignors":
-        raise click.UsageError("--jar goes with the suite assignors")
+        raise click.UsageError("--jar works only with the suite assignors")
     if quick and suite != "growth":
-        raise click.UsageError("--quick goes with the suite growth")
+        raise click.UsageError("--quick works only with the suite growth")
     if kafka and suite not in BESIDE_KAFKA:
-        raise click.UsageError("--kafka goes with the suites wire, cluster and engine")
+        raise click.UsageError("--kafka works only with the suites wire, cluster and engine")
     require_workshop()
     rows: list[dict[str, Any]] = []
     try:

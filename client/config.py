@@ -253,7 +253,7 @@ class ZookeeperProperties(BaseModel):
     @classmethod
     def _check_id(cls, value: str | None) -> str | None:
         if value is not None and not is_znode_name(value):
-            raise ValueError(f"expected a name {ZNODE_NAME}, of one character or more; or leave it out")
+            raise ValueError(f"expected a name {ZNODE_NAME}, with at least one character; or leave it out")
         return value
 
     @property

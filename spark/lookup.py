@@ -212,7 +212,7 @@ class NodeLookup:
             elif fallback == "error":
                 raise NoOffset(
                     f"group {self._options.group_id!r} has committed nothing for {tp[0]}-{tp[1]}, and "
-                    "startingOffsetsFallback=error says not to guess"
+                    "startingOffsetsFallback is error; set it to earliest or latest, or commit an offset first"
                 )
             else:
                 positions[tp] = known.start if fallback == "earliest" else known.end

@@ -256,7 +256,7 @@ def _check(options: ReadOptions, given: Collection[str]) -> None:
             re.compile(options.subscribe_pattern)
         except re.error as error:
             raise ValueError(
-                f"subscribePattern={options.subscribe_pattern!r} is no regular expression: {error}"
+                f"subscribePattern={options.subscribe_pattern!r} is not a regular expression: {error}"
             ) from None
     low, high = options.min_offsets_per_trigger, options.max_offsets_per_trigger
     if low is not None and high is not None and low > high:

@@ -68,7 +68,9 @@ def start(data: Path, nodes: str | None, port: int | None, foreground: bool) -> 
         missing = sum(server.pid is None for server in ensemble.servers)
         if not missing:
             raise CommandError(
-                f"{data} runs already, at {ensemble.connect}", remedy="use it, or stop it first", code=Exit.CONFLICT
+                f"the ensemble in {data} runs already, at {ensemble.connect}",
+                remedy=f"use it, or stop it first: muster zookeeper stop --data {data}",
+                code=Exit.CONFLICT,
             )
         java = find_java()
         if java.passed_over:

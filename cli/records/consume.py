@@ -197,14 +197,14 @@ def consume(
     check_topics(topics, group)
     if group is not None and (position or numbers):
         raise click.UsageError(
-            "--from and --partition are for reading alone; a group goes on from its positions "
-            "(`muster groups reset-offsets` moves them)"
+            "--from and --partition do not work with --group: a group continues at its committed offsets "
+            "(`muster groups reset-offsets` changes them)"
         )
     if from_beginning and position:
         raise click.UsageError("--from-beginning and --from both say where to begin; expected one")
     if black_list and (not topics[0].startswith("^") or overrides.get("group.protocol") != "zookeeper"):
         raise click.UsageError(
-            "--black-list goes with a pattern such as '^tmp' in --topic, and with --set group.protocol=zookeeper"
+            "--black-list needs a pattern such as '^tmp' in --topic, and --set group.protocol=zookeeper"
         )
     find_plugins_here()
     given = client_properties(
@@ -301,7 +301,7 @@ def check_topics(topics: Sequence[str], group: str | None) -> None:
         re.compile(topic)
     except re.error as error:
         raise click.UsageError(
-            f"{topic!r} is no regular expression ({error}); expected one such as '^orders-'"
+            f"{topic!r} is not a regular expression ({error}); expected one such as '^orders-'"
         ) from None
 
 

@@ -85,7 +85,7 @@ def compile_expression(expression: str) -> re.Pattern[bytes]:
         return re.compile(expression.encode(errors="surrogateescape"))
     except re.error as error:
         raise CommandError(
-            f"{expression!r} is no regular expression ({error})",
+            f"{expression!r} is not a regular expression ({error})",
             r"expected one such as 'sshd\[(\d+)\]', whose first group is the key",
             "check --key-regex",
             code=Exit.USAGE,

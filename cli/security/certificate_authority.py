@@ -67,7 +67,7 @@ def read_authority(certificate: bytes, key: bytes) -> IssuedCertificate:
     """One that was made before. Raises ValueError."""
     read, known = load_pem_private_key(key, None), x509.load_pem_x509_certificate(certificate)
     if not isinstance(read, EllipticCurvePrivateKey) or read.public_key() != known.public_key():
-        raise ValueError("ca.key is not the key of ca.pem, as `muster certs init` makes both")
+        raise ValueError("ca.key is not the key of ca.pem; expected both from one run of `muster certs init`")
     return IssuedCertificate(known, read)
 
 

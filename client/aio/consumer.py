@@ -417,7 +417,7 @@ def choose_commit_offsets(
 def check_offset(tp: tuple[str, int], offset: Offset) -> OffsetAndMetadata:
     given = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
     if not 0 <= given.offset <= MAX_OFFSET:
-        raise IllegalState(f"cannot commit offset {given.offset} for {tp[0]}-{tp[1]}; 0 to {MAX_OFFSET} is expected")
+        raise IllegalState(f"cannot commit offset {given.offset} for {tp[0]}-{tp[1]}; expected 0 to {MAX_OFFSET}")
     return given
 
 

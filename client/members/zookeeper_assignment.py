@@ -180,7 +180,7 @@ def resolve_topics(
         try:
             pattern = compile_pattern(regex)
         except ValueError as error:
-            raise ValueError(f"{member} subscribes to {regex!r}, which is no regular expression: {error}") from error
+            raise ValueError(f"{member} subscribes to {regex!r}, which is not a regular expression: {error}") from error
         for topic in partitions:
             if exclude_internal and topic.startswith(INTERNAL):
                 continue

@@ -147,7 +147,7 @@ class ClusterSettings(SettingsModel):
         elif self.inter_broker_advertised_listeners:
             raise ValueError(
                 f"inter.broker.advertised.listeners is {self.inter_broker_advertised_listeners}, but "
-                "inter.broker.listeners is empty; set it, or leave the first empty, too"
+                "inter.broker.listeners is empty; set it, or leave inter.broker.advertised.listeners empty"
             )
         return self
 
@@ -157,8 +157,8 @@ class ClusterSettings(SettingsModel):
         if self.replica_lag_time_max_ms < least:
             raise ValueError(
                 f"replica.lag.time.max.ms is {self.replica_lag_time_max_ms}, but replica.fetch.wait.max.ms is "
-                f"{self.replica_fetch_wait_max_ms}: a copy that waits for records would be out of sync; expected at "
-                f"least {least}, or a shorter wait"
+                f"{self.replica_fetch_wait_max_ms}: a replica that waits for records would be out of sync; expected "
+                f"at least {least}, or a shorter wait"
             )
         return self
 

@@ -140,7 +140,7 @@ class KafkaBackendSettings(ProxyPrincipalSettings, ProxySettings):
     @classmethod
     def is_a_mechanism(cls, value: str) -> str:
         if value and value not in SASL_MECHANISMS:
-            raise ValueError(f"{value!r} is not spoken here")
+            raise ValueError(f"{value!r} is not supported here")
         return value
 
     @model_validator(mode="after")
@@ -163,8 +163,8 @@ class KafkaBackendSettings(ProxyPrincipalSettings, ProxySettings):
         if self.upstream and beat * LEAST_BEATS > session:
             raise ValueError(
                 f"engine.kafka.heartbeat.interval.ms is {beat}, but engine.kafka.session.timeout.ms is {session}: with "
-                f"fewer than {LEAST_BEATS} in a session a node loses its shards for one that comes late; expected at "
-                f"most {session // LEAST_BEATS}"
+                f"fewer than {LEAST_BEATS} heartbeats in a session, one late heartbeat costs a node its shards; "
+                f"expected at most {session // LEAST_BEATS}"
             )
         return self
 

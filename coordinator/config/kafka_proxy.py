@@ -186,7 +186,7 @@ class ProxyPrincipalSettings(SettingsModel):
     @classmethod
     def is_a_mechanism_of_his(cls, value: str) -> str:
         if value and value not in SASL_MECHANISMS:
-            raise ValueError(f"{value!r} is not spoken here")
+            raise ValueError(f"{value!r} is not supported here")
         return value
 
 

@@ -75,7 +75,7 @@ def check_listener_settings(doors: Mapping[str, ListenerAddress], tls: TlsSettin
             what = f"{format_listener(doors[name])} ({doors[name].protocol})" if name in doors else "empty"
             raise ValueError(
                 f"{LISTENER_NAME}{key} has no effect: {LISTENER_NAMES[name]} is {what}; expected SSL:// there, "
-                "or no such line"
+                "or remove this line"
             )
     for name in {key.partition(".")[0] for key in tls.listener_name}:
         try:
@@ -91,8 +91,8 @@ def check_listener_settings(doors: Mapping[str, ListenerAddress], tls: TlsSettin
             ) from None
     if tls.ssl_client_auth != "none" and not any(door.encrypted for door in doors.values()):
         raise ValueError(
-            f"ssl.client.auth is {tls.ssl_client_auth}, but no listener speaks TLS, so that nobody would be asked; "
-            "expected SSL:// before one, or ssl.client.auth=none"
+            f"ssl.client.auth is {tls.ssl_client_auth}, but no listener speaks TLS, so no client would be asked; "
+            "expected SSL:// before the address of one, or ssl.client.auth=none"
         )
 
 
@@ -106,7 +106,7 @@ def check_listener_certificates(name: str, given: CertificateSettings, tls: TlsS
     inline = bool(given.ssl_keystore_certificate_chain), bool(given.ssl_keystore_key.get_secret_value())
     if given.ssl_keystore_location and any(inline):
         raise ValueError(
-            f"{says('ssl.keystore.location')} is {given.ssl_keystore_location}, and a certificate or key stands in "
+            f"{says('ssl.keystore.location')} is {given.ssl_keystore_location}, and a certificate or key is set in "
             f"{says('ssl.keystore.certificate.chain')} or {says('ssl.keystore.key')}; keep either the file or these two"
         )
     if not given.ssl_keystore_location and not all(inline):
@@ -118,19 +118,19 @@ def check_listener_certificates(name: str, given: CertificateSettings, tls: TlsS
         )
     if given.ssl_truststore_location and given.ssl_truststore_certificates:
         raise ValueError(
-            f"{says('ssl.truststore.location')} is {given.ssl_truststore_location}, and certificates stand in "
+            f"{says('ssl.truststore.location')} is {given.ssl_truststore_location}, and certificates are set in "
             f"{says('ssl.truststore.certificates')}, too; keep one of the two"
         )
     if given.ssl_client_auth != "none" and not (given.ssl_truststore_location or given.ssl_truststore_certificates):
         raise ValueError(
-            f"{says('ssl.client.auth')} is {given.ssl_client_auth}, but no authority is named whose certificates would "
-            f"be believed; expected {says('ssl.truststore.location')} with a PEM file, or ssl.client.auth=none"
+            f"{says('ssl.client.auth')} is {given.ssl_client_auth}, but no authority is set whose certificates would "
+            f"be trusted; expected {says('ssl.truststore.location')} with a PEM file, or ssl.client.auth=none"
         )
     if name == REPLICATION and given.ssl_client_auth != "required":
         raise ValueError(
             f"{says('ssl.client.auth')} is {given.ssl_client_auth}, but {LISTENER_NAMES[name]} speaks TLS, where "
-            "nodes show "
-            f"each other certificates; set {LISTENER_NAME}{name}.ssl.client.auth=required, and ssl.truststore.location "
+            "nodes present certificates to "
+            f"each other; set {LISTENER_NAME}{name}.ssl.client.auth=required, and ssl.truststore.location "
             "to the authority of all nodes"
         )
     if name == "grpc":
@@ -148,14 +148,14 @@ def check_grpc_tls_settings(given: CertificateSettings, client_auth: str, versio
         )
     if given.tls_versions != set(TLS_VERSIONS):
         raise ValueError(
-            f"{versions} is {given.ssl_enabled_protocols}, but gRPC speaks {' and '.join(TLS_VERSIONS)}, and cannot be "
-            f"told otherwise; set listener.name.grpc.ssl.enabled.protocols={','.join(TLS_VERSIONS)} if that will do"
+            f"{versions} is {given.ssl_enabled_protocols}, but gRPC speaks {' and '.join(TLS_VERSIONS)}, which cannot "
+            f"be changed; set listener.name.grpc.ssl.enabled.protocols={','.join(TLS_VERSIONS)} if that is acceptable"
         )
     if given.ssl_cipher_suites:
         raise ValueError(
             f"{suites} is {given.ssl_cipher_suites}, but gRPC takes its suites only from the environment variable "
-            "GRPC_SSL_CIPHER_SUITES (names of OpenSSL, by colons); set them there, and "
-            "listener.name.grpc.ssl.cipher.suites= to nothing"
+            "GRPC_SSL_CIPHER_SUITES (OpenSSL's names, separated by colons); set them there, and leave "
+            "listener.name.grpc.ssl.cipher.suites= empty"
         )
 
 
@@ -167,8 +167,8 @@ def check_authority(
         if door.asks_by_sasl and not mechanisms:
             raise ValueError(
                 f"{LISTENER_NAMES[name]} is {format_listener(door)} ({door.protocol}), but "
-                "sasl.enabled.mechanisms is empty, so that "
-                "nobody could log in; name a mechanism such as SCRAM-SHA-512"
+                "sasl.enabled.mechanisms is empty, so no "
+                "client could log in; add a mechanism such as SCRAM-SHA-512"
             )
         if authorizer == "none" and door.asks_by_sasl:
             raise ValueError(describe_no_certificate(f"{LISTENER_NAMES[name]} asks who clients are ({door.protocol})"))
@@ -177,8 +177,8 @@ def check_authority(
                 raise ValueError(
                     f"{LISTENER_NAMES[name]} is {format_listener(door)} ({door.protocol}), and authorizer is "
                     f"{authorizer}: nodes read "
-                    "and change users and lists there, and whoever reaches it could; expected SSL://, where nodes show "
-                    "each other certificates, and super.users with the names in these"
+                    "and change users and ACLs there, and so could anyone who reaches it; expected SSL://, where nodes "
+                    "present certificates to each other, and super.users with the names in these"
                 )
             continue  # A certificate says there that it is a node; it is asked for no name.
         if authorizer == "none" and door.encrypted and tls.certificates_of(name).ssl_client_auth != "none":
@@ -189,16 +189,16 @@ def check_authority(
         return
     if not all(is_loopback(host) for host, _ in parse_connect(zookeeper).servers):
         raise ValueError(
-            f"zookeeper.connect is {zookeeper}, without TLS and credentials, and authorizer is {authorizer}: who may "
-            "write there governs groups whatever the lists say; expected a ZooKeeper on this machine, none, or "
-            f"{INSECURE} by name"
+            f"zookeeper.connect is {zookeeper}, without TLS and credentials, and authorizer is {authorizer}: anyone "
+            "who may write there controls groups, whatever the ACLs say; expected a ZooKeeper on this machine, none, "
+            f"or an explicit {INSECURE}"
         )
 
 
 def describe_no_certificate(asked: str) -> str:
     return (
-        f"authorizer is none, but {asked}: everybody would be asked for a name, and everybody might do everything; "
-        "none is for nodes without authentication only; set authorizer=acl, and super.users"
+        f"authorizer is none, but {asked}: the names would mean nothing, because every client may do everything; "
+        "none is only for nodes without authentication; set authorizer=acl, and super.users"
     )
 
 

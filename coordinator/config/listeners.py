@@ -128,7 +128,7 @@ class KafkaSettings(SettingsModel):
         elif self.kafka_advertised_listeners:
             raise ValueError(
                 f"kafka.advertised.listeners is {self.kafka_advertised_listeners}, but kafka.listeners is empty: "
-                "Kafka's protocol is not served; set kafka.listeners, too"
+                "Kafka's protocol would not be served; set kafka.listeners, too"
             )
         return self
 

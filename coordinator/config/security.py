@@ -103,9 +103,9 @@ class AuthenticationSettings(SettingsModel):
         readable = "PLAIN" in self.mechanisms and door.asks_by_sasl and not door.encrypted
         if readable and not self.sasl_plain_allow_plaintext:
             raise ValueError(
-                f"sasl.enabled.mechanisms has PLAIN, but kafka.listeners speaks {door.protocol}, where everybody on "
-                "the way reads the passwords; expected SASL_SSL://, another mechanism such as SCRAM-SHA-512, or "
-                "sasl.plain.allow.plaintext=true by name"
+                f"sasl.enabled.mechanisms has PLAIN, but kafka.listeners speaks {door.protocol}, so anyone on "
+                "the network can read the passwords; expected SASL_SSL://, another mechanism such as SCRAM-SHA-512, or "
+                "an explicit sasl.plain.allow.plaintext=true"
             )
 
     @field_validator("sasl_enabled_mechanisms")
@@ -113,7 +113,7 @@ class AuthenticationSettings(SettingsModel):
     def are_mechanisms(cls, value: str) -> str:
         unknown = [word for word in split_list(value) if word not in SASL_MECHANISMS]
         if unknown:
-            raise ValueError(f"{unknown[0]!r} is not spoken here")
+            raise ValueError(f"{unknown[0]!r} is not supported here")
         return value
 
     @field_validator("oauthbearer_jwks_url")
@@ -122,7 +122,7 @@ class AuthenticationSettings(SettingsModel):
         if value:
             parts = urlsplit(value)
             if not (parts.scheme == "https" and parts.hostname) and not (parts.scheme == "file" and parts.path):
-                raise ValueError("keys come over https, or from a file of this machine")
+                raise ValueError("keys are read over https, or from a file on this machine")
         return value
 
     @model_validator(mode="after")
@@ -130,14 +130,14 @@ class AuthenticationSettings(SettingsModel):
         ends_here = not getattr(self, "upstream", ())  # over somebody's Kafka the brokers check those of its clients
         if ends_here and "OAUTHBEARER" in self.mechanisms and not self.oauthbearer_jwks_url:
             raise ValueError(
-                "sasl.enabled.mechanisms has OAUTHBEARER, but sasl.oauthbearer.jwks.endpoint.url is empty, so that no "
-                "token could be checked; say where the keys are"
+                "sasl.enabled.mechanisms has OAUTHBEARER, but sasl.oauthbearer.jwks.endpoint.url is empty, so no "
+                "token could be verified; set it to the address of the issuer's keys"
             )
         if self.oauthbearer_jwks_url and not self.oauthbearer_audience:
             raise ValueError(
                 f"sasl.oauthbearer.jwks.endpoint.url is {self.oauthbearer_jwks_url}, but "
-                "sasl.oauthbearer.expected.audience is empty, so that a token made for any other service would do; "
-                "name whom tokens for this node are meant for"
+                "sasl.oauthbearer.expected.audience is empty, so a token for any other service would be accepted; "
+                "set it to the audience of this node's tokens"
             )
         return self
 

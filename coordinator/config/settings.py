@@ -139,7 +139,7 @@ class Settings(
         if self.inter_broker_listeners and not self.zookeeper_connect and not self.upstream:
             raise ValueError(
                 f"inter.broker.listeners is {self.inter_broker_listeners}, but zookeeper.connect is empty: nodes of a "
-                "cluster find each other, and elect who leads, by ZooKeeper; set zookeeper.connect to "
+                "cluster find each other, and elect leaders, through ZooKeeper; set zookeeper.connect to "
                 "HOST:PORT,HOST:PORT/CHROOT, or leave inter.broker.listeners empty"
             )
         # A coordinator answers as long as each copy in sync has proven within a session that it heard from it, which it
@@ -148,8 +148,8 @@ class Settings(
         if self.inter_broker_listeners and self.replica_fetch_wait_max_ms > longest:
             raise ValueError(
                 f"replica.fetch.wait.max.ms is {self.replica_fetch_wait_max_ms}, but zookeeper.session.timeout.ms is "
-                f"{self.zookeeper_session_timeout_ms}: while copies wait for records, their groups would not be "
-                f"answered; expected at most {longest}, or a longer session"
+                f"{self.zookeeper_session_timeout_ms}: while replicas wait for records, their groups would get no "
+                f"answers; expected at most {longest}, or a longer session"
             )
         return self
 

@@ -59,7 +59,7 @@ def parse_mapping_rules(text: str) -> tuple[PrincipalMappingRule, ...]:
         rule, rest = parse_first_rule(rest)
         rest = rest.lstrip()
         if rest and not rest.startswith(","):
-            raise ValueError(f"{rest[:40]!r} stands behind a rule; expected a comma, or the end")
+            raise ValueError(f"{rest[:40]!r} follows a rule; expected a comma, or the end")
         rules.append(rule)
     if not rules:
         raise ValueError("there is no rule; write DEFAULT for the whole subject")
@@ -100,7 +100,7 @@ def compile_pattern(pattern: str, replacement: str) -> re.Pattern[str]:
     try:
         made = re.compile(JAVA_GROUP.sub("(?P<", pattern), re.ASCII)
     except re.error as error:
-        raise ValueError(f"{pattern!r} is no regular expression: {error}") from error
+        raise ValueError(f"{pattern!r} is not a regular expression: {error}") from error
     for found in REFERENCE.finditer(replacement):
         name = found["name"]
         if found["stray"] or (int(found["number"] or 0) and not made.groups) or (name and name not in made.groupindex):
@@ -224,7 +224,7 @@ class CertificateSettings(SettingsModel):
     @classmethod
     def are_versions_of_tls(cls, value: str) -> str:
         if not split_list(value) or set(split_list(value)) - set(TLS_VERSIONS):
-            raise ValueError("older versions are broken, and not spoken")
+            raise ValueError("older versions are insecure and not supported")
         return value
 
     @field_validator("ssl_principal_mapping_rules")

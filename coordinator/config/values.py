@@ -90,7 +90,7 @@ def parse_listener(text: str, protocols: Collection[str] = WITHOUT_SASL) -> List
     if not slashes:
         return ListenerAddress(PLAINTEXT, parse_address(text))
     if named not in protocols:
-        raise ValueError(f"{named!r} is not spoken here; expected one of {', '.join(protocols)} before ://")
+        raise ValueError(f"{named!r} is not supported here; expected one of {', '.join(protocols)} before ://")
     return ListenerAddress(named, parse_address(address))
 
 
@@ -135,7 +135,7 @@ def check_advertised_host(host: str, clients: str, setting: str) -> None:
     """Raises ValueError when nobody can connect to what `clients` would be told."""
     if host in WILDCARD_HOSTS:
         raise ValueError(
-            f"{clients} would be told to connect to {host}, which is no address of any machine; set "
+            f"{clients} would be told to connect to {host}, which is not the address of a machine; set "
             f"{setting} to the HOST:PORT by which they reach this node"
         )
 

@@ -69,7 +69,7 @@ def unexpected_end(task: "asyncio.Task[Any]", failures: TaskFailures) -> BaseExc
 
 def log_undone(error: BaseException) -> None:
     """For work that the node can do without: what it was to do is left undone, and the log says so."""
-    log.error("a background task ended, and what it was to do is left undone", exc_info=error)
+    log.error("a background task ended, and its work is not done", exc_info=error)
 
 
 class SupervisedTasks:
@@ -197,5 +197,5 @@ class RestartedTask:
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
     def _ended(self, error: Exception, pause_s: float) -> None:
-        log.error("a background task ended and is begun again", task=self._name, retry_s=pause_s, exc_info=error)
+        log.error("a background task ended and is restarted", task=self._name, retry_s=pause_s, exc_info=error)
         current_failures().record(self._name, error, again=True)

@@ -75,7 +75,7 @@ async def adopt_group(
     state = await require_empty_upstream(upstream, group)
     there = await group_requests.fetch_offsets(upstream, group)
     if not there and state == group_requests.NOBODY_THERE.state:
-        raise NoSuchUpstreamGroup(f"the upstream has no group {group}")
+        raise NoSuchUpstreamGroup(f"the upstream has no group {group}, nor offsets of it; check the name there")
     known = {place: position for place, position in there.items() if place[1] < topics.get(place[0], 0)}
     moved = MovedOffsets(group, known, sorted(there.keys() - known.keys()))
     await require_empty_here(here, group)

@@ -231,9 +231,9 @@ async def create_checked_topic(upstream: Upstream, wanted: StateTopicSpec, confi
         if error.code != INVALID_REPLICATION_FACTOR:
             raise
         raise UnusableUpstream(
-            f"the topic {wanted.topic} cannot have {wanted.replication} copies, the upstream has "
-            f"{len(upstream.view.brokers)} brokers; add brokers, or set engine.kafka.state.replication.factor to less "
-            "and know that groups are lost with so many brokers"
+            f"the topic {wanted.topic} cannot have {wanted.replication} replicas: the upstream has "
+            f"{len(upstream.view.brokers)} brokers; add brokers, or set engine.kafka.state.replication.factor to less, "
+            "so that the loss of that many brokers loses the groups"
         ) from error
 
 

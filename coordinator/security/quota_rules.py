@@ -147,7 +147,7 @@ def check_entity(parts: Sequence[tuple[str, str | None]]) -> QuotaEntity:
         if kind == IP and name is not None and not is_address(name):
             raise InvalidQuota(f"{name!r} is no ip address")
     if IP in kinds and len(kinds) > 1:
-        raise InvalidQuota("ip goes with no other type; expected it alone")
+        raise InvalidQuota("ip cannot be combined with other types; expected it alone")
     if IP in kinds:
         parts = [(kind, name if name is None else str(ipaddress.ip_address(name))) for kind, name in parts]
     return tuple(sorted(parts, key=lambda part: part[0]))
@@ -214,7 +214,7 @@ def filter_quotas(
             raise InvalidQuota(f"match type {how} of {kind} goes {'with' if how == EXACT else 'without'} a name")
         by_type[kind] = (how, name)
     if IP in by_type and len(by_type) > 1:
-        raise InvalidQuota("ip goes with no other type; expected it alone")
+        raise InvalidQuota("ip cannot be combined with other types; expected it alone")
     found = []
     for entity, figures in quotas.items():
         names = dict(entity)

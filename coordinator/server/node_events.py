@@ -364,7 +364,7 @@ def report_plan(conditions: Conditions, plan: Planned) -> None:
 
 def report_task_failure(conditions: Conditions, name: str, error: BaseException, again: bool) -> None:
     """A background task of the node that ended by a mistake of the program; see `TaskFailures`."""
-    outcome = "and was begun again" if again else "and what it was to do is left undone"
+    outcome = "and was restarted" if again else "and its work is not done"
     conditions.report(
         f"task-ended:{name}",
         f"the background task {name!r} ended unexpectedly {outcome} ({error!r}); please report the traceback in the "

@@ -112,7 +112,10 @@ class CentralGroupPublisher:
             if znode is not None and znode.data != layout.CENTRAL_GROUP:
                 if group_id not in self._refused:
                     self._refused.add(group_id)
-                    log.warning("consumers have a group of that name in ZooKeeper; ours is not shown", group=group_id)
+                    log.warning(
+                        "consumers have a group of that name in ZooKeeper; the central group is not published",
+                        group=group_id,
+                    )
                 return False
         return True
 

@@ -107,7 +107,7 @@ class ElectionCandidate:
             except (BadVersion, NoNode):
                 pass
             except ZooKeeperError as error:
-                log.warning("the elected place goes when the session ends", path=self._path, why=str(error))
+                log.warning("could not resign: the election ends with the session", path=self._path, why=str(error))
 
     def depose(self, epoch: int) -> None:
         """Stand in the place of the one that was elected with `epoch`, whose process is known to be gone: its session

@@ -324,7 +324,7 @@ class ZooKeeperRegistry:
 
     def _warn_of_foreign(self, names: set[str]) -> None:
         for name in sorted(names - self._foreign):
-            log.warning("a topic of this name is published by another broker; this node's stays unseen", topic=name)
+            log.warning("another broker has published a topic of this name; this node's is not published", topic=name)
         self._foreign = names
 
     def _fired(self, fired: WatchEvent) -> None:

@@ -955,7 +955,7 @@ class Log:
         if stamped.size > self.settings.segment_bytes and check:
             raise RecordListTooLarge(
                 f"An append of {stamped.size} bytes does not fit into a segment of {self.settings.segment_bytes} "
-                "(segment.bytes). Send less at once."
+                "(segment.bytes). Send smaller batches, or raise the setting."
             )
         markers = stamped.markers()
         if check and stamped.produced:

@@ -140,7 +140,7 @@ def test_the_page_has_places_for_both_tables() -> None:
 
 def test_quick_goes_with_one_suite(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "log", "--quick"]) == 2
-    assert "--quick goes with the suite growth" in capsys.readouterr().err
+    assert "--quick works only with the suite growth" in capsys.readouterr().err
 
 
 @pytest.mark.integration

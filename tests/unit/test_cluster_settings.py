@@ -45,7 +45,7 @@ def test_the_door_between_nodes_takes_protocol_and_address_as_the_others_do() ->
         ),
         (
             MANY | {"inter.broker.listeners": "0.0.0.0:1", "allow.insecure.listeners": "true"},
-            "other nodes would be told to connect to 0.0.0.0, which is no address of any machine; set "
+            "other nodes would be told to connect to 0.0.0.0, which is not the address of a machine; set "
             "inter.broker.advertised.listeners to the HOST:PORT",
         ),
         (
@@ -54,18 +54,18 @@ def test_the_door_between_nodes_takes_protocol_and_address_as_the_others_do() ->
         ),
         (
             MANY | {"inter.broker.listeners": "SASL_SSL://10.0.0.1:9293"},
-            "'SASL_SSL' is not spoken here; expected one of PLAINTEXT, SSL",
+            "'SASL_SSL' is not supported here; expected one of PLAINTEXT, SSL",
         ),
         (
             {"replica.fetch.wait.max.ms": "6000"},
-            "replica.lag.time.max.ms is 10000, but replica.fetch.wait.max.ms is 6000: a copy that waits for records "
+            "replica.lag.time.max.ms is 10000, but replica.fetch.wait.max.ms is 6000: a replica that waits for records "
             "would be out of sync; expected at least 12000, or a shorter wait",
         ),
         ({"replica.lag.time.max.ms": "999"}, "replica.lag.time.max.ms is 999, but replica.fetch.wait.max.ms is 500"),
         (
             MANY | {"zookeeper.session.timeout.ms": "900"},
-            "replica.fetch.wait.max.ms is 500, but zookeeper.session.timeout.ms is 900: while copies wait for records, "
-            "their groups would not be answered; expected at most 450, or a longer session",
+            "replica.fetch.wait.max.ms is 500, but zookeeper.session.timeout.ms is 900: while replicas wait for "
+            "records, their groups would get no answers; expected at most 450, or a longer session",
         ),
         ({"min.insync.replicas": "0"}, "min.insync.replicas is '0', expected a whole number from 1 to 2147483647"),
         ({"default.replication.factor": "0"}, "default.replication.factor is '0', expected a whole number from 1 to"),
@@ -102,10 +102,10 @@ def test_twice_the_wait_is_enough() -> None:
 
 def test_with_tls_nodes_show_each_other_certificates() -> None:
     told = complaint(MANY | TLS)
-    assert "ssl.client.auth is none, but inter.broker.listeners speaks TLS, where nodes show each other" in told
+    assert "ssl.client.auth is none, but inter.broker.listeners speaks TLS, where nodes present certificates to" in told
     assert "set listener.name.replication.ssl.client.auth=required" in told
     half = {"listener.name.replication.ssl.client.auth": "required"}
-    assert "no authority is named whose certificates would be believed" in complaint(MANY | TLS | half)
+    assert "no authority is set whose certificates would be trusted" in complaint(MANY | TLS | half)
     settings = load_settings(None, MANY | TLS | SHOWN)
     assert list(find_open_listeners(settings.listener_addresses, "none")) == [], (
         "who shows no certificate is not let in"

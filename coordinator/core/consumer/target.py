@@ -335,7 +335,7 @@ def check_regex(regex: str) -> None:
     except ValueError as error:
         raise CoordinatorError(
             ErrorCode.INVALID_REGULAR_EXPRESSION,
-            f"{regex!r} is no regular expression in RE2 syntax: {error}",
+            f"{regex!r} is not a regular expression in RE2 syntax: {error}",
         ) from error
 
 

@@ -106,11 +106,12 @@ class UpstreamCredentials:
             token = Path(self.token_file).read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
             raise UpstreamError(
-                f"the token for the upstream cannot be read: {getattr(error, 'strerror', None) or 'it is no text'}; "
-                f"{self.of}sasl.oauthbearer.token.file names its file"
+                "the token for the upstream cannot be read: "
+                f"{getattr(error, 'strerror', None) or 'it is not UTF-8 text'}; "
+                f"check the file of {self.of}sasl.oauthbearer.token.file"
             ) from None
         if not token or any(char <= " " or char > "~" for char in token):
-            raise UpstreamError(f"{self.of}sasl.oauthbearer.token.file holds no token; expected one line of it")
+            raise UpstreamError(f"{self.of}sasl.oauthbearer.token.file holds no token; expected one line with it")
         return token
 
 

@@ -267,8 +267,8 @@ class LogOutages:
         had = self._units[unit].kept.get(half, log.end)
         if log.end < had:
             raise LogBroken(
-                f"{half} ends at offset {log.end} since it was opened anew, and had been flushed up to {had}: what is "
-                "missing may be committed. Restore its directory, or delete it while this node is stopped and give the "
+                f"{half} ends at offset {log.end} after it was reopened, but had been flushed up to {had}: the missing "
+                "records may be committed. Restore its directory, or delete it while this node is stopped and give the "
                 "node an empty data directory"
             )
 

@@ -204,7 +204,7 @@ class PowerLossMark:
         if node.unclean and is_power_loss_settled(node, self._side.image, self._is_loose):
             self._broker.forget_unclean()
             power_loss_log.info(
-                "the cluster reckons with what this node lost with its machine's power; it counts as any other now"
+                "replicas have copied what a power failure may have cost; this node counts as any other again"
             )
 
 

@@ -315,7 +315,7 @@ def test_records_are_printed_as_wanted_from_where_wanted(muster: Prompt) -> None
     ("arguments", "said"),
     [
         (("consume", "--topic", "t", "--from", "+3"), "'+3' needs a group"),
-        (("consume", "--topic", "t", "--group", "g", "--from", "3"), "--from and --partition are for reading alone"),
+        (("consume", "--topic", "t", "--group", "g", "--from", "3"), "--from and --partition do not work with --group"),
         (("consume", "--topic", "t", "--from-beginning", "--from", "3"), "both say where to begin"),
         (("consume", "--topic", "t", "--print", "size"), "'size' is no field; expected some of topic, partition"),
         (("consume", "--topic", "^a", "--topic", "b", "--group", "g"), "is a pattern and stands alone"),

@@ -82,7 +82,7 @@ async def all_mistaken_once(
             for name in loops:
                 await again[name].wait()
             yield node
-    told = Counter(line["task"] for line in lines if line["event"] == "a background task ended and is begun again")
+    told = Counter(line["task"] for line in lines if line["event"] == "a background task ended and is restarted")
     assert told == dict.fromkeys(loops, 1)
 
 

@@ -76,5 +76,10 @@ def test_how_groups_are_moved_there_and_back_comes_first() -> None:
     """It is the first question of whoever has groups in Kafka, and a group moved client by client is read twice."""
     first = re.findall(r"^## (.*?)\n(.*?)(?=^## )", PAGE, re.S | re.M)[0]
     assert first[0] == "Move groups"
-    for said in ("never client by client", "adopts existing groups by itself", "muster engine adopt", "muster engine release"):
+    for said in (
+        "never client by client",
+        "adopts existing groups by itself",
+        "muster engine adopt",
+        "muster engine release",
+    ):
         assert said in first[1]

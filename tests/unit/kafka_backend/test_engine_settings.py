@@ -67,7 +67,7 @@ def test_the_settings_in_the_words_of_the_engine() -> None:
         ({"engine.kafka.sasl.password": "correct-horse"}, "engine.kafka.sasl.password is set, but engine is bundled"),
         (
             OVER | {"engine.kafka.sasl.mechanism": "GSSAPI"},
-            "expected one of SCRAM-SHA-256, SCRAM-SHA-512, PLAIN, OAUTHBEARER, or nothing ('GSSAPI' is not spoken",
+            "expected one of SCRAM-SHA-256, SCRAM-SHA-512, PLAIN, OAUTHBEARER, or nothing ('GSSAPI' is not supported",
         ),
         (
             OVER | {"engine.kafka.sasl.mechanism": "PLAIN"},

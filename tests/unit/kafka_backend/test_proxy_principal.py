@@ -129,7 +129,7 @@ def test_commands_that_serve_nobody_want_no_listener() -> None:
             | TOKEN,
             "token.file is apps.token, as engine.kafka.sasl.oauthbearer.token.file: whoever comes in",
         ),
-        (ASKS | SASL | APPS | {"engine.kafka.proxy.sasl.mechanism": "GSSAPI"}, "'GSSAPI' is not spoken here"),
+        (ASKS | SASL | APPS | {"engine.kafka.proxy.sasl.mechanism": "GSSAPI"}, "'GSSAPI' is not supported here"),
         (
             ASKS | SASL | APPS | {"engine.kafka.proxy.ssl.keystore.location": "apps.pem"},
             "engine.kafka.proxy.ssl.keystore.location is set, but engine.kafka.security.protocol is SASL_SSL: brokers",

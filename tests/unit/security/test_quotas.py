@@ -124,7 +124,7 @@ def test_nothing_set_is_told_by_one_look() -> None:
         ([("user", "a"), ("user", "b")], "two of type user"),
         ([("user", "")], "has 0 characters"),
         ([("ip", "nowhere")], "'nowhere' is no ip address"),
-        ([("ip", None), ("user", "a")], "ip goes with no other type"),
+        ([("ip", None), ("user", "a")], "ip cannot be combined with other types"),
     ],
 )
 def test_entities_that_are_none(parts: list[tuple[str, str | None]], told: str) -> None:
@@ -183,7 +183,7 @@ def test_a_filter_finds_what_has_its_types(wanted: list[tuple[str, int, str | No
         ([("user", 7, None)], "match type 7"),
         ([("user", EXACT, None)], "with a name"),
         ([("user", ANY, "a")], "without a name"),
-        ([("ip", ANY, None), ("user", ANY, None)], "ip goes with no other"),
+        ([("ip", ANY, None), ("user", ANY, None)], "ip cannot be combined with other"),
     ],
 )
 def test_filters_that_are_none(wanted: list[tuple[str, int, str | None]], told: str) -> None:

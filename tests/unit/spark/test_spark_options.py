@@ -54,7 +54,7 @@ def test_endpoints_is_another_word_for_bootstrap_servers() -> None:
         (SERVERS, False, "exactly one of subscribe, subscribePattern and assign.*none of them is given"),
         (LEAST | {"assign": '{"t":[0]}'}, False, "subscribe and assign are given"),
         (SERVERS | {"subscribe": " , "}, False, "names no topic"),
-        (SERVERS | {"subscribePattern": "("}, False, "is no regular expression"),
+        (SERVERS | {"subscribePattern": "("}, False, "is not a regular expression"),
         (SERVERS | {"assign": "t"}, False, "assign='t': must be JSON"),
         (SERVERS | {"assign": '{"t":[]}'}, False, "topic 't' needs partition numbers"),
         (LEAST | {"subscrib": "t"}, False, "did you mean 'subscribe'"),

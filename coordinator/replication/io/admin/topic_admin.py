@@ -458,7 +458,8 @@ class ClusterTopics:
         seen = await self._showing.until(lambda: self._closed or shown(), deadline_s)
         if self._closed and not shown():
             raise RequestTimedOut(
-                f"The node is shutting down, and has not heard of {what} yet. It may come: look at another node."
+                f"The node is shutting down, and does not know of {what} yet. The change may still happen: "
+                "ask another node."
             )
         if not seen:
             raise RequestTimedOut(

@@ -54,7 +54,7 @@ def test_what_it_prints_as_properties_is_a_file_for_serve(capsys: pytest.Capture
     [
         (["--set", "node.id=-4"], Exit.USAGE, "--set: node.id is '-4', expected a whole number from 0 to 2147483647"),
         (["group.min.sesion.timeout.ms"], Exit.NOT_FOUND, "did you mean group.min.session.timeout.ms?"),
-        (["--running", "--set", "node.id=4"], Exit.USAGE, "leave --config and --set out"),
+        (["--running", "--set", "node.id=4"], Exit.USAGE, "leave out --config and --set"),
     ],
 )
 def test_what_is_wrong_is_said(capsys: pytest.CaptureFixture[str], arguments: list[str], code: Exit, said: str) -> None:

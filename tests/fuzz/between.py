@@ -153,7 +153,7 @@ class Talk:
         self._arrived = bytearray()
         self._waiting = bytearray()
         dispatch = Dispatcher((NodeHandlers(self._desk, CLUSTER),), apis=NODE_APIS)
-        self._connection = NodeConnection(CLUSTER, dispatch, LIMITS, lambda one: True, lambda one: None)
+        self._connection = NodeConnection(CLUSTER, None, dispatch, LIMITS, lambda one: True, lambda one: None)
         self._wire.protocol = self._connection
         self._connection.connection_made(self._wire)  # type: ignore[arg-type]
 

@@ -25,6 +25,7 @@ from muster.coordinator.replication.io.wire.node_api import (
 )
 from muster.coordinator.replication.io.wire.node_links import LinkCaller, LinkError, NodeLink
 from muster.coordinator.replication.io.wire.node_listener import LIMITS, NodeListener, PeerIdentity
+from muster.coordinator.replication.io.wire.node_proof import NodeProofs
 from muster.coordinator.replication.protocol.cluster_metadata import ClusterState, ImageVersion, TopicPartition
 from muster.coordinator.replication.protocol.controller.events_and_effects import (
     AlterPartitionResult,
@@ -127,19 +128,27 @@ class HeldDesk:
 
 @asynccontextmanager
 async def serving(
-    desk: HeldDesk, *, limits: ListenerLimits = LIMITS, tls: ListenerTls | None = None, may: PeerIdentity | None = None
+    desk: HeldDesk,
+    *,
+    limits: ListenerLimits = LIMITS,
+    tls: ListenerTls | None = None,
+    may: PeerIdentity | None = None,
+    proofs: NodeProofs | None = None,
 ) -> AsyncIterator[NodeListener]:
     door = NodeListener(Address("127.0.0.1", 0), limits)
     door.bind()
-    await door.start(desk, CLUSTER, tls=tls, may=may)
+    await door.start(desk, CLUSTER, tls=tls, may=may, proofs=proofs)
     try:
         yield door
     finally:
         await door.close(0.1)
 
 
-async def linked(door: NodeListener, node: int = 2, cluster_id: str = CLUSTER, **more: Any) -> NodeLink:
-    return await NodeLink.connect(door.bound, LinkCaller(cluster_id, node), timeout_s=PATIENCE_S * pace(), **more)
+async def linked(
+    door: NodeListener, node: int = 2, cluster_id: str = CLUSTER, proofs: NodeProofs | None = None, **more: Any
+) -> NodeLink:
+    me = LinkCaller(cluster_id, node, proofs)
+    return await NodeLink.connect(door.bound, me, timeout_s=PATIENCE_S * pace(), **more)
 
 
 def whole(*places: TopicPartition, offset: int = 0) -> FetchRequest:

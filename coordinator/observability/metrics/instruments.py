@@ -130,6 +130,8 @@ class ClusterFigures:
     """Records between what is committed at a leader and what is here, of the copy that is furthest behind."""
     undone: int = 0
     """Records that unclean elections cost this node's copies."""
+    unproven: int = 0
+    """Connections between nodes that ended for want of a proof."""
 
 
 class LedPartitionFigures(NamedTuple):

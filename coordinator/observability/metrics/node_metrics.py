@@ -145,6 +145,7 @@ def cluster_families(figures: ClusterFigures) -> Iterator[Metric]:
     yield counter(stats + "leaderelection_seconds_total", {(): figures.elections_s})
     yield counter(stats + "uncleanleaderelections_total", {(): figures.unclean})
     yield counter("muster_unclean_undone_records_total", {(): figures.undone})
+    yield counter("muster_unproven_nodes_total", {(): figures.unproven})
 
 
 def kafka_backend_families(figures: KafkaBackendFigures) -> Iterator[Metric]:

@@ -383,6 +383,13 @@ OF_CLUSTER: Final = (
         (),
         "Records that this node's replicas truncated because of unclean elections.",
     ),
+    MetricFamily(
+        "muster_unproven_nodes_total",
+        COUNTER,
+        NODE,
+        (),
+        "Connections between nodes that ended because one end did not prove that it is a node of the cluster.",
+    ),
 )
 """Of a node of a cluster, by the names that Kafka's JMX beans have in Prometheus; a node on its own has none."""
 

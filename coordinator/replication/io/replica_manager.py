@@ -162,7 +162,8 @@ class ReplicaManager:
 
     async def start(self, *, tls: "ListenerTls | None" = None, may: "PeerIdentity | None" = None) -> None:
         """Answer the other nodes, and ask them. See `NodeListener.start`."""
-        await self._door.start(self.desk, self.calling.me.cluster_id, tls=tls, may=may)
+        me = self.calling.me
+        await self._door.start(self.desk, me.cluster_id, tls=tls, may=may, proofs=me.proofs)
         for work in (self._polling.run(), self._check_replicas(), self._checkpoint()):
             self._tasks.start(work)
         self.elections.start()

@@ -99,7 +99,8 @@ class ClusterNode:
 
     epoch: the czxid of its registration; one that registers anew has a higher one. directory: 22 characters, drawn when
     its data directory was made: a new disk has another. unclean: it lost power, and holds a log that was not flushed
-    record by record. session_ms: by which it leads, see `lease`; 0 where it has not said.
+    record by record. session_ms: by which it leads, see `lease`; 0 where it has not said. proves: it shows other
+    nodes that it knows the secret of the cluster (CL-N4).
     """
 
     id: int
@@ -109,6 +110,7 @@ class ClusterNode:
     endpoints: tuple[NodeEndpoint, ...] = ()
     rack: str | None = None
     session_ms: int = 0
+    proves: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +185,8 @@ class ClusterNodeStatus(IntEnum):
 
 
 class NodeView(NamedTuple):
-    """A node as all are told of it. epoch: of the registration that this is about. session_ms: as `Node` has it."""
+    """A node as all are told of it. epoch: of the registration that this is about. session_ms, proves: as `ClusterNode`
+    has them."""
 
     id: int
     epoch: int
@@ -191,6 +194,7 @@ class NodeView(NamedTuple):
     rack: str | None = None
     endpoints: tuple[NodeEndpoint, ...] = ()
     session_ms: int = 0
+    proves: bool = False
 
 
 class PartitionView(NamedTuple):

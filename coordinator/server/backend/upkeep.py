@@ -386,6 +386,7 @@ class NodeUpkeep:
         self._disk_room = DiskRoom(settings.data_dir, settings.log_dirs_free_warn_bytes)
         self._last_room, self._refusal = WriteProbe(settings.data_dir), ""
         self._log_troubles = LogConditions(broker.troubles, conditions)
+        self._carried: Callable[[], None] = lambda: None
         self._certificates = certificates
         if certificates is not None:
             certificates.start(conditions)
@@ -393,6 +394,10 @@ class NodeUpkeep:
         self._compacting = RestartedTask("compaction", self._compact)
         self._ticking.start()
         self._compacting.start()
+
+    def carries(self, carry: Callable[[], None]) -> None:
+        """Call this as well whenever what was found is carried over to the conditions."""
+        self._carried = carry
 
     def stop(self) -> None:
         """Begin nothing more. A compaction's thread lets go of the log when the log is closed."""
@@ -433,6 +438,7 @@ class NodeUpkeep:
         update_lost_explanations_condition(self._conditions, self._group_log.take_losses())
         update_starved_condition(self._conditions, self._engine.starved)
         self._log_troubles.carry()
+        self._carried()
         self._conditions.current()  # what has run out is told, though nobody asks
 
     async def _look_at_room(self) -> None:

@@ -40,6 +40,7 @@ from muster.coordinator.replication.io.shards.replicated_shards import Replicate
 from muster.coordinator.replication.io.shards.shard_coordination import ShardCoordination
 from muster.coordinator.replication.io.wire.node_links import REPLICATION, LinkCaller, LinkError, LinkSettings
 from muster.coordinator.replication.io.wire.node_listener import NodeListener
+from muster.coordinator.replication.io.wire.node_proof import NodeProofs
 from muster.coordinator.replication.protocol.cluster_metadata import NO_EPOCH, ClusterNode, ImageChanges, NodeEndpoint
 from muster.coordinator.replication.protocol.controller.controller_state import is_power_loss_settled
 from muster.coordinator.replication.protocol.controller.events_and_effects import ElectionNote
@@ -72,8 +73,12 @@ from muster.coordinator.server.grpc.listener import AddressTaken, describe_remed
 from muster.coordinator.server.rpc_dispatch import ServiceMethod, methods_of
 from muster.coordinator.server.services.group_coordinator import GroupServiceContext
 from muster.coordinator.server.services.zookeeper_registration import ZooKeeperGroups
-from muster.coordinator.zookeeper.cluster.cluster_layout import SessionLength
-from muster.coordinator.zookeeper.cluster.registration import ClusterRegistration, record_session_length
+from muster.coordinator.zookeeper.cluster.cluster_layout import SECRET_BYTES, SessionLength
+from muster.coordinator.zookeeper.cluster.registration import (
+    ClusterRegistration,
+    record_session_length,
+    settle_node_secret,
+)
 from muster.coordinator.zookeeper.errors import ZooKeeperError
 from muster.coordinator.zookeeper.group_observer import GroupObserver, ReportGroup
 from muster.coordinator.zookeeper.node_registry import settle_cluster_id
@@ -244,6 +249,8 @@ class ClusterBackend:
             session_timeout_ms=settings.zookeeper_session_timeout_ms,
             connection_timeout_ms=settings.zookeeper_connection_timeout_ms,
         )
+        self.proofs: NodeProofs | None = None
+        """By which nodes know each other that show no certificates (CL-N4)."""
         self._started = AsyncExitStack()
         """The ends of what was started."""
         self._registration: ClusterRegistration | None = None
@@ -316,7 +323,8 @@ class ClusterBackend:
             heard=touch.heard,
         )
         self._touch = touch.describe_contact
-        calling = LinkSettings(LinkCaller(broker.cluster_id, settings.node_id), tls=self._calls())
+        self.proofs = await self._prepare(registration, broker.cluster_id)
+        calling = LinkSettings(LinkCaller(broker.cluster_id, settings.node_id, self.proofs), tls=self._calls())
         self.side = ReplicaManager.open(broker, self._door, settings, calling, around)
         self._started.push_async_callback(self.side.stop)
         self.view = ClusterImageView(settings.node_id, self.side.image, lambda: self.side.replicas.cut_off)
@@ -327,6 +335,7 @@ class ClusterBackend:
             self.side.elections.counted,
             lambda: self.is_controller,
             settings.min_insync_replicas,
+            lambda: 0 if self.proofs is None else self.proofs.refused,
         )
         self.side.on_learned(self.figures.learned)
         if broker.unclean:
@@ -337,7 +346,6 @@ class ClusterBackend:
         self.side.on_learned(SessionLengths(self.side.image).learned)
         tls = None if self._certificates is None or (own := self._certificates.of(DOOR)) is None else own.tls()
         await self.side.start(tls=tls, may=may)
-        await registration.prepare()
         session_ms = self._session_ms = self.session.session_timeout_ms
         mine = SessionLength(session_ms, broker.identity.directory_id)
         wait_ms = await record_session_length(self.session, settings.node_id, mine)
@@ -502,7 +510,18 @@ class ClusterBackend:
             (*doors, NodeEndpoint(REPLICATION, *told)),
             settings.broker_rack or None,
             self._session_ms,
+            proves=self.proofs is not None,
         )
+
+    async def _prepare(self, registration: ClusterRegistration, cluster_id: str) -> NodeProofs | None:
+        """What has to be in ZooKeeper before anything is said to other nodes; None where nodes show certificates, which
+        say enough."""
+        await registration.prepare()
+        door = self._settings.replication_listener
+        if door is None or door.encrypted:
+            return None
+        secret = await settle_node_secret(self.session, os.urandom(SECRET_BYTES))
+        return NodeProofs(cluster_id, secret, lambda: self.side.image, asyncio.get_running_loop().time)
 
     def _learned(self, changes: ImageChanges) -> None:
         if not self._entered.done():

@@ -1,4 +1,4 @@
-"""How a cluster stands, as this node knows it: as messages, as metrics, and how old that knowledge is.
+"""How a cluster stands, as this node knows it: as messages, metrics and conditions, and how old that knowledge is.
 
 `ControllerContact` says when the controller was last heard: whether what this node reports is how the cluster
 stands, or how it stood. `SessionLengths` warns if nodes have sessions of different lengths (CL-G5). The messages are
@@ -13,6 +13,7 @@ import structlog
 
 from muster.coordinator.observability.metrics.instruments import ClusterFigures, LedPartitionFigures
 from muster.coordinator.replication.io.election_ledger import ElectionCounts, ElectionReport
+from muster.coordinator.replication.io.wire.node_proof import NodeProofs, describe_unable
 from muster.coordinator.replication.protocol.cluster_metadata import (
     ELECTIONS,
     NO_NODE_ID,
@@ -29,6 +30,7 @@ from muster.coordinator.replication.protocol.cluster_metadata import (
 )
 from muster.coordinator.replication.protocol.node_replicas import NodeReplicas
 from muster.coordinator.rpc.v1 import cluster_service_pb2 as pb
+from muster.coordinator.runtime.node_status import Conditions
 from muster.coordinator.zookeeper.layout import GRPC_ENDPOINT
 from muster.coordinator.zookeeper.session import SessionState, ZooKeeperSession
 
@@ -303,7 +305,8 @@ def describe_election(row: pb.Election, told: ElectionReport) -> None:
 
 
 class ClusterMetricsSource:
-    """See `ClusterFiguresSource`. min_isr: of topics that say nothing themselves."""
+    """See `ClusterFiguresSource`. min_isr: of topics that say nothing themselves. unproven: connections that ended for
+    want of a proof."""
 
     def __init__(
         self,
@@ -312,9 +315,11 @@ class ClusterMetricsSource:
         counted: ElectionCounts,
         is_controller: Callable[[], bool],
         min_isr: int,
+        unproven: Callable[[], int] = lambda: 0,
     ) -> None:
         self._image = image
         self._replicas = replicas
+        self._unproven = unproven
         self._counted = counted
         self._is_controller = is_controller
         self._min_isr = min_isr
@@ -345,6 +350,7 @@ class ClusterMetricsSource:
             isr_expands=self._expands,
             max_lag=max((copy.follower.lag for copy in self._replicas.copies.values()), default=0),
             undone=counted.undone,
+            unproven=self._unproven(),
         )
 
     def led(self, topic: str, partitions: range) -> Sequence[LedPartitionFigures | None]:
@@ -364,3 +370,67 @@ class ClusterMetricsSource:
         if self._seen[0] != known or known == NO_VERSION:
             self._seen = known, count_deficient_partitions(self._image, self._replicas.me, self._min_isr)
         return self._seen[1]
+
+
+# What is wrong with this node's part, as conditions
+# --------------------------------------------------
+
+DOUBTED_S: Final = 60.0
+"""A node that could not be believed is told of until nothing of that kind has happened for so long."""
+
+UPGRADE_MS: Final = 600_000
+"""Nodes of an earlier version are told of in health when they are there for so long: until then an upgrade goes on."""
+
+NAMED_COPIES: Final = 5
+"""Copies that are told one by one, with the reason of each."""
+
+
+class ClusterConditions:
+    """Called every now and then, on the loop. proofs: None where nodes show certificates."""
+
+    def __init__(self, conditions: Conditions, replicas: NodeReplicas, proofs: NodeProofs | None) -> None:
+        self._conditions = conditions
+        self._replicas = replicas
+        self._proofs = proofs
+        self._unable: dict[int, int] = {}
+        """Registered nodes that cannot prove themselves, and since when."""
+        self._told: set[str] = set()
+
+    def carry(self) -> None:
+        found = self._unproven_nodes()
+        if self._replicas.offline:
+            found["copies-offline"] = describe_offline(self._replicas)
+        for name in self._told - found.keys():
+            self._conditions.clear(name)
+        for name, sentence in found.items():
+            self._conditions.report(name, sentence)
+        self._told = set(found)
+
+    def _unproven_nodes(self) -> dict[str, str]:
+        if self._proofs is None:
+            return {}
+        now_ms = self._conditions.now_ms()
+        self._note_unable(self._proofs.unable(), now_ms)
+        found = {
+            node: describe_unable([node]) for node, since_ms in self._unable.items() if now_ms - since_ms >= UPGRADE_MS
+        }
+        for node, doubt in self._proofs.doubts(DOUBTED_S).items():
+            found[node] = f"node {node}, or who calls itself so at {doubt.host}: {doubt.why}"
+        return {f"node-unproven:{node}": sentence for node, sentence in found.items()}
+
+    def _note_unable(self, unable: tuple[int, ...], now_ms: int) -> None:
+        if set(unable) != self._unable.keys():
+            if unable:
+                log.warning("the listener between nodes is open", why=describe_unable(unable))
+            else:
+                log.info("the listener between nodes answers nobody but nodes that prove it")
+        self._unable = {node: self._unable.get(node, now_ms) for node in unable}
+
+
+def describe_offline(replicas: NodeReplicas) -> str:
+    """Of copies that cannot be used here, some by name, and why."""
+    places = sorted(replicas.offline)
+    named = [f"{place} ({replicas.offline[place][1]})" for place in places[:NAMED_COPIES]]
+    if len(places) > NAMED_COPIES:
+        named.append(f"and {len(places) - NAMED_COPIES} more")
+    return f"{len(places)} of this node's replicas are offline, so that others must lead: {'; '.join(named)}"

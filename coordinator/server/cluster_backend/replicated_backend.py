@@ -20,7 +20,7 @@ from muster.coordinator.server.backend.node_services import StagingHandlers, Sto
 from muster.coordinator.server.backend.standalone_backend import DataDirectory
 from muster.coordinator.server.backend.upkeep import NodeUpkeep
 from muster.coordinator.server.cluster_backend.cluster_backend import ClusterBackend
-from muster.coordinator.server.cluster_backend.cluster_description import ClusterMetricsSource
+from muster.coordinator.server.cluster_backend.cluster_description import ClusterConditions, ClusterMetricsSource
 from muster.coordinator.server.driver.clock import NodeClock
 from muster.coordinator.server.driver.driver import EngineDriver
 from muster.coordinator.server.listeners.kafka_listener import KafkaListenerContext, NodeKafkaListener
@@ -165,7 +165,10 @@ class ReplicatedBackend:
 
     def upkeep(self, conditions: Conditions, engine: Engine, fail: Callable[[BaseException], None]) -> Stoppable:
         settings, certificates, losses = self._settings, self._certificates, self._part.group_log
-        return NodeUpkeep(settings, self._clock, conditions, self.disk, losses, engine, fail, certificates)
+        carried = ClusterConditions(conditions, self._part.side.replicas, self._part.proofs)
+        upkeep = NodeUpkeep(settings, self._clock, conditions, self.disk, losses, engine, fail, certificates)
+        upkeep.carries(carried.carry)
+        return upkeep
 
     # -- the end ------------------------------------------------------------------------------------------------------
 

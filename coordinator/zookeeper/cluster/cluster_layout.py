@@ -38,6 +38,9 @@ DRAINED = "/muster/cluster/drained"
 """Below it, by their ids, the nodes that are to lead nothing; they hold nothing."""
 SESSIONS = "/muster/cluster/sessions"
 """Below it, by their ids, by how long a session each node leads in its latest life, or may have led in another."""
+SECRET = "/muster/cluster/secret"
+"""What nodes prove to each other that they know (CL-N4)."""
+SECRET_BYTES = 32
 
 REPLICATION = "REPLICATION"
 """The listener between nodes."""
@@ -83,6 +86,30 @@ def read_session_length(path: str, data: bytes) -> SessionLength:
     )
 
 
+def secret_json(secret: bytes) -> bytes:
+    """
+    >>> secret_json(bytes(32))
+    b'{"version":1,"secret":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="}'
+    """
+    return as_json(version=1, secret=base64.b64encode(secret).decode())
+
+
+def read_secret(path: str, data: bytes) -> bytes:
+    """Raises MalformedZnode, which does not show what is there."""
+
+    def parse(body: Mapping[str, Any]) -> bytes:
+        found = base64.b64decode(body["secret"], validate=True)
+        if len(found) != SECRET_BYTES:
+            raise ValueError
+        return found
+
+    expected = f"JSON with a secret of {SECRET_BYTES} bytes in base64"
+    try:
+        return read_json(path, data, expected, parse)
+    except MalformedZnode:
+        raise MalformedZnode(path, b"...", expected) from None
+
+
 def registration_json(node: ClusterNode, *, timestamp_ms: int, first: NodeEndpoint) -> bytes:
     """`/brokers/ids/[id]`, version 4. `first`: where clients of that era go, as host and port.
 
@@ -106,6 +133,8 @@ def registration_json(node: ClusterNode, *, timestamp_ms: int, first: NodeEndpoi
     ours: dict[str, object] = {"directory": node.directory, "unclean": node.unclean, "features": FEATURES}
     if node.session_ms:
         ours["session_ms"] = node.session_ms
+    if node.proves:
+        ours["proves"] = True
     body["muster"] = ours
     return as_json(**body)
 
@@ -136,6 +165,7 @@ def read_registration(path: str, data: bytes, epoch: int) -> ClusterNode | None:
             endpoints=tuple(filter(None, map(read_endpoint, old.endpoints))),
             rack=None if rack is None else str(rack),
             session_ms=read_int32(ours.get("session_ms", 0)),
+            proves=bool(ours.get("proves", False)),
         )
 
     return read_json(path, data, "a node's registration: JSON with muster.directory and muster.features", parse)

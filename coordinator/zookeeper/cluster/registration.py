@@ -9,6 +9,7 @@ takes over waits for the longest session of any node.
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import structlog
@@ -53,6 +54,19 @@ async def record_session_length(session: ZooKeeperSession, node_id: int, own: Se
         )
 
     return max(own.session_ms, *await gather_bounded(await session.children(cluster_layout.SESSIONS) or (), length))
+
+
+# The secret of the cluster (CL-N4)
+# ---------------------------------
+
+
+async def settle_node_secret(session: ZooKeeperSession, fresh: bytes) -> bytes:
+    """What nodes prove to each other that they know; `fresh` where there is none yet. Whoever writes first decides for
+    all. Raises MalformedZnode, and ZooKeeper's weather."""
+    while (found := await session.get(cluster_layout.SECRET)) is None:
+        with suppress(NodeExists):
+            await session.create(cluster_layout.SECRET, cluster_layout.secret_json(fresh))
+    return cluster_layout.read_secret(cluster_layout.SECRET, found.data)
 
 
 # Registration

@@ -35,7 +35,13 @@ from muster.coordinator.zookeeper.cluster.cluster_watches import (
     take_producer_ids,
 )
 from muster.coordinator.zookeeper.cluster.cluster_writes import DecisionWriter
-from muster.coordinator.zookeeper.cluster.registration import ClusterRegistration, MixedNodeKinds, record_session_length
+from muster.coordinator.zookeeper.cluster.registration import (
+    ClusterRegistration,
+    MixedNodeKinds,
+    record_session_length,
+    settle_node_secret,
+)
+from muster.coordinator.zookeeper.errors import MalformedZnode
 from muster.coordinator.zookeeper.node_registry import NodeIdTaken
 from muster.coordinator.zookeeper.session import ZooKeeperSession
 from tests.integration.conftest import Run
@@ -157,6 +163,23 @@ def test_a_node_whose_place_another_one_has_taken_while_it_ran_is_told_so(zookee
             async with asyncio.timeout(30):
                 assert "registered by the node at new:9092 already" in str(await taken.get())
             await kept.stop()
+
+    run(story)
+
+
+def test_of_the_nodes_that_come_first_one_draws_the_secret_of_all(zookeeper: str, run: Run) -> None:
+    """CL-N4."""
+
+    async def story() -> None:
+        async with session(zookeeper) as one, session(zookeeper) as two:
+            drawn = [bytes([number]) * 32 for number in (1, 2)]
+            first, second = await asyncio.gather(settle_node_secret(one, drawn[0]), settle_node_secret(two, drawn[1]))
+            assert first == second == await settle_node_secret(one, b"3" * 32)
+            assert first in drawn
+            await one.put("/muster/cluster/secret", b'{"version":1,"secret":"c2hvcnQ="}')
+            with pytest.raises(MalformedZnode, match=r"expected JSON with a secret of 32 bytes") as refused:
+                await settle_node_secret(one, drawn[0])
+            assert "c2hvcnQ" not in str(refused.value)
 
     run(story)
 

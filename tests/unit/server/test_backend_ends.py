@@ -114,6 +114,7 @@ CLUSTER_PARTS = {
     "ControllerCandidate": "candidate",
     "ReplicaManager": "replicas",
     "record_session_length": "session length",
+    "settle_node_secret": "secret",
     "adopt_topics": "adoption",
     "ReplicationRates": "rates",
     "ProducerIdBlocks": "producer ids",

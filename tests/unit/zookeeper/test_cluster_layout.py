@@ -56,7 +56,7 @@ def test_a_node_comes_back_with_the_epoch_of_its_znode(host: str) -> None:
         NodeEndpoint("REPLICATION", host, 9094),
         NodeEndpoint("SASL_SSL", host, 9093),
     )
-    node = ClusterNode(3, 77, "d" * 22, unclean=True, endpoints=doors, rack="east")
+    node = ClusterNode(3, 77, "d" * 22, unclean=True, endpoints=doors, rack="east", proves=True)
     data = cluster_layout.registration_json(node, timestamp_ms=1, first=doors[0])
     assert cluster_layout.read_registration("/brokers/ids/3", data, 77) == node
     assert json.loads(data)["listener_security_protocol_map"] == {

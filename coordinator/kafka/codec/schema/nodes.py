@@ -1,9 +1,11 @@
 """Fields of the messages that only nodes of a cluster send each other.
 
-Facts of Kafka's protocol up to 3.9, in the notation of `kafka/codec/messages.py`. Four are Muster's own: ClusterState
+Facts of Kafka's protocol up to 3.9, in the notation of `kafka/codec/messages.py`. Seven are Muster's own: ClusterState
 is what a node asks the controller for, in one message where Kafka's controllers push two (LeaderAndIsr,
 UpdateMetadata); NoteElections carries records of the election ledger to its leader; ReadSecurity and WriteSecurity
-carry users, access control lists, tokens and quotas, which every node reads and writes at their leader.
+carry users, access control lists, tokens and quotas, which every node reads and writes at their leader; LogEnds and
+GroupsWithSettings ask what other nodes know; by ProveNode a caller and the door show that they know the cluster's
+secret.
 """
 
 FIELDS = """
@@ -73,6 +75,7 @@ ClusterStateResponse 0-0 flexible 0+
             host: string
             port: int32
         session_ms: int32 = 0 tag 0
+        proves: bool tag 1
     topics: []
         topic_id: uuid
         name: string
@@ -134,6 +137,16 @@ GroupsWithSettingsRequest 0-0 flexible 0+
 GroupsWithSettingsResponse 0-0 flexible 0+
     error_code: int16
     groups: [string]
+
+ProveNodeRequest 0-0 flexible 0+
+    node_id: int32
+    nonce: bytes
+    proof: bytes
+
+ProveNodeResponse 0-0 flexible 0+
+    error_code: int16
+    nonce: bytes
+    proof: bytes
 
 LogEndsRequest 0-0 flexible 0+
     earliest: bool

@@ -1,7 +1,7 @@
 """What nodes ask each other: the table of APIs with their versions, and requests and answers as values.
 
 Kafka's wire protocol where it knows node epochs (Fetch, AlterPartition, ControlledShutdown, OffsetForLeaderEpoch),
-and six messages of Muster's own. What concerns the controller are values of `replication.protocol`. `PeerDesk` is
+and seven messages of Muster's own. What concerns the controller are values of `replication.protocol`. `PeerDesk` is
 the port that answers.
 """
 
@@ -32,6 +32,7 @@ READ_SECURITY: Final = 1002
 WRITE_SECURITY: Final = 1003
 LOG_ENDS: Final = 1004
 GROUPS_WITH_SETTINGS: Final = 1005
+PROVE_NODE: Final = 1006
 
 MOST_REQUEST_BYTES: Final = 32 << 20
 """Of one request, without its length: more is neither sent nor taken."""
@@ -49,6 +50,7 @@ NODE_APIS: Final = (
     Api(WRITE_SECURITY, "WriteSecurity", 0, 0, parks=True),
     Api(LOG_ENDS, "LogEnds", 0, 0),
     Api(GROUPS_WITH_SETTINGS, "GroupsWithSettings", 0, 0, parks=True),
+    Api(PROVE_NODE, "ProveNode", 0, 0),
 )
 
 VERSION_OF: Final = {api.name: api.last for api in NODE_APIS}
@@ -56,6 +58,9 @@ KEY_OF: Final = {api.name: api.key for api in NODE_APIS}
 
 NAME_THE_CLUSTER: Final = frozenset({API_VERSIONS, FETCH, CLUSTER_STATE})
 """Those whose requests say themselves which cluster is meant, and the first, which is for everybody."""
+
+BEFORE_PROOF: Final = frozenset({API_VERSIONS, PROVE_NODE})
+"""What is asked before a caller has proved that it is a node (CL-N4)."""
 
 
 def client_id_of(cluster_id: str, node: int) -> str:

@@ -22,6 +22,7 @@ from muster.coordinator.replication.io.wire.node_api import (
     SecurityUpdate,
     SecurityUpdateResult,
 )
+from muster.coordinator.replication.io.wire.node_proof import ProofAnswer
 from muster.coordinator.replication.protocol.cluster_metadata import (
     NO_EPOCH,
     NO_NODE_ID,
@@ -383,6 +384,7 @@ def node_row(node: NodeView) -> Any:
         rack=node.rack,
         endpoints=[endpoint(listener=one.listener, host=one.host, port=one.port) for one in node.endpoints],
         session_ms=node.session_ms,
+        proves=node.proves,
     )
 
 
@@ -390,7 +392,7 @@ def node_view(row: Any) -> NodeView:
     """A state that is not known here is that of a node which is not to be counted on."""
     status = ClusterNodeStatus(row.state) if row.state in set(ClusterNodeStatus) else ClusterNodeStatus.GONE
     endpoints = tuple(NodeEndpoint(one.listener, one.host, one.port) for one in row.endpoints)
-    return NodeView(row.node_id, row.node_epoch, status, row.rack, endpoints, row.session_ms)
+    return NodeView(row.node_id, row.node_epoch, status, row.rack, endpoints, row.session_ms, row.proves)
 
 
 def topic_row(topic: TopicView) -> Any:
@@ -534,6 +536,22 @@ def groups_response(told: GroupsWithSettings, most: int) -> Any:
 
 def parse_groups_response(response: Any) -> GroupsWithSettings:
     return GroupsWithSettings(error_code_of(response.error_code), tuple(response.groups))
+
+
+# ProveNode
+# ---------
+
+
+def prove_request(node: int, nonce: bytes = b"", proof: bytes = b"") -> Any:
+    return struct("ProveNodeRequest")(node_id=node, nonce=nonce, proof=proof)
+
+
+def prove_response(answer: ProofAnswer) -> Any:
+    return struct("ProveNodeResponse")(error_code=answer.error, nonce=answer.nonce, proof=answer.proof)
+
+
+def parse_prove_response(response: Any) -> ProofAnswer:
+    return ProofAnswer(error_code_of(response.error_code), bytes(response.nonce), bytes(response.proof))
 
 
 # ReadSecurity and WriteSecurity

@@ -24,6 +24,7 @@ from muster.coordinator.replication.io.wire.node_api import (
     KEY_OF,
     MOST_REQUEST_BYTES,
     NODE_APIS,
+    PROVE_NODE,
     VERSION_OF,
     ElectionEntry,
     EpochEnd,
@@ -36,6 +37,14 @@ from muster.coordinator.replication.io.wire.node_api import (
     SecurityUpdate,
     SecurityUpdateResult,
     client_id_of,
+)
+from muster.coordinator.replication.io.wire.node_proof import (
+    CALLER,
+    DOOR,
+    FOREIGN_SECRET,
+    NONCE_BYTES,
+    NodeProofs,
+    ProofExchange,
 )
 from muster.coordinator.replication.protocol.cluster_metadata import (
     ClusterImage,
@@ -163,22 +172,25 @@ Answer = TypeVar("Answer")
 
 
 class LinkCaller(NamedTuple):
-    """Who calls: the cluster that is meant, and the node's id."""
+    """Who calls: the cluster that is meant, and the node's id. proofs: what it shows of itself, and wants to see, where
+    nodes show no certificates."""
 
     cluster_id: str
     node: int
+    proofs: NodeProofs | None = None
 
 
 class NodeLink(ClientConnection[LinkError]):
     """Build it with `connect`. What it raises is a LinkError, whatever happened."""
 
-    def __init__(self, me: LinkCaller, most_answer_bytes: int = MOST_ANSWER_BYTES) -> None:
+    def __init__(self, me: LinkCaller, most_answer_bytes: int = MOST_ANSWER_BYTES, called: int | None = None) -> None:
         super().__init__(
             client_id_of(me.cluster_id, me.node),
             ClientLimits(MOST_UNDER_WAY, MOST_REQUEST_BYTES, most_answer_bytes),
             RequestFailures(unsent=LinkError, silent=LinkSilent, broken=LinkBroken),
         )
         self._me = me
+        self._called = called
 
     @classmethod
     async def connect(
@@ -189,16 +201,17 @@ class NodeLink(ClientConnection[LinkError]):
         timeout_s: float,
         tls: "SSLContext | None" = None,
         most_answer_bytes: int = MOST_ANSWER_BYTES,
+        called: int | None = None,
     ) -> Self:
         """Connect and greet within `timeout_s`. With `tls` the other end has to be who it says at that host. An answer
-        of more than `most_answer_bytes` ends the link.
+        of more than `most_answer_bytes` ends the link. called: the node that is to be there, where that is known.
 
         Raises LinkRefused where every address of the host refuses, LinkSilent where nothing is heard in time, else
         LinkBroken.
         """
         try:
             async with asyncio.timeout(timeout_s):
-                link: Self = await open_connection(lambda: cls(me, most_answer_bytes), address, tls)
+                link: Self = await open_connection(lambda: cls(me, most_answer_bytes, called), address, tls)
                 try:
                     await link._greet()
                 except BaseException:
@@ -333,12 +346,39 @@ class NodeLink(ClientConnection[LinkError]):
         served = {one.api_key: one for one in answer}
         for api in NODE_APIS:
             found = served.get(api.key)
+            if api.key == PROVE_NODE:
+                continue
             if found is None or not found.min_version <= api.last <= found.max_version:
                 why = LinkBroken(
                     f"{self.other_end} does not speak {api.name} {api.last}; is it a node of this version?"
                 )
                 self._end(why)
                 raise why
+        if self._me.proofs is not None:
+            await self._prove(self._me.proofs, offered=PROVE_NODE in served)
+
+    async def _prove(self, proofs: NodeProofs, *, offered: bool) -> None:
+        """Show that this is a node, and see that the other end is one (CL-N4). Raises LinkBroken."""
+        if not offered:  # a node of an earlier version, unless it has registered as one that can
+            if proofs.expects(self._called):
+                raise self._doubted(proofs, "asks for no proof, and gives none; does something else listen there?")
+            return
+        me, nonce = self._me.node, proofs.nonce()
+        request, parse = node_codec.prove_request(me, nonce), node_codec.parse_prove_response
+        answer = await self.send_request("ProveNode", request, GREETING_S, parse)
+        exchange = ProofExchange(proofs.cluster_id, me, nonce + answer.nonce)
+        if len(answer.nonce) != NONCE_BYTES or not exchange.is_proof(proofs.secret, DOOR, answer.proof):
+            raise self._doubted(proofs, f"does not prove that it is a node of this cluster: {FOREIGN_SECRET}")
+        request = node_codec.prove_request(me, proof=exchange.proof(proofs.secret, CALLER))
+        answer = await self.send_request("ProveNode", request, GREETING_S, parse)
+        if answer.error is not ErrorCode.NONE:
+            raise self._doubted(proofs, f"does not take this node's proof: {FOREIGN_SECRET}")
+
+    def _doubted(self, proofs: NodeProofs, why: str) -> LinkError:
+        broken = LinkBroken(f"{self.other_end} {why}")
+        proofs.doubt_called(self._called, self.other_end, str(broken))
+        self._end(broken)
+        return broken
 
     def _why_lost(self, exc: Exception | None) -> str:
         why = super()._why_lost(exc)
@@ -419,7 +459,7 @@ class NodeLinks:
                 return link
             calling = self._calling
             tls = None if calling.tls is None else calling.tls()
-            link = await NodeLink.connect(address, calling.me, timeout_s=calling.timeout_s, tls=tls)
+            link = await NodeLink.connect(address, calling.me, timeout_s=calling.timeout_s, tls=tls, called=node)
             if self._closed:
                 link.close()
                 raise LinkBroken("this node stops")

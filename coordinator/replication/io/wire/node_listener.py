@@ -1,6 +1,7 @@
 """The listener between nodes: reads requests, authorizes them, and hands their meaning to a `PeerDesk`.
 
-A connection begins with ApiVersions. One that means another cluster, or that asks what only clients ask, is closed.
+A connection begins with ApiVersions, and in the clear with a proof that its caller is a node (CL-N4). One that means
+another cluster, or that asks what only clients ask, is closed.
 Limits are those of every listener of Kafka's protocol, and hold before anything is built. Requests need
 CLUSTER_ACTION on CLUSTER, as in Kafka.
 """
@@ -32,15 +33,18 @@ from muster.coordinator.kafka.dispatch import (
 from muster.coordinator.kafka.protocol import API_VERSIONS
 from muster.coordinator.replication.io.wire import node_codec
 from muster.coordinator.replication.io.wire.node_api import (
+    BEFORE_PROOF,
     MOST_REQUEST_BYTES,
     NAME_THE_CLUSTER,
     NODE_APIS,
+    PROVE_NODE,
     VERSION_OF,
     NodeName,
     PeerDesk,
     PeerFetch,
     cluster_of,
 )
+from muster.coordinator.replication.io.wire.node_proof import DoorProof, NodeProofs, ProofAnswer
 from muster.coordinator.replication.protocol.cluster_metadata import ClusterState, ImageVersion
 from muster.coordinator.replication.protocol.replica_fetch import FetchAnswer
 from muster.coordinator.security.access_model import Identity
@@ -118,51 +122,80 @@ LIMITS: Final = ListenerLimits(
 """A fetch that names 100,000 partitions has 4 MB. A slow follower of each of ten nodes may leave 100 MB unread."""
 
 MAX_BEFORE_GREETING: Final = 1 << 12
-"""Bytes of the first request, ApiVersions."""
+"""Bytes of the first request, ApiVersions, and of those that prove who asks."""
 
 MANY_PARTITIONS: Final = 500
 """An answer about more of them is written in a thread: of 10,000 that takes 75 ms."""
 
 GREETING_S: Final = 10.0
-"""Within which it has come."""
+"""Within which they have come."""
 
 
 class ClosingAnswer:
-    """An answer after which the connection is closed."""
+    """An answer after which the connection is closed. why: for the node's log."""
 
-    __slots__ = ("answer",)
+    __slots__ = ("answer", "why")
 
-    def __init__(self, answer: Any) -> None:
+    def __init__(self, answer: Any, why: str = "") -> None:
         self.answer = answer
+        self.why = why
 
 
 class NodeConnection(ServerConnection):
-    """See `ServerConnection`. Its peer is another node of the cluster."""
+    """See `ServerConnection`. Its peer is another node of the cluster.
 
-    def __init__(self, cluster_id: str, *arguments: Any) -> None:
+    proofs: whom it believes; None: whoever comes has shown a certificate.
+    """
+
+    def __init__(self, cluster_id: str, proofs: NodeProofs | None, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._cluster_id = cluster_id
+        self._proofs = proofs
         self._greeted = False
+        self._known = False
+        """Its peer is a node: that need not be looked at any more."""
         self._most = self._frames.limit
         self._frames.limit = min(self._most, MAX_BEFORE_GREETING)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self._late = self._loop.call_later(GREETING_S, self._drop, f"nothing was asked within {GREETING_S:g} s")
+        if self._proofs is not None:
+            self._peer.login = DoorProof(self._proofs, self._peer.host, self._proven)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._late.cancel()
         super().connection_lost(exc)
 
     def _start(self, frame: Frame) -> None:
+        if not self._known:
+            self._admit(HEAD.unpack_from(frame)[0])
+        super()._start(frame)
+
+    def _admit(self, key: int) -> None:
+        """Whether somebody who has not shown yet that it is a node may ask for this API. Raises HangUp."""
         if not self._greeted:
-            key = HEAD.unpack_from(frame)[0]
             if key != API_VERSIONS:
                 raise HangUp(f"API {key} was asked for before ApiVersions")
             self._greeted = True
-            self._frames.limit = self._most
-            self._late.cancel()
-        super()._start(frame)
+            self._known = self._proofs is None
+            if self._proofs is None or not self._proofs.required:
+                self._let_talk()
+        elif self._proofs is not None and key not in BEFORE_PROOF and self._proofs.required:
+            self._proofs.doubt(None, self._peer.host, "")
+            raise HangUp(
+                f"API {key} was asked for without a proof that a node of this cluster asks; clients are answered at "
+                "listeners and kafka.listeners"
+            )
+
+    def _proven(self) -> None:
+        self._known = True
+        self._let_talk()
+
+    def _let_talk(self) -> None:
+        """What it sends may be as large as nodes' requests are, and come when it likes."""
+        self._frames.limit = self._most
+        self._late.cancel()
 
     def _meet(self, form: ServedVersion, frame: Frame) -> DecodedHeader:
         caller = super()._meet(form, frame)
@@ -173,6 +206,7 @@ class NodeConnection(ServerConnection):
 
     def _fill(self, slot: RequestSlot, response: Any) -> None:
         if isinstance(response, ClosingAnswer):
+            self.fault = response.why
             response, self._draining = response.answer, True
             self._backlog.clear()
         super()._fill(slot, response)
@@ -210,12 +244,20 @@ class NodeListener:
         self._listener.give_back()
 
     async def start(
-        self, desk: PeerDesk, cluster_id: str, *, tls: ListenerTls | None = None, may: PeerIdentity | None = None
+        self,
+        desk: PeerDesk,
+        cluster_id: str,
+        *,
+        tls: ListenerTls | None = None,
+        may: PeerIdentity | None = None,
+        proofs: NodeProofs | None = None,
     ) -> None:
-        """Answer other nodes. `may` says of who asks whether it has the right to (CLUSTER_ACTION on CLUSTER)."""
+        """Answer other nodes. `may` says of who asks whether it has the right to (CLUSTER_ACTION on CLUSTER). proofs:
+        by which they show that they are nodes; None: by certificates."""
         handlers = NodeHandlers(desk, cluster_id)
-        dispatch = Dispatcher((handlers,), guard=None if may is None else NodeGuard(may), apis=NODE_APIS)
-        await self._listener.start(dispatch, partial(NodeConnection, cluster_id), tls)
+        apis = NODE_APIS if proofs is not None else [api for api in NODE_APIS if api.key != PROVE_NODE]
+        dispatch = Dispatcher((handlers,), guard=None if may is None else NodeGuard(may), apis=apis)
+        await self._listener.start(dispatch, partial(NodeConnection, cluster_id, proofs), tls)
 
     def drain(self) -> None:
         """Take no further requests; connections close as soon as what they asked is answered."""
@@ -249,6 +291,14 @@ class NodeHandlers:
             return node_codec.fetch_response(told, () if told.code else unknown)
 
         return FutureAnswer(answer, respond)
+
+    def prove_node_now(self, request: Any, call: KafkaCall) -> Any:
+        login: DoorProof | None = call.peer.login
+        if login is None:
+            raise HangUp("a proof was sent, and none is asked for here")
+        answer: ProofAnswer = login.answer(request.node_id, bytes(request.nonce), bytes(request.proof))
+        response = node_codec.prove_response(answer)
+        return ClosingAnswer(response, answer.why) if answer.error else response
 
     async def offset_for_leader_epoch(self, request: Any, call: KafkaCall) -> Any:
         if request.replica_id < 0:

@@ -243,7 +243,7 @@ class NodeRegistry:
         """A node as all are told of it."""
         if (node := self.live.get(node_id)) is not None:
             status = ClusterNodeStatus.SHUTTING_DOWN if node_id in self.stopping else ClusterNodeStatus.LIVE
-            return NodeView(node_id, node.epoch, status, node.rack, node.endpoints, node.session_ms)
+            return NodeView(node_id, node.epoch, status, node.rack, node.endpoints, node.session_ms, node.proves)
         epoch = self.highest.get(node_id)
         return None if epoch is None else NodeView(node_id, epoch, ClusterNodeStatus.GONE)
 

@@ -50,6 +50,7 @@ CLUSTER = ClusterFigures(
     isr_expands=6,
     max_lag=700,
     undone=13,
+    unproven=14,
 )
 ENGINE = KafkaBackendFigures(
     unacked={3: 70},
@@ -115,6 +116,7 @@ def test_of_a_cluster_there_are_figures_by_kafka_s_names_and_of_a_node_on_its_ow
         "controller_controllerstats_leaderelection_seconds_total": 2.5,
         "controller_controllerstats_uncleanleaderelections_total": 4,
         "muster_unclean_undone_records_total": 13,
+        "muster_unproven_nodes_total": 14,
     }
     alone = text(ALONE, busy())
     assert not [family.name for family in OF_CLUSTER if family.name in alone]

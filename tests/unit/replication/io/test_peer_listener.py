@@ -208,6 +208,8 @@ def test_the_cluster_is_asked_for_and_told() -> None:
                 ClusterNodeStatus.LIVE,
                 "north",
                 (NodeEndpoint("PLAINTEXT", "a.example", 9092), NodeEndpoint("X", "", 0)),
+                session_ms=6_000,
+                proves=True,
             ),
             NodeView(2, 51, ClusterNodeStatus.GONE),
         ),
@@ -309,4 +311,5 @@ def test_it_speaks_what_nodes_ask_of_each_other_and_nothing_else() -> None:
         "WriteSecurity": 0,
         "LogEnds": 0,
         "GroupsWithSettings": 0,
+        "ProveNode": 0,
     }

@@ -106,6 +106,8 @@ STATUS_COLUMNS = columns(
     "CLUSTER:cyan, CONTROLLER, NODES, UP, PARTITIONS, OFFLINE:red, UNDER-MIN-ISR:red, UNDER-REPLICATED:yellow, "
     "CONTROLLER-EPOCH+, SEQUENCE+"
 )
+LEFT_OUT = "topic-left-out:"
+"""Conditions whose names begin so are about topics in ZooKeeper that no controller can take in."""
 NODE_COLUMNS = columns(
     "NODE:cyan, STATE, ADDRESS, CONTROLLER, LEADS, COPIES, BEHIND:yellow, RACK+, EPOCH+, KNOWS=known+, LISTENERS+"
 )
@@ -120,17 +122,23 @@ def status(bootstrap: str, overrides: dict[str, str], style: str) -> None:
     OFFLINE: partitions without a leader. UNDER-MIN-ISR: partitions that take no records with acks=all.
     UNDER-REPLICATED: a replica is behind or gone. `muster health` exits with 4 while one of the first two is not 0.
 
+    Topics that are in ZooKeeper and cannot be taken in are named on standard error.
+
     A node that is cut off from the cluster shows the state that it last knew, and exits with 4.
     """
     from muster.coordinator.observability.views.cluster import cluster_row
 
     with connect_cluster_admin(bootstrap, overrides) as admin:
         answer = admin.describe_cluster()
+        wrong = admin.conditions()
     row = cluster_row(answer)
     if style in ("json", "yaml"):
         print_document(row, style)
     else:
         print_rows([row], STATUS_COLUMNS, style)
+    for condition in wrong:
+        if condition.name.startswith(LEFT_OUT):
+            notice(condition.sentence)
     report_age(answer)
 
 

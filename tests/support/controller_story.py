@@ -4,10 +4,12 @@ Everything is written at once, unless a test holds writes back.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from muster.coordinator.replication.protocol.cluster_metadata import (
     NO_EPOCH,
+    NO_TOPIC_ID,
     NO_VERSION,
     ClusterImage,
     ClusterNode,
@@ -25,6 +27,9 @@ from muster.coordinator.replication.protocol.controller.controller_state import 
 
 SMALL = ControllerSettings(offsets_replicas=99, auto_rebalance=False)
 """No internal topics, unless a test wants them."""
+
+DRAWN = b"drawn".ljust(16, b"-")
+"""The id of a topic that has none yet."""
 
 
 def node(
@@ -98,7 +103,7 @@ class Store:
                 case ef.PutTopicZnode(topic=topic):
                     old = self.topics[topic.name]
                     self.topics[topic.name] = ClusterTopic(
-                        topic.name, topic.topic_id, topic.partitions, old.configs, topic.version + 1
+                        topic.name, topic.topic_id or DRAWN, topic.partitions, old.configs, topic.version + 1
                     )
                 case ef.DeleteTopicZnode():
                     del self.topics[operation.name]
@@ -129,16 +134,29 @@ class ControllerStory(Store):
         on: Mapping[int, ClusterNode],
         image: ClusterImage | None = None,
         heard: bool = True,
+        copies: Mapping[str, bytes] | None = None,
     ) -> "ControllerStory":
         """It is elected, and reads what there is; all nodes hear of that, if not said otherwise."""
         self.nodes = dict(on)
         self.topics.update({each.name: each for each in topics})
-        self.say(ev.ControllerElected(9, self.epoch, self.epoch, self.version, image))
+        self.say(ev.ControllerElected(9, self.epoch, self.epoch, self.version, image, copies or {}))
         self.say(ev.NodesRead(dict(self.nodes)))
-        self.say(ev.TopicsRead(tuple(self.topics.values()), complete=True))
+        self.say(self.all_topics())
         if any(isinstance(each, ef.ReadPartitionStates) for each in self.others):
             self.say(ev.StatesRead(dict(self.states), self.version))
         return self.hear() if heard else self
+
+    def all_topics(self) -> ev.TopicsRead:
+        """As they are in ZooKeeper."""
+        topics = tuple(each for each in self.topics.values() if each.topic_id)
+        without = tuple(
+            ev.UnidentifiedTopic(each, self.in_sync(each.name)) for each in self.topics.values() if not each.topic_id
+        )
+        return ev.TopicsRead(topics, complete=True, unidentified=without)
+
+    def in_sync(self, name: str) -> frozenset[int] | None:
+        found = [state for place_, state in self.states.items() if place_.topic == name]
+        return frozenset(node for state in found for node in (*state.isr, *state.elr)) if found else None
 
     def hear(self) -> "ControllerStory":
         """All nodes that are there apply all there is, and say so."""
@@ -181,6 +199,16 @@ class ControllerStory(Store):
     def see_topic(self, topic: ClusterTopic) -> list[ef.ControllerEffect]:
         self.topics[topic.name] = topic
         return self.say(ev.TopicsRead((topic,)))
+
+    def see_without_id(self, topic: ClusterTopic) -> list[ef.ControllerEffect]:
+        """As kafka-topics of an older Kafka writes it."""
+        self.topics[topic.name] = replace(topic, topic_id=NO_TOPIC_ID)
+        read = ev.UnidentifiedTopic(self.topics[topic.name], self.in_sync(topic.name))
+        return self.say(ev.TopicsRead((), unidentified=(read,)))
+
+    def read_topics(self) -> list[ef.ControllerEffect]:
+        """All that have an id, as a watch reads them after a write."""
+        return self.say(ev.TopicsRead(tuple(each for each in self.topics.values() if each.topic_id)))
 
     def poll(
         self,

@@ -215,7 +215,7 @@ class ControllerWatch:
         if self._states_wanted:
             await self._read_states()
         seen = await self._topics.read()
-        if seen.complete or seen.topics or seen.gone:
+        if seen.complete or seen.topics or seen.gone or seen.unidentified:
             self._feed(seen)
         while self._removals:
             wanted = self._removals[0]
@@ -234,7 +234,8 @@ class ControllerWatch:
         self._topics.suspect_all()
         seen = await self._topics.read()
         self._feed(seen)
-        states, broken = await read_states(self._session, seen.topics, self._warn)
+        topics = (*seen.topics, *(each.topic for each in seen.unidentified))
+        states, broken = await read_states(self._session, topics, self._warn)
         self._states_wanted = False
         self._feed(events_and_effects.StatesRead(states, version, broken))
 
@@ -255,8 +256,8 @@ class CandidateContext:
     """What a seat needs of its node.
 
     image: what it knows as one of the cluster. now_ms: its monotonic clock. draw_id: 16 random bytes; configs_of: what
-    an internal topic sets. note hears of elections, those of one write together; seen that another node holds
-    `/controller`; warn of what was skipped.
+    an internal topic sets; copies: by name, the ids of the topics that it has copies of. note hears of elections, those
+    of one write together; seen that another node holds `/controller`; warn of what was skipped.
     """
 
     image: Callable[[], ClusterImage]
@@ -264,6 +265,7 @@ class CandidateContext:
     wall_ms: Callable[[], int]
     draw_id: Callable[[], bytes]
     configs_of: Callable[[str], Mapping[str, str]] = lambda name: {}
+    copies: Callable[[], Mapping[str, bytes]] = dict
     note: Callable[[Sequence[events_and_effects.ElectionNote]], None] = lambda notes: None
     seen: Callable[[], None] = lambda: None
     warn: Callable[[str], None] = lambda text: log.warning("the controller skipped something", why=text)
@@ -387,7 +389,8 @@ class ControllerCandidate:
         self._watching = ControllerWatch(self._session, self._step, self._around.warn, self._around.wall_ms)
         image = self._around.image()
         known = image.taken() if image.known != NO_VERSION else None
-        self._step(events_and_effects.ControllerElected(self._id, term.epoch, term.version, version, known))
+        copies = self._around.copies()
+        self._step(events_and_effects.ControllerElected(self._id, term.epoch, term.version, version, known, copies))
         if self._watching is not None:
             await self._watching.run()
 

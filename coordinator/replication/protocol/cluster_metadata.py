@@ -22,6 +22,9 @@ NO_NODE_ID = -1
 
 NO_EPOCH = -1
 
+NO_TOPIC_ID: Final = b""
+"""Of a topic whose znode says none: `kafka-topics --zookeeper` of Kafka before 2.8 leaves it out (CL-A11)."""
+
 OFFSETS = "__consumer_offsets"
 LEDGER = "__rebalances"
 ELECTIONS = "__elections"
@@ -160,6 +163,17 @@ class ClusterTopic:
     @property
     def internal(self) -> bool:
         return self.name in INTERNAL
+
+
+def explain_missing_id(topic: ClusterTopic) -> str:
+    """Why a topic whose znode says no id is left out, and what helps (CL-A11)."""
+    nodes = ", ".join(map(str, sorted({node for each in topic.partitions for node in each.replicas})))
+    return (
+        f"topic {topic.name} is left out: /brokers/topics/{topic.name} says no topic_id, as kafka-topics --zookeeper "
+        "of Kafka before 2.8 leaves it, and the controller does not know the id. It stands in partition.metadata in "
+        f"the topic's directories on nodes {nodes}: add it to the znode, or let one of these be the controller, for "
+        "which /controller is deleted until it is"
+    )
 
 
 # The image: what a node knows of the cluster (CL-C1, CL-N1)

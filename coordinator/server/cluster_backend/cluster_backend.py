@@ -22,6 +22,7 @@ import structlog
 from muster.coordinator.config import Address, Settings
 from muster.coordinator.config.tls import REPLICATION as DOOR
 from muster.coordinator.core.model.types import Limits
+from muster.coordinator.edge.background_tasks import RestartedTask
 from muster.coordinator.edge.cluster_view import ClientAddresses, monotonic_ms, wall_ms
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.io.admin.cluster_admin import ClusterAdmin, ImageWaits
@@ -46,9 +47,11 @@ from muster.coordinator.replication.protocol.controller.controller_state import 
 from muster.coordinator.replication.protocol.controller.events_and_effects import ElectionNote
 from muster.coordinator.runtime.engine import Engine, EngineOptions, MakeShard
 from muster.coordinator.runtime.leased import LeasedEngine
+from muster.coordinator.runtime.node_status import Conditions
 from muster.coordinator.server.cluster_backend.cluster_description import (
     ClusterMetricsSource,
     ControllerContact,
+    LeftOutTopics,
     SessionLengths,
 )
 from muster.coordinator.server.cluster_backend.cluster_service import CLUSTER_SERVICE, ClusterService
@@ -309,7 +312,7 @@ class ClusterBackend:
             on_taken=self._failed,
         )
         candidate = self._candidate = ControllerCandidate(
-            self.session, settings.node_id, controller_settings_of(settings), self._surroundings()
+            self.session, settings.node_id, controller_settings_of(settings), self._surroundings(broker)
         )
         touch = ControllerContact(self.session, monotonic_ms, lambda: candidate.seated)
         around = ControllerSide(
@@ -488,6 +491,13 @@ class ClusterBackend:
         self.observer.start()
         self._started.push_async_callback(self.observer.stop)
         on_touch(self.session.state is SessionState.CONNECTED)
+    def report_left_out(self, conditions: Conditions) -> None:
+        """From now on say which topics in ZooKeeper no controller can take in."""
+        left_out = LeftOutTopics(self.session, self.side.image, conditions)
+        looking = RestartedTask("look at topics that are left out", left_out.look_again_and_again)
+        looking.start()
+        self._started.push_async_callback(looking.stop)
+
 
     def has_elsewhere(self, topic: str) -> bool:
         """All nodes know of the same topics."""
@@ -537,12 +547,13 @@ class ClusterBackend:
     def _registered(self, epoch: int) -> None:
         self.side.registered(epoch)
 
-    def _surroundings(self) -> CandidateContext:
+    def _surroundings(self, broker: "Broker") -> CandidateContext:
         return CandidateContext(
             image=lambda: self.side.image,
             now_ms=monotonic_ms,
             wall_ms=wall_ms,
             draw_id=partial(os.urandom, ID_BYTES),
+            copies=lambda: {name: topic.id for name, topic in broker.topics().items()},
             configs_of=partial(internal_configs, self._settings),
             note=self._noting.heard,
             seen=lambda: self.side.controller_changed(),

@@ -1,10 +1,12 @@
 """How a cluster stands, as this node knows it: as messages, metrics and conditions, and how old that knowledge is.
 
 `ControllerContact` says when the controller was last heard: whether what this node reports is how the cluster
-stands, or how it stood. `SessionLengths` warns if nodes have sessions of different lengths (CL-G5). The messages are
-made from one state of the image: the image changes, `ClusterStanding` does not.
+stands, or how it stood. `SessionLengths` warns if nodes have sessions of different lengths (CL-G5), `LeftOutTopics` of
+topics that nobody leads because their znode cannot be read. The messages are made from one state of the image: the
+image changes, `ClusterStanding` does not.
 """
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -25,13 +27,16 @@ from muster.coordinator.replication.protocol.cluster_metadata import (
     NodeView,
     PartitionView,
     TopicPartition,
+    explain_missing_id,
     parse_min_isr,
     unit_of,
 )
 from muster.coordinator.replication.protocol.node_replicas import NodeReplicas
 from muster.coordinator.rpc.v1 import cluster_service_pb2 as pb
 from muster.coordinator.runtime.node_status import Conditions
-from muster.coordinator.zookeeper.layout import GRPC_ENDPOINT
+from muster.coordinator.zookeeper.cluster.cluster_layout import read_topic
+from muster.coordinator.zookeeper.errors import MalformedZnode, ZooKeeperError
+from muster.coordinator.zookeeper.layout import BROKER_TOPICS, GRPC_ENDPOINT, topic_path
 from muster.coordinator.zookeeper.session import SessionState, ZooKeeperSession
 
 # How old the image is, and whether sessions agree
@@ -108,6 +113,61 @@ class SessionLengths:
                 as_granted_by="ZooKeeper, which bounds it to 2 to 20 of its ticks",
             )
         self._told = lengths if differ else {}
+
+
+LOOK_EVERY_S: Final = 10.0
+MOST_LEFT_OUT: Final = 20
+LEFT_OUT: Final = "topic-left-out"
+"""Kind of the condition; its names are "topic-left-out:TOPIC"."""
+
+
+class LeftOutTopics:
+    """Topics in ZooKeeper that no controller can take in (CL-A11, CL-C13), as conditions of the node.
+
+    A look reads the list, and the znodes of those that the image does not have. What is left out at two looks in a row
+    is reported: the controller may have been about to mend it.
+    """
+
+    def __init__(self, session: ZooKeeperSession, image: ClusterImage, conditions: Conditions) -> None:
+        self._session = session
+        self._image = image
+        self._conditions = conditions
+        self._seen: frozenset[str] = frozenset()
+        self._reported: frozenset[str] = frozenset()
+
+    async def look_again_and_again(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_EVERY_S)
+            await self._session.connected()
+            try:
+                await self.look()
+            except ZooKeeperError as error:
+                log.debug("it is not known which topics are left out", why=str(error))
+
+    async def look(self) -> None:
+        """Raises ZooKeeper's weather."""
+        missing = sorted(set(await self._session.children(BROKER_TOPICS) or ()) - self._image.topics.keys())
+        found: dict[str, str] = {}
+        for name in missing:
+            if len(found) < MOST_LEFT_OUT and (why := await self._explain(name)):
+                found[name] = why
+        for name in self._reported - found.keys():
+            self._conditions.clear(f"{LEFT_OUT}:{name}")
+        reported = found.keys() & self._seen
+        for name in sorted(reported):
+            self._conditions.report(f"{LEFT_OUT}:{name}", found[name])
+        self._seen, self._reported = frozenset(found), frozenset(reported)
+
+    async def _explain(self, name: str) -> str:
+        """Why it cannot be taken in; "" where it can: the image shows it soon."""
+        path = topic_path(name)
+        if (znode := await self._session.get(path)) is None:
+            return ""
+        try:
+            topic = read_topic(path, znode.data, needs_id=False)
+        except MalformedZnode as error:
+            return f"topic {name} is left out: {error}"
+        return "" if topic.topic_id else explain_missing_id(topic)
 
 
 # The image as messages

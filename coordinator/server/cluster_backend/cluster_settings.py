@@ -120,4 +120,4 @@ class ShardCount:
     async def _made(self) -> int:
         path = paths.topic_path(OFFSETS)
         found = await self._session.get(path)
-        return 0 if found is None else len(cluster_layout.read_topic(path, found.data).partitions)
+        return 0 if found is None else len(cluster_layout.read_topic(path, found.data, needs_id=False).partitions)

@@ -165,6 +165,7 @@ class ReplicatedBackend:
 
     def upkeep(self, conditions: Conditions, engine: Engine, fail: Callable[[BaseException], None]) -> Stoppable:
         settings, certificates, losses = self._settings, self._certificates, self._part.group_log
+        self._part.report_left_out(conditions)
         carried = ClusterConditions(conditions, self._part.side.replicas, self._part.proofs)
         upkeep = NodeUpkeep(settings, self._clock, conditions, self.disk, losses, engine, fail, certificates)
         upkeep.carries(carried.carry)

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from muster.coordinator.replication.protocol.cluster_metadata import (
     NO_EPOCH,
+    NO_TOPIC_ID,
     ClusterNode,
     ClusterTopic,
     NodeEndpoint,
@@ -199,8 +200,16 @@ def topic_json(topic: ClusterTopic) -> bytes:
     )
 
 
-def read_topic(path: str, data: bytes, configs: Mapping[str, str] | None = None) -> ClusterTopic:
-    """A topic, with what `/config/topics` sets for it. Raises MalformedZnode, too where a partition is left out."""
+def read_topic(
+    path: str, data: bytes, configs: Mapping[str, str] | None = None, *, needs_id: bool = True
+) -> ClusterTopic:
+    """A topic, with what `/config/topics` sets for it. Raises MalformedZnode, too where a partition is left out.
+
+    needs_id: a topic without `topic_id` is malformed; else its id is NO_TOPIC_ID.
+
+    >>> read_topic("/brokers/topics/t", b'{"version":1,"partitions":{"0":[1]}}', needs_id=False).topic_id
+    b''
+    """
 
     def parse(body: Mapping[str, Any]) -> ClusterTopic:
         replicas = ids_by_partition(body["partitions"])
@@ -212,7 +221,9 @@ def read_topic(path: str, data: bytes, configs: Mapping[str, str] | None = None)
             ReplicaAssignment(replicas[number], adding.get(number, ()), removing.get(number, ()))
             for number in range(len(replicas))
         )
-        return ClusterTopic(path.rpartition("/")[2], read_topic_id(str(body["topic_id"])), partitions, configs or {})
+        has_id = needs_id or "topic_id" in body
+        topic_id = read_topic_id(str(body["topic_id"])) if has_id else NO_TOPIC_ID
+        return ClusterTopic(path.rpartition("/")[2], topic_id, partitions, configs or {})
 
     return read_json(path, data, "a topic: JSON with topic_id and partitions 0, 1, ... as lists of node ids", parse)
 

@@ -9,9 +9,11 @@ drained nodes and changes of settings (`/config/changes`). A node takes its bloc
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace as with_
+from functools import partial
 from typing import Final
 
 from muster.coordinator.replication.protocol.cluster_metadata import (
+    NO_TOPIC_ID,
     ClusterNode,
     ClusterTopic,
     ImageVersion,
@@ -19,7 +21,7 @@ from muster.coordinator.replication.protocol.cluster_metadata import (
     TopicPartition,
 )
 from muster.coordinator.replication.protocol.controller import events_and_effects
-from muster.coordinator.replication.protocol.controller.events_and_effects import AdminMarker
+from muster.coordinator.replication.protocol.controller.events_and_effects import AdminMarker, UnidentifiedTopic
 from muster.coordinator.zookeeper import layout as paths
 from muster.coordinator.zookeeper.cluster import cluster_layout
 from muster.coordinator.zookeeper.consumer_group import gather_bounded
@@ -91,6 +93,8 @@ class ClusterTopicsWatch:
         self._warn = warn
         self._known: dict[str, ClusterTopic | None] = {}
         """None: what cannot be read."""
+        self._in_sync: dict[str, frozenset[int] | None] = {}
+        """Of topics whose znode says no id: see `UnidentifiedTopic`."""
         self._suspect: set[str] = set()
         self._list_is_stale = True
 
@@ -119,9 +123,14 @@ class ClusterTopicsWatch:
             self._suspect |= suspect
             raise
         looked_at = sorted(self._known) if complete else wanted
-        found = tuple(topic for name in looked_at if (topic := self._known.get(name)) is not None)
+        found = [topic for name in looked_at if (topic := self._known.get(name)) is not None]
         gone = () if complete else tuple(name for name in wanted if name not in self._known)
-        return events_and_effects.TopicsRead(found, complete, gone)
+        return events_and_effects.TopicsRead(
+            tuple(topic for topic in found if topic.topic_id),
+            complete,
+            gone,
+            tuple(UnidentifiedTopic(topic, self._in_sync[topic.name]) for topic in found if not topic.topic_id),
+        )
 
     async def _one(self, name: str) -> None:
         path = paths.topic_path(name)
@@ -131,16 +140,22 @@ class ClusterTopicsWatch:
             return
         try:
             configs = await self._configs(name)
-            if len(znode.data) > MAX_READS_IN_FLIGHT:
-                topic = await asyncio.to_thread(cluster_layout.read_topic, path, znode.data, configs)
-            else:
-                topic = cluster_layout.read_topic(path, znode.data, configs)
+            parse = partial(cluster_layout.read_topic, path, znode.data, configs, needs_id=False)
+            topic = await asyncio.to_thread(parse) if len(znode.data) > MAX_READS_IN_FLIGHT else parse()
+            if topic.topic_id == NO_TOPIC_ID:
+                self._in_sync[name] = await self._read_in_sync(topic)
             self._known[name] = with_(topic, version=znode.version)
         except MalformedZnode as error:
             self._warn(
                 f"a topic stays as it was: {error}" if self._known.get(name) else f"a topic is left out: {error}"
             )
             self._known.setdefault(name, None)
+
+    async def _read_in_sync(self, topic: ClusterTopic) -> frozenset[int] | None:
+        states, broken = await read_states(self._session, [topic], self._warn)
+        if not states and not broken:
+            return None
+        return frozenset(node for state in states.values() for node in (*state.isr, *state.elr))
 
     async def _configs(self, name: str) -> Mapping[str, str]:
         path = paths.topic_config_path(name)

@@ -88,6 +88,7 @@ class DecisionWriter:
                 case events_and_effects.PutPartitionState(place, state, at):
                     steps.append(put_step(paths.partition_state_path(*place), cluster_layout.state_json(state), at))
                 case events_and_effects.PutTopicZnode(topic):
+                    topic = topic if topic.topic_id else with_(topic, topic_id=self._draw_id())
                     steps.append(
                         put_step(paths.topic_path(topic.name), cluster_layout.topic_json(topic), topic.version)
                     )

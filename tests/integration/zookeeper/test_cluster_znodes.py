@@ -1,12 +1,15 @@
 """A cluster's facts in a real ZooKeeper: registrations, a controller's writes, what is read back and asked for."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from muster.coordinator.replication.protocol.cluster_metadata import (
     NO_EPOCH,
+    NO_TOPIC_ID,
+    ClusterImage,
     ClusterNode,
     ClusterTopic,
     ImageVersion,
@@ -14,6 +17,7 @@ from muster.coordinator.replication.protocol.cluster_metadata import (
     PartitionState,
     ReplicaAssignment,
     TopicPartition,
+    TopicView,
 )
 from muster.coordinator.replication.protocol.controller import events_and_effects
 from muster.coordinator.replication.protocol.controller.events_and_effects import (
@@ -21,6 +25,8 @@ from muster.coordinator.replication.protocol.controller.events_and_effects impor
     ClusterVersion,
     WriteFailure,
 )
+from muster.coordinator.runtime.node_status import Conditions
+from muster.coordinator.server.cluster_backend.cluster_description import LeftOutTopics
 from muster.coordinator.zookeeper import layout as paths
 from muster.coordinator.zookeeper.cluster import cluster_layout
 from muster.coordinator.zookeeper.cluster.cluster_layout import SessionLength
@@ -298,6 +304,73 @@ def test_what_cannot_be_read_is_named_and_left_out(zookeeper: str, run: Run) -> 
             assert await read_stored_version(zk, warned.append) == ClusterVersion(version=1)
 
     run(story)
+def test_topics_that_an_older_tool_wrote_get_their_ids(zookeeper: str, run: Run) -> None:
+    """CL-A11: as kafka-topics --zookeeper of Kafka before 2.8 alters one, and makes another."""
+
+    async def story() -> None:
+        async with session(zookeeper) as zk:
+            await term(zk)
+            desk = writer(zk)
+            made = events_and_effects.CreateInternalTopic("t", (ReplicaAssignment((1,)),))
+            await desk.write(write(1, NO_EPOCH, made))
+            await desk.write(write(2, 0, events_and_effects.PutPartitionState(T0, STATE, NO_EPOCH)))
+            await zk.put("/brokers/topics/t", b'{"version":1,"partitions":{"0":[1],"1":[1]}}')
+            await zk.create("/brokers/topics/new", b'{"version":2,"partitions":{"0":[1]},"adding_replicas":{}}')
+            topics = ClusterTopicsWatch(zk, lambda: None, unheard)
+            seen = await topics.read()
+            one = (ReplicaAssignment((1,)),)
+            configs = {"cleanup.policy": "compact"}
+            new = ClusterTopic("new", NO_TOPIC_ID, one, version=0)
+            grown = ClusterTopic("t", NO_TOPIC_ID, 2 * one, configs, version=1)
+            assert seen == events_and_effects.TopicsRead(
+                (),
+                complete=True,
+                unidentified=(
+                    events_and_effects.UnidentifiedTopic(new, None),
+                    events_and_effects.UnidentifiedTopic(grown, frozenset({1, 2, 3})),
+                ),
+            )
+            puts = (events_and_effects.PutTopicZnode(topic) for topic in (new, replace(grown, topic_id=b"i" * 16)))
+            assert await desk.write(write(3, 1, *puts)) == events_and_effects.MultiWritten(3)
+            topics.suspect_all()
+            assert (await topics.read()).topics == (
+                replace(new, topic_id=bytes(16), version=1),
+                replace(grown, topic_id=b"i" * 16, version=2),
+            )
+
+    run(story)
+
+
+def test_topics_that_are_left_out_are_conditions_until_they_are_mended(zookeeper: str, run: Run) -> None:
+    async def story() -> None:
+        async with session(zookeeper) as zk:
+            await term(zk)
+            image, conditions = ClusterImage(), Conditions(lambda: 5)
+            left_out = LeftOutTopics(zk, image, conditions)
+
+            async def named() -> dict[str, str]:
+                await left_out.look()
+                return {each.name: each.sentence for each in conditions.current()}
+
+            known = ClusterTopic("known", b"k" * 16, (ReplicaAssignment((1,)),))
+            image.topics["known"] = TopicView(known.topic_id, "known")
+            await zk.create("/brokers/topics/known", cluster_layout.topic_json(known))
+            await zk.create("/brokers/topics/soon", cluster_layout.topic_json(replace(known, name="soon")))
+            await zk.create("/brokers/topics/t", b'{"version":1,"partitions":{"0":[3,1],"1":[1,2]}}')
+            await zk.create("/brokers/topics/bad", b"?")
+            assert await named() == {}, "the controller may be about to mend it"
+            found = await named()
+            assert list(found) == ["topic-left-out:bad", "topic-left-out:t"]
+            assert "/brokers/topics/bad holds b'?'" in found["topic-left-out:bad"]
+            assert "says no topic_id" in found["topic-left-out:t"]
+            assert "on nodes 1, 2, 3" in found["topic-left-out:t"]
+            await zk.put("/brokers/topics/t", cluster_layout.topic_json(replace(known, name="t")))
+            await zk.delete("/brokers/topics/bad")
+            assert await named() == {}
+
+    run(story)
+
+
 
 
 def test_what_operators_ask_for_is_told_once_and_removed(zookeeper: str, run: Run) -> None:

@@ -66,6 +66,7 @@ from muster.coordinator.replication.protocol.controller.partition_state_machine 
 from muster.coordinator.replication.protocol.controller.topic_lifecycle import (
     InternalTopicCreation,
     TopicDeletion,
+    TopicIdentification,
     TopicTracking,
 )
 
@@ -96,9 +97,10 @@ class Controller:
         self.preferred = PreferredLeaders(self.term, self.moves)
         self.shutdowns = ControlledShutdowns(self.term, self.moves)
         self.reassigning = ReassignmentQueue(self.term)
-        self.creation = InternalTopicCreation(self.term)
-        self.deletion = TopicDeletion(self.term)
-        self.topics = TopicTracking(self.term, self.creation, self.deletion)
+        self.identification = TopicIdentification(self.term, elected)
+        self.creation = InternalTopicCreation(self.term, self.identification)
+        self.deletion = TopicDeletion(self.term, self.identification)
+        self.topics = TopicTracking(self.term, self.identification, self.creation, self.deletion)
         self.flight: WriteDraft | None = None
         self.fence = False
         """A write whose answer was lost may be done yet: the next one says no to it, and decides nothing."""
@@ -395,6 +397,7 @@ class Controller:
             return
         draft = WriteDraft()
         if not self.fence:
+            self.identification.decide(draft)
             work = ReviewPass(self.term, draft)
             work.shards()
             self.moves.decide(draft)
@@ -426,6 +429,7 @@ class Controller:
             or self.moves.ready
             or self.preferred.forced
             or self.reassigning.plans
+            or self.identification.pending
             or self.deletion.states
             or self.creation.due
         )

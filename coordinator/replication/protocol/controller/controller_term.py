@@ -153,6 +153,12 @@ class WriteDraft:
         partitions = (*topic.partitions[:number], assignment, *topic.partitions[number + 1 :])
         self.topics[topic.name] = ClusterTopic(topic.name, topic.topic_id, partitions, topic.configs, topic.version)
 
+    def identify(self, topic: ClusterTopic) -> None:
+        """The znode of a topic that lacked its id, with it; one that is assigned anew by the same write has it so."""
+        if topic.name not in self.topics:
+            self.bytes += topic_size(topic)
+            self.topics[topic.name] = topic
+
     def make(self, topic: CreateInternalTopic) -> None:
         self.operations.append(topic)
 

@@ -7,6 +7,7 @@ caller's business.
 
 from collections.abc import Mapping
 from enum import Enum
+from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 from muster.coordinator.errors import ErrorCode
@@ -39,11 +40,11 @@ class ClusterVersion(NamedTuple):
 class ControllerElected(NamedTuple):
     """This node is the controller.
 
-    epoch: the controller epoch that it wrote; epoch_version: the version of `/controller_epoch` by it, which each write
-    checks. version: as read after the election. image: what this node knows as one of the cluster, if it does.
-    `NodesRead`, `TopicsRead` (complete), `DrainedNodesRead` and what waits in ZooKeeper (`ElectLeadersRequested`,
-    `ReassignmentRequested`, `TopicDeletionsRead`) follow, read after the election; the states when
-    `ReadPartitionStates` asks for them.
+    epoch: the controller epoch that it wrote; epoch_version: the version of `/controller_epoch` by it, which each
+    write checks. version: as read after the election. image: what this node knows as one of the cluster, if it
+    does. copies: by name, the ids of the topics that it has copies of. `NodesRead`, `TopicsRead` (complete),
+    `DrainedNodesRead` and what waits in ZooKeeper (`ElectLeadersRequested`, `ReassignmentRequested`,
+    `TopicDeletionsRead`) follow, read after the election; the states when `ReadPartitionStates` asks for them.
     """
 
     node: int
@@ -51,6 +52,7 @@ class ControllerElected(NamedTuple):
     epoch_version: int
     version: ClusterVersion
     image: ClusterImage | None = None
+    copies: Mapping[str, bytes] = MappingProxyType({})
 
 
 class NodesRead(NamedTuple):
@@ -59,14 +61,24 @@ class NodesRead(NamedTuple):
     nodes: Mapping[int, ClusterNode]
 
 
+class UnidentifiedTopic(NamedTuple):
+    """A topic whose znode says no id. in_sync: the nodes in the ISR or ELR of any of its partitions; None where no
+    partition has a state, and so nobody has ever had a log of it."""
+
+    topic: ClusterTopic
+    in_sync: frozenset[int] | None
+
+
 class TopicsRead(NamedTuple):
     """Topics as they are in ZooKeeper now, with what is set for them (`ClusterTopic.version` told). complete: these
     are all;
-    else only they were looked at. gone: of those looked at, which were not there."""
+    else only they were looked at. gone: of those looked at, which were not there. unidentified: those whose znode says
+    no id (CL-A11), which `topics` leaves out."""
 
     topics: tuple[ClusterTopic, ...]
     complete: bool = False
     gone: tuple[str, ...] = ()
+    unidentified: tuple[UnidentifiedTopic, ...] = ()
 
 
 class StatesRead(NamedTuple):
@@ -258,7 +270,8 @@ class DeletePartitionState(NamedTuple):
 
 
 class PutTopicZnode(NamedTuple):
-    """The znode of a topic whose assignments change; `topic.version` is what it has to have."""
+    """The znode of a topic whose assignments change, or which gets its id; `topic.version` is what it has to have. The
+    edge draws the id of one that has none yet."""
 
     topic: ClusterTopic
 

@@ -1,21 +1,25 @@
 """Topics that appear, change and are deleted in ZooKeeper, and internal topics that the controller creates.
 
 Internal topics are created once there are enough nodes (CL-C12). A deletion is published first, then states, topic
-and marker are removed (CL-A3). Changed settings are published only when no ELR contradicts them (CL-C5).
+and marker are removed (CL-A3). Changed settings are published only when no ELR contradicts them (CL-C5). Topics whose
+znode lacks its id get it back (CL-A11).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as with_
+from functools import partial
 
 from muster.coordinator.replication.protocol.cluster_metadata import (
     LEDGER,
     NO_EPOCH,
+    NO_TOPIC_ID,
     OFFSETS,
     ClusterTopic,
     PartitionState,
     ReplicaAssignment,
     TopicPartition,
+    explain_missing_id,
     halves_of,
 )
 from muster.coordinator.replication.protocol.controller.controller_term import (
@@ -25,11 +29,97 @@ from muster.coordinator.replication.protocol.controller.controller_term import (
 )
 from muster.coordinator.replication.protocol.controller.events_and_effects import (
     AdminMarker,
+    ControllerElected,
     CreateInternalTopic,
     StatesRead,
     TopicsRead,
+    UnidentifiedTopic,
 )
 from muster.coordinator.replication.protocol.replica_placement import NodeRack, place_replicas
+
+# Topics whose znode lacks its id (CL-A11)
+# ----------------------------------------
+
+
+@dataclass(slots=True)
+class TopicIdentification:
+    """elected: how the term began. pending: by name, topics whose znode is to be written with its id, NO_TOPIC_ID where
+    it is new. unknown: topics that had logs, by an id that this node does not know."""
+
+    term: ControllerTerm
+    elected: ControllerElected | None
+    pending: dict[str, ClusterTopic] = field(default_factory=dict)
+    unknown: set[str] = field(default_factory=set)
+
+    def identify_topics(self, event: TopicsRead, going: Mapping[str, ClusterTopic]) -> TopicsRead:
+        """What was read, with those among the topics whose id is known. going: topics that are being deleted."""
+        unidentified = {each.topic.name for each in event.unidentified}
+        read = {topic.name for topic in event.topics} | set(event.gone)
+        for name in (self.pending.keys() | self.unknown) - unidentified if event.complete else read:
+            self.pending.pop(name, None)
+            self.unknown.discard(name)
+        found = [self._identify(each, going.get(each.topic.name)) for each in event.unidentified]
+        return event._replace(topics=(*event.topics, *(topic for topic in found if topic is not None)))
+
+    def _identify(self, read: UnidentifiedTopic, going: ClusterTopic | None) -> ClusterTopic | None:
+        """The topic with its id; None where it gets a new one, or nobody knows it."""
+        topic = read.topic
+        if going is not None:  # made anew before the old one is gone, it has to wait
+            return with_(topic, topic_id=going.topic_id) if topic.version > going.version else None
+        here = self.term.controller_state.topics.get(topic.name)
+        topic = with_(topic, topic_id=self._known_id(read))
+        if here is not None and here.topic_id == topic.topic_id:
+            topic = with_(topic, partitions=keep_moves(here.partitions, topic.partitions))
+        if topic.topic_id == NO_TOPIC_ID and read.in_sync is not None:
+            if topic.name not in self.unknown:
+                self.unknown.add(topic.name)
+                self.term.warn(explain_missing_id(topic))
+            return None
+        self.unknown.discard(topic.name)
+        if here is None or topic.topic_id != here.topic_id or topic.version >= here.version:
+            self.pending[topic.name] = topic
+        return topic if topic.topic_id else None
+
+    def _known_id(self, read: UnidentifiedTopic) -> bytes:
+        name, in_sync = read.topic.name, read.in_sync
+        here = self.term.controller_state.topics.get(name)
+        if here is not None and (in_sync is not None or read.topic.version > here.version):
+            return here.topic_id
+        if in_sync is None or self.elected is None:
+            return NO_TOPIC_ID  # a log by an id of another topic of that name is none of this one
+        if self.elected.image is not None and (told := self.elected.image.topics.get(name)) is not None:
+            return told.topic_id
+        # A node that is not in sync may have slept through a deletion, and have a log of a former topic.
+        return self.elected.copies.get(name, NO_TOPIC_ID) if self.elected.node in in_sync else NO_TOPIC_ID
+
+    def decide(self, draft: WriteDraft) -> None:
+        for name, topic in list(self.pending.items()):
+            if not draft.has_room(TopicPartition(name, 0), topics=(topic,)):
+                return
+            del self.pending[name]
+            draft.identify(topic)
+            draft.back.append(partial(self._again, topic))
+
+    def _again(self, topic: ClusterTopic) -> None:
+        self.pending.setdefault(topic.name, topic)
+
+    def waits(self, name: str) -> bool:
+        """Whether there is such a topic, of which nothing can be decided yet."""
+        return name in self.unknown or name in self.pending
+
+
+def keep_moves(before: Sequence[ReplicaAssignment], read: Sequence[ReplicaAssignment]) -> tuple[ReplicaAssignment, ...]:
+    """The assignments that were read: replicas that come or go, which tools of Kafka before 2.4 leave out, are as they
+    were where the replicas are the same.
+
+    >>> keep_moves([ReplicaAssignment((1, 2), adding=(2,))], [ReplicaAssignment((1, 2)), ReplicaAssignment((3,))])
+    ... # doctest: +NORMALIZE_WHITESPACE
+    (ReplicaAssignment(replicas=(1, 2), adding=(2,), removing=()),
+     ReplicaAssignment(replicas=(3,), adding=(), removing=()))
+    """
+    kept = [old if old.replicas == new.replicas else new for old, new in zip(before, read, strict=False)]
+    return (*kept, *read[len(kept) :])
+
 
 # Internal topics, and topics that are deleted (CL-C12, CL-A3)
 # ------------------------------------------------------------
@@ -40,6 +130,7 @@ class InternalTopicCreation:
     """made: internal topics that were written, and have not been seen yet. due: something may have to be made."""
 
     term: ControllerTerm
+    identification: TopicIdentification
     due: bool = False
     made: set[str] = field(default_factory=set)
 
@@ -48,7 +139,11 @@ class InternalTopicCreation:
         controller_state = self.term.controller_state
         self.due = False
         names = (OFFSETS, LEDGER, *controller_state.settings.internal)
-        missing = [name for name in names if name not in controller_state.topics and name not in self.made]
+        missing = [
+            name
+            for name in names
+            if name not in controller_state.topics and name not in self.made and not self.identification.waits(name)
+        ]
         if not missing or len(controller_state.nodes.live) < controller_state.settings.offsets_replicas:
             return
         for name in missing:
@@ -76,6 +171,7 @@ class TopicDeletion:
     which version. there: those of `going` that are in ZooKeeper, as they were read last."""
 
     term: ControllerTerm
+    identification: TopicIdentification
     going: dict[str, ClusterTopic] = field(default_factory=dict)
     states: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
     there: dict[str, ClusterTopic] = field(default_factory=dict)
@@ -107,7 +203,7 @@ class TopicDeletion:
         controller_state, term = self.term.controller_state, self.term
         for name in names:
             topic = controller_state.topics.get(name)
-            if name in self.going:
+            if name in self.going or (topic is None and self.identification.waits(name)):
                 continue
             if topic is None or topic.internal:
                 term.warn(f"topic {name} is to be deleted: " + ("it is internal" if topic else "there is none"))
@@ -159,6 +255,7 @@ class TopicDeletion:
 @dataclass(slots=True)
 class TopicTracking:
     term: ControllerTerm
+    identification: TopicIdentification
     creation: InternalTopicCreation
     deletion: TopicDeletion
 
@@ -166,6 +263,7 @@ class TopicTracking:
         """Takes topics as they are. What was read before a write of ours, or before a deletion, says nothing new."""
         controller_state = self.term.controller_state
         self.creation.due = True
+        event = self.identification.identify_topics(event, self.deletion.going)
         self.deletion.seen(event)
         for topic in event.topics:
             self.creation.made.discard(topic.name)
@@ -176,7 +274,7 @@ class TopicTracking:
                 self._one(topic)
         gone = list(event.gone)
         if event.complete:
-            there = {topic.name for topic in event.topics}
+            there = {topic.name for topic in (*event.topics, *(each.topic for each in event.unidentified))}
             gone += [name for name in controller_state.topics if name not in there]
             self.creation.made.clear()
         for name in gone:

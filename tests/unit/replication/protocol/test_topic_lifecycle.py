@@ -1,4 +1,6 @@
-"""Topics that come, change and go: CL-C12, CL-A3, CL-A8."""
+"""Topics that come, change and go: CL-C12, CL-A3, CL-A8, CL-A11."""
+
+from dataclasses import replace as with_
 
 import pytest
 
@@ -16,7 +18,7 @@ from muster.coordinator.replication.protocol.controller import events_and_effect
 from muster.coordinator.replication.protocol.controller import events_and_effects as ev
 from muster.coordinator.replication.protocol.controller import metadata_publisher
 from muster.coordinator.replication.protocol.controller.controller_state import ControllerSettings
-from tests.support.controller_story import ControllerStory, node, nodes, place, topic
+from tests.support.controller_story import DRAWN, ControllerStory, node, nodes, place, topic
 
 
 def made(story: ControllerStory) -> dict[str, tuple[tuple[int, ...], ...]]:
@@ -414,3 +416,105 @@ def test_however_many_are_deleted_at_once_all_nodes_hear_of_each_a3(monkeypatch:
     for image in (images[1], images[2]):
         image.apply(story.told(story.poll(1, image.known)))
         assert set(image.topics) == {"v"}
+
+
+# Znodes without an id, as kafka-topics --zookeeper of Kafka before 2.8 writes them (CL-A11)
+
+GROWN = topic("t", (1, 2, 3), (2, 3, 1), (3, 1, 2), version=1)
+T_ID = GROWN.topic_id
+
+
+def next_controller(story: ControllerStory, image: ClusterImage | None, **copies: bytes) -> ControllerStory:
+    """Another node's term over what is in ZooKeeper; it is node 9."""
+    after = ControllerStory()
+    after.epoch, after.version, after.states = 2, story.version, story.states
+    return after.begin(*story.topics.values(), on=story.nodes, image=image, copies=copies)
+
+
+def test_a_topic_altered_by_an_older_tool_grows_and_keeps_its_id_a11(story: ControllerStory) -> None:
+    """Held: it stayed as it was, and vanished at the next change of controller."""
+    story.see_without_id(GROWN)
+    assert (story.topics["t"].topic_id, len(story.topics["t"].partitions)) == (T_ID, 3)
+    assert story.led("t-2") == (3, 0, (3, 1, 2), ())
+    story.read_topics()
+    writes = len(story.writes)
+    story.read_topics()
+    assert len(story.writes) == writes
+    after = next_controller(story, None)
+    assert {place_.partition for place_ in after.states} == {0, 1, 2}
+
+
+def test_replicas_that_are_coming_still_come_after_an_older_tool_a11(story: ControllerStory) -> None:
+    story.say(ev.ReassignmentRequested(900, {place("t-0"): (4, 2, 3)}))
+    before = story.topics["t"].partitions[0]
+    assert before.adding == (4,)
+    story.see_without_id(topic("t", before.replicas, (2, 3, 1), (3, 1, 2), version=story.topics["t"].version + 1))
+    assert story.topics["t"].partitions[0] == before
+    assert story.topics["t"].topic_id == T_ID
+
+
+@pytest.mark.parametrize("how", ["image", "copies"])
+def test_a_controller_that_did_not_see_the_change_knows_the_id_a11(story: ControllerStory, how: str) -> None:
+    image = ClusterImage()
+    image.apply(story.told(story.poll(1)))
+    story.topics["t"] = with_(GROWN, topic_id=b"")
+    if how == "copies":  # of a node that is in sync
+        story.states[place("t-0")] = with_(story.states[place("t-0")], isr=(1, 2, 3, 9))
+    after = next_controller(story, image) if how == "image" else next_controller(story, None, t=T_ID)
+    assert after.topics["t"].topic_id == T_ID
+    assert after.led("t-2")[0] == 3
+    [told] = after.told(after.poll(2)).topics
+    assert (told.topic_id, len(told.partitions)) == (T_ID, 3)
+
+
+def test_an_id_that_nobody_knows_is_told_and_nothing_is_taken_for_gone_a11(story: ControllerStory) -> None:
+    """A copy that is not in sync may be of a topic of that name that was deleted: its id says nothing."""
+    states = dict(story.states)
+    story.topics["t"] = with_(GROWN, topic_id=b"")
+    after = next_controller(story, None, t=b"former".ljust(16, b"-"))
+    after.say(after.all_topics())
+    after.say(ev.TopicDeletionsRead(("t",)))
+    warnings = [each.text for each in after.others if isinstance(each, ef.WarnOperator)]
+    assert len(warnings) == 1
+    assert "says no topic_id" in warnings[0]
+    assert "on nodes 1, 2, 3" in warnings[0]
+    assert after.states == states
+    assert after.writes == []
+    assert not any(isinstance(each, ef.RemoveMarker) for each in after.others)
+    after.see_topic(with_(GROWN, version=2))  # put back by hand
+    after.say(after.all_topics())  # the states are there, so that all is read again
+    after.say(ev.StatesRead(dict(after.states), after.version))
+    assert after.led("t-2")[0] == 3
+
+
+def test_a_topic_made_by_an_older_tool_gets_an_id_and_takes_effect_a11(story: ControllerStory) -> None:
+    story.see_without_id(topic("new", (4, 5)))
+    assert story.topics["new"].topic_id == DRAWN
+    story.read_topics()
+    assert story.led("new-0") == (4, 0, (4, 5), ())
+    story.say(ev.TopicDeletionsRead(("new",)))
+    assert "new" not in story.topics
+
+
+def test_a_topic_made_anew_under_a_known_name_is_another_a11(story: ControllerStory) -> None:
+    """Removed with all its znodes by hand, and made again: records of the former one are none of this one's."""
+    for each in list(story.states):
+        del story.states[each]
+    story.see_without_id(topic("t", (1, 2)))
+    assert story.topics["t"].topic_id == DRAWN
+    story.read_topics()
+    assert {place_.partition for place_ in story.states} == {0}
+
+
+def test_a_topic_altered_by_an_older_tool_is_deleted_a11(story: ControllerStory) -> None:
+    story.hold = True
+    story.say(ev.TopicDeletionsRead(("t",)))
+    story.see_without_id(GROWN)
+    [write] = story.held
+    story.held.clear()
+    story.hold = False
+    story.do(write)
+    story.say(story.all_topics())
+    story.say(ev.StatesRead(dict(story.states), story.version))
+    assert story.topics == {}
+    assert story.states == {}

@@ -39,6 +39,9 @@ ZOOKEEPER_ALONE = ("zookeeper",)
 
 GRPC_ENDPOINT = "GRPC"
 PLAINTEXT = "PLAINTEXT"
+KAFKA_LISTENERS: Final = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+"""Names of listeners that every client of Kafka can read. Those of 0.9 fail at any other; those of 0.10 to 1.1 connect
+to the first one that is mapped to PLAINTEXT, whatever its name."""
 
 Value = TypeVar("Value")
 
@@ -162,13 +165,14 @@ def read_epoch(path: str, data: bytes) -> int:
 
 @dataclass(frozen=True, slots=True)
 class BrokerZnode:
-    """`/brokers/ids/[id]`. `host` and `port` are Kafka's door where there is one, else ours.
+    """`/brokers/ids/[id]`. `host` and `port` are those of Kafka's plaintext door; "" and -1 where there is none.
 
-    `endpoints` names every door as LISTENER://HOST:PORT; ours is GRPC, Kafka's is PLAINTEXT.
+    `endpoints` names every door as LISTENER://HOST:PORT; ours is GRPC, Kafka's is PLAINTEXT. In the JSON those that
+    clients of Kafka cannot use stand below `muster`.
     """
 
-    host: str
-    port: int
+    host: str = ""
+    port: int = -1
     endpoints: tuple[str, ...] = ()
     timestamp_ms: int = 0
     jmx_port: int = -1
@@ -177,6 +181,11 @@ class BrokerZnode:
     def grpc(self) -> tuple[str, int] | None:
         """Where the node answers gRPC, if it says so."""
         return self.door(GRPC_ENDPOINT)
+
+    @property
+    def address(self) -> str:
+        """One of its doors, HOST:PORT, for people."""
+        return f"{self.host}:{self.port}" if self.host else "".join(self.endpoints[:1]).rpartition("/")[2]
 
     def door(self, listener: str) -> tuple[str, int] | None:
         for endpoint in self.endpoints:
@@ -187,16 +196,33 @@ class BrokerZnode:
         return None
 
     def to_json(self) -> bytes:
-        names = sorted({endpoint.partition("://")[0] for endpoint in self.endpoints})
-        return as_json(
-            listener_security_protocol_map=dict.fromkeys(names, PLAINTEXT),
-            endpoints=list(self.endpoints),
-            jmx_port=self.jmx_port,
-            host=self.host,
-            timestamp=str(self.timestamp_ms),
-            port=self.port,
-            version=4,
-        )
+        kafka, others = split_endpoints(self.endpoints)
+        body: dict[str, object] = {
+            "listener_security_protocol_map": dict.fromkeys(sorted(map(listener_of, kafka)), PLAINTEXT),
+            "endpoints": kafka,
+            "jmx_port": self.jmx_port,
+            "host": self.host or None,
+            "timestamp": str(self.timestamp_ms),
+            "port": self.port,
+            "version": 4,
+        }
+        return as_json(**body, muster={"endpoints": others}) if others else as_json(**body)
+
+
+def listener_of(endpoint: str) -> str:
+    return endpoint.partition("://")[0]
+
+
+def split_endpoints(endpoints: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Those for clients of Kafka, plaintext first; and those that are not Kafka's.
+
+    >>> split_endpoints(["GRPC://h:1", "SASL_SSL://h:2", "PLAINTEXT://h:3", "REPLICATION://h:4"])
+    (['PLAINTEXT://h:3', 'SASL_SSL://h:2'], ['GRPC://h:1', 'REPLICATION://h:4'])
+    """
+    given = list(endpoints)
+    kafka = [endpoint for endpoint in given if listener_of(endpoint) in KAFKA_LISTENERS]
+    kafka.sort(key=lambda endpoint: KAFKA_LISTENERS.index(listener_of(endpoint)))
+    return kafka, [endpoint for endpoint in given if endpoint not in kafka]
 
 
 def format_endpoint(listener: str, host: str, port: int) -> str:
@@ -209,10 +235,12 @@ def format_endpoint(listener: str, host: str, port: int) -> str:
 
 def read_broker(path: str, data: bytes) -> BrokerZnode:
     def parse(body: Mapping[str, Any]) -> BrokerZnode:
+        # The first versions of Muster had all endpoints in one list.
+        ours = body.get("muster") or {}
         return BrokerZnode(
             host=str(body.get("host") or ""),
             port=int(body["port"]),
-            endpoints=tuple(str(each) for each in body.get("endpoints", ())),
+            endpoints=tuple(str(each) for each in (*body.get("endpoints", ()), *ours.get("endpoints", ()))),
             timestamp_ms=int(body.get("timestamp", 0)),
             jmx_port=int(body.get("jmx_port", -1)),
         )

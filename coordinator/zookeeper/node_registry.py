@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import structlog
 
+from muster.coordinator.config.values import format_address
 from muster.coordinator.edge.background_tasks import RestartedTask
 from muster.coordinator.zookeeper import layout
 from muster.coordinator.zookeeper.consumer_group import gather_bounded
@@ -193,7 +194,7 @@ class ZooKeeperRegistry:
             znode = await self._session.get(path)
             if znode is not None and is_cluster_registration(znode.data):
                 found = read_broker(path, znode.data)
-                cluster.append(f"{name} at {found.host}:{found.port}")
+                cluster.append(f"{name} at {found.address}")
         if cluster:
             raise ClusterNodesRegistered(
                 f"ZooKeeper at {self._session.connect} has nodes that make a cluster: {', '.join(cluster)}; this one "
@@ -288,9 +289,9 @@ class ZooKeeperRegistry:
 
     def _taken(self, holder: Znode) -> NodeIdTaken:
         found = read_broker(self._path, holder.data)
-        where = found.grpc or (found.host, found.port)
+        where = found.address if found.grpc is None else format_address(*found.grpc)
         return NodeIdTaken(
-            f"broker id {self._broker_id} is registered by the node at {where[0]}:{where[1]} already "
+            f"broker id {self._broker_id} is registered by the node at {where} already "
             f"({self._path} of ZooKeeper at {self._session.connect}); give this node another node.id, or stop that "
             "one; if it has just crashed, its registration goes with its session, within "
             f"{self._session.session_timeout_ms} ms"
@@ -338,7 +339,8 @@ class ZooKeeperRegistry:
 
 
 def same_listeners(one: BrokerZnode, other: BrokerZnode) -> bool:
-    return (one.host, one.port, set(one.endpoints)) == (other.host, other.port, set(other.endpoints))
+    """Host and port are one of them, another one in what the first versions of Muster wrote."""
+    return set(one.endpoints) == set(other.endpoints)
 
 
 def is_cluster_registration(data: bytes) -> bool:

@@ -306,7 +306,6 @@ class ClusterBackend:
         self._registration = registration = ClusterRegistration(
             self.session,
             lambda: self._node(broker, doors),
-            first=lambda: doors[0],
             wall_ms=wall_ms,
             on_registered=self._registered,
             on_taken=self._failed,
@@ -491,13 +490,13 @@ class ClusterBackend:
         self.observer.start()
         self._started.push_async_callback(self.observer.stop)
         on_touch(self.session.state is SessionState.CONNECTED)
+
     def report_left_out(self, conditions: Conditions) -> None:
         """From now on say which topics in ZooKeeper no controller can take in."""
         left_out = LeftOutTopics(self.session, self.side.image, conditions)
         looking = RestartedTask("look at topics that are left out", left_out.look_again_and_again)
         looking.start()
         self._started.push_async_callback(looking.stop)
-
 
     def has_elsewhere(self, topic: str) -> bool:
         """All nodes know of the same topics."""
@@ -553,8 +552,8 @@ class ClusterBackend:
             now_ms=monotonic_ms,
             wall_ms=wall_ms,
             draw_id=partial(os.urandom, ID_BYTES),
-            copies=lambda: {name: topic.id for name, topic in broker.topics().items()},
             configs_of=partial(internal_configs, self._settings),
+            copies=lambda: {name: topic.id for name, topic in broker.topics().items()},
             note=self._noting.heard,
             seen=lambda: self.side.controller_changed(),
         )

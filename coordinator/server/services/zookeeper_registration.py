@@ -185,9 +185,8 @@ class ZooKeeperRegistration:
 
 
 def build_registration(grpc: Address, kafka: Address | None, now_ms: int) -> BrokerZnode:
-    """What the node says of itself: every door it has."""
-    doors = [format_endpoint(GRPC_ENDPOINT, *grpc)] + (
-        [format_endpoint(PLAINTEXT, *kafka)] if kafka is not None else []
-    )
-    host, port = kafka or grpc
-    return BrokerZnode(host, port, tuple(doors), now_ms)
+    """What the node says of itself: every door it has. Clients of that era connect to Kafka's."""
+    ours = format_endpoint(GRPC_ENDPOINT, *grpc)
+    if kafka is None:
+        return BrokerZnode(endpoints=(ours,), timestamp_ms=now_ms)
+    return BrokerZnode(*kafka, (format_endpoint(PLAINTEXT, *kafka), ours), now_ms)

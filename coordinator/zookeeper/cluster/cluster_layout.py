@@ -111,38 +111,40 @@ def read_secret(path: str, data: bytes) -> bytes:
         raise MalformedZnode(path, b"...", expected) from None
 
 
-def registration_json(node: ClusterNode, *, timestamp_ms: int, first: NodeEndpoint) -> bytes:
-    """`/brokers/ids/[id]`, version 4. `first`: where clients of that era go, as host and port.
+def registration_json(node: ClusterNode, *, timestamp_ms: int) -> bytes:
+    """`/brokers/ids/[id]`, version 4. Host and port are those of Kafka's plaintext door, null and -1 where there is
+    none; doors that clients of Kafka cannot use stand below `muster`.
 
-    >>> node = ClusterNode(1, 0, "aaaaaaaaaaaaaaaaaaaaaa", endpoints=(NodeEndpoint("PLAINTEXT", "h", 9092),), rack="r1")
-    >>> print(registration_json(node, timestamp_ms=5, first=node.endpoints[0]).decode())
+    >>> doors = (NodeEndpoint("GRPC", "h", 9290), NodeEndpoint("PLAINTEXT", "h", 9092))
+    >>> node = ClusterNode(1, 0, "aaaaaaaaaaaaaaaaaaaaaa", endpoints=doors, rack="r1")
+    >>> print(registration_json(node, timestamp_ms=5).decode())
     ... # doctest: +NORMALIZE_WHITESPACE
-    {"listener_security_protocol_map":{"PLAINTEXT":"PLAINTEXT"},"endpoints":["PLAINTEXT://h:9092"],"jmx_port":-1,"host":"h","timestamp":"5","port":9092,"version":4,"rack":"r1","muster":{"directory":"aaaaaaaaaaaaaaaaaaaaaa","unclean":false,"features":1}}
+    {"listener_security_protocol_map":{"PLAINTEXT":"PLAINTEXT"},"endpoints":["PLAINTEXT://h:9092"],"jmx_port":-1,"host":"h","timestamp":"5","port":9092,"version":4,"rack":"r1","muster":{"directory":"aaaaaaaaaaaaaaaaaaaaaa","unclean":false,"features":1,"endpoints":["GRPC://h:9290"]}}
     """
-    names = sorted({each.listener for each in node.endpoints})
+    plaintext = next((each for each in node.endpoints if each.listener == layout.PLAINTEXT), None)
+    kafka, others = layout.split_endpoints(
+        f"{each.listener}://{bracketed(each.host)}:{each.port}" for each in node.endpoints
+    )
     body: dict[str, object] = {
-        "listener_security_protocol_map": {name: security_protocol(name) for name in names},
-        "endpoints": [f"{each.listener}://{bracketed(each.host)}:{each.port}" for each in node.endpoints],
+        "listener_security_protocol_map": {name: name for name in sorted(map(layout.listener_of, kafka))},
+        "endpoints": kafka,
         "jmx_port": -1,
-        "host": first.host,
+        "host": None if plaintext is None else plaintext.host,
         "timestamp": str(timestamp_ms),
-        "port": first.port,
+        "port": -1 if plaintext is None else plaintext.port,
         "version": 4,
     }
     if node.rack is not None:
         body["rack"] = node.rack
     ours: dict[str, object] = {"directory": node.directory, "unclean": node.unclean, "features": FEATURES}
+    if others:
+        ours["endpoints"] = others
     if node.session_ms:
         ours["session_ms"] = node.session_ms
     if node.proves:
         ours["proves"] = True
     body["muster"] = ours
     return as_json(**body)
-
-
-def security_protocol(listener: str) -> str:
-    """The security protocol of a listener: its own name where that is one, else PLAINTEXT."""
-    return listener if listener in ("SSL", "SASL_PLAINTEXT", "SASL_SSL") else "PLAINTEXT"
 
 
 def bracketed(host: str) -> str:

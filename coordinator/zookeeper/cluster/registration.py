@@ -15,13 +15,13 @@ from typing import Any
 import structlog
 
 from muster.coordinator.edge.background_tasks import RestartedTask
-from muster.coordinator.replication.protocol.cluster_metadata import NO_EPOCH, ClusterNode, NodeEndpoint
+from muster.coordinator.replication.protocol.cluster_metadata import NO_EPOCH, ClusterNode
 from muster.coordinator.zookeeper import layout as paths
 from muster.coordinator.zookeeper.cluster import cluster_layout
 from muster.coordinator.zookeeper.cluster.cluster_layout import SessionLength
 from muster.coordinator.zookeeper.consumer_group import gather_bounded
 from muster.coordinator.zookeeper.errors import BadVersion, MalformedZnode, NodeExists, NoNode, ZooKeeperError
-from muster.coordinator.zookeeper.node_registry import NodeIdTaken
+from muster.coordinator.zookeeper.node_registry import NodeIdTaken, is_cluster_registration
 from muster.coordinator.zookeeper.session import SessionState, WatchEvent, Znode, ZooKeeperSession
 
 # Session lengths
@@ -90,7 +90,7 @@ class MixedNodeKinds(ZooKeeperError):
 
 
 class ClusterRegistration:
-    """node: how it registers now (its epoch is not looked at); first: where clients of that era go.
+    """node: how it registers now (its epoch is not looked at).
 
     on_registered is told the node epoch of each registration, on the loop; on_taken, that another node has taken its
     place while this one ran: with an empty disk in its stead, or by a mistake.
@@ -101,14 +101,12 @@ class ClusterRegistration:
         session: ZooKeeperSession,
         node: Callable[[], ClusterNode],
         *,
-        first: Callable[[], NodeEndpoint],
         wall_ms: Callable[[], int],
         on_registered: Callable[[int], None] = lambda epoch: None,
         on_taken: Callable[[NodeIdTaken], None] = lambda error: None,
     ) -> None:
         self._session = session
         self._node = node
-        self._first = first
         self._wall_ms = wall_ms
         self._on_registered = on_registered
         self._on_taken = on_taken
@@ -156,7 +154,7 @@ class ClusterRegistration:
             znode = await self._session.get(path)
             if znode is not None and is_standalone_registration(path, znode):
                 found = paths.read_broker(path, znode.data)
-                others.append(f"{name} at {found.host}:{found.port}")
+                others.append(f"{name} at {found.address}")
         if others:
             raise MixedNodeKinds(
                 f"ZooKeeper at {self._session.connect} has nodes that make no cluster: {', '.join(others)}; this one "
@@ -198,7 +196,7 @@ class ClusterRegistration:
             self._on_registered(found.made)
 
     async def _make(self, *, instead: bool) -> None:
-        body = cluster_layout.registration_json(self._node(), timestamp_ms=self._wall_ms(), first=self._first())
+        body = cluster_layout.registration_json(self._node(), timestamp_ms=self._wall_ms())
 
         def build(together: Any) -> None:
             if instead:
@@ -219,7 +217,7 @@ class ClusterRegistration:
             return
         where = paths.read_broker(self._path, found.data)
         raise NodeIdTaken(
-            f"broker id {mine.id} is registered by the node at {where.host}:{where.port} already, with another data "
+            f"broker id {mine.id} is registered by the node at {where.address} already, with another data "
             f"directory ({self._path} of ZooKeeper at {self._session.connect}); give this node another node.id, or "
             "stop that one; if it has just crashed, its registration goes with its session, within "
             f"{self._session.session_timeout_ms} ms"
@@ -238,6 +236,7 @@ class ClusterRegistration:
 def is_standalone_registration(path: str, znode: Znode) -> bool:
     """Whether it is the registration of a node that makes no cluster. What cannot be read is none."""
     try:
-        return cluster_layout.read_registration(path, znode.data, znode.made) is None and b'"muster"' not in znode.data
+        known = cluster_layout.read_registration(path, znode.data, znode.made)
+        return known is None and not is_cluster_registration(znode.data)
     except MalformedZnode:
         return False

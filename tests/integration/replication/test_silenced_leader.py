@@ -24,7 +24,7 @@ def peer_address(connect: str, node: int) -> tuple[str, int]:
     client = KazooClient(connect)
     client.start()
     try:
-        endpoints = json.loads(client.get(f"/brokers/ids/{node}")[0])["endpoints"]
+        endpoints = json.loads(client.get(f"/brokers/ids/{node}")[0])["muster"]["endpoints"]
     finally:
         client.stop()
         client.close()

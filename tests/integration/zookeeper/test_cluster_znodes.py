@@ -58,14 +58,16 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 STATE = PartitionState(2, 7, (2, 3), (1,), {1: "x", 2: "y"}, controller_epoch=4, cause="node 1 died")
 
 
-def node(directory: str = DIRECTORY, node_id: int = 1) -> ClusterNode:
-    return ClusterNode(node_id, NO_EPOCH, directory, endpoints=(NodeEndpoint("REPLICATION", "h", 9094),), rack="r1")
+def node(directory: str = DIRECTORY, node_id: int = 1, host: str = "h") -> ClusterNode:
+    return ClusterNode(node_id, NO_EPOCH, directory, endpoints=endpoints(host), rack="r1")
+
+
+def endpoints(host: str) -> tuple[NodeEndpoint, ...]:
+    return NodeEndpoint("PLAINTEXT", host, 9092), NodeEndpoint("REPLICATION", host, 9094)
 
 
 def registration(zk: ZooKeeperSession, directory: str = DIRECTORY) -> ClusterRegistration:
-    return ClusterRegistration(
-        zk, lambda: node(directory), first=lambda: NodeEndpoint("PLAINTEXT", "h", 9092), wall_ms=lambda: 5
-    )
+    return ClusterRegistration(zk, lambda: node(directory), wall_ms=lambda: 5)
 
 
 class Told(asyncio.Queue[int]):
@@ -110,7 +112,7 @@ def test_a_node_takes_over_from_its_own_former_life_and_from_nobody_else(zookeep
             assert found is not None
             assert (found.made, found.owner) == (second, two.id)
             assert await NodeWatch(three, lambda: None, unheard).read() == {
-                1: ClusterNode(1, second, DIRECTORY, endpoints=(NodeEndpoint("REPLICATION", "h", 9094),), rack="r1")
+                1: ClusterNode(1, second, DIRECTORY, endpoints=endpoints("h"), rack="r1")
             }
 
     run(story)
@@ -123,7 +125,6 @@ def test_a_node_registers_anew_when_it_is_told_to_and_when_its_session_was_lost(
             kept = ClusterRegistration(
                 zk,
                 node,
-                first=lambda: NodeEndpoint("PLAINTEXT", "h", 9092),
                 wall_ms=lambda: 5,
                 on_registered=told.put_nowait,
             )
@@ -151,15 +152,12 @@ def test_a_node_whose_place_another_one_has_taken_while_it_ran_is_told_so(zookee
             kept = ClusterRegistration(
                 mine,
                 node,
-                first=lambda: NodeEndpoint("PLAINTEXT", "h", 9092),
                 wall_ms=lambda: 5,
                 on_taken=taken.put_nowait,
             )
             await kept.register()
             kept.start()
-            body = cluster_layout.registration_json(
-                node("b" * 22), timestamp_ms=5, first=NodeEndpoint("PLAINTEXT", "new", 9092)
-            )
+            body = cluster_layout.registration_json(node("b" * 22, host="new"), timestamp_ms=5)
 
             def instead(together: Any) -> None:
                 together.delete(paths.broker_path(1))
@@ -304,6 +302,8 @@ def test_what_cannot_be_read_is_named_and_left_out(zookeeper: str, run: Run) -> 
             assert await read_stored_version(zk, warned.append) == ClusterVersion(version=1)
 
     run(story)
+
+
 def test_topics_that_an_older_tool_wrote_get_their_ids(zookeeper: str, run: Run) -> None:
     """CL-A11: as kafka-topics --zookeeper of Kafka before 2.8 alters one, and makes another."""
 
@@ -369,8 +369,6 @@ def test_topics_that_are_left_out_are_conditions_until_they_are_mended(zookeeper
             assert await named() == {}
 
     run(story)
-
-
 
 
 def test_what_operators_ask_for_is_told_once_and_removed(zookeeper: str, run: Run) -> None:

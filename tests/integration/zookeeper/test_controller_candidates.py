@@ -46,7 +46,7 @@ class Member:
         self.candidate = ControllerCandidate(zk, node_id, SETTINGS, around)
         door = NodeEndpoint("REPLICATION", "127.0.0.1", 9000 + node_id)
         me = ClusterNode(node_id, NO_EPOCH, str(node_id) * 22, endpoints=(door,))
-        self.registration = ClusterRegistration(zk, lambda: me, first=lambda: door, wall_ms=lambda: 5)
+        self.registration = ClusterRegistration(zk, lambda: me, wall_ms=lambda: 5)
 
     async def hears(self, controller: "Member") -> ClusterState:
         """What the controller answers, once it is one."""

@@ -80,12 +80,13 @@ def test_the_layout_of_a_node_path_by_path(zookeeper: str, tmp_path: Path, run: 
                 timestamp = registration.pop("timestamp")
                 assert timestamp.isdigit()
                 assert registration == {
-                    "listener_security_protocol_map": {"GRPC": "PLAINTEXT"},
-                    "endpoints": [f"GRPC://127.0.0.1:{port}"],
+                    "listener_security_protocol_map": {},
+                    "endpoints": [],
                     "jmx_port": -1,
-                    "host": "127.0.0.1",
-                    "port": port,
+                    "host": None,
+                    "port": -1,
                     "version": 4,
+                    "muster": {"endpoints": [f"GRPC://127.0.0.1:{port}"]},
                 }
                 assert zk.exists("/brokers/ids/1").ephemeralOwner != 0
                 assert body(zk, "/brokers/topics/orders") == {"version": 1, "partitions": {"0": [1], "1": [1]}}

@@ -53,15 +53,34 @@ def test_a_topic_comes_back(partitions: list[ReplicaAssignment], topic_id: bytes
 def test_a_node_comes_back_with_the_epoch_of_its_znode(host: str) -> None:
     doors = (
         NodeEndpoint("PLAINTEXT", host, 9092),
-        NodeEndpoint("REPLICATION", host, 9094),
         NodeEndpoint("SASL_SSL", host, 9093),
+        NodeEndpoint("REPLICATION", host, 9094),
     )
     node = ClusterNode(3, 77, "d" * 22, unclean=True, endpoints=doors, rack="east", proves=True)
-    data = cluster_layout.registration_json(node, timestamp_ms=1, first=doors[0])
+    data = cluster_layout.registration_json(node, timestamp_ms=1)
     assert cluster_layout.read_registration("/brokers/ids/3", data, 77) == node
-    assert json.loads(data)["listener_security_protocol_map"] == {
-        "PLAINTEXT": "PLAINTEXT", "REPLICATION": "PLAINTEXT", "SASL_SSL": "SASL_SSL"
-    }  # fmt: skip
+
+
+def test_clients_of_kafka_see_no_door_that_they_cannot_use() -> None:
+    """Kafka 0.9 fails at a listener called REPLICATION, and reads no broker at all then."""
+    doors = tuple(NodeEndpoint(name, "h", 9000) for name in ("GRPC", "SASL_SSL", "PLAINTEXT", "REPLICATION"))
+    body = json.loads(cluster_layout.registration_json(ClusterNode(3, 77, "d", endpoints=doors), timestamp_ms=1))
+    assert body["endpoints"] == ["PLAINTEXT://h:9000", "SASL_SSL://h:9000"]
+    assert body["listener_security_protocol_map"] == {"PLAINTEXT": "PLAINTEXT", "SASL_SSL": "SASL_SSL"}
+    assert (body["host"], body["port"]) == ("h", 9000)
+    assert body["muster"]["endpoints"] == ["GRPC://h:9000", "REPLICATION://h:9000"]
+    bare = cluster_layout.registration_json(ClusterNode(3, 77, "d", endpoints=doors[-1:]), timestamp_ms=1)
+    assert (json.loads(bare)["host"], json.loads(bare)["port"]) == (None, -1)
+
+
+def test_a_node_that_registered_as_before_is_read() -> None:
+    before = (
+        b'{"host":"h","port":1,"version":4,"endpoints":["GRPC://h:1","REPLICATION://h:2"],'
+        b'"muster":{"directory":"d","unclean":false,"features":1}}'
+    )
+    node = cluster_layout.read_registration("/brokers/ids/1", before, 5)
+    assert node is not None
+    assert node.endpoints == (NodeEndpoint("GRPC", "h", 1), NodeEndpoint("REPLICATION", "h", 2))
 
 
 def test_a_registration_that_is_no_node_of_this_cluster_is_none() -> None:

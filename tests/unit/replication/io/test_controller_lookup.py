@@ -21,7 +21,7 @@ DOOR = NodeEndpoint("REPLICATION", "h", 9094)
 
 def registration(*endpoints: NodeEndpoint) -> bytes:
     node = ClusterNode(2, 0, "d" * 22, endpoints=endpoints)
-    return cluster_layout.registration_json(node, timestamp_ms=5, first=NodeEndpoint("PLAINTEXT", "h", 9092))
+    return cluster_layout.registration_json(node, timestamp_ms=5)
 
 
 class Session:

@@ -8,7 +8,13 @@ does nothing but what is told beside an entry that is there.
 from muster.assignors.api import JsonValue
 from muster.coordinator.core.model.effects import Effects
 from muster.coordinator.core.model.events import Event, Shadowed, StartCanary
-from muster.coordinator.core.model.records import CanaryForgotten, CanaryState, CanaryStored, RebalanceShadowed
+from muster.coordinator.core.model.records import (
+    CanaryForgotten,
+    CanaryState,
+    CanaryStored,
+    RebalanceShadowed,
+    ShadowsForgotten,
+)
 from muster.coordinator.core.model.shadow_scoring import ShadowRequest
 from muster.coordinator.core.model.types import Outcome
 from muster.coordinator.core.settings.assignor_choice import chosen_assignor
@@ -94,8 +100,10 @@ class TrialsHarmNobody(Checker):
                 if request.group_id in out:
                     self.fail(f"{request.group_id} has two decisions with its shadows")
                 out[request.group_id] = request.ticket
+        # A step may amend an entry, with its scores, and then let it go.
+        gone = {(each.group_id, each.number) for each in effects.records if isinstance(each, ShadowsForgotten)}
         for record in effects.records:
-            if isinstance(record, RebalanceShadowed):
+            if isinstance(record, RebalanceShadowed) and (record.group_id, record.number) not in gone:
                 self._told(core, record)
 
     def _told(self, core: Shard, record: RebalanceShadowed) -> None:

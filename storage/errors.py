@@ -8,7 +8,7 @@ same words. Troubles may be reported from any thread. `MalformedRequest` is for 
 
 import errno
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import ClassVar, NamedTuple
 
 from muster.storage.types import TopicPartition
@@ -343,6 +343,7 @@ class StorageTroubles:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._known: dict[str, StorageTrouble] = {}
+        self._damages: dict[TopicPartition, str] = {}
 
     def current(self) -> tuple[StorageTrouble, ...]:
         with self._lock:
@@ -355,6 +356,13 @@ class StorageTroubles:
     def damaged(self, tp: TopicPartition, error: Exception) -> None:
         """Records that were durable cannot be read."""
         self._report(_name("log-damaged", tp), error)
+        with self._lock:
+            self._damages[tp] = str(error)
+
+    def damages(self) -> Mapping[TopicPartition, str]:
+        """Logs with records that were durable and cannot be read: which, in a sentence."""
+        with self._lock:
+            return dict(self._damages)
 
     def cut(self, tp: TopicPartition, loss: Exception) -> None:
         """Records that may have been acknowledged were cut off at the start."""
@@ -373,6 +381,7 @@ class StorageTroubles:
         """The partition has been removed."""
         with self._lock:
             self._known = {name: each for name, each in self._known.items() if not name.endswith(_name("", tp))}
+            self._damages.pop(tp, None)
 
     def _report(self, name: str, error: Exception, *, passing: bool = False, wanted: int = 0) -> None:
         with self._lock:

@@ -1,9 +1,9 @@
 """Copies that are made again from their leaders' once no node counts on them (CL-F9).
 
-That is how an operator replaces one damaged copy: with the node stopped, remove its directory. A directory that
-exists stays as it is, however damaged. While this node is in the ISR or ELR by the image, its copy may be the only
-one with everything that was acknowledged: then it waits. The copy of `__security` is removed by the node itself,
-under the same condition.
+These are copies with records that are not as they were written, which the node removes first, and copies that an
+operator has removed while the node was stopped. While this node is in the ISR or ELR by the image, its copy may be the
+only one with everything that was acknowledged: then it waits. The copy of `__security` has its own repair, since it is
+checked whole.
 """
 
 from collections.abc import Collection, Iterable
@@ -15,8 +15,8 @@ from muster.coordinator.replication.protocol.cluster_metadata import TopicPartit
 from muster.coordinator.replication.protocol.node_replicas import NodeReplicas
 from muster.coordinator.replication.protocol.replica_fetch import LogBroken
 
-# Copies of which nothing is left
-# -------------------------------
+# Corrupt copies, and those of which nothing is left
+# --------------------------------------------------
 
 AFTER_MS: Final = 15_000
 """In which the controller has heard that the copy is offline, so that it lets it into no ISR."""
@@ -39,6 +39,8 @@ class OfflineCopies(Protocol):
     def offline(self) -> Iterable[TopicPartition]: ...
 
     def is_missed(self, unit: TopicPartition) -> bool: ...
+
+    def corrupt_halves(self, unit: TopicPartition) -> Collection[TopicPartition]: ...
 
     def copy_anew(self, unit: TopicPartition, now_ms: int) -> None: ...
 
@@ -64,15 +66,19 @@ class CopyRepair:
 
     def _mended(self, unit: TopicPartition, now_ms: int) -> bool:
         try:
-            gone = [half for half in halves_of(unit) if self._logs.is_gone(half)]
-            if not gone or self._replicas.is_missed(unit):
+            corrupt = self._replicas.corrupt_halves(unit)
+            lost = [half for half in halves_of(unit) if half in corrupt or self._logs.is_gone(half)]
+            if not lost or self._replicas.is_missed(unit):
                 return False
-            for half in gone:
+            for half in lost:
                 self._logs.give_up(half)
         except LogBroken as error:
             self._log_reason(unit, str(error))
             return False
-        log.warning("a replica's directory is gone: it is copied again from its leader", partition=str(unit))
+        if corrupt:
+            log.warning("a damaged replica is removed, and copied again from its leader", partition=str(unit))
+        else:
+            log.warning("a replica's directory is gone: it is copied again from its leader", partition=str(unit))
         del self._since_ms[unit]
         self._replicas.copy_anew(unit, now_ms)
         return True

@@ -21,7 +21,7 @@ from muster.coordinator.replication.protocol.cluster_metadata import (
     TopicPartition,
     TopicView,
 )
-from muster.coordinator.replication.protocol.replica_fetch import DamagedBatches, LogBroken, Records
+from muster.coordinator.replication.protocol.replica_fetch import DamagedBatches, LogBroken, LogCorrupt, Records
 from muster.storage.broker.broker import Broker
 from muster.storage.config import TopicSettings
 from muster.storage.errors import CorruptMessage, LogDamaged, LogFenced, StorageError, UnexpectedAppendOffset
@@ -51,10 +51,13 @@ def log_settings(configs: Mapping[str, str]) -> dict[str, str]:
 
 
 @contextmanager
-def storage_failures() -> Iterator[None]:
-    """What the storage engine cannot do, the replica stops for (CL-F9)."""
+def storage_failures(place: tuple[str, int] | None = None) -> Iterator[None]:
+    """What the storage engine cannot do, the replica stops for (CL-F9). place: whose records it cannot read, if that is
+    the matter."""
     try:
         yield
+    except LogDamaged as error:
+        raise (LogBroken(str(error)) if place is None else LogCorrupt(str(error), TopicPartition(*place))) from error
     except StorageError as error:
         raise LogBroken(str(error)) from error
 
@@ -138,7 +141,7 @@ class StoredLog:
         return log.epochs.at(offset) if log.start_offset <= offset < log.end_offset else -1
 
     def read(self, offset: int, max_bytes: int) -> Records:
-        with storage_failures():
+        with storage_failures(self.log.partition):
             return self._last.read(self.log, offset, max_bytes)
 
     def append_as_follower(self, records: Records) -> None:
@@ -280,7 +283,7 @@ class StoredLogs:
         known = self._open.get(place)
         if known is not None and known.topic_id == topic_id and known.log.failure is None:
             return known
-        with storage_failures():
+        with storage_failures(place):
             if self.topic_id(place) != topic_id:
                 self._set_aside_former(place.topic, topic_id)
                 for failure in self._broker.host([self._topic(place.topic, topic_id, [place.partition])]).values():
@@ -297,7 +300,7 @@ class StoredLogs:
 
     def reopen(self, place: TopicPartition, topic_id: bytes) -> StoredLog:
         if self.topic_id(place) == topic_id:
-            with storage_failures():
+            with storage_failures(place):
                 self._broker.reopen(*place)
         return self.open(place, topic_id)
 

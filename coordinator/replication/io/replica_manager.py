@@ -381,6 +381,8 @@ class ReplicaManager:
         while True:
             await asyncio.sleep(min(self._settings.replica_lag_time_max_ms, self._around.session_ms) / LOOKS / 1000)
             self.replicas.check_replicas(self._now_ms())
+            for place, why in self._broker.troubles.damages().items():
+                self.replicas.corrupt(TopicPartition(*place), why)
             self._mending.repair_copies(self._now_ms())
             self.replicas.look_around(self._around.session_ms, self._now_ms(), in_touch=self._around.in_touch())
             self.settle()

@@ -135,7 +135,7 @@ class FollowerSessions:
         known: KnownLeader,
         peer: Callable[[int], Peer],
         stirred: Callable[[Leader], None],
-        broke: Callable[[TopicPartition, str], None],
+        broke: Callable[[TopicPartition, LogBroken], None],
         is_throttled: Callable[[TopicPartition], bool] = lambda place: False,
     ) -> None:
         """stirred: told of a leader whose high watermark a fetch has moved, who has something to ask, or who leads no
@@ -441,7 +441,7 @@ class FollowerSessions:
         try:
             records: Records = log.read(item.offset, most) if most and item.offset < log.end else b""
         except LogBroken as error:
-            self._broke(place, str(error))
+            self._broke(place, error)
             return FetchedPartition(place, topic_id, STORAGE_ERROR)
         if len(records):
             copied.end = log.end

@@ -211,11 +211,12 @@ SHOWN_PATIENCE_MS = 10_000
 class LogOutage:
     """kept: how far each half was flushed, where that is known. stays: what its log disagrees about is no matter of the
     disk; it is over with an unclean election of a later epoch than this one. no_room: nothing could be written, so that
-    another copy was to lead."""
+    another copy was to lead. corrupt: the halves with records that are not as they were written."""
 
     kept: Mapping[TopicPartition, int]
     stays: int | None = None
     no_room: bool = False
+    corrupt: frozenset[TopicPartition] = frozenset()
     look_ms: int | None = None
 
 
@@ -237,6 +238,7 @@ class LogOutages:
         if known is not None:
             outage.kept = {**known.kept, **outage.kept}
             outage.no_room = outage.no_room or known.no_room
+            outage.corrupt |= known.corrupt
         self._units[unit] = outage
         for half, topic_id in ids.items():
             self.reasons[half] = topic_id, why
@@ -252,10 +254,19 @@ class LogOutages:
         for half in halves_of(unit):
             self.reasons.pop(half, None)
 
-    def may_open(self, unit: TopicPartition, unclean_epoch: int) -> None:
-        """Raises LogBroken where opening it is no remedy."""
+    def corrupt(self, unit: TopicPartition) -> frozenset[TopicPartition]:
+        """Its halves with records that are not as they were written."""
+        return self._units[unit].corrupt if unit in self._units else frozenset()
+
+    def found_corrupt(self, place: TopicPartition, unit: TopicPartition) -> None:
+        if unit in self._units:
+            self._units[unit].corrupt |= {place}
+
+    def may_open(self, unit: TopicPartition, unclean_epoch: int, *, led: bool) -> None:
+        """Raises LogBroken where opening it is no remedy. led: another node leads it; what is corrupt is better than
+        nothing."""
         outage = self._units[unit]
-        if outage.stays is not None and unclean_epoch <= outage.stays:
+        if (outage.stays is not None and unclean_epoch <= outage.stays) or (outage.corrupt and led):
             raise LogBroken(self.reasons[unit][1])
 
     def wants_room(self, unit: TopicPartition) -> bool:

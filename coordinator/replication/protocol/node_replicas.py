@@ -45,6 +45,7 @@ from muster.coordinator.replication.protocol.replica_fetch import (
     FetchAnswer,
     FetchRequest,
     LogBroken,
+    LogCorrupt,
     ReplicaLog,
     ReplicaLogs,
     ThrottleBucket,
@@ -104,7 +105,7 @@ class ReplicaRoles:
         self._shelf = CopyRemoval(logs, self._leave_topic)
         self.strays = self._shelf.strays
         self.serving = FollowerSessions(
-            self.led, self.leader_of, self._peer, self._stirred, self.broke, self._leads_slowly
+            self.led, self.leader_of, self._peer, self._stirred, self._unreadable, self._leads_slowly
         )
         self.copying = ThrottleBucket()
         """What the fetches of copies that are to come slowly take from (CL-A9)."""
@@ -126,7 +127,7 @@ class ReplicaRoles:
             for _, log in logs:
                 log.lead(state.leader_epoch)
         except LogBroken as error:
-            self._broke(unit, str(error))
+            self._broke(unit, str(error), corrupt=corrupt_place(error))
             return
         self._outages.is_over(unit)
         leader = Leader(
@@ -165,7 +166,7 @@ class ReplicaRoles:
                     self.fetchers[copy.follower.leader].drop(half)
                     copy.follower.learn(state.leader_epoch, state.leader, state.unclean_epoch)
             except LogBroken as error:
-                self._broke(unit, str(error))
+                self._broke(unit, str(error), corrupt=corrupt_place(error))
                 return
             fetcher.add(half)
         self._outages.is_over(unit)
@@ -224,6 +225,13 @@ class ReplicaRoles:
         """A log could not be read or written."""
         self._broke(unit_of(place), why)
 
+    def _unreadable(self, place: TopicPartition, error: LogBroken) -> None:
+        """A log that is led here could not be read for a follower."""
+        if corrupt_place(error) is None:
+            self._broke(unit_of(place), str(error))
+        else:
+            self.corrupt(place, str(error))
+
     def unwritable(self, place: TopicPartition, why: str) -> bool:
         """A log led here takes no records, for want of room or by a fault of the disk. Where another copy is
         in sync that one is to lead it, as if the log was broken, and True is returned; else it is read from here.
@@ -235,7 +243,33 @@ class ReplicaRoles:
         self._broke(unit_of(place), why, no_room=True)
         return True
 
-    def _broke(self, unit: TopicPartition, why: str, *, stays: bool = False, no_room: bool = False) -> None:
+    def corrupt(self, place: TopicPartition, why: str) -> bool:
+        """Records of a log that is led here are not as they were written. Where another copy is in sync that one is to
+        lead it, and True is returned; else what can be read is read from here.
+
+        Where enough others are in sync this copy stays offline until it is made anew from its leader's. Else it is
+        back as a follower's: so it counts as one of those that records wait for.
+        """
+        led = self.led.get(place)
+        if led is None or len(led.leader.in_sync.committed) < 2:
+            return False
+        others = len(led.leader.in_sync.committed) - 1
+        self._broke(unit_of(place), why, corrupt=place if others >= led.leader.in_sync.min_size else None)
+        return True
+
+    def corrupt_halves(self, unit: TopicPartition) -> frozenset[TopicPartition]:
+        """Of a unit that is offline here: those with records that are not as they were written."""
+        return self._outages.corrupt(unit)
+
+    def _broke(
+        self,
+        unit: TopicPartition,
+        why: str,
+        *,
+        stays: bool = False,
+        no_room: bool = False,
+        corrupt: TopicPartition | None = None,
+    ) -> None:
         """A log failed (CL-F9): its unit goes offline here, and the controller is told with the next poll."""
         ids = {half: topic.topic_id for half in halves_of(unit) if (topic := self._image.topics.get(half.topic))}
         view = self._image.partition(unit)
@@ -247,6 +281,8 @@ class ReplicaRoles:
         if view is not None and not (unit in self._outages and not kept):
             no_room = no_room or bool(self._logs.no_room(ROOM_TO_LEAD))
             self._outages.begins(unit, ids, why, LogOutage(kept, view.unclean_epoch if stays else None, no_room))
+        if corrupt is not None:
+            self._outages.found_corrupt(corrupt, unit)
 
     def _stirred(self, leader: Leader) -> None:
         if leader.over:
@@ -309,7 +345,8 @@ class ReplicaRoles:
         if unit not in self._outages:
             return topic_id, self._logs.open(half, topic_id)
         view = self._image.partition(unit)
-        self._outages.may_open(unit, NO_EPOCH if view is None else view.unclean_epoch)
+        led = view is not None and view.leader != NO_NODE_ID
+        self._outages.may_open(unit, NO_EPOCH if view is None else view.unclean_epoch, led=led)
         if self._outages.wants_room(unit):
             # Where nobody leads it may be read from here at least, if it can be led: its epoch has to be written down.
             wanted = ROOM_TO_LEAD if view is None or view.leader == NO_NODE_ID else ROOM_TO_WRITE
@@ -321,6 +358,10 @@ class ReplicaRoles:
 
     def _min_isr(self, unit: TopicPartition) -> int:
         return parse_min_isr(self._image.topics[unit.topic].configs, self._settings.min_isr)
+
+
+def corrupt_place(error: LogBroken) -> TopicPartition | None:
+    return error.place if isinstance(error, LogCorrupt) else None
 
 
 def state_from_view(view: PartitionView) -> PartitionState:
@@ -457,6 +498,8 @@ class NodeReplicas(ReplicaRoles):
                 self._open(half)
         except LogBroken as error:
             self._outages.still(unit, str(error))
+            if (place := corrupt_place(error)) is not None:
+                self._outages.found_corrupt(place, unit)
             return
         self._outages.is_over(unit)
         self._hosting.begin_again(unit)

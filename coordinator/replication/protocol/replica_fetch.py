@@ -30,6 +30,14 @@ class LogBroken(Exception):
     """The log cannot be read or written: its unit goes offline, with this as the reason (CL-F9)."""
 
 
+class LogCorrupt(LogBroken):
+    """Records of the copy of `place` are not on the disk as they were written: only another copy mends that."""
+
+    def __init__(self, why: str, place: TopicPartition) -> None:
+        super().__init__(why)
+        self.place = place
+
+
 class ReplicaLog(Protocol):
     """One partition's log. Offsets are of records; all of it may raise LogBroken."""
 

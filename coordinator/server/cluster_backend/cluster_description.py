@@ -490,7 +490,13 @@ class ClusterConditions:
 def describe_offline(replicas: NodeReplicas) -> str:
     """Of copies that cannot be used here, some by name, and why."""
     places = sorted(replicas.offline)
-    named = [f"{place} ({replicas.offline[place][1]})" for place in places[:NAMED_COPIES]]
+    named = [f"{place} ({describe_reason(replicas, place)})" for place in places[:NAMED_COPIES]]
     if len(places) > NAMED_COPIES:
         named.append(f"and {len(places) - NAMED_COPIES} more")
     return f"{len(places)} of this node's replicas are offline, so that others must lead: {'; '.join(named)}"
+
+
+def describe_reason(replicas: NodeReplicas, place: TopicPartition) -> str:
+    _, why = replicas.offline[place]
+    again = place in replicas.corrupt_halves(unit_of(place))
+    return f"{why} It is copied anew from its leader once no node counts on this copy" if again else why

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.io import copy_repair
 from muster.coordinator.replication.protocol.cluster_metadata import (
     LEDGER,
     OFFSETS,
@@ -16,7 +17,7 @@ from muster.coordinator.replication.protocol.cluster_metadata import (
     TopicPartition,
 )
 from muster.storage.broker.broker import Broker
-from muster.storage.errors import StorageError
+from muster.storage.errors import LogDamaged, StorageError
 from muster.storage.logs.log import Log
 from muster.storage.records.batch import decode_records
 from tests.support.sides import Sides
@@ -36,13 +37,22 @@ def play(directory: Path, story: Callable[[Sides], Awaitable[None]]) -> None:
     asyncio.run(run())
 
 
-def read(log: Log) -> list[bytes | None]:
-    """Whatever of it is committed."""
-    return [record.value for record in decode_records(log.fetch(log.start_offset, 1 << 24).records, log.start_offset)]
+def read(log: Log, offset: int | None = None) -> list[bytes | None]:
+    """Whatever of it is committed, from there on; None: from its start."""
+    offset = log.start_offset if offset is None else offset
+    return [record.value for record in decode_records(log.fetch(offset, 1 << 24).records, offset)]
 
 
 def in_sync(sides: Sides) -> set[int]:
     return set(sides.standing.states[PLACE].isr)
+
+
+def flip_a_bit(directory: Path) -> None:
+    """In the middle of the first segment."""
+    path = directory / f"{PLACE}" / "00000000000000000000.log"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
 
 
 def values(name: str, count: int) -> list[bytes]:
@@ -90,6 +100,36 @@ def test_nothing_acknowledged_is_lost_with_the_leader_which_comes_back_and_gives
         assert [read(node.log(PLACE)) for node in sides] == [expected] * 3
         epochs = [node.log(PLACE).epochs.entries for node in sides]
         assert epochs == [[(0, 0), (1, 10)]] * 3
+
+    play(tmp_path, story)
+
+
+def test_a_damaged_copy_that_leads_hands_over_and_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CL-F9: consumers got CORRUPT_MESSAGE for ever beside two good copies."""
+    monkeypatch.setattr(copy_repair, "AFTER_MS", 0)
+
+    async def story(sides: Sides) -> None:
+        first, second, _ = sides
+        for value in values("a", 20):
+            assert await (await sides.leader(PLACE)).produce(PLACE, value) is ErrorCode.NONE
+        await sides.until(lambda: in_sync(sides) == {1, 2, 3})
+        await sides.stop(first)
+        flip_a_bit(tmp_path / "1")
+        await sides.start(first)
+        await sides.until(lambda: in_sync(sides) == {1, 2, 3})
+        await sides.stop(second)
+        await sides.until(lambda: first.leads(PLACE))
+        await sides.start(second)
+        await sides.until(lambda: in_sync(sides) == {1, 2, 3})
+        with pytest.raises(LogDamaged):
+            read(first.log(PLACE), len(read(first.log(PLACE))))
+        await sides.until(lambda: not first.leads(PLACE))
+        good = await sides.leader(PLACE)
+        assert read(good.log(PLACE)) == values("a", 20)
+        assert await good.produce(PLACE, b"last") is ErrorCode.NONE
+        await sides.until(lambda: in_sync(sides) == {1, 2, 3} and first.log(PLACE).high_watermark == 21)
+        assert read(first.log(PLACE)) == [*values("a", 20), b"last"]
+        assert first.broker.troubles.current() == ()
 
     play(tmp_path, story)
 

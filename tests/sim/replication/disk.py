@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from muster.coordinator.replication.protocol.cluster_metadata import TopicPartition
 from muster.coordinator.replication.protocol.node_replicas import ROOM_TO_LEAD, ROOM_TO_WRITE
-from muster.coordinator.replication.protocol.replica_fetch import LogBroken, Records
+from muster.coordinator.replication.protocol.replica_fetch import LogBroken, LogCorrupt, Records
 from tests.sim.replication.logs import Entry, LogModel
 
 HASTY = "hasty"
@@ -78,6 +78,8 @@ class SimLog:
 
     def read(self, offset: int, max_bytes: int) -> Records:
         self._look()
+        if self.place in self._disk.corrupt:
+            raise LogCorrupt(f"{self.place}: a batch has a wrong checksum", self.place)
         return Batch(offset, tuple(self.model.read(offset, max(1, max_bytes >> 14))))
 
     def append(self, epoch: int, values: Sequence[object]) -> None:
@@ -135,6 +137,8 @@ class Disk:
     directory: str
     models: dict[TopicPartition, tuple[bytes, LogModel]] = field(default_factory=dict)
     failing: set[TopicPartition] = field(default_factory=set)
+    corrupt: set[TopicPartition] = field(default_factory=set)
+    """Of which some records cannot be read, though the log can be opened."""
     room: int = PLENTY
     """Bytes that it takes yet: what is written takes none of them, a fault does."""
     unclean: bool = False

@@ -1,4 +1,5 @@
-"""A copy whose directory is gone is made anew once nobody counts on it; one that is there is nobody's to remove."""
+"""A copy that is damaged, or whose directory is gone, is made anew once nobody counts on it; others are nobody's to
+remove."""
 
 import errno
 import shutil
@@ -35,10 +36,14 @@ class Replicas:
     def __init__(self, *offline: TopicPartition) -> None:
         self.offline = list(offline)
         self.missed: set[TopicPartition] = set()
+        self.corrupt: set[TopicPartition] = set()
         self.begun: list[tuple[TopicPartition, int]] = []
 
     def is_missed(self, unit: TopicPartition) -> bool:
         return unit in self.missed
+
+    def corrupt_halves(self, unit: TopicPartition) -> set[TopicPartition]:
+        return self.corrupt
 
     def copy_anew(self, unit: TopicPartition, now_ms: int) -> None:
         self.begun.append((unit, now_ms))
@@ -72,6 +77,18 @@ def test_what_is_gone_is_made_anew_after_a_while_and_only_while_nobody_counts_on
     assert (logs.given_up, replicas.begun) == ([PLACE], [(PLACE, AFTER_MS + 1)])
 
 
+def test_of_a_shard_that_half_is_removed_which_is_damaged_and_only_while_nobody_counts_on_it() -> None:
+    offsets, ledger = TopicPartition(OFFSETS, 3), TopicPartition(LEDGER, 3)
+    replicas, logs = Replicas(offsets, ledger), Logs()
+    replicas.corrupt, replicas.missed = {offsets}, {offsets}
+    mending = CopyRepair(replicas, logs)
+    mending.repair_copies(0)
+    assert not mending.repair_copies(AFTER_MS)
+    replicas.missed = set()
+    assert mending.repair_copies(AFTER_MS + 1)
+    assert (logs.given_up, replicas.begun) == ([offsets], [(offsets, AFTER_MS + 1)])
+
+
 def test_a_copy_that_was_back_meanwhile_is_waited_for_anew() -> None:
     replicas, logs = Replicas(PLACE), Logs(PLACE)
     mending = CopyRepair(replicas, logs)
@@ -99,7 +116,7 @@ def test_of_a_shard_that_half_goes_which_is_gone() -> None:
         (Logs(PLACE, stuck=True), PLACE),
         (Logs(TopicPartition(SECURITY, 0)), TopicPartition(SECURITY, 0)),
     ],
-    ids=["damaged, and there", "what is held cannot be written down", "another's to mend"],
+    ids=["a disk that fails", "what is held cannot be written down", "another's to mend"],
 )
 def test_what_stays_as_it_is(logs: Logs, place: TopicPartition) -> None:
     replicas = Replicas(place)

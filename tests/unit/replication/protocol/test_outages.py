@@ -7,6 +7,7 @@ import pytest
 from muster.coordinator.replication.protocol.cluster_metadata import NO_NODE_ID, PartitionView, TopicView
 from muster.coordinator.replication.protocol.hosted_copies import LOOK_AGAIN_MS
 from muster.coordinator.replication.protocol.node_replicas import ROOM_TO_LEAD, ROOM_TO_WRITE
+from muster.coordinator.replication.protocol.replica_fetch import STORAGE_ERROR
 from tests.unit.replication.protocol.test_node_replicas import (
     HERE,
     ID,
@@ -173,3 +174,57 @@ def test_one_that_could_not_write_down_what_it_leads_waits_for_room_too() -> Non
     leader.disk.room = ROOM_TO_WRITE
     leader.hears(orders(THERE, 4, (THERE,)))
     assert leader.replicas.offline == {}
+
+
+def in_sync_of(leader: int, epoch: int, least: int, isr: tuple[int, ...] = (HERE, THERE)) -> TopicView:
+    view = PartitionView(leader, epoch, epoch, isr, (), (HERE, THERE))
+    return TopicView(ID, "orders", {"min.insync.replicas": str(least)}, {0: view})
+
+
+def test_a_leader_that_turns_out_to_be_damaged_is_offline_until_it_is_copied_anew() -> None:
+    """It led on for ever, and consumers got CORRUPT_MESSAGE beside good copies."""
+    leader, _ = two()
+    assert leader.replicas.corrupt(PLACE, "a batch has a wrong checksum")
+    assert (PLACE in leader.replicas.led, leader.replicas.corrupt_halves(PLACE)) == (False, {PLACE})
+    for epoch in (2, 3):
+        leader.hears(in_sync_of(THERE, epoch, 1, (THERE,)))
+        looks(leader, (epoch * LOOK_AGAIN_MS, (epoch + 1) * LOOK_AGAIN_MS))
+        assert leader.replicas.offline[PLACE][1] == "a batch has a wrong checksum", "it can be opened, and is no better"
+    assert not leader.replicas.is_missed(PLACE)
+    leader.replicas.copy_anew(PLACE, 5 * LOOK_AGAIN_MS)
+    assert leader.replicas.offline == {}
+    assert leader.replicas.copies[PLACE].follower.epoch == 3
+    assert leader.replicas.corrupt_halves(PLACE) == frozenset()
+
+
+def test_a_damaged_copy_is_better_than_none() -> None:
+    leader, _ = two()
+    leader.replicas.corrupt(PLACE, "a batch has a wrong checksum")
+    leader.hears(in_sync_of(NO_NODE_ID, 2, 1))
+    looks(leader, (0, LOOK_AGAIN_MS))
+    assert leader.replicas.offline == {}
+    leader.hears(in_sync_of(HERE, 3, 1, (HERE,)))
+    assert not leader.replicas.corrupt(PLACE, "a batch has a wrong checksum"), "there is no other in sync"
+    assert PLACE in leader.replicas.led
+
+
+def test_where_records_wait_for_a_damaged_copy_it_hands_over_and_follows() -> None:
+    """Out of the ISR it would be in the ELR, where it may not be taken away, and nothing would be acknowledged."""
+    leader = Pair(HERE)
+    leader.hears(in_sync_of(HERE, 1, 2), nodes=(node(HERE), node(THERE)))
+    assert leader.replicas.corrupt(PLACE, "a batch has a wrong checksum")
+    assert list(leader.replicas.offline) == [PLACE]
+    leader.hears(in_sync_of(THERE, 2, 2))
+    assert leader.replicas.offline == {}
+    assert leader.replicas.copies[PLACE].follower.epoch == 2
+
+
+def test_damage_that_a_follower_s_fetch_finds_is_the_leader_s_too() -> None:
+    leader, follower = two()
+    leader.writes(2)
+    leader.flushes()
+    leader.disk.corrupt.add(PLACE)
+    [(_, request)] = follower.replicas.requests(0)
+    [answer] = leader.serves(request)
+    assert [part.code for part in answer.parts] == [STORAGE_ERROR]
+    assert leader.replicas.corrupt_halves(PLACE) == {PLACE}

@@ -14,6 +14,10 @@ from muster.coordinator.server.cluster_backend.cluster_description import DOUBTE
 class Replicas:
     def __init__(self) -> None:
         self.offline: dict[TopicPartition, tuple[bytes, str]] = {}
+        self.corrupt: set[TopicPartition] = set()
+
+    def corrupt_halves(self, unit: TopicPartition) -> set[TopicPartition]:
+        return self.corrupt
 
 
 class Given:
@@ -61,5 +65,8 @@ def test_copies_that_are_offline_are_named_with_their_reasons() -> None:
     sentence = given.told()["copies-offline"]
     assert sentence.startswith("7 of this node's replicas are offline, so that others must lead: t-0 (no room); t-1")
     assert sentence.endswith("t-4 (no room); and 2 more")
+    given.replicas.offline = {TopicPartition("t", 0): (b"", "it is damaged.")}
+    given.replicas.corrupt = {TopicPartition("t", 0)}
+    assert "it is damaged. It is copied anew from its leader once" in given.told()["copies-offline"]
     given.replicas.offline = {}
     assert given.told() == {}

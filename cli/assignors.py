@@ -406,7 +406,7 @@ def decide_as_held(admin: "Admin", group: str) -> "Decide":
 
 
 def stored_holds(group: str, held: "GroupHolds") -> "HoldsStored":
-    """As the coordinator has it. While a deploy is on, or shares wait for an heir, what is left waits."""
+    """As the coordinator has it. While a deploy is on, or shares wait for a replacement, what is left waits."""
     from muster.coordinator.core.model.records import By, Drain, Freeze, HoldsStored, Orphans, Pin
 
     waits = held.expect is not None or bool(held.shares)

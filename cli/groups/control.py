@@ -203,7 +203,7 @@ def follow_drain(admin: "Admin", group: str, member: str, by: str) -> None:
     while True:
         found = next((d for d in admin.group_holds(group).drains if (d.by, d.name) == (by, member)), None)
         if found is None:
-            notice("It is not drained any more.")
+            notice("It is no longer drained.")
             return
         if found.left != before:
             notice("Nothing is left." if not found.left else f"{found.left} partitions are left.")

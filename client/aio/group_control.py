@@ -55,7 +55,7 @@ class GroupControlCalls:
         validate_only: bool = False,
         reason: str = "",
     ) -> HoldResult:
-        """Freeze the group: no live member loses a partition, and newcomers get none, until it is resumed.
+        """Freeze the group: no live member loses a partition, and new members get none, until it is resumed.
 
         `orphans`: a partition that loses its owner goes to the member with the least ("give"), or stays without one
         ("keep"). "" means the first, or the second where the members make their own plans.

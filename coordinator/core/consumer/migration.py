@@ -238,8 +238,8 @@ def downgrade(group: ConsumerGroup, leaving: LeavingMembers, stored: GroupStored
     There is no trigger when a static member only came back with the other protocol, everyone has its target already,
     and who came back can be told to lead without assigning (KIP-814).
 
-    What leavers had may wait for an heir. While nobody may lose anything the coordinator goes on planning: a member
-    that led would move partitions as it likes.
+    What leavers had may wait for a replacement. While nobody may lose anything the coordinator goes on planning: a
+    member that led would move partitions as it likes.
     """
     epoch_ledger.record_downgrade(group, step)
     for leaver, _ in leaving.leavers:

@@ -276,7 +276,7 @@ def keep_everybody_calm(
     drained = drained_members(holds, situation.who)
     inherited, notes = give_to_next_owners(holds, situation, draft, drained)
     still = [share for share in holds.shares if share not in inherited]
-    notes += [f"{share.size} partitions of {share.member_id} wait for an heir" for share in still]
+    notes += [f"{share.size} partitions of {share.member_id} wait for a replacement" for share in still]
     waiting = {cell for share in still for cell in partition_set(share)}
     if holds.freeze is not None and holds.freeze.orphans is Orphans.KEEP:
         return inherited, notes
@@ -313,7 +313,7 @@ def give_to_next_owners(
         for cell in partition_set(share):
             if draft.may_read(member_id, cell):
                 draft.give(cell, member_id)
-    notes = [f"{member_id} is the heir of {share.member_id}: {share.size} partitions" for member_id, share in pairs]
+    notes = [f"{member_id} replaces {share.member_id}: {share.size} partitions" for member_id, share in pairs]
     return tuple(share for _, share in pairs), notes
 
 

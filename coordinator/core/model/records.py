@@ -443,7 +443,7 @@ class Until:
 
 @frozen_value
 class Freeze:
-    """Nobody who lives loses a partition, and newcomers get none."""
+    """Nobody who lives loses a partition, and new members get none."""
 
     orphans: Orphans = Orphans.GIVE
     until: Until | None = None

@@ -236,7 +236,7 @@ class HeldPin:
 
 @dataclass(frozen=True, slots=True)
 class ReservedShare:
-    """So many partitions that a member left, and that wait for an heir until then."""
+    """So many partitions that a member left, and that wait for a replacement until then."""
 
     member_id: str
     client_id: str

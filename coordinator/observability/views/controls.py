@@ -46,8 +46,8 @@ def hold_lines(holds: GroupHolds) -> list[str]:
 
 def override_words(holds: GroupHolds) -> Iterator[tuple[str, int | None]]:
     if holds.orphans is not None:
-        left = "stays without one" if holds.orphans == "keep" else "goes to whoever has least"
-        yield f"freeze, what loses its owner {left}", holds.freeze_until_ms
+        left = "stay unowned" if holds.orphans == "keep" else "go to the member with the fewest"
+        yield f"freeze, partitions that lose their owner {left}", holds.freeze_until_ms
     if holds.expect is not None:
         yield f"deploy, {holds.back} of {holds.expect} back", holds.deploy_until_ms
     for pin in holds.pins:
@@ -57,7 +57,7 @@ def override_words(holds: GroupHolds) -> Iterator[tuple[str, int | None]]:
         yield f"drain {by}{drain.name}, {plural(drain.left, 'partition')} still to move", drain.until_ms
     for share in holds.shares:
         who = share.client_id or share.member_id
-        yield f"share of {who}, {plural(share.partitions, 'partition')} wait for an heir", share.until_ms
+        yield f"share of {who}, {plural(share.partitions, 'partition')} wait for a replacement", share.until_ms
 
 
 def format_minute(epoch_ms: int) -> str:

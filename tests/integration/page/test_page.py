@@ -181,7 +181,7 @@ def test_what_is_held_is_said_above_all_and_ended_from_there(watched: Watched, s
     page.locator("input[name=reason]").fill("release day")
     page.get_by_role("button", name="Yes, do it").click()
     page.get_by_role("link", name="Back to the group").click()
-    assert "freeze, what loses its owner stays without one, until" in page.get_by_text("Held:").inner_text()
+    assert "freeze, partitions that lose their owner stay unowned, until" in page.get_by_text("Held:").inner_text()
     assert seeded.admin.group_holds("held").orphans == "keep"
     assert any("release day" in each.detail for each in seeded.admin.explain("held"))
     page.locator("#act-resume summary").click()

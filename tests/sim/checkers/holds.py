@@ -234,7 +234,7 @@ class WhatIsHeldStays(Checker):
         for member_id, has in owned(after).items():
             if taken := sorted(has & waiting.keys()):
                 former = waiting[taken[0]].member_id
-                self.fail(f"{group_id}: {taken} wait for an heir of {former}, and {member_id} has them")
+                self.fail(f"{group_id}: {taken} wait for a replacement of {former}, and {member_id} has them")
 
     def _left(
         self, group_id: str, holds: HoldsStored, before: Known, after: GroupSituation, given: set[TopicPartition]

@@ -90,7 +90,7 @@ def test_a_refusal_of_the_coordinator_is_one(node: AskedNode) -> None:
 
 def test_every_part_has_its_line() -> None:
     first, second, *rest = hold_lines(map_holds(HOLDS))
-    assert first == "HELD: freeze, what loses its owner stays without one"
+    assert first == "HELD: freeze, partitions that lose their owner stay unowned"
     assert second == "HELD: deploy, 7 of 10 back"
     assert rest[0] == "HELD: pin t-3 to i-1"
     assert rest[1] == "HELD: drain host h1, 1 partition still to move"

@@ -54,9 +54,9 @@ class MoveForecast:
 
         >>> move = PartitionMove("t", 1, "a", "b", -1, "")
         >>> MoveForecast((move,), "range").describe_others([])
-        '; 1 partition changes hands: range plans the group anew'
+        '; 1 partition changes hands: range plans the whole group again'
         >>> MoveForecast((move,), "range").describe_others([("t", 0)])
-        '; 1 partition more changes hands: range plans the group anew'
+        '; 1 partition more changes hands: range plans the whole group again'
         >>> MoveForecast((move,), "range").describe_others([("t", 1)])
         ''
         >>> MoveForecast(unknown="assignor 'x' failed").describe_others([])
@@ -70,7 +70,7 @@ class MoveForecast:
         if not others:
             return ""
         count, change = ("1 partition", "changes") if others == 1 else (f"{others} partitions", "change")
-        return f"; {count}{' more' if said else ''} {change} hands: {self.assignor} plans the group anew"
+        return f"; {count}{' more' if said else ''} {change} hands: {self.assignor} plans the whole group again"
 
 
 @dataclass(frozen=True, slots=True)

@@ -230,35 +230,39 @@ def override_end(context: OverrideContext, for_ms: int | None) -> Until | None:
 def begin_freeze(ask: AskFreeze, context: OverrideContext, for_ms: int | None) -> BegunOverride:
     itself = context.plans_itself
     if itself and ask.orphans is Orphans.GIVE:
-        context.planned_here("give away what loses its owner (--orphans keep it can)")
+        context.planned_here("reassign partitions that lose their owner (it can with --orphans keep)")
     orphans = ask.orphans or (Orphans.KEEP if itself else Orphans.GIVE)
     after = replace(context.holds, freeze=Freeze(orphans, override_end(context, for_ms)))
     owners = context.owners
     living = len(set(owners.values()))
     words = [
         f"{count_of(living, 'member')} {'keeps' if living == 1 else 'keep'} {count_of(len(owners), 'partition')}",
-        "newcomers wait at the door" if itself else "newcomers get none",
-        f"what loses its owner {'stays without one' if orphans is Orphans.KEEP else 'goes to whoever has least'}",
+        "new members wait" if itself else "new members get none",
+        "partitions that lose their owner "
+        f"{'stay unowned' if orphans is Orphans.KEEP else 'go to the member with the fewest'}",
     ]
     if context.at_rest:
         return BegunOverride(after, "; ".join(words))
     if itself:
-        return BegunOverride(after, "; ".join([*words, "it counts when the rebalance that is under way has ended"]))
-    return BegunOverride(after, "; ".join([*words, "what is on its way to somebody else stays"]), Cause.OPERATOR)
+        return BegunOverride(after, "; ".join([*words, "it takes effect when the current rebalance has ended"]))
+    return BegunOverride(
+        after, "; ".join([*words, "partitions that were on their way stay where they are"]), Cause.OPERATOR
+    )
 
 
 def begin_deploy(ask: AskDeploy, context: OverrideContext, for_ms: int | None) -> BegunOverride:
     if not 0 < ask.expect <= MAX_EXPECTED:
-        raise invalid_override(f"expect is {ask.expect}; how many members shall come back? 1 to {MAX_EXPECTED}")
-    context.planned_here("keep a share for whoever comes back")
+        raise invalid_override(f"expect is {ask.expect}; expected how many members restart, 1 to {MAX_EXPECTED}")
+    context.planned_here("keep a member's partitions for its replacement")
     hold_ms = HOLD_MS.of(context.step.state, context.group.id) or DEPLOY_HOLD_MS
     ends = override_end(context, DEPLOY_MS if for_ms is None else for_ms)
     after = replace(context.holds, deploy=Deploy(ask.expect, hold_ms, until=ends))
     owners = context.owners
     return BegunOverride(
         after,
-        f"{ask.expect} of {count_of(len(context.situation.who), 'member')} may go and come back: what each leaves "
-        f"waits {hold_ms} ms for the next that comes, and otherwise none of {count_of(len(owners), 'partition')} moves",
+        f"{ask.expect} of {count_of(len(context.situation.who), 'member')} may restart: the partitions of each "
+        f"wait {hold_ms} ms for the next member that joins; otherwise none of "
+        f"{count_of(len(owners), 'partition')} moves",
     )
 
 
@@ -272,12 +276,13 @@ def begin_drain(ask: AskDrain, context: OverrideContext, for_ms: int | None) -> 
     drained = drained_members(after, context.situation.who)
     if who and len(drained) == len(who):
         raise invalid_override(
-            f"group {context.group.id!r} would have nobody left: all {len(who)} members would be drained"
+            f"group {context.group.id!r} would have no member left: all {len(who)} members would be drained"
         )
     meant = [member_id for member_id, each in who.items() if each.is_named(ask.by, ask.name)]
     if not meant:
         return BegunOverride(
-            after, f"no member has {ask.by.value} {ask.name!r} at the moment; who comes with it gets nothing"
+            after,
+            f"no member has {ask.by.value} {ask.name!r} at the moment; members that join with it get no partitions",
         )
     owners = context.owners
     held = [cell for cell, member_id in owners.items() if member_id in meant]
@@ -285,7 +290,7 @@ def begin_drain(ask: AskDrain, context: OverrideContext, for_ms: int | None) -> 
     pace = f", at most {context.situation.budget} at a time" if context.situation.budget else ""
     sentence = (
         f"{count_of(len(meant), 'member')} with {ask.by.value} {ask.name!r} {'has' if len(meant) == 1 else 'have'} "
-        f"{count_of(len(held), 'partition')}: {len(leaving)} move at once{pace}, "
+        f"{count_of(len(held), 'partition')}: {len(leaving)} move now{pace}, "
         f"to {count_of(len(who) - len(drained), 'member')}{context.carrying(leaving)}"
     )
     return BegunOverride(after, sentence, Cause.DRAINED if leaving and not after.calm else None, frozenset(leaving))
@@ -310,19 +315,20 @@ def begin_pin(ask: AskPin, context: OverrideContext, for_ms: int | None) -> Begu
     owner = context.owners.get((ask.topic, ask.partition))
     if not meant:
         return BegunOverride(
-            after, f"nobody is called {ask.name!r} at the moment; {where} goes to whoever comes by that name"
+            after,
+            f"no member is called {ask.name!r} at the moment; {where} goes to the first that joins with that name",
         )
     if owner in meant:
         return BegunOverride(after, f"{owner} has {where}, and keeps it")
     taker = context.owners_under(after).get((ask.topic, ask.partition))
     if taker not in meant:
         why = "nothing moves for now" if after.calm else f"{' and '.join(meant)} cannot have it"
-        return BegunOverride(after, f"{where} stays with {owner or 'nobody'}: {why}")
+        return BegunOverride(after, f"{where} stays with {owner or 'no member'}: {why}")
     # What else moves, moves for other reasons: drains go on meanwhile.
     back = {cell for cell in context.moved_by(after) if context.owners[cell] == taker}
     more = f", and {count_of(len(back), 'partition')} the other way" if back else ""
     moved = back | {(ask.topic, ask.partition)}
-    sentence = f"{where} moves from {owner or 'nobody'} to {taker}{more}{context.carrying(moved)}"
+    sentence = f"{where} moves from {owner or 'no member'} to {taker}{more}{context.carrying(moved)}"
     return BegunOverride(after, sentence, Cause.PIN_CHANGED, frozenset(moved))
 
 
@@ -408,11 +414,11 @@ def describe_end(before: HoldsStored, after: HoldsStored) -> EndedOverrides:
         back, expect = before.deploy.back, before.deploy.expect
         told.append((f"the deploy is over: {back} of {expect} came back", Cause.DEPLOY_OVER))
     told += [
-        (f"{drain.by.value} {drain.name!r} is not drained any more", Cause.DRAINED)
+        (f"{drain.by.value} {drain.name!r} is no longer drained", Cause.DRAINED)
         for drain in entries_gone(before.drains, after.drains)
     ]
     told += [
-        (f"{pin.topic}-{pin.partition} is not pinned to {pin.name!r} any more", None)
+        (f"{pin.topic}-{pin.partition} is no longer pinned to {pin.name!r}", None)
         for pin in entries_gone(before.pins, after.pins)
     ]
     told += [(unclaimed(share), Cause.MEMBER_LEFT) for share in entries_gone(before.shares, after.shares)]
@@ -424,7 +430,7 @@ def describe_end(before: HoldsStored, after: HoldsStored) -> EndedOverrides:
 
 def unclaimed(share: HeldShare) -> str:
     who = f"{share.member_id} ({share.client_id or 'no client id'})"
-    return f"{count_of(share.size, 'partition')} that {who} left wait for an heir no longer"
+    return f"{count_of(share.size, 'partition')} that {who} left no longer wait for a replacement"
 
 
 T = TypeVar("T", Drain, Pin, HeldShare)
@@ -472,7 +478,7 @@ def resume_group(request: ResumeGroup, step: Step, planned: Planned | None = Non
     foreseen = foresee_moves(found, ended.after, ended.cause, request, planned)
     if foreseen is None:
         return
-    sentence = ("; ".join(ended.sentences) or "nothing of the kind is held") + foreseen.describe_others(())
+    sentence = ("; ".join(ended.sentences) or "there is nothing to end") + foreseen.describe_others(())
     after = ended.after
     if ended.sentences and not request.validate_only:
         after = change_overrides(found, ended.after, (sentence,), ended.cause)

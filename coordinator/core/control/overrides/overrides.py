@@ -1,8 +1,8 @@
 """The overrides in force for a group, and what they mean to its members: held shares and corrected plans.
 
 Overrides are read from the state, kept as one record, and looked at again when the first of them ends or when the
-group has come to rest. When a member leaves, its share may wait for an heir; when a plan is made, it is corrected by
-what is in force. Kinds of groups call this module as an extension (`control/extensions.py`).
+group has come to rest. When a member leaves, its share may wait for a replacement; when a plan is made, it is corrected
+by what is in force. Kinds of groups call this module as an extension (`control/extensions.py`).
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -142,7 +142,7 @@ def override_ends(holds: HoldsStored) -> Iterator[Until]:
 
 
 def hold_share(group_id: str, who: MemberIdentifiers, share: Mapping[str, Partitions], step: Step) -> bool:
-    """A member of a group that the coordinator plans for is gone: whether what it had waits for an heir.
+    """A member of a group that the coordinator plans for is gone: whether its partitions wait for a replacement.
 
     A static member waits for itself. A freeze has its own word for what is left, and what the log could not take does
     not wait.
@@ -175,7 +175,9 @@ def correct_plan(view: GroupView, plan: Plan, snapshot: Snapshot, step: Step) ->
         return None
     kept = correct_with_overrides(plan, holds, view.situation(snapshot, move_budget(step.state, view.id)))
     if rebalance is not None:
-        rebalance.gone.update({share.member_id: "its owner went, and this is its heir" for share in kept.inherited})
+        rebalance.gone.update(
+            {share.member_id: "its owner left, and this member replaces it" for share in kept.inherited}
+        )
         for note in kept.notes:
             rebalance.note(RebalanceTrigger(Cause.OPERATOR, note), step.now_ms)
     return kept
@@ -192,7 +194,7 @@ def restore_snapshot(group_id: str, seen: Snapshot, whole: Callable[[], Snapshot
 def standing_plan(
     group_id: str, planned_here: bool, departed: Collection[str], state: ShardState
 ) -> StandingPlan | None:
-    """Members left, and no other has to come back for it: their shares wait for an heir, or the group is frozen."""
+    """Members left, and no other has to come back: their shares wait for a replacement, or the group is frozen."""
     holds = state.holds.get(group_id)
     if holds is None:
         return None
@@ -202,7 +204,7 @@ def standing_plan(
             return None
         return StandingPlan("what it had stays without an owner while the group is frozen", waiting)
     if planned_here and waiting.keys() >= set(departed):
-        return StandingPlan("what it had waits for an heir", waiting)
+        return StandingPlan("its partitions wait for a replacement", waiting)
     return None
 
 

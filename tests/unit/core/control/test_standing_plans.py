@@ -18,7 +18,7 @@ from muster.coordinator.core.model.types import Limits
 SHARE = HeldShare("a", "c", (("t", (0, 1)),), Until(9_000, 9_000))
 WAITING = {"a": (("t", 0), ("t", 1))}
 FROZEN = "what it had stays without an owner while the group is frozen"
-HEIR = "what it had waits for an heir"
+HEIR = "its partitions wait for a replacement"
 KEEP, GIVE = Freeze(Orphans.KEEP), Freeze(Orphans.GIVE)
 
 

@@ -32,7 +32,7 @@ def test_what_an_operator_holds_is_the_reason_that_is_told() -> None:
     words = override_lines(GroupHolds(orphans="keep"))
     short = group(member(owned=(0, 1, 2)), positions={tp(3): at(5, 15)}, leader="a", assignor="range", held=words)
     finding = only("partitions-unowned", short)
-    assert finding.evidence[2] == "an operator holds the group: freeze, what loses its owner stays without one"
+    assert finding.evidence[2] == "an operator holds the group: freeze, partitions that lose their owner stay unowned"
     assert "muster groups resume" in finding.todo
     assert finding.severity == Severity.WARNING
 

@@ -25,7 +25,8 @@ from muster.client.members.subscription import Subscriber
 from muster.coordinator.config import parse_address
 from muster.coordinator.edge.background_tasks import BackgroundTask, SupervisedTasks
 from muster.coordinator.edge.cluster_view import GRPC, HTTP, KAFKA, NO_NODE, OFFSETS_TOPIC, NodeAddress, OtherNodes
-from muster.coordinator.errors import ErrorCode
+from muster.coordinator.errors import ErrorCode, error_code_of
+from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka_backend.shard_owner import ShardOwner
 from muster.coordinator.kafka_backend.shard_ownership import events_and_effects as ev
 from muster.coordinator.kafka_backend.shard_ownership.lease import OwnershipSettings
@@ -44,8 +45,12 @@ from muster.coordinator.kafka_backend.shard_ownership.shard_assignment import (
     plan_assignment,
 )
 from muster.coordinator.kafka_backend.state_topic import UnusableUpstream
-from muster.coordinator.kafka_backend.upstream.group_requests import FellowNode, UpstreamMembership
-from muster.coordinator.kafka_backend.upstream.protocol import UpstreamError
+from muster.coordinator.kafka_backend.upstream.group_requests import (
+    FellowNode,
+    UpstreamMembership,
+    ask_coordinator_of,
+)
+from muster.coordinator.kafka_backend.upstream.protocol import UpstreamError, UpstreamRefused
 from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
 from muster.coordinator.replication.protocol.cluster_metadata import PartitionView, TopicView
 
@@ -204,6 +209,43 @@ def refusal_sentence(code: ErrorCode, message: str, group: str, session_ms: int)
             "engine.kafka.cluster, or end the members of that group"
         )
     return f"the upstream's group {group} refuses this node: {message}"
+
+
+async def check_nodes_group(upstream: Upstream, cluster: str, session_ms: int) -> None:
+    """Ask whether the nodes' group of a new cluster would take a node: a join without a member id, which gets one and
+    no place (KIP-394), and is taken back. What passes, the node hears again when it joins.
+
+    Raises UnusableUpstream for what is refused for good.
+    """
+    group = f"{cluster}.nodes"
+    try:
+        code, detail = await try_to_join(upstream, group, session_ms)
+    except UpstreamRefused as error:
+        code, detail = error_code_of(error.code), str(error)
+    except UpstreamError:
+        return
+    if code in FOR_GOOD:
+        raise UnusableUpstream(refusal_sentence(code, detail, group, session_ms))
+
+
+async def try_to_join(upstream: Upstream, group: str, session_ms: int) -> tuple[ErrorCode, str]:
+    """Raises UpstreamError."""
+    request = struct("JoinGroupRequest")(
+        group_id=group,
+        session_timeout_ms=session_ms,
+        rebalance_timeout_ms=session_ms,
+        member_id="",
+        group_instance_id=None,
+        protocol_type=PROTOCOL_TYPE,
+        protocols=[struct("JoinGroupRequest.protocols")(name=PROTOCOL)],
+    )
+    joined = await ask_coordinator_of(upstream, group, "JoinGroup", request, lambda answer: answer.error_code)
+    if joined.member_id:
+        member = struct("LeaveGroupRequest.members")(member_id=joined.member_id, group_instance_id=None)
+        leaving = struct("LeaveGroupRequest")(group_id=group, members=[member])
+        await ask_coordinator_of(upstream, group, "LeaveGroup", leaving, lambda answer: answer.error_code)
+    code = error_code_of(int(joined.error_code))
+    return code, code.meaning
 
 
 class PlaceHolder(NamedTuple):
@@ -613,18 +655,6 @@ class NodesGroup:
             self._alarm.cancel()
         in_s = max(action.at_ms - self._now_ms(), 1) / 1000
         self._alarm = asyncio.get_running_loop().call_later(in_s, partial(self.handle_event, mev.TimerExpired()))
-
-
-def error_code_of(code: int) -> ErrorCode:
-    """One that no member can do anything about is an unknown one.
-
-    >>> error_code_of(27), error_code_of(12345)
-    (<ErrorCode.REBALANCE_IN_PROGRESS: 27>, <ErrorCode.UNKNOWN_SERVER_ERROR: -1>)
-    """
-    try:
-        return ErrorCode(code)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 PERFORMED: dict[type, Callable[[NodesGroup, Any], None]] = {

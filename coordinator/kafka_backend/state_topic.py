@@ -137,16 +137,35 @@ async def prepare_state_topic(upstream: Upstream, wanted: StateTopicSpec) -> int
 
     Raises UnusableUpstream, and UpstreamError where nobody answers.
     """
-    await check_upstream(upstream, wanted)
-    if not topic_exists(upstream, wanted):
-        first = TopicMarks(upstream, wanted.cluster, wanted.topic, FIRST_S)
-        if await first.remembers() and not await topic_appears(upstream, wanted):
-            raise UnusableUpstream(
-                f"the state topic {wanted.topic} is not there, and it was: groups and positions went with it. Nothing "
-                "is made anew by itself: look at what became of it; `muster engine init --again` makes it, empty"
-            )
+    batch_bytes = await check_state_topic(upstream, wanted)
+    if batch_bytes is None:
         await create_state_topic(upstream, wanted)
-    await wait_for_leaders(upstream, wanted)
+        await wait_for_leaders(upstream, wanted)
+        batch_bytes = await check_existing_topic(upstream, wanted)
+    return batch_bytes
+
+
+async def check_state_topic(upstream: Upstream, wanted: StateTopicSpec) -> int | None:
+    """As `prepare_state_topic`, and writes nothing: None where the topic is yet to be made, and may be."""
+    await check_upstream(upstream, wanted)
+    if topic_exists(upstream, wanted):
+        await wait_for_leaders(upstream, wanted)
+        return await check_existing_topic(upstream, wanted)
+    first = TopicMarks(upstream, wanted.cluster, wanted.topic, FIRST_S)
+    if not await first.remembers():
+        await create_state_topic(upstream, wanted, validate_only=True)
+        return None
+    if await topic_appears(upstream, wanted):
+        await wait_for_leaders(upstream, wanted)
+        return await check_existing_topic(upstream, wanted)
+    raise UnusableUpstream(
+        f"the state topic {wanted.topic} is not there, and it was: groups and positions went with it. Nothing "
+        "is made anew by itself: look at what became of it; `muster engine init --again` makes it, empty"
+    )
+
+
+async def check_existing_topic(upstream: Upstream, wanted: StateTopicSpec) -> int:
+    """Raises UnusableUpstream for another topic than it was, and one that would lose groups."""
     marks, topic = TopicMarks(upstream, wanted.cluster, wanted.topic, PATIENCE_S), state_topic_of(upstream, wanted)
     if topic.partitions == wanted.partitions and not await is_same_topic(marks, topic):
         raise UnusableUpstream(
@@ -218,15 +237,18 @@ def state_topic_of(upstream: Upstream, wanted: StateTopicSpec) -> UpstreamTopic:
     return UpstreamTopic(seen.topic_id, len(seen.parts))
 
 
-async def create_state_topic(upstream: Upstream, wanted: StateTopicSpec) -> None:
-    await create_checked_topic(upstream, wanted, CONFIGS)
+async def create_state_topic(upstream: Upstream, wanted: StateTopicSpec, *, validate_only: bool = False) -> None:
+    await create_checked_topic(upstream, wanted, CONFIGS, validate_only=validate_only)
 
 
-async def create_checked_topic(upstream: Upstream, wanted: StateTopicSpec, configs: Mapping[str, str]) -> None:
-    """Raises UnusableUpstream, UpstreamError."""
+async def create_checked_topic(
+    upstream: Upstream, wanted: StateTopicSpec, configs: Mapping[str, str], *, validate_only: bool = False
+) -> None:
+    """validate_only: the upstream says whether it would make it. Raises UnusableUpstream, UpstreamError."""
     configs = {**configs, "min.insync.replicas": str(min(2, wanted.replication))}
+    given = wanted.topic, wanted.partitions, wanted.replication, configs
     try:
-        await create_topic(upstream, wanted.topic, wanted.partitions, wanted.replication, configs)
+        await create_topic(upstream, *given, validate_only=validate_only)
     except UpstreamRefused as error:
         if error.code != INVALID_REPLICATION_FACTOR:
             raise

@@ -10,6 +10,7 @@ from tests.fakes.kafka_group import Group, Joined, State, Synced
 from tests.fakes.upstream_broker import SILENCE, UpstreamBroker
 
 TICK_S = 0.01
+MEMBER_ID_REQUIRED = 79
 
 
 class GroupDesk:
@@ -43,6 +44,8 @@ class GroupDesk:
     async def _join(self, request: Any) -> Any:
         if self.refusal:
             return struct("JoinGroupResponse")(error_code=self.refusal)
+        if not request.member_id and request.group_instance_id is None:
+            return struct("JoinGroupResponse")(error_code=MEMBER_ID_REQUIRED, member_id="pending")
         parked: asyncio.Future[Joined] = self._loop.create_future()
         metadata = bytes(request.protocols[0].metadata)
         self.group.join(request.member_id, request.group_instance_id, metadata, self.now_ms, answering(parked))
@@ -80,6 +83,8 @@ class GroupDesk:
 
     def _leave(self, request: Any) -> Any:
         (member,) = request.members
+        if member.group_instance_id is None:  # it never had more than an id
+            return struct("LeaveGroupResponse")(members=[struct("LeaveGroupResponse.members")()])
         code = self.group.leave(member.member_id, member.group_instance_id, self.now_ms)
         made = struct("LeaveGroupResponse.members")(
             member_id=member.member_id, group_instance_id=member.group_instance_id, error_code=code

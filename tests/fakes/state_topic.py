@@ -53,6 +53,8 @@ class StateTopic:
         self.codes: deque[int] = deque()
         self.acks_to_lose = 0
         self.made: list[Any] = []
+        self.refusal = 0
+        """A code that CreateTopics is answered with."""
         self.configs = {"cleanup.policy": "compact", "min.insync.replicas": "2", "max.message.bytes": "8388608"}
         self.broker_id = 1
         self._broker = broker
@@ -139,9 +141,11 @@ class StateTopic:
         )
 
     def _create(self, request: Any) -> Any:
-        self.made.append(request.topics[0])
-        self.exists = True
-        return struct("CreateTopicsResponse")(topics=[struct("CreateTopicsResponse.topics")(name=self.topic)])
+        if not self.refusal and not request.validate_only:
+            self.made.append(request.topics[0])
+            self.exists = True
+        told = struct("CreateTopicsResponse.topics")(name=request.topics[0].name, error_code=self.refusal)
+        return struct("CreateTopicsResponse")(topics=[told])
 
     def _describe(self, request: Any) -> Any:
         made = struct("DescribeConfigsResponse.results.configs")

@@ -84,14 +84,20 @@ async def describe_topic_configs(
 
 
 async def create_topic(
-    upstream: Upstream, topic: str, partitions: int, replication: int, configs: Mapping[str, str]
+    upstream: Upstream,
+    topic: str,
+    partitions: int,
+    replication: int,
+    configs: Mapping[str, str],
+    *,
+    validate_only: bool = False,
 ) -> None:
-    """Make it, unless it is there by now. Raises UpstreamError."""
+    """Make it, unless it is there by now; validate_only: ask whether it could be made. Raises UpstreamError."""
     settings = [struct("CreateTopicsRequest.topics.configs")(name=name, value=value) for name, value in configs.items()]
     wanted = struct("CreateTopicsRequest.topics")(
         name=topic, num_partitions=partitions, replication_factor=replication, configs=settings
     )
-    request = struct("CreateTopicsRequest")(topics=[wanted], timeout_ms=CREATE_MS)
+    request = struct("CreateTopicsRequest")(topics=[wanted], timeout_ms=CREATE_MS, validate_only=validate_only)
     controller = upstream.view.controller
     if controller in upstream.view.brokers:
         answer = await upstream.ask_broker(controller, "CreateTopics", request, waits_s=CREATE_MS / 1000)

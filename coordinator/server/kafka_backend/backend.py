@@ -30,13 +30,23 @@ from muster.coordinator.kafka_backend.backend_settings import (
     state_topic_spec_of,
     upstream_address_of,
 )
-from muster.coordinator.kafka_backend.nodes_group import AssignedCluster, NodesGroup, NodesGroupSettings
+from muster.coordinator.kafka_backend.nodes_group import (
+    AssignedCluster,
+    NodesGroup,
+    NodesGroupSettings,
+    check_nodes_group,
+)
 from muster.coordinator.kafka_backend.proxy.proxy_principal import proxy_principal_check_of
 from muster.coordinator.kafka_backend.proxy.request_splitting import groups_by_name
 from muster.coordinator.kafka_backend.shard_owner import OwnerCallbacks, OwnerClocks, ShardOwner
 from muster.coordinator.kafka_backend.shard_ownership import lease
 from muster.coordinator.kafka_backend.state_log import StateLog
-from muster.coordinator.kafka_backend.state_topic import StateTopicWatch, UnusableUpstream, prepare_state_topic
+from muster.coordinator.kafka_backend.state_topic import (
+    StateTopicWatch,
+    UnusableUpstream,
+    check_state_topic,
+    prepare_state_topic,
+)
 from muster.coordinator.kafka_backend.transaction_requests import TransactionCommits, TransactionHandlers
 from muster.coordinator.kafka_backend.upstream.protocol import UpstreamError, describe_address
 from muster.coordinator.kafka_backend.upstream.topic_watch import UpstreamLogEnds, UpstreamTopics
@@ -192,12 +202,21 @@ class KafkaBackend:
             self._started.callback(self.rights.stop)
 
     async def _check_upstream(self) -> int:
-        """How many bytes a batch of the state topic has room for. Raises UpstreamRefusedNode."""
-        settings = self._settings
+        """How many bytes a batch of the state topic has room for. Nothing is written before all that can refuse this
+        node has been asked (KB-N2). Raises UpstreamRefusedNode."""
+        settings, wanted = self._settings, state_topic_spec_of(self._settings)
         try:
-            await prepare_security(settings, self.upstream)
-            batch_bytes = await prepare_state_topic(self.upstream, state_topic_spec_of(settings))
+            is_new = await check_state_topic(self.upstream, wanted) is None
+            self._has_ports_for_all()
             if self._principal is not None:
+                await self._principal.check()
+            if is_new:
+                await check_nodes_group(
+                    self.upstream, settings.engine_kafka_cluster, settings.engine_kafka_session_timeout_ms
+                )
+            await prepare_security(settings, self.upstream)
+            batch_bytes = await prepare_state_topic(self.upstream, wanted)
+            if is_new and self._principal is not None:  # some brokers tell no rights to a topic that is not there
                 await self._principal.check()
             self.topics = UpstreamTopics(
                 self.upstream,
@@ -210,7 +229,6 @@ class KafkaBackend:
             )
             self._started.push_async_callback(self.topics.stop)
             await self.topics.refresh_topics()
-            self._has_ports_for_all()
         except (UnusableUpstream, UpstreamError) as error:
             raise UpstreamRefusedNode(f"engine is {settings.engine}, but {error}") from error
         return batch_bytes

@@ -178,6 +178,7 @@ async def start_in_cluster(record: StartRecord, monkeypatch: pytest.MonkeyPatch)
 KAFKA_PARTS = {
     "Upstream": "upstream",
     "prepare_security": "security topic",
+    "check_state_topic": "state topic checked",
     "prepare_state_topic": "state topic made",
     "UpstreamTopics": "topics",
     "UpstreamLogEnds": "ends",

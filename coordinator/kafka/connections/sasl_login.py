@@ -259,7 +259,33 @@ class SaslLogin:
 # -----------------------------
 
 
-class SaslConnection(ServerConnection):
+class SaslWordsConnection(ServerConnection):
+    """See `ServerConnection`. Takes a mechanism's words as Kafka 0.10 sent them, after version 0 of SaslHandshake:
+    frames without headers."""
+
+    __slots__ = ()
+
+    def _hear(self, login: SaslLogin, frame: Frame) -> None:
+        form = self._dispatch.form(SASL_AUTHENTICATE, 0)
+        assert form is not None, "it is served"
+        slot = self._parked = RequestSlot(len(frame), 0, form, self._begun_s)
+        self._slots.append(slot)
+        slot.task = self._loop.create_task(self._reply(slot, login, bytes(frame)))
+
+    async def _reply(self, slot: RequestSlot, login: SaslLogin, words: bytes) -> None:
+        """Without a header, as it was asked."""
+        try:
+            answer = await login.words(words)
+        except Exception as error:
+            self._failed(slot, error)
+            return
+        slot.done = True
+        slot.answer = [len(answer).to_bytes(LENGTH_BYTES, "big"), answer]
+        self._made_bytes += LENGTH_BYTES + len(answer)
+        self._answered(slot)
+
+
+class SaslConnection(SaslWordsConnection):
     """See `ServerConnection`. Its client logs in at the `desk`; who is known without an end is served as at any
     other.
     """
@@ -305,23 +331,3 @@ class SaslConnection(ServerConnection):
     def _foreseen(self) -> EarlyRefusal | None:
         """Nothing is read of a request before the login but its key."""
         return super()._foreseen() if self._login is not None and self._login.known else None
-
-    def _hear(self, login: SaslLogin, frame: Frame) -> None:
-        """A mechanism's words as Kafka 0.10 sent them: frames without headers."""
-        form = self._dispatch.form(SASL_AUTHENTICATE, 0)
-        assert form is not None, "it is served"
-        slot = self._parked = RequestSlot(len(frame), 0, form, self._begun_s)
-        self._slots.append(slot)
-        slot.task = self._loop.create_task(self._reply(slot, login, bytes(frame)))
-
-    async def _reply(self, slot: RequestSlot, login: SaslLogin, words: bytes) -> None:
-        """Without a header, as it was asked."""
-        try:
-            answer = await login.words(words)
-        except Exception as error:
-            self._failed(slot, error)
-            return
-        slot.done = True
-        slot.answer = [len(answer).to_bytes(LENGTH_BYTES, "big"), answer]
-        self._made_bytes += LENGTH_BYTES + len(answer)
-        self._answered(slot)

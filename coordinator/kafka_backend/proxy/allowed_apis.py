@@ -45,8 +45,7 @@ TABLE: Final[Mapping[int, tuple[Api, RequestRoute]]] = {
         (Api(14, "SyncGroup", 0, 5, parks=True), GROUP),
         (Api(15, "DescribeGroups", 0, 6, parks=True), SEVERAL),
         (Api(16, "ListGroups", 0, 5, parks=True), EDIT),
-        # Not 0, after which frames without headers follow.
-        (Api(17, "SaslHandshake", 1, 1, parks=True), RequestRoute.LOGIN),
+        (Api(17, "SaslHandshake", 0, 1, parks=True), RequestRoute.LOGIN),
         (Api(18, "ApiVersions", 0, 3), RequestRoute.GREET),
         (Api(19, "CreateTopics", 0, 7), PASS),
         (Api(20, "DeleteTopics", 0, 6), PASS),

@@ -43,6 +43,7 @@ from muster.coordinator.kafka.connections.connection import MAX_BYTES_PER_TURN, 
 from muster.coordinator.kafka.connections.frames import HEAD, LENGTH_BYTES, SHORTEST
 from muster.coordinator.kafka.connections.listener import BACKLOG, ConnectionListener, ListenerLimits
 from muster.coordinator.kafka.connections.request_slots import DecodedHeader, RequestSlot
+from muster.coordinator.kafka.connections.sasl_login import SaslWordsConnection
 from muster.coordinator.kafka.dispatch import DOOR, Dispatcher, HangUp, ServedVersion
 from muster.coordinator.kafka.protocol import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE, Api
 from muster.coordinator.kafka_backend.proxy import response_rewriting
@@ -224,7 +225,7 @@ class ProxyConnection(ServerConnection):
             if not self._left:
                 if self._draining:
                     return
-                if end - at < START.size:
+                if end - at < self._start_bytes():
                     self._carry = data[at:]
                     return
                 if not self._begun(data, at):
@@ -237,6 +238,10 @@ class ProxyConnection(ServerConnection):
             else:
                 self._hold(data[at : at + size])
             at += size
+
+    def _start_bytes(self) -> int:
+        """How much of a frame is looked at before it is let in."""
+        return START.size
 
     def _begun(self, data: bytes, at: int) -> bool:
         """Look at the request that begins here. False: it cannot begin yet. Raises MalformedFrame, HangUp."""
@@ -308,6 +313,11 @@ class ProxyConnection(ServerConnection):
             self._one_group(frame, key, version, correlation)
         elif way is RequestRoute.SEVERAL:
             self._several(frame, key, version, correlation)
+        elif key == SASL_HANDSHAKE and version == 0:
+            raise HangUp(
+                "SaslHandshake 0 does not pass: the words after it have no headers; expected version 1, or a listener "
+                "of SASL_PLAINTEXT or SASL_SSL"
+            )
         else:
             self._forward(frame, key, version, correlation)
 
@@ -574,7 +584,7 @@ NO_CLIENT_ID: Final = b"\xff\xff"
 APIS: Final = {TABLE[key][0].name: TABLE[key][0] for key in (SASL_HANDSHAKE, SASL_AUTHENTICATE)}
 
 
-class LoginProxyConnection(ProxyConnection):
+class LoginProxyConnection(SaslWordsConnection, ProxyConnection):
     __slots__ = ("_login", "_rules")
 
     def __init__(self, rules: RelayRules, *arguments: Any) -> None:
@@ -606,8 +616,14 @@ class LoginProxyConnection(ProxyConnection):
         else:
             super().data_received(data)
 
+    def _start_bytes(self) -> int:
+        return LENGTH_BYTES if self._entered().raw else START.size
+
     def _begun(self, data: bytes, at: int) -> bool:
         login = self._entered()
+        if login.raw:
+            self._begin_words(int.from_bytes(data[at : at + LENGTH_BYTES], "big", signed=True))
+            return True
         size, key, _, _ = START.unpack_from(data, at)
         if size > self._frames.limit:
             raise MalformedFrame(f"a frame of {size} bytes; expected at most {self._frames.limit}")
@@ -616,8 +632,18 @@ class LoginProxyConnection(ProxyConnection):
             login.admit(key)
         return super()._begun(data, at)
 
+    def _begin_words(self, size: int) -> None:
+        """What comes after SaslHandshake 0: frames of nothing but a mechanism's words. Raises MalformedFrame."""
+        if not 1 <= size <= self._frames.limit:
+            raise MalformedFrame(f"a frame of {size} bytes; expected 1 to {self._frames.limit}")
+        self._passes = False
+        self._left = size + LENGTH_BYTES
+
     def _start(self, frame: Frame) -> None:
         login = self._entered()
+        if login.raw:
+            self._hear(login, frame)
+            return
         key, version, _ = HEAD.unpack_from(frame)
         login.admit(key)
         if key == SASL_AUTHENTICATE:

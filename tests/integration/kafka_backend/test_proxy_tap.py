@@ -126,8 +126,8 @@ class Tap:
             writer.close()
 
 
-OLD: Final = {(0, 0), (0, 1), (0, 2)}
-"""Produce of these is told of and taken by no broker (KAFKA-18659)."""
+OLD: Final = {(0, 0), (0, 1), (0, 2), (17, 0)}
+"""Produce of these is told of and taken by no broker (KAFKA-18659); SaslHandshake 0 only where clients log in."""
 
 
 def refused(name: str, version: int, answer: bytes) -> bool:

@@ -157,6 +157,62 @@ def test_a_step_that_is_not_the_last_is_no_login() -> None:
     run(story)
 
 
+async def say(client: KafkaClient, words: bytes) -> bytes:
+    """A mechanism's words after SaslHandshake 0, one byte of the frame at first; what is answered."""
+    frame = len(words).to_bytes(4, "big") + words
+    client.writer.write(frame[:1])
+    await client.writer.drain()
+    client.writer.write(frame[1:])
+    return await client.reader.readexactly(int.from_bytes(await client.reader.readexactly(4), "big"))
+
+
+@pytest.mark.parametrize("broker", [None, 1])
+def test_the_frames_of_old_clients_have_no_header(broker: int | None) -> None:
+    """librdkafka of Debian logs in nowhere where version 0 of SaslHandshake is not told of."""
+
+    async def story(proxied: Proxied, asks: Asks) -> None:
+        asks.broker.offers[17] = (0, 1)
+        async with proxied.client(broker) as client:
+            told = {each.api_key: each for each in (await client.ask("ApiVersions", 0)).api_keys}
+            assert (told[17].min_version, told[17].max_version) == (0, 1)
+            assert (await client.ask("SaslHandshake", 0, mechanism="SCRAM-SHA-256")).error_code == 0
+            assert await say(client, FIRST) == SERVER_FIRST
+            assert await say(client, FINAL) == SERVER_FINAL
+            if broker is None:
+                assert await beat(client, "hers") == UNKNOWN_MEMBER, "she is who she is by any other frame"
+                assert await beat(client, "another") == NOT_IN_GROUP
+            assert (await client.ask("Metadata", 9, topics=None)).brokers
+        async with proxied.client(broker) as client:
+            await client.ask("SaslHandshake", 0, mechanism="PLAIN")
+            assert await say(client, PLAIN) == b""
+            assert (await client.ask("Metadata", 9, topics=None)).brokers
+
+    run(story)
+
+
+@pytest.mark.parametrize("size", [0, -1, 70_000])
+def test_old_frames_too_large_or_of_nothing_end_a_login(size: int) -> None:
+    async def story(proxied: Proxied, asks: Asks) -> None:
+        async with proxied.client() as client:
+            await client.ask("SaslHandshake", 0, mechanism="PLAIN")
+            client.writer.write(size.to_bytes(4, "big", signed=True))
+            assert await client.closed_by_node()
+        assert asks.broker.of("SaslAuthenticate") == []
+
+    run(story)
+
+
+def test_whom_the_broker_refuses_after_an_old_handshake_is_out() -> None:
+    async def story(proxied: Proxied, asks: Asks) -> None:
+        asks.code = FAILED
+        async with proxied.client() as client:
+            await client.ask("SaslHandshake", 0, mechanism="PLAIN")
+            client.writer.write(len(PLAIN).to_bytes(4, "big") + PLAIN)
+            assert await client.closed_by_node()
+
+    run(story)
+
+
 def test_whom_the_broker_refuses_hears_that_and_is_out() -> None:
     async def story(proxied: Proxied, asks: Asks) -> None:
         asks.code = FAILED

@@ -7,9 +7,10 @@ from typing import Any
 
 from muster.coordinator.config import Address
 from muster.coordinator.kafka.codec.codec import decode, decode_frame, encode, is_flexible, struct
+from muster.coordinator.kafka_backend.proxy.allowed_apis import TABLE
 from muster.coordinator.kafka_backend.upstream.protocol import SUPPORTED_APIS
 
-API_OF = {api.key: name for name, api in SUPPORTED_APIS.items()}
+API_OF = {key: api.name for key, (api, _) in TABLE.items()} | {api.key: name for name, api in SUPPORTED_APIS.items()}
 SILENCE = object()
 """The question is left without an answer."""
 HANG_UP = object()

@@ -8,6 +8,7 @@ many groups in one turn. In a cluster, `handlers/cluster_backend.py` adds settin
 
 import asyncio
 import json
+import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -135,8 +136,8 @@ LIST_SETTINGS: Final = frozenset(
 )
 """Settings whose value is words with commas between them."""
 
-NOT_FOR_CLIENTS: Final = frozenset({"engine"})
-"""Shown without their value: no client of a node over a Kafka learns the addresses of its brokers."""
+NOT_FOR_CLIENTS: Final = re.compile(r"engine|engine\.kafka\.(proxy\.)?(sasl|ssl)\..*|engine\.kafka\.proxy\.principal")
+"""Shown without their value: no client of a node over a Kafka learns where its brokers are, or how it logs in there."""
 
 
 def describe_settings(
@@ -156,7 +157,7 @@ def describe_settings(
     for alias, (name, field) in sorted(known.items()):
         if not field.repr or (wanted and alias not in wanted):
             continue
-        named = alias in NOT_FOR_CLIENTS and getattr(settings, name) != field.default
+        named = NOT_FOR_CLIENTS.fullmatch(alias) and getattr(settings, name) != field.default
         hidden = is_secret(settings, alias, field) or named
         about = {
             "name": alias,

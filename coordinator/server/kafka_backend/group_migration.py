@@ -118,9 +118,9 @@ class GroupAdoption:
             async with asyncio.timeout(PATIENCE_S):
                 said = await self._looked(shard, group)
         except (UpstreamError, TimeoutError, Overloaded, NodeShuttingDown) as error:
-            why = str(error) or "it does not answer in time"
-            said = said._replace(message=f"what the upstream has of the group {group} cannot be told: {why}")
-            log.warning("a group waits", group=group, why=said.message)
+            # Members are clients: where the upstream is, is for the log alone.
+            said = said._replace(message=f"what the upstream has of the group {group} cannot be told; ask again")
+            log.warning("a group waits", group=group, why=str(error) or "the upstream does not answer in time")
         finally:
             self._remember(group, said)
             self._engine.release_group(shard, group)

@@ -317,9 +317,9 @@ BUNDLED = "it needs a node that keeps records itself (engine=bundled)"
 class RefusedStaging:
     """The Staging service, KB-G3: what Spark's exactly-once sink writes by."""
 
-    def __init__(self, engine: str) -> None:
+    def __init__(self) -> None:
         self._sentence = (
-            f"Records of an exactly-once sink cannot be staged here: this node's engine is {engine}, and {BUNDLED}. "
+            f"Records of an exactly-once sink cannot be staged here: this node's engine is a Kafka, and {BUNDLED}. "
             "Write to that Kafka with Spark's own Kafka sink instead."
         )
 
@@ -351,10 +351,10 @@ class RefusedStaging:
 class RefusedFencing:
     """The Fencing service: a fence is a line in each log, and these logs are Kafka's."""
 
-    def __init__(self, engine: str) -> None:
+    def __init__(self) -> None:
         self._refusal = CoordinatorError(
             ErrorCode.UNSUPPORTED_VERSION,
-            f"a fence cannot be put up here: this node's engine is {engine}, and {BUNDLED}; use a transactional "
+            f"a fence cannot be put up here: this node's engine is a Kafka, and {BUNDLED}; use a transactional "
             "producer of that Kafka",
         )
 

@@ -173,10 +173,10 @@ class KafkaNodeBackend:
         )
 
     def staging(self) -> RefusedStaging:
-        return RefusedStaging(self._settings.engine)
+        return RefusedStaging()
 
     def fences(self, driver: EngineDriver, engine: Engine) -> dict[str, ServiceMethod]:
-        return methods_of(FENCE_SERVICE, RefusedFencing(self._settings.engine))
+        return methods_of(FENCE_SERVICE, RefusedFencing())
 
     def upkeep(self, conditions: Conditions, engine: Engine, fail: Callable[[BaseException], None]) -> "KafkaUpkeep":
         return KafkaUpkeep(self._settings, self._part, conditions, self._certificates)

@@ -17,6 +17,9 @@ logger = logging.getLogger("muster.storage")
 
 META = "meta.properties"
 META_VERSION = "1"
+GUARDED_VERSION = "2"
+"""Of a directory whose node asks callers who they are: versions of Muster that would ask nobody know version 1 only,
+and refuse it."""
 LOCK = ".lock"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
@@ -44,7 +47,8 @@ class DirectoryIdentity:
     `directory_id`, 22 characters as well, is this directory's alone: another disk has another one. Empty where it could
     not be written down, for then the next start has another. `boot_id` is the start of the machine in which the
     directory was last used, "" where that is unknown. `unclean` says that records which nobody was promised to be
-    flushed may have gone with a former one, and nobody has reckoned with that yet.
+    flushed may have gone with a former one, and nobody has reckoned with that yet. `guarded`: the node that used it
+    last had an authorizer.
     """
 
     cluster_id: str
@@ -52,6 +56,7 @@ class DirectoryIdentity:
     directory_id: str = ""
     boot_id: str = ""
     unclean: bool = False
+    guarded: bool = False
 
     def text(self) -> str:
         """`meta.properties`. Programs that know fewer of its lines skip the others.
@@ -59,7 +64,7 @@ class DirectoryIdentity:
         The last line is one that must be there, so that a file which is cut short is seen to be.
         """
         lines = {
-            "version": META_VERSION,
+            "version": GUARDED_VERSION if self.guarded else META_VERSION,
             "boot.id": self.boot_id,
             "unclean": "true" if self.unclean else "",
             "directory.id": self.directory_id,
@@ -183,15 +188,16 @@ def _identity(
             found.get("directory.id", ""),
             found.get("boot.id", ""),
             found.get("unclean") == "true",
+            found["version"] == GUARDED_VERSION,
         )
     except (OSError, ValueError) as error:
         raise DataDirectoryError(
             f"{meta} cannot be read: {error}. Expected lines version, cluster.id and node.id; restore it from a copy."
         ) from None
-    if found["version"] != META_VERSION:
+    if found["version"] not in (META_VERSION, GUARDED_VERSION):
         raise DataDirectoryError(
-            f"{meta} has version {found['version']}, this program knows version {META_VERSION}. Nothing was changed. "
-            "Use the program that wrote it, or choose another directory."
+            f"{meta} has version {found['version']}, this program knows versions {META_VERSION} and {GUARDED_VERSION}. "
+            "Nothing was changed. Use the program that wrote it, or choose another directory."
         )
     if known.node_id != node_id:
         raise DataDirectoryError(

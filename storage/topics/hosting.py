@@ -414,6 +414,14 @@ class HostedTopics(TopicStore):
         """The cluster reckons with it from now on: what is here counts for no more than what it is."""
         self.identity = write_identity(self._files, self.data_dir, self.identity, replace(self.identity, unclean=False))
 
+    # -- who may open it ----------------------------------------------------------------------------------
+
+    def set_guarded(self, guarded: bool) -> None:
+        """Whether the node has an authorizer: a version of Muster that knows none refuses the directory then."""
+        self.identity = write_identity(
+            self._files, self.data_dir, self.identity, replace(self.identity, guarded=guarded)
+        )
+
 
 def _expect_no_more(log: Log, offset: int) -> bool:
     """Take no record from `offset` on for durable; whether any was."""

@@ -70,6 +70,10 @@ class DataDirectory:
         """The cluster's id by the directory, None for a new one, and an id for a cluster that has none."""
         return known_cluster_id(RealFiles(), str(self._settings.data_dir)), format_id(os.urandom(16))
 
+    async def note_authorizer(self) -> None:
+        """Older versions may open the directory of a node that asks nobody who they are, once nothing refuses that."""
+        await asyncio.to_thread(self.disk.set_guarded, self._settings.authorizer != "none")
+
     async def close(self) -> None:
         if self._disk is not None:
             await asyncio.to_thread(self._disk.close)
@@ -77,6 +81,8 @@ class DataDirectory:
     def _open(self, cluster_id: str | None) -> None:
         settings = self._settings
         self._disk = Broker(settings.data_dir, settings, node_id=settings.node_id, cluster_id=cluster_id)
+        if settings.authorizer != "none":  # before anything is written that only it may read
+            self._disk.set_guarded(True)
 
 
 class StandaloneBackend:
@@ -134,6 +140,7 @@ class StandaloneBackend:
     async def join(self, security: "NodeSecurity | None", make_groups: MakeGroups) -> None:
         """The groups are known before the node is. Raises PartitionCountConflict."""
         settings = self._settings
+        await self._directory.note_authorizer()
         count, size = settings.offsets_topic_num_partitions, settings.offsets_topic_segment_bytes
         log = self._group_log = await asyncio.to_thread(BrokerGroupLog, self.disk, count, size)
         make_groups(lambda limits, make_shard, options: Engine(log, count, limits, make_shard, options), load=True)

@@ -110,6 +110,7 @@ class ReplicatedBackend:
         from muster.coordinator.server.cluster_backend.shared_security import follow_cluster_security
 
         await follow_cluster_security(security, self._part, self.disk)
+        await self._directory.note_authorizer()
         self._joined = True
         make_groups(self._part.engine)
 

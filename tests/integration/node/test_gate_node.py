@@ -49,6 +49,17 @@ def test_every_method_asks_who_calls_before_it_reads(run: Run, tmp_path: Path) -
     run(story)
 
 
+def test_a_directory_is_for_versions_that_ask_who_calls_while_its_node_does(run: Run, tmp_path: Path) -> None:
+    """Earlier versions know `version=1` only."""
+
+    async def story() -> None:
+        for settings, version in ((SECURED, 2), ({}, 1)):
+            async with serving(tmp_path / "data", **settings):
+                assert (tmp_path / "data" / "meta.properties").read_text().startswith(f"version={version}\n")
+
+    run(story)
+
+
 def test_no_message_of_a_stranger_is_taken_in(run: Run, tmp_path: Path) -> None:
     """A call that says nothing, and does not end: who reads before asking would wait for ever, and keep what comes."""
 

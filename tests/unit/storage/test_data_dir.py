@@ -29,7 +29,7 @@ def files() -> MemoryFiles:
 @pytest.mark.parametrize(
     ("path", "before", "after", "says"),
     [
-        (META, b"version=1", b"version=99", "has version 99, this program knows version 1"),
+        (META, b"version=1", b"version=99", "has version 99, this program knows versions 1 and 2"),
         (META, b"version=1\n", b"", "it has no line version="),
         (META, b"node.id=1\n", b"", "it has no line node.id="),
         (META, b"node.id=1\n", b"node.id=x\n", "invalid literal"),

@@ -57,6 +57,21 @@ def test_a_full_disk_keeps_no_node_from_starting_and_gives_no_id_that_the_next_s
     assert open_with(disk, 8).identity.directory_id == ""
 
 
+def test_a_directory_whose_node_asks_for_logins_is_refused_by_versions_that_ask_for_none() -> None:
+    """They know version 1 only, and would serve everybody."""
+    disk = MemoryFiles()
+    broker = open_with(disk, 7)
+    assert disk.content(META).startswith(b"version=1\n")
+    broker.set_guarded(True)
+    broker.close()
+    assert disk.content(META).startswith(b"version=2\n")
+    broker = open_with(disk, 7)
+    assert broker.identity.guarded, "whoever opens it for another reason leaves that as it is"
+    broker.set_guarded(False)
+    broker.close()
+    assert disk.content(META).startswith(b"version=1\n"), "the way back"
+
+
 LOOSE = LogSettings.from_properties({"log.flush.interval.messages": "1000"})
 
 

@@ -2,12 +2,14 @@
 
 KIP-98 and KIP-360: the last five batches of each producer are known, so that a repeated one is answered with its old
 offset; an older epoch is fenced; within an epoch sequences have no holes. Control batches are the markers that end a
-transaction. After a restart the state comes from the newest snapshot that can be trusted and the batches after it.
+transaction. After a restart the state comes from the newest snapshot that can be trusted and the batches after it;
+after a crash also from the batches shortly before it, for a snapshot has one of each producer.
 Producer ids are never given twice: they are reserved on disk a block at a time.
 """
 
 import logging
 import struct
+from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, TypeAlias
 
@@ -101,6 +103,11 @@ class KnownBatch(NamedTuple):
     @property
     def first_offset(self) -> int:
         return self.last_offset - self.delta
+
+
+def known_batch(head: BatchHead) -> KnownBatch:
+    delta = head.last_offset - head.base_offset
+    return KnownBatch((head.base_sequence + delta) & MAX_SEQUENCE, head.last_offset, delta, head.max_timestamp)
 
 
 class ProducerEntry:
@@ -251,10 +258,7 @@ class ProducerState:
             producer.batches = ()
         if head.attributes & CONTROL_BIT:
             return self._note_marker(head, producer, marker)
-        delta = head.last_offset - head.base_offset
-        last_sequence = (head.base_sequence + delta) & MAX_SEQUENCE
-        known = KnownBatch(last_sequence, head.last_offset, delta, head.max_timestamp)
-        producer.batches = (*producer.batches[1 - KEPT_BATCHES :], known)
+        producer.batches = (*producer.batches[1 - KEPT_BATCHES :], known_batch(head))
         if head.attributes & TRANSACTIONAL_BIT and producer.txn_first_offset < 0:
             producer.txn_first_offset = head.base_offset
         return None
@@ -396,6 +400,8 @@ def load_producers(segments: list[Segment]) -> ProducerState:
     for segment in segments[first:]:
         if segment.producers:
             replay_producers(segment, state)
+    if first < len(segments):  # a log that was closed in order is believed as it is
+        recall_batches(segments[:first], state)
     state.undecided.clear()  # All that is in the log now has been flushed.
     return state
 
@@ -426,6 +432,80 @@ def _snapshot_after(segment: Segment) -> ProducerState | None:
     except (OSError, DataDirectoryError) as error:
         logger.warning("%s: %s", path, error)
     return None
+
+
+TAIL_BYTES: Final = 8 << 20
+"""So far back from where a replay begins, earlier batches of producers are looked for, by their headers."""
+
+WINDOW_BYTES: Final = 512 << 10
+
+
+def recall_batches(segments: list[Segment], state: ProducerState) -> None:
+    """Find the batches before the only one that a snapshot has of a producer, until five of each are known.
+
+    segments: those before the replayed ones, of which the last TAIL_BYTES are looked at. Who has sent nothing there
+    sends nothing again.
+    """
+    windows = tail_windows(segments)
+    if not windows:
+        return
+    oldest = windows[-1].first_offset
+    missing = {
+        number: producer
+        for number, producer in state.producers.items()
+        if is_incomplete(producer) and producer.batches[0].first_offset >= oldest
+    }
+    for window in windows:
+        if not missing:
+            return
+        try:
+            heads = list(walk_headers(window.segment.file(), window.start, window.end))
+        except BatchFault:
+            return  # reading there will say so, too
+        for head in reversed(heads):
+            producer = missing.get(head.producer_id)
+            if (
+                producer is None
+                or head.attributes & CONTROL_BIT
+                or head.base_offset >= producer.batches[0].first_offset
+            ):
+                continue
+            known = known_batch(head)
+            follows = (known.last_sequence + 1) & MAX_SEQUENCE == producer.batches[0].first_sequence
+            if follows and head.producer_epoch == producer.epoch:
+                producer.batches = (known, *producer.batches)
+            if not follows or head.producer_epoch != producer.epoch or not is_incomplete(producer):
+                del missing[head.producer_id]
+
+
+def is_incomplete(producer: ProducerEntry) -> bool:
+    """Whether there may be batches before those that are known: sequences begin at 0."""
+    return 0 < len(producer.batches) < KEPT_BATCHES and producer.batches[0].first_sequence > 0
+
+
+class TailWindow(NamedTuple):
+    """Bytes of a segment, from one batch's start to another's. No batch in it has an offset below `first_offset`."""
+
+    segment: Segment
+    start: int
+    end: int
+    first_offset: int
+
+
+def tail_windows(segments: list[Segment]) -> list[TailWindow]:
+    """The last TAIL_BYTES of these segments, in pieces of about WINDOW_BYTES, the last first."""
+    windows: list[TailWindow] = []
+    left = TAIL_BYTES
+    for segment in reversed(segments):
+        index, end = segment.index(), segment.size
+        while end > 0 and left > 0:
+            place = bisect_right(index.positions, end - min(WINDOW_BYTES, left)) - 1
+            start = index.positions[place] if place >= 0 else 0
+            first = segment.base_offset + (index.offsets[place - 1] + 1 if place > 0 else 0)
+            windows.append(TailWindow(segment, start, end, first))
+            left -= end - start
+            end = start
+    return windows
 
 
 def replay_producers(segment: Segment, state: ProducerState) -> None:

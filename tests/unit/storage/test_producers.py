@@ -6,6 +6,7 @@ import pytest
 
 from muster.storage import errors
 from muster.storage.broker.broker import Broker
+from muster.storage.logs import producer_state
 from muster.storage.logs.producer_state import encode_marker
 from muster.storage.types import AbortedTransaction
 from tests.fakes.memory_files import MemoryFiles
@@ -63,6 +64,52 @@ def test_the_last_batch_is_known_after_a_restart(clean: bool) -> None:
     again = reopened(disk, broker, clean=clean)
     assert send(again, 11) == offsets[11]
     assert send(again, 12) == (12, 12)
+
+
+@pytest.mark.parametrize("sent", range(1, 14))
+def test_the_last_five_batches_are_known_after_a_crash_wherever_a_segment_ends(sent: int) -> None:
+    """A snapshot has one of each: what a client sent again was written twice, or refused."""
+    disk, broker = made()
+    offsets: dict[int, list[tuple[int, int]]] = {8: [], 9: []}
+    for n in range(sent):
+        for number, of in offsets.items():
+            of.append(send(broker, 2 * n, count=2, number=number))
+    again = reopened(disk, broker, clean=False)
+    end = again.end_offset("t", 0)
+    for number, of in offsets.items():
+        for n in range(max(sent - 5, 0), sent):
+            assert send(again, 2 * n, count=2, number=number) == of[n]
+        if sent > 5:
+            with pytest.raises(errors.OutOfOrderSequence):
+                send(again, 2 * (sent - 6), count=2, number=number)
+    assert again.end_offset("t", 0) == end
+    assert send(again, 2 * sent, count=2) == (end, end + 1)
+
+
+def test_batches_of_an_older_epoch_are_no_part_of_the_newer_one_after_a_crash() -> None:
+    disk, broker = made()
+    for n in range(6):
+        send(broker, n)
+    send(broker, 0, epoch=1)
+    for n in range(6):  # seals the segment that has it
+        send(broker, n, number=7)
+    again = reopened(disk, broker, clean=False)
+    with pytest.raises(errors.InvalidProducerEpoch):
+        send(again, 5)
+    assert send(again, 0, epoch=1) == (6, 6)
+    assert send(again, 1, epoch=1) == (13, 13)
+
+
+def test_batches_further_back_than_the_tail_are_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producer_state, "TAIL_BYTES", 100)
+    disk, broker = made()
+    offsets = [send(broker, n) for n in range(12)]
+    for n in range(40):
+        send(broker, n, number=7)
+    again = reopened(disk, broker, clean=False)
+    assert send(again, 11) == offsets[11], "the snapshot has it"
+    with pytest.raises(errors.OutOfOrderSequence):
+        send(again, 10)
 
 
 def test_snapshots_are_made_anew_when_they_are_lost_or_damaged() -> None:

@@ -4,7 +4,8 @@ from dataclasses import dataclass, field
 
 from muster.storage.broker.broker import Broker
 from muster.storage.errors import StorageError
-from muster.storage.logs.producer_state import encode_marker
+from muster.storage.logs.producer_state import KEPT_BATCHES, encode_marker
+from muster.storage.topics.data_dir import CLEAN_SHUTDOWN
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, open_broker, read_all
 
@@ -85,6 +86,7 @@ def live(files: MemoryFiles, promise: Promise, rounds: int = 14) -> None:
 
 def check(files: MemoryFiles, promise: Promise) -> None:
     """Open what is left and hold it against what was promised."""
+    crashed = not files.exists(f"/data/{CLEAN_SHUTDOWN}")
     broker = open_broker(files, **SMALL)
     assert not [state for state in broker.recovered().values() if state.damage]
     topics = set(broker.topics())
@@ -92,6 +94,9 @@ def check(files: MemoryFiles, promise: Promise) -> None:
     for name, look in (("plain", check_plain), ("keyed", check_keyed), ("txn", check_producer)):
         if name in promise.topics:
             look(broker, promise)
+    if crashed and promise.idempotent:
+        known = broker.log("txn", 0).producers.producers[5].batches
+        assert len(known) >= min(KEPT_BATCHES, promise.idempotent), "of those before a segment's end, too"
     broker.close()
     again = open_broker(files, **SMALL)
     assert set(again.topics()) == topics
@@ -121,12 +126,13 @@ def check_producer(broker: Broker, promise: Promise) -> None:
     log = broker.log("txn", 0)
     if not promise.idempotent:
         return
-    known = log.producers.producers[5].last
-    assert known is not None
-    assert known.last_sequence >= promise.idempotent - 1
-    repeated = batch(b"again", producer_id=5, producer_epoch=0, base_sequence=known.last_sequence, transactional=True)
+    last = log.producers.producers[5].last
+    assert last is not None
+    assert last.last_sequence >= promise.idempotent - 1
     end = log.end_offset
-    assert broker.append("txn", 0, repeated, T0).last_offset == known.last_offset
+    for known in log.producers.producers[5].batches:
+        again = batch(b"again", producer_id=5, producer_epoch=0, base_sequence=known.last_sequence, transactional=True)
+        assert broker.append("txn", 0, again, T0).last_offset == known.last_offset
     assert log.end_offset == end
 
 

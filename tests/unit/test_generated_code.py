@@ -7,6 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from google.protobuf import descriptor_pb2
 
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.rpc.v1 import errors_pb2
@@ -55,6 +56,23 @@ def test_package_and_folder_agree(path: Path) -> None:
 @pytest.mark.parametrize("path", OURS, ids=str)
 def test_go_is_told_where_its_package_lies(path: Path) -> None:
     assert f'option go_package = "{path.parent.as_posix()};' in (ROOT / "proto" / path).read_text()
+
+
+def test_all_contracts_are_generated_for_go_in_one_run(tmp_path: Path) -> None:
+    """protoc-gen-go takes import paths only that have a dot or a slash, and of each path one package alone."""
+    out = tmp_path / "all.pb"
+    command = [sys.executable, "-m", "grpc_tools.protoc", "-I", "proto", f"--descriptor_set_out={out}"]
+    subprocess.run([*command, *map(str, prefixed(PROTOS))], cwd=ROOT, check=True)
+    files = descriptor_pb2.FileDescriptorSet.FromString(out.read_bytes()).file
+    assert len(files) == len(PROTOS)
+    packages: dict[str, set[tuple[str, str]]] = {}
+    for each in files:
+        path, _, name = each.options.go_package.partition(";")
+        assert re.fullmatch(r"[a-z0-9]+(/[a-z0-9]+)+", path), f"{each.name}: {path} is no import path"
+        assert name.isidentifier()
+        packages.setdefault(path, set()).add((name, each.package))
+    assert all(len(found) == 1 for found in packages.values()), packages
+    assert len({name for found in packages.values() for name, _ in found}) == len(packages)
 
 
 @pytest.mark.parametrize("path", PROTOS, ids=str)

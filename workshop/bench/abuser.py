@@ -21,6 +21,8 @@ HOLD_S = 0.02
 WIDE_TOPIC, DESCRIBED = "everywhere", "described-"
 """A topic with many partitions, and how the names of many topics begin."""
 TOPIC: Final = 2
+ANY: Final = 1
+"""Of whatever an entry has: its resource's type, its pattern's, its operation, its permission."""
 ROW_BYTES: Final = 10
 """A row of an answer has more."""
 PUSHED_BYTES: Final = 16 << 10
@@ -118,6 +120,22 @@ async def listed_ends(address: str, size: int, times: int) -> None:
     await asked_by_a_crowd(address, "ListOffsets", 5, request, size * ROW_BYTES, times)
 
 
+async def described_log_dirs(address: str, size: int, times: int) -> None:
+    request = struct("DescribeLogDirsRequest")(topics=None)
+    await asked_by_a_crowd(address, "DescribeLogDirs", 3, request, size * ROW_BYTES, times)
+
+
+async def listed_transactions(address: str, size: int, times: int) -> None:
+    await asked_by_a_crowd(address, "ListTransactions", 1, struct("ListTransactionsRequest")(), size * ROW_BYTES, times)
+
+
+async def described_acls(address: str, size: int, times: int) -> None:
+    request = struct("DescribeAclsRequest")(
+        resource_type_filter=ANY, pattern_type_filter=ANY, operation=ANY, permission_type=ANY
+    )
+    await asked_by_a_crowd(address, "DescribeAcls", 2, request, size * ROW_BYTES, times)
+
+
 async def await_start() -> None:
     print("ready", flush=True)
     await asyncio.to_thread(sys.stdin.read)
@@ -132,6 +150,9 @@ KINDS: Final[dict[str, Callable[[str, int, int], Coroutine[Any, Any, None]]]] = 
     "kafka-metadata": described_topics,
     "kafka-settings": described_settings,
     "kafka-ends": listed_ends,
+    "kafka-log-dirs": described_log_dirs,
+    "kafka-transactions": listed_transactions,
+    "kafka-acls": described_acls,
 }
 
 

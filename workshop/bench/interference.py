@@ -38,7 +38,7 @@ from muster.coordinator.runtime.shards import partition_for
 from muster.storage.broker.broker import Broker
 from muster.storage.config import MAX_LONG, LogSettings
 from muster.storage.records.batch import decode_records, encode_batch
-from muster.workshop.bench.abuser import DESCRIBED, WIDE_TOPIC
+from muster.workshop.bench.abuser import DESCRIBED, TOPIC, WIDE_TOPIC
 from muster.workshop.bench.grpc_members import GrpcConnection, GrpcMember, make_share
 from muster.workshop.bench.kafka_load import LoadConnection, SteadyMembers, kafka_address, latency_tail
 from muster.workshop.bench.processes import LOAD_CORE, BenchFailed, ServerProcess, Stopwatch, pinned, run_node
@@ -102,7 +102,8 @@ def days_ago(days: int) -> int:
 # ------------------------------
 
 CREATE, DELETE, COMMIT, FETCH_OFFSETS, DELETE_OFFSETS, DELETE_GROUPS = 4, 3, 2, 5, 0, 1
-PRODUCE, FETCH, LIST_OFFSETS = 7, 10, 5
+PRODUCE, FETCH, LIST_OFFSETS, CREATE_ACLS = 7, 10, 5, 2
+READ, ALLOW = 3, 3
 PATIENCE_S = 120.0
 
 Codes: TypeAlias = Callable[[Any], Sequence[int]]
@@ -152,6 +153,24 @@ class LargeRequestClient:
         )
         return self._ready(
             "CreateTopics", CREATE, lambda answer: [one.error_code for one in answer.topics], topics=[wanted]
+        )
+
+    def create_acls(self, numbers: range) -> PreparedRequest:
+        """Each lets somebody read a topic."""
+        entry = struct("CreateAclsRequest.creations")
+        rows = [
+            entry(
+                resource_type=TOPIC,
+                resource_name=f"topic-{number}",
+                principal=f"User:user-{number % 100}",
+                host="*",
+                operation=READ,
+                permission_type=ALLOW,
+            )
+            for number in numbers
+        ]
+        return self._ready(
+            "CreateAcls", CREATE_ACLS, lambda answer: [one.error_code for one in answer.results], creations=rows
         )
 
     def delete(self, topic: str) -> PreparedRequest:
@@ -262,6 +281,7 @@ READS = 400
 TOPICS = 500
 LISTED_GROUPS, ASKING = 100_000, 50
 """Groups that all of so many connections list at once."""
+ACLS, ACLS_AT_ONCE = 50_000, 5_000
 UPKEEP_S = 6.0
 SMALL_SEGMENTS = 1_000
 LARGE_BATCHES = 30
@@ -277,6 +297,8 @@ STALL_SETTINGS = {
     "log.segment.delete.delay.ms": "0",
 }
 
+SECURED = {"authorizer": "acl", "super.users": "User:ANONYMOUS"}
+
 
 @dataclass(frozen=True, slots=True)
 class Strain:
@@ -286,6 +308,9 @@ class Strain:
     work: Callable[[], Awaitable[object]]
 
 
+MakeStrains: TypeAlias = Callable[[ServerProcess, LargeRequestClient], AsyncIterator[Strain]]
+
+
 def measure_stalls(name: str, home: str) -> Iterator[BenchRow]:
     expiring = {f"expiring-{number}": EXPIRING_OFFSETS_EACH for number in range(EXPIRING_GROUPS)}
     with fill_directory(home) as fill:
@@ -293,8 +318,13 @@ def measure_stalls(name: str, home: str) -> Iterator[BenchRow]:
         fill({"large": OFFSETS}, days_ago(0))
         fill({f"listed-{number}": 1 for number in range(LISTED_GROUPS)}, days_ago(0))
     settings = STALL_SETTINGS | {"offsets.retention.check.interval.ms": str(FIRST_EXPIRY_MS)}
+    yield from measure_node(name, home, settings, make_strains)
+    yield from measure_node(name, f"{home}.secured", settings | SECURED, acl_strains)
+
+
+def measure_node(name: str, home: str, settings: Mapping[str, str], strains: MakeStrains) -> Iterator[BenchRow]:
     with pinned(LOAD_CORE), run_node(home, settings) as server, asyncio.Runner() as runner:
-        rows = measure_strains(name, server)
+        rows = measure_strains(name, server, strains)
         while row := runner.run(iterate_rows(rows)):
             yield row
 
@@ -303,12 +333,12 @@ async def iterate_rows(rows: AsyncIterator[BenchRow]) -> BenchRow | None:
     return await anext(rows, None)
 
 
-async def measure_strains(name: str, server: ServerProcess) -> AsyncIterator[BenchRow]:
+async def measure_strains(name: str, server: ServerProcess, strains: MakeStrains) -> AsyncIterator[BenchRow]:
     others, stranger = (
         await SteadyMembers.of(kafka_address(server)),
         LargeRequestClient(await LoadConnection.to(kafka_address(server))),
     )
-    async for strain in make_strains(server, stranger):
+    async for strain in strains(server, stranger):
         gc.collect()
         gc.freeze()  # a collection of ours would look like a stall of the node
         idle = latency_tail(await others.during(asyncio.sleep(IDLE_S)))
@@ -352,10 +382,21 @@ async def state_strains(server: ServerProcess, stranger: LargeRequestClient) -> 
         (f"metadata of {STALL_PARTITIONS:,} partitions", "kafka-metadata", STALL_PARTITIONS),
         (f"settings of {TOPICS} topics", "kafka-settings", TOPICS),
         (f"the ends of {STALL_PARTITIONS:,} partitions", "kafka-ends", STALL_PARTITIONS),
+        (f"the sizes of {STALL_PARTITIONS:,} partitions", "kafka-log-dirs", STALL_PARTITIONS),
+        ("all transactions", "kafka-transactions", 0),
     ):
-        yield Strain(
-            f"{what}, asked for by {ASKING} connections at once", await start_abuser(server, kind, size, ASKING)
-        )
+        yield await crowd_strain(server, what, kind, size)
+
+
+async def crowd_strain(server: ServerProcess, what: str, kind: str, size: int) -> Strain:
+    return Strain(f"{what}, asked for by {ASKING} connections at once", await start_abuser(server, kind, size, ASKING))
+
+
+async def acl_strains(server: ServerProcess, stranger: LargeRequestClient) -> AsyncIterator[Strain]:
+    """On a node that has an authorizer."""
+    for first in range(0, ACLS, ACLS_AT_ONCE):
+        await stranger.create_acls(range(first, min(first + ACLS_AT_ONCE, ACLS)))()
+    yield await crowd_strain(server, f"a list of {ACLS:,} access control entries", "kafka-acls", ACLS)
 
 
 async def topic_strains(stranger: LargeRequestClient) -> AsyncIterator[Strain]:
@@ -555,8 +596,7 @@ QUOTA_GOAL: Final = 2 / 3
 QUOTA_SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "kafka.listeners": "127.0.0.1:0",
-    "authorizer": "acl",
-    "super.users": "User:ANONYMOUS",
+    **SECURED,
 }
 QUOTA_TOPIC: Final = "pushed"
 

@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any, Final, Protocol
 
 from muster.coordinator.edge.committed_offsets import run_off_loop_if_large
-from muster.coordinator.edge.large_answers import make_aside
+from muster.coordinator.edge.large_answers import SharedAnswers, make_aside
 from muster.coordinator.kafka.codec.codec import encode, struct
 from muster.coordinator.kafka.dispatch import EncodedAnswer, KafkaCall
 from muster.coordinator.security.access_model import Acl
@@ -43,13 +43,20 @@ class AclHandlers:
 
     def __init__(self, lists: AclRepository) -> None:
         self._lists = lists
+        self._described: SharedAnswers[tuple[int, AclFilter], EncodedAnswer] = SharedAnswers()
 
     async def describe_acls(self, request: Any, call: KafkaCall) -> Any:
+        version = call.api_version
         try:
-            found = await self._lists.described(parse_filter(request))
+            wanted = parse_filter(request)
         except ValueError as error:
             return struct("DescribeAclsResponse")(error_code=INVALID_REQUEST, error_message=str(error))
-        return await make_aside(lambda: make_describe_response(found, call.api_version), len(found))
+
+        async def described() -> EncodedAnswer:
+            found = await self._lists.described(wanted)
+            return await make_aside(lambda: make_describe_response(found, version), len(found))
+
+        return await self._described.get((version, wanted), described)
 
     async def create_acls(self, request: Any, call: KafkaCall) -> Any:
         rows, heavy = request.creations, CREATED_ROW_WEIGHT * len(request.creations)

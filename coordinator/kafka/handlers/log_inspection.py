@@ -9,7 +9,7 @@ from typing import Any, Final
 from muster.coordinator.edge.large_answers import make_aside
 from muster.coordinator.kafka.codec.codec import encode, struct
 from muster.coordinator.kafka.dispatch import EncodedAnswer, KafkaCall
-from muster.storage.broker.requests import AT_ONCE, LogRequests, RowPacer, map_off_loop
+from muster.storage.broker.requests import AT_ONCE, LogRequests, map_off_loop
 from muster.storage.errors import StorageError
 from muster.storage.types import Topic, TopicPartition
 
@@ -57,23 +57,15 @@ class LogInspectionHandlers:
         return list(found)
 
     async def _describe_directory(self, places: Sequence[TopicPartition], version: int) -> Any:
-        row = struct("DescribeLogDirsResponse.results.topics.partitions")
-        partitions: dict[str, list[Any]] = {}
-        pacer = RowPacer()
-        for (name, number), size in zip(await pacer.of(places), await self._sizes(places), strict=True):
-            partitions.setdefault(name, []).append(row(partition_index=number, partition_size=size))
-        topic_row = struct("DescribeLogDirsResponse.results.topics")
-        total, usable = await asyncio.to_thread(measure_space, self._directory)
-        result = struct("DescribeLogDirsResponse.results")(
-            log_dir=self._directory,
-            topics=[topic_row(name=name, partitions=rows) for name, rows in partitions.items()],
-            total_bytes=total,
-            usable_bytes=usable,
-        )
-        answer = struct("DescribeLogDirsResponse")(results=[result])
+        sizes = await self._sizes(places)
+        space = await asyncio.to_thread(measure_space, self._directory)
+
+        def whole() -> Any:
+            return make_directory_answer(self._directory, space, places, sizes)
+
         if len(places) <= AT_ONCE:
-            return answer
-        return await make_aside(lambda: EncodedAnswer(encode("DescribeLogDirsResponse", version, answer)), len(places))
+            return whole()
+        return await make_aside(lambda: EncodedAnswer(encode("DescribeLogDirsResponse", version, whole())), len(places))
 
     async def _sizes(self, places: Sequence[TopicPartition]) -> list[int]:
         sizes: list[int] = []
@@ -131,6 +123,25 @@ class LogInspectionHandlers:
         """None: a node coordinates no transactions. States that Kafka does not have are told."""
         unknown = [state for state in dict.fromkeys(request.state_filters) if state not in TRANSACTION_STATES]
         return struct("ListTransactionsResponse")(unknown_state_filters=unknown, transaction_states=[])
+
+
+def make_directory_answer(
+    directory: str, space: tuple[int, int], places: Sequence[TopicPartition], sizes: Sequence[int]
+) -> Any:
+    """The answer to DescribeLogDirs. space: as `measure_space` has it."""
+    row = struct("DescribeLogDirsResponse.results.topics.partitions")
+    topic_row = struct("DescribeLogDirsResponse.results.topics")
+    partitions: dict[str, list[Any]] = {}
+    for (name, number), size in zip(places, sizes, strict=True):
+        partitions.setdefault(name, []).append(row(partition_index=number, partition_size=size))
+    total, usable = space
+    result = struct("DescribeLogDirsResponse.results")(
+        log_dir=directory,
+        topics=[topic_row(name=name, partitions=rows) for name, rows in partitions.items()],
+        total_bytes=total,
+        usable_bytes=usable,
+    )
+    return struct("DescribeLogDirsResponse")(results=[result])
 
 
 def measure_space(directory: str) -> tuple[int, int]:

@@ -5,13 +5,13 @@ of a change may stand. Kafka's listener uses the same lists. `PrincipalTopicRigh
 principal's rights to topics, which go with each join, so that groups look nothing up.
 """
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from muster.coordinator.core.model.rights import NONE, RightsAnew, TopicNames, TopicRights
 from muster.coordinator.edge.committed_offsets import run_off_loop_if_large
+from muster.coordinator.edge.large_answers import run_in_answer_thread
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.rpc.v1 import acl_service_pb2 as pb
 from muster.coordinator.security.access_model import (
@@ -35,8 +35,9 @@ from muster.storage.errors import StorageError
 # The lists
 # ---------
 
-MOST_COMPARED: Final = 100_000
-"""Entries times filters that are compared at once; more of them are, in a thread."""
+MOST_COMPARED: Final = 2_000
+"""Entries times filters that are compared at once, in a millisecond or so; more of them are, in the thread for large
+answers."""
 
 
 class TooManyAcls(ValueError):
@@ -86,7 +87,7 @@ class NodeAcls:
         if len(there) * sum(each.exact() is None for each in wanted) <= MOST_COMPARED:
             return [find_entries(there, each) for each in wanted]
         copied = frozenset(there)
-        return await asyncio.to_thread(lambda: [find_entries(copied, each) for each in wanted])
+        return await run_in_answer_thread(lambda: [find_entries(copied, each) for each in wanted])
 
 
 # A principal's rights to topics

@@ -11,16 +11,18 @@ if TYPE_CHECKING:
     from muster.spark.offset_commits import OffsetCommitter, commit_batch, pin_batch
     from muster.spark.session import register
     from muster.spark.source import MusterDataSource
+    from muster.spark.stream_offsets import offsets_behind_latest
 
 HOMES = {
     "MusterDataSource": "muster.spark.source",
     "OffsetCommitter": "muster.spark.offset_commits",
     "commit_batch": "muster.spark.offset_commits",
+    "offsets_behind_latest": "muster.spark.stream_offsets",
     "pin_batch": "muster.spark.offset_commits",
     "register": "muster.spark.session",
 }
 
-__all__ = ["MusterDataSource", "OffsetCommitter", "commit_batch", "pin_batch", "register"]
+__all__ = ["MusterDataSource", "OffsetCommitter", "commit_batch", "offsets_behind_latest", "pin_batch", "register"]
 
 
 def __getattr__(name: str) -> Any:

@@ -11,12 +11,12 @@ import threading
 from collections.abc import Collection, Coroutine, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from muster.client.calls.methods import METADATA, MULTI_FETCH
 from muster.client.calls.topic_calls import EARLIEST, LATEST, list_offsets
 from muster.client.calls.transport import Transport, now_ms
-from muster.client.errors import NoOffset, UnknownTopic, refusal
+from muster.client.errors import ClientError, NoOffset, UnknownTopic, Unreachable, refusal
 from muster.client.twins import shared_loop
 from muster.client.types import OffsetAndMetadata, TopicPartition
 from muster.spark.planning import OffsetRange
@@ -54,6 +54,11 @@ class LogBounds(NamedTuple):
     end: int
 
 
+REFUSED_MS: Final = 10_000
+REFUSED: Final = "Connection refused"
+"""What gRPC's detail says of a port at which nothing listens."""
+
+
 class NodeLookup:
     """The calls of one driver. Every method waits for its answer, at most default.api.timeout.ms."""
 
@@ -63,6 +68,7 @@ class NodeLookup:
         self.transport = Transport(options.connection)
         settle_in()
         self._warned: dict[str, None] = {}
+        self._answered = False
         self.group = self._group_calls(options.group_id)
 
     def _group_calls(self, group_id: str | None) -> "GroupCalls | None":
@@ -85,7 +91,11 @@ class NodeLookup:
             del self._warned[next(iter(self._warned))]
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return self._loop.run(work)
+        """What `work` returns. Spark prints an error's frames above its sentence: those below this one are left out."""
+        try:
+            return self._loop.run(work)
+        except ClientError as error:
+            raise error.with_traceback(None) from None
 
     def start(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
         """Begin `work` in the background; it ends when it is cancelled, at the latest with the process."""
@@ -106,7 +116,7 @@ class NodeLookup:
         return await self._metadata(pb.MetadataRequest(topics=sorted(options.assign or options.topics)))
 
     async def _metadata(self, request: pb.MetadataRequest) -> dict[str, LookedUpTopic]:
-        answer = await self.transport.retried(METADATA, request, doing="looking up topics")
+        answer = await self._ask_metadata(request)
         found = {}
         for topic in answer.topics:
             if topic.error_code and topic.error_code != UNKNOWN_TOPIC:
@@ -115,6 +125,24 @@ class NodeLookup:
             if not topic.error_code:
                 found[topic.name] = LookedUpTopic(topic.topic_id.hex(), len(topic.partitions))
         return dict(sorted(found.items()))
+
+    async def _ask_metadata(self, request: pb.MetadataRequest) -> pb.MetadataResponse:
+        """A query whose node refuses connections from the first says so after REFUSED_MS: nothing listens there. One
+        that has been answered waits for its node to come back for as long as any call may take."""
+        patience_ms = self._options.connection.default_api_timeout_ms
+        if not self._answered and patience_ms > REFUSED_MS:
+            try:
+                return await self._metadata_within(request, REFUSED_MS)
+            except Unreachable as error:
+                if REFUSED in error.detail:
+                    raise
+                patience_ms -= REFUSED_MS
+        return await self._metadata_within(request, patience_ms)
+
+    async def _metadata_within(self, request: pb.MetadataRequest, timeout_ms: int) -> pb.MetadataResponse:
+        answer = await self.transport.retried(METADATA, request, doing="looking up topics", timeout_ms=timeout_ms)
+        self._answered = True
+        return answer
 
     def partitions_of(self, topics: Mapping[str, LookedUpTopic]) -> list[LookupKey]:
         """The partitions that the options mean; UnknownTopic when one that is named does not exist."""

@@ -182,6 +182,61 @@ def count_records(ranges: Iterable[OffsetRange]) -> int:
     return sum(wanted.size for wanted in ranges)
 
 
+# Lag, from a query's progress
+# ----------------------------
+
+
+def offsets_behind_latest(progress: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """How many records each source `muster` of a query is behind the ends of its logs, by the names that Spark's Kafka
+    source has for it.
+
+    progress: `query.lastProgress`, or `event.progress` of a StreamingQueryListener. Spark has no way for a source in
+    Python to put figures into `sources[].metrics`, nor to describe itself there; this computes both from the offsets
+    that it reports. A source is left out before its first batch, and while its log ends are not known.
+
+    >>> offset = {"muster": {"servers": "b1:9290", "version": 1}, "topic_ids": {}}
+    >>> end = offset | {"topics": {"orders": {"0": {"from": 0, "to": 5}, "1": {"from": 0, "to": 8}}}}
+    >>> latest = offset | {"topics": {"orders": {"0": {"from": 9, "to": 9}, "1": {"from": 8, "to": 8}}}}
+    >>> [source] = offsets_behind_latest({"sources": [{"endOffset": end, "latestOffset": latest}]})
+    >>> source.pop("description")
+    'muster: orders at b1:9290'
+    >>> source
+    {'minOffsetsBehindLatest': 0, 'maxOffsetsBehindLatest': 4, 'avgOffsetsBehindLatest': 2.0}
+    """
+    found = []
+    for source in progress["sources"]:
+        end, latest = (own_offset(source.get(name)) for name in ("endOffset", "latestOffset"))
+        if end is None or latest is None:
+            continue
+        behind = [
+            max(latest.partitions[tp].end - read.end, 0)
+            for tp, read in end.partitions.items()
+            if tp in latest.partitions
+        ]
+        if behind:
+            found.append(
+                {
+                    "description": describe_source(end),
+                    "minOffsetsBehindLatest": min(behind),
+                    "maxOffsetsBehindLatest": max(behind),
+                    "avgOffsetsBehindLatest": sum(behind) / len(behind),
+                }
+            )
+    return found
+
+
+def own_offset(told: Any) -> StreamOffset | None:
+    """None for that of another source, and for none."""
+    read = json.loads(told) if isinstance(told, str) and told.startswith("{") else told
+    return parse_offset(read) if isinstance(read, Mapping) and MARKER in read else None
+
+
+def describe_source(offset: StreamOffset) -> str:
+    topics = ", ".join(sorted({topic for topic, _ in offset.partitions}))
+    member = f" as group {offset.group}" if offset.group else ""
+    return f"{MARKER}: {topics} at {offset.servers}{member}"
+
+
 # Admission
 # ---------
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from muster.client import Admin
+from muster.spark import offsets_behind_latest
 from tests.support.node import NodeProcess, running_node
 from tests.support.spark.reading import Reading
 from tests.support.topics import eventually, fill, make_topics
@@ -60,11 +61,14 @@ def test_a_batch_that_failed_is_read_again_exactly(spark: Any, node: NodeProcess
 def test_a_stream_reports_its_lag_and_who_it_is(spark: Any, node: NodeProcess, tmp_path: Path) -> None:
     topic_of(node, "lag", 1, 30)
     reading = Reading(spark, node, tmp_path, subscribe="lag", startingOffsets="earliest", maxOffsetsPerTrigger="10")
-    source = reading.drain().query.recentProgress[0]["sources"][0]
+    progress = reading.drain().query.recentProgress[0]
+    source = progress["sources"][0]
     end, latest = (json.loads(source[name]) for name in ("endOffset", "latestOffset"))
     assert end["topics"] == {"lag": {"0": {"from": 0, "to": 10}}}
     assert latest["topics"] == {"lag": {"0": {"from": 30, "to": 30}}}
     assert end["muster"]["servers"] == node.address
+    behind = {f"{figure}OffsetsBehindLatest": 20 for figure in ("min", "max", "avg")}
+    assert offsets_behind_latest(progress) == [{"description": f"muster: lag at {node.address}", **behind}]
 
 
 def test_a_topic_that_grows_and_a_new_one_are_read_from_their_beginning(

@@ -1,0 +1,27 @@
+"""A query whose node refuses connections says so soon, in a sentence with few lines above it."""
+
+import traceback
+
+import pytest
+
+from muster.client.errors import Unreachable
+from muster.spark import lookup
+from muster.spark.lookup import NodeLookup
+from muster.spark.options import check_read_options
+from tests.interop.kafka_broker import free_port
+
+
+def test_a_query_does_not_wait_for_a_port_at_which_nothing_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookup, "REFUSED_MS", 300)
+    options = check_read_options({"bootstrap.servers": f"127.0.0.1:{free_port()}", "subscribe": "t"}, streaming=True)
+    assert options.connection.default_api_timeout_ms == 60_000
+    asking = NodeLookup(options)
+    try:
+        with pytest.raises(Unreachable, match="is a node running there") as refused:
+            asking.run(asking.topics())
+    finally:
+        asking.close()
+    assert refused.value.waited_ms < options.connection.default_api_timeout_ms
+    assert (refused.value.__cause__, refused.value.__suppress_context__) == (None, True)
+    shown = traceback.format_exception(refused.value)
+    assert [line for line in shown if "lookup.py" in line or "shared" in line][1:] == [], "no line below `run`"

@@ -66,7 +66,9 @@ class HoldGroupBody(OverrideTarget):
     """Freeze, deploy, drain or pin."""
 
     verb: Verb = Field(description="What to do.")
-    orphans: Literal["", "give", "keep"] = Field("", description="freeze: what happens to partitions that lose their owner.")
+    orphans: Literal["", "give", "keep"] = Field(
+        "", description="freeze: what happens to partitions that lose their owner."
+    )
     expect: int = Field(0, ge=0, lt=2**31, description="deploy: so many members come back.")
     for_ms: int | None = Field(None, gt=0, lt=2**53, description="It ends by itself after so long.")
 

@@ -1,7 +1,7 @@
 """What counts as a static member's own where it missed a round, and who else may hold it."""
 
 from muster.assignors.api import Member
-from muster.coordinator.core.classic import group as unheard
+from muster.coordinator.core.classic.group import absent_members, own_claims, shares_of_absent
 from muster.coordinator.core.model.ledger import WithheldPartition
 from muster.coordinator.core.model.types import GroupState
 from tests.support.stories.script import Stage
@@ -29,7 +29,7 @@ def a_group(protocols: str = "cooperative-sticky") -> Stage:
 
 def test_what_the_last_plan_gave_it_is_its_own_as_of_that_plan() -> None:
     group = a_group().shard.groups["g"]
-    assert list(unheard.absent_members(group)) == ["k-1"]
+    assert list(absent_members(group)) == ["k-1"]
     assert group.plan_request is not None
     snapshot = group.plan_request.snapshot
     assert snapshot.owners() == {("t", 1): "k-1", ("t", 3): "k-1"}
@@ -39,15 +39,15 @@ def test_what_the_last_plan_gave_it_is_its_own_as_of_that_plan() -> None:
 def test_what_was_withheld_for_its_sake_it_may_still_be_working_on() -> None:
     group = a_group().shard.groups["g"]
     group.carried = {("t", 0): WithheldPartition("k-1"), ("t", 2): WithheldPartition("k-1", since_ms=5)}
-    assert unheard.shares_of_absent(group) == {"k-1": {"t": frozenset({0, 1, 3})}}
+    assert shares_of_absent(group) == {"k-1": {"t": frozenset({0, 1, 3})}}
 
 
 def test_what_another_may_be_working_on_is_not_its_own_unless_it_had_it_before() -> None:
     claimed = {("t", 0): {"k", "x"}, ("t", 1): {"k", "x"}, ("t", 2): {"k"}}
     said = Member("k", ("t",), {"t": [1]}, 3)
-    assert unheard.own_claims(said, {"t": [0, 1, 2]}, claimed) == {"t": [1, 2]}
+    assert own_claims(said, {"t": [0, 1, 2]}, claimed) == {"t": [1, 2]}
 
 
 def test_of_eager_members_nothing_is_supposed() -> None:
     group = a_group("cooperative-sticky,range").shard.groups["g"]
-    assert (unheard.absent_members(group), unheard.shares_of_absent(group)) == ({}, {})
+    assert (absent_members(group), shares_of_absent(group)) == ({}, {})

@@ -3,6 +3,7 @@
 import pytest
 
 from muster.assignors.data.consumer_protocol import Subscription, encode_subscription
+from muster.coordinator.core.classic.group import MOVES
 from muster.coordinator.core.groups.state import Step
 from muster.coordinator.core.model.effects import DescribeReply, HeartbeatReply
 from muster.coordinator.core.model.events import DescribeGroup, Heartbeat, JoinGroup, Loaded, TimerFired
@@ -84,7 +85,9 @@ def test_a_refused_request_leaves_no_trace() -> None:
     assert (repr(shard.groups), dict(shard.state.deadlines)) == before
 
 
-def test_an_illegal_move_is_a_bug() -> None:
+def test_each_state_has_its_moves_and_another_is_a_bug() -> None:
+    assert MOVES.keys() == set(GroupState)
+    assert all(GroupState.DEAD in targets for targets in MOVES.values())
     group = loaded(stored_group("a", stored_member("a"))).groups["g"]
     with pytest.raises(AssertionError, match="Stable -> CompletingRebalance is not a legal move"):
         group.become(GroupState.COMPLETING_REBALANCE, 0)

@@ -8,8 +8,12 @@ from pathlib import Path
 import pytest
 
 from muster.cli.workshop import choose_generations, join_row
+from muster.client.config import ConsumerConfig, WorkerConfig
 from muster.coordinator.config import known_settings
 from muster.coordinator.core.central.group import CentralState
+from muster.coordinator.core.consumer.group import ConsumerGroupState
+from muster.coordinator.core.model.types import DELAYED, Cause
+from muster.coordinator.errors import ErrorCode
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1 import ledger_pb2
 from muster.workshop.lab.comparison import measure_joins
@@ -73,15 +77,33 @@ def test_every_page_that_a_page_names_is_there(path: Path) -> None:
         assert (PAGES / target).is_file(), f"{path.name} leads to {target}"
 
 
-def test_the_page_on_central_groups_names_what_there_is() -> None:
-    text = page("central")
-    settings = set(re.findall(r"`((?:group\.(?:central|min)|max)\.[a-z.]+)`", text))
-    assert len(settings) >= 4
-    assert settings <= known_settings().keys()
-    told = re.findall(r"^\| (\w+) \| ", text.partition("| group | means |")[2].partition("\n\n")[0], re.MULTILINE)
-    assert told == [state.value for state in CentralState]
+@pytest.mark.parametrize("path", sorted(PAGES.glob("*.md")), ids=lambda path: path.stem)
+def test_every_story_and_setting_that_a_page_names_is_there(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
     for folder in re.findall(r"`(tests/scripts/\w+)/`", text):
-        assert list((ROOT / folder).glob("*.txt"))
+        assert list((ROOT / folder).glob("*.txt")), folder
+    for story in re.findall(r"`(\w+\.txt)`", text):
+        assert list((ROOT / "tests" / "scripts").glob(f"*/{story}")), story
+    fields = (*WorkerConfig.model_fields, *ConsumerConfig.model_fields)
+    known = {field.replace("_", ".") for field in fields} | known_settings().keys()
+    assert set(re.findall(r"`((?:group|scheduled)\.[a-z.]+)[`=]", text)) <= known
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "states"),
+    [("central", "group", CentralState), ("consumer", "group state", ConsumerGroupState)],
+)
+def test_a_page_tells_every_state(name: str, column: str, states: type[Enum]) -> None:
+    shown = page(name).partition(f"| {column} | means |")[2].partition("\n\n")[0]
+    assert re.findall(r"^\| (\w+) \| ", shown, re.MULTILINE) == [state.value for state in states]
+
+
+def test_the_codes_and_words_of_the_pages_are_those_on_the_wire() -> None:
+    codes = re.findall(r"^\| ([A-Z_]{8,})", page("consumer"), re.MULTILINE)
+    assert len(codes) >= 8
+    assert set(codes) <= ErrorCode.__members__.keys()
+    assert f"name is `{DELAYED}`" in page("delayed")
+    assert f"`{Cause.DELAY_OVER.name}`" in page("delayed")
 
 
 def test_the_page_on_central_groups_shows_what_the_lab_finds() -> None:

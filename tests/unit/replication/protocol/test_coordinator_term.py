@@ -1,7 +1,5 @@
 """A node's term as a shard's coordinator: what it may say, and when its timers run (CL-G3 to CL-G6)."""
 
-import pytest
-
 from muster.coordinator.replication.protocol.coordinator_term import CoordinatorTerm
 from muster.coordinator.replication.protocol.lease import (
     HOLD,
@@ -238,91 +236,3 @@ def test_l9_a_leader_that_is_over_says_nothing() -> None:
     cluster.leader.shown(EPOCH + 1)
     assert not term.may_answer(200)
     assert not term.enough
-
-
-# Terms that break a rule each.
-
-
-class Impatient(CoordinatorTerm):
-    """CL-G5: does not wait for those who may believe to lead."""
-
-    def lease_until(self, now_ms: int) -> int:
-        self._kept = True
-        return super().lease_until(now_ms)
-
-
-class Hospitable(CoordinatorTerm):
-    """CL-G5: lets others in while a former leader may still answer."""
-
-    def lease_until(self, now_ms: int) -> int:
-        until = super().lease_until(now_ms)
-        self.leader.lets_in = True
-        return until
-
-
-class Bold(CoordinatorTerm):
-    """CL-G4: rests on its lease with fewer than min in sync."""
-
-    def lease_until(self, now_ms: int) -> int:
-        in_sync = self.leader.in_sync
-        least, in_sync.min_size = in_sync.min_size, 1
-        try:
-            return super().lease_until(now_ms)
-        finally:
-            in_sync.min_size = least
-
-
-class Rash(CoordinatorTerm):
-    """CL-G4: counts the lease from when the latest fetch came."""
-
-    def lease_until(self, now_ms: int) -> int:
-        until = super().lease_until(now_ms)
-        heard = [seen.peer.heard_ms for half in self.leader.halves for seen in half.seen.values() if seen.end >= 0]
-        return max(until, min(heard, default=0) + self._lease_ms)
-
-
-class Ringing(CoordinatorTerm):
-    """CL-G6: its timers fire whether the lease holds or not."""
-
-    def judge_timers(self, now_ms: int) -> TimerVerdict:
-        return RUN
-
-
-class Halved(CoordinatorTerm):
-    """CL-G3: looks at the half that names the unit alone."""
-
-    def committed(self) -> int | None:
-        halves = self.leader.halves
-        kept, halves[1].high_watermark = halves[1].high_watermark, 1 << 60
-        try:
-            return super().committed()
-        finally:
-            halves[1].high_watermark = kept
-
-
-class Settled(CoordinatorTerm):
-    """CL-G6: a long gap is a short one."""
-
-    def judge_timers(self, now_ms: int) -> TimerVerdict:
-        look = super().judge_timers(now_ms)
-        return HOLD if look is UNLOAD else look
-
-
-BROKEN = {
-    Impatient: test_g5_a_new_leader_waits_for_a_session_after_the_last_answer_it_received,
-    Hospitable: test_g5_nobody_joins_while_a_former_leader_may_answer,
-    Bold: test_g4_there_is_no_lease_below_min,
-    Rash: test_g4_it_counts_from_the_answer_that_the_fetch_came_after,
-    Ringing: test_g6_timers_wait_for_the_lease_and_move_by_a_short_gap,
-    Halved: test_g3_an_append_is_committed_once_both_halves_of_it_are,
-    Settled: test_g6_after_a_long_gap_the_shard_is_loaded_anew,
-}
-
-
-@pytest.mark.parametrize("mutant", BROKEN)
-def test_each_rule_can_be_broken(mutant: type[CoordinatorTerm], monkeypatch: pytest.MonkeyPatch) -> None:
-    story = BROKEN[mutant]
-    story()
-    monkeypatch.setitem(globals(), "CoordinatorTerm", mutant)
-    with pytest.raises(AssertionError):
-        story()

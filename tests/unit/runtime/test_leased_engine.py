@@ -1,14 +1,8 @@
 """Shards that other nodes could lead: what is told, and when, and what becomes of timers (CL-G1 to CL-G7)."""
 
-from collections.abc import Callable
-
-import pytest
-
-from muster.coordinator.core.model import effects, events
+from muster.coordinator.core.model import effects
 from muster.coordinator.core.model.events import GroupObserved, Loaded, TimerFired
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.runtime.deadlines import Deadlines
-from muster.coordinator.runtime.leased import LeasedEngine
 from muster.coordinator.runtime.shards import ShardStatus
 from tests.fakes.tiny_shard import SESSION_MS, commit, fetch, heartbeat, join
 from tests.support.engine_bench import GONE, NONE, codes
@@ -312,82 +306,3 @@ def test_a_log_that_was_lost_meanwhile_and_cannot_be_flushed_is_no_failure_of_th
     bench.flush(3)
     bench.turn(60_000)
     assert bench.engine.status(0) is ShardStatus.UNLOADED
-
-
-# Engines that break a rule each.
-
-
-class AtTheFlush(LeasedEngine):
-    """CL-G3: answers as soon as it has flushed."""
-
-    def flushed(self, job, now_ms=0):  # type: ignore[no-untyped-def]
-        super().flushed(job, now_ms)
-        for shard, position in job.positions.items():
-            self.committed(shard, position, now_ms)
-
-
-class Beats(LeasedEngine):
-    """CL-G4: heartbeats take the short way always."""
-
-    def beat(self, *said):  # type: ignore[no-untyped-def]
-        return super(LeasedEngine, self).beat(*said)
-
-
-class KeepsPromises(LeasedEngine):
-    """CL-G1: what was promised is told though the shard was lost."""
-
-    def leave(self, shard: int, why: str, now_ms: int) -> None:
-        self._stepper.step(self._slots[shard], events.Unload(), now_ms)
-
-
-class Rings(LeasedEngine):
-    """CL-G6: timers fire without the lease."""
-
-    def _make_stepper(self, log, slots, *more):  # type: ignore[no-untyped-def]
-        stepper = super()._make_stepper(log, slots, *more)
-        stepper.deadlines = Deadlines(slots)
-        return stepper
-
-
-def tells_at_once(engine: type[LeasedEngine]) -> None:
-    bench = LedBench(engine)
-    bench.turn(1, commit(1, 10))
-    assert bench.flush() == []
-
-
-def beats_without_a_lease(engine: type[LeasedEngine]) -> None:
-    bench = LedBench(engine)
-    bench.core.beat = lambda *said: True  # type: ignore[method-assign]
-    bench.authority.answers = False
-    assert not bench.engine.beat(0, "g", "m", 1, 2)
-
-
-def tells_though_lost(engine: type[LeasedEngine]) -> None:
-    bench = LedBench(engine)
-    bench.turn(1, commit(1, 10))
-    bench.engine.leave(0, "another leads", 2)
-    assert codes(bench.commit(3)) == [(1, GONE)]
-
-
-def rings_without_a_lease(engine: type[LeasedEngine]) -> None:
-    bench = LedBench(engine)
-    bench.turn(1, heartbeat(1))
-    bench.authority.fires = False
-    bench.turn(1 + SESSION_MS)
-    assert fired(bench) == 0
-
-
-MUTANTS = {
-    AtTheFlush: tells_at_once,
-    Beats: beats_without_a_lease,
-    KeepsPromises: tells_though_lost,
-    Rings: rings_without_a_lease,
-}
-
-
-@pytest.mark.parametrize("mutant", MUTANTS)
-def test_each_rule_can_be_broken(mutant: type[LeasedEngine]) -> None:
-    story: Callable[[type[LeasedEngine]], None] = MUTANTS[mutant]
-    story(LeasedEngine)
-    with pytest.raises(AssertionError):
-        story(mutant)

@@ -20,6 +20,7 @@ from muster.coordinator.observability.views.member_names import Names, names_of
 from muster.coordinator.observability.views.sentences import (
     describe_certainty,
     describe_incarnation,
+    describe_late_fetch,
     describe_phase_wait,
     describe_topic_change,
     describe_waits,
@@ -184,6 +185,8 @@ def story_sections(entry: ledger_pb2.Rebalance, names: Names) -> Iterator[tuple[
         yield "topics", [said(topic_line(change)) for change in entry.topics]
     if entry.incarnations:
         yield "back", [said(describe_incarnation(back, names)) for back in entry.incarnations]
+    if entry.late_fetches:
+        yield "reads", [said(describe_late_fetch(late, names)) for late in entry.late_fetches]
     if entry.phases:
         yield "phases", [Text("   ").join(phase_text(phase, names) for phase in entry.phases)]
     if entry.notifications:

@@ -46,6 +46,7 @@ from muster.coordinator.core.model.events import (
     Event,
     ExpireOffsets,
     ExplainGroup,
+    FetchedAfterLeaving,
     FetcherStarted,
     FetcherStopped,
     Forget,
@@ -263,6 +264,11 @@ def on_connection_closed(event: ConnectionClosed, step: Step) -> None:
     KINDS[type(group)].connection_closed(group, event, step)
 
 
+def on_fetched_after_leaving(event: FetchedAfterLeaving, step: Step) -> None:
+    if event.group_id in step.state.groups:
+        explain_later(event, step)
+
+
 def on_rights(event: RightsAnew, step: Step) -> None:
     for group in list(step.state.groups.values()):
         KINDS[type(group)].rights_changed(group, event, step)
@@ -390,6 +396,7 @@ HANDLERS: dict[type[Any], Callable[[Any, Step], None]] = {
     StoodStill: shard_diary.take_stall,
     TopicsChanged: on_topics,
     ConnectionClosed: on_connection_closed,
+    FetchedAfterLeaving: on_fetched_after_leaving,
     RightsAnew: on_rights,
     ExpireOffsets: committed_offsets.expire_slice,
     ForgetOffsets: committed_offsets.forget_slice,

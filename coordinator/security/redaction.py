@@ -70,7 +70,7 @@ def redact_entry(entry: Any, may_see: MaySee) -> set[str]:
     hidden = find_hidden(topics_of_entry(entry, snapshot), may_see)
     for member in entry.members:
         drop_hidden_rows(member.assigned, hidden)
-    for rows in (entry.moves, entry.positions, entry.topics):
+    for rows in (entry.moves, entry.positions, entry.topics, entry.late_fetches):
         drop_hidden_rows(rows, hidden)
     if snapshot is not None and hidden:
         entry.snapshot_json = json.dumps(redact_snapshot(snapshot, hidden), separators=(",", ":"))
@@ -80,7 +80,7 @@ def redact_entry(entry: Any, may_see: MaySee) -> set[str]:
 def topics_of_entry(entry: Any, snapshot: Any) -> Iterable[str]:
     for member in entry.members:
         yield from (each.topic for each in member.assigned)
-    for rows in (entry.moves, entry.positions, entry.topics):
+    for rows in (entry.moves, entry.positions, entry.topics, entry.late_fetches):
         yield from (each.topic for each in rows)
     if snapshot is not None:
         yield from topics_of_snapshot(snapshot)

@@ -28,7 +28,8 @@ class Client:
     mode: eager, cooperative or kip848.
     can: features that not every client has: `static` (group.instance.id), `poll-interval` (max.poll.interval.ms),
         `pattern`, `resubscribe` (a running member changes its subscription), `two-assignors` (a list of strategies),
-        `missing-topic` (a subscription to a topic that does not exist).
+        `missing-topic` (a subscription to a topic that does not exist), `read-on` (the member's program can leave the
+        group and go on reading).
     cannot: situations that it does not get through, on Apache Kafka 4.1.1 either, and why.
     """
 
@@ -100,6 +101,7 @@ def built(what: str, command: list[str]) -> Path:
 
 
 ALL = frozenset({"static", "poll-interval", "pattern", "resubscribe", "two-assignors", "missing-topic"})
+READS_ON = frozenset({"read-on"})
 EAGER, COOPERATIVE, KIP848 = "eager", "cooperative", "kip848"
 NO_LIST = ALL - {"two-assignors"}
 FRANZ = ALL - {"poll-interval"}
@@ -123,11 +125,11 @@ KAFKAJS = {
 }
 
 CLIENTS = (
-    Client("confluent", "confluent-kafka", EAGER, ALL, python_command),
-    Client("confluent-coop", "confluent-kafka", COOPERATIVE, ALL, python_command, CONFLUENT_COOP),
-    Client("confluent-848", "confluent-kafka", KIP848, NO_LIST, python_command),
-    Client("kafka-python", "kafka-python", EAGER, ALL, python_command, KAFKA_PYTHON),
-    Client("kafka-python-coop", "kafka-python", COOPERATIVE, ALL, python_command, KAFKA_PYTHON),
+    Client("confluent", "confluent-kafka", EAGER, ALL | READS_ON, python_command),
+    Client("confluent-coop", "confluent-kafka", COOPERATIVE, ALL | READS_ON, python_command, CONFLUENT_COOP),
+    Client("confluent-848", "confluent-kafka", KIP848, NO_LIST | READS_ON, python_command),
+    Client("kafka-python", "kafka-python", EAGER, ALL | READS_ON, python_command, KAFKA_PYTHON),
+    Client("kafka-python-coop", "kafka-python", COOPERATIVE, ALL | READS_ON, python_command, KAFKA_PYTHON),
     Client("aiokafka", "aiokafka", EAGER, ALL, python_command),
     Client("java", "java", EAGER, ALL, java_command),
     Client("java-coop", "java", COOPERATIVE, ALL, java_command, JAVA_COOP),

@@ -58,6 +58,7 @@ class Expectation:
     never: words that no sentence contains.
     incident: the kind of an incident that must be reported.
     moves: False if the moves are not followed.
+    reads_on: the member, by client id, that must be reported as fetching what it had lost.
     """
 
     facts: tuple[Fact, ...]
@@ -71,6 +72,7 @@ class Expectation:
     never: tuple[str, ...] = ()
     incident: str = ""
     moves: bool = True
+    reads_on: str = ""
 
 
 def joined(who: str, *, required: bool = True) -> Fact:

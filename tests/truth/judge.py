@@ -79,6 +79,7 @@ def judge(
     judge_phases(entries, expected, findings)
     if expected.moves:
         judge_moves(entries, observation, names, findings)
+    judge_late_fetches(entries, expected, observation, names, findings)
     judge_sentences(entries, text, expected, names, findings)
     if incidents is not None and expected.incident not in ("", *(each["kind"] for each in incidents)):
         kinds = ", ".join(each["kind"] for each in incidents)
@@ -304,6 +305,28 @@ def judge_moves(entries: Sequence[Document], observation: Observation, names: Cl
         reported, real = owners.get(partition), observation.after.get(partition)
         if reported != real:
             findings.missing.append(f"moves end with {partition[0]}[{partition[1]}] at {reported}; its owner is {real}")
+
+
+def judge_late_fetches(
+    entries: Sequence[Document],
+    expected: Expectation,
+    observation: Observation,
+    names: ClientIds,
+    findings: Findings,
+) -> None:
+    """Only a member that went can have fetched what it no longer had, and only what it had."""
+    went = {fact.who for fact in expected.facts} | {expected.reads_on}
+    readers = set()
+    for late in (each for entry in entries for each in entry.get("late_fetches", ())):
+        reader = names[late["member_id"]]
+        places = {(late["topic"], int(number)) for number in late["partitions"]}
+        if reader not in went:
+            findings.wrong.append(f"says that {reader} still fetched {late['topic']}, but it was there")
+        elif expected.reads_on and any(observation.before.get(place) != reader for place in places):
+            findings.wrong.append(f"says that {reader} still fetched what it never had: {sorted(places)}")
+        readers.add(reader)
+    if expected.reads_on and expected.reads_on not in readers:
+        findings.missing.append(f"does not report that {expected.reads_on} still fetched what it had")
 
 
 def sentences_of(entries: Sequence[Document]) -> Iterator[str]:

@@ -127,3 +127,17 @@ def test_a_member_has_its_client_s_name_in_the_text() -> None:
 
 def test_there_are_situations_enough() -> None:
     assert len(SITUATIONS) >= 30
+
+
+def late(who: str, partition: int) -> list[dict[str, Any]]:
+    return [{"member_id": f"{who}-1", "topic": "orders", "partitions": [partition], "after_ms": 4_000}]
+
+
+@pytest.mark.parametrize(
+    ("found", "word"),
+    [(late("bob", 1), RIGHT), ([], HALF), (late("ann", 0), WRONG), (late("bob", 0), WRONG)],
+)
+def test_who_reads_on_is_named_and_nobody_else(found: list[dict[str, Any]], word: str) -> None:
+    expected = Expectation((left("bob"),), moves=False, reads_on="bob")
+    seen = observation({ORDERS[0]: "ann", ORDERS[1]: "bob"})
+    assert verdict([entry("MEMBER_LEFT", "bob", late_fetches=found)], expected, seen) == word

@@ -34,6 +34,7 @@ from muster.coordinator.core.groups import member_causes
 from muster.coordinator.core.groups.group import group_id_given
 from muster.coordinator.core.groups.member_causes import (
     amend_closed,
+    amend_late_fetch,
     cause_from_reason,
     describe_former,
     describe_refused,
@@ -43,7 +44,14 @@ from muster.coordinator.core.groups.member_causes import (
 )
 from muster.coordinator.core.groups.state import Step
 from muster.coordinator.core.model.effects import JoinReply, LeaveReply, MemberReply, refused_join, refused_sync
-from muster.coordinator.core.model.events import ConnectionClosed, InstanceIdUser, JoinGroup, LeaveGroup, SyncGroup
+from muster.coordinator.core.model.events import (
+    ConnectionClosed,
+    FetchedAfterLeaving,
+    JoinGroup,
+    LeaveGroup,
+    LedgerFact,
+    SyncGroup,
+)
 from muster.coordinator.core.model.ledger import Departure, RebalanceTrigger, trigger_by_member
 from muster.coordinator.core.model.plan import (
     FIXED_BYTES,
@@ -571,10 +579,13 @@ def member_plan(member: ClassicMember) -> MemberPlan:
     )
 
 
-def explain(group: ClassicGroup, event: ConnectionClosed | InstanceIdUser, step: Step) -> None:
-    """Write down what follows from a closed connection, or from a group instance id that two processes use."""
+def explain(group: ClassicGroup, event: LedgerFact, step: Step) -> None:
+    """Write down what only the ledger has to know."""
     if isinstance(event, ConnectionClosed):
         amend_closed(group, event.connection, step)
+        return
+    if isinstance(event, FetchedAfterLeaving):
+        amend_late_fetch(group, event, step)
         return
     holder = group.members.get(group.static.get(event.group_instance_id or "", ""))
     if holder is not None:

@@ -27,6 +27,7 @@ from muster.coordinator.core.consumer.members import (
 )
 from muster.coordinator.core.groups.member_causes import (
     amend_closed,
+    amend_late_fetch,
     describe_refused,
     describe_subscription,
     evidence_of_refused,
@@ -36,7 +37,7 @@ from muster.coordinator.core.groups.member_causes import (
 )
 from muster.coordinator.core.groups.state import Step
 from muster.coordinator.core.model.effects import ConsumerHeartbeatReply
-from muster.coordinator.core.model.events import ConnectionClosed, ConsumerHeartbeat, InstanceIdUser
+from muster.coordinator.core.model.events import ConnectionClosed, ConsumerHeartbeat, FetchedAfterLeaving, LedgerFact
 from muster.coordinator.core.model.ledger import RebalanceTrigger, trigger_by_member
 from muster.coordinator.core.model.plan import canonical_name
 from muster.coordinator.core.model.records import ConsumerMemberStored, CurrentStored, Epochs, Shares, TopicId
@@ -298,10 +299,13 @@ def note_calm_restart(group: ConsumerGroup, member: ConsumerMember, old: Consume
     record_calm_restart(group, group.seen(member), plan, Incarnation(member.id, old.id, away_ms, "replaced"), step)
 
 
-def explain(group: ConsumerGroup, event: ConnectionClosed | InstanceIdUser, step: Step) -> None:
-    """Write down what follows from a closed connection, or from a group instance id that two processes use."""
+def explain(group: ConsumerGroup, event: LedgerFact, step: Step) -> None:
+    """Write down what only the ledger has to know."""
     if isinstance(event, ConnectionClosed):
         amend_closed(group, event.connection, step)
+        return
+    if isinstance(event, FetchedAfterLeaving):
+        amend_late_fetch(group, event, step)
         return
     holder = group.members.get(group.static.get(event.group_instance_id or "", ""))
     if holder is not None:

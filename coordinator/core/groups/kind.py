@@ -23,9 +23,9 @@ from muster.coordinator.core.model.events import (
     ConsumerHeartbeat,
     DeleteGroup,
     Heartbeat,
-    InstanceIdUser,
     JoinGroup,
     LeaveGroup,
+    LedgerFact,
     Listen,
     OffsetCommit,
     OffsetFetch,
@@ -172,7 +172,7 @@ class GroupKind(Protocol[G_contra]):
     def connection_closed(self, group: G_contra, event: ConnectionClosed, step: Step, /) -> None:
         """A connection by which members had joined is closed."""
 
-    def explain(self, group: G_contra, event: ConnectionClosed | InstanceIdUser, step: Step, /) -> None:
+    def explain(self, group: G_contra, event: LedgerFact, step: Step, /) -> None:
         """Write down what follows from a closed connection, or from a refusal for the sake of a group instance id."""
 
     def rights_changed(self, group: G_contra, event: RightsAnew, step: Step, /) -> None: ...

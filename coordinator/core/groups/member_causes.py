@@ -18,6 +18,7 @@ from muster.coordinator.core.groups.member_history import (
     HOW_GONE,
     MAX_CONTESTED,
     MAX_SCANNED,
+    NO_CONNECTION,
     READ_LATE_MS,
     DepartedMember,
     Disturbance,
@@ -31,7 +32,9 @@ from muster.coordinator.core.groups.state import ShardState, Step
 from muster.coordinator.core.model.events import (
     ConnectionClosed,
     ConsumerHeartbeat,
+    FetchedAfterLeaving,
     InstanceIdUser,
+    LedgerFact,
     Listen,
     TopicsChanged,
 )
@@ -48,6 +51,7 @@ from muster.coordinator.core.model.types import (
     Cause,
     Certainty,
     Incarnation,
+    LateFetch,
     MemberPlan,
     Outcome,
     RebalanceEntry,
@@ -76,6 +80,9 @@ STILL_OPEN = "; its connection is still open"
 
 NOTICE_MS = 300_000
 """How late a client may notice what happened to a topic: `metadata.max.age.ms`, as clients have it by default."""
+
+MAX_LATE_PARTITIONS = 100
+"""Partitions of one topic that an entry says were still fetched."""
 
 MAX_NAMED = 5
 """Names that a sentence gives before it counts the rest."""
@@ -318,7 +325,7 @@ MAX_DEFERRED = 20
 """Events of a group that wait to be explained."""
 
 
-def explain_later(event: ConnectionClosed | InstanceIdUser, step: Step) -> None:
+def explain_later(event: LedgerFact, step: Step) -> None:
     """What only the ledger has to know waits for a timer, which does not fire while the log has no room.
 
     A heartbeat that is refused and a connection that closes leave no record in their own step: a shard without room
@@ -345,6 +352,47 @@ def amend_closed(group: ExplainedGroup, connection: int, step: Step) -> None:
         entry = amend_target(group, former.id, step)
         if entry is not None and STILL_OPEN in entry.detail:
             amend_entry(group, replace(entry, detail=entry.detail.replace(STILL_OPEN, "")), step)
+
+
+def amend_late_fetch(group: ExplainedGroup, event: FetchedAfterLeaving, step: Step) -> None:
+    """A member went, and its client still fetches what it had. Nothing is said where it may be another client."""
+    former = group.history.former.get(event.member_id)
+    ledger = step.state.ledgers.get(group.id)
+    entry = ledger.entries.get(event.number) if ledger is not None else None
+    if entry is None or former is None or former.successor or former.end not in (WaitEnd.LEFT, WaitEnd.EXPIRED):
+        return
+    if disturbance_since(former.gone_ms, step) is not None:
+        return  # the node may have read what was sent long before
+    same = former.connection not in (NO_CONNECTION, *group.history.closed) and event.connection == former.connection
+    if may_be_another(group, former, event.connection, same):
+        return
+    certainty = Certainty.RECORDED if same else Certainty.INFERRED
+    told = {(each.member_id, each.topic): each for each in entry.late_fetches}
+    for topic in sorted({topic for topic, _ in event.partitions}):
+        known = told.pop((former.id, topic), None)
+        numbers = {number for name, number in event.partitions if name == topic}
+        told[former.id, topic] = LateFetch(
+            former.id,
+            topic,
+            tuple(sorted(numbers.union(known.partitions if known else ()))[:MAX_LATE_PARTITIONS]),
+            step.now_ms - former.gone_ms,
+            min(certainty, known.certainty) if known else certainty,
+        )
+    amend_entry(group, replace(entry, late_fetches=tuple(told.values())[-MAX_ALSO:]), step)
+
+
+def may_be_another(group: ExplainedGroup, former: DepartedMember, connection: int, same: bool) -> bool:
+    """Whether a fetch may be that of a member that is there; of a group too large to look through, by names it may.
+
+    same: it came by the connection of the one that went.
+    """
+    names = (former.client_id, former.client_host)
+    for scanned, member in enumerate(group.seen_members()):
+        if connection == member.connection != NO_CONNECTION:
+            return True
+        if not same and (scanned == MAX_SCANNED or (member.client_id, member.client_host) == names):
+            return True
+    return False
 
 
 def amend_target(group: ExplainedGroup, member_id: str, step: Step) -> RebalanceEntry | None:

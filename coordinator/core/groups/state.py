@@ -16,7 +16,7 @@ from muster.assignors.api import TopicPartition
 from muster.coordinator.core.groups.extensions import NO_EXTENSIONS, Extensions
 from muster.coordinator.core.groups.group import GroupData, ObservedGroup
 from muster.coordinator.core.model.effects import Effects, GroupChanged, Reply
-from muster.coordinator.core.model.events import ConnectionClosed, InstanceIdUser, Listen, Request
+from muster.coordinator.core.model.events import LedgerFact, Listen, Request
 from muster.coordinator.core.model.ledger import GroupLedger, LostPositions
 from muster.coordinator.core.model.plan import Planner, plan_inline
 from muster.coordinator.core.model.records import (
@@ -200,7 +200,7 @@ class ShardState:
     topic_names: Mapping[TopicId, str] = field(default_factory=dict)
     topic_changes: deque[TopicChange] = field(default_factory=lambda: deque(maxlen=MAX_TOPIC_CHANGES))
     """What happened to topics in this life of the shard, oldest first."""
-    explanations: dict[str, list[ConnectionClosed | InstanceIdUser]] = field(default_factory=dict)
+    explanations: dict[str, list[LedgerFact]] = field(default_factory=dict)
     """By group: what only its ledger has to know, until a timer writes it down. Soft."""
     disowned_topics: frozenset[str] = frozenset()
     """Topics that a broker does not know any more, as `TopicsChanged` says."""

@@ -30,9 +30,9 @@ from muster.coordinator.core.model.events import (
     ConsumerHeartbeat,
     DeleteGroup,
     Heartbeat,
-    InstanceIdUser,
     JoinGroup,
     LeaveGroup,
+    LedgerFact,
     Listen,
     OffsetCommit,
     OffsetFetch,
@@ -152,7 +152,7 @@ class DefaultKind(Generic[G_contra]):
     def connection_closed(self, group: G_contra, event: ConnectionClosed, step: Step, /) -> None:
         """It keeps no history of its members."""
 
-    def explain(self, group: G_contra, event: ConnectionClosed | InstanceIdUser, step: Step, /) -> None:
+    def explain(self, group: G_contra, event: LedgerFact, step: Step, /) -> None:
         """It keeps no history of its members."""
 
     def rights_changed(self, group: G_contra, event: RightsAnew, step: Step, /) -> None:

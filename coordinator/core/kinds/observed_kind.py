@@ -38,9 +38,9 @@ from muster.coordinator.core.model.events import (
     GroupObserved,
     GroupUnseen,
     Heartbeat,
-    InstanceIdUser,
     JoinGroup,
     LeaveGroup,
+    LedgerFact,
     Listen,
     ObservedMember,
     OffsetCommit,
@@ -586,7 +586,7 @@ class ObservedKind:
     def connection_closed(self, group: ObservedGroup, event: ConnectionClosed, step: Step, /) -> None:
         self._kind_of(group.logged).connection_closed(group.logged, event, step)
 
-    def explain(self, group: ObservedGroup, event: ConnectionClosed | InstanceIdUser, step: Step, /) -> None:
+    def explain(self, group: ObservedGroup, event: LedgerFact, step: Step, /) -> None:
         self._kind_of(group.logged).explain(group.logged, event, step)
 
     def rights_changed(self, group: ObservedGroup, event: RightsAnew, step: Step, /) -> None:

@@ -638,6 +638,20 @@ class ConnectionClosed:
 
 
 @frozen_value
+class FetchedAfterLeaving:
+    """A client that goes by the names of a member that has gone fetched partitions that the member had (EX-F5).
+
+    `number` is the entry that took them away. A fetch names no member: `connection` is the one that it came by.
+    """
+
+    group_id: str
+    number: int
+    member_id: str
+    connection: int
+    partitions: tuple[tuple[str, int], ...]
+
+
+@frozen_value
 class OffsetCommit:
     """`generation` -1 and no member id: a simple consumer or an operator. Unknown topics were refused before."""
 
@@ -951,6 +965,9 @@ Request: TypeAlias = (
 InstanceIdUser: TypeAlias = JoinGroup | SyncGroup | Heartbeat | OffsetCommit | ConsumerHeartbeat | Listen
 """Requests by which a static member names its group instance id."""
 
+LedgerFact: TypeAlias = ConnectionClosed | FetchedAfterLeaving | InstanceIdUser
+"""What changes nothing but what the ledger says."""
+
 
 @frozen_value
 class TurnedAway:
@@ -976,6 +993,7 @@ Event: TypeAlias = (
     | StoodStill
     | TopicsChanged
     | ConnectionClosed
+    | FetchedAfterLeaving
     | RightsAnew
     | ExpireOffsets
     | ForgetOffsets

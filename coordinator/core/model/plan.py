@@ -408,6 +408,7 @@ def entry_bytes(entry: RebalanceEntry) -> int:
         + sum(text_bytes(t.detail, t.culprit, t.culprit_client_id) + ENTRY_BYTES for t in entry.triggers)
         + sum(text_bytes(change.topic, change.by) + ENTRY_BYTES for change in entry.topics)
         + sum(text_bytes(each.member_id, each.previous_id) + ENTRY_BYTES for each in entry.incarnations)
+        + sum(text_bytes(each.member_id, each.topic) + ENTRY_BYTES for each in entry.late_fetches)
     )
 
 

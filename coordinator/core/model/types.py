@@ -307,6 +307,21 @@ class Incarnation:
 
 
 @frozen_value
+class LateFetch:
+    """A client fetched partitions of one topic that a member had lost when it went. A fetch names no member.
+
+    `certainty` RECORDED: it came by the connection by which the member had joined. INFERRED: by another one, with the
+    member's client id and host, and nobody else is known to have them.
+    """
+
+    member_id: str
+    topic: str
+    partitions: tuple[int, ...]
+    after_ms: int
+    certainty: Certainty
+
+
+@frozen_value
 class MemberPlan:
     """One member and its share."""
 
@@ -424,6 +439,8 @@ class RebalanceEntry:
     """What happened to topics of the group, and led to it."""
     incarnations: tuple[Incarnation, ...] = ()
     """Members that came back under new ids."""
+    late_fetches: tuple[LateFetch, ...] = ()
+    """What clients went on fetching after this rebalance had taken it from them, added when it is known."""
     shadows: tuple[Score, ...] = ()
     """The plan's own score, and those of the group's shadow assignors: added when they are told, stored beside it."""
 

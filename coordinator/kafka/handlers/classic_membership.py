@@ -65,7 +65,7 @@ class MembershipHandlers:
                 call,
                 self._groups.next_id(),
                 self._groups.rights_of.of(call.identity),
-                self._groups.watch_connection(request.group_id, call.peer),
+                self._groups.watch_connection(request.group_id, call),
             ),
             effects.JoinReply,
             lambda reply: make_join_response(reply, request.member_id, call.api_version),

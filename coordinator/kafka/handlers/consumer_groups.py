@@ -55,7 +55,7 @@ class ConsumerGroupHandlers:
                 call,
                 self._groups.next_id(),
                 self._groups.rights_of.of(call.identity),
-                self._groups.watch_connection(request.group_id, call.peer),
+                self._groups.watch_connection(request.group_id, call),
             ),
             effects.ConsumerHeartbeatReply,
             make_consumer_heartbeat_response,

@@ -10,7 +10,8 @@ from muster.coordinator.core.model import effects, events
 from muster.coordinator.core.model.rights import Rights
 from muster.coordinator.edge.listener_base import UNRESTRICTED, TopicRightsSource
 from muster.coordinator.errors import CoordinatorError, ErrorCode, NodeShuttingDown, Overloaded
-from muster.coordinator.kafka.dispatch import ClientPeer, DeferredAnswer
+from muster.coordinator.kafka.dispatch import ClientPeer, DeferredAnswer, KafkaCall
+from muster.coordinator.kafka.handlers.departed_readers import DepartedReaders
 from muster.coordinator.runtime.shards import partition_for
 
 Wanted = TypeVar("Wanted")
@@ -43,8 +44,15 @@ class GroupDriver(Protocol):
 class GroupRequests:
     """All groups of the node. Refusals of the node itself become replies that send the client back here later."""
 
-    def __init__(self, driver: GroupDriver, shards: int, rights_of: TopicRightsSource = UNRESTRICTED) -> None:
+    def __init__(
+        self,
+        driver: GroupDriver,
+        shards: int,
+        rights_of: TopicRightsSource = UNRESTRICTED,
+        departed: DepartedReaders | None = None,
+    ) -> None:
         self.driver = driver
+        self._departed = departed
         self.rights_of = rights_of
         self.shards = shards
 
@@ -54,13 +62,16 @@ class GroupRequests:
     def next_id(self) -> int:
         return self.driver.next_id()
 
-    def watch_connection(self, group_id: str, peer: ClientPeer) -> int:
+    def watch_connection(self, group_id: str, call: KafkaCall) -> int:
         """The number of the connection; the group is told when it closes."""
+        peer = call.peer
         if group_id in peer.groups or len(peer.groups) >= MAX_GROUPS_PER_CONNECTION:
             return peer.number
         if not peer.groups:
             peer.eof.add_done_callback(lambda _: self._tell_closed(peer))
         peer.groups.add(group_id)
+        if self._departed is not None:
+            self._departed.note_joined(group_id, call)
         return peer.number
 
     def _tell_closed(self, peer: ClientPeer) -> None:

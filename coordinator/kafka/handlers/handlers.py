@@ -10,6 +10,7 @@ from muster.coordinator.edge.listener_base import UNRESTRICTED, TopicRightsSourc
 from muster.coordinator.kafka.handlers.classic_membership import MembershipHandlers
 from muster.coordinator.kafka.handlers.committed_offsets import CommittedOffsetHandlers, ZooKeeperOffsets
 from muster.coordinator.kafka.handlers.consumer_groups import ConsumerGroupHandlers, GroupAdminHandlers
+from muster.coordinator.kafka.handlers.departed_readers import DepartedReaders
 from muster.coordinator.kafka.handlers.group_requests import GroupDriver, GroupRequests
 from muster.coordinator.kafka.handlers.log_inspection import LogInspectionHandlers
 from muster.coordinator.kafka.handlers.log_offsets import LeaderEpochHandlers, LogOffsetHandlers
@@ -33,7 +34,7 @@ class GroupHandlers:
     `endpoint` is asked each time: the port is known only once the node listens. `partitions` gives the catalog's
     partition counts, `log_span` the first offset and the end of one partition; `elsewhere` are the groups of a
     ZooKeeper, if there is one; `rights_of` says what a member may read; `cluster` knows who
-    coordinates which group where this node is one of many.
+    coordinates which group where this node is one of many. `departed` learns by which names members join.
     """
 
     def __init__(
@@ -47,8 +48,9 @@ class GroupHandlers:
         elsewhere: ZooKeeperOffsets | None = None,
         rights_of: TopicRightsSource = UNRESTRICTED,
         cluster: "ClusterView | None" = None,
+        departed: DepartedReaders | None = None,
     ) -> None:
-        groups = GroupRequests(driver, shards, rights_of)
+        groups = GroupRequests(driver, shards, rights_of, departed)
         members = make_membership_handlers(groups, endpoint, cluster)
         self.find_coordinator = members.find_coordinator
         self.join_group_now, self.sync_group_now = members.join_group_now, members.sync_group_now
@@ -83,7 +85,7 @@ class LogHandlers:
 
     `requests` are shared with the node's other door, so that each wakes the other's fetches. `endpoint` is asked each
     time: the port is known only once the node listens. `directory` is that of the log. `elsewhere` says which topics
-    other nodes have; `cluster` knows the other nodes where this one is one of many.
+    other nodes have; `cluster` knows the other nodes where this one is one of many. `departed` sees what is fetched.
     """
 
     def __init__(
@@ -96,8 +98,9 @@ class LogHandlers:
         directory: str,
         elsewhere: Callable[[str], bool] = lambda topic: False,
         cluster: "ClusterView | None" = None,
+        departed: DepartedReaders | None = None,
     ) -> None:
-        records = RecordHandlers(requests)
+        records = RecordHandlers(requests, departed)
         self.produce, self.produce_now, self.produce_reader = records.produce, records.produce_now, ProduceReader
         self.fetch, self.fetch_now = records.fetch, records.fetch_now
         offsets = LogOffsetHandlers(requests)

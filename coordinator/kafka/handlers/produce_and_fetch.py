@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from muster.coordinator.kafka.codec.codec import encode
 from muster.coordinator.kafka.dispatch import EncodedAnswer, FutureAnswer, HangUp, KafkaCall
+from muster.coordinator.kafka.handlers.departed_readers import DepartedReaders
 from muster.coordinator.kafka.handlers.single_batch_produce import SingleBatch
 from muster.coordinator.kafka.protocol import FetchSessionIdNotFound, refuse_replica, refuse_transactions
 from muster.storage.broker.broker import Divergence, check_epoch, check_history
@@ -190,10 +191,11 @@ class FetchResponse:
 
 
 class RecordHandlers:
-    """Handlers of the records' APIs over a node's `LogRequests`."""
+    """Handlers of the records' APIs over a node's `LogRequests`. `departed` is shown who fetches what."""
 
-    def __init__(self, requests: LogRequests) -> None:
+    def __init__(self, requests: LogRequests, departed: DepartedReaders | None = None) -> None:
         self._requests = requests
+        self._departed = departed
 
     # -- produce ------------------------------------------------------------------------------------------
 
@@ -250,6 +252,7 @@ class RecordHandlers:
             return None
         if (refused := refuse_fetch(request)) is not None:
             return refused
+        self._note_fetch(request, call)
         places, fenced = self._places(request)
         reading = self._requests.begin_fetch(places, fetch_bounds(request))
         if reading.done and (reading.enough or not may_wait(request, places, fenced)):
@@ -260,10 +263,16 @@ class RecordHandlers:
     async def fetch(self, request: Any, call: KafkaCall) -> FetchResponse:
         """Answer when there is enough to read, when a partition refuses, or when the client's patience is over."""
         begun, call.begun = call.begun, None
+        if begun is None:
+            self._note_fetch(request, call)
         answer = await self._whenever(request, begun)
         if call.api_version >= CURRENT_FORMAT_SINCE:
             return answer
         return await convert_to_older_format(answer, request, call, self._whenever)
+
+    def _note_fetch(self, request: Any, call: KafkaCall) -> None:
+        if self._departed is not None and self._departed.by_names:
+            self._departed.fetched(request, call)
 
     async def _whenever(self, request: Any, begun: FetchRead | None = None) -> FetchResponse:
         if (refused := refuse_fetch(request)) is not None:

@@ -67,6 +67,9 @@ def entry_document(entry: ledger_pb2.Rebalance) -> dict[str, Any]:
         item["kind"] = ledger_pb2.TopicChangeKind.Name(change.kind).removeprefix("TOPIC_CHANGE_KIND_").lower()
     for item in found["incarnations"]:
         item["away_ms"] = int(item["away_ms"])
+    for item, late in zip(found["late_fetches"], entry.late_fetches, strict=True):
+        item["after_ms"] = int(item["after_ms"])
+        item["certainty"] = certainty_word(late)
     for item in found["members"]:
         item |= {key: int(item[key]) for key in ("joined_at_ms", "synced_at_ms") if key in item}
     for item in found["shadows"]:
@@ -112,8 +115,8 @@ def is_rebalance(entry: ledger_pb2.Rebalance) -> bool:
     return int(entry.outcome) not in AUDIT_OUTCOMES
 
 
-def certainty_word(entry: ledger_pb2.Rebalance | ledger_pb2.FurtherTrigger) -> str | None:
-    """How a cause is known; None in entries of older versions."""
+def certainty_word(entry: ledger_pb2.Rebalance | ledger_pb2.FurtherTrigger | ledger_pb2.LateFetch) -> str | None:
+    """How it is known; None in entries of older versions."""
     if not entry.certainty:
         return None
     return ledger_pb2.Certainty.Name(entry.certainty).removeprefix("CERTAINTY_").lower()

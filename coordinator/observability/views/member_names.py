@@ -143,6 +143,8 @@ def note_members(known: dict[str, KnownMember], entry: "Rebalance") -> None:
     for incarnation in entry.incarnations:
         note(incarnation.member_id)
         note(incarnation.previous_id, known[incarnation.member_id].client_id)
+    for late in entry.late_fetches:
+        note(late.member_id)
     known.pop("", None)
 
 

@@ -14,6 +14,7 @@ from muster.coordinator.rpc.v1 import ledger_pb2
 from muster.coordinator.rpc.v1.ledger_pb2 import (
     FurtherTrigger,
     Incarnation,
+    LateFetch,
     PartitionMove,
     PhaseWait,
     Rebalance,
@@ -312,3 +313,19 @@ def describe_incarnation(back: Incarnation, names: Names) -> str:
     if back.how == "replaced":
         return f"{new} took the place of {old}, last heard of {away} before"
     return f"{new} is back under a new id while {old} still counted, last heard of {away} before"
+
+
+SAME_NAMES: Final = "inferred: a fetch names no member; no other member has this client id and host"
+
+
+def describe_late_fetch(late: LateFetch, names: Names) -> str:
+    """Who still read what it had lost.
+
+    >>> late = LateFetch(member_id="b", topic="orders", partitions=[0, 1], after_ms=4200, certainty=1)
+    >>> describe_late_fetch(late, Names({}))
+    'b was gone, but its client still fetched orders-0 and orders-1 4.20 s later'
+    """
+    places = listed([f"{late.topic}-{partition}" for partition in late.partitions])
+    known = late.certainty == ledger_pb2.CERTAINTY_RECORDED
+    whose, how = ("its client", "") if known else ("its client id", f" ({SAME_NAMES})")
+    return f"{names[late.member_id]} was gone, but {whose} still fetched {places} {duration(late.after_ms)} later{how}"

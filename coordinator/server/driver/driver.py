@@ -315,6 +315,7 @@ UnansweredEvent: TypeAlias = (
     events.StreamLost
     | events.HeldBack
     | events.ConnectionClosed
+    | events.FetchedAfterLeaving
     | StreamClosed
     | GroupObserved
     | GroupUnseen

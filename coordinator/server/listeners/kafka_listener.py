@@ -19,6 +19,7 @@ from muster.coordinator.kafka.connections.listener import ConnectionListener, Li
 from muster.coordinator.kafka.connections.request_slots import ConnectionLimits
 from muster.coordinator.kafka.dispatch import Dispatcher, RequestAuthorizer, RequestLimiter
 from muster.coordinator.kafka.handlers.configs import ConfigHandlers, GroupConfigs
+from muster.coordinator.kafka.handlers.departed_readers import DepartedReaders
 from muster.coordinator.kafka.handlers.group_requests import GroupRequests
 from muster.coordinator.kafka.handlers.handlers import GroupHandlers, LogHandlers
 from muster.coordinator.kafka.handlers.metadata import AdvertisedEndpoint
@@ -49,7 +50,8 @@ class KafkaListenerContext:
     """The node around a Kafka listener, whatever its backend.
 
     `partitions` gives the catalog's partition counts, `tell` hears what operators do. `tls`: None where clients are
-    served in plain text. `security`: None where nobody is asked who they are or what they may.
+    served in plain text. `security`: None where nobody is asked who they are or what they may. `departed` is shown
+    what members join, and what is fetched.
     """
 
     driver: EngineDriver
@@ -58,6 +60,7 @@ class KafkaListenerContext:
     instruments: "Instruments | None" = None
     tls: ListenerTls | None = None
     security: "NodeSecurity | None" = None
+    departed: DepartedReaders | None = None
 
 
 class NodeKafkaListener:
@@ -136,6 +139,7 @@ class NodeKafkaListener:
             elsewhere=observed,
             rights_of=UNRESTRICTED if security is None else security.topic_rights,
             cluster=cluster,
+            departed=context.departed,
         )
         records = LogHandlers(
             requests,
@@ -145,6 +149,7 @@ class NodeKafkaListener:
             directory=str(settings.data_dir.absolute()),
             elsewhere=elsewhere,
             cluster=cluster,
+            departed=context.departed,
         )
         users = ScramHandlers(None if security is None else security.scram_users)
         quotas = QuotaHandlers(None if security is None else security.configured_quotas)

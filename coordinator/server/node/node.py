@@ -21,6 +21,7 @@ from muster.coordinator.edge.background_tasks import TASK_FAILURES, RestartedTas
 from muster.coordinator.edge.cluster_view import ClientAddresses
 from muster.coordinator.edge.listener_base import ACTING
 from muster.coordinator.edge.request_limits import MalformedGroupRequest
+from muster.coordinator.kafka.handlers.departed_readers import DepartedReaders
 from muster.coordinator.rpc.v1 import coordinator_service_pb2
 from muster.coordinator.runtime.engine import Engine, EngineOptions
 from muster.coordinator.runtime.limits import limits_of
@@ -260,6 +261,12 @@ class CoordinatorNode:
         self.measuring = make_metrics(settings, self._clock)
         self._instruments = self.measuring.instruments if self.measuring else None
         self._kafka = make_kafka_listener(settings)
+        # Over a Kafka clients fetch from that; in a cluster members of other groups join at other nodes.
+        self._departed = DepartedReaders(
+            self._clock.now_ms,
+            lambda found: self.driver.submit_event(partition_for(found.group_id, self.engine.shards), found),
+            all_members_here=not settings.inter_broker_listeners,
+        )
         self._observing = make_observation(settings, self._clock.now_ms, self._watchers.looked_at)
         self._tracing = make_tracing(settings)
         self._http = make_http_listener(settings)
@@ -375,6 +382,7 @@ class CoordinatorNode:
                 instruments=self._instruments,
                 tls=node_services.listener_tls(self._certificates, "kafka"),
                 security=self._security,
+                departed=self._departed,
             )
             await self._backend.serve_kafka(self._kafka, context)
             started.push_async_callback(self._kafka.close, LAST_WORDS_S)
@@ -546,6 +554,8 @@ class CoordinatorNode:
 
     def _noticed(self, notice: GroupChanged) -> None:
         self._watchers.publish(notice)
+        if self._kafka is not None:
+            self._departed.noticed(notice)
         if self._http is not None and self._observing is not None:
             self._observing.noticed(notice)
         if self.measuring is not None:

@@ -18,6 +18,7 @@ from muster.coordinator.core.model.records import TopicId
 from muster.coordinator.core.model.types import (
     FurtherTrigger,
     Incarnation,
+    LateFetch,
     ListedGroup,
     MemberPlan,
     PartitionMove,
@@ -431,6 +432,7 @@ def build_rebalance(group_id: str, entry: RebalanceEntry, *, with_snapshot: bool
         triggers=[build_further_trigger(trigger) for trigger in entry.triggers],
         topics=[build_topic_change(change) for change in entry.topics],
         incarnations=[build_incarnation(incarnation) for incarnation in entry.incarnations],
+        late_fetches=[build_late_fetch(late) for late in entry.late_fetches],
     )
 
 
@@ -463,6 +465,16 @@ def build_incarnation(incarnation: Incarnation) -> ledger_pb2.Incarnation:
         previous_id=incarnation.previous_id,
         away_ms=incarnation.away_ms,
         how=incarnation.how,
+    )
+
+
+def build_late_fetch(late: LateFetch) -> ledger_pb2.LateFetch:
+    return ledger_pb2.LateFetch(
+        member_id=late.member_id,
+        topic=late.topic,
+        partitions=late.partitions,
+        after_ms=late.after_ms,
+        certainty=cast(ledger_pb2.Certainty, late.certainty),
     )
 
 

@@ -23,6 +23,7 @@ from muster.coordinator.observability.views.sentences import (
     cause_word,
     describe_certainty,
     describe_incarnation,
+    describe_late_fetch,
     describe_phase_wait,
     describe_topic_change,
     describe_waits,
@@ -125,6 +126,8 @@ class RebalanceView:
     """What happened to topics: in words, when (epoch milliseconds), and by whom."""
     back: tuple[str, ...]
     """Who came back under a new id."""
+    late: tuple[str, ...]
+    """What was still fetched by members that had gone."""
     moved: int
     unowned: str
     left: int
@@ -189,6 +192,7 @@ def rebalance_view(entry: Rebalance, names: Names, longest_ms: int, most_lines: 
         certainty_word=certainty_word(entry) or "",
         topics=tuple((describe_topic_change(each), each.at_ms, each.by) for each in entry.topics),
         back=tuple(describe_incarnation(each, names) for each in entry.incarnations),
+        late=tuple(describe_late_fetch(each, names) for each in entry.late_fetches),
         moved=len(entry.moves),
         unowned=partition_seconds(entry.unowned_partition_seconds),
         left=sum(bool(move.source) and not move.target for move in entry.moves),

@@ -14,6 +14,7 @@ from muster.coordinator.kafka.authorization.judge import NodeTopics
 from muster.coordinator.kafka.connections.quota_enforcement import RequestQuotas
 from muster.coordinator.kafka.dispatch import Dispatcher
 from muster.coordinator.kafka.handlers.configs import ConfigHandlers, GroupConfigs
+from muster.coordinator.kafka.handlers.departed_readers import DepartedReaders
 from muster.coordinator.kafka.handlers.group_requests import GroupRequests
 from muster.coordinator.kafka.handlers.handlers import GroupHandlers, LogHandlers
 from muster.coordinator.kafka.handlers.metadata import AdvertisedEndpoint
@@ -22,6 +23,7 @@ from muster.coordinator.kafka.handlers.quotas_and_users import DisabledAclHandle
 from muster.coordinator.runtime.engine import Engine, EngineOptions
 from muster.coordinator.runtime.group_log import BrokerGroupLog
 from muster.coordinator.runtime.limits import limits_of
+from muster.coordinator.runtime.shards import partition_for
 from muster.coordinator.security.authorizer import Authorizer
 from muster.coordinator.security.quota_usage import NodeQuotas, UserCounts
 from muster.coordinator.server.backend.node_services import member_exists
@@ -86,11 +88,14 @@ class MemoryNode:
         )
         engine.submit_all(TopicsChanged(partition_counts(self.broker), ids=topic_ids(self.broker)))
         engine.load(clock.now_ms())
+        self.departed = DepartedReaders(
+            clock.now_ms, lambda found: self.driver.submit_event(partition_for(found.group_id, SHARDS), found)
+        )
         self.driver = EngineDriver(
             engine,
             clock,
             DriverLimits(max_parked=settings.max_parked_requests),
-            DriverCallbacks(on_notice=lambda notice: None, on_fatal=lambda error: self.bugs.append(repr(error))),
+            DriverCallbacks(on_notice=self.departed.noticed, on_fatal=lambda error: self.bugs.append(repr(error))),
         )
         self.broker.on_topics_changed(self._topics_changed)
         self.requests = LogRequests.standalone(self.broker)
@@ -102,6 +107,7 @@ class MemoryNode:
             partitions=lambda: partition_counts(self.broker),
             log_span=lambda *place: (self.broker.start_offset(*place), self.broker.high_watermark(*place)),
             cluster=self._cluster,
+            departed=self.departed,
         )
         records = LogHandlers(
             self.requests,
@@ -110,6 +116,7 @@ class MemoryNode:
             auto_create=True,
             directory=self.broker.data_dir,
             cluster=self._cluster,
+            departed=self.departed,
         )
         configs = ConfigHandlers(
             self.requests, 1, GroupConfigs(GroupRequests(self.driver, SHARDS), self._cluster), self._cluster

@@ -101,6 +101,13 @@ class ClassicStage:
         group, connection = words
         yield from self.obeyed(self.step(events.ConnectionClosed(group, int(connection)))) or ["ok"]
 
+    def do_fetched(self: Any, words: list[str], _lines: list[str]) -> Iterator[str]:
+        """fetched GROUP MEMBER_ID ENTRY CONNECTION TOPIC-PARTITION...: by the names of a member that is gone."""
+        group, member_id, number, connection, *places = words
+        found = tuple((topic, int(number)) for topic, _, number in (place.rpartition("-") for place in places))
+        event = events.FetchedAfterLeaving(group, int(number), member_id, int(connection), found)
+        yield from self.obeyed(self.step(event)) or ["ok"]
+
     def do_sync(self: Any, words: list[str], lines: list[str]) -> Iterator[str]:
         group, name, *rest = words
         options = pairs(rest)

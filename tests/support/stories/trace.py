@@ -427,6 +427,11 @@ def explained(entry: RebalanceEntry) -> str:
         f"    {each.member_id} was {each.previous_id}, away {each.away_ms}ms ({each.how})"
         for each in entry.incarnations
     ]
+    lines += [
+        f"    {late.member_id} still read {late.topic} {','.join(map(str, late.partitions))} after {late.after_ms}ms "
+        f"({late.certainty.name.lower()})"
+        for late in entry.late_fetches
+    ]
     lines += [f"    topic {c.topic} {c.kind.name.lower()} {c.before}>{c.after} at {c.at_ms}ms" for c in entry.topics]
     lines += [f"    {phase.name} {phase.duration_ms}ms ({waited(phase)})" for phase in entry.phases]
     lines += [

@@ -4,8 +4,9 @@ Run as `python python_member.py JOB`, a JSON object: library, address, group, na
 programs in other languages beside this one speak alike. A member says on standard output, one JSON object a line:
 `{"assigned": [["topic", 0], ...]}` whenever that changes, `{"fatal": "..."}` when its client gives up, and
 `{"closed": true}` when it has left in good order. It takes a command a line on standard input: `stop-polling`,
-`resume`, `subscribe a,b`, `pattern ^x`, `close` (leaves in good order, ends), `exit` (ends without a word). It ends
-when its standard input does. SIGUSR1: where its threads are, on standard error.
+`resume`, `subscribe a,b`, `pattern ^x`, `read-on` (leaves the group, and goes on reading what it had), `close` (leaves
+in good order, ends), `exit` (ends without a word). It ends when its standard input does.
+SIGUSR1: where its threads are, on standard error.
 """
 
 import asyncio
@@ -110,6 +111,13 @@ class Confluent:
     def assignment(self) -> Iterable[tuple[str, int]]:
         return [(each.topic, each.partition) for each in self._consumer.assignment()]
 
+    def read_on(self) -> None:
+        had = self._consumer.assignment()
+        self._consumer.unsubscribe()
+        while self._consumer.assignment():  # or what is on its way would take them away again
+            self.poll()
+        self._consumer.assign(had)
+
     def close(self) -> None:
         self._consumer.close()
 
@@ -162,6 +170,11 @@ class KafkaPython:
 
     def assignment(self) -> Iterable[tuple[str, int]]:
         return [(each.topic, each.partition) for each in self._consumer.assignment()]
+
+    def read_on(self) -> None:
+        had = self._consumer.assignment()
+        self._consumer.unsubscribe()
+        self._consumer.assign(had)
 
     def close(self) -> None:
         self._consumer.close()
@@ -295,6 +308,9 @@ def consume(member: Member, commands: Commands) -> None:
                     member.subscribe(topics)
                 case "pattern", [pattern]:
                     member.pattern(pattern)
+                case "read-on", _:
+                    member.read_on()  # type: ignore[attr-defined]
+                    say(reads_on=True)
                 case "close", _:
                     member.close()
                     say(closed=True)

@@ -33,6 +33,18 @@ def leave_with_close(scene: Scene) -> Expectation:
     return Expectation((left("bob"),))
 
 
+@situation(needs="read-on")
+def leave_and_read_on(scene: Scene) -> Expectation:
+    """A member leaves the group, and its program goes on reading what it had"""
+    ann, bob = scene.start("ann", "bob")
+    scene.mark()
+    bob.tell("read-on")
+    scene.until_gone("bob")
+    scene.until_shared(ann)
+    scene.hold(4.0)
+    return Expectation((left("bob"),), moves=False, reads_on="bob")
+
+
 @situation()
 def leave_without_close(scene: Scene) -> Expectation:
     """A member's program ends without close()"""

@@ -116,9 +116,19 @@ def test_topics_and_who_came_back_are_told(monkeypatch: pytest.MonkeyPatch) -> N
         incarnations=[
             ledger_pb2.Incarnation(member_id=member_id("a2"), previous_id=member_id("a"), away_ms=3000, how="left")
         ],
+        late_fetches=[
+            ledger_pb2.LateFetch(
+                member_id=member_id("b"),
+                topic="orders",
+                partitions=[0, 2],
+                after_ms=4200,
+                certainty=ledger_pb2.CERTAINTY_RECORDED,
+            )
+        ],
         triggers=[ledger_pb2.FurtherTrigger(detail=f"member {member_id('b')} joined", at_ms=BEGIN_MS)],
     )
     told = story(entry)
     assert "orders grew from 3 to 5 partitions at 22:13:20 by admin" in told
     assert "a is back under a new id, 3.00 s after a-0000 left" in told
+    assert "b was gone, but its client still fetched orders-0 and orders-2 4.20 s later" in told
     assert "22:13:20  member b joined" in told

@@ -4,7 +4,14 @@ import json
 
 from muster.coordinator.observability.views.ledger import entry_document
 from muster.coordinator.rpc.v1 import ledger_pb2
-from muster.coordinator.rpc.v1.ledger_pb2 import FurtherTrigger, Incarnation, Rebalance, RebalancePhase, TopicChange
+from muster.coordinator.rpc.v1.ledger_pb2 import (
+    FurtherTrigger,
+    Incarnation,
+    LateFetch,
+    Rebalance,
+    RebalancePhase,
+    TopicChange,
+)
 from tests.support.ledger_entries import BEGIN_MS, ledger_entry, member_id
 
 
@@ -34,6 +41,11 @@ def test_an_entry_says_how_its_cause_is_known_and_for_whom_it_waited() -> None:
             )
         ],
         incarnations=[Incarnation(member_id="a-2", previous_id="a-1", away_ms=3000, how="left")],
+        late_fetches=[
+            LateFetch(
+                member_id="b-1", topic="t", partitions=[1], after_ms=4200, certainty=ledger_pb2.CERTAINTY_INFERRED
+            )
+        ],
     )
     found = json.loads(json.dumps(entry_document(entry)))
     assert (found["certainty"], found["evidence"]) == ("inferred", "its connection is still open")
@@ -62,6 +74,9 @@ def test_an_entry_says_how_its_cause_is_known_and_for_whom_it_waited() -> None:
         {"topic": "t", "kind": "grew", "before": 3, "after": 5, "at_ms": BEGIN_MS, "by": "User:admin"}
     ]
     assert found["incarnations"] == [{"member_id": "a-2", "previous_id": "a-1", "away_ms": 3000, "how": "left"}]
+    assert found["late_fetches"] == [
+        {"member_id": "b-1", "topic": "t", "partitions": [1], "after_ms": 4200, "certainty": "inferred"}
+    ]
 
 
 def test_an_entry_of_an_older_version_has_ids_and_says_that_no_more_is_known() -> None:

@@ -26,7 +26,15 @@ from muster.coordinator.observability.views.sentences import (
     outcome_name,
     sentence,
 )
-from muster.coordinator.rpc.v1.ledger_pb2 import CoordinatorMove, FurtherTrigger, NodeStall, Rebalance
+from muster.coordinator.rpc.v1.ledger_pb2 import (
+    TOPIC_CHANGE_KIND_DELETED,
+    TOPIC_CHANGE_KIND_REMADE,
+    CoordinatorMove,
+    FurtherTrigger,
+    NodeStall,
+    Rebalance,
+    TopicChange,
+)
 
 SOON_MS: Final = 30_000
 """What happens to members so soon after one another belongs together."""
@@ -121,7 +129,8 @@ class GroupMembers:
             if not settled:
                 return MembersChange(came=tuple(sorted(came)), gone=tuple(sorted(how)), how=how)
             there = {member.member_id for member in entry.members}
-            self._alive = set() if entry.number == 1 else (there - came - self._given_up) | set(how)
+            begins = entry.number == 1 and not had_partitions(entry)
+            self._alive = set() if begins else (there - came - self._given_up) | set(how)
         before = self._alive
         now = (before | came) - set(how)
         if settled:
@@ -176,6 +185,17 @@ class GroupMembers:
 
     def identity(self, member_id: str) -> Identity:
         return self.identities.get(member_id, (member_id, "", ""))
+
+
+def had_partitions(entry: Rebalance) -> bool:
+    """Whether members had partitions before it: a group of ZooKeeper may be older than its ledger."""
+    gained = {(move.target, move.topic, move.partition) for move in entry.moves}
+    return any(move.source for move in entry.moves) or any(
+        (member.member_id, share.topic, partition) not in gained
+        for member in entry.members
+        for share in member.assigned
+        for partition in share.partitions
+    )
 
 
 # Entries that belong together
@@ -601,7 +621,12 @@ def ways(incident: OpenIncident) -> str:
 
 
 def tell_topics(incident: OpenIncident, names: Names, called: Callable[[Identity], str]) -> Told:
-    changes = list(dict.fromkeys(describe_topic_change(each) for entry in incident.entries for each in entry.topics))
+    told: list[TopicChange] = []
+    for change in (each for entry in incident.entries for each in entry.topics):
+        if change.kind == TOPIC_CHANGE_KIND_REMADE:  # its deletion is part of that
+            told = [each for each in told if (each.topic, each.kind) != (change.topic, TOPIC_CHANGE_KIND_DELETED)]
+        told.append(change)
+    changes = list(dict.fromkeys(map(describe_topic_change, told)))
     if not changes:
         return single(incident, names, "topic_change")
     return "topic_change", f"{listed(changes)}{what_followed(incident.entries)}."

@@ -56,7 +56,7 @@ class CentralStage:
         yield "ok"
 
     def do_register(self: Any, words: list[str], _lines: list[str]) -> Iterator[str]:
-        """register GROUP NAME [topics=t] [regex=] [assignor=range] [session=6000ms] [owned=t-0 generation=N] [offsets]
+        """register GROUP NAME [client=] [topics=t] [regex=] [assignor=range] [session=6000ms] [owned= generation=]
 
         `still` says what it was given last; `again` uses the open stream.
         """
@@ -78,7 +78,7 @@ class CentralStage:
             request,
             group,
             options.get("id", name),
-            name,
+            options.get("client", name),
             "host",
             milliseconds(options.get("session", "6000ms")),
             tuple(word for word in options.get("topics", default_topics).split(",") if word),

@@ -21,13 +21,17 @@ from muster.coordinator.core.model.effects import (
     TxnOffsetCommitReply,
 )
 from muster.coordinator.core.model.events import HeldBack
+from muster.coordinator.core.model.ledger import entry_with_settlement
 from muster.coordinator.core.model.plan import Plan, PlanRequest, compute_plan
 from muster.coordinator.core.model.records import Record
 from muster.coordinator.core.model.shadow_scoring import ShadowRequest
 from muster.coordinator.core.model.types import Limits, TimerKey
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.errors import ErrorCode
+from muster.coordinator.observability.views.incidents import find_incidents
+from muster.coordinator.observability.views.member_names import names_of
 from muster.coordinator.runtime.deadlines import deadline_shift_ms
+from muster.coordinator.server.services.group_responses import build_rebalance
 from tests.support.stories.balance_stage import BalanceStage
 from tests.support.stories.central_stage import CentralStage
 from tests.support.stories.classic_stage import ClassicStage, Client
@@ -234,6 +238,16 @@ class Stage(
             int(options.get("generation", 0)),
         )
         yield from self.asked(event)
+
+    def do_incidents(self, words: list[str], _lines: list[str]) -> Iterator[str]:
+        """incidents GROUP: what has happened to it, by all that its ledger has."""
+        ledger = self.shard.ledgers[words[0]]
+        entries = [
+            build_rebalance(words[0], entry_with_settlement(ledger, number), with_snapshot=False)
+            for number in sorted(ledger.entries)
+        ]
+        for found in find_incidents(entries, names_of(entries)):
+            yield f"{found.kind} ({', '.join(map(str, found.entries))}): {found.sentence}"
 
     def do_settings(self, words: list[str], _lines: list[str]) -> Iterator[str]:
         yield from self.asked(events.DescribeSettings(self.request("settings", self.client(words[0], "*")), words[0]))

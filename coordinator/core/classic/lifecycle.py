@@ -29,6 +29,7 @@ from muster.coordinator.core.classic.rebalance import (
 from muster.coordinator.core.groups import member_causes
 from muster.coordinator.core.groups.bookkeeping import expired, fences_hold, forget_belongings
 from muster.coordinator.core.groups.kind import Positions, RefusedPositions
+from muster.coordinator.core.groups.member_history import NO_CONNECTION
 from muster.coordinator.core.groups.state import ShardState, Step
 from muster.coordinator.core.model.effects import DeleteReply, HeartbeatReply, refused_join, refused_sync
 from muster.coordinator.core.model.events import ClaimFence, DeleteGroup, Heartbeat, OffsetCommit, OffsetFetch
@@ -121,12 +122,20 @@ def session_ms(group: ClassicGroup, member_id: str, step: Step) -> int:
     return member.session_timeout_ms if member is not None else 0
 
 
+def note_stream(group: ClassicGroup, member_id: str, connection: int) -> None:
+    member = group.members.get(member_id)
+    if member is not None:
+        member.connection = connection
+
+
 def forget_parked_sync(group: ClassicGroup, member_id: str, request: RequestId, step: Step) -> None:
     """Whoever waited for its share is gone. The member lives on until its session ends."""
     rebalance.forget_newcomer(group, request, step)
     member = group.members.get(member_id)
     if member is not None and member.sync_request == request:
         member.sync_request = None
+        if member.connection < NO_CONNECTION:
+            group.history.note_closed(member.connection, step.now_ms)
         rearm_session(group, member, step)
 
 

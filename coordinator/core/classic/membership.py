@@ -42,6 +42,7 @@ from muster.coordinator.core.groups.member_causes import (
     record_calm_restart,
     record_contested_instance_id,
 )
+from muster.coordinator.core.groups.member_history import connection_after
 from muster.coordinator.core.groups.state import Step
 from muster.coordinator.core.model.effects import JoinReply, LeaveReply, MemberReply, refused_join, refused_sync
 from muster.coordinator.core.model.events import (
@@ -262,7 +263,7 @@ def apply_join_request(member: ClassicMember, request: JoinGroup, step: Step) ->
     member.rights = request.rights
     member.remote_assignor = server_side_assignment.requested_assignor(request, step.limits)
     member.last_seen_ms = step.now_ms
-    member.connection = request.connection
+    member.connection = connection_after(member.connection, request.connection)
 
 
 def rebalance_timeout(request: JoinGroup) -> int:

@@ -15,6 +15,7 @@ from muster.coordinator.core.consumer.group import ConsumerGroup, ConsumerMember
 from muster.coordinator.core.consumer.heartbeat import available_partitions, reconcile_member, subscription_triggers
 from muster.coordinator.core.consumer.members import check_state_known, require_consumer_member
 from muster.coordinator.core.consumer.migration import DOWNGRADE, LeavingMembers
+from muster.coordinator.core.groups.member_history import NO_CONNECTION, connection_after
 from muster.coordinator.core.groups.state import Step
 from muster.coordinator.core.model.effects import HeartbeatReply, JoinReply, SyncReply
 from muster.coordinator.core.model.events import Heartbeat, JoinGroup, SyncGroup
@@ -136,7 +137,8 @@ def take_in_classic_member(
         step.keep(record)
     member = group.members[member_id]
     member.rights = request.rights if before is None else before.rights
-    member.connection = request.connection
+    known = NO_CONNECTION if replaced is not None else member.connection
+    member.connection = connection_after(known, request.connection)
     triggers = subscription_triggers(group, member, before, replaced is not None, step)
     triggers += target.take_rights(group, member, request.rights, step)
     if triggers:

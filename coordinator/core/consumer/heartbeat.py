@@ -35,6 +35,7 @@ from muster.coordinator.core.groups.member_causes import (
     record_contested_instance_id,
     trigger_of_newcomer,
 )
+from muster.coordinator.core.groups.member_history import NO_CONNECTION, connection_after
 from muster.coordinator.core.groups.state import Step
 from muster.coordinator.core.model.effects import ConsumerHeartbeatReply
 from muster.coordinator.core.model.events import ConnectionClosed, ConsumerHeartbeat, FetchedAfterLeaving, LedgerFact
@@ -196,7 +197,7 @@ def handle_heartbeat(group: ConsumerGroup, request: ConsumerHeartbeat, step: Ste
         check_state_known(member, request.owned)
     triggers = take_in_member(group, request, step)
     if not joining:
-        member.connection = request.connection or member.connection
+        member.connection = connection_after(member.connection, request.connection)
     if joining:
         group = step.state.get(ConsumerGroup, request.group_id)  # its first member has made it
     if joining and not triggers and migration.left_topics_out(group, step):
@@ -247,7 +248,8 @@ def take_in_member(group: ConsumerGroup, request: ConsumerHeartbeat, step: Step)
         step.keep(record)
     group = step.state.get(ConsumerGroup, record.group_id)
     member = group.members[record.member_id]
-    member.connection = request.connection
+    known = NO_CONNECTION if replaced is not None else member.connection
+    member.connection = connection_after(known, request.connection)
     member.client_software = request.client_software or member.client_software
     member.rights = may if before is None else before.rights
     triggers = subscription_triggers(group, member, before, replaced is not None, step)

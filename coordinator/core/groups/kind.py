@@ -88,6 +88,9 @@ class GroupKind(Protocol[G_contra]):
     def session_ms(self, group: G_contra, member_id: str, step: Step, /) -> int:
         """How long the member may be silent; 0: it is none, or says nothing by heartbeats."""
 
+    def stream_opened(self, group: G_contra, member_id: str, connection: int, /) -> None:
+        """The member has a session stream from now on, which counts as its connection."""
+
     # What members and operators say.
     def leave(self, group: G_contra, event: LeaveGroup, step: Step, /) -> None: ...
 

@@ -232,7 +232,8 @@ def trigger_of_restart(member: SeenMember, returned: Returned, away: str, reason
     former = returned.former
     if former.end is WaitEnd.JOINED and returned.closed_ms is not None:
         what = f"restarted: it is back under a new id {away} after its old one was last heard (was {former.id})"
-        evidence = "same client id and host, and the connection of the old id is closed"
+        gone = "is closed" if former.connection > NO_CONNECTION else "broke off"
+        evidence = f"same client id and host, and the connection of the old id {gone}"
     else:
         how = {WaitEnd.LEFT: "left", WaitEnd.EXPIRED: "was last heard, and then expired"}.get(former.end, "went")
         what = f"is back {away} after it {how} (was {former.id})"
@@ -263,7 +264,7 @@ def find_given_up(group: ExplainedGroup, member: SeenMember, step: Step) -> Retu
             continue
         if disturbance_since(each.last_seen_ms, step, late_ms=0) is not None:
             former = group.history.note_gone(each, WaitEnd.JOINED, step.now_ms)
-            return Returned(former, same_process=False, closed_ms=group.history.closed.get(each.connection))
+            return Returned(former, same_process=False, closed_ms=group.history.closed_ms(each))
     return None
 
 
@@ -411,9 +412,10 @@ def amend_target(group: ExplainedGroup, member_id: str, step: Step) -> Rebalance
 
 def describe_connection(group: ExplainedGroup, member: SeenMember, step: Step) -> str:
     """What its connection tells about a member that is not heard: a crash closes it, a frozen process does not."""
-    closed_ms = group.history.closed.get(member.connection)
+    closed_ms = group.history.closed_ms(member)
     if closed_ms is not None:
-        return f"; its connection was closed {describe_ms(max(0, step.now_ms - closed_ms))} before"
+        how = "connection was closed" if member.connection > NO_CONNECTION else "connection broke off"
+        return f"; its {how} {describe_ms(max(0, step.now_ms - closed_ms))} before"
     if group.history.is_open(member.connection):
         return "; its connection is still open, so the process or the network hangs"
     return ""

@@ -37,7 +37,8 @@ READ_LATE_MS = 2_000
 """For that long after a stall the node may read what members had sent during it."""
 
 NO_CONNECTION = 0
-"""The door does not say by which connection a request came."""
+"""The listener does not say by which connection a request came. One of Kafka's protocol is positive, a session stream,
+or the call by which a member joins over gRPC, negative."""
 
 HOW_GONE = {
     WaitEnd.LEFT: "left",
@@ -139,7 +140,13 @@ class MemberHistory:
             del self.closed[next(iter(self.closed))]
 
     def is_open(self, connection: int) -> bool:
-        return connection != NO_CONNECTION and connection not in self.closed
+        """Whether it is known to be. A session stream (negative) may have ended in good order, which nobody tells."""
+        return connection > NO_CONNECTION and connection not in self.closed
+
+    def closed_ms(self, member: SeenMember) -> int | None:
+        """When the member's connection closed; None: it did not, or the member was heard since by another one."""
+        at_ms = self.closed.get(member.connection)
+        return at_ms if at_ms is not None and member.last_seen_ms <= at_ms else None
 
     def succeed(self, old_id: str, new_id: str) -> None:
         """`new_id` is what `old_id` was: nobody else will be taken for it. One that keeps its id never went."""
@@ -185,11 +192,16 @@ class MemberHistory:
         if not self.closed:
             return None
         for member in islice(living, MAX_SCANNED):
-            closed_ms = self.closed.get(member.connection)
+            closed_ms = self.closed_ms(member)
             if closed_ms is not None and self.may_be(member, newcomer):
                 former = self.note_gone(member, WaitEnd.JOINED, now_ms)
                 return Returned(former, same_process=False, closed_ms=closed_ms)
         return None
+
+
+def connection_after(known: int, said: int) -> int:
+    """The connection of a member that is heard by another one: a call over gRPC does not replace a session stream."""
+    return said if said > NO_CONNECTION or known == NO_CONNECTION else known
 
 
 def describe_ms(ms: int) -> str:

@@ -122,6 +122,7 @@ class ClassicKind(DefaultKind[ClassicGroup]):
     spoke = staticmethod(lifecycle.renew_unread)
     forget = staticmethod(lifecycle.forget_parked_sync)
     session_ms = staticmethod(lifecycle.session_ms)
+    stream_opened = staticmethod(lifecycle.note_stream)
     leave = staticmethod(membership.leave_group)
     may_commit = staticmethod(lifecycle.check_may_commit)
     owns = staticmethod(lifecycle.owns_partition)

@@ -199,6 +199,11 @@ class ConsumerKind(DefaultKind[ConsumerGroup]):
         member = group.members.get(member_id)
         return session_timeout_of(group, member, step) if member is not None else 0
 
+    def stream_opened(self, group: ConsumerGroup, member_id: str, connection: int, /) -> None:
+        member = group.members.get(member_id)
+        if member is not None:
+            member.connection = connection
+
     def situation(self, group: ConsumerGroup, step: Step, /) -> GroupSituation:
         budget = move_budget(step.state, group.id)
         return epoch_ledger.consumer_view(group, step).situation(target.snapshot_of(group, step), budget)

@@ -92,6 +92,9 @@ class DefaultKind(Generic[G_contra]):
     def session_ms(self, group: G_contra, member_id: str, step: Step, /) -> int:
         return 0
 
+    def stream_opened(self, group: G_contra, member_id: str, connection: int, /) -> None:
+        """No such member is known."""
+
     def positions(self, group: G_contra, event: OffsetFetch, step: Step, /) -> Positions:
         return step.state.offsets.get(event.group_id, {})
 

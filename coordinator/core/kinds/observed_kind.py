@@ -518,6 +518,9 @@ class ObservedKind:
     def session_ms(self, group: ObservedGroup, member_id: str, step: Step, /) -> int:
         return self._kind_of(group.logged).session_ms(group.logged, member_id, step)
 
+    def stream_opened(self, group: ObservedGroup, member_id: str, connection: int, /) -> None:
+        self._kind_of(group.logged).stream_opened(group.logged, member_id, connection)
+
     def forget(self, group: ObservedGroup, member_id: str, request: RequestId, step: Step, /) -> None:
         self._kind_of(group.logged).forget(group.logged, member_id, request, step)
 

@@ -264,11 +264,15 @@ class Listen:
 
 @frozen_value
 class Hello:
-    """A member opens a session stream: how seldom may it say that it lives, now that it is told of everything?"""
+    """A member opens a session stream: how seldom may it say that it lives, now that it is told of everything?
+
+    `connection` stands for the stream, as a negative number: a connection of Kafka's protocol has a positive one.
+    """
 
     request_id: RequestId
     group_id: str
     member_id: str
+    connection: int = 0
 
 
 @frozen_value
@@ -278,6 +282,8 @@ class StreamLost:
     group_id: str
     member_id: str
     grace_ms: int
+    connection: int = 0
+    """As in its `Hello`."""
 
 
 @frozen_value

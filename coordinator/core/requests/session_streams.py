@@ -11,10 +11,12 @@ from typing import TypeAlias
 
 from muster.coordinator.core.groups.kind import HeartbeatOutlook
 from muster.coordinator.core.groups.member_causes import explain_later
+from muster.coordinator.core.groups.member_history import NO_CONNECTION
 from muster.coordinator.core.groups.state import Step
 from muster.coordinator.core.kinds.registry import KINDS
 from muster.coordinator.core.model.effects import ConsumerHeartbeatReply, HeartbeatReply, HelloReply, PushReply
 from muster.coordinator.core.model.events import (
+    ConnectionClosed,
     ConsumerHeartbeat,
     Heartbeat,
     Hello,
@@ -69,6 +71,7 @@ def park_listener(event: Listen, hear: Hear, step: Step) -> None:
 def welcome_member(event: Hello, step: Step) -> None:
     """A pushed member's heartbeats say no more than that it lives: three in a session, as many as a session is for."""
     group = step.state.groups.get(event.group_id)
+    KINDS[type(group)].stream_opened(group, event.member_id, event.connection)
     session_ms = KINDS[type(group)].session_ms(group, event.member_id, step)
     step.reply(event.request_id, HelloReply(heartbeat_interval_ms=session_ms // HEARTBEATS_IN_SESSION))
 
@@ -102,7 +105,10 @@ def session_heartbeat(event: SessionHeartbeat, hear: Hear, step: Step) -> None:
 
 
 def stream_lost(event: StreamLost, step: Step) -> None:
-    """Suspect, not dead: the session timer decides, at the latest after the grace."""
+    """Suspect, not dead: the session timer decides, at the latest after the grace. A process that dies breaks it."""
+    if event.connection != NO_CONNECTION:
+        group = step.state.groups.get(event.group_id)
+        KINDS[type(group)].connection_closed(group, ConnectionClosed(event.group_id, event.connection), step)
     key = ("session", event.group_id, event.member_id)
     deadline_ms = step.state.deadlines.get(key)
     if deadline_ms is not None and step.now_ms + event.grace_ms < deadline_ms:

@@ -319,6 +319,8 @@ class GroupCoordinator:
         )
 
     async def join_group(self, request: pb.JoinGroupRequest, call: RpcCall) -> pb.JoinGroupResponse:
+        """Until the member has a session stream, the call stands for its connection."""
+        number = self._sessions.next_number()
         event = group_requests.parse_join_group(
             request,
             self._driver.next_id(),
@@ -326,10 +328,15 @@ class GroupCoordinator:
             client_host=call.peer_host,
             client_software=call.client_software,
             rights=self._rights_of.of(call.identity),
+            connection=number,
         )
-        return group_responses.build_join_response(
-            await self._driver.ask_shard(self._shard_of(event.group_id), event, effects.JoinReply)
-        )
+        shard = self._shard_of(event.group_id)
+        try:
+            reply = await self._driver.ask_shard(shard, event, effects.JoinReply)
+        except asyncio.CancelledError:
+            self._driver.submit_event(shard, events.ConnectionClosed(event.group_id, number))
+            raise
+        return group_responses.build_join_response(reply)
 
     async def sync_group(self, request: pb.SyncGroupRequest, call: RpcCall) -> pb.SyncGroupResponse:
         event = group_requests.parse_sync_group(request, self._driver.next_id())

@@ -33,6 +33,7 @@ def parse_join_group(
     client_host: str,
     client_software: str = "",
     rights: Rights = None,
+    connection: int = 0,
 ) -> events.JoinGroup:
     """`rebalance_timeout_ms` left out (0) or -1 means: as the session timeout."""
     request_limits.check_at_most("protocols", len(request.protocols), request_limits.MAX_PROTOCOLS)
@@ -59,6 +60,7 @@ def parse_join_group(
         remote_assignor=request_limits.check_name("remote_assignor", request.remote_assignor),
         client_software=client_software,
         rights=rights,
+        connection=connection,
     )
 
 
@@ -284,6 +286,7 @@ def parse_consumer_heartbeat(
     client_host: str,
     client_software: str = "",
     rights: Rights = None,
+    connection: int = 0,
 ) -> events.ConsumerHeartbeat:
     names = request.subscribed_topic_names.names if request.HasField("subscribed_topic_names") else None
     has_timeout = request.HasField("rebalance_timeout_ms")
@@ -304,6 +307,7 @@ def parse_consumer_heartbeat(
         client_software=client_software,
         ready=parse_owned_partitions(request.ready) if request.HasField("ready") else None,
         rights=rights,
+        connection=connection,
     )
 
 

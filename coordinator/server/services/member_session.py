@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from typing import cast
 
 from muster.coordinator.core.model import effects, events
@@ -109,8 +110,10 @@ class ServerSession:
         peer_host: str,
         software: str,
         rights: Callable[[], Rights] = lambda: None,
+        number: int = 0,
     ) -> None:
         self.identity = identity
+        self.number = number
         self._rights = rights
         self.finished = False
         """The member has closed its side in good order, or was told that this is the end."""
@@ -229,6 +232,7 @@ class ServerSession:
             client_host=self._peer_host,
             client_software=self._software,
             rights=self._rights(),
+            connection=self.number,
         )
         event = events.SessionHeartbeat(self._driver.next_id(), heartbeat, listening)
         reply = await self._driver.ask_shard(self._shard, event, effects.PushReply)
@@ -313,10 +317,15 @@ class ServerSessions:
         self._open: dict[tuple[str, str], ServerSession] = {}
         self._central: set[CentralSession] = set()
         self._count = 0
+        self._numbers = count(-1, -1)
         self._closed = False
 
     def __len__(self) -> int:
         return self._count + self._silent
+
+    def next_number(self) -> int:
+        """For a stream, or a call by which a member joins, where groups count it as a connection."""
+        return next(self._numbers)
 
     def end_central(self) -> None:
         """Send the members of central groups away: this node does not coordinate them any more."""
@@ -379,12 +388,13 @@ class ServerSessions:
             return
         shard = partition_for(identity.group_id, self._shards)
         rights = partial(self._rights_of.of, call.identity)
-        session = ServerSession(self._driver, shard, identity, call.peer_host, call.client_software, rights)
+        number = self.next_number()
+        session = ServerSession(self._driver, shard, identity, call.peer_host, call.client_software, rights, number)
         self._enter(session)
         reading = asyncio.create_task(session.read(requests))
         orderly = False
         try:
-            async for response in session.responses(await self._welcome(shard, identity)):
+            async for response in session.responses(await self._welcome(shard, identity, number)):
                 yield response
             # Of a call that broke off the requests end as well, as if the member had closed its side.
             orderly = not call.cancelled()
@@ -393,12 +403,12 @@ class ServerSessions:
             if not orderly and not replaced:
                 # Suspect, not dead: it may be on its way back already.
                 self._driver.submit_event(
-                    shard, events.StreamLost(identity.group_id, identity.member_id, self._grace_ms)
+                    shard, events.StreamLost(identity.group_id, identity.member_id, self._grace_ms, number)
                 )
             await session.stop(reading)
 
-    async def _welcome(self, shard: int, identity: SessionIdentity) -> pb.SessionWelcome:
-        hello = events.Hello(self._driver.next_id(), identity.group_id, identity.member_id)
+    async def _welcome(self, shard: int, identity: SessionIdentity, number: int) -> pb.SessionWelcome:
+        hello = events.Hello(self._driver.next_id(), identity.group_id, identity.member_id, number)
         reply = await self._driver.ask_shard(shard, hello, effects.HelloReply)
         return pb.SessionWelcome(reconnect_grace_ms=self._grace_ms, heartbeat_interval_ms=reply.heartbeat_interval_ms)
 

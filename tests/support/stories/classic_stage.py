@@ -174,14 +174,23 @@ class ClassicStage:
         client = self.client(group, name)
         member_id = name if group in self.shard.consumer_groups else client.member_id
         request = self.request("hello", client)
-        yield from self.asked(events.Hello(request, group, pairs(rest).get("id", member_id)))
+        options = pairs(rest)
+        yield from self.asked(
+            events.Hello(request, group, options.get("id", member_id), int(options.get("connection", 0)))
+        )
 
     def do_stream_lost(self: Any, words: list[str], _lines: list[str]) -> Iterator[str]:
-        """stream-lost GROUP NAME grace=TIME: the client's session stream breaks."""
+        """stream-lost GROUP NAME grace=TIME [connection=]: the client's session stream breaks."""
         group, name, *rest = words
-        yield from self.do_forget([group, name], [])
-        grace_ms = milliseconds(pairs(rest)["grace"])
-        yield from self.step(events.StreamLost(group, self.client(group, name).member_id, grace_ms))
+        if any(
+            who is self.client(group, name) for number, (_, who) in self.requests.items() if number not in self.answered
+        ):
+            yield from self.do_forget([group, name], [])
+        options = pairs(rest)
+        grace_ms, connection = milliseconds(options["grace"]), int(options.get("connection", 0))
+        client = self.client(group, name)
+        member_id = name if group in self.shard.consumer_groups else client.member_id
+        yield from self.step(events.StreamLost(group, member_id, grace_ms, connection))
 
     def do_leave(self: Any, words: list[str], _lines: list[str]) -> Iterator[str]:
         """leave GROUP NAME... [reason=..] [by=OPERATOR]; NAME@INSTANCE names the instance too, @INSTANCE only that."""

@@ -199,7 +199,7 @@ class ConsumerStage:
             topic_regex=said.get("regex"),
             server_assignor=said.get("assignor"),
             owned=None if owned == NOTHING_SAID else side.assigned if owned == "all" else owned_from(owned),
-            client_id=name,
+            client_id=said.get("client", name),
             client_host="host",
             ready=owned_from(said["ready"]) if "ready" in said else None,
             rights=self.rights_of(name),

@@ -94,6 +94,7 @@ class Confluent:
                 "heartbeat.interval.ms": job["heartbeat_ms"],
             }
         self._consumer = Consumer(settings)
+        self._incremental = job["protocol"] == "consumer" or "cooperative-sticky" in job["assignors"]
 
     def _error(self, error: Any) -> None:
         if error.fatal():
@@ -116,7 +117,7 @@ class Confluent:
         self._consumer.unsubscribe()
         while self._consumer.assignment():  # or what is on its way would take them away again
             self.poll()
-        self._consumer.assign(had)
+        (self._consumer.incremental_assign if self._incremental else self._consumer.assign)(had)
 
     def close(self) -> None:
         self._consumer.close()

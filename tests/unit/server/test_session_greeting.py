@@ -134,6 +134,6 @@ def test_a_stream_that_breaks_is_no_orderly_end_though_its_requests_end_first(br
         if breaks:
             call.cancel()
         await asyncio.gather(call, return_exceptions=True)
-        assert driver.lost == ([events.StreamLost("g", "m", 0)] if breaks else [])
+        assert driver.lost == ([events.StreamLost("g", "m", 0, -1)] if breaks else [])
 
     asyncio.run(story())

@@ -28,7 +28,7 @@ from itertools import islice
 from typing import Final, Protocol, TypeAlias
 
 from muster.coordinator.core.model import events
-from muster.coordinator.core.model.effects import Effects, Reply
+from muster.coordinator.core.model.effects import ConsumerHeartbeatReply, Effects, HeartbeatReply, PushReply, Reply
 from muster.coordinator.core.model.events import Event, StoodStill, TimerFired, TopicsChanged, Unload
 from muster.coordinator.core.model.records import CentralStored, DelayStored, OwnRecord
 from muster.coordinator.core.model.rights import Rights
@@ -118,8 +118,23 @@ class HeldAnswersSince(HeldAnswers):
     since_ms: int
 
 
+def is_unchanged_heartbeat(request: Event | None, reply: Reply) -> bool:
+    """Whether it is a heartbeat's answer that has nothing new in it."""
+    if isinstance(request, events.SessionHeartbeat) and isinstance(reply, PushReply) and reply.consumer is not None:
+        request, reply = request.heartbeat, reply.consumer
+    if isinstance(reply, ConsumerHeartbeatReply):
+        same = isinstance(request, events.ConsumerHeartbeat) and request.member_epoch == reply.member_epoch > 0
+        return same and not reply.code and reply.assignment is None and reply.coming is None
+    return isinstance(reply, HeartbeatReply) and not reply.code
+
+
 class LeasedAnswers(Answers):
-    """Answers wait for `Engine.committed`, and for the authority's leave, which is asked for when they go."""
+    """Answers wait for `Engine.committed`, and for the authority's leave, which is asked for when they go.
+
+    A heartbeat's answer that says that all is as before waits for the leave alone: it rests on what the member was told
+    before, which is on record. While a follower stands still, a commit would else keep every member of its shard from
+    hearing anything for as long as `offsets.commit.timeout.ms`, and members with short sessions would give up.
+    """
 
     def __init__(self, metrics: Metrics, authority: LeaseAuthority, clock_ms: Callable[[], int]) -> None:
         """clock_ms: the engine's time, as it was told last."""
@@ -127,13 +142,24 @@ class LeasedAnswers(Answers):
         self._authority = authority
         self._clock_ms = clock_ms
 
-    def deliver_answers(self, slot: ShardSlot, replies: Replies, notices: Notices) -> None:
+    def deliver_answers(self, slot: ShardSlot, replies: Replies, notices: Notices, *, wrote: bool) -> None:
         position = slot.position
         if not slot.held and position <= slot.durable and self._authority.may_answer(slot.index):
             self.release(slot, replies, notices)
-        else:
+            return
+        if not wrote:
+            replies = self._release_unchanged(slot, replies)
+        if replies or notices:
             slot.held.append(HeldAnswersSince(position, replies, notices, self._clock_ms()))
             self._metrics.held += len(replies)
+
+    def _release_unchanged(self, slot: ShardSlot, replies: Replies) -> Replies:
+        """Tell heartbeats that all is as before; what is left has to wait."""
+        told = [each for each in replies if is_unchanged_heartbeat(slot.unanswered.get(each[0]), each[1])]
+        if not told or not self._authority.may_answer(slot.index):
+            return replies
+        self.release(slot, told, ())
+        return [each for each in replies if each not in told]
 
     def reached(self, slot: ShardSlot, position: int) -> None:
         slot.durable = max(slot.durable, position)
@@ -527,7 +553,7 @@ class LeasedEngine(Engine):
     def beat(
         self, shard: int, group_id: str, member_id: str, generation: int, now_ms: int, rights: Rights = None
     ) -> bool:
-        """Without leave it takes its place behind what is held."""
+        """Without leave it takes its place behind what is held; behind that it goes the long way."""
         slot = self._slots[shard]
         if slot.held or not self._authority.may_answer(shard):
             return False

@@ -323,8 +323,8 @@ class Answers:
             kind = type(slot.unanswered.pop(request_id))
             self.answer(kind, request_id, refusal_of(kind, ErrorCode.NOT_COORDINATOR, why))
 
-    def deliver_answers(self, slot: ShardSlot, replies: Replies, notices: Notices) -> None:
-        """Release at once what rests on durable facts only; hold the rest."""
+    def deliver_answers(self, slot: ShardSlot, replies: Replies, notices: Notices, *, wrote: bool) -> None:
+        """Release at once what rests on durable facts only; hold the rest. wrote: the step left records of its own."""
         position = slot.position
         if position <= slot.durable:
             self.release(slot, replies, notices)

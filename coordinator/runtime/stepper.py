@@ -566,7 +566,7 @@ class Stepper:
     def _make_good(self, slot: ShardSlot, starved: StarvedShard, now_ms: int) -> None:
         """The log has taken what was owed: tell what rested on it, and let timers run again."""
         for replies, notices in starved.waiting:
-            self.answers.deliver_answers(slot, replies, notices)
+            self.answers.deliver_answers(slot, replies, notices, wrote=True)
         self.step(slot, StoodStill(0, now_ms - starved.since_ms), now_ms)
         self.deadlines.look_again(slot, starved.due)
         self._reports.status(slot.index, slot.status, "its log has room again")
@@ -592,7 +592,7 @@ class Stepper:
         for chore in effects.chores:
             self.chores.append((slot, slot.life, chore))
         if effects.replies or effects.notices:
-            self.answers.deliver_answers(slot, effects.replies, effects.notices)
+            self.answers.deliver_answers(slot, effects.replies, effects.notices, wrote=bool(effects.records))
 
 
 def script_line(shard: int, event: Event, now_ms: int) -> str:

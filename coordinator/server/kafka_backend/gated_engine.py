@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from muster.coordinator.core.model import events
-from muster.coordinator.core.model.effects import ConsumerHeartbeatReply, HeartbeatReply, Reply, refusal_reply
+from muster.coordinator.core.model.effects import Reply, refusal_reply
 from muster.coordinator.core.model.events import Event, TurnedAway, TxnWriteOver
 from muster.coordinator.core.model.plan import CONSUMER, topics_of
 from muster.coordinator.core.model.records import OffsetDeleted, OffsetsStored, OffsetStored, Record
@@ -23,13 +23,12 @@ from muster.coordinator.runtime.leased import (
     COMMIT_TIMEOUT_MS,
     CatalogBeyondOrphans,
     LeaseAuthority,
-    LeasedAnswers,
     LeasedDeadlines,
     LeasedEngine,
     LeasedStepper,
 )
 from muster.coordinator.runtime.ports import Entry, GroupLog
-from muster.coordinator.runtime.shards import Notices, Replies, ShardSlot, ShardStatus, is_request
+from muster.coordinator.runtime.shards import ShardSlot, ShardStatus, is_request
 from muster.coordinator.runtime.stepper import LoadJob
 
 SHARD_MOVES: Final = "the group's shard is about to be another node's; look the coordinator up again"
@@ -53,30 +52,6 @@ MOST_HELD: Final = 10_000
 """Requests of one group that wait until it is known."""
 
 
-class GatedAnswers(LeasedAnswers):
-    """KB-A3: a heartbeat that says that all is as before is answered though the upstream has not acknowledged what
-    others of its shard wrote; members would take the node for gone. It rests on what the member was told before, which
-    is on record, and on the lease."""
-
-    def deliver_answers(self, slot: ShardSlot, replies: Replies, notices: Notices) -> None:
-        if slot.held or slot.position > slot.durable:
-            well = [told for told in replies if is_unchanged_heartbeat(slot.unanswered.get(told[0]), told[1])]
-            if well and self._authority.may_answer(slot.index):
-                self.release(slot, well, ())
-                replies = [told for told in replies if told not in well]
-                if not replies and not notices:
-                    return
-        super().deliver_answers(slot, replies, notices)
-
-
-def is_unchanged_heartbeat(request: Event | None, reply: Reply) -> bool:
-    """Whether it is a heartbeat's answer that has nothing new in it."""
-    if isinstance(reply, ConsumerHeartbeatReply):
-        same = isinstance(request, events.ConsumerHeartbeat) and request.member_epoch == reply.member_epoch > 0
-        return same and not reply.code and reply.assignment is None and reply.coming is None
-    return isinstance(reply, HeartbeatReply) and not reply.code
-
-
 class GatedDeadlines(LeasedDeadlines):
     """While nobody may be judged no timer fires: who is refused unread is not silent."""
 
@@ -90,7 +65,6 @@ class GatedStepper(LeasedStepper):
     """Tells those whose group's record has no room in the log that it is theirs (KB-S3). The shard goes all the same:
     what was decided is in memory, and nowhere else."""
 
-    tells = GatedAnswers
     waits = GatedDeadlines
 
     def _keep(

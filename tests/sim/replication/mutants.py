@@ -79,7 +79,7 @@ def knows_no_former_life(honest: Any) -> Any:
 
 
 def tells_at_once(honest: Any) -> Any:
-    def tell(self: LeasedAnswers, slot: Any, replies: Any, notices: Any) -> None:
+    def tell(self: LeasedAnswers, slot: Any, replies: Any, notices: Any, *, wrote: bool) -> None:
         self.release(slot, replies, notices)
 
     return tell

@@ -2,6 +2,7 @@
 
 from muster.coordinator.core.model import effects
 from muster.coordinator.core.model.events import GroupObserved, Loaded, TimerFired
+from muster.coordinator.core.model.records import OffsetsStored
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime.shards import ShardStatus
 from tests.fakes.tiny_shard import SESSION_MS, commit, fetch, heartbeat, join
@@ -127,6 +128,48 @@ def test_g3_who_asked_for_positions_for_too_long_looks_for_the_coordinator_anew(
     bench.turn(1, commit(1, 10), fetch(2))
     assert bench.engine.late(TIMEOUT_MS + 1)
     assert codes(bench.told()) == [(1, AWAY), (2, GONE)]
+
+
+def test_g3_a_heartbeat_that_changes_nothing_does_not_wait_for_a_commit() -> None:
+    """Held: a commit that waited for a frozen follower kept the answers to heartbeats of its whole shard for five
+    seconds, and members with sessions of six gave up."""
+    bench = LedBench()
+    assert bench.turn(1, commit(1, 10)) == []
+    assert codes(bench.turn(2, heartbeat(2))) == [(2, NONE)]
+    assert bench.turn(3, fetch(3)) == [], "positions rest on the commit"
+    assert codes(bench.commit(4)) == [(1, NONE), (3, NONE)]
+
+
+def test_g3_a_heartbeat_whose_own_step_is_on_record_waits_for_it() -> None:
+    """Such as one by which a member of a KIP-848 group gives partitions back."""
+    bench = LedBench()
+    step = bench.core.step
+
+    def writes(event: events.Event, now_ms: int) -> effects.Effects:
+        made = step(event, now_ms)
+        if isinstance(event, events.Heartbeat):
+            bench.core.keep(OffsetsStored("g", {}), made)
+        return made
+
+    bench.core.step = writes  # type: ignore[method-assign]
+    assert bench.turn(1, heartbeat(1)) == []
+    assert codes(bench.commit(2)) == [(1, NONE)]
+
+
+def test_g3_a_heartbeat_that_is_refused_waits_for_what_it_rests_on() -> None:
+    bench = LedBench()
+    step = bench.core.step
+
+    def refuses(event: events.Event, now_ms: int) -> effects.Effects:
+        made = step(event, now_ms)
+        if isinstance(event, events.Heartbeat):
+            made.replies[:] = [(event.request_id, effects.HeartbeatReply(ErrorCode.UNKNOWN_MEMBER_ID))]
+        return made
+
+    bench.core.step = refuses  # type: ignore[method-assign]
+    bench.turn(1, commit(1, 10))
+    assert bench.turn(2, heartbeat(2)) == []
+    assert codes(bench.commit(3)) == [(1, NONE), (2, ErrorCode.UNKNOWN_MEMBER_ID)]
 
 
 def test_g3_with_too_few_in_sync_nothing_is_appended_and_timers_stand_still() -> None:

@@ -1,6 +1,6 @@
 """Shards that other nodes could lead: what is told, and when, and what becomes of timers (CL-G1 to CL-G7)."""
 
-from muster.coordinator.core.model import effects
+from muster.coordinator.core.model import effects, events
 from muster.coordinator.core.model.events import GroupObserved, Loaded, TimerFired
 from muster.coordinator.core.model.records import OffsetsStored
 from muster.coordinator.errors import ErrorCode

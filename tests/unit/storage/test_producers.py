@@ -7,7 +7,7 @@ import pytest
 from muster.storage import errors
 from muster.storage.broker.broker import Broker
 from muster.storage.logs import producer_state
-from muster.storage.logs.producer_state import encode_marker
+from muster.storage.logs.producer_state import encode_marker, is_fence
 from muster.storage.types import AbortedTransaction
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, open_broker
@@ -223,3 +223,12 @@ def test_producer_ids_are_never_given_twice() -> None:
     assert len(set(given)) == 6
     assert again.next_producer_id(given[0], 3) == (given[0], 4)
     assert again.next_producer_id(given[0], 32766)[1] == 0
+
+
+def test_a_fence_is_told_from_a_producer_by_its_id() -> None:
+    disk, broker = made()
+    given = [broker.next_fence_id(), broker.next_fence_id()]
+    given.append(reopened(disk, broker, clean=False).next_fence_id())
+    assert len(set(given)) == 3
+    assert all(map(is_fence, given))
+    assert not is_fence(broker.next_producer_id()[0])

@@ -1,9 +1,11 @@
 """The port to the real file system: short writes, errors, locks, atomic replacement."""
 
+import ctypes
 import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -195,3 +197,26 @@ def test_a_tree_is_removed_whole(tmp_path: Path) -> None:
     replace_file(files, str(tmp_path / "a/b/x"), b"1")
     remove_tree(files, str(tmp_path / "a"))
     assert files.names(str(tmp_path)) == []
+
+
+@pytest.mark.parametrize("answer", [0, -1, None])
+def test_a_whole_file_system_is_flushed_by_itself_where_the_system_can(
+    answer: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All partitions of a request are made with this one flush."""
+    flushed: list[str] = []
+
+    def syncfs(fd: int) -> int | None:
+        flushed.append(os.readlink(f"/proc/self/fd/{fd}"))
+        return answer
+
+    system = SimpleNamespace() if answer is None else SimpleNamespace(syncfs=syncfs)
+    monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: system)
+    monkeypatch.setattr(ctypes, "get_errno", lambda: errno.EIO)
+    monkeypatch.setattr(os, "sync", lambda: flushed.append("all"))
+    if answer:
+        with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+            RealFiles().sync_all(str(tmp_path))
+    else:
+        RealFiles().sync_all(str(tmp_path))
+    assert flushed == ["all" if answer is None else str(tmp_path)]

@@ -419,7 +419,7 @@ def test_holes_of_a_compacted_leader_are_taken_over() -> None:
 
 def test_another_thread_leaves_the_segment_that_is_written_to_the_appending_one() -> None:
     files = MemoryFiles()
-    broker = open_broker(files, log__retention__check__interval__ms=1, log__segment__delete__delay__ms=0)
+    broker = open_broker(files, log__retention__check__interval__ms=5_000, log__segment__delete__delay__ms=0)
     broker.create_topic("t", 1, {"retention.ms": "1000"})
     broker.append("t", 0, batch(b"old"), T0)
     broker.flush()

@@ -123,6 +123,18 @@ def test_a_session_that_the_leader_does_not_know_is_begun_anew() -> None:
     assert copy_once(reborn, follower).session_epoch == 0
 
 
+def test_after_a_request_without_an_answer_all_is_asked_for_anew_once_the_pause_is_over() -> None:
+    leader, follower = two()
+    first = copy_once(leader, follower)
+    [(_, request)] = follower.replicas.requests(0)
+    follower.replicas.failed(HERE, first, 0)
+    assert follower.replicas.requests(1_000) == [], "what failed was answered before"
+    follower.replicas.failed(HERE, request, 1_000)
+    over_ms = 1_000 + ReplicaSettings().backoff_ms
+    assert follower.replicas.requests(over_ms - 1) == []
+    assert copy_once(leader, follower, over_ms).session_epoch == 0
+
+
 def test_who_registers_anew_names_everything_again() -> None:
     """A leader takes in the node epoch of a request for what the request names: who had come back with another one was
     never in sync again where nothing was written."""

@@ -222,6 +222,7 @@ def test_a_topic_that_vanished_is_called_deleted_by_nobody_f11(story: Controller
     changes = image.apply(answer)
     assert changes is not None
     assert (changes.deleted, changes.unknown) == ({}, ["t"])
+    assert "t" not in story.controller.term.controller_state.topics
 
 
 def test_settings_are_told(story: ControllerStory) -> None:

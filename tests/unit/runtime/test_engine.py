@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from muster.coordinator.core.model import events
-from muster.coordinator.core.model.effects import REPLY_TYPES, HeartbeatReply, JoinReply, OffsetCommitReply
+from muster.coordinator.core.model.effects import REPLY_TYPES, JoinReply
 from muster.coordinator.core.model.events import Forget, Heartbeat, StoodStill, TimerFired
 from muster.coordinator.core.model.types import Cause, CommittedOffset
 from muster.coordinator.runtime import deadlines
@@ -22,20 +22,6 @@ TraceFunction: TypeAlias = Callable[..., Any]
 
 
 # -- durability ---------------------------------------------------------------------------------------------------
-
-
-def test_a_reply_without_records_is_released_in_its_turn() -> None:
-    bench = Bench()
-    assert bench.turn(0, heartbeat(1)) == [(1, HeartbeatReply())]
-    assert bench.engine.flush_job() is None
-
-
-def test_a_reply_with_records_waits_for_the_flush() -> None:
-    bench = Bench()
-    assert bench.turn(0, commit(1, 10)) == []
-    assert bench.engine.metrics.held == 1
-    assert bench.flush() == [(1, OffsetCommitReply())]
-    assert bench.engine.metrics.held == 0
 
 
 def test_a_read_of_an_unflushed_fact_waits_too_and_keeps_its_place() -> None:
@@ -71,15 +57,6 @@ def test_turns_go_on_while_a_flush_runs_and_the_next_job_covers_them() -> None:
     bench.engine.flushed(job)
     assert codes(bench.told()) == [(1, NONE)]
     assert codes(bench.flush()) == [(2, NONE)]
-
-
-def test_an_acknowledged_commit_survives_a_crash_and_an_unflushed_one_was_never_acknowledged() -> None:
-    bench = Bench()
-    bench.turn(0, commit(1, 10))
-    bench.flush()
-    assert bench.turn(1, commit(2, 20)) == []
-    bench.crash()
-    assert bench.core().offsets == {("g", "t", 0): 10}
 
 
 def test_what_a_replay_read_is_not_told_before_it_is_flushed_again() -> None:
@@ -124,17 +101,6 @@ def test_a_job_that_is_not_in_flight_is_refused() -> None:
 
 
 # -- timers -------------------------------------------------------------------------------------------------------
-
-
-def test_a_timer_fires_as_an_event_with_its_deadline() -> None:
-    bench = Bench()
-    bench.turn(0, join(1))
-    assert bench.engine.next_deadline_ms == JOIN_WAIT_MS
-    bench.turn(JOIN_WAIT_MS - 1)
-    assert bench.core().parked == {"g": [1]}
-    bench.turn(JOIN_WAIT_MS + 7)
-    assert bench.core().seen[-1] == TimerFired(("join", "g"), JOIN_WAIT_MS)
-    assert bench.engine.next_deadline_ms is None
 
 
 def test_what_is_queued_is_heard_before_timers_fire() -> None:
@@ -285,15 +251,6 @@ def test_a_stall_during_a_flush_does_not_count_twice() -> None:
     bench.engine.flushed(job, 15_100)
     assert bench.engine.metrics.slow_flushes == 0
     assert bench.engine.next_deadline_ms == SESSION_MS + 15_000 + 5_000
-
-
-def test_a_heartbeat_pushes_its_timer_back() -> None:
-    bench = Bench()
-    bench.turn(0, heartbeat(1))
-    bench.turn(3_000, heartbeat(2))
-    bench.turn(SESSION_MS)
-    assert not any(isinstance(event, TimerFired) for event in bench.core().seen)
-    assert bench.engine.next_deadline_ms == 3_000 + SESSION_MS
 
 
 def test_a_turn_fires_a_bounded_number_of_timers(monkeypatch: pytest.MonkeyPatch) -> None:

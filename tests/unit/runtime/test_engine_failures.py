@@ -29,14 +29,6 @@ def test_a_failed_append_answers_everyone_and_replays_the_log() -> None:
     assert bench.core().parked == {}
 
 
-def test_a_failed_append_leaves_other_shards_alone() -> None:
-    bench = Bench()
-    bench.log.failing_appends = {bench.log.appends + 1}
-    bench.engine.submit(1, commit(2, 20))  # appended first, as it came first
-    assert codes(bench.turn(0, commit(1, 10))) == [(2, GONE)]
-    assert codes(bench.flush()) == [(1, NONE)]
-
-
 def test_a_dropped_shards_timers_are_gone_and_other_shards_keep_theirs() -> None:
     bench = Bench()
     bench.engine.submit(1, join(9))

@@ -4,7 +4,7 @@ import pytest
 
 from muster.coordinator.core.model import events
 from muster.coordinator.core.model.effects import REPLY_TYPES
-from muster.coordinator.core.model.events import Heartbeat, Loaded, TopicsChanged, Unload
+from muster.coordinator.core.model.events import Heartbeat, TopicsChanged, Unload
 from muster.coordinator.core.model.records import OffsetsStored
 from muster.coordinator.core.model.types import Limits, StoredOffset
 from muster.coordinator.errors import ErrorCode
@@ -13,7 +13,7 @@ from muster.coordinator.runtime.kafka_records import encode
 from muster.coordinator.runtime.ports import LogFailed
 from muster.coordinator.runtime.shards import ShardStatus
 from tests.fakes.memory_group_log import MemoryGroupLog
-from tests.fakes.tiny_shard import TinyShard, break_it, commit, heartbeat, join
+from tests.fakes.tiny_shard import break_it, commit, heartbeat, join
 from tests.support.engine_bench import GONE, NONE, Bench, codes, example
 
 
@@ -25,22 +25,6 @@ def test_before_the_load_everything_but_a_heartbeat_is_told_to_wait(kind: type[e
     assert request_id == 1
     assert type(reply) is REPLY_TYPES[kind]
     assert reply.code == (NONE if kind is Heartbeat else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-
-
-def test_a_shard_hears_of_the_topics_and_then_that_it_is_loaded() -> None:
-    bench = Bench(loaded=False)
-    bench.engine.submit_all(TopicsChanged({"t": 3}, deleted=("old",)))
-    bench.engine.load(0)
-    bench.engine.turn(0)
-    assert bench.core(1).lifecycle() == [TopicsChanged({"t": 3}), Loaded()]
-
-
-def test_topics_changed_reaches_every_active_shard() -> None:
-    bench = Bench()
-    bench.engine.submit_all(TopicsChanged({"t": 4}, deleted=("u",)))
-    bench.engine.turn(0)
-    for shard in range(bench.shards):
-        assert bench.core(shard).seen[-1] == TopicsChanged({"t": 4}, deleted=("u",))
 
 
 def test_an_active_shard_is_not_loaded_over() -> None:
@@ -121,20 +105,6 @@ def test_a_fallen_shard_that_is_loaded_by_hand_is_not_loaded_again_by_plan() -> 
     bench.turn(1)
     assert bench.engine.status(0) is ShardStatus.ACTIVE
     assert bench.engine.metrics.loads == loads
-
-
-def test_an_unloaded_shard_that_cannot_be_read_when_it_is_wanted_again_is_tried_again() -> None:
-    log = MemoryGroupLog(1)
-    engine = Engine(log, 1, Limits(), TinyShard)
-    engine.load(0)
-    engine.submit(0, Unload())
-    engine.turn(1)
-    assert engine.status(0) is ShardStatus.UNLOADED
-    log.failing_reads = {log.reads + 1}
-    engine.load_shard(0, 2)
-    assert engine.status(0) is ShardStatus.FAILED
-    engine.turn(3)
-    assert engine.status(0) is ShardStatus.ACTIVE
 
 
 def test_what_a_load_drops_of_topics_that_are_gone_is_said() -> None:

@@ -6,15 +6,11 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.core.model.types import Limits
 from muster.coordinator.runtime import group_log
-from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.group_log import BrokerGroupLog, PartitionCountConflict
 from muster.coordinator.runtime.ports import KeyValue, LogDamage, LogFailed
-from muster.coordinator.runtime.shards import ShardStatus
 from muster.storage.broker.broker import Broker
 from muster.storage.errors import StorageError
-from tests.fakes.tiny_shard import TinyShard, commit
 
 SEGMENT = 1 << 20
 
@@ -138,35 +134,6 @@ def test_a_failed_flush_names_the_shards_that_failed(broker: Broker) -> None:
         log.flush([0, 1, 2])
     assert caught.value.shards == [1]
     assert broker.high_watermark("__consumer_offsets", 2) == 1
-
-
-def test_an_engine_on_it_comes_back_with_what_it_acknowledged(tmp_path: Path) -> None:
-    for round_number in range(1, 4):
-        broker = Broker(tmp_path / "data")
-        engine = Engine(BrokerGroupLog(broker, 2, SEGMENT), 2, Limits(), TinyShard)
-        engine.load(0)
-        core = engine.core(0)
-        assert isinstance(core, TinyShard)
-        assert core.offsets == ({("g", "t", 0): round_number - 1} if round_number > 1 else {})
-        engine.submit(0, commit(1, round_number))
-        engine.turn(1)
-        while (job := engine.flush_job()) is not None:
-            job.run()
-            engine.flushed(job)
-        assert [request_id for request_id, _ in engine.take_released().replies] == [1]
-        broker.close()
-
-
-def test_a_shard_whose_log_takes_nothing_more_stays_failed_and_the_others_serve(broker: Broker) -> None:
-    engine = Engine(BrokerGroupLog(broker, 2, SEGMENT), 2, Limits(), TinyShard)
-    engine.load(0)
-    broker.log("__consumer_offsets", 0).failure = StorageError("the disk is gone")
-    engine.submit(0, commit(1, 10))
-    engine.submit(1, commit(2, 20))
-    for now_ms in range(0, 1_000, 100):
-        engine.turn(now_ms)
-    assert engine.status(0) is ShardStatus.FAILED
-    assert engine.status(1) is ShardStatus.ACTIVE
 
 
 def test_an_explanation_is_appended_before_its_generation(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:

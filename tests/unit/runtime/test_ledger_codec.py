@@ -68,12 +68,6 @@ def test_an_entry_comes_back_and_its_bytes_are_compact_json() -> None:
     assert decode_ledger(stored) == DECIDED
 
 
-def test_a_settlement_comes_back() -> None:
-    (stored,) = encode([SETTLED]).ledger
-    assert stored.key == SETTLED_KEY
-    assert decode_ledger(stored) == SETTLED
-
-
 def test_what_an_older_version_wrote_has_no_times_of_members() -> None:
     (entry,), (settled,) = encode([DECIDED]).ledger, encode([SETTLED]).ledger
     older = json.loads(entry.value or b"")

@@ -16,7 +16,6 @@ from muster.coordinator.core.model.records import (
     OffsetsStored,
     OffsetStored,
     RebalanceDecided,
-    RebalanceForgotten,
     Record,
     SettingsUnset,
     TargetEpochDeleted,
@@ -62,14 +61,6 @@ def test_only_the_newest_record_of_a_key_is_applied_in_its_place() -> None:
     report = replay_shard(log_of(AT_10, other, at_20, GroupDeleted("g"), GroupDeleted("g")), 0, Notebook(Limits(), 0))
     assert applied == [OffsetsStored("g", {("t", 1): other.value, ("t", 0): at_20.value}), GroupDeleted("g")]
     assert (report.superseded, report.records) == (2, 5)
-
-
-def test_tombstones_of_unknown_things_are_normal() -> None:
-    shard = Shard(Limits(), 0)
-    report = replay_shard(log_of(GroupDeleted("g"), OffsetDeleted("g", "t", 0), RebalanceForgotten("g", 1)), 0, shard)
-    assert report.tombstones == 3
-    assert report.skipped == {"__rebalances settlement tombstone": 1}
-    assert shard.groups == {}
 
 
 def test_a_malformed_record_is_named_and_the_others_count() -> None:

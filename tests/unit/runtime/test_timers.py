@@ -1,4 +1,5 @@
-"""Deadlines fire once, in order, and cost nothing to push back."""
+"""What timers leave behind, and how pauses end. That timers ring as a dict of deadlines says, whatever is done to them, is
+a property (tests/property/runtime/test_timers_model.py)."""
 
 from muster.coordinator.runtime.deadlines import SPARE_ENTRIES, RetryPauses, TimerQueue
 
@@ -27,78 +28,6 @@ class Alarms:
         return fired
 
 
-def test_timers_fire_in_order_of_deadline_then_key() -> None:
-    alarms = Alarms()
-    for key, at_ms in (("c", 20), ("b", 10), ("a", 20), ("late", 31)):
-        alarms.set(key, at_ms)
-    assert alarms.due(30) == [("b", 10), ("a", 20), ("c", 20)]
-    assert alarms.due(30) == []
-    assert len(alarms.timers) == 1
-
-
-def test_a_timer_is_due_at_its_deadline_not_before() -> None:
-    alarms = Alarms()
-    alarms.set("a", 10)
-    assert alarms.due(9) == []
-    assert alarms.due(10) == [("a", 10)]
-
-
-def test_setting_again_replaces_in_both_directions() -> None:
-    alarms = Alarms()
-    alarms.set("later", 10)
-    alarms.set("later", 30)
-    alarms.set("sooner", 30)
-    alarms.set("sooner", 5)
-    assert alarms.due(29) == [("sooner", 5)]
-    assert alarms.due(30) == [("later", 30)]
-
-
-def test_a_pushed_back_timer_keeps_its_place_among_the_others() -> None:
-    alarms = Alarms()
-    alarms.set("a", 10)
-    alarms.set("b", 20)
-    alarms.set("a", 25)
-    assert alarms.due(40) == [("b", 20), ("a", 25)]
-
-
-def test_a_cancelled_timer_never_fires_and_may_be_set_again() -> None:
-    alarms = Alarms()
-    alarms.set("a", 10)
-    alarms.cancel("a")
-    alarms.cancel("never set")
-    assert alarms.timers.next_ms is None
-    assert alarms.due(100) == []
-    alarms.set("a", 50)
-    assert alarms.due(100) == [("a", 50)]
-
-
-def test_a_timer_cancelled_and_set_later_fires_at_the_later_time_only() -> None:
-    alarms = Alarms()
-    alarms.set("a", 10)
-    alarms.cancel("a")
-    alarms.set("a", 50)
-    assert alarms.due(49) == []
-    assert alarms.due(50) == [("a", 50)]
-
-
-def test_cancel_all_takes_the_doomed_and_leaves_the_rest() -> None:
-    alarms = Alarms()
-    for key in ("g1/a", "g1/b", "g2/a"):
-        alarms.set(key, 10)
-    alarms.timers.cancel_all(lambda key: key.startswith("g1/"))
-    assert alarms.due(10) == [("g2/a", 10)]
-
-
-def test_nothing_is_due_before_next_ms() -> None:
-    alarms = Alarms()
-    assert alarms.timers.next_ms is None
-    alarms.set("a", 10)
-    alarms.set("a", 40)
-    assert alarms.timers.next_ms == 10  # a lower bound: looking moves nothing
-    assert alarms.due(10) == []
-    assert alarms.timers.next_ms == 40
-
-
 def test_heartbeats_leave_no_litter() -> None:
     alarms = Alarms()
     members = [f"m{number}" for number in range(100)]
@@ -122,14 +51,6 @@ def test_cancelled_timers_leave_bounded_litter() -> None:
         alarms.set(f"m{number}", 10)
         alarms.cancel(f"m{number}")
     assert alarms.timers.entries <= SPARE_ENTRIES
-
-
-def test_a_deadline_is_pushed_back_without_a_word() -> None:
-    alarms = Alarms()
-    alarms.set("a", 10)
-    alarms.deadlines["a"] = 40
-    assert alarms.due(39) == []
-    assert alarms.due(40) == [("a", 40)]
 
 
 def test_a_deadline_that_is_gone_never_fires() -> None:

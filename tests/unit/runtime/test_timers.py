@@ -1,5 +1,5 @@
-"""What timers leave behind, and how pauses end. That timers ring as a dict of deadlines says, whatever is done to them, is
-a property (tests/property/runtime/test_timers_model.py)."""
+"""What timers leave behind, and how pauses end. That timers ring as a dict of deadlines says is a property
+(tests/property/runtime/test_timers_model.py)."""
 
 from muster.coordinator.runtime.deadlines import SPARE_ENTRIES, RetryPauses, TimerQueue
 

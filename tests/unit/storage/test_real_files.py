@@ -4,6 +4,7 @@ import ctypes
 import errno
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -213,7 +214,7 @@ def test_a_whole_file_system_is_flushed_by_itself_where_the_system_can(
     system = SimpleNamespace() if answer is None else SimpleNamespace(syncfs=syncfs)
     monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: system)
     monkeypatch.setattr(ctypes, "get_errno", lambda: errno.EIO)
-    monkeypatch.setattr(os, "sync", lambda: flushed.append("all"))
+    monkeypatch.setattr(os, "sync", partial(flushed.append, "all"))
     if answer:
         with pytest.raises(OSError, match=os.strerror(errno.EIO)):
             RealFiles().sync_all(str(tmp_path))

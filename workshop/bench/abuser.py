@@ -130,9 +130,9 @@ async def listed_transactions(address: str, size: int, times: int) -> None:
 
 
 async def described_acls(address: str, size: int, times: int) -> None:
-    request = struct("DescribeAclsRequest")(
-        resource_type_filter=ANY, pattern_type_filter=ANY, operation=ANY, permission_type=ANY
-    )
+    names = dict.fromkeys(("resource_name_filter", "principal_filter", "host_filter"))
+    kinds = dict.fromkeys(("resource_type_filter", "pattern_type_filter", "operation", "permission_type"), ANY)
+    request = struct("DescribeAclsRequest")(**names, **kinds)
     await asked_by_a_crowd(address, "DescribeAcls", 2, request, size * ROW_BYTES, times)
 
 

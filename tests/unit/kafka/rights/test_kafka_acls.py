@@ -13,6 +13,7 @@ from muster.coordinator.kafka.codec import codec
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka.handlers.acls import AclHandlers
 from muster.coordinator.security.access_model import CLUSTER_NAME, Acl, Operation, PatternType, Permission, ResourceType
+from muster.coordinator.security.acl_entries import find_entries
 from muster.coordinator.security.authorizer import AclAuthorizer
 from muster.coordinator.security.state import AclKey, SecurityRecord
 from muster.coordinator.server.security import acl_service as lists_of_node
@@ -242,6 +243,28 @@ def test_very_many_are_made_looked_for_and_taken_away(monkeypatch: pytest.Monkey
         results = (await root("DeleteAcls", 3, filters=filters)).filter_results
         assert [len(each.matching_acls) for each in results] == [1, 1]
         assert len(store.state.acls) == 448
+
+    play(story)
+
+
+def test_a_long_list_is_made_in_a_thread_once_for_all_who_ask_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to 100,000 entries were compared on the loop, for each of those who asked."""
+    found_by: list[int] = []
+
+    def find(*given: Any) -> Any:
+        found_by.append(threading.get_ident())
+        return find_entries(*given)
+
+    monkeypatch.setattr(lists_of_node, "find_entries", find)
+
+    async def story(root: Asked, alice: Asked, store: SecurityStore) -> None:
+        for first in range(0, 2_500, 500):
+            await created(root, *[row(resource_name=f"topic-{number}") for number in range(first, first + 500)])
+        found_by.clear()
+        lists = await asyncio.gather(*(described(root) for _ in range(20)))
+        assert {len(each) for each in lists} == {2_500}
+        assert 1 <= len(found_by) <= 2
+        assert threading.get_ident() not in found_by
 
     play(story)
 

@@ -224,8 +224,8 @@ def format_properties(rows: Sequence[Mapping[str, Any]]) -> str:
 ZOOKEEPER = "zookeeper"
 """The part that only a node with zookeeper.connect has."""
 
-MAX_UNWELL_NAMED = 20
-"""Partitions that are told one by one."""
+MAX_UNWELL_LINES = 20
+"""About partitions: those of one topic with the same trouble have one."""
 
 
 @click.command()
@@ -369,12 +369,12 @@ def fetch_conditions(channel: "grpc.Channel", bootstrap: str, timeout: float) ->
 
 
 def unwell_partitions(channel: "grpc.Channel", timeout: float) -> list[str] | None:
-    """Of a cluster: which partitions nobody leads, or which have too few copies in sync, a sentence each. None where
-    the node is on its own, or does not tell."""
+    """Of a cluster: which partitions nobody leads, or which have too few copies in sync, in lines. None where the node
+    is on its own, or does not tell."""
     import grpc
 
     from muster.client.calls.methods import DESCRIBE_CLUSTER
-    from muster.coordinator.observability.views.cluster import age_words, unwell_words
+    from muster.coordinator.observability.views.cluster import age_words, unwell_lines
     from muster.coordinator.rpc.v1 import cluster_service_pb2 as pb
 
     found: dict[tuple[str, int], pb.ClusterPartitionState] = {}
@@ -386,13 +386,7 @@ def unwell_partitions(channel: "grpc.Channel", timeout: float) -> list[str] | No
         return None
     if answer.cut_off:
         return [age_words(answer)]  # how partitions stand by now, others know
-    lines = [unwell_words(found[place]) for place in sorted(found)]
-    more = len(lines) - MAX_UNWELL_NAMED
-    return (
-        lines
-        if more <= 0
-        else [*lines[:MAX_UNWELL_NAMED], f"{more} more partitions: muster cluster partitions --under-min-isr"]
-    )
+    return unwell_lines(found.values(), MAX_UNWELL_LINES)
 
 
 def condition_line(condition: "pb.Condition") -> str:

@@ -1,9 +1,9 @@
 """A cluster for people: nodes, partitions and elections, a row each."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
-from muster.coordinator.observability.views.formatting import duration, host_and_port, moment, plural
+from muster.coordinator.observability.views.formatting import duration, host_and_port, moment, plural, spans
 from muster.coordinator.observability.views.topics import PartitionRow, ReplicatedPartitionRow
 from muster.coordinator.rpc.v1 import cluster_service_pb2 as pb
 
@@ -123,6 +123,40 @@ def unwell_words(row: pb.ClusterPartitionState) -> str:
         f"{row.topic}-{row.partition} takes no records with acks=all: {len(row.isr)} of {row.min_isr} that are needed "
         f"in sync (node {','.join(map(str, row.isr))}); replicas {replicas}{gone}"
     )
+
+
+def unwell_lines(rows: Iterable[pb.ClusterPartitionState], most: int) -> list[str]:
+    """What is wrong with partitions, those that nobody leads first: a line for all of one topic with the same trouble,
+    and not more than `most` lines and one.
+
+    >>> row = pb.ClusterPartitionState
+    >>> rows = [row(topic="a", partition=number, leader_id=1, replicas=[1, 2], offline=[2]) for number in (0, 1, 3)]
+    >>> for line in unwell_lines([*rows, row(topic="z", leader_id=-1, replicas=[2], offline=[2])], 20):
+    ...     print(line)
+    z-0 is offline: nobody leads it; replicas 2, of which 2 is gone
+    a: 3 partitions below min.insync.replicas (0,1,3): they take no records with acks=all; node 2 is gone
+    """
+    alike: dict[tuple[bool, str], list[pb.ClusterPartitionState]] = {}
+    for row in sorted(rows, key=lambda row: (row.leader_id != NOBODY, row.topic, row.partition)):
+        alike.setdefault((row.leader_id != NOBODY, row.topic), []).append(row)
+    lines = [unwell_words(some[0]) if len(some) == 1 else alike_words(some) for some in alike.values()]
+    if (more := len(lines) - most) > 0:
+        lines[most:] = [f"and of {plural(more, 'more topic')}: muster cluster partitions --offline, --under-min-isr"]
+    return lines
+
+
+def alike_words(rows: Sequence[pb.ClusterPartitionState]) -> str:
+    """What is wrong with several partitions of one topic, all that nobody leads, or none of them."""
+    gone = sorted({node for row in rows for node in row.offline})
+    away = f"; node{'s' * (len(gone) > 1)} {', '.join(map(str, gone))} {'are' if len(gone) > 1 else 'is'} gone"
+    where = f"{rows[0].topic}: {len(rows)} partitions"
+    numbers = spans(row.partition for row in rows)
+    what = (
+        f"{where} are offline ({numbers}): nobody leads them"
+        if rows[0].leader_id == NOBODY
+        else f"{where} below min.insync.replicas ({numbers}): they take no records with acks=all"
+    )
+    return what + (away if gone else "")
 
 
 def election_row(one: pb.Election) -> dict[str, Any]:

@@ -48,7 +48,7 @@ def test_an_operator_s_day(zookeeper: str, tmp_path: Path) -> None:
         assert {1} == {gone for row in wanting for gone in row["offline"]}
         below = muster(cluster, "health", node=2)
         assert below.returncode == 4
-        assert "takes no records with acks=all" in below.stderr, "two copies, and one of them is gone"
+        assert "no records with acks=all" in below.stderr, "two copies, and one of them is gone"
         patience = Patience(PATIENCE_S)
         while (last := told(cluster, "cluster", "explain", "--limit", "1", node=2)[0])["from"] != 1:
             assert patience.lasts(), (last, cluster.log_tail())

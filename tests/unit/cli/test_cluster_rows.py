@@ -6,6 +6,7 @@ from muster.coordinator.observability.views.cluster import (
     election_row,
     lost_lines,
     node_row,
+    unwell_lines,
     unwell_words,
 )
 from muster.coordinator.rpc.v1 import cluster_service_pb2 as pb
@@ -59,3 +60,33 @@ def test_a_partition_below_its_minimum_says_who_is_there_and_how_many_are_needed
     assert unwell_words(row) == (
         "t-3 takes no records with acks=all: 1 of 2 that are needed in sync (node 1); replicas 1,2"
     )
+
+
+def unwell(topic: str, partition: int, leader: int = 1) -> pb.ClusterPartitionState:
+    return pb.ClusterPartitionState(
+        topic=topic, partition=partition, leader_id=leader, replicas=[1, 2], isr=[1], min_isr=2, offline=[2]
+    )
+
+
+def test_a_partition_that_nobody_leads_is_told_before_twenty_of_offsets_that_are_below_their_minimum() -> None:
+    """It was left out behind 20 lines of `__consumer_offsets-*`."""
+    rows = [unwell("__consumer_offsets", number) for number in range(20)]
+    assert unwell_lines([*rows, unwell("orders", 3, -1)], 20) == [
+        "orders-3 is offline: nobody leads it; replicas 1,2, of which 2 is gone",
+        "__consumer_offsets: 20 partitions below min.insync.replicas (0-19): they take no records with acks=all; "
+        "node 2 is gone",
+    ]
+
+
+def test_several_of_a_topic_that_nobody_leads_are_one_line() -> None:
+    assert unwell_lines([unwell("t", number, -1) for number in (4, 1, 2)], 20) == [
+        "t: 3 partitions are offline (1,2,4): nobody leads them; node 2 is gone"
+    ]
+
+
+def test_lines_are_bounded_and_those_about_offline_partitions_stay() -> None:
+    rows = [unwell(f"a{number:02}", 0) for number in range(30)] + [unwell("z", 0, -1)]
+    lines = unwell_lines(rows, 20)
+    assert len(lines) == 21
+    assert lines[0].startswith("z-0 is offline")
+    assert lines[20] == "and of 11 more topics: muster cluster partitions --offline, --under-min-isr"

@@ -8,7 +8,7 @@ watch fires.
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import structlog
 
@@ -105,18 +105,37 @@ class ClusterMismatch(ZooKeeperError):
     """The data directory belongs to another cluster than ZooKeeper speaks of."""
 
 
-async def settle_cluster_id(session: ZooKeeperSession, own: str | None, fresh: str) -> str:
+class ClusterForgotten(ZooKeeperError):
+    """ZooKeeper knows nothing of the cluster that the data directory has copies of."""
+
+
+MOST_COPIES_NAMED = 5
+
+
+async def settle_cluster_id(
+    session: ZooKeeperSession, own: str | None, fresh: str, copies: Collection[str] = ()
+) -> str:
     """The cluster's id: what ZooKeeper says, or else `own`, which the data directory has, or else `fresh`.
 
-    Whoever writes first decides for all. Raises ClusterMismatch when `own` is another one.
+    copies: topics of the cluster in the data directory; who has any names no cluster. Whoever writes first decides for
+    all. Raises ClusterMismatch when `own` is another one, ClusterForgotten.
     """
     found = await session.get(layout.CLUSTER_ID)
+    if found is None and copies:
+        named = ", ".join(sorted(copies)[:MOST_COPIES_NAMED]) + (", ..." if len(copies) > MOST_COPIES_NAMED else "")
+        raise ClusterForgotten(
+            f"ZooKeeper at {session.connect} knows no cluster, but the data directory has copies of topics of cluster "
+            f"{own} ({named}): ZooKeeper has lost its data, or zookeeper.connect (and its chroot) leads elsewhere. The "
+            "node does not start: it would begin a cluster without these topics and their groups. Correct "
+            "zookeeper.connect, or restore ZooKeeper's data; to begin anew without these records, give every node an "
+            "empty log.dirs"
+        )
     if found is None:
         proposal = own or fresh
         try:
             await session.create(layout.CLUSTER_ID, layout.cluster_id_json(proposal))
         except NodeExists:
-            return await settle_cluster_id(session, own, fresh)
+            return await settle_cluster_id(session, own, fresh, copies)
         log.info("named the cluster", cluster_id=proposal)
         return proposal
     known = read_cluster_id(layout.CLUSTER_ID, found.data)

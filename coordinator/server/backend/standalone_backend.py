@@ -74,6 +74,11 @@ class DataDirectory:
         """Older versions may open the directory of a node that asks nobody who they are, once nothing refuses that."""
         await asyncio.to_thread(self.disk.set_guarded, self._settings.authorizer != "none")
 
+    def copies(self) -> list[str]:
+        """Topics of a cluster of which there are copies; asked while `open` agrees on the cluster's id."""
+        held = {} if self._disk is None else self._disk.held_topics()
+        return [name for name, topic in held.items() if topic.held is not None]
+
     async def close(self) -> None:
         if self._disk is not None:
             await asyncio.to_thread(self._disk.close)

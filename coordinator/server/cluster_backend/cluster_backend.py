@@ -11,7 +11,7 @@ lack records (CL-Z4), until the cluster has settled that.
 import asyncio
 import os
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
@@ -285,15 +285,16 @@ class ClusterBackend:
             ) from error
         self._started.callback(self._door.give_back)
 
-    async def meet(self, own: str | None, fresh: str, seen: ReportGroup) -> str:
+    async def meet(self, own: str | None, fresh: str, seen: ReportGroup, copies: Collection[str] = ()) -> str:
         """Connect, and agree on the cluster's id: `own` is what the data directory says, `fresh` the one for a new
-        cluster. `seen` gets what is seen of groups. Raises Unreachable, ExtraMissing, ClusterMismatch."""
+        cluster; copies: the cluster's topics that are in the data directory. `seen` gets what is seen of groups. Raises
+        Unreachable, ExtraMissing, ClusterMismatch, ClusterForgotten."""
         self._started.push_async_callback(self.session.close)
         await self.session.open()
         self.session.on_state(self._session_changed)
         self.observer = GroupObserver(self.session, seen)
         self.groups = ZooKeeperGroups(self.observer, self.session.connection_timeout_ms)
-        return await settle_cluster_id(self.session, own, fresh)
+        return await settle_cluster_id(self.session, own, fresh, copies)
 
     async def enter(self, broker: "Broker", clients: ClientAddresses, may: "PeerIdentity | None" = None) -> None:
         """Register, and return once it is known how the cluster stands. clients: where they are told to go. may: who

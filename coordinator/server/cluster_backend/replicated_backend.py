@@ -89,7 +89,7 @@ class ReplicatedBackend:
 
     async def _meet(self, seen: ReportGroup) -> str:
         own, fresh = self._directory.cluster_ids()
-        return await self._part.meet(own, fresh, seen)
+        return await self._part.meet(own, fresh, seen, self._directory.copies())
 
     async def rights_store(self) -> "SecurityStore | None":
         """What this node has of it; the rest comes from the cluster, in `join`."""

@@ -16,8 +16,16 @@ from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.server.node.node import CoordinatorNode
 from muster.coordinator.zookeeper.errors import ZooKeeperUnreachable
 from muster.coordinator.zookeeper.local_ensemble import LocalEnsemble
-from muster.coordinator.zookeeper.node_registry import ClusterMismatch, ClusterNodesRegistered, NodeIdTaken
+from muster.coordinator.zookeeper.node_registry import (
+    ClusterForgotten,
+    ClusterMismatch,
+    ClusterNodesRegistered,
+    NodeIdTaken,
+)
+from muster.storage.broker.broker import Broker
+from muster.storage.config import LogSettings
 from muster.storage.errors import DataDirectoryError
+from muster.storage.types import Topic
 from tests.integration.conftest import Run
 from tests.integration.zookeeper.test_zookeeper_session import expire
 from tests.support.grpc_node import connected, create_topic, settings
@@ -255,6 +263,27 @@ def test_the_node_of_another_cluster_is_refused(zookeeper: str, tmp_path: Path, 
         async with node_at(tmp_path / "one", f"{zookeeper}/c") as moved:
             with plain(f"{zookeeper}/c") as zk:
                 assert body(zk, "/cluster/id")["id"] == moved.broker.cluster_id
+
+    run(story)
+
+
+def test_a_cluster_s_node_begins_no_cluster_in_a_zookeeper_that_lost_its_data(
+    zookeeper: str, tmp_path: Path, run: Run
+) -> None:
+    """It named the empty ensemble by its old id, made new internal topics, and the groups' logs became strays."""
+    broker = Broker(tmp_path, LogSettings(), node_id=1, cluster_id="c9vPX0gkTYG0pVvlwLZ_sQ")
+    broker.host([Topic("orders", b"o" * 16, 1, {}, held=(0,))])
+    broker.close()
+
+    async def story() -> None:
+        node = CoordinatorNode(
+            settings(tmp_path, zookeeper_connect=zookeeper, inter_broker_listeners="127.0.0.1:0", **SESSION)
+        )
+        with pytest.raises(ClusterForgotten, match=r"copies of topics of cluster c9v.*sQ \(orders\): .* restore ZooK"):
+            await node.start()
+        with plain(zookeeper) as zk:
+            assert not zk.exists("/cluster/id")
+            assert not zk.exists("/brokers/ids")
 
     run(story)
 

@@ -82,6 +82,8 @@ class MembershipHandlers:
     def heartbeat_now(self, request: Any, call: KafkaCall) -> Any:
         """The usual one, of a dynamic member whose group is as it knows it, is answered at once."""
         group_id, who, rights_of = request.group_id, call.peer.identity, self._groups.rights_of
+        if group_id not in call.peer.groups:  # its JoinGroup came by another connection, or to an earlier process
+            self._groups.watch_connection(group_id, call)
         rights = who.told.rights if who.told.moment is rights_of.moment else rights_of.of(who)
         if request.group_instance_id is None and self._groups.driver.beat(
             self._groups.shard_of(group_id), group_id, request.member_id, request.generation_id, rights

@@ -114,7 +114,7 @@ class DepartedReaders:
             self._forget(next(iter(self._watched)))
         for reader in self.by_names.get((call.client_id, call.peer.host), ()):
             due_ms = reader.due_ms.get(call.peer.number, reader.lost_ms + FIRST_MS)
-            if now_ms < due_ms or not self._may_be(reader, call.peer):
+            if now_ms < due_ms or not self.may_be(reader, call.peer):
                 continue
             found = tuple(each for each in fetched_partitions(request) if each in reader.partitions)
             if found and (call.peer.number in reader.due_ms or len(reader.due_ms) < MAX_CONNECTIONS):
@@ -122,7 +122,7 @@ class DepartedReaders:
                 number = call.peer.number
                 self._report(FetchedAfterLeaving(reader.group_id, reader.number, reader.member_id, number, found))
 
-    def _may_be(self, reader: DepartedReader, peer: ClientPeer) -> bool:
+    def may_be(self, reader: DepartedReader, peer: ClientPeer) -> bool:
         """Whether a fetch by this connection may be the member's: nobody of another group goes by its names."""
         if peer.groups:
             return reader.group_id in peer.groups

@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from time import time
 from typing import Any
 
 import pytest
@@ -128,6 +130,22 @@ async def test_only_so_many_are_watched() -> None:
     for number in range(MAX_WATCHED + 5):
         watch.notice(entry(f"{number}-1", number))
     assert sum(map(len, watch.readers.by_names.values())) == MAX_WATCHED
+
+
+def test_a_member_of_a_group_that_was_loaded_goes_by_its_names_once_it_is_heard() -> None:
+    """It joins nothing: its group is as it knows it."""
+
+    async def story() -> None:
+        async with MemoryNode({"t": 1}) as node:
+            loaded = Asked(node.dispatch, ROOT)
+            await loaded("Heartbeat", 3, group_id="other", generation_id=1, member_id="c-1")
+            assert loaded.peer.groups == {"other"}
+            lost = replace(entry(), culprit_client_id="tests", culprit_client_host="10.0.0.1")
+            node.departed.noticed(GroupChanged("g", "Stable", 2, replace(lost, ended_at_ms=int(time() * 1000))))
+            (reader,) = node.departed.by_names["tests", "10.0.0.1"]
+            assert not node.departed.may_be(reader, Asked(node.dispatch, ROOT).peer)
+
+    asyncio.run(story())
 
 
 async def join_alone(ask: Asked) -> str:

@@ -234,6 +234,7 @@ def rebalance() -> ledger_pb2.Rebalance:
         members=[plan],
         moves=[ledger_pb2.PartitionMove(topic="secret"), ledger_pb2.PartitionMove(topic="orders", why="as secret")],
         positions=[ledger_pb2.PositionChange(topic="gone")],
+        late_fetches=[ledger_pb2.LateFetch(member_id="m", topic="secret")],
         also=["secret was looked at"],
         snapshot_json=json.dumps(snapshot),
     )

@@ -2,7 +2,6 @@
 
 from muster.assignors.api import Member
 from muster.coordinator.core.classic.group import absent_members, own_claims, shares_of_absent
-from muster.coordinator.core.model.ledger import WithheldPartition
 from muster.coordinator.core.model.types import GroupState
 from tests.support.stories.script import Stage
 
@@ -25,21 +24,6 @@ def a_group(protocols: str = "cooperative-sticky") -> Stage:
         stage.run([command])
     assert stage.shard.groups["g"].state is GroupState.COMPLETING_REBALANCE
     return stage
-
-
-def test_what_the_last_plan_gave_it_is_its_own_as_of_that_plan() -> None:
-    group = a_group().shard.groups["g"]
-    assert list(absent_members(group)) == ["k-1"]
-    assert group.plan_request is not None
-    snapshot = group.plan_request.snapshot
-    assert snapshot.owners() == {("t", 1): "k-1", ("t", 3): "k-1"}
-    assert [(each.id, each.generation) for each in snapshot.members if each.owned] == [("k-1", 1)]
-
-
-def test_what_was_withheld_for_its_sake_it_may_still_be_working_on() -> None:
-    group = a_group().shard.groups["g"]
-    group.carried = {("t", 0): WithheldPartition("k-1"), ("t", 2): WithheldPartition("k-1", since_ms=5)}
-    assert shares_of_absent(group) == {"k-1": {"t": frozenset({0, 1, 3})}}
 
 
 def test_what_another_may_be_working_on_is_not_its_own_unless_it_had_it_before() -> None:

@@ -15,7 +15,6 @@ from muster.coordinator.core.groups.extensions import (
     StandingPlan,
 )
 from muster.coordinator.core.model.plan_correction import CorrectedPlan
-from muster.coordinator.core.model.records import MemberIdentifiers
 
 CALLS = sorted(name for name, each in vars(GroupExtension).items() if callable(each) and not name.startswith("_"))
 OF_ONE = {"fire_timer"}
@@ -74,13 +73,6 @@ def test_a_notice_reaches_every_extension_in_order(name: str) -> None:
     assert told == [("a", said), ("b", said)]
 
 
-@pytest.mark.parametrize("name", NOTICES)
-def test_a_notice_that_no_extension_takes_does_nothing(name: str) -> None:
-    said = range(getattr(GroupExtension, name).__code__.co_argcount - 1)
-    for extensions in (NO_EXTENSIONS, Extensions((GroupExtension(),))):
-        assert getattr(extensions, name)(*said) is None
-
-
 @pytest.mark.parametrize(
     ("name", "said"),
     [
@@ -124,11 +116,6 @@ def test_the_first_extension_that_corrects_a_plan_has_the_say() -> None:
     assert both.correct_plan(VIEW, {}, snapshot(), ANY) is first
 
 
-def test_a_plan_that_no_extension_corrects_counts_as_it_is() -> None:
-    plan = {"a": {"t": (0,)}}
-    assert Extensions((GroupExtension(),)).correct_plan(VIEW, plan, snapshot(), ANY) == CorrectedPlan(plan)
-
-
 def test_the_first_extension_that_lets_a_plan_stand_says_why() -> None:
     first, second = StandingPlan("first", {}), StandingPlan("second", {})
     both = Extensions(
@@ -142,9 +129,3 @@ def test_every_timer_has_one_extension() -> None:
     assert len(EXTENSIONS.by_timer) == sum(len(each.timers) for each in EXTENSIONS.each)
     assert all(word in each.timers for word, each in EXTENSIONS.by_timer.items())
     assert {"balance", "canary", "hold", "look"} == EXTENSIONS.by_timer.keys()
-
-
-def test_a_situation_is_made_of_what_a_view_shows() -> None:
-    who = {"a": MemberIdentifiers("a", None, "c", "h")}
-    seen = GroupView("g", None, lambda: who, lambda: {"a": {"t": (0,)}}).situation(snapshot("t"), 3)
-    assert (seen.snapshot.topics, seen.who, seen.had, seen.budget) == ({"t": 1}, who, {"a": {"t": (0,)}}, 3)

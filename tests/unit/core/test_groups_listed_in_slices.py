@@ -22,10 +22,6 @@ def listed(effects: Effects) -> list[str] | None:
     return None
 
 
-def test_few_are_listed_at_once_by_name() -> None:
-    assert listed(shard_with(3, slice_of=3).step(events.ListGroups(1), 2)) == ["g0", "g1", "g2"]
-
-
 def test_many_are_listed_in_slices_and_a_group_that_goes_meanwhile_is_left_out() -> None:
     shard = shard_with(8, slice_of=3)
     effects, steps = shard.step(events.ListGroups(1), 2), 1

@@ -6,20 +6,17 @@ from muster.assignors.data.consumer_protocol import Subscription, encode_subscri
 from muster.coordinator.core.classic.group import MOVES
 from muster.coordinator.core.groups.state import Step
 from muster.coordinator.core.model.effects import DescribeReply, HeartbeatReply
-from muster.coordinator.core.model.events import DescribeGroup, Heartbeat, JoinGroup, Loaded, TimerFired
+from muster.coordinator.core.model.events import DescribeGroup, Heartbeat, Loaded, TimerFired
 from muster.coordinator.core.model.plan import assignment_of
 from muster.coordinator.core.model.records import (
     GroupDeleted,
     GroupStored,
     MemberRecord,
     OffsetDeleted,
-    OffsetsStored,
-    OffsetStored,
     RebalanceForgotten,
     Record,
 )
-from muster.coordinator.core.model.types import GroupState, Limits, Protocol, StoredOffset
-from muster.coordinator.core.requests import session_streams
+from muster.coordinator.core.model.types import GroupState, Limits
 from muster.coordinator.core.shard import HANDLERS, Shard
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
@@ -73,18 +70,6 @@ def test_a_timer_that_was_set_again_is_stale() -> None:
     assert "a" in shard.groups["g"].members
 
 
-def test_a_refused_request_leaves_no_trace() -> None:
-    shard = loaded(stored_group("a", stored_member("a")))
-    before = repr(shard.groups), dict(shard.state.deadlines)
-    offer = (Protocol("sticky", SUBSCRIPTION),)
-    join = JoinGroup(1, "g", "", None, "c", "host", 10_000, 60_000, "consumer", offer, "1")
-    effects = shard.step(join, 2_000)
-    assert [reply.code for _, reply in effects.replies] == [ErrorCode.INCONSISTENT_GROUP_PROTOCOL]
-    assert not effects.records
-    assert not effects.timers
-    assert (repr(shard.groups), dict(shard.state.deadlines)) == before
-
-
 def test_each_state_has_its_moves_and_another_is_a_bug() -> None:
     assert MOVES.keys() == set(GroupState)
     assert all(GroupState.DEAD in targets for targets in MOVES.values())
@@ -96,14 +81,6 @@ def test_each_state_has_its_moves_and_another_is_a_bug() -> None:
 @pytest.mark.parametrize("blob", [b"", b"junk", b"\x00\x01\xff\xff\xff\xff"])
 def test_an_assignment_that_cannot_be_read_is_unknown(blob: bytes) -> None:
     assert assignment_of(blob) == {}
-
-
-def test_positions_are_nothing_that_listening_members_are_told_of() -> None:
-    """Or each commit would ask for every member what its heartbeat would hear."""
-    position = StoredOffset(5, -1, "", 0)
-    facts = (OffsetsStored("g", {("t", 0): position}), OffsetStored("g", "t", 0, position), OffsetDeleted("g", "t", 0))
-    assert [session_streams.group_of(fact) for fact in facts] == ["", "", ""]
-    assert session_streams.group_of(stored_group(None)) == "g"
 
 
 def test_a_request_that_is_refused_after_something_was_decided_is_a_bug(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -130,13 +130,6 @@ def test_a_canary_that_plans_the_group_says_what_moves(validate_only: bool) -> N
     assert ("g" in shard.state.canaries) is not validate_only
 
 
-def test_a_built_in_canary_says_what_moves_at_once() -> None:
-    shard = owning_group()
-    asked, (reply,) = begin_canary(shard, "roundrobin", validate_only=True)
-    assert asked == []
-    assert [move.partition for move in reply.moves] == [1, 2]
-
-
 def test_a_canary_under_a_drain_gives_the_drained_member_nothing() -> None:
     shard = owning_group()
     drained = next(member.id for member in shard.state.groups["g"].members.values() if member.client_id == "b")
@@ -157,10 +150,3 @@ def test_each_shadow_is_tried_and_the_first_that_fails_is_named() -> None:
     (reply,) = replies(shard.step(Planned("g", second.epoch, None, "assignor 'deals': raised x"), 0).replies)
     assert reply.message.startswith("shadow.assignors: assignor 'deals': raised x; tried on the group as it is")
     assert not shard.state.settings
-
-
-def test_shadows_that_plan_the_group_count() -> None:
-    shard = living_group()
-    (asked,), _ = ask(shard, **{"shadow.assignors": ["deals"]})
-    (reply,) = replies(shard.step(Planned("g", asked.epoch, compute_plan(asked)), 0).replies)
-    assert dict(reply.values) == {"shadow.assignors": ["deals"]}

@@ -2,12 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
-import pytest
-
 from muster.assignors.api import JsonValue, Member, Snapshot
 from muster.coordinator.core.model.plan import Plan
 from muster.coordinator.core.model.plan_correction import GroupSituation, correct_with_overrides
-from muster.coordinator.core.model.records import By, Drain, Freeze, HoldsStored, MemberIdentifiers, Pin
+from muster.coordinator.core.model.records import Freeze, HoldsStored, MemberIdentifiers, Pin
 
 PLAN: Plan = {"a": {"t": (0,)}, "b": {"t": (1, 2, 3, 4)}}
 HEAVY = {"t": [900, 200, 200, 200, 200]}
@@ -45,30 +43,9 @@ def test_for_an_idle_one_he_gives_nothing() -> None:
     assert correct_with_overrides(even, pinned, situation(even, None)).plan["a"]["t"] != (0,)
 
 
-@pytest.mark.parametrize(
-    ("lags", "taker"), [pytest.param(HEAVY, "b", id="by weight"), pytest.param(None, "a", id="by count")]
-)
-def test_what_loses_its_owner_goes_to_whoever_carries_least(
-    lags: Mapping[str, Sequence[int]] | None, taker: str
-) -> None:
-    had: Plan = {"a": {"t": (0,)}, "b": {"t": (1, 2, 3)}}
-    frozen = HoldsStored("g", freeze=Freeze())
-    assert 4 in correct_with_overrides(had, frozen, situation(had, lags)).plan[taker]["t"]
-
-
 def test_a_member_that_can_carry_more_carries_more() -> None:
     had: Plan = {"a": {"t": (0, 1)}, "b": {"t": (2, 3)}}
     frozen = HoldsStored("g", freeze=Freeze())
     options: dict[str, JsonValue] = {"member.capacity": {"b": 3.0}}
     assert correct_with_overrides(had, frozen, situation(had, None, options)).plan["b"]["t"] == (2, 3, 4)
     assert correct_with_overrides(had, frozen, situation(had, None)).plan["a"]["t"] == (0, 1, 4)
-
-
-def test_what_a_drained_member_has_goes_to_whoever_carries_least() -> None:
-    had: Plan = {"a": {"t": (0,)}, "b": {"t": (1, 2)}, "c": {"t": (3, 4)}}
-    drained = HoldsStored("g", drains=(Drain(By.CLIENT_ID, "c"),))
-    assert correct_with_overrides(had, drained, situation(had, HEAVY)).plan == {
-        "a": {"t": (0,)},
-        "b": {"t": (1, 2, 3, 4)},
-        "c": {},
-    }

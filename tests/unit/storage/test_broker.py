@@ -198,12 +198,3 @@ def test_flush_by_age_and_checkpoints_come_with_the_ticks() -> None:
     assert broker.log("t", 0).unflushed == 0
     broker.tick(T0 + 60_499)
     assert b"t 0 1" in disk.content("/data/recovery-point-offset-checkpoint")
-
-
-def test_settings_say_what_they_are() -> None:
-    for name, field in LogSettings.model_fields.items():
-        assert field.alias, name
-        assert field.description, name
-        assert field.description.endswith("."), name
-    with pytest.raises(errors.InvalidConfig, match=r"'log\.segment\.bytes' is '5'"):
-        LogSettings.from_properties({"log.segment.bytes": "5"})

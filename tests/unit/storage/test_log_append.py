@@ -1,4 +1,4 @@
-"""Appending: what gets in, what is refused, and that both ways in write the same bytes."""
+"""Appending: what gets in, and what is refused. That both ways in write the same bytes is a property."""
 
 import errno
 import os
@@ -50,24 +50,6 @@ def test_without_a_promise_to_flush_all_is_readable_at_once() -> None:
     broker = made(log__flush__interval__messages=1000)
     broker.append("t", 0, batch(b"a"), T0)
     assert values(read_all(broker.log("t", 0))) == [b"a"]
-
-
-@pytest.mark.parametrize("count", [1, 3])
-def test_the_short_way_and_the_long_way_write_the_same(count: int) -> None:
-    disks = []
-    for short in (True, False):
-        disk = MemoryFiles()
-        broker = made(disk, log__segment__bytes=700, log__index__interval__bytes=100)
-        log = broker.log("t", 0)
-        assert log._short_way is not None
-        if not short:
-            log._short_way = None
-        answers = [broker.append("t", 0, batch(*[b"%d" % n] * count, at=T0 + n % 5), T0 + n) for n in range(40)]
-        broker.close()
-        contents = {name: disk.content(f"/data/t-0/{name}") for name in disk.names("/data/t-0")}
-        disks.append((answers, contents))
-    assert disks[0] == disks[1]
-    assert len(disks[0][1]) > 9
 
 
 GOOD = batch(b"value")
@@ -203,25 +185,6 @@ def test_a_full_disk_refuses_and_the_log_goes_on_once_there_is_room() -> None:
     assert broker.append("t", 0, batch(b"after"), T0).base_offset == 1
     broker.flush()
     assert values(read_all(broker.log("t", 0))) == [b"before", b"after"]
-
-
-def test_after_a_failed_fsync_nothing_more_is_believed() -> None:
-    disk = MemoryFiles()
-    broker = made(disk)
-    broker.append("t", 0, batch(b"x"), T0)
-
-    def fault(operation: str, path: str) -> None:
-        if operation == "sync":
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-    disk.fault = fault
-    with pytest.raises(errors.StorageError, match="Could not flush"):
-        broker.flush()
-    disk.fault = None
-    for attempt in (broker.flush, lambda: broker.append("t", 0, batch(b"y"), T0)):
-        with pytest.raises(errors.StorageError, match="restarted"):
-            attempt()
-    assert broker.high_watermark("t", 0) == 0
 
 
 def test_a_disk_that_cannot_be_read_is_said_and_the_log_goes_on() -> None:

@@ -30,8 +30,6 @@ from muster.storage.types import Appended
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, open_broker, read_all, values
 
-CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-
 
 def made(configs: dict[str, str] | None = None, **settings: Any) -> Broker:
     broker = open_broker(MemoryFiles(), **settings)
@@ -85,16 +83,6 @@ def test_a_batch_that_nobody_can_read_is_refused(what: str) -> None:
     broker.append("t", 0, batch(b"next"), T0)
     broker.flush()
     assert values(read_all(broker.log("t", 0))) == [b"first", b"next"]
-
-
-@pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize("count", [1, 5, 700])
-def test_what_can_be_read_is_taken(codec: str, count: int) -> None:
-    broker = made()
-    data = encode_batch(records(count), codec=codec)
-    for _ in range(4):
-        broker.append("t", 0, data, T0)
-    assert broker.end_offset("t", 0) == 1 + 4 * count
 
 
 def test_who_wants_only_headers_checked_says_so() -> None:

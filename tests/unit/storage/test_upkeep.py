@@ -8,7 +8,7 @@ import pytest
 from muster.storage import errors
 from muster.storage.broker.broker import Broker
 from muster.storage.logs.log import Log
-from muster.storage.logs.replica import append_as_follower, end_offset_for_epoch, start_leading
+from muster.storage.logs.replica import end_offset_for_epoch, start_leading
 from muster.storage.logs.retention import LogFacts, SegmentFacts, apply_retention, retention_policies, truncate_log
 from muster.storage.records.batch import read_batches
 from tests.fakes.memory_files import MemoryFiles
@@ -341,25 +341,6 @@ def test_nobody_waits_for_the_compaction_of_another_log() -> None:
 # -- replicas -----------------------------------------------------------------------------------------------
 
 
-def test_a_follower_takes_offsets_and_epochs_as_given() -> None:
-    leader, follower = made(), made()
-    start_leading(leader.log("t", 0), 3)
-    fill(leader, 12)
-    start_leading(leader.log("t", 0), 5)
-    fill(leader, 12)
-    log = follower.log("t", 0)
-    log.follow(0)
-    for segment in leader.log("t", 0).segments:
-        append_as_follower(log, segment.read(0, segment.size), T0)
-    assert (log.end_offset, log.high_watermark, log.epochs.entries) == (24, 0, [(3, 0), (5, 12)])
-    log.tell_high_watermark(24)
-    assert values(read_all(log)) == values(read_all(leader.log("t", 0)))
-    with pytest.raises(errors.UnexpectedAppendOffset, match="expected 24"):
-        append_as_follower(log, batch(b"x", base_offset=3), T0)
-    with pytest.raises(errors.FencedLeaderEpoch):
-        start_leading(log, 4)
-
-
 def test_a_follower_cuts_off_what_its_leader_never_had() -> None:
     disk = MemoryFiles()
     broker = made(disk=disk)
@@ -402,19 +383,6 @@ def test_epochs_are_read_from_the_log_when_their_file_is_lost_or_damaged() -> No
         else:
             hurt.put(path, content)
         assert open_broker(hurt, **SMALL).log("t", 0).epochs.entries == [(1, 0), (2, 10)]
-
-
-def test_holes_of_a_compacted_leader_are_taken_over() -> None:
-    leader, follower = made(COMPACT), made(COMPACT)
-    fill(leader, 40, keys=3)
-    leader.compact(T0)
-    log = follower.log("t", 0)
-    for segment in leader.log("t", 0).segments:
-        for view in read_batches(segment.read(0, segment.size)):
-            append_as_follower(log, view.data, T0)
-    log.flush()
-    assert log.end_offset == 40
-    assert latest(follower) == latest(leader)
 
 
 def test_another_thread_leaves_the_segment_that_is_written_to_the_appending_one() -> None:

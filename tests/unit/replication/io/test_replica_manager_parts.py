@@ -4,12 +4,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import pytest
-
 from muster.coordinator.config import Address
-from muster.coordinator.edge.background_tasks import SupervisedTasks
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.io.commit_waits import CommitWaits, LocalWaits, LogStartWaits
+from muster.coordinator.replication.io.commit_waits import CommitWaits, LogStartWaits
 from muster.coordinator.replication.io.inbound_requests import (
     ControllerDesk,
     ControllerSide,
@@ -329,40 +326,6 @@ def test_l5_questions_of_a_moment_are_one_request_and_each_hears_its_own_answer(
 # -- waits and flushes ---------------------------------------------------------------------------------------------
 
 
-def test_l2_an_append_hears_that_it_is_committed_or_that_its_epoch_is_over() -> None:
-    async def story(given: Given) -> None:
-        committing = CommitWaits(given.replicas)
-        assert await committing.wait(TopicPartition("strange", 0), 1) is ErrorCode.NOT_LEADER_OR_FOLLOWER
-        gone, first, second = (committing.wait(ORDERS, end) for end in (1, 1, 2))
-        gone.cancel()
-        given.replicas.led[ORDERS].leader.halves[0].high_watermark = 1
-        committing.moved(ORDERS)
-        assert (await first, second.done()) == (NONE, False)
-        given.hears(topic(leader=THERE, epoch=4))
-        committing.moved(ORDERS)
-        assert await second is ErrorCode.NOT_LEADER_OR_FOLLOWER
-
-    play(story)
-
-
-def test_acks_of_one_waits_for_what_is_kept_here_and_for_nobody_else() -> None:
-    """CL-L2."""
-
-    async def story(given: Given) -> None:
-        keeping = LocalWaits(given.replicas)
-        half = given.replicas.led[ORDERS].leader.halves[0]
-        first, second = keeping.wait(ORDERS, 1), keeping.wait(ORDERS, 2)
-        half.kept = 1
-        keeping.moved(ORDERS)
-        assert (await first, second.done(), half.high_watermark) == (NONE, False, 0)
-        assert await keeping.wait(ORDERS, 1) is NONE, "it is already"
-        given.hears(topic(leader=THERE, epoch=4))
-        keeping.moved(ORDERS)
-        assert await second is ErrorCode.NOT_LEADER_OR_FOLLOWER
-
-    play(story)
-
-
 def test_a3b_who_gives_records_up_waits_for_all_that_are_in_sync() -> None:
     async def story(given: Given) -> None:
         starting = LogStartWaits(given.replicas)
@@ -440,22 +403,6 @@ def test_d2_what_promises_no_flush_is_kept_as_it_is_written() -> None:
         await flushing.quiet()
         assert log.flushes == []
         flushing.abandon()
-
-    play(story)
-
-
-def test_an_error_that_nobody_expected_is_heard() -> None:
-    async def story(given: Given) -> None:
-        heard: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
-        tasks = SupervisedTasks(heard.set_result)
-
-        async def mistaken() -> None:
-            raise ZeroDivisionError
-
-        tasks.start(mistaken())
-        with pytest.raises(ZeroDivisionError):
-            raise await heard
-        await tasks.ended()
 
     play(story)
 

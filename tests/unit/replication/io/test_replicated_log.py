@@ -7,7 +7,6 @@ from muster.coordinator.replication.protocol.cluster_metadata import TopicPartit
 from muster.storage.errors import (
     NotEnoughReplicas,
     NotLeaderOrFollower,
-    OffsetOutsideLog,
     StorageError,
     UnknownTopicOrPartition,
 )
@@ -131,19 +130,6 @@ def test_who_measures_is_told_of_any_copy() -> None:
     assert one.led.leader_of("nowhere", 0) == (-1, -1)
 
 
-def test_who_waits_for_records_is_woken_when_they_are_committed_or_led_elsewhere_and_not_before() -> None:
-    one, woken = side(), []
-    one.led.on_append(lambda name, number: woken.append((name, number)))
-    one.led.append("orders", 0, batch(b"a"), T0)
-    one.grown([ORDERS])
-    one.flushes()
-    assert woken == []
-    one.follows()
-    assert woken == [ORDERS]
-    one.hears(topic(partition(leader=THERE, epoch=4)))
-    assert woken == [ORDERS, ORDERS]
-
-
 def test_the_node_s_own_writers_ask_for_all_too() -> None:
     """CL-L2: fences and staged batches."""
     one = side()
@@ -151,19 +137,6 @@ def test_the_node_s_own_writers_ask_for_all_too() -> None:
     with pytest.raises(NotEnoughReplicas, match=r"min\.insync\.replicas"):
         one.led.append("orders", 0, batch(b"a"), T0, trusted=True)
     assert one.log().end_offset == 0
-
-
-def test_records_are_given_up_as_far_as_they_are_committed() -> None:
-    one = side()
-    one.led.append("orders", 0, batch(b"a", b"b"), T0)
-    one.grown([ORDERS])
-    one.flushes()
-    one.follows(end=1)
-    with pytest.raises(OffsetOutsideLog):
-        one.led.delete_records("orders", 0, 2)
-    assert one.led.delete_records("orders", 0, -1) == 1
-    with pytest.raises(NotLeaderOrFollower):
-        one.led.delete_records("orders", 1, 0)
 
 
 def test_producer_ids_come_from_whom_the_cluster_names() -> None:

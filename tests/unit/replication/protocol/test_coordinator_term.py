@@ -97,14 +97,6 @@ def test_g4_it_counts_from_the_answer_that_the_fetch_came_after() -> None:
     assert not term.may_answer(3_000 + LEASE)
 
 
-def test_g4_there_is_no_lease_below_min() -> None:
-    cluster, term = shard()
-    fetch(cluster, 0, 100)
-    cluster.learns((1,), 5, 200)
-    assert not term.may_answer(200)
-    assert not term.enough
-
-
 def test_g5_a_new_leader_waits_for_a_session_after_the_last_answer_it_received() -> None:
     cluster, term = shard(heard(1_000), now_ms=1_200)
     for now_ms in range(1_300, 7_000, 100):

@@ -1,19 +1,12 @@
-"""The lease: what a leader rests on, what a new one waits for, what becomes of timers meanwhile (CL-G4 to CL-G6)."""
+"""The lease: what a leader rests on, and what a new one waits for (CL-G4, CL-G5). Timers: test_coordinator_term.py."""
 
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.protocol.leader import IsrAnswer
 from muster.coordinator.replication.protocol.lease import (
     FOREVER,
-    HOLD,
-    LOAD,
     NEVER,
-    RUN,
-    UNLOAD,
     FetchSource,
-    LeaseGap,
-    ShardTimers,
     SilencePromise,
-    TimerVerdict,
 )
 from muster.coordinator.replication.protocol.lease import lease_of as lease_of_session
 from tests.support.led import EPOCH, SHARD, Cluster
@@ -204,34 +197,3 @@ def test_g5_what_comes_after_the_unit_left_the_fetches_is_not_counted() -> None:
     promise.follow(None)
     one.received_ms = 3_000
     assert promise.answers_from(SESSION) == 7_000
-
-
-def test_g6_timers_run_while_the_lease_holds_and_stand_without_it() -> None:
-    timers = ShardTimers()
-    assert timers.judge_timers(1_000, 500) == RUN
-    assert timers.judge_timers(1_000, 1_000) == HOLD
-
-
-def test_g6_after_a_short_gap_they_move_by_it_counted_from_the_end_of_the_lease() -> None:
-    timers = ShardTimers()
-    timers.judge_timers(1_000, 500)
-    assert timers.judge_timers(1_000, 2_000) == HOLD
-    assert timers.judge_timers(9_000, 2_900) == TimerVerdict(LeaseGap.MOVE, 1_900)
-    assert timers.judge_timers(9_000, 2_901) == RUN
-
-
-def test_g6_after_a_long_one_the_shard_goes_and_is_loaded_anew() -> None:
-    timers = ShardTimers()
-    timers.judge_timers(1_000, 500)
-    assert timers.judge_timers(1_000, 3_000) == UNLOAD
-    assert timers.judge_timers(1_000, 3_100) == HOLD
-    assert timers.judge_timers(9_000, 4_000) == LOAD
-    assert timers.judge_timers(9_000, 4_001) == RUN
-
-
-def test_g6_a_long_gap_that_nobody_looked_into_is_one_all_the_same() -> None:
-    timers = ShardTimers()
-    timers.judge_timers(1_000, 500)
-    assert timers.judge_timers(1_000, 1_000) == HOLD
-    assert timers.judge_timers(20_000, 15_000) == UNLOAD
-    assert timers.judge_timers(20_000, 15_001) == LOAD

@@ -10,7 +10,7 @@ from muster.coordinator.kafka.codec.codec import MessageReader, decoder_of, stru
 from tests.support.kafka.client import frame
 from tests.support.kafka.listener import HeldHandlers, client, listening
 from tests.support.kafka.memory_node import until
-from tests.unit.kafka.test_kafka_foresight import answered
+from tests.unit.kafka.test_kafka_early_refusals import answered
 
 VERSION = 5
 LONG_NAME = "g" * 20_000

@@ -166,7 +166,7 @@ class AppendingOutlet:
             left = again
             if left and error is not None:
                 if not await patience.another_try(error):
-                    raise error.after(patience.waited_ms) if isinstance(error, Unreachable) else error
+                    raise error.after(patience.waited_ms) if isinstance(error, Unreachable) else error from None
                 await leaders.settled(left)
 
     async def _attempt(

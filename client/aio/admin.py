@@ -112,7 +112,7 @@ async def list_at_all_nodes(
             answers, away = await call_all_nodes(transport, request, doing)
         except Unreachable as error:
             if not await patience.another_try(error):
-                raise error.after(patience.waited_ms) from error
+                raise error.after(patience.waited_ms) from None
             continue
         if not away or not await patience.another_try(next(iter(away.values()))):
             break

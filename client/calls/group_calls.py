@@ -176,7 +176,7 @@ class GroupCalls:
                     self.forget_coordinator()
                 if not await patience.another_try(error):
                     if isinstance(error, Unreachable):
-                        raise error.after(patience.waited_ms) from error
+                        raise error.after(patience.waited_ms) from None
                     raise
 
     async def commit(

@@ -369,7 +369,7 @@ class Transport:
                 return await self.call(method, request, doing=doing, address=address, timeout_ms=patience.attempt_ms)
             except Unreachable as error:
                 if not await patience.another_try(error):
-                    raise error.after(patience.waited_ms) from error
+                    raise error.after(patience.waited_ms) from None
 
     def announce(self, error: Unreachable) -> None:
         """Say, once per silence of a node, that somebody goes on trying."""

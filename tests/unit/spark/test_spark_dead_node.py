@@ -7,7 +7,8 @@ import pytest
 from muster.client.errors import Unreachable
 from muster.spark import lookup
 from muster.spark.lookup import NodeLookup
-from muster.spark.options import check_read_options
+from muster.spark.options import check_read_options, check_write_options
+from muster.spark.write_calls import SinkNode
 from tests.interop.kafka_broker import free_port
 
 
@@ -25,3 +26,12 @@ def test_a_query_does_not_wait_for_a_port_at_which_nothing_listens(monkeypatch: 
     assert (refused.value.__cause__, refused.value.__suppress_context__) == (None, True)
     shown = traceback.format_exception(refused.value)
     assert [line for line in shown if "lookup.py" in line or "shared" in line][1:] == [], "no line below `run`"
+
+
+def test_an_error_of_many_attempts_is_told_once() -> None:
+    """Above the sentence stood the same one of the last attempt, with frames of its own."""
+    given = {"bootstrap.servers": f"127.0.0.1:{free_port()}", "delivery.timeout.ms": "300"}
+    node = SinkNode(check_write_options(given, streaming=False))
+    with pytest.raises(Unreachable) as refused:
+        node.partitions_of("t")
+    assert "".join(traceback.format_exception(refused.value)).count("Traceback") == 1

@@ -145,7 +145,10 @@ def on_join(event: JoinGroup, step: Step) -> None:
     membership.check_join_request(event, step.limits)
     check_cooperative_only(event, step.state)
     group = convert_if_due(event, step)
+    is_newcomer = not event.group_instance_id and (group is None or event.member_id not in group.members)
     KINDS[type(group)].join(group, event, step)
+    if is_newcomer and step.state.first_sessions:
+        shard_diary.end_first_sessions(event.group_id, step)
 
 
 def on_consumer_heartbeat(event: ConsumerHeartbeat, step: Step) -> None:

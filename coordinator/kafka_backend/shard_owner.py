@@ -46,7 +46,14 @@ def takeover_event(report: AcquisitionReport, shard: int, ahead_ms: int = 0) -> 
         return None
     assigned_ms = report.assigned_ms + ahead_ms
     return TookOver(
-        shard, report.owner.turn, before.node, report.owner.node, takeover_cause(report), NOT_KNOWN, assigned_ms
+        shard,
+        report.owner.turn,
+        before.node,
+        report.owner.node,
+        takeover_cause(report),
+        NOT_KNOWN,
+        assigned_ms,
+        lost=report.cause is TakeoverCause.NODE_LOST,
     )
 
 

@@ -47,6 +47,17 @@ if TYPE_CHECKING:
     from muster.coordinator.core.control.balance.evaluation import OngoingBalance
 
 
+# Sessions after a takeover
+# -------------------------
+
+
+class FirstSession(NamedTuple):
+    """When a session ends by its own timeout, and when it does because a takeover has made it longer."""
+
+    own_ms: int
+    lengthened_ms: int
+
+
 # Pending positions of transactions
 # ---------------------------------
 
@@ -217,6 +228,8 @@ class ShardState:
     catalog_known: bool = False
     """Whether `partitions` has been told: without it, no topic can be called deleted."""
     deadlines: dict[TimerKey, int] = field(default_factory=dict)
+    first_sessions: dict[str, dict[TimerKey, FirstSession]] = field(default_factory=dict)
+    """By group, the sessions that a takeover from a lost node has made longer."""
     stalls: dict[int, Stall] = field(default_factory=dict)
     """When the node stood still, by number, oldest first. Hard state."""
     takeovers: dict[int, Takeover] = field(default_factory=dict)

@@ -288,7 +288,10 @@ class StreamLost:
 
 @frozen_value
 class TookOver:
-    """This node has taken the shard over in that leader epoch, and answers from now on. See `Takeover`."""
+    """This node has taken the shard over in that leader epoch, and answers from now on. See `Takeover`.
+
+    lost: whoever coordinated it before is gone without a word, and members may wait for its answers yet.
+    """
 
     shard: int
     epoch: int
@@ -297,6 +300,7 @@ class TookOver:
     cause: str
     last_heard_ms: int
     elected_ms: int
+    lost: bool = False
 
 
 @frozen_value

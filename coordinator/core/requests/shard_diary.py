@@ -7,7 +7,7 @@ connection is held for its quota.
 
 from dataclasses import replace
 
-from muster.coordinator.core.groups.state import Step
+from muster.coordinator.core.groups.state import FirstSession, Step
 from muster.coordinator.core.kinds.registry import KINDS
 from muster.coordinator.core.model.events import (
     ConsumerHeartbeat,
@@ -39,6 +39,9 @@ def take_stall(event: StoodStill, step: Step) -> None:
     deadlines = step.state.deadlines
     for key in deadlines:
         deadlines[key] += event.moved_ms
+    for firsts in step.state.first_sessions.values():
+        for key, (own_ms, lengthened_ms) in firsts.items():
+            firsts[key] = FirstSession(own_ms + event.moved_ms, lengthened_ms + event.moved_ms)
     for group in list(step.state.groups.values()):
         KINDS[type(group)].stood_still(group, event, step)
     step.state.extensions.node_stalled(event.stalled_ms, step)
@@ -81,6 +84,10 @@ def note_stall(stalled_ms: int, step: Step) -> None:
 # Takeovers
 # ---------
 
+LEAST_FIRST_SESSION_MS = 45_000
+"""The first session of a member after a takeover from a lost node; Kafka's default for all. Clients that ask the lost
+node who coordinates their group wait 30 to 40 s for that."""
+
 KEPT_TAKEOVERS = 20
 """How many the diary of a shard holds."""
 
@@ -104,6 +111,26 @@ def note_takeover(event: TookOver, step: Step) -> None:
     step.keep(TakeoverRecorded(takeover))
     for epoch in sorted(state.takeovers)[:-KEPT_TAKEOVERS]:
         step.keep(TakeoverForgotten(event.shard, epoch))
+    if event.lost:
+        lengthen_first_sessions(step)
+
+
+def lengthen_first_sessions(step: Step) -> None:
+    """A member whose request the lost node took may wait for the answer for longer than its session, and only then
+    look for the coordinator: its first session here is long enough for that (CL-G7)."""
+    state, longer_ms = step.state, step.now_ms + LEAST_FIRST_SESSION_MS
+    for key, at_ms in list(state.deadlines.items()):
+        if key[0] == "session" and step.now_ms < at_ms < longer_ms:
+            step.arm(key, LEAST_FIRST_SESSION_MS)
+            state.first_sessions.setdefault(key[1], {})[key] = FirstSession(at_ms, longer_ms)
+
+
+def end_first_sessions(group_id: str, step: Step) -> None:
+    """A newcomer has joined, and waits for those who have not been heard of: they have what is left of their own
+    sessions. It may be one of them: clients of librdkafka give up by themselves, and come under a new id."""
+    for key, first in step.state.first_sessions.pop(group_id, {}).items():
+        if step.state.deadlines.get(key) == first.lengthened_ms:
+            step.arm(key, max(0, first.own_ms - step.now_ms))
 
 
 def note_cut(event: CutFound, step: Step) -> None:

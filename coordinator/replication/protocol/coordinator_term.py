@@ -35,6 +35,7 @@ class CoordinatorTerm:
         "_began_ms",
         "_kept",
         "_lease_ms",
+        "_let_go",
         "_opened",
         "_promise",
         "_timers",
@@ -56,6 +57,7 @@ class CoordinatorTerm:
         self._timers = ShardTimers()
         self._began_ms = now_ms
         self._opened = False
+        self._let_go: set[int] = set()
         # Where nobody led before, nobody can believe to.
         self._kept = leader.epoch == FIRST_EPOCH and not promise.waits_for(wait_ms, now_ms)
         leader.lets_in = self._kept
@@ -100,6 +102,11 @@ class CoordinatorTerm:
     def let_go(self, node: int) -> None:
         """CL-G5a, CL-G5b: that node does not lead any more."""
         self._promise.let_go(node)
+        self._let_go.add(node)
+
+    def has_let_go(self, node: int) -> bool:
+        """Whether that node said so, or is known to be no more: it holds up nobody who has asked it something."""
+        return node in self._let_go
 
     def silent_ms(self, node: int, now_ms: int) -> int | None:
         """For how long nothing has been heard of a node that led before; None where nothing is known."""

@@ -6,7 +6,7 @@ there it is added to the diary.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from muster.coordinator.core.model.events import TookOver
@@ -37,7 +37,7 @@ class ShardTakeovers:
         self._image = image
         self._now_ms = now_ms
         self._led_by: dict[int, int] = {}
-        self._due: dict[int, TookOver] = {}
+        self._due: dict[int, tuple[TookOver, CoordinatorTerm]] = {}
 
     def read_leaders(self) -> None:
         """The image as it is: what changes from now on is told by `learned`."""
@@ -59,23 +59,33 @@ class ShardTakeovers:
         before = self._led_by.get(shard, NO_NODE_ID)
         silent_ms = None if before == NO_NODE_ID else term.silent_ms(before, self._now_ms())
         heard_ms = NOT_KNOWN if silent_ms is None else clock_ms - silent_ms
-        self._due[shard] = TookOver(shard, term.epoch, before, self._me, self._cause(before), heard_ms, clock_ms)
+        event = TookOver(shard, term.epoch, before, self._me, self._cause(before), heard_ms, clock_ms)
+        self._due[shard] = event, term
 
     def lost(self, shard: int) -> None:
         self._due.pop(shard, None)
 
     def served(self, shard: int) -> TookOver | None:
         """It is served now: what to note, once."""
-        return self._due.pop(shard, None)
+        if (due := self._due.pop(shard, None)) is None:
+            return None
+        event, term = due
+        before = event.moved_from
+        lost = before not in (self._me, NO_NODE_ID) and self._is_gone(before) and not term.has_let_go(before)
+        return replace(event, lost=lost)
+
+    def _is_gone(self, node_id: int) -> bool:
+        node = self._image.nodes.get(node_id)
+        return node is None or node.status is ClusterNodeStatus.GONE
 
     def _cause(self, before: int) -> str:
         if before == self._me:
             return "it led before"
         if before == NO_NODE_ID:
             return "nobody is known to have led before"
-        node = self._image.nodes.get(before)
-        if node is None or node.status is ClusterNodeStatus.GONE:
+        if self._is_gone(before):
             return f"node {before} died"
+        node = self._image.nodes[before]
         return f"node {before} shut down" if node.status is ClusterNodeStatus.SHUTTING_DOWN else "moved"
 
 

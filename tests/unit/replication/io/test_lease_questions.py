@@ -50,7 +50,7 @@ def view(leader: int, epoch: int) -> PartitionView:
     return PartitionView(leader, epoch, 0, (2, 3), (), (1, 2, 3))
 
 
-def taken(status: ClusterNodeStatus | None, *, before: int = 1) -> TookOver | None:
+def taken(status: ClusterNodeStatus | None, *, before: int = 1, let_go: bool = False) -> TookOver | None:
     image = ClusterImage()
     if status is not None:
         image.nodes[1] = node(status)
@@ -66,7 +66,10 @@ def taken(status: ClusterNodeStatus | None, *, before: int = 1) -> TookOver | No
     source.received_ms = 4_000
     promise.follow(None)
     cluster = Cluster(unit=SHARD, halves=2)
-    takeovers.gained(place.partition, CoordinatorTerm(cluster.leader, promise, 6_000, 5_000), 1_700_000_005_000)
+    term = CoordinatorTerm(cluster.leader, promise, 6_000, 5_000)
+    takeovers.gained(place.partition, term, 1_700_000_005_000)
+    if let_go:
+        term.let_go(before)
     told = takeovers.served(place.partition)
     assert takeovers.served(place.partition) is None
     return told
@@ -85,6 +88,13 @@ def test_g9_cause_and_times_are_told_as_far_as_they_are_known() -> None:
         told = taken(status)
         assert told is not None
         assert told.cause == cause
+        assert told.lost == cause.endswith("died")
+
+
+def test_g7_a_node_that_refuses_connections_keeps_no_member_waiting() -> None:
+    told = taken(ClusterNodeStatus.GONE, let_go=True)
+    assert told is not None
+    assert (told.cause, told.lost) == ("node 1 died", False)
 
 
 def test_g9_who_led_before_may_not_be_known() -> None:

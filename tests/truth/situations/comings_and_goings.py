@@ -33,7 +33,7 @@ def leave_with_close(scene: Scene) -> Expectation:
     return Expectation((left("bob"),))
 
 
-@situation(needs="read-on", own=True)  # other groups' members go by the same names
+@situation(needs="read-on", own=True, backends="node")  # other groups' members go by the same names
 def leave_and_read_on(scene: Scene) -> Expectation:
     """A member leaves the group, and its program goes on reading what it had"""
     ann, bob = scene.start("ann", "bob")

@@ -196,7 +196,7 @@ def unpack_plan(name: str, snapshot: Snapshot, header: Mapping[str, Any], body: 
     except AssignorError:
         raise
     except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
-        raise AssignorError(name, f"its process sent something that is no plan ({error})") from None
+        raise AssignorError(name, f"its process sent something that is not a plan ({error})") from None
     return checked(name, snapshot, Assignment(shares, unassigned=unassigned, note=note))
 
 

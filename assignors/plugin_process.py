@@ -79,7 +79,7 @@ class Channel:
         except (ValueError, RecursionError) as error:
             raise GarbledFrame(str(error)) from None
         if not isinstance(header, dict):
-            raise GarbledFrame("the header is no object")
+            raise GarbledFrame("the header is not an object")
         return header, body
 
     def close(self) -> None:

@@ -140,7 +140,7 @@ def _load(word: str, target: str) -> Assignor:
     if not isinstance(assignor, Assignor) or not isinstance(assignor.protocol, RebalanceProtocol):
         raise UnknownAssignor(
             word,
-            f"{target!r} is no assignor: it needs a name, a protocol (RebalanceProtocol) and assign(snapshot)",
+            f"{target!r} is not an assignor: it needs a name, a protocol (RebalanceProtocol) and assign(snapshot)",
             "add what it lacks, or name one of these",
         )
     return assignor

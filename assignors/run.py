@@ -257,7 +257,7 @@ def _clean(
     wanted = {member.id: kinds[member.topics] for member in snapshot.members}
     unknown = [member for member in plan if member not in wanted]
     if unknown:
-        raise AssignorError(name, f"gave partitions to {_some(unknown)}, who is no member of this group")
+        raise AssignorError(name, f"gave partitions to {_some(unknown)}, not members of this group")
     counts = snapshot.topics
     shares: dict[str, dict[str, Sequence[int]]] = {}
     for member, topics in wanted.items():

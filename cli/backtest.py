@@ -174,7 +174,7 @@ def synthetic_plans(asked: dict[str, Any], recorded: bool) -> "Iterable[Any]":
     for word in dict.fromkeys(words):
         scenario, slash, load = word.partition("/")
         if not slash:
-            raise ValueError(f"{word!r} is no history; expected SCENARIO/LOAD, such as rolling/zipf")
+            raise ValueError(f"{word!r} is not a history; expected SCENARIO/LOAD, such as rolling/zipf")
         check_known("scenario", scenario, SCENARIOS)
         check_known("load", load, LOADS)
         yield SyntheticPlan(scenario=scenario, load=load, **shape)

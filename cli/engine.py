@@ -326,7 +326,7 @@ def group_resources(settings: "Settings", groups: Sequence[str]) -> list[str]:
     if wanted.endswith(".*") and LITERAL.fullmatch(beginning) and not settings.engine_kafka_groups_except:
         return [f"--group {beginning} --resource-pattern-type prefixed" if beginning else "--group '*'"]
     raise CommandError(
-        f"what engine.kafka.groups ({wanted}) and engine.kafka.groups.except say together is no rule of Kafka's",
+        f"Kafka's ACLs cannot express engine.kafka.groups ({wanted}) together with engine.kafka.groups.except",
         "expected --group GROUP, once for each",
         code=Exit.USAGE,
     )

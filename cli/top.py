@@ -51,7 +51,7 @@ def top(bootstrap: str, overrides: dict[str, str], once: bool, every: float) -> 
         print_once(given)
         return None
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise CommandError("this is no terminal", "expected one to draw on", "use muster top --once", code=Exit.USAGE)
+        raise CommandError("this is not a terminal", "expected one", "use muster top --once", code=Exit.USAGE)
     return watch_groups(bootstrap, given, every)
 
 

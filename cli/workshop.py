@@ -396,7 +396,7 @@ def choose_generations(names: Sequence[str], *, real: bool = False) -> "list[Pro
 
     for name in names:
         if name not in BY_NAME:
-            raise CommandError(f"{name!r} is no generation", f"known here: {', '.join(BY_NAME)}", code=Exit.USAGE)
+            raise CommandError(f"{name!r} is not a generation", f"known here: {', '.join(BY_NAME)}", code=Exit.USAGE)
     if real and (virtual := [name for name in names if not BY_NAME[name].real]):
         raise CommandError(
             f"{virtual[0]!r} runs in virtual time alone", "it needs an ensemble", "leave out --real", code=Exit.USAGE

@@ -292,7 +292,7 @@ def _check_source(options: ReadOptions) -> None:
 def _check_group(options: ReadOptions) -> None:
     """The properties of a group, also for reads that join none: a wrong one is wrong there, too."""
     if options.group_id is not None and not options.group_id.strip():
-        raise OptionError(f"group.id={options.group_id!r} is no name; name the group, or leave it out")
+        raise OptionError(f"group.id={options.group_id!r} is not a name; name the group, or leave it out")
     protocol = options.client.get("group.protocol", "classic")
     if protocol not in MEMBER_PROTOCOLS:
         raise OptionError(f"group.protocol={protocol!r}: a query takes part in its group by classic or consumer")
@@ -343,7 +343,7 @@ REFUSED_WRITING = {
     "enable.idempotence": ALWAYS,
     "transactional.id": ALWAYS,
     "transaction.timeout.ms": ALWAYS,
-    "group.id": "a write is no member of a group; exactly-once goes by the query's id, or by txnAppId and txnVersion",
+    "group.id": "a write joins no group; exactly-once uses the query's id, or txnAppId and txnVersion",
     "subscribe": READS_NOTHING,
     "subscribepattern": READS_NOTHING,
     "assign": READS_NOTHING,

@@ -160,7 +160,7 @@ def parse_offset(offset: Mapping[str, Any] | str) -> StreamOffset:
         )
     except (KeyError, TypeError, AttributeError, json.JSONDecodeError):
         raise OffsetError(
-            f"this is no offset of the source muster: {str(offset)[:200]!r}; is the checkpoint its own?"
+            f"this is not an offset of the source muster: {str(offset)[:200]!r}; is the checkpoint its own?"
         ) from None
 
 

@@ -432,7 +432,7 @@ def sentence(error: ValidationError, model: type[BaseModel]) -> str:
         if fault["type"] == "extra_forbidden":
             near = get_close_matches(name, fields, n=1, cutoff=0.6)
             remedy = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(sorted(fields))}."
-            parts.append(f"'{name}' is no setting of a log; {remedy}")
+            parts.append(f"'{name}' is not a setting of a log; {remedy}")
         else:
             parts.append(f"'{name}' is {cut_short(repr(fault['input']))}; expected {describe_allowed(fields[name])}.")
     return " ".join(parts) + (" There are more." if error.error_count() > MAX_TOLD else "")

@@ -109,7 +109,7 @@ def look_up_reference(kind: str, what: str, environment: Mapping[str, str]) -> s
         raise BadReference(f"${{{kind}:{what}}} names no {'key' if kind == 'file' else 'file'}; expected {example}")
     if kind == "directory":
         if "/" in name or name in (".", ".."):
-            raise BadReference(f"${{directory:{what}}}: {name!r} is no name of a file in {path}")
+            raise BadReference(f"${{directory:{what}}}: {name!r} is not a name of a file in {path}")
         return read_reference_file(Path(path) / name).rstrip("\r\n")
     return read_property(Path(path), name)
 

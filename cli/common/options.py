@@ -83,7 +83,7 @@ def read_properties(path: Path | None) -> dict[str, str]:
             continue
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
-            raise click.UsageError(f"{path}, line {number} is no setting; expected key=value")
+            raise click.UsageError(f"{path}, line {number} is not a setting; expected key=value")
         if key.strip() in pairs:
             raise click.UsageError(f"{path}, line {number}: {key.strip()} is set twice; keep one of the two")
         pairs[key.strip()] = value.strip()
@@ -212,7 +212,7 @@ class NumberRange(click.FloatRange):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         number = super().convert(value, param, ctx)
         if not math.isfinite(number):
-            self.fail(f"{value!r} is no number; expected one in the range {self._describe_range()}.", param, ctx)
+            self.fail(f"{value!r} is not a number; expected one in the range {self._describe_range()}.", param, ctx)
         return number
 
 
@@ -227,7 +227,7 @@ def key_values(ctx: click.Context, param: click.Parameter, given: tuple[str, ...
     for text in given:
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
-            raise click.BadParameter(f"{text!r} is no setting; expected key=value", ctx, param)
+            raise click.BadParameter(f"{text!r} is not a setting; expected key=value", ctx, param)
         pairs[key.strip()] = value.strip()
     return pairs
 

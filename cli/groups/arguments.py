@@ -137,7 +137,7 @@ class Duration(click.ParamType[int]):
             return value
         found = re.fullmatch(r"(\d{1,9})(ms|s|m|h|d)", str(value).strip())
         if found is None or not int(found[1]):
-            self.fail(f"{value!r} is no time; expected a number and ms, s, m, h or d, such as 15m", param, ctx)
+            self.fail(f"{value!r} is not a time; expected a number and ms, s, m, h or d, such as 15m", param, ctx)
         return int(found[1]) * UNITS_MS[found[2]]
 
 

@@ -253,7 +253,7 @@ def moment_ms(text: str) -> int:
         zoned = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
         return max(0, round(zoned.timestamp() * 1000))
     except (ValueError, OverflowError):
-        raise click.UsageError(f"--to-datetime {text!r} is no time; expected YYYY-MM-DDTHH:mm:SS.sss") from None
+        raise click.UsageError(f"--to-datetime {text!r} is not a time; expected YYYY-MM-DDTHH:mm:SS.sss") from None
 
 
 def duration_ms(text: str) -> int:
@@ -263,7 +263,7 @@ def duration_ms(text: str) -> int:
     """
     found = DURATION.fullmatch(text)
     if not found or not any(found.groups()):
-        raise click.UsageError(f"--by-duration {text!r} is no duration; expected PnDTnHnMnS, such as PT1H or P1DT12H")
+        raise click.UsageError(f"--by-duration {text!r} is not a duration; expected PnDTnHnMnS, such as P1DT12H")
     days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
     return int((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)
 

@@ -92,7 +92,7 @@ def set_(
     for pair in pairs:
         name, equals, text = pair.partition("=")
         if not equals or not name:
-            raise click.UsageError(f"{pair!r} is no setting; expected KEY=VALUE")
+            raise click.UsageError(f"{pair!r} is not a setting; expected KEY=VALUE")
         if name in wanted:
             raise click.UsageError(f"{name!r} is set twice; set it once")
         wanted[name] = parse_setting(name, text)
@@ -217,7 +217,7 @@ def parse_topic_partition(ctx: click.Context, param: click.Parameter, text: str)
     """TOPIC:NUMBER, kept as `topic` and `partition`."""
     topic, colon, number = text.rpartition(":")
     if not topic or not colon or not number.isdigit():
-        raise click.BadParameter(f"{text!r} is no partition; expected TOPIC:NUMBER, such as orders:3", ctx, param)
+        raise click.BadParameter(f"{text!r} is not a partition; expected TOPIC:NUMBER, such as orders:3", ctx, param)
     ctx.params |= {"topic": topic, "partition": int(number)}
 
 

@@ -114,7 +114,9 @@ def parse_reassignments(
         ids = nodes.split(",")
         if not equals or not (nodes == CANCEL or all(NUMBER.fullmatch(each) for each in ids)):
             raise click.BadParameter(
-                f"{word!r} is no plan; expected TOPIC:PARTITION=NODE,NODE,... or TOPIC:PARTITION={CANCEL}", ctx, param
+                f"{word!r} is not a plan; expected TOPIC:PARTITION=NODE,NODE,... or TOPIC:PARTITION={CANCEL}",
+                ctx,
+                param,
             )
         plans[parse_partition(place, param.human_readable_name)] = None if nodes == CANCEL else tuple(map(int, ids))
     return plans

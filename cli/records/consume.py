@@ -47,7 +47,7 @@ def fields_option(ctx: click.Context, param: click.Parameter, given: str | None)
     names = tuple(word.strip() for word in given.split(",")) if given else ("value",)
     unknown = [name for name in names if name not in FIELDS]
     if unknown:
-        raise click.BadParameter(f"{unknown[0]!r} is no field; expected some of {', '.join(FIELDS)}", ctx, param)
+        raise click.BadParameter(f"{unknown[0]!r} is not a field; expected some of {', '.join(FIELDS)}", ctx, param)
     return names
 
 

@@ -145,7 +145,7 @@ def header_option(ctx: click.Context, param: click.Parameter, given: tuple[str, 
     for text in given:
         name, equals, value = text.partition("=")
         if not equals or not name:
-            raise click.BadParameter(f"{text!r} is no header; expected NAME=VALUE", ctx, param)
+            raise click.BadParameter(f"{text!r} is not a header; expected NAME=VALUE", ctx, param)
         pairs.append((name, os.fsencode(value)))
     return tuple(pairs)
 

@@ -297,7 +297,7 @@ def parse_quota(pair: str) -> tuple[str, float]:
     except ValueError:
         equals = ""
     if not equals or not name:
-        raise click.UsageError(f"{pair!r} is no quota; expected NAME=NUMBER")
+        raise click.UsageError(f"{pair!r} is not a quota; expected NAME=NUMBER")
     return name.strip(), value
 
 

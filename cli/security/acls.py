@@ -45,7 +45,7 @@ def parse_operation(text: str) -> Operation:
     found = OPERATIONS.get(text.replace("_", "").lower())
     if found is None:
         known = ", ".join(each.name for each in OPERATIONS.values())
-        raise click.BadParameter(f"{text!r} is no operation; expected one of {known}")
+        raise click.BadParameter(f"{text!r} is not an operation; expected one of {known}")
     return found
 
 

@@ -472,7 +472,7 @@ def read_state(text: str) -> DelayedLeaderState:
     """What `write_state` wrote; ValueError says what is wrong with anything else."""
     known = json.loads(text)
     if not isinstance(known, dict) or known.get("version") != STATE_VERSION:
-        raise ValueError(f"{text[:40]!r} is no leader's state of version {STATE_VERSION}")
+        raise ValueError(f"{text[:40]!r} is not a leader's state of version {STATE_VERSION}")
     return DelayedLeaderState(
         previous=frozenset(parse_names(known, "previous")),
         generation=parse_number(known, "generation"),

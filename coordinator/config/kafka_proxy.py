@@ -349,15 +349,15 @@ def check_proxy_logins(given: ProxyLoginPolicy, door: ListenerAddress, client_au
         return
     if door.encrypted and client_auth != "none":
         raise ValueError(
-            f"ssl.client.auth is {client_auth}, but engine is a Kafka: a client's certificate ends at this node, and "
-            "the brokers would not see it; expected listener.name.kafka.ssl.client.auth=none, and SASL_SSL:// where "
-            "clients are to show the brokers who they are, or engine.kafka.proxy.principal with the credentials by "
-            "which all of them come to the brokers"
+            f"ssl.client.auth is {client_auth}, but engine is a Kafka: TLS ends at this node, so the brokers would not "
+            "see a client's certificate; expected listener.name.kafka.ssl.client.auth=none, and SASL_SSL:// if clients "
+            "authenticate at the brokers, or engine.kafka.proxy.principal with the credentials with which the node "
+            "logs in for all of them"
         )
     if protocol.startswith("SASL") and not door.asks_by_sasl:
         raise ValueError(
-            f"{where}, but engine.kafka.security.protocol is {protocol}: clients have to show the brokers who they "
-            f"are; expected {'SASL_SSL' if door.encrypted else 'SASL_PLAINTEXT'}:// before it, with authorizer=acl"
+            f"{where}, but engine.kafka.security.protocol is {protocol}: clients must authenticate at the "
+            f"brokers; expected {'SASL_SSL' if door.encrypted else 'SASL_PLAINTEXT'}:// before it, with authorizer=acl"
         )
     if door.asks_by_sasl and not protocol.startswith("SASL"):
         raise ValueError(

@@ -126,7 +126,7 @@ def read_properties(file: Path) -> Iterator[tuple[str, GivenSetting]]:
             )
         ends = [at for at in (text.find("="), text.find(":")) if at >= 0]
         if not ends or min(ends) == 0:
-            raise SettingsError(f"{place}: {name_of_line(text)} is no setting; expected key=value")
+            raise SettingsError(f"{place}: {name_of_line(text)} is not a setting; expected key=value")
         key, value = text[: min(ends)].rstrip(), text[min(ends) + 1 :].lstrip()
         if key in seen:
             raise SettingsError(f"{place}: {key} was set before, at {seen[key]}; keep one of the two lines")
@@ -143,7 +143,7 @@ def name_of_line(line: str) -> str:
 def describe_unknown_setting(key: str, place: str, known: Mapping[str, FieldInfo]) -> str:
     near = get_close_matches(key, listener_settings() if key.startswith(LISTENER_NAME) else known, n=1, cutoff=0.6)
     remedy = f"did you mean {near[0]}?" if near else "`muster settings` lists all there are"
-    return f"{place}: {key} is no setting of this node; {remedy}"
+    return f"{place}: {key} is not a setting of this node; {remedy}"
 
 
 def explain_fault(fault: Any, given: Mapping[str, GivenSetting], known: Mapping[str, FieldInfo]) -> str:

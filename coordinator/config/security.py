@@ -167,7 +167,7 @@ class AuthorizationSettings(SettingsModel):
         for name in principals_of(value):
             kind, colon, rest = name.partition(":")
             if not (kind and colon and rest):
-                raise ValueError(f"{name!r} is no principal; expected KIND:NAME, such as User:alice")
+                raise ValueError(f"{name!r} is not a principal; expected KIND:NAME, such as User:alice")
             if kind != USER and kind.lower() == USER.lower():
                 raise ValueError(f"{name!r} names nobody; expected {USER}:{rest}")
             if rest == "*":

@@ -80,7 +80,7 @@ def parse_first_rule(text: str) -> tuple[PrincipalMappingRule, str]:
     if text.startswith("DEFAULT"):
         return PrincipalMappingRule(), text.removeprefix("DEFAULT")
     if not text.startswith(BEGINS):
-        raise ValueError(f"{text[:40]!r} is no rule; expected DEFAULT, or such as {EXAMPLE}")
+        raise ValueError(f"{text[:40]!r} is not a rule; expected DEFAULT, or such as {EXAMPLE}")
     pattern, rest = split_at_slash(text.removeprefix(BEGINS))
     replacement, rest = split_at_slash(rest)
     case = rest[:1] if rest[:1] in ("L", "U") else ""

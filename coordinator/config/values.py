@@ -226,7 +226,7 @@ def assignor_words_by_name(words: Iterable[str]) -> dict[str, str]:
         if assignor.name in BUILT_IN and not is_ours(assignor):
             raise ValueError(f"{word!r} calls itself {assignor.name!r}, which is built in; give its class another name")
         if found.setdefault(assignor.name, word) != word and not is_ours(assignor):
-            raise ValueError(f"{word!r} and {found[assignor.name]!r} call themselves {assignor.name!r}; rename one")
+            raise ValueError(f"{word!r} and {found[assignor.name]!r} have the same name {assignor.name!r}; rename one")
     return found
 
 

@@ -47,7 +47,7 @@ def parse_principal(text: str) -> Principal:
     """
     kind, colon, name = text.partition(":")
     if not (kind and colon and name):
-        raise ValueError(f"{text!r} is no principal; expected KIND:NAME, such as User:alice")
+        raise ValueError(f"{text!r} is not a principal; expected KIND:NAME, such as User:alice")
     return Principal(kind, name)
 
 

@@ -39,7 +39,7 @@ def format_rfc2253(der: bytes) -> str:
     parts = []
     for tag, content in read_elements(read_single_element(der, SEQUENCE)):
         if tag != SET:
-            raise MalformedName("a part of the name is no set")
+            raise MalformedName("a part of the name is not a set")
         parts.append("+".join(format_attribute(pair) for _, pair in read_elements(content)))
     return ",".join(reversed(parts))
 
@@ -48,7 +48,7 @@ def format_attribute(pair: bytes) -> str:
     """One KEYWORD=value, or OID=#bytes."""
     read = list(read_elements(pair))
     if len(read) != 2 or read[0][0] != OBJECT_IDENTIFIER:
-        raise MalformedName("an attribute of the name is no pair of an identifier and a value")
+        raise MalformedName("an attribute of the name is not a pair of an identifier and a value")
     (_, identifier), (tag, content) = read
     number = format_object_identifier(identifier)
     name = KEYWORDS.get(number, number)
@@ -57,7 +57,7 @@ def format_attribute(pair: bytes) -> str:
     try:
         return f"{name}={escape_value(content.decode())}"
     except UnicodeDecodeError as error:
-        raise MalformedName(f"the value of {name} is no text: {error.reason}") from error
+        raise MalformedName(f"the value of {name} is not text: {error.reason}") from error
 
 
 def escape_value(text: str) -> str:

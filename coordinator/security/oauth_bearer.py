@@ -88,7 +88,7 @@ def parse_key_set(document: bytes) -> SigningKeySet:
         listed = json.loads(document)["keys"]
         assert isinstance(listed, list)
     except (ValueError, TypeError, KeyError, AssertionError, RecursionError):
-        raise ValueError('it is no set of keys: expected JSON with "keys", a list (JWKS, RFC 7517)') from None
+        raise ValueError('it is not a set of keys: expected JSON with "keys", a list (JWKS, RFC 7517)') from None
     if len(listed) > MOST_KEYS:
         raise ValueError(f"it has {len(listed)} keys; expected at most {MOST_KEYS}")
     found: dict[tuple[str, str], Any] = {}

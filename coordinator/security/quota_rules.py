@@ -158,7 +158,7 @@ def check_value(entity: QuotaEntity, name: str, value: float) -> float:
     known = quotas_of_entity(entity)
     if name not in known:
         raise InvalidQuota(
-            f"{name!r} is no quota of {describe_entity(entity)}; expected one of {', '.join(sorted(known))}"
+            f"{name!r} is not a quota of {describe_entity(entity)}; expected one of {', '.join(sorted(known))}"
         )
     if name in WHOLE_NUMBERS:
         least = 0 if name in COUNT_QUOTAS else 1

@@ -68,7 +68,9 @@ class EventStreams:
             text = f"{len(groups)} groups are to be followed; expected at most {MOST_FOLLOWED}, or none for all"
             raise HttpRefusal(400, "MALFORMED_REQUEST", text, field="group")
         if len(since) > MOST_MARK_CHARS:
-            raise HttpRefusal(400, "MALFORMED_REQUEST", "since is no mark of this node's; leave it out", field="since")
+            raise HttpRefusal(
+                400, "MALFORMED_REQUEST", "since is not an id of this node's events; leave it out", field="since"
+            )
         if self._changes.closed:
             raise HttpRefusal(503, "DRAINING", "the node is being stopped; come again", headers={"retry-after": "1"})
         if self._open >= self._most:

@@ -88,7 +88,7 @@ def try_candidate(chosen: BacktestCandidate) -> None:
 def parse_option(part: str, text: str) -> tuple[str, JsonValue]:
     name, equals, value = part.partition("=")
     if not equals or not name.strip():
-        raise ValueError(f"{text.strip()!r}: {part.strip()!r} is no option; expected assignor[option=value,...]")
+        raise ValueError(f"{text.strip()!r}: {part.strip()!r} is not an option; expected assignor[option=value,...]")
     return name.strip(), parse_value(value.strip())
 
 
@@ -776,7 +776,7 @@ def mean_or_zero(numbers: Sequence[float]) -> float:
 def check_weights(weights: Mapping[str, float]) -> None:
     for word, weight in weights.items():
         if word not in CRITERIA:
-            raise ValueError(f"{word!r} is no criterion; expected some of {', '.join(CRITERIA)}")
+            raise ValueError(f"{word!r} is not a criterion; expected some of {', '.join(CRITERIA)}")
         if not 0 <= weight < math.inf:
             raise ValueError(f"the weight of {word!r} is {weight}; expected 0 or more")
     if not any(weights.values()):

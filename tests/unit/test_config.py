@@ -150,8 +150,8 @@ def test_overrides_win_over_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("node.id", "node.properties:1: 'node.id' is no setting; expected key=value"),
-        ("\n=5", "node.properties:2: the line is no setting; expected key=value"),
+        ("node.id", "node.properties:1: 'node.id' is not a setting; expected key=value"),
+        ("\n=5", "node.properties:2: the line is not a setting; expected key=value"),
         ("node.id=1\n\nnode.id=2", "node.properties:3: node.id was set before, at "),
         ("log.dirs=C:\\data", "node.properties:1: 'log.dirs' has a backslash; write the value plainly"),
         ("node.id=\\\n5", "has a backslash"),
@@ -173,18 +173,18 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 def test_an_unknown_setting_is_named_with_its_place_and_the_nearest_known(tmp_path: Path) -> None:
     file = write(tmp_path, "node.id=1\ngroup.max.sise=5\n")
-    assert complaint(file) == f"{file}:2: group.max.sise is no setting of this node; did you mean group.max.size?"
+    assert complaint(file) == f"{file}:2: group.max.sise is not a setting of this node; did you mean group.max.size?"
     assert complaint(log_segment_byte="5") == (
-        "--set: log.segment.byte is no setting of this node; did you mean log.segment.bytes?"
+        "--set: log.segment.byte is not a setting of this node; did you mean log.segment.bytes?"
     )
 
 
 def test_an_unknown_setting_without_a_neighbour_points_to_the_list() -> None:
-    assert complaint(qqqq="1") == ("--set: qqqq is no setting of this node; `muster settings` lists all there are")
+    assert complaint(qqqq="1") == ("--set: qqqq is not a setting of this node; `muster settings` lists all there are")
 
 
 def test_the_attribute_name_is_not_a_setting() -> None:
-    with pytest.raises(SettingsError, match=r"--set: node_id is no setting of this node; did you mean node\.id\?"):
+    with pytest.raises(SettingsError, match=r"--set: node_id is not a setting of this node; did you mean node\.id\?"):
         load_settings(None, {"node_id": "3"})
 
 
@@ -316,10 +316,10 @@ def test_assignors_are_offered_by_their_names() -> None:
     ("given", "why"),
     [
         ({"group.consumer.assignors": "tests.unit.test_config:Ours"}, "calls itself 'range', which is built in"),
-        ({"group.remote.assignors": f"{DEALS},tests.unit.test_config:Other"}, "call themselves 'deals'; rename one"),
+        ({"group.remote.assignors": f"{DEALS},tests.unit.test_config:Other"}, "have the same name 'deals'; rename one"),
         (
             {"group.consumer.assignors": DEALS, "group.remote.assignors": "tests.unit.test_config:Other"},
-            "call themselves 'deals'; rename one",
+            "have the same name 'deals'; rename one",
         ),
         ({"group.consumer.assignors": ","}, "name an assignor or more"),
     ],

@@ -157,7 +157,7 @@ def check_assignor_allowed(request: RegisterConsumer, limits: Limits) -> None:
     if canonical_name(request.assignor, limits) not in names:
         raise CoordinatorError(
             ErrorCode.UNSUPPORTED_ASSIGNOR,
-            f"{request.assignor!r} is not an assignor that this coordinator runs; known here: {', '.join(names)}",
+            f"{request.assignor!r} is not an assignor of this coordinator; known here: {', '.join(names)}",
         )
 
 

@@ -142,7 +142,7 @@ def check_assignor_allowed(request: JoinGroup, limits: Limits) -> None:
     if requested_assignor(request, limits) not in names:
         raise CoordinatorError(
             ErrorCode.UNSUPPORTED_ASSIGNOR,
-            f"{word!r} is not an assignor that this coordinator runs; known here: {', '.join(names)}",
+            f"{word!r} is not an assignor of this coordinator; known here: {', '.join(names)}",
         )
 
 

@@ -64,7 +64,7 @@ def check_may_run(candidate: AssignorCandidate, limits: Limits) -> None:
     names = dict.fromkeys((*runnable_assignors(limits), *configured))
     if candidate.name not in names:
         raise ValueError(
-            f"names {candidate.name!r}, which is no assignor that this coordinator runs; known here: {', '.join(names)}"
+            f"names {candidate.name!r}, which is not an assignor of this coordinator; known here: {', '.join(names)}"
         )
 
 

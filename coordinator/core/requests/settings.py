@@ -111,7 +111,7 @@ def check_request(request: AlterSettings, before: SettingsStored | None) -> None
     set_once = before.values if before else {}
     unknown = [name for name in names if name not in SETTINGS and (name in request.set or name not in set_once)]
     if unknown:
-        raise invalid_setting(f"{unknown[0]!r} is no setting of a group; known are: {', '.join(SETTINGS)}")
+        raise invalid_setting(f"{unknown[0]!r} is not a setting of a group; known are: {', '.join(SETTINGS)}")
     if not names:
         raise CoordinatorError(ErrorCode.INVALID_REQUEST, "nothing is to be set or unset; name a setting")
     if len(set(names)) < len(names):

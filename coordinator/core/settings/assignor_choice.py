@@ -30,7 +30,7 @@ def check_assignor(word: str, change: SettingsChange) -> None:
     name = canonical_name(word, limits)
     if name not in (names := runnable_assignors(limits)):
         raise invalid_setting(
-            f"{ASSIGNOR.name}: {word!r} is not an assignor that this coordinator runs; known here: {', '.join(names)}"
+            f"{ASSIGNOR.name}: {word!r} is not an assignor of this coordinator; known here: {', '.join(names)}"
         )
     options = change.after.get(ASSIGNOR_OPTIONS.name)
     if name in BUILT_IN and isinstance(options, Mapping):
@@ -83,7 +83,7 @@ def check_has_options(assignor: str, words: list[str], options: Mapping[str, Jso
     for name in options:
         if name not in takes:
             has = f"known are: {', '.join(takes)}" if takes else "it has none"
-            raise invalid_setting(f"{setting}: {name!r} is no option of {who}; {has}")
+            raise invalid_setting(f"{setting}: {name!r} is not an option of {who}; {has}")
 
 
 def offered_assignors(limits: Limits) -> tuple[str, ...]:

@@ -416,7 +416,7 @@ def read_uvarint(b: Frame, p: int) -> tuple[int, int]:
             if value > 0xFFFFFFFF:
                 break
             return value, p
-    raise DecodeFailure("its length is no varint of 32 bits")
+    raise DecodeFailure("its length is not a varint of 32 bits")
 
 
 def skip_tags(b: Frame, p: int, end: int, room: int) -> tuple[int, int]:
@@ -714,7 +714,7 @@ def encoder_of(name: str, version: int) -> Encoder:
 def message_of(name: str, version: int) -> MessageSchema:
     found = all_messages().get(name)
     if found is None:
-        raise LookupError(f"{name!r} is no message of the schema; expected such as 'HeartbeatRequest'")
+        raise LookupError(f"{name!r} is not a message of the schema; expected such as 'HeartbeatRequest'")
     if version not in found.versions:
         raise LookupError(f"{name} is known in versions {found.versions[0]} to {found.versions[-1]}, not {version}")
     return found

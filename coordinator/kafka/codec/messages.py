@@ -102,7 +102,7 @@ def parse_fields(name: str, lines: list[str], versions: Versions) -> list[FieldS
         found = FIELD_LINE.fullmatch(line)
         depth = len(found["indent"]) // INDENT if found else 0
         if found is None or not 1 <= depth <= len(open_structs):
-            raise ValueError(f"{name}: {line!r} is no field; expected such as '    member_id: string 1+'")
+            raise ValueError(f"{name}: {line!r} is not a field; expected such as '    member_id: string 1+'")
         del open_structs[depth:]
         path, siblings, inherited = open_structs[-1]
         one = parse_field(found, path, inherited)
@@ -203,7 +203,7 @@ def struct(path: str) -> type[Any]:
     found = all_messages().get(path.partition(".")[0])
     if found is None or path not in found.structs:
         raise LookupError(
-            f"{path!r} is no message or struct of the schema; expected such as 'JoinGroupResponse.members'"
+            f"{path!r} is not a message or struct of the schema; expected such as 'JoinGroupResponse.members'"
         )
     return make_struct_class(path, found.structs[path])
 

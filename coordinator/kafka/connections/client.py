@@ -185,7 +185,7 @@ class ClientConnection(asyncio.Protocol, Generic[Failure]):
             for frame in self._frames.feed(data):
                 self._answered(frame)
         except MalformedFrame as error:
-            self._end(self._failures.broken(f"{self.other_end} sent what is no answer: {error}"))
+            self._end(self._failures.broken(f"{self.other_end} sent an invalid answer: {error}"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end(self._failures.broken(f"{self.other_end} closed the connection{self._why_lost(exc)}"))
@@ -217,7 +217,7 @@ class ClientConnection(asyncio.Protocol, Generic[Failure]):
 
     def _no_answer(self, api: str, error: MalformedFrame) -> Failure:
         """What came for an answer is none: the connection is at its end."""
-        why = self._failures.broken(f"{self.other_end} sent what is no answer to {api}: {error}")
+        why = self._failures.broken(f"{self.other_end} sent an invalid answer to {api}: {error}")
         self._end(why)
         return why
 

@@ -227,7 +227,7 @@ class BrokerConnection(asyncio.Protocol):
         try:
             self._cut(data)
         except MalformedFrame as error:
-            self.failed(f"{self.where} sent what is no answer: {error}")
+            self.failed(f"{self.where} sent an invalid answer: {error}")
 
     def _cut(self, data: bytes) -> None:
         if self._carry:
@@ -312,7 +312,7 @@ class BrokerConnection(asyncio.Protocol):
             self._edited(head, editing.result())
             self._finish()
         except MalformedFrame as error:
-            self.failed(f"{self.where} sent what is no answer: {error}")
+            self.failed(f"{self.where} sent an invalid answer: {error}")
         except Exception as error:
             log.error("an answer could not be rewritten", where=self.where, exc_info=error)
             self.failed("an answer could not be rewritten")

@@ -692,7 +692,7 @@ class CertificateProxyConnection(ProxyConnection):
     def _begun(self, data: bytes, at: int) -> bool:
         _, key, _, _ = START.unpack_from(data, at)
         if key in TOKENS:
-            raise HangUp(f"API {key} is about delegation tokens, which nobody gets who comes by a certificate")
+            raise HangUp(f"API {key} is for delegation tokens, which clients with certificates cannot get")
         return super()._begun(data, at)
 
     def _start(self, frame: Frame) -> None:

@@ -167,7 +167,7 @@ async def fetch_all_topics(upstream: Upstream, known: UpstreamMetadata, mark: by
             found = await asyncio.to_thread(decode_catalog, version, frame, known, mark)
     except MalformedFrame as error:
         line.close()
-        raise Unreached(f"{describe_address(line.address)} sent what is no answer to Metadata: {error}") from error
+        raise Unreached(f"{describe_address(line.address)} sent an invalid answer to Metadata: {error}") from error
     if found is not None:
         upstream.met(found.view)
     return found

@@ -137,7 +137,7 @@ def parse_position(text: str, now_ms: int) -> Position:
     if text.startswith("@"):
         return Position("time", parse_time(text[1:], now_ms))
     if not re.fullmatch(r"[+-]?\d{1,19}", text) or int(text) > MAX_OFFSET:
-        raise ValueError(f"{text!r} is no position; {GRAMMAR}")
+        raise ValueError(f"{text!r} is not a position; {GRAMMAR}")
     return Position("shift" if text[0] in "+-" else "offset", int(text))
 
 
@@ -151,4 +151,4 @@ def parse_time(text: str, now_ms: int) -> int:
         # Below 0 the protocol has words of its own (-1 the end, -2 the beginning), and no record is that old.
         return max(0, int(datetime.fromisoformat(text).timestamp() * 1000))
     except (ValueError, OverflowError, OSError):
-        raise ValueError(f"'@{text}' is no time; expected @2026-01-31T12:00, @EPOCH_MS or @-1h") from None
+        raise ValueError(f"'@{text}' is not a time; expected @2026-01-31T12:00, @EPOCH_MS or @-1h") from None

@@ -578,9 +578,9 @@ class ClusterBackend:
             seated = self._candidate.seated if self._candidate is not None else None
             who = "no node is" if seated is None else f"node {seated[0]} at {seated[1].host}:{seated[1].port} is"
             raise ControllerUnreachable(
-                f"nobody said within {patience_s:.0f} s how the cluster stands: as far as ZooKeeper at "
-                f"{self.session.connect} says, {who} its controller; look at the log of that node, and whether this "
-                "one can reach it"
+                f"no controller reported the state of the cluster within {patience_s:.0f} s: according to ZooKeeper at "
+                f"{self.session.connect}, {who} its controller; check that node's log, and whether this node can reach "
+                "it"
             ) from error
 
     def _session_changed(self, state: SessionState) -> None:

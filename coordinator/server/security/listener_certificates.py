@@ -307,7 +307,7 @@ def openssl_suites(names: Sequence[str], versions: Collection[str]) -> list[str]
         )
     for name in older:
         if not is_one_suite(name):
-            raise BadCertificate(f"ssl.cipher.suites: {name!r} is no suite that is known here; leave it out")
+            raise BadCertificate(f"ssl.cipher.suites: {name!r} is not a suite that is known here; leave it out")
     return older
 
 

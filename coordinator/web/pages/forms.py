@@ -123,7 +123,7 @@ def parse_form(body: bytes) -> dict[str, str]:
     try:
         return dict(parse_qsl(body.decode()))
     except ValueError:
-        text = "the body is no form in UTF-8; send what the page's own forms do"
+        text = "the body is not a form in UTF-8; send what the page's own forms do"
         raise HttpRefusal(400, "MALFORMED_REQUEST", text) from None
 
 
@@ -155,7 +155,7 @@ def make_act(given: Mapping[str, str], *, dry_run: bool) -> Act:
             return validate_body(ResumeGroupBody, {"what": given.get("what", ""), **common})
         case _:
             expected = ", ".join(QUESTIONS)
-            raise HttpRefusal(400, "INVALID_VALUE", f"{act[:50]!r} is no act; expected {expected}", field="act")
+            raise HttpRefusal(400, "INVALID_VALUE", f"{act[:50]!r} is not an act; expected {expected}", field="act")
 
 
 def make_override_fields(given: Mapping[str, str]) -> dict[str, Any]:

@@ -72,7 +72,7 @@ class NodeWatch:
             self._once(str(error))
             return None
         if node is None:
-            self._once(f"{path} is no node of a cluster (no muster.directory, or other features): it does not count")
+            self._once(f"{path} is not a node of a cluster (no muster.directory, or other features): it does not count")
         return node
 
     def _once(self, text: str) -> None:

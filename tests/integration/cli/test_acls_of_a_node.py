@@ -63,7 +63,7 @@ def test_entries_are_added_listed_checked_and_removed(run: Run, tmp_path: Path) 
                 refused = await acls(*words, token=bob)
                 assert "CLUSTER_AUTHORIZATION_FAILED" in str(refused.exception), refused.output
             wrong = await acls("add", "--allow-principal", "bob", "--topic", "t")
-            assert "'bob' is no principal" in str(wrong.exception)
+            assert "'bob' is not a principal" in str(wrong.exception)
 
     with capture_logs():  # the node's lines would stand among the command's
         run(story)

@@ -99,7 +99,7 @@ def test_a_bad_plugin_is_named_and_tried_again_until_the_members_ask_for_another
 
 
 def test_a_word_that_is_not_allowed_here_is_refused_with_the_choices(node: NodeProcess, topic: str) -> None:
-    refusal = "'os:system' is not an assignor that this coordinator runs; known here: range"
+    refusal = "'os:system' is not an assignor of this coordinator; known here: range"
     with member(node, topic, group_remote_assignor="os:system") as consumer, pytest.raises(Refused, match=refusal):
         poll_until(lambda: False, consumer, what="the refusal")
 

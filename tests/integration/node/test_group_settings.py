@@ -67,7 +67,7 @@ def test_what_is_wrong_is_said_and_exits_as_elsewhere(tmp_path: Path) -> None:
         assert rows["consumer.session.timeout.ms"]["default"] == "45000"
         code, _, err = groups(node, "set", "g", "assignor.optoins={}")
         assert code == 2
-        assert f"'assignor.optoins' is no setting of a group; known are: {', '.join(SETTINGS)}" in err
+        assert f"'assignor.optoins' is not a setting of a group; known are: {', '.join(SETTINGS)}" in err
         code, _, err = groups(node, "set", "g", 'assignor.options={"membr.capacity": {}}')
         assert (code, "known are: member.capacity" in err) == (2, True)
         code, _, err = groups(node, "set", "--version", "4", "g", OPTIONS)

@@ -59,7 +59,7 @@ def test_a_canary_and_shadows_from_beginning_to_end(node: NodeProcess) -> None:
             assert (begun.state, begun.promotes) == ("canary", False)
             assert "promoted" in muster(node, "promote", "orders")
             assert admin.group_settings("orders").values["assignor"] == "roundrobin"
-            assert "no canary that runs" in muster(node, "promote", "orders", code=CONFLICT)
+            assert "no running canary" in muster(node, "promote", "orders", code=CONFLICT)
 
             poll_until(lambda: len(muster(node, "shadow", "orders", "-o", "json")) >= 3, consumer, what="scores")
         first = muster(node, "shadow", "orders", "-o", "json")[:3]

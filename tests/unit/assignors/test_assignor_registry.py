@@ -71,7 +71,7 @@ def test_unknown_words_list_what_is_known(word, reason):
 
 
 def test_classes_that_are_no_assignors_are_refused():
-    with pytest.raises(AssignorError, match="is no assignor"):
+    with pytest.raises(AssignorError, match="is not an assignor"):
         resolve(f"{__name__}:NotOne")
     with pytest.raises(AssignorError, match="without arguments"):
         resolve(f"{__name__}:Fussy")

@@ -38,7 +38,7 @@ class Plugin:
         ({"a": {"t": [0, 7]}, "b": {"t": [1, 2], "u": [0]}}, r"t-7, which does not exist \(t has 3"),
         ({"a": {"t": [-1, 0]}, "b": {"t": [1, 2], "u": [0]}}, r"t--1, which does not exist"),
         ({"a": {"v": [0]}, "b": {"t": [0, 1, 2], "u": [0]}}, r"v-0, which does not exist"),
-        ({"z": {"t": [0, 1, 2]}, "b": {"u": [0]}}, r"gave partitions to z, who is no member"),
+        ({"z": {"t": [0, 1, 2]}, "b": {"u": [0]}}, r"gave partitions to z, not members"),
         ({"a": {"t": [0, 0, 1]}, "b": {"t": [2], "u": [0]}}, r"gave t-0 twice: to 'a' and 'a'"),
         ({"a": {"t": ["0"]}}, r"a partition number must be an int"),
         ({"a": {"t": [True]}}, r"a partition number must be an int"),

@@ -13,8 +13,8 @@ from muster.cli.main import main
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--utilisation", "nan"], "'--utilisation': 'nan' is no number; expected one in the range 0.01<=x<=10"),
-        (["--skew", "nan"], "'--skew': 'nan' is no number"),
+        (["--utilisation", "nan"], "'--utilisation': 'nan' is not a number; expected one in the range 0.01<=x<=10"),
+        (["--skew", "nan"], "'--skew': 'nan' is not a number"),
         (["--weight", "lag=x"], "--weight: lag=x has no number; expected CRITERION=NUMBER"),
         (["--weight", "lag=nan"], "the weight of 'lag' is nan; expected 0 or more"),
         (["--spark", "nonsense"], "'--spark': 'nonsense' is no Spark master; expected local[2]"),

@@ -186,7 +186,7 @@ def test_a_group_that_an_option_names_leaves_the_words_to_the_other_arguments(
         (["topics", "create", "t", "--partitons", "3"], "--partitions"),
         (["topics", "create", "t", "--partitions", "0"], "0 is not in the range 1<=x<=2147483647"),
         (["topics", "list", "-o", "xml"], "'xml' is not one of 'table', 'wide', 'json', 'yaml', 'csv'"),
-        (["topics", "list", "--set", "acks"], "'acks' is no setting; expected key=value"),
+        (["topics", "list", "--set", "acks"], "'acks' is not a setting; expected key=value"),
         (["groups", "describe"], "no group is named; expected GROUP"),
         (["groups", "describe", ""], "the group's name is empty; expected GROUP"),
         (["groups", "describe", "a", "--group", "b"], "two groups are named, 'a' and 'b'; expected one"),
@@ -194,7 +194,7 @@ def test_a_group_that_an_option_names_leaves_the_words_to_the_other_arguments(
         (["groups", "drain", "--group", "g"], "Missing argument 'MEMBER'"),
         (["groups", "set", "--group", "g"], "Missing argument 'KEY=VALUE...'"),
         (["groups", "reset-offsets", "g", "--topic", "t"], "no position is given"),
-        (["groups", "reset-offsets", "g", "--topic", "t", "--to", "noon"], "'noon' is no position; expected start"),
+        (["groups", "reset-offsets", "g", "--topic", "t", "--to", "noon"], "'noon' is not a position; expected start"),
         (["groups", "reset-offsets", "g", "--to", "start"], "expected --topic or --all-topics"),
         (["assign", "--assignor", "rnge"], "did you mean 'range'?"),
         (["demo", "--workers", "0"], "0 is not in the range 1<=x<=16"),
@@ -209,7 +209,7 @@ def test_a_group_that_an_option_names_leaves_the_words_to_the_other_arguments(
         (["groups", "history", "g", "--limit", HUGE], "is not in the range 1<=x<=2147483647"),
         (["consume", "--topic", "^("], "'^(' is a pattern; expected one topic, or --group with it"),
         (["consume", "--topic", "^(", "--group", "g"], "'^(' is not a regular expression (missing )"),
-        (["assign", "--assignor", "json:JSONDecoder"], "is no assignor: it needs a name, a protocol"),
+        (["assign", "--assignor", "json:JSONDecoder"], "is not an assignor: it needs a name, a protocol"),
         (["assign", "--assignor", "nope:Nope"], "or set PYTHONPATH to the directory that holds it"),
         (["groups", "describe", LONG], "the group id 'gggggggggggggggggggg...' has 5,000 characters; expected at most"),
         (["groups", "delete", "g", LONG], "the group id 'gggggggggggggggggggg...' has 5,000 characters"),
@@ -234,7 +234,7 @@ def test_wrong_usage_is_one_line_with_a_remedy_and_exit_code_2(
     [
         (
             ["serve", "--set", "group.max.siz=3"],
-            "--set: group.max.siz is no setting of this node; did you mean group.max.size?",
+            "--set: group.max.siz is not a setting of this node; did you mean group.max.size?",
         ),
         (["serve", "--set", "group.max.size=many"], "group.max.size is 'many', expected a whole number from 1"),
         (["serve", "--listen", "nowhere"], "listeners is 'nowhere', expected HOST:PORT"),
@@ -269,7 +269,7 @@ def test_a_settings_file_is_named_with_the_line_of_the_mistake(
     file.write_text("node.id=1\nlog.dir=/tmp/x\n")
     code, _, err = run(capsys, "serve", "--config", str(file))
     assert code == Exit.USAGE
-    assert f"{file}:2: log.dir is no setting of this node; did you mean log.dirs?" in err
+    assert f"{file}:2: log.dir is not a setting of this node; did you mean log.dirs?" in err
 
 
 @pytest.mark.parametrize(

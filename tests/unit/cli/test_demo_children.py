@@ -12,7 +12,7 @@ from muster.cli.demo.processes import DemoProcesses
 def test_a_node_that_cannot_start_is_reported_with_its_own_words(tmp_path: Path) -> None:
     with (
         DemoProcesses(tmp_path) as children,
-        pytest.raises(CommandError, match=r"did not start.*no setting of this node"),
+        pytest.raises(CommandError, match=r"did not start.*not a setting of this node"),
     ):
         children.start_node(["--set", "no.such.setting=1"])
 

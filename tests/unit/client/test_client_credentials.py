@@ -327,7 +327,7 @@ def test_commands_take_all_of_it_from_a_file(
 
 @pytest.mark.parametrize(
     ("text", "told"),
-    [("token s3cr3t", "line 1 is no setting"), ("a=1\na=2", "line 2: a is set twice"), (None, "cannot be read")],
+    [("token s3cr3t", "line 1 is not a setting"), ("a=1\na=2", "line 2: a is set twice"), (None, "cannot be read")],
 )
 def test_a_file_of_properties_that_is_none(
     text: str | None, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

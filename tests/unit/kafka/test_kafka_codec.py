@@ -45,8 +45,8 @@ def test_bytes_that_follow_a_message_are_refused() -> None:
         ("HeartbeatRequest", 4, b"\x00", "group_id: it is null, which it must not be"),
         ("HeartbeatRequest", 0, b"\xff\xff" + bytes(8), "group_id: it is null, which it must not be"),
         ("HeartbeatRequest", 0, b"\x00\x02\xff\xfe" + bytes(8), "group_id: it is no UTF-8"),
-        ("HeartbeatRequest", 4, b"\xff\xff\xff\xff\xff\x01", "group_id: its length is no varint of 32 bits"),
-        ("HeartbeatRequest", 4, b"\xff\xff\xff\xff\x1f", "group_id: its length is no varint of 32 bits"),
+        ("HeartbeatRequest", 4, b"\xff\xff\xff\xff\xff\x01", "group_id: its length is not a varint of 32 bits"),
+        ("HeartbeatRequest", 4, b"\xff\xff\xff\xff\x1f", "group_id: its length is not a varint of 32 bits"),
         ("DeleteGroupsRequest", 1, b"\x7f\xff\xff\xff", "it announces 2147483647 elements"),
         ("DeleteGroupsRequest", 1, b"\x00\x00\x00\x05" + bytes(9), "it announces 5 elements, more than the frame"),
         ("DeleteGroupsRequest", 1, b"\x00\x00\x00\x01\xff\xff", "an element is null"),
@@ -127,7 +127,7 @@ def test_what_cannot_be_written_is_named_by_its_field() -> None:
 def test_a_misspelt_field_is_no_field() -> None:
     with pytest.raises(TypeError, match=r"HeartbeatResponse\(\) got an unexpected keyword argument 'eror_code'"):
         struct("HeartbeatResponse")(eror_code=1)
-    with pytest.raises(LookupError, match=r"'HeartbeatResponse\.members' is no message or struct"):
+    with pytest.raises(LookupError, match=r"'HeartbeatResponse\.members' is not a message or struct"):
         struct("HeartbeatResponse.members")
     with pytest.raises(LookupError, match="known in versions 0 to 4, not 5"):
         encode("HeartbeatRequest", 5, BEAT)

@@ -112,7 +112,7 @@ def test_what_alter_configs_does_not_name_is_unset(version: int) -> None:
         (TOPIC, "a b", [("retention.ms", SET, "5")], 17, "a b"),
         (TOPIC, "__consumer_offsets", [("retention.ms", SET, "5")], 17, "internal"),
         (GROUP, "", [("assignor.options", SET, "{}")], 42, "no name"),
-        (GROUP, "g", [("share.session.timeout.ms", SET, "50000")], 40, "no setting of a group"),
+        (GROUP, "g", [("share.session.timeout.ms", SET, "50000")], 40, "not a setting of a group"),
         (GROUP, "g", [(SESSION, SET, "44999")], 40, "from 45000 to 60000"),
         (GROUP, "g", [(SESSION, SET, "5e4")], 40, 'is "5e4"'),
         (GROUP, "g", [(SESSION, SET, "")], 40, 'is ""'),
@@ -296,7 +296,7 @@ def test_of_many_bad_settings_a_few_are_told() -> None:
     async def story(door: Door) -> None:
         steps = [(f"no.such.{n}", SET, "x" * 300) for n in range(10_000)]
         code, words = await changed(door, TOPIC, "t", *steps)
-        assert (code, words.count("is no setting")) == (40, 5)
+        assert (code, words.count("is not a setting")) == (40, 5)
         assert words.endswith("There are more.")
         code, words = await changed(door, TOPIC, "t", ("retention.ms", SET, "9" * 30_000))
         assert code == 40

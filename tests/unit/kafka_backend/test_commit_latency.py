@@ -254,7 +254,7 @@ def test_what_cannot_be_said_and_what_is_no_answer_is_told_as_such() -> None:
         assert line.open
         line.ask_then("Heartbeat", BEAT, 5, told.append)
         line.data_received(frame(2, b"\0\0\0\2\0\0"))
-        assert "no answer to Heartbeat" in str(told[-1])
+        assert "an invalid answer to Heartbeat" in str(told[-1])
         assert not line.open
 
     in_a_loop(story)

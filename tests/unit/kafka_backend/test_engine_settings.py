@@ -145,7 +145,7 @@ def test_a_clients_certificate_is_not_lost_in_silence() -> None:
         "listener.name.kafka.ssl.client.auth": "required",
     }
     told = complaint(KAFKA | given)
-    assert "ssl.client.auth is required, but engine is a Kafka: a client's certificate ends at this node" in told
+    assert "ssl.client.auth is required, but engine is a Kafka: TLS ends at this node" in told
 
 
 def test_who_checks_tokens_of_clients_is_the_upstream() -> None:

@@ -99,7 +99,7 @@ def test_commands_that_serve_nobody_want_no_listener() -> None:
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        (ASKS | SASL, "or engine.kafka.proxy.principal with the credentials by which all of them come to the brokers"),
+        (ASKS | SASL, "or engine.kafka.proxy.principal with the credentials with which the node"),
         (
             ASKS | SASL | APPS | {"engine.kafka.proxy.principal": "muster"},
             "expected TYPE:NAME, such as User:apps, or nothing (clients come to the brokers by credentials of their",

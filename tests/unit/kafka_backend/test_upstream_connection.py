@@ -89,8 +89,8 @@ def test_what_one_side_does_not_speak_is_named_with_its_versions() -> None:
     ("said", "sentence"),
     [
         (HANG_UP, "closed the connection"),
-        (b"\0\0\0\x63rest", "sent what is no answer: correlation id 99; expected 2"),
-        (b"\0\0\0\x02\0\0\0", "sent what is no answer to Heartbeat"),
+        (b"\0\0\0\x63rest", "sent an invalid answer: correlation id 99; expected 2"),
+        (b"\0\0\0\x02\0\0\0", "sent an invalid answer to Heartbeat"),
     ],
 )
 def test_what_is_no_answer_ends_the_line_for_all_that_is_under_way(said: Any, sentence: str) -> None:

@@ -131,8 +131,8 @@ def test_suites_have_kafkas_names_or_openssls() -> None:
     for names, versions, why in (
         (["TLS_AES_256_GCM_SHA384"], both, "which always offers TLS_AES_128_GCM_SHA256"),
         (["TLS_AES_256_GCM_SHA384"], ["TLSv1.2"], "none of which TLSv1.2 knows"),
-        (["ALL"], ["TLSv1.2"], "'ALL' is no suite that is known here"),
-        (["TLS_RSA_WITH_NULL_SHA"], ["TLSv1.2"], "is no suite that is known here"),
+        (["ALL"], ["TLSv1.2"], "'ALL' is not a suite that is known here"),
+        (["TLS_RSA_WITH_NULL_SHA"], ["TLSv1.2"], "is not a suite that is known here"),
     ):
         with pytest.raises(BadCertificate, match=why):
             openssl_suites(names, versions)

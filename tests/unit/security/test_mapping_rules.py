@@ -45,11 +45,11 @@ def test_a_subject_gets_the_name_that_kafka_gives_it(rules: str, subject: str, n
     [
         ("", "there is no rule"),
         (" , ", "there is no rule"),
-        ("default", "'default' is no rule; expected DEFAULT, or such as RULE:"),
+        ("default", "'default' is not a rule; expected DEFAULT, or such as RULE:"),
         ("DEFAULT/L", "'/L' follows a rule; expected a comma, or the end"),
         ("DEFAULTS", "'S' follows a rule"),
         ("RULE:CN=(.*?),OU=ServiceUsers.*/$1", "'$1' lacks a slash; expected RULE:PATTERN/REPLACEMENT/"),
-        ("rule:^CN=(.*?),OU=ServiceUsers.*$/$1/", "is no rule"),
+        ("rule:^CN=(.*?),OU=ServiceUsers.*$/$1/", "is not a rule"),
         ("RULE:^CN=(.*?)$/$1/L/U", "'/U' follows a rule"),
         ("RULE:^CN=(.*?)$/LU", "'LU' lacks a slash"),
         ("RULE:^CN=(.*$/$1/", "is not a regular expression"),

@@ -135,9 +135,9 @@ def test_entities_that_are_none(parts: list[tuple[str, str | None]], told: str) 
 @pytest.mark.parametrize(
     ("entity", "name", "value", "told"),
     [
-        ((("user", "u"),), "connection_creation_rate", 1, "is no quota of user u; expected one of"),
-        ((("ip", None),), "producer_byte_rate", 1, "is no quota of ip <default>; expected one of connection"),
-        ((("client-id", "c"),), "group_count", 1, "is no quota of client-id c"),
+        ((("user", "u"),), "connection_creation_rate", 1, "is not a quota of user u; expected one of"),
+        ((("ip", None),), "producer_byte_rate", 1, "is not a quota of ip <default>; expected one of connection"),
+        ((("client-id", "c"),), "group_count", 1, "is not a quota of client-id c"),
         ((("user", "u"),), "producer_byte_rate", 1.5, "is 1.5; expected a whole number, at least 1"),
         ((("user", "u"),), "producer_byte_rate", 0, "is 0; expected a whole number, at least 1"),
         ((("user", "u"),), "group_count", -1, "is -1; expected a whole number, at least 0"),

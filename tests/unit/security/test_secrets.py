@@ -98,7 +98,7 @@ def test_lines_that_are_none_are_not_shown(tmp_path: Path) -> None:
         ("${file:/nowhere/x:password}", "/nowhere/x cannot be read: No such file"),
         ("${file:/nowhere}", r"expected \$\{file:"),
         ("${directory:/run/secrets}", r"expected \$\{directory:"),
-        ("${directory:/run:../etc/shadow}", "no name of a file"),
+        ("${directory:/run:../etc/shadow}", "not a name of a file"),
     ],
 )
 def test_a_reference_to_nothing_says_where(text: str, why: str) -> None:

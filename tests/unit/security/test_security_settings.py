@@ -68,11 +68,11 @@ def test_the_word_for_http_opens_no_other_door() -> None:
         ),
         (
             {"listener.name.kafka.ssl.client.aut": "none"},
-            "listener.name.kafka.ssl.client.aut is no setting of this node; did you mean "
+            "listener.name.kafka.ssl.client.aut is not a setting of this node; did you mean "
             "listener.name.kafka.ssl.client.auth?",
         ),
         ({"ssl.keystore.type": "JKS"}, "ssl.keystore.type is 'JKS', expected one of PEM"),
-        ({"ssl.keystore.password": "x"}, "ssl.keystore.password is no setting of this node; did you mean"),
+        ({"ssl.keystore.password": "x"}, "ssl.keystore.password is not a setting of this node; did you mean"),
         (
             {"ssl.enabled.protocols": "TLSv1.1,TLSv1.2"},
             "expected TLSv1.2 and TLSv1.3, by a comma, or one of them (older",
@@ -120,7 +120,7 @@ def test_a_secret_is_never_shown() -> None:
 @pytest.mark.parametrize(
     ("names", "why"),
     [
-        ("admin", "'admin' is no principal"),
+        ("admin", "'admin' is not a principal"),
         ("user:admin", "'user:admin' names nobody; expected User:admin"),
         ("User:*", "'User:*' names nobody"),
         ("User:admin,User:bob", "expected semicolons between several"),

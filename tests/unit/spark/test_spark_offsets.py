@@ -68,7 +68,7 @@ def test_a_commit_never_takes_a_group_back() -> None:
 
 @pytest.mark.parametrize("foreign", ['{"orders": {"0": 5}}', "[]", "no json", '{"muster": {}}', "7"])
 def test_offsets_of_another_source_are_refused(foreign: str) -> None:
-    with pytest.raises(OffsetError, match="no offset of the source muster"):
+    with pytest.raises(OffsetError, match="not an offset of the source muster"):
         parse_offset(foreign)
 
 

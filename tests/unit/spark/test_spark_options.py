@@ -87,7 +87,7 @@ def test_endpoints_is_another_word_for_bootstrap_servers() -> None:
         (SERVERS | {"assign": '{"t":[0,0]}'}, False, "topic 't' has a partition twice"),
         (LEAST | {"assignorOptions": '{"a": 1}'}, False, "assignorOptions mean nothing with assignor=split"),
         (LEAST | {"assignor": "one-to-one", "tasks": "4"}, True, "tasks means nothing with assignor=one-to-one"),
-        (LEAST | {"group.id": ""}, False, "group.id='' is no name"),
+        (LEAST | {"group.id": ""}, False, "group.id='' is not a name"),
         (LEAST | {"group.id": "g", "group.protocol": "foo"}, False, "group.protocol='foo'.*classic or consumer"),
         (LEAST | {"group.id": "g", "group.protocol": "central"}, True, "'central': .*classic or consumer"),
         (LEAST | {"group.id": "g", "session.timeout.ms": "x"}, False, "session.timeout.ms='x'"),

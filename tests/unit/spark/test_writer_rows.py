@@ -114,7 +114,7 @@ def test_without_any_topic() -> None:
         ({"topik": "t"}, False, "'topik' is not an option for writing; did you mean 'topic'?"),
         ({"kafka.security.protocol": "TLS"}, False, "security.protocol='TLS': expected one of PLAINTEXT, SSL"),
         ({"kafka.enable.idempotence": "true"}, False, "kafka.enable.idempotence cannot be set here: the sink decides"),
-        ({"group.id": "g"}, False, "group.id cannot be set here: a write is no member of a group"),
+        ({"group.id": "g"}, False, "group.id cannot be set here: a write joins no group"),
         ({"subscribe": "t"}, True, "subscribe cannot be set here: a write reads nothing"),
         ({"batch.size": "2048", "max.request.size": "2047"}, False, "batch.size=2048 is above max.request.size=2047"),
         ({"compression.type": "brotli"}, False, "compression.type='brotli': expected"),

@@ -95,7 +95,7 @@ def test_what_cannot_be_created_is_refused_with_the_reason() -> None:
         broker.create_topic("c", 0)
     with pytest.raises(errors.InvalidPartitions, match="expected more than 2"):
         broker.add_partitions("a.b", 2)
-    with pytest.raises(errors.InvalidConfig, match=r"'retention\.sm' is no setting"):
+    with pytest.raises(errors.InvalidConfig, match=r"'retention\.sm' is not a setting"):
         broker.create_topic("c", 1, {"retention.sm": "1"})
     with pytest.raises(errors.InvalidConfig, match=r"'segment\.bytes' is 'many'"):
         broker.create_topic("c", 1, {"segment.bytes": "many"})

@@ -9,10 +9,10 @@ from muster.storage.errors import InvalidConfig
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"retention.m": "5"}, "'retention.m' is no setting of a log; did you mean 'retention.ms'?"),
+        ({"retention.m": "5"}, "'retention.m' is not a setting of a log; did you mean 'retention.ms'?"),
         (
             {"zzz": "5"},
-            "'zzz' is no setting of a log; known here: cleanup.policy, compression.gzip.level, compression.lz4.level",
+            "'zzz' is not a setting of a log; known here: cleanup.policy, compression.gzip.level, compression.lz4",
         ),
         (
             {"retention.ms": "abc"},
@@ -53,6 +53,6 @@ def test_an_index_that_has_no_room_is_taken_and_gets_some() -> None:
 
 def test_a_wrong_node_setting_is_named_with_the_nearest_one() -> None:
     with pytest.raises(
-        InvalidConfig, match=r"'log\.segment\.byte' is no setting .* did you mean 'log\.segment\.bytes'"
+        InvalidConfig, match=r"'log\.segment\.byte' is not a setting .* did you mean 'log\.segment\.bytes'"
     ):
         LogSettings.from_properties({"log.segment.byte": "5000"})

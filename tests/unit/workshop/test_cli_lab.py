@@ -24,7 +24,7 @@ def test_chapters_come_one_by_one(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_an_unknown_generation_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*FEW, "--only", "eagre"]) == 2
-    assert "'eagre' is no generation; known here: zookeeper, central, eager," in capsys.readouterr().err
+    assert "'eagre' is not a generation; known here: zookeeper, central, eager," in capsys.readouterr().err
 
 
 def test_a_generation_without_a_node_does_not_run_for_real(capsys: pytest.CaptureFixture[str]) -> None:

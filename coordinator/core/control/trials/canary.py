@@ -121,8 +121,8 @@ def guard_of(text: str) -> CanaryGuardRule:
     found = FORM.fullmatch(text)
     if found is None or found[1] not in MEANINGS:
         raise ValueError(
-            f"guard {text!r} cannot be read; expected FIGURE > NUMBER, or NUMBERx for so many times the group's own "
-            f"last hour, FIGURE being one of {', '.join(MEANINGS)}"
+            f"guard {text!r} cannot be read; expected FIGURE > NUMBER, or NUMBERx for a multiple of the group's own "
+            f"mean in the last hour; FIGURE is one of {', '.join(MEANINGS)}"
         )
     if found[3] and found[1] not in COMPARED:
         raise ValueError(
@@ -385,7 +385,7 @@ def end_canary(request: EndCanary, step: Step) -> None:
     canary = step.state.canaries.get(request.group_id)
     if canary is None or not canary.runs:
         was = f"; the last one, {candidate_word(canary)}, is {canary.state.value}" if canary is not None else ""
-        raise canary_conflict(f"group {request.group_id!r} has no canary that runs{was}")
+        raise canary_conflict(f"group {request.group_id!r} has no running canary{was}")
     if request.promote:
         promote_canary(canary, f"{request.operator} promoted it", step)
     else:

@@ -184,7 +184,7 @@ class TopicPlanner:
     def assigned(self, assignments: Mapping[int, Sequence[int]], first: int = 0) -> ReplicaLists:
         """As it was given, if it can be so."""
         if not assignments:
-            raise InvalidReplicaAssignment("There is no assignment in it; expected one for each partition.")
+            raise InvalidReplicaAssignment("The request has no assignment; expected one for each partition.")
         try:
             check_assignment(assignments, (node.id for node in self._image.live()), first=first)
         except CoordinatorError as error:

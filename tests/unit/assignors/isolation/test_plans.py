@@ -53,8 +53,8 @@ def test_what_has_no_reader_comes_back_as_well() -> None:
     ("owners", "why"),
     [
         ([0, 0], "2 owners for 3 partitions"),
-        ([0, 0, 2], "no plan"),
-        ([0, -2, 0], "no plan"),
+        ([0, 0, 2], "not a plan"),
+        ([0, -2, 0], "not a plan"),
         ([0, -1, 0], "forgot t-1"),
         ([0, 1, 1], "not subscribed"),
     ],

@@ -172,7 +172,7 @@ def test_filters_mean_what_they_mean_to_kafka() -> None:
         ({"resource_pattern_type": ANY}, "pattern type 1"),
         ({"resource_name": ""}, "has no name"),
         ({"resource_name": "x" * 5000}, "5000 characters; expected at most 4096"),
-        ({"principal": "alice"}, "'alice' is no principal; expected KIND:NAME"),
+        ({"principal": "alice"}, "'alice' is not a principal; expected KIND:NAME"),
         ({"principal": "user:alice"}, "'user:alice' names nobody"),
         ({"principal": "User: alice"}, "names nobody: expected no spaces"),
         ({"principal": "User:" + "x" * 5000}, "principal has 5005 characters"),

@@ -165,11 +165,11 @@ def test_an_answer_that_is_larger_than_agreed_ends_the_link() -> None:
     ("answer", "why"),
     [
         (lambda frame: None, "closed the connection"),
-        (lambda frame: b"HTTP/1.1 400 Bad Request\r\n\r\n", "sent what is no answer: a frame of 1213486160 bytes"),
+        (lambda frame: b"HTTP/1.1 400 Bad Request\r\n\r\n", "sent an invalid answer: a frame of 1213486160 bytes"),
         (lambda frame: bytes([0, 0, 0, 8, 9, 9, 9, 9, 0, 0, 0, 0]), "correlation id 151587081; expected 1"),
         (lambda frame: answered(frame, bytes(4)), "ApiVersionsResponse version 3, ApiVersionsResponse"),
         (lambda frame: greeting(frame, "AlterPartition"), "does not speak AlterPartition 3; is it a node of this vers"),
-        (lambda frame: greeting(frame) * 2, "sent what is no answer: nothing was asked"),
+        (lambda frame: greeting(frame) * 2, "sent an invalid answer: nothing was asked"),
     ],
     ids=["closes", "speaks HTTP", "answers another", "cuts", "is older", "answers twice"],
 )

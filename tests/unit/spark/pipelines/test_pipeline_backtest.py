@@ -289,7 +289,7 @@ def test_who_is_level_shares_the_places_and_weights_decide() -> None:
 @pytest.mark.parametrize(
     ("weights", "said"),
     [
-        ({"speed": 1.0}, "'speed' is no criterion"),
+        ({"speed": 1.0}, "'speed' is not a criterion"),
         ({"lag": -1.0}, "expected 0 or more"),
         ({"lag": 0.0}, "all weights are 0"),
     ],
@@ -304,7 +304,7 @@ def test_weights_that_cannot_be_are_refused(weights: dict[str, float], said: str
     [
         ("lag-sticky[move.bugdet=2]", "has no option 'move.bugdet'; its options are"),
         ("range[a=1]", "it has no options"),
-        ("lag-sticky[move.budget]", "'move.budget' is no option"),
+        ("lag-sticky[move.budget]", "'move.budget' is not an option"),
         ("lag-sticky[move.budget=2", "ends without"),
         ("lag-sticky[move.budget=two]", "'two'"),
         ("rnge", "did you mean 'range'"),

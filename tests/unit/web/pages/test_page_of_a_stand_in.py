@@ -241,7 +241,7 @@ def test_what_turns_writing_round_is_spelt_out_and_forms_keep_the_true_name() ->
 
 def test_what_is_no_act_is_refused_in_words() -> None:
     body = asyncio.run(fetch_page(make_app(StandInNode(2, 4, 1)), f"/groups/{LARGE}/act", expected=(400,))).decode()
-    assert "is no act; expected remove, reset, delete, set, unset" in body
+    assert "is not an act; expected remove, reset, delete, set, unset" in body
 
 
 class OneOfThree(StandInNode):

@@ -167,7 +167,7 @@ def test_settings_change_by_what_is_set() -> None:
     }
     with pytest.raises(StorageError, match="compaction leaves gaps"):
         plan.change("t", {"cleanup.policy": "compact"}, {"cleanup.policy": "delete"})
-    with pytest.raises(StorageError, match="no setting of a log"):
+    with pytest.raises(StorageError, match="not a setting of a log"):
         plan.change("t", {}, {"no.such": "1"})
 
 

@@ -240,7 +240,7 @@ def read_broker(path: str, data: bytes) -> BrokerZnode:
         return BrokerZnode(
             host=str(body.get("host") or ""),
             port=int(body["port"]),
-            endpoints=tuple(str(each) for each in (*body.get("endpoints", ()), *ours.get("endpoints", ()))),
+            endpoints=tuple(map(str, dict.fromkeys((*body.get("endpoints", ()), *ours.get("endpoints", ()))))),
             timestamp_ms=int(body.get("timestamp", 0)),
             jmx_port=int(body.get("jmx_port", -1)),
         )

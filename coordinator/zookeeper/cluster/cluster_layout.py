@@ -6,6 +6,7 @@ keys, which then have defaults: no eligible leader replicas, and unknown directo
 
 import base64
 import binascii
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -111,9 +112,10 @@ def read_secret(path: str, data: bytes) -> bytes:
         raise MalformedZnode(path, b"...", expected) from None
 
 
-def registration_json(node: ClusterNode, *, timestamp_ms: int) -> bytes:
+def registration_json(node: ClusterNode, *, timestamp_ms: int, for_earlier: bool = False) -> bytes:
     """`/brokers/ids/[id]`, version 4. Host and port are those of Kafka's plaintext door, null and -1 where there is
-    none; doors that clients of Kafka cannot use stand below `muster`.
+    none; doors that clients of Kafka cannot use stand below `muster`. for_earlier: and behind Kafka's as well, where
+    nodes look for them whose registrations are earlier ones.
 
     >>> doors = (NodeEndpoint("GRPC", "h", 9290), NodeEndpoint("PLAINTEXT", "h", 9092))
     >>> node = ClusterNode(1, 0, "aaaaaaaaaaaaaaaaaaaaaa", endpoints=doors, rack="r1")
@@ -125,9 +127,13 @@ def registration_json(node: ClusterNode, *, timestamp_ms: int) -> bytes:
     kafka, others = layout.split_endpoints(
         f"{each.listener}://{bracketed(each.host)}:{each.port}" for each in node.endpoints
     )
+    listed = [*kafka, *others] if for_earlier else kafka
+    protocols = {
+        name: name if name in layout.KAFKA_LISTENERS else layout.PLAINTEXT for name in map(layout.listener_of, listed)
+    }
     body: dict[str, object] = {
-        "listener_security_protocol_map": {name: name for name in sorted(map(layout.listener_of, kafka))},
-        "endpoints": kafka,
+        "listener_security_protocol_map": dict(sorted(protocols.items())),
+        "endpoints": listed,
         "jmx_port": -1,
         "host": None if plaintext is None else plaintext.host,
         "timestamp": str(timestamp_ms),
@@ -145,6 +151,17 @@ def registration_json(node: ClusterNode, *, timestamp_ms: int) -> bytes:
         ours["proves"] = True
     body["muster"] = ours
     return as_json(**body)
+
+
+def is_earlier_registration(data: bytes) -> bool:
+    """Whether a node of a cluster registered as the first versions did, with all its doors in one list: it looks for
+    those of others there. What cannot be read is none."""
+    try:
+        body = json.loads(data)
+        ours = body["muster"]
+        return "directory" in ours and "endpoints" not in ours and bool(layout.split_endpoints(body["endpoints"])[1])
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return False
 
 
 def bracketed(host: str) -> str:

@@ -196,7 +196,8 @@ class ClusterRegistration:
             self._on_registered(found.made)
 
     async def _make(self, *, instead: bool) -> None:
-        body = cluster_layout.registration_json(self._node(), timestamp_ms=self._wall_ms())
+        earlier = await self._has_earlier_nodes()
+        body = cluster_layout.registration_json(self._node(), timestamp_ms=self._wall_ms(), for_earlier=earlier)
 
         def build(together: Any) -> None:
             if instead:
@@ -204,6 +205,12 @@ class ClusterRegistration:
             together.create(self._path, body, ephemeral=True)
 
         await self._session.commit(build)
+
+    async def _has_earlier_nodes(self) -> bool:
+        """Whether nodes of an earlier version are there: while they are replaced one by one they must find this one."""
+        others = [name for name in await self._session.children(paths.BROKER_IDS) or () if name != str(self._node().id)]
+        found = await gather_bounded([f"{paths.BROKER_IDS}/{name}" for name in others], self._session.get)
+        return any(znode is not None and cluster_layout.is_earlier_registration(znode.data) for znode in found)
 
     def _must_be_own(self, found: Znode) -> None:
         try:

@@ -1,6 +1,7 @@
 """A cluster's facts in a real ZooKeeper: registrations, a controller's writes, what is read back and asked for."""
 
 import asyncio
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -184,6 +185,28 @@ def test_of_the_nodes_that_come_first_one_draws_the_secret_of_all(zookeeper: str
             with pytest.raises(MalformedZnode, match=r"expected JSON with a secret of 32 bytes") as refused:
                 await settle_node_secret(one, drawn[0])
             assert "c2hvcnQ" not in str(refused.value)
+
+    run(story)
+
+
+def test_a_node_registers_so_that_nodes_of_an_earlier_version_find_it(zookeeper: str, run: Run) -> None:
+    earlier = (
+        b'{"host":"h","port":1,"version":4,"endpoints":["REPLICATION://h:2"],'
+        b'"muster":{"directory":"d","unclean":false,"features":1}}'
+    )
+
+    async def story() -> None:
+        async with session(zookeeper) as zk:
+            await zk.create(paths.broker_path(7), earlier)
+            kept = registration(zk)
+            await kept.register()
+            for listed in (["PLAINTEXT://h:9092", "REPLICATION://h:9094"], ["PLAINTEXT://h:9092"]):
+                found = await zk.get(paths.broker_path(1))
+                assert found is not None
+                assert json.loads(found.data)["endpoints"] == listed
+                await zk.delete(paths.broker_path(7))
+                await zk.delete(paths.broker_path(1))
+                await kept.register()
 
     run(story)
 

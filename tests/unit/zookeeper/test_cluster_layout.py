@@ -81,6 +81,18 @@ def test_a_node_that_registered_as_before_is_read() -> None:
     node = cluster_layout.read_registration("/brokers/ids/1", before, 5)
     assert node is not None
     assert node.endpoints == (NodeEndpoint("GRPC", "h", 1), NodeEndpoint("REPLICATION", "h", 2))
+    assert cluster_layout.is_earlier_registration(before)
+
+
+@pytest.mark.parametrize("for_earlier", [False, True])
+def test_a_node_that_registers_beside_earlier_ones_is_found_by_them(for_earlier: bool) -> None:
+    doors = (NodeEndpoint("PLAINTEXT", "h", 1), NodeEndpoint("GRPC", "h", 2), NodeEndpoint("REPLICATION", "h", 3))
+    node = ClusterNode(3, 5, "d", endpoints=doors)
+    data = cluster_layout.registration_json(node, timestamp_ms=1, for_earlier=for_earlier)
+    assert cluster_layout.read_registration("/brokers/ids/3", data, 5) == node
+    assert not cluster_layout.is_earlier_registration(data)
+    assert len(json.loads(data)["endpoints"]) == (3 if for_earlier else 1)
+    assert not any(map(cluster_layout.is_earlier_registration, (b"", b"[]", b"{}", b'{"muster":1}')))
 
 
 def test_a_registration_that_is_no_node_of_this_cluster_is_none() -> None:

@@ -51,7 +51,7 @@ def test_the_first_brokers_wrote_less() -> None:
     assert found == BrokerZnode("box", 9092)
 
 
-@given(st.lists(st.tuples(names, st.integers(0, 65_535)), max_size=3), ids)
+@given(st.lists(st.tuples(names, st.integers(0, 65_535)), max_size=3, unique=True), ids)
 def test_a_broker_reads_what_it_wrote(doors: list[tuple[str, int]], at_ms: int) -> None:
     endpoints = tuple(layout.format_endpoint(listener, "::1", port) for listener, port in doors)
     wrote = BrokerZnode("::1", 9290, endpoints, at_ms)

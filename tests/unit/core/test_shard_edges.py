@@ -13,10 +13,13 @@ from muster.coordinator.core.model.records import (
     GroupStored,
     MemberRecord,
     OffsetDeleted,
+    OffsetsStored,
+    OffsetStored,
     RebalanceForgotten,
     Record,
 )
-from muster.coordinator.core.model.types import GroupState, Limits
+from muster.coordinator.core.model.types import GroupState, Limits, StoredOffset
+from muster.coordinator.core.requests import session_streams
 from muster.coordinator.core.shard import HANDLERS, Shard
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
@@ -81,6 +84,14 @@ def test_each_state_has_its_moves_and_another_is_a_bug() -> None:
 @pytest.mark.parametrize("blob", [b"", b"junk", b"\x00\x01\xff\xff\xff\xff"])
 def test_an_assignment_that_cannot_be_read_is_unknown(blob: bytes) -> None:
     assert assignment_of(blob) == {}
+
+
+def test_positions_are_nothing_that_listening_members_are_told_of() -> None:
+    """Or each commit would ask for every member what its heartbeat would hear."""
+    position = StoredOffset(5, -1, "", 0)
+    facts = (OffsetsStored("g", {("t", 0): position}), OffsetStored("g", "t", 0, position), OffsetDeleted("g", "t", 0))
+    assert [session_streams.group_of(fact) for fact in facts] == ["", "", ""]
+    assert session_streams.group_of(stored_group(None)) == "g"
 
 
 def test_a_request_that_is_refused_after_something_was_decided_is_a_bug(monkeypatch: pytest.MonkeyPatch) -> None:

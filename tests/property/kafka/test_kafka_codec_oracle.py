@@ -80,6 +80,7 @@ UNKNOWN = (
     "ReadSecurity",
     "WriteSecurity",
     "LogEnds",
+    "ProveNode",
     "GroupsWithSettings",
 )
 """What Kafka 4 no longer has, and what is ours alone; of the first Kafka 3.9's own classes are the judges

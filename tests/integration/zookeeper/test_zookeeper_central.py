@@ -132,7 +132,7 @@ def test_a_group_that_consumers_have_themselves_is_not_touched(
         with member(node) as consumer:
             consumer.subscribe(TOPIC)
             poll_until(lambda: len(consumer.assignment()) == 2, consumer, what="it owns everything here")
-            until(lambda: "not shown" in node.log_tail(), "the node says that it does not show the group")
+            until(lambda: "is not published" in node.log_tail(), "the node says that it does not publish the group")
             assert owners(tool) == {0: "somebody-0"}
 
 

@@ -39,11 +39,12 @@ class LogInspectionHandlers:
     async def describe_log_dirs(self, request: Any, call: KafkaCall) -> Any:
         """Bytes of each partition that is held here, of those asked for or of all. Unknown ones are left out."""
         asked = None if request.topics is None else [(one.topic, one.partitions) for one in request.topics]
-        places = self._held(self._broker.topics(), asked)
-        if len(places) <= AT_ONCE:
-            return await self._describe_directory(places, call.api_version)
-        async with self._turn:
-            return await self._describe_directory(places, call.api_version)
+        here = (topic.here for topic in self._broker.topics().values())
+        many = sum(map(len, here)) if asked is None else sum(len(numbers) for _, numbers in asked)
+        if many <= AT_ONCE:
+            return await self._describe_directory(self._held(self._broker.topics(), asked), call.api_version)
+        async with self._turn:  # naming many partitions takes the loop a while, too: one caller at a time
+            return await self._describe_directory(self._held(self._broker.topics(), asked), call.api_version)
 
     @staticmethod
     def _held(topics: Mapping[str, Topic], asked: Sequence[tuple[str, Sequence[int]]] | None) -> list[TopicPartition]:

@@ -2,9 +2,10 @@
 
 import os
 import shutil
-from collections.abc import Iterator
+import socket
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -24,6 +25,20 @@ def kafka_classpath() -> str:
         if os.environ.get("MUSTER_ENGINE"):
             pytest.fail(f"{why}; `make engine` wants it")
         pytest.skip(why)
+
+
+@pytest.fixture
+def resolve_here(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Makes a host name that nobody has mean this machine, for this process alone."""
+    resolve = socket.getaddrinfo
+
+    def let_resolve(name: str) -> None:
+        def known(host: Any, *more: Any, **other: Any) -> Any:
+            return resolve("127.0.0.1" if host == name else host, *more, **other)
+
+        monkeypatch.setattr(socket, "getaddrinfo", known)
+
+    return let_resolve
 
 
 PASSWORD = "correct-horse"

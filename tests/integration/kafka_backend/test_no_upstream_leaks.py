@@ -5,9 +5,8 @@ while that Kafka is away. What passes from a real broker: test_proxy_tap.py.
 """
 
 import asyncio
-import socket
 import ssl
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -75,13 +74,8 @@ class Leaks:
 
 
 @pytest.fixture(autouse=True)
-def only_the_node_knows_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    resolve = socket.getaddrinfo
-
-    def known(host: Any, *more: Any, **other: Any) -> Any:
-        return resolve("127.0.0.1" if host == HOST else host, *more, **other)
-
-    monkeypatch.setattr(socket, "getaddrinfo", known)
+def only_the_node_knows_where_it_is(resolve_here: Callable[[str], None]) -> None:
+    resolve_here(HOST)
 
 
 def secrets(directory: Path) -> dict[str, Any]:

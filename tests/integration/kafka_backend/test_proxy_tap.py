@@ -2,8 +2,7 @@
 broker's address. The broker calls itself by a name that nobody else has, which only the node can resolve."""
 
 import asyncio
-import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -68,13 +67,8 @@ def upstream(kafka_classpath: str, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.fixture(autouse=True)
-def only_we_know_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    resolve = socket.getaddrinfo
-
-    def known(host: Any, *more: Any, **other: Any) -> Any:
-        return resolve("127.0.0.1" if host == REAL else host, *more, **other)
-
-    monkeypatch.setattr(socket, "getaddrinfo", known)
+def only_we_know_where_it_is(resolve_here: Callable[[str], None]) -> None:
+    resolve_here(REAL)
 
 
 class Tap:

@@ -4,7 +4,7 @@ Facts of Kafka's protocol up to 3.9, in the notation of `kafka/codec/messages.py
 is what a node asks the controller for, in one message where Kafka's controllers push two (LeaderAndIsr,
 UpdateMetadata); NoteElections carries records of the election ledger to its leader; ReadSecurity and WriteSecurity
 carry users, access control lists, tokens and quotas, which every node reads and writes at their leader; LogEnds and
-GroupsWithSettings ask what other nodes know; by ProveNode a caller and the door show that they know the cluster's
+GroupsWithSettings ask what other nodes know; by ProveNode a caller and the listener show that they know the cluster's
 secret.
 """
 

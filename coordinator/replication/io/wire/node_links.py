@@ -40,8 +40,8 @@ from muster.coordinator.replication.io.wire.node_api import (
 )
 from muster.coordinator.replication.io.wire.node_proof import (
     CALLER,
-    DOOR,
     FOREIGN_SECRET,
+    LISTENER,
     NONCE_BYTES,
     NodeProofs,
     ProofExchange,
@@ -367,7 +367,7 @@ class NodeLink(ClientConnection[LinkError]):
         request, parse = node_codec.prove_request(me, nonce), node_codec.parse_prove_response
         answer = await self.send_request("ProveNode", request, GREETING_S, parse)
         exchange = ProofExchange(proofs.cluster_id, me, nonce + answer.nonce)
-        if len(answer.nonce) != NONCE_BYTES or not exchange.is_proof(proofs.secret, DOOR, answer.proof):
+        if len(answer.nonce) != NONCE_BYTES or not exchange.is_proof(proofs.secret, LISTENER, answer.proof):
             raise self._doubted(proofs, f"does not prove that it is a node of this cluster: {FOREIGN_SECRET}")
         request = node_codec.prove_request(me, proof=exchange.proof(proofs.secret, CALLER))
         answer = await self.send_request("ProveNode", request, GREETING_S, parse)

@@ -44,7 +44,7 @@ from muster.coordinator.replication.io.wire.node_api import (
     PeerFetch,
     cluster_of,
 )
-from muster.coordinator.replication.io.wire.node_proof import DoorProof, NodeProofs, ProofAnswer
+from muster.coordinator.replication.io.wire.node_proof import ListenerProof, NodeProofs, ProofAnswer
 from muster.coordinator.replication.protocol.cluster_metadata import ClusterState, ImageVersion
 from muster.coordinator.replication.protocol.replica_fetch import FetchAnswer
 from muster.coordinator.security.access_model import Identity
@@ -161,7 +161,7 @@ class NodeConnection(ServerConnection):
         super().connection_made(transport)
         self._late = self._loop.call_later(GREETING_S, self._drop, f"nothing was asked within {GREETING_S:g} s")
         if self._proofs is not None:
-            self._peer.login = DoorProof(self._proofs, self._peer.host, self._proven)
+            self._peer.login = ListenerProof(self._proofs, self._peer.host, self._proven)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._late.cancel()
@@ -293,7 +293,7 @@ class NodeHandlers:
         return FutureAnswer(answer, respond)
 
     def prove_node_now(self, request: Any, call: KafkaCall) -> Any:
-        login: DoorProof | None = call.peer.login
+        login: ListenerProof | None = call.peer.login
         if login is None:
             raise HangUp("a proof was sent, and none is asked for here")
         answer: ProofAnswer = login.answer(request.node_id, bytes(request.nonce), bytes(request.proof))

@@ -1,13 +1,13 @@
 """How nodes that speak in the clear show each other that they belong to one cluster (CL-N4).
 
-They share a secret of 256 random bits, which each reads from ZooKeeper. Caller and door draw a nonce each, and each
+They share a secret of 256 random bits, which each reads from ZooKeeper. Caller and listener draw a nonce each, and each
 sends an HMAC-SHA-256 over both, the cluster, the caller's id and which end it is (mutual authentication in three
 passes, ISO/IEC 9798-4). The secret never crosses the wire, and a proof is worth nothing on another connection or in
 the other direction. What is said afterwards is not protected: that takes TLS, by which nodes show certificates
 instead.
 
-A node that is registered says whether it can do that. While one cannot (it is of an earlier version), the door answers
-who proves nothing, too.
+A node that is registered says whether it can do that. While one cannot (it is of an earlier version), the listener
+answers who proves nothing, too.
 """
 
 import hmac
@@ -27,7 +27,7 @@ TELL_EVERY_S: Final = 10.0
 """Of links to one node that were not believed, one in so many seconds is told."""
 
 NONCE_BYTES: Final = 32
-DOOR: Final = b"door"
+LISTENER: Final = b"listener"
 CALLER: Final = b"caller"
 """The two ends of a connection."""
 
@@ -44,10 +44,10 @@ class ProofExchange(NamedTuple):
     node: int
     """The caller's."""
     nonces: bytes
-    """The caller's, then the door's."""
+    """The caller's, then the listener's."""
 
     def proof(self, secret: bytes, end: bytes) -> bytes:
-        """Of one end (`DOOR` or `CALLER`)."""
+        """Of one end (`LISTENER` or `CALLER`)."""
         said = b"\0".join((b"muster", end, self.cluster_id.encode(), str(self.node).encode(), self.nonces))
         return hmac.digest(secret, said, "sha256")
 
@@ -94,7 +94,7 @@ class NodeProofs:
 
     @property
     def required(self) -> bool:
-        """Whether the door answers nobody without a proof; so it is, too, before it is known who is registered."""
+        """Whether the listener answers nobody without a proof; so it is, too, before it is known who is registered."""
         return not self.unable()
 
     def expects(self, node: int | None) -> bool:
@@ -125,7 +125,7 @@ class NodeProofs:
 
 
 class ProofAnswer(NamedTuple):
-    """The door's to one request. why: what its log says of a caller that is not let in; "": it goes on."""
+    """The listener's to one request. why: what its log says of a caller that is not let in; "": it goes on."""
 
     error: ErrorCode = ErrorCode.NONE
     nonce: bytes = b""
@@ -133,8 +133,8 @@ class ProofAnswer(NamedTuple):
     why: str = ""
 
 
-class DoorProof:
-    """Of one connection, at the door: the first request brings the caller's nonce, the second its proof."""
+class ListenerProof:
+    """Of one connection, at the listener: the first request brings the caller's nonce, the second its proof."""
 
     def __init__(self, proofs: NodeProofs, host: str, proven: Callable[[], None]) -> None:
         self._proofs = proofs
@@ -149,7 +149,7 @@ class DoorProof:
                 return self._refusal(node, f"its nonce has {len(nonce)} bytes; expected {NONCE_BYTES}")
             own = proofs.nonce()
             exchange = self._exchange = ProofExchange(proofs.cluster_id, node, nonce + own)
-            return ProofAnswer(nonce=own, proof=exchange.proof(proofs.secret, DOOR))
+            return ProofAnswer(nonce=own, proof=exchange.proof(proofs.secret, LISTENER))
         self._exchange = None
         if exchange.node != node or not exchange.is_proof(proofs.secret, CALLER, proof):
             return self._refusal(node, FOREIGN_SECRET)

@@ -11,7 +11,7 @@ from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.io.wire.node_api import client_id_of
 from muster.coordinator.replication.io.wire.node_links import LinkBroken, LinkCaller, LinkSettings, NodeLinks
 from muster.coordinator.replication.io.wire.node_listener import NodeListener
-from muster.coordinator.replication.io.wire.node_proof import CALLER, DOOR, NodeProofs, ProofExchange
+from muster.coordinator.replication.io.wire.node_proof import CALLER, LISTENER, NodeProofs, ProofExchange
 from muster.coordinator.replication.protocol.cluster_metadata import ClusterImage, ClusterNodeStatus, NodeView
 from muster.coordinator.replication.protocol.controller.events_and_effects import ShutdownResult
 from tests.support.kafka.client import KafkaClient
@@ -108,7 +108,7 @@ def test_a_wrong_proof_is_told_to_its_caller_and_named_by_the_node_that_it_calls
             await greet(client)
             first = await ask(client, "ProveNode", node_id=2, nonce=bytes(32), proof=b"")
             exchange = ProofExchange(CLUSTER, 2, bytes(32) + bytes(first.nonce))
-            assert exchange.is_proof(SECRET, DOOR, bytes(first.proof))
+            assert exchange.is_proof(SECRET, LISTENER, bytes(first.proof))
             mirrored = await ask(client, "ProveNode", node_id=2, nonce=b"", proof=bytes(first.proof))
             assert mirrored.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
             with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):

@@ -1,11 +1,11 @@
 """Copies of a broker's `__consumer_offsets` segments, read in their order without a broker: a post-mortem's input."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from muster.coordinator.watch.watched_groups import WatchedGroups
+from muster.coordinator.watch.watched_partition import WatchedPartition
 from muster.storage.errors import StorageError
 from muster.storage.records.batch import HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, MAGIC_AT, view_at
 
@@ -32,7 +32,7 @@ class SegmentFile:
 
 
 def find_segments(paths: tuple[Path, ...]) -> list[SegmentFile]:
-    """Segments below these paths, each partition's in order. A path is a file, a partition's folder, or a folder of such.
+    """Segments below these paths, each partition's in order. A path is a file, a partition's folder, or one of such.
 
     Raises NoSegments.
     """
@@ -59,19 +59,7 @@ def find_segments(paths: tuple[Path, ...]) -> list[SegmentFile]:
     return sorted(found.values(), key=lambda each: (each.partition, each.base_offset, str(each.path)))
 
 
-def read_segments(
-    segments: list[SegmentFile], groups: WatchedGroups, progress: Callable[[int, int], None] = lambda done, whole: None
-) -> None:
-    """Feed all batches to `groups`. progress: gets bytes read, and bytes in all, every few MiB."""
-    whole = sum(segment.size for segment in segments)
-    done = 0
-    for segment in segments:
-        for read in read_segment(segment, groups):
-            done += read
-            progress(done, whole)
-
-
-def read_segment(segment: SegmentFile, groups: WatchedGroups) -> Iterator[int]:
+def read_segment(segment: SegmentFile, into: WatchedPartition) -> Iterator[int]:
     """Feed one file's batches; yields how many bytes have been read since. It ends where a batch is cut off."""
     with segment.path.open("rb") as file:
         held = b""
@@ -80,23 +68,23 @@ def read_segment(segment: SegmentFile, groups: WatchedGroups) -> Iterator[int]:
             at = 0
             while (end := batch_end(data, at)) is not None and end <= len(data):
                 if data[at + MAGIC_AT] != MAGIC:
-                    groups.skipped["batch of a format before version 2"] += 1
+                    into.skipped["batch of a format before version 2"] += 1
                 else:
                     try:
                         batch = view_at(data, at, at)
                     except StorageError as error:
-                        groups.skipped[f"damaged batch: {error}"] += 1
+                        into.skipped[f"damaged batch: {error}"] += 1
                         batch = None
                     if batch is not None:
-                        groups.take_batch(segment.partition, batch)
+                        into.take_batch(batch)
                 at = end
             held = bytes(data[at:])
             yield len(chunk)
             if end is not None and end - at > MAX_BATCH_BYTES:
-                groups.skipped[f"{segment.path.name}: a batch that claims {end - at} bytes; the rest is not read"] += 1
+                into.skipped[f"{segment.path.name}: a batch that claims {end - at} bytes; the rest is not read"] += 1
                 return
         if any(held):
-            groups.skipped[f"{segment.path.name}: half a batch at its end"] += 1
+            into.skipped[f"{segment.path.name}: half a batch at its end"] += 1
 
 
 def batch_end(data: memoryview, at: int) -> int | None:

@@ -24,6 +24,7 @@ from muster.coordinator.core.model.types import (
     PositionChange,
     RebalanceEntry,
     RebalancePhase,
+    RebalanceSource,
     Score,
     Settlement,
     Stall,
@@ -50,7 +51,7 @@ SHOWN = {
 """What may be in a value, and the message by which gRPC tells the same: its comments hold for both."""
 
 
-NUMBERED = (Cause, Outcome, Certainty, WaitEnd, TopicChangeKind)
+NUMBERED = (Cause, Outcome, Certainty, RebalanceSource, WaitEnd, TopicChangeKind)
 """Enums that are written as numbers, each with a table of its own."""
 
 
@@ -103,6 +104,10 @@ def outcomes() -> str:
 
 def certainties() -> str:
     return numbers(Certainty)
+
+
+def sources() -> str:
+    return numbers(RebalanceSource)
 
 
 def wait_ends() -> str:

@@ -87,6 +87,17 @@ class Certainty(IntEnum):
     RECORDED = 1
     INFERRED = 2
     UNKNOWN = 3
+    SAID = 4
+    """By the log of the broker that coordinates the group."""
+
+
+class RebalanceSource(IntEnum):
+    """Whose facts an entry was made from. Numbers are those of `coordinator.rpc.v1.RebalanceSource`."""
+
+    COORDINATOR = 0
+    """Muster's own."""
+    WATCHED = 1
+    """The records that another broker keeps of a group that it coordinates."""
 
 
 class WaitEnd(IntEnum):
@@ -439,6 +450,7 @@ class RebalanceEntry:
     """What happened to topics of the group, and led to it."""
     incarnations: tuple[Incarnation, ...] = ()
     """Members that came back under new ids."""
+    source: RebalanceSource = RebalanceSource.COORDINATOR
     late_fetches: tuple[LateFetch, ...] = ()
     """What clients went on fetching after this rebalance had taken it from them, added when it is known."""
     shadows: tuple[Score, ...] = ()

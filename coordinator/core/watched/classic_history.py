@@ -48,11 +48,17 @@ from muster.coordinator.core.model.types import (
     Outcome,
     Protocol,
     RebalanceEntry,
+    RebalanceSource,
     TopicChange,
     TopicChangeKind,
 )
-from muster.coordinator.core.watched.commit_times import CommitTimes
-from muster.coordinator.core.watched.endings import Ending, MemberTimeouts, conclude_ending, describe_partitions
+from muster.coordinator.core.watched.endings import (
+    CommitTimes,
+    Ending,
+    MemberTimeouts,
+    conclude_ending,
+    describe_partitions,
+)
 
 
 @dataclass(slots=True)
@@ -149,7 +155,7 @@ class ClassicHistory:
         outcome = Outcome.COMPLETED if step.new else Outcome.EMPTIED
         entry = rebalance.entry(outcome, step.written_ms, change)
         total = sum(gap.length_ms(step.written_ms) * gap.count for gap in diff.gaps)
-        return replace(entry, unowned_partition_ms=total if step.new else -1)
+        return replace(entry, source=RebalanceSource.WATCHED, unowned_partition_ms=total if step.new else -1)
 
     # Causes
     # ------
@@ -281,7 +287,8 @@ class ClassicHistory:
             change = RebalanceChange(
                 now.generation, now.protocol_type, now.protocol or "", (), step.member_plans(member.member_id)
             )
-            return rebalance.entry(Outcome.MEMBER_CHANGED, written_ms, change)
+            entry = rebalance.entry(Outcome.MEMBER_CHANGED, written_ms, change)
+            return replace(entry, source=RebalanceSource.WATCHED)
         return None
 
 

@@ -42,10 +42,10 @@ from muster.coordinator.core.model.types import (
     PartitionMove,
     RebalanceEntry,
     RebalancePhase,
+    RebalanceSource,
     WaitEnd,
 )
-from muster.coordinator.core.watched.commit_times import CommitTimes
-from muster.coordinator.core.watched.endings import Ending, MemberTimeouts, conclude_ending
+from muster.coordinator.core.watched.endings import CommitTimes, Ending, MemberTimeouts, conclude_ending
 
 SESSION_MS = 45_000
 """`group.consumer.session.timeout.ms` by default: no record says what the broker has."""
@@ -260,7 +260,7 @@ class ConsumerHistory:
         change = RebalanceChange(ended.epoch, CONSUMER, "", moves, tuple(self._plans()))
         entry = rebalance.entry(outcome, written_ms, change)
         total = sum(max(0, move.unowned_ms) for move in moves)
-        return [replace(entry, unowned_partition_ms=total if settled else -1)]
+        return [replace(entry, source=RebalanceSource.WATCHED, unowned_partition_ms=total if settled else -1)]
 
     def _moves(self, ended: EpochRound) -> Iterable[PartitionMove]:
         after = ended.planned

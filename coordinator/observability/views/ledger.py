@@ -81,6 +81,7 @@ def entry_document(entry: ledger_pb2.Rebalance) -> dict[str, Any]:
     found["cause"] = cause_word(entry).replace(" ", "_").upper()
     found["outcome"] = outcome_word(entry).upper()
     found["certainty"] = certainty_word(entry)
+    found["source"] = ledger_pb2.RebalanceSource.Name(entry.source).removeprefix("REBALANCE_SOURCE_").lower()
     snapshot = found.pop("snapshot_json")
     found["snapshot"] = json.loads(snapshot) if snapshot else None
     return found

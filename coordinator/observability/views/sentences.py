@@ -284,6 +284,8 @@ def describe_certainty(entry: Rebalance, names: Names) -> str:
         return f"inferred: {names.in_text(entry.evidence)}" if entry.evidence else "inferred"
     if entry.certainty == ledger_pb2.CERTAINTY_UNKNOWN:
         return f"unknown: {names.in_text(entry.evidence)}" if entry.evidence else "unknown"
+    if entry.certainty == ledger_pb2.CERTAINTY_SAID:
+        return f"the broker says: {names.in_text(entry.evidence)}"
     return ""
 
 

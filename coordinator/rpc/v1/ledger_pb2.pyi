@@ -51,6 +51,12 @@ class Certainty(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     CERTAINTY_RECORDED: _ClassVar[Certainty]
     CERTAINTY_INFERRED: _ClassVar[Certainty]
     CERTAINTY_UNKNOWN: _ClassVar[Certainty]
+    CERTAINTY_SAID: _ClassVar[Certainty]
+
+class RebalanceSource(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    REBALANCE_SOURCE_COORDINATOR: _ClassVar[RebalanceSource]
+    REBALANCE_SOURCE_WATCHED: _ClassVar[RebalanceSource]
 
 class RebalanceOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -121,6 +127,9 @@ CERTAINTY_UNSPECIFIED: Certainty
 CERTAINTY_RECORDED: Certainty
 CERTAINTY_INFERRED: Certainty
 CERTAINTY_UNKNOWN: Certainty
+CERTAINTY_SAID: Certainty
+REBALANCE_SOURCE_COORDINATOR: RebalanceSource
+REBALANCE_SOURCE_WATCHED: RebalanceSource
 REBALANCE_OUTCOME_UNSPECIFIED: RebalanceOutcome
 REBALANCE_OUTCOME_COMPLETED: RebalanceOutcome
 REBALANCE_OUTCOME_EMPTIED: RebalanceOutcome
@@ -307,7 +316,7 @@ class PlanScore(_message.Message):
     def __init__(self, assignor: _Optional[str] = ..., failure: _Optional[str] = ..., took_ms: _Optional[int] = ..., balance_count: _Optional[float] = ..., balance_lag: _Optional[float] = ..., balance_rate: _Optional[float] = ..., members: _Optional[int] = ..., moves: _Optional[int] = ..., differs: _Optional[int] = ..., unassigned: _Optional[int] = ...) -> None: ...
 
 class Rebalance(_message.Message):
-    __slots__ = ("group_id", "number", "previous_generation", "generation", "protocol_type", "protocol_name", "cause", "culprit", "culprit_client_id", "culprit_client_host", "detail", "client_reason", "outcome", "started_at_ms", "ended_at_ms", "phases", "members", "moves", "snapshot_json", "snapshot_source", "also", "unowned_partition_seconds", "herd", "notifications", "shadows", "positions", "more_positions", "certainty", "evidence", "triggers", "topics", "incarnations", "late_fetches")
+    __slots__ = ("group_id", "number", "previous_generation", "generation", "protocol_type", "protocol_name", "cause", "culprit", "culprit_client_id", "culprit_client_host", "detail", "client_reason", "outcome", "started_at_ms", "ended_at_ms", "phases", "members", "moves", "snapshot_json", "snapshot_source", "also", "unowned_partition_seconds", "herd", "notifications", "shadows", "positions", "more_positions", "certainty", "evidence", "triggers", "topics", "incarnations", "late_fetches", "source")
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     PREVIOUS_GENERATION_FIELD_NUMBER: _ClassVar[int]
@@ -341,6 +350,7 @@ class Rebalance(_message.Message):
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     INCARNATIONS_FIELD_NUMBER: _ClassVar[int]
     LATE_FETCHES_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
     group_id: str
     number: int
     previous_generation: int
@@ -374,7 +384,8 @@ class Rebalance(_message.Message):
     topics: _containers.RepeatedCompositeFieldContainer[TopicChange]
     incarnations: _containers.RepeatedCompositeFieldContainer[Incarnation]
     late_fetches: _containers.RepeatedCompositeFieldContainer[LateFetch]
-    def __init__(self, group_id: _Optional[str] = ..., number: _Optional[int] = ..., previous_generation: _Optional[int] = ..., generation: _Optional[int] = ..., protocol_type: _Optional[str] = ..., protocol_name: _Optional[str] = ..., cause: _Optional[_Union[RebalanceCause, str]] = ..., culprit: _Optional[str] = ..., culprit_client_id: _Optional[str] = ..., culprit_client_host: _Optional[str] = ..., detail: _Optional[str] = ..., client_reason: _Optional[str] = ..., outcome: _Optional[_Union[RebalanceOutcome, str]] = ..., started_at_ms: _Optional[int] = ..., ended_at_ms: _Optional[int] = ..., phases: _Optional[_Iterable[_Union[RebalancePhase, _Mapping]]] = ..., members: _Optional[_Iterable[_Union[MemberPlan, _Mapping]]] = ..., moves: _Optional[_Iterable[_Union[PartitionMove, _Mapping]]] = ..., snapshot_json: _Optional[str] = ..., snapshot_source: _Optional[str] = ..., also: _Optional[_Iterable[str]] = ..., unowned_partition_seconds: _Optional[float] = ..., herd: _Optional[int] = ..., notifications: _Optional[int] = ..., shadows: _Optional[_Iterable[_Union[PlanScore, _Mapping]]] = ..., positions: _Optional[_Iterable[_Union[PositionChange, _Mapping]]] = ..., more_positions: _Optional[int] = ..., certainty: _Optional[_Union[Certainty, str]] = ..., evidence: _Optional[str] = ..., triggers: _Optional[_Iterable[_Union[FurtherTrigger, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[TopicChange, _Mapping]]] = ..., incarnations: _Optional[_Iterable[_Union[Incarnation, _Mapping]]] = ..., late_fetches: _Optional[_Iterable[_Union[LateFetch, _Mapping]]] = ...) -> None: ...
+    source: RebalanceSource
+    def __init__(self, group_id: _Optional[str] = ..., number: _Optional[int] = ..., previous_generation: _Optional[int] = ..., generation: _Optional[int] = ..., protocol_type: _Optional[str] = ..., protocol_name: _Optional[str] = ..., cause: _Optional[_Union[RebalanceCause, str]] = ..., culprit: _Optional[str] = ..., culprit_client_id: _Optional[str] = ..., culprit_client_host: _Optional[str] = ..., detail: _Optional[str] = ..., client_reason: _Optional[str] = ..., outcome: _Optional[_Union[RebalanceOutcome, str]] = ..., started_at_ms: _Optional[int] = ..., ended_at_ms: _Optional[int] = ..., phases: _Optional[_Iterable[_Union[RebalancePhase, _Mapping]]] = ..., members: _Optional[_Iterable[_Union[MemberPlan, _Mapping]]] = ..., moves: _Optional[_Iterable[_Union[PartitionMove, _Mapping]]] = ..., snapshot_json: _Optional[str] = ..., snapshot_source: _Optional[str] = ..., also: _Optional[_Iterable[str]] = ..., unowned_partition_seconds: _Optional[float] = ..., herd: _Optional[int] = ..., notifications: _Optional[int] = ..., shadows: _Optional[_Iterable[_Union[PlanScore, _Mapping]]] = ..., positions: _Optional[_Iterable[_Union[PositionChange, _Mapping]]] = ..., more_positions: _Optional[int] = ..., certainty: _Optional[_Union[Certainty, str]] = ..., evidence: _Optional[str] = ..., triggers: _Optional[_Iterable[_Union[FurtherTrigger, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[TopicChange, _Mapping]]] = ..., incarnations: _Optional[_Iterable[_Union[Incarnation, _Mapping]]] = ..., late_fetches: _Optional[_Iterable[_Union[LateFetch, _Mapping]]] = ..., source: _Optional[_Union[RebalanceSource, str]] = ...) -> None: ...
 
 class NodeStall(_message.Message):
     __slots__ = ("ended_at_ms", "stalled_ms")

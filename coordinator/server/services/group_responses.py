@@ -433,6 +433,7 @@ def build_rebalance(group_id: str, entry: RebalanceEntry, *, with_snapshot: bool
         topics=[build_topic_change(change) for change in entry.topics],
         incarnations=[build_incarnation(incarnation) for incarnation in entry.incarnations],
         late_fetches=[build_late_fetch(late) for late in entry.late_fetches],
+        source=cast(ledger_pb2.RebalanceSource, entry.source),
     )
 
 

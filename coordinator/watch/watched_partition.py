@@ -33,7 +33,8 @@ from muster.storage.records.batch import BatchView
 MAX_PENDING = 100_000
 """Positions of transactions that have not ended, of one producer."""
 
-CONSUMER_RECORDS = get_args(ConsumerRecord)
+FACTS_OF_GROUPS = (GroupStored, GroupDeleted, *get_args(ConsumerRecord))
+"""Others are of Muster's own."""
 
 Commit = tuple[str, str, int, StoredOffset]
 """Group, topic, partition, position."""
@@ -123,7 +124,7 @@ class WatchedPartition:
             if (known := self.groups.get(group_id)) is not None:
                 known.classic.commits.forget((record.topic, record.partition))
             return
-        if not isinstance(record, GroupStored | GroupDeleted | CONSUMER_RECORDS):
+        if not isinstance(record, FACTS_OF_GROUPS):
             self.skipped[f"record of Muster's own: {type(record).__name__}"] += 1
             return
         group = self._group(group_id, written_ms)

@@ -108,6 +108,20 @@ class KafkaBackendSettings(ProxyPrincipalSettings, ProxySettings):
         "A topic is treated as deleted once two brokers, this far apart in time, have not known it; committed offsets "
         "of the topic are then deleted.",
     )
+    watch_enable: bool = setting(
+        False,
+        "Whether the node only watches the groups that the Kafka of engine coordinates: it reads their records, "
+        "answers and explains, and writes nothing there.",
+    )
+    watch_ledger_dir: str = setting(
+        "",
+        "The directory in which a watching node keeps its ledger; empty means in memory: after a restart it is read "
+        "anew from the Kafka, as far as that still has it.",
+        allowed="a directory, or nothing",
+    )
+    watch_since_ms: Annotated[int, Field(ge=0, le=365 * DAY_MS)] = setting(
+        0, "How far back a watching node reads the records of groups; 0 means all that the Kafka still has."
+    )
 
     engine_kafka_offsets_mirror: bool = setting(
         False, "Whether committed offsets are also committed to that Kafka's own coordinator."
@@ -206,6 +220,9 @@ def check_backend_settings(
     both."""
     if not engine.upstream:
         return
+    if engine.watch_enable:
+        check_watch_settings(engine, others)
+        return
     if "data_dir" in given:
         raise ValueError(
             f"log.dirs is {log_dirs}, but engine is {engine.engine}: such a node has no data directory; leave log.dirs "
@@ -214,6 +231,15 @@ def check_backend_settings(
     for name, value in others.items():
         if value:
             raise ValueError(f"{name} is {value}, but engine is {engine.engine}: {NO_PLACE[name]}; leave {name} out")
+
+
+def check_watch_settings(engine: KafkaBackendSettings, others: Mapping[str, str]) -> None:
+    """A watching node reads, and is part of nothing. Raises ValueError."""
+    for name, value in others.items():
+        if value:
+            raise ValueError(
+                f"{name} is {value}, but watch.enable is true: a node that watches is on its own; leave it out"
+            )
 
 
 def check_node_id(engine: KafkaBackendSettings, node_id: int) -> None:

@@ -95,6 +95,8 @@ class Settings(
     @property
     def directory(self) -> Path | None:
         """Where this node keeps what it keeps; None where a Kafka keeps its state."""
+        if self.watch_enable:
+            return Path(self.watch_ledger_dir) if self.watch_ledger_dir else None
         return None if self.upstream else self.data_dir
 
     @property
@@ -161,7 +163,16 @@ class Settings(
         }
         check_backend_settings(self, given=self.model_fields_set, log_dirs=self.data_dir, others=others)
         check_node_id(self, self.node_id)
-        if self.upstream:
+        if self.watch_enable and not self.upstream:
+            raise ValueError(
+                f"watch.enable is true, but engine is {self.engine}; expected kafka://HOST:PORT: what is watched"
+            )
+        if self.watch_enable and self.kafka_listeners:
+            raise ValueError(
+                f"kafka.listeners is {self.kafka_listeners}, but watch.enable is true: a watching node serves no "
+                "Kafka clients, they have the Kafka that is watched; leave kafka.listeners out"
+            )
+        if self.upstream and not self.watch_enable:
             self.check_brokers_can_be_reached(self.kafka_listener)
         return self
 

@@ -234,6 +234,14 @@ def on_timer(event: TimerFired, step: Step) -> None:
 
 
 def on_topics(event: TopicsChanged, step: Step) -> None:
+    take_catalog(event, step)
+    committed_offsets.forget_topics(event, step)
+    for group in list(step.state.groups.values()):
+        KINDS[type(group)].topics_changed(group, step)
+
+
+def take_catalog(event: TopicsChanged, step: Step) -> None:
+    """Which topics there are, and what has happened to them."""
     state = step.state
     if not event.ids.keys() <= state.topic_ids.keys():
         state.topics_version = step.tick()

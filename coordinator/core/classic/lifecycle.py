@@ -176,6 +176,15 @@ def load_group(group: ClassicGroup, step: Step) -> None:
 
 
 def restore_group(group: ClassicGroup, stored: GroupStored, step: Step) -> None:
+    """The group as its last completed generation left it, and from now on its members have to be heard."""
+    restore_members(group, stored, step)
+    rebalance_ledger.restore_withheld(group, step)
+    server_side_assignment.restore_last_plan(group, step)
+    for member in group.members.values():
+        step.arm(group.session_timer(member.id), member.session_timeout_ms)
+
+
+def restore_members(group: ClassicGroup, stored: GroupStored, step: Step) -> None:
     """The group as its last completed generation left it: Stable with members, Empty without."""
     group.generation = stored.generation
     group.protocol_type = stored.protocol_type or None
@@ -192,10 +201,6 @@ def restore_group(group: ClassicGroup, stored: GroupStored, step: Step) -> None:
     group.subscribed_topics = subscribed_topics(group) if group.members else frozenset()
     if group.members and group.leader not in group.members:
         group.leader = next(iter(group.members))
-    rebalance_ledger.restore_withheld(group, step)
-    server_side_assignment.restore_last_plan(group, step)
-    for member in group.members.values():
-        step.arm(group.session_timer(member.id), member.session_timeout_ms)
 
 
 def restored_member(record: MemberRecord, stored: GroupStored, now_ms: int) -> ClassicMember:

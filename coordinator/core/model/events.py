@@ -1,7 +1,8 @@
 """What can happen to a shard. Requests carry the edge's token; ids and times come in and are never made here.
 
-Sections: central groups, transactions, groups observed in ZooKeeper, session streams, fences, balance, canaries and
-shadow assignors, operator overrides, and at last what all groups share with the unions `Request` and `Event`.
+Sections: central groups, transactions, groups observed in ZooKeeper, groups of another broker, session streams,
+fences, balance, canaries and shadow assignors, operator overrides, and at last what all groups share with the unions
+`Request` and `Event`.
 
 Central groups: each message is answered, so a stream carries one at a time. `stream` is the request id of the
 registration that opened the stream; messages of an older stream are refused.
@@ -17,7 +18,15 @@ from typing import TypeAlias
 
 from muster.assignors.api import JsonValue, Snapshot, TopicPartition
 from muster.coordinator.core.model.plan import Plan
-from muster.coordinator.core.model.records import By, ConsumerRecord, MeasuredRates, OfOperators, Orphans, Shares
+from muster.coordinator.core.model.records import (
+    By,
+    ConsumerRecord,
+    MeasuredRates,
+    OfOperators,
+    Orphans,
+    Record,
+    Shares,
+)
 from muster.coordinator.core.model.rights import Rights, RightsAnew
 from muster.coordinator.core.model.types import (
     CommittedOffset,
@@ -240,6 +249,25 @@ class GroupUnseen:
     """The group is no longer in ZooKeeper, or no longer watched."""
 
     group_id: str
+
+
+# Groups that another broker coordinates
+# --------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsWatched:
+    """What the records of another broker say, in their order: facts of groups, positions, and in between the rebalances
+    that they tell of, whose numbers are the ledger's to give."""
+
+    facts: tuple[Record, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WatchStood:
+    """Whether the records have been read to where they ended when reading began; why not, as a sentence, or empty."""
+
+    excuse: str
 
 
 # Session streams, takeovers, quotas
@@ -1015,6 +1043,8 @@ Event: TypeAlias = (
     | BalanceGoesOn
     | GroupObserved
     | GroupUnseen
+    | RecordsWatched
+    | WatchStood
     | Loaded
     | Unload
 )

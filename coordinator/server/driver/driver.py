@@ -319,6 +319,8 @@ UnansweredEvent: TypeAlias = (
     | StreamClosed
     | GroupObserved
     | GroupUnseen
+    | events.RecordsWatched
+    | events.WatchStood
     | LagMeasured
 )
 """Events that are no requests."""

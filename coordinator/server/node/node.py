@@ -105,6 +105,10 @@ def make_backend(
     settings: Settings, clock: NodeClock, certificates: "NodeCertificates | None", doors: Callable[[], ClientAddresses]
 ) -> NodeBackend:
     """That of a node with these settings. Raises AddressTaken."""
+    if settings.watch_enable:
+        from muster.coordinator.server.watch_backend.watch_backend import WatchBackend
+
+        return WatchBackend(settings, clock, certificates, doors)
     if settings.upstream:
         from muster.coordinator.server.kafka_backend.kafka_node_backend import KafkaNodeBackend
 

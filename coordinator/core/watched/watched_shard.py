@@ -1,0 +1,123 @@
+"""A shard of groups that another broker coordinates: it learns from its records, answers, and decides nothing.
+
+The facts are those of any shard, so groups are described, listed and explained as everywhere. No timer runs: whether a
+member is alive is the other broker's to say. Requests that would change anything are refused.
+"""
+
+from dataclasses import replace
+
+from muster.coordinator.core.classic.group import ClassicGroup
+from muster.coordinator.core.classic.lifecycle import restore_members
+from muster.coordinator.core.groups.bookkeeping import keep_entry, next_number
+from muster.coordinator.core.groups.state import Step
+from muster.coordinator.core.model.effects import REPLY_TYPES, Effects, GroupChanged, add_refusal
+from muster.coordinator.core.model.events import (
+    DescribeCanary,
+    DescribeConsumerGroup,
+    DescribeGroup,
+    DescribeHolds,
+    DescribeSettings,
+    Event,
+    ExplainGroup,
+    ListGroups,
+    ListSettings,
+    Loaded,
+    OffsetFetch,
+    RecordsWatched,
+    TopicsChanged,
+    WatchStood,
+)
+from muster.coordinator.core.model.records import GroupStored, RebalanceDecided
+from muster.coordinator.core.model.rights import Rights
+from muster.coordinator.core.model.types import Limits
+from muster.coordinator.core.shard import Shard, take_catalog
+from muster.coordinator.errors import CoordinatorError, ErrorCode
+
+READS = (
+    OffsetFetch,
+    DescribeGroup,
+    DescribeConsumerGroup,
+    ListGroups,
+    ExplainGroup,
+    DescribeSettings,
+    ListSettings,
+    DescribeHolds,
+    DescribeCanary,
+)
+
+ONLY_WATCHED = (
+    "this node watches the groups of a Kafka and coordinates none, so nothing can be changed here; to have Muster "
+    "coordinate a group, run nodes over that Kafka and use muster engine adopt"
+)
+
+NOT_READ = "the records of the groups have not been read yet"
+
+
+class WatchedShard(Shard):
+    """See the module. excuse: why it cannot answer yet; empty: it can."""
+
+    __slots__ = ("excuse",)
+
+    def __init__(self, limits: Limits, index: int) -> None:
+        super().__init__(limits, index)
+        self.excuse = NOT_READ
+
+    def beat(self, group_id: str, member_id: str, generation: int, rights: Rights, now_ms: int) -> bool:
+        """Nobody is a member here."""
+        return False
+
+    def step(self, event: Event, now_ms: int) -> Effects:
+        """Answer a question or learn what a record says; anything else is refused, or means nothing here."""
+        kind = type(event)
+        if kind in READS and self.excuse:
+            return add_refusal(event, CoordinatorError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, self.excuse), Effects())
+        if kind in READS:
+            return super().step(event, now_ms)
+        if kind in REPLY_TYPES:
+            return add_refusal(event, CoordinatorError(ErrorCode.INVALID_REQUEST, ONLY_WATCHED), Effects())
+        step = Step(self.state, now_ms)
+        if isinstance(event, RecordsWatched):
+            learn_facts(event, step, read_anew=bool(self.excuse))
+        elif isinstance(event, WatchStood):
+            self.excuse = event.excuse
+        elif isinstance(event, TopicsChanged):
+            take_catalog(event, step)
+        elif isinstance(event, Loaded):
+            self.state.loaded_at_ms = now_ms
+        return step.out
+
+
+# Learning
+# --------
+
+
+def learn_facts(event: RecordsWatched, step: Step, *, read_anew: bool) -> None:
+    """read_anew: they may have been read before, by an earlier process of this node."""
+    for fact in event.facts:
+        if isinstance(fact, RebalanceDecided):
+            if not (read_anew and was_kept(fact, step)):
+                keep_watched_entry(fact, step)
+            continue
+        step.learn(fact)
+        group = step.state.groups.get(getattr(fact, "group_id", ""))
+        if isinstance(fact, GroupStored) and isinstance(group, ClassicGroup):
+            restore_members(group, fact, step)
+
+
+def was_kept(decided: RebalanceDecided, step: Step) -> bool:
+    """Rebalances are kept in the order of their records: what is older than the newest was kept, or made room."""
+    ledger = step.state.ledgers.get(decided.group_id)
+    newest = None if ledger is None else ledger.newest
+    if newest is None:
+        return False
+    of, kept = decided.entry, newest
+    return of.ended_at_ms < kept.ended_at_ms or (of.ended_at_ms, of.generation) == (kept.ended_at_ms, kept.generation)
+
+
+def keep_watched_entry(decided: RebalanceDecided, step: Step) -> None:
+    group_id = decided.group_id
+    entry = replace(decided.entry, number=next_number(group_id, step))
+    keep_entry(group_id, entry, step)
+    group = step.state.groups.get(group_id)
+    state, generation = ("Dead", entry.generation) if group is None else (group.state.value, group.generation)
+    step.out.notices.append(GroupChanged(group_id, state, generation, entry))

@@ -1,0 +1,358 @@
+"""What a node that watches has in place of a log: the records that a Kafka keeps of the groups it coordinates.
+
+The state of groups is never stored here: it is read from that Kafka at each start. The ledger is, where a directory is
+named for it, so that it outlives the Kafka's compaction.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import structlog
+
+from muster.coordinator.config import Settings
+from muster.coordinator.core.model.events import TopicsChanged, WatchStood
+from muster.coordinator.core.watched.watched_shard import WatchedShard
+from muster.coordinator.edge.background_tasks import RestartedTask
+from muster.coordinator.edge.cluster_view import ClientAddresses, ClusterView, wall_ms
+from muster.coordinator.kafka_backend.backend_settings import upstream_address_of
+from muster.coordinator.kafka_backend.upstream.protocol import UpstreamError, describe_address
+from muster.coordinator.kafka_backend.upstream.topic_watch import UpstreamLogEnds, UpstreamTopics
+from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
+from muster.coordinator.runtime.engine import Engine
+from muster.coordinator.runtime.group_log import BrokerGroupLog
+from muster.coordinator.runtime.node_status import GROUPS, Conditions
+from muster.coordinator.runtime.ports import Entry, GroupLog, KeyValue, LogDamage
+from muster.coordinator.server.backend.assignor_inputs import LogSpanOf, MeasuredSpans
+from muster.coordinator.server.backend.node_backend import MakeGroups, NodeBackend
+from muster.coordinator.server.backend.node_services import FENCE_SERVICE
+from muster.coordinator.server.driver.clock import NodeClock
+from muster.coordinator.server.driver.driver import EngineDriver
+from muster.coordinator.server.kafka_backend.backend import UpstreamRefusedNode
+from muster.coordinator.server.kafka_backend.grpc_services import RefusedFencing, RefusedStaging, UpstreamRecords
+from muster.coordinator.server.kafka_backend.upstream_logs import UpstreamLog, UpstreamRequests
+from muster.coordinator.server.listeners.kafka_listener import KafkaListenerContext, NodeKafkaListener
+from muster.coordinator.server.rpc_dispatch import ServiceMethod, methods_of
+from muster.coordinator.server.services.group_coordinator import GroupCoordinator, GroupServiceContext
+from muster.coordinator.watch.offsets_topic_reader import OFFSETS_TOPIC, OffsetsTopicReader
+from muster.coordinator.watch.watched_facts import WatchedFacts
+from muster.coordinator.watch.watched_partition import WatchedPartition
+from muster.coordinator.zookeeper.group_observer import ReportGroup
+from muster.storage.broker.broker import Broker
+from muster.storage.service.broker_service import BrokerService
+
+if TYPE_CHECKING:
+    from muster.coordinator.server.listeners.proxy_listener import NodeProxyListener
+    from muster.coordinator.server.security.listener_certificates import NodeCertificates
+    from muster.coordinator.server.security.node_security import NodeSecurity
+    from muster.coordinator.server.security.security_store import SecurityStore
+    from muster.coordinator.server.services.member_session import ServerSessions
+
+log = structlog.get_logger("muster.watch")
+
+SHARDS_BY_DEFAULT: Final = 50
+"""Kafka's offsets.topic.num.partitions, as long as nobody has committed anything."""
+
+POSITIONS_S: Final = 1.0
+"""How often new positions are passed on."""
+
+TICK_S: Final = 1.0
+
+WATCHED_KAFKA: Final = "watched-kafka"
+
+
+# The ledger's log
+# ----------------
+
+
+class LedgerLog:
+    """A group log that keeps the ledger alone, or nothing at all."""
+
+    def __init__(self, kept: BrokerGroupLog | None) -> None:
+        self._kept = kept
+
+    def draft(self) -> list[Entry]:
+        return []
+
+    def append(self, shard: int, groups: Sequence[Entry], ledger: Sequence[Entry], now_ms: int) -> None:
+        if self._kept is not None:
+            self._kept.append(shard, (), ledger, now_ms)
+
+    def flush(self, shards: Sequence[int]) -> None:
+        if self._kept is not None:
+            self._kept.flush(shards)
+
+    def read_groups(self, shard: int) -> Iterator[KeyValue | LogDamage]:
+        return iter(())
+
+    def read_ledger(self, shard: int) -> Iterator[KeyValue | LogDamage]:
+        return iter(()) if self._kept is None else self._kept.read_ledger(shard)
+
+
+# The backend
+# -----------
+
+
+class LoneView:
+    """Of a node that has no others."""
+
+    controller = -1
+
+    def nodes(self, listener: str) -> list[Any]:
+        return []
+
+
+class WatchBackend:
+    """Made in the loop it lives in; `open`ed, `join`ed, `coordinate`d, then `close`d."""
+
+    zookeeper = figures = cluster = engine_figures = None
+    requests: UpstreamRequests
+    topics: UpstreamTopics
+    ends: UpstreamLogEnds
+    record_log: UpstreamLog
+
+    def __init__(
+        self,
+        settings: Settings,
+        clock: NodeClock,
+        certificates: "NodeCertificates | None",
+        doors: Callable[[], ClientAddresses],
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._certificates = certificates
+        self._started = AsyncExitStack()
+        self.disk: Broker | None = None
+        self.measured: MeasuredSpans | None = None
+        self.upstream = Upstream(upstream_address_of(settings))
+        self._started.callback(self.upstream.close)
+        self.troubles: dict[int, str] = {}
+        """Partitions of the topic that cannot be read now, and why."""
+        self._topics_trouble = ""
+        self._standing: dict[int, str] = {}
+        self._read: set[int] = set()
+        """Partitions that have been read to where they ended, and are not answered for yet."""
+        self._has_read = asyncio.Event()
+        self.shards = SHARDS_BY_DEFAULT
+
+    # -- start and end ------------------------------------------------------------------------------------------------
+
+    async def open(self, seen: ReportGroup) -> None:
+        """Look at the Kafka. Raises UpstreamRefusedNode."""
+        settings = self._settings
+        self.topics = UpstreamTopics(
+            self.upstream,
+            now_ms=self._clock.now_ms,
+            refresh_ms=settings.engine_kafka_metadata_refresh_ms,
+            gone_after_ms=settings.engine_kafka_topic_gone_after_ms,
+            on_bug=self._topics_failed,
+            on_trouble=self._topics_troubled,
+        )
+        try:
+            await self.topics.refresh_topics()
+            view = await self.upstream.refresh([OFFSETS_TOPIC])
+        except UpstreamError as error:
+            raise UpstreamRefusedNode(f"engine is {settings.engine}, but {error}") from error
+        self._started.push_async_callback(self.topics.stop)
+        if (topic := view.topics.get(OFFSETS_TOPIC)) is not None and topic.parts:
+            self.shards = len(topic.parts)
+        self.ends = UpstreamLogEnds(
+            self.upstream, self.topics, now_ms=self._clock.now_ms, patience_ms=settings.group_assignor_deadline_ms
+        )
+        self.measured = self.ends.measured
+        self.record_log = UpstreamLog(settings, view.cluster_id, self.topics, self.ends)
+        self.requests = UpstreamRequests(self.record_log)
+        if settings.watch_ledger_dir:
+            directory = Path(settings.watch_ledger_dir)
+            self.disk = await asyncio.to_thread(
+                Broker, directory, settings, node_id=settings.node_id, cluster_id=view.cluster_id or None
+            )
+
+    async def rights_store(self) -> "SecurityStore | None":
+        return None
+
+    async def join(self, security: "NodeSecurity | None", make_groups: MakeGroups) -> None:
+        kept = None
+        if self.disk is not None:
+            size = self._settings.offsets_topic_segment_bytes
+            kept = await asyncio.to_thread(BrokerGroupLog, self.disk, self.shards, size)
+        log_of_ledger: GroupLog = LedgerLog(kept)
+        make_groups(
+            lambda limits, make_shard, options: Engine(log_of_ledger, self.shards, limits, WatchedShard, options),
+            load=True,
+        )
+
+    def coordinate(
+        self,
+        engine: Engine,
+        driver: EngineDriver,
+        clock_ms: Callable[[], int],
+        fail: Callable[[BaseException], None],
+        sessions: "ServerSessions",
+    ) -> None:
+        """From now on read, and let the shards know."""
+        self._driver = driver
+        self._facts = WatchedFacts(driver.submit_event)
+        self.topics.start()
+        settings = self._settings
+        since_ms = wall_ms() - settings.watch_since_ms if settings.watch_since_ms else None
+        self._reader = OffsetsTopicReader(self.upstream, range(self.shards), self, since_ms=since_ms)
+        self._reading = RestartedTask("watching groups", self._begin_reading, returns=True)
+        self._reading.start()
+        self._started.push_async_callback(self._reader.stop)
+        self._started.push_async_callback(self._reading.stop)
+        self._passing = RestartedTask("positions of watched groups", self._pass_positions)
+        self._passing.start()
+        self._started.push_async_callback(self._passing.stop)
+
+    async def _begin_reading(self) -> None:
+        await self._driver.all_loaded()
+        self._reader.start()
+
+    async def hand_over(self) -> None:
+        """There is nobody to take over."""
+
+    async def leave(self) -> None:
+        await self._started.aclose()
+
+    async def close(self) -> None:
+        await self._started.aclose()
+        if self.disk is not None:
+            await asyncio.to_thread(self.disk.close)
+
+    # -- what the reader says -----------------------------------------------------------------------------------------
+
+    def made_partition(self, partition: int) -> WatchedPartition:
+        self._stand(partition, f"{OFFSETS_TOPIC}-{partition} has not been read yet")
+        return self._facts.made_partition(partition)
+
+    def took_batches(self, partition: int) -> None:
+        self._facts.pass_facts(partition, partition)
+
+    def progressed(self, partition: int, read: int, behind: int) -> None:
+        if behind:
+            share = f"{read / (read + behind):.0%}" if read else "nothing yet"
+            self._stand(partition, f"{OFFSETS_TOPIC}-{partition} is being read: {share} of {read + behind} records")
+        elif self._standing.get(partition):
+            self._read.add(partition)
+            self._has_read.set()
+
+    def troubled(self, partition: int, why: str) -> None:
+        if why:
+            self.troubles[partition] = why
+        else:
+            self.troubles.pop(partition, None)
+        if self._standing.get(partition):
+            self._stand(partition, f"{OFFSETS_TOPIC}-{partition} cannot be read: {why}" if why else "reading goes on")
+
+    def _stand(self, partition: int, excuse: str) -> None:
+        if self._standing.get(partition) != excuse:
+            self._standing[partition] = excuse
+            self._driver.submit_event(partition, WatchStood(excuse))
+
+    async def _pass_positions(self) -> None:
+        """Every now and then; of a partition that has just been read, at once: its groups are answered for then."""
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(POSITIONS_S):
+                    await self._has_read.wait()
+            self._has_read.clear()
+            for partition in range(self.shards):
+                if self._standing.get(partition) and partition not in self._read:
+                    continue
+                more = True
+                while more:
+                    more = self._facts.pass_positions(partition, partition)
+                    await asyncio.sleep(0)
+                if partition in self._read:
+                    self._read.discard(partition)
+                    self._stand(partition, "")
+
+    def _topics_troubled(self, sentence: str) -> None:
+        self._topics_trouble = sentence
+
+    def _topics_failed(self, error: BaseException) -> None:
+        log.error("topics of the watched Kafka are looked at no more", error=repr(error))
+
+    # -- services -----------------------------------------------------------------------------------------------------
+
+    @property
+    def log_span(self) -> LogSpanOf:
+        return self.ends.span
+
+    def add_topic_news(self, change: TopicsChanged) -> TopicsChanged:
+        return change
+
+    def group_service(self, context: GroupServiceContext) -> GroupCoordinator:
+        return GroupCoordinator(context)
+
+    def record_service(self, advertised: Callable[[], tuple[str, int]], room: Callable[[Any], int]) -> BrokerService:
+        async def met() -> None:
+            """There are no others."""
+
+        return UpstreamRecords(
+            self.requests,
+            self.upstream,
+            cast(ClusterView, LoneView()),
+            node_id=self._settings.node_id,
+            bootstrap=",".join(map(describe_address, self._settings.upstream)),
+            advertised=advertised,
+            met=met,
+            room=room,
+        )
+
+    def table(self) -> dict[str, ServiceMethod]:
+        return {}
+
+    def staging(self) -> RefusedStaging:
+        return RefusedStaging()
+
+    def fences(self, driver: EngineDriver, engine: Engine) -> dict[str, ServiceMethod]:
+        return methods_of(FENCE_SERVICE, RefusedFencing())
+
+    async def serve_kafka(self, door: "NodeKafkaListener | NodeProxyListener", context: KafkaListenerContext) -> None:
+        raise AssertionError("settings refuse a Kafka listener beside watch.enable")
+
+    def upkeep(self, conditions: Conditions, engine: Engine, fail: Callable[[BaseException], None]) -> "WatchUpkeep":
+        return WatchUpkeep(self, conditions, self._certificates)
+
+    def trouble(self) -> str:
+        """What keeps this node from seeing, as a sentence; empty: nothing."""
+        if self.troubles:
+            partition, why = next(iter(self.troubles.items()))
+            more = f" (and {len(self.troubles) - 1} more partitions)" if len(self.troubles) > 1 else ""
+            return f"{OFFSETS_TOPIC}-{partition}{more} cannot be read, so its groups are as they were last seen: {why}"
+        return self._topics_trouble
+
+
+class WatchUpkeep:
+    """A task on the loop that makes it, from then on until `stop`."""
+
+    def __init__(self, backend: WatchBackend, conditions: Conditions, certificates: "NodeCertificates | None") -> None:
+        self._backend = backend
+        self._conditions = conditions
+        self._certificates = certificates
+        if certificates is not None:
+            certificates.start(conditions)
+        self._ticking = RestartedTask("conditions of the watched Kafka", self._tick)
+        self._ticking.start()
+
+    def stop(self) -> None:
+        if self._certificates is not None:
+            self._certificates.stop()
+        self._ticking.cancel()
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            if sentence := self._backend.trouble():
+                self._conditions.report(WATCHED_KAFKA, sentence, impairs=GROUPS)
+            else:
+                self._conditions.clear(WATCHED_KAFKA)
+            self._conditions.current()
+
+
+if TYPE_CHECKING:
+    _CONFORMS: type[NodeBackend] = WatchBackend

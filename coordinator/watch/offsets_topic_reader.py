@@ -1,0 +1,233 @@
+"""Reads a Kafka's `__consumer_offsets` from its begin, or from a moment on, and follows it: one fetch at a time of each
+leader, for all partitions that it leads.
+
+Each partition is a `WatchedPartition`. One whose log is shorter than what was read of it (the topic was made anew, or
+a leader lost records) is read again from its begin.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from time import perf_counter
+from typing import Final, Protocol
+
+from muster.coordinator.edge.background_tasks import RestartedTask
+from muster.coordinator.kafka_backend.upstream.protocol import Unreached, UpstreamError, describe_code
+from muster.coordinator.kafka_backend.upstream.record_requests import (
+    EARLIEST,
+    LATEST,
+    OUT_OF_RANGE,
+    FetchedPortion,
+    fetch,
+    list_offsets,
+)
+from muster.coordinator.kafka_backend.upstream.upstream_client import NO_LEADER, Upstream
+from muster.coordinator.watch.watched_partition import WatchedPartition
+from muster.storage.records.batch import BatchView
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+
+WAIT_MS: Final = 500
+"""How long a broker keeps a fetch open while nothing comes."""
+
+SLICE_S: Final = 0.003
+"""How long batches are taken in one piece: the loop has others to serve."""
+
+PAUSE_S: Final = 0.5
+"""After an answer that brought nothing but trouble."""
+
+
+class ReaderListener(Protocol):
+    """Hears what the reader does."""
+
+    def made_partition(self, partition: int) -> WatchedPartition:
+        """A partition is read from its begin: the first time, or again."""
+
+    def took_batches(self, partition: int) -> None:
+        """Some batches were taken: what they say can be passed on. The loop waits."""
+
+    def progressed(self, partition: int, read: int, behind: int) -> None:
+        """So many records may be between where reading began and where it is, and so many between there and where the
+        log ended when reading began; 0: caught up."""
+
+    def troubled(self, partition: int, why: str) -> None:
+        """It cannot be read now; why, as a sentence, or "" where it can again."""
+
+
+@dataclass(slots=True)
+class ReadPosition:
+    """Of one partition. started, goal: where its log began, and ended, when reading began; -1: not known yet."""
+
+    watched: WatchedPartition
+    started: int = -1
+    next: int = -1
+    goal: int = -1
+    trouble: str = ""
+
+
+class OffsetsTopicReader:
+    """`start` in the loop it lives in; `stop` ends it."""
+
+    def __init__(
+        self, upstream: Upstream, partitions: Iterable[int], listener: ReaderListener, *, since_ms: int | None = None
+    ) -> None:
+        """since_ms: records written before are passed over; None: none are."""
+        self._upstream = upstream
+        self._listener = listener
+        self._since_ms = since_ms
+        self._positions = {each: ReadPosition(listener.made_partition(each)) for each in partitions}
+        self._following: dict[int, RestartedTask] = {}
+        self._looking = RestartedTask("leaders of watched partitions", self._look_for_leaders)
+        self._stale = asyncio.Event()
+
+    def start(self) -> None:
+        self._looking.start()
+
+    async def stop(self) -> None:
+        await self._looking.stop()
+        for task in self._following.values():
+            await task.stop()
+
+    # -- leaders ------------------------------------------------------------------------------------------------------
+
+    async def _look_for_leaders(self) -> None:
+        """Have each leader followed, and look again when one turns out to lead no longer what was asked of it."""
+        while True:
+            self._stale.clear()
+            try:
+                view = await self._upstream.refresh([OFFSETS_TOPIC])
+            except UpstreamError as error:
+                self._trouble(self._positions, f"the Kafka cannot be reached: {error}")
+                await asyncio.sleep(PAUSE_S)
+                continue
+            leaders = {view.leader(OFFSETS_TOPIC, each) for each in self._positions}
+            for leader in leaders - self._following.keys() - {NO_LEADER}:
+                self._following[leader] = RestartedTask(
+                    f"reading {OFFSETS_TOPIC} of broker {leader}", partial(self._follow, leader)
+                )
+                self._following[leader].start()
+            for leader in self._following.keys() - leaders:
+                self._following.pop(leader).cancel()
+            lost = [each for each in self._positions if view.leader(OFFSETS_TOPIC, each) == NO_LEADER]
+            self._trouble(lost, "no broker leads it now")
+            try:
+                async with asyncio.timeout(PAUSE_S if lost else None):
+                    await self._stale.wait()
+            except TimeoutError:
+                continue
+            await asyncio.sleep(PAUSE_S)
+
+    def _led_by(self, leader: int) -> list[int]:
+        view = self._upstream.view
+        return [each for each in self._positions if view.leader(OFFSETS_TOPIC, each) == leader]
+
+    async def _follow(self, leader: int) -> None:
+        while True:
+            led = self._led_by(leader)
+            try:
+                moved = not led or await self._read_once(leader, led)
+            except Unreached as error:
+                self._trouble(led, f"broker {leader} cannot be reached: {error}")
+                moved = True
+            except UpstreamError as error:
+                self._trouble(led, f"broker {leader} lets nobody read it: {error}")
+                moved = True
+            if moved:
+                self._stale.set()
+                await asyncio.sleep(PAUSE_S)
+
+    async def _read_once(self, leader: int, led: Sequence[int]) -> bool:
+        """Fetch once for all partitions of a leader. Whether leaders have to be looked for. Raises UpstreamError."""
+        await self._find_begins(leader, [each for each in led if self._positions[each].next < 0])
+        ready = {each: self._positions[each] for each in led if self._positions[each].next >= 0}
+        if not ready:
+            return True
+        asked = {(OFFSETS_TOPIC, each): position.next for each, position in ready.items()}
+        caught_up = all(position.next >= position.goal for position in ready.values())
+        told = await fetch(self._upstream, leader, asked, max_wait_ms=WAIT_MS if caught_up else 0)
+        return any([await self._take(each, told.get((OFFSETS_TOPIC, each))) for each in ready])
+
+    def _trouble(self, partitions: Iterable[int], why: str) -> None:
+        for each in partitions:
+            if self._positions[each].trouble != why:
+                self._positions[each].trouble = why
+                self._listener.troubled(each, why)
+
+    # -- one partition ------------------------------------------------------------------------------------------------
+
+    async def _find_begins(self, leader: int, partitions: Sequence[int]) -> None:
+        """Where to begin, and where the past ends; what cannot be told now is asked again. Raises UpstreamError."""
+        if not partitions:
+            return
+        places = [(OFFSETS_TOPIC, each) for each in partitions]
+        ends = await list_offsets(self._upstream, leader, places, LATEST)
+        begins = await list_offsets(self._upstream, leader, places, EARLIEST)
+        since = {}
+        if self._since_ms is not None:
+            since = await list_offsets(self._upstream, leader, places, self._since_ms)
+        for each, place in zip(partitions, places, strict=True):
+            code = begins[place].code or ends[place].code
+            if code:
+                self._trouble([each], f"broker {leader} does not tell where it begins and ends: {describe_code(code)}")
+                continue
+            position, first = self._positions[each], begins[place].offset
+            if place in since and not since[place].code:
+                # -1: nothing is as new as that, so only what comes is read.
+                first = since[place].offset if since[place].offset >= 0 else ends[place].offset
+            position.started = position.next = first
+            position.goal = ends[place].offset
+            self._listener.progressed(each, 0, position.goal - first)
+
+    async def _take(self, partition: int, came: FetchedPortion | None) -> bool:
+        """Whether its leader has to be looked for."""
+        position = self._positions[partition]
+        if came is None:
+            return True
+        if came.code == OUT_OF_RANGE:
+            await self._find_place(partition)
+            return False
+        if came.code:
+            self._trouble([partition], f"its leader says {describe_code(came.code)}")
+            return True
+        self._trouble([partition], "")
+        await self._take_batches(partition, came.batches)
+        if not came.batches and position.next < position.goal:
+            position.goal = came.high_watermark
+            self._listener.progressed(partition, position.next - position.started, position.goal - position.next)
+        return False
+
+    async def _take_batches(self, partition: int, batches: Sequence[BatchView]) -> None:
+        position = self._positions[partition]
+        began_s = perf_counter()
+        for batch in batches:
+            if batch.next_offset <= position.next:
+                continue
+            position.next = batch.next_offset  # before: a batch that nobody expected is not met for ever
+            position.watched.take_batch(batch)
+            if perf_counter() - began_s > SLICE_S:
+                self._listener.took_batches(partition)
+                self._tell_progress(partition)
+                await asyncio.sleep(0)
+                began_s = perf_counter()
+        if batches:
+            self._listener.took_batches(partition)
+            self._tell_progress(partition)
+
+    def _tell_progress(self, partition: int) -> None:
+        position = self._positions[partition]
+        self._listener.progressed(partition, position.next - position.started, max(0, position.goal - position.next))
+
+    async def _find_place(self, partition: int) -> None:
+        """It was asked for an offset that is not there: its begin was removed meanwhile, or it is another log now."""
+        position = self._positions[partition]
+        place = (OFFSETS_TOPIC, partition)
+        leader = self._upstream.leader(*place)
+        begins = (await list_offsets(self._upstream, leader, [place], EARLIEST))[place]
+        ends = (await list_offsets(self._upstream, leader, [place], LATEST))[place]
+        if begins.code or ends.code:
+            return
+        if ends.offset < position.next:
+            self._positions[partition] = ReadPosition(self._listener.made_partition(partition))
+        else:
+            position.next = max(position.next, begins.offset)

@@ -31,6 +31,7 @@ from muster.cli.common.options import (
     repeated_option,
 )
 from muster.cli.common.output import Column, columns, notice, print_document, print_rows
+from muster.cli.common.watching import watching_options
 from muster.coordinator.observability.views.formatting import plural
 
 if TYPE_CHECKING:
@@ -324,6 +325,7 @@ MOVES = columns("TOPIC:cyan, PARTITION, FROM=source, TO=target, WHY")
 
 
 @click.command()
+@watching_options
 @client_options
 @output_option
 @click.option("--assignor", metavar="NAME", help="Assignor to try; the group's own if not given.")

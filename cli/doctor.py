@@ -16,6 +16,7 @@ from muster.cli.common.options import (
     require_listener,
 )
 from muster.cli.common.output import columns, console, notice, print_document, print_rows
+from muster.cli.common.watching import watching_options
 from muster.coordinator.observability.views.formatting import harmless, plural
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ MOST_OF_A_RULE = 10
 
 
 @click.command()
+@watching_options
 @client_options
 @output_option
 @click.option(

@@ -19,6 +19,7 @@ from muster.cli.common.commands import LazyCommand, LazyGroup, run_command
 COMMANDS = {
     "Run": {
         "serve": LazyCommand("nodes.node:serve", "Run a node."),
+        "watch": LazyCommand("nodes.watch:watch", "Watch the groups of any Kafka and explain their rebalances."),
         "settings": LazyCommand("nodes.node:settings", "Show the settings of a node and their defaults."),
         "health": LazyCommand("nodes.node:health", "Check whether a node is serving."),
         "demo": LazyCommand("demo.command:demo", "Run a demo that kills a worker and explains the rebalance."),

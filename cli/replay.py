@@ -8,6 +8,7 @@ import click
 from muster.cli.common.commands import CommandError, Exit
 from muster.cli.common.options import client_options, connect_admin, find_plugins_here, output_option
 from muster.cli.common.output import Column, columns, notice, print_rows
+from muster.cli.common.watching import watching_options
 
 if TYPE_CHECKING:
     from muster.cli.recorded_decisions import ReplayedDecision
@@ -16,6 +17,7 @@ MAX_FILE_CHARACTERS = 256 << 20
 
 
 @click.command()
+@watching_options
 @client_options
 @output_option
 @click.option("--group", metavar="GROUP", help="Replay this group's ledger; or give FILE.")

@@ -17,6 +17,7 @@ import click
 
 from muster.cli.common.commands import CommandError, Exit
 from muster.cli.common.options import NumberRange, client_options, client_properties, require_listener
+from muster.cli.common.watching import watching_options
 
 # The command
 # -----------
@@ -29,6 +30,7 @@ NEWS_S = 10.0
 
 
 @click.command()
+@watching_options
 @client_options
 @click.option("--once", is_flag=True, help="Print the groups once, as plain text.")
 @click.option(

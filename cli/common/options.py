@@ -12,6 +12,7 @@ import contextlib
 import logging
 import math
 import os
+import re
 import socket
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -214,6 +215,23 @@ class NumberRange(click.FloatRange):
         if not math.isfinite(number):
             self.fail(f"{value!r} is not a number; expected one in the range {self._describe_range()}.", param, ctx)
         return number
+
+
+UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+class Duration(click.ParamType[int]):
+    """30s, 15m, 2h, 1d: milliseconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        found = re.fullmatch(r"(\d{1,9})(ms|s|m|h|d)", str(value).strip())
+        if found is None or not int(found[1]):
+            self.fail(f"{value!r} is not a time; expected a number and ms, s, m, h or d, such as 15m", param, ctx)
+        return int(found[1]) * UNITS_MS[found[2]]
 
 
 FORMATS = ("table", "wide", "json", "yaml", "csv")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from muster.cli.common.options import Duration
 from muster.cli.common.output import columns, notice, print_document, print_rows
 from muster.coordinator.observability.views.controls import hold_rows
 from muster.coordinator.observability.views.member_names import Names
@@ -123,23 +124,6 @@ def partition_numbers(word: str, listed: str, count: int) -> list[int]:
 OVERRIDE_COLUMNS = columns("GROUP, VERSION, HELD:cyan, UNTIL, UNTIL-MS+")
 
 MOVE_COLUMNS = columns("TOPIC:cyan, PARTITION, FROM=source, TO=target")
-
-UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-
-
-class Duration(click.ParamType[int]):
-    """30s, 15m, 2h, 1d: milliseconds."""
-
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
-        found = re.fullmatch(r"(\d{1,9})(ms|s|m|h|d)", str(value).strip())
-        if found is None or not int(found[1]):
-            self.fail(f"{value!r} is not a time; expected a number and ms, s, m, h or d, such as 15m", param, ctx)
-        return int(found[1]) * UNITS_MS[found[2]]
-
 
 for_option = click.option(
     "--for", "for_ms", type=Duration(), metavar="TIME", help="End it automatically after this time: 90s, 15m, 2h."

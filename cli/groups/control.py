@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from muster.cli.common.commands import CommandError, Exit
-from muster.cli.common.options import COUNT, client_options, connect_admin, output_option, repeated_option
+from muster.cli.common.options import COUNT, Duration, client_options, connect_admin, output_option, repeated_option
 from muster.cli.common.output import columns, notice, print_document, print_rows
 from muster.cli.groups.arguments import (
-    Duration,
     for_option,
     group_argument,
     override_options,

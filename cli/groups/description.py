@@ -15,6 +15,7 @@ import click
 from muster.cli.common.commands import Unhealthy
 from muster.cli.common.options import client_options, connect_admin, output_option, repeated_option
 from muster.cli.common.output import columns, notice, print_document, print_rows
+from muster.cli.common.watching import watching_options
 from muster.cli.groups.arguments import group_argument
 from muster.coordinator.observability.views.controls import control_lines, hold_lines
 from muster.coordinator.observability.views.formatting import moment
@@ -95,6 +96,7 @@ def describe_missing_groups(admin: "Admin") -> list[str]:
 
 
 @click.command("list")
+@watching_options
 @client_options
 @output_option
 @repeated_option("--state", "states", type=click.Choice(STATES, case_sensitive=False), help="Only groups in this state")
@@ -137,6 +139,7 @@ REBALANCING = ("PreparingRebalance", "CompletingRebalance", "Waiting", "Stopping
 
 
 @click.command()
+@watching_options
 @client_options
 @output_option
 @click.option(
@@ -247,6 +250,7 @@ MEMBER_COLUMNS = columns(
 
 
 @click.command()
+@watching_options
 @client_options
 @output_option
 @group_argument

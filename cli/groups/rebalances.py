@@ -9,6 +9,7 @@ import click
 
 from muster.cli.common.options import COUNT, client_options, connect_admin, output_option
 from muster.cli.common.output import columns, console, notice, print_document, print_rows
+from muster.cli.common.watching import watching_options
 from muster.cli.groups.arguments import group_argument
 from muster.coordinator.observability.views.formatting import moment
 
@@ -26,6 +27,7 @@ REBALANCE_COLUMNS = columns(
 
 
 @click.command()
+@watching_options
 @client_options
 @output_option
 @click.option("--limit", type=COUNT, default=10, show_default=True, help="Show the last N rebalances.")
@@ -89,6 +91,7 @@ def explain(
 
 
 @click.command()
+@watching_options
 @client_options
 @output_option
 @click.option("--limit", type=COUNT, default=100, show_default=True, help="Show the last N rebalances.")

@@ -13,9 +13,8 @@ from typing import Any, TypeVar
 import click
 
 from muster.cli.common.commands import CommandError, Exit
-from muster.cli.common.options import client_options, connect_admin, output_option
+from muster.cli.common.options import Duration, client_options, connect_admin, output_option
 from muster.cli.common.output import columns, notice, print_document, print_rows
-from muster.cli.groups.arguments import Duration
 from muster.coordinator.observability.views.controls import format_minute
 
 # Where a password comes from

@@ -113,6 +113,18 @@ class KafkaBackendSettings(ProxyPrincipalSettings, ProxySettings):
         "Whether the node only watches the groups that the Kafka of engine coordinates: it reads their records, "
         "answers and explains, and writes nothing there.",
     )
+    watch_segments: str = setting(
+        "",
+        "Copies of a broker's __consumer_offsets folders or segment files, which a watching node reads in place of a "
+        "Kafka, separated by commas.",
+        allowed="paths, or nothing",
+    )
+    watch_group: str = setting(
+        "",
+        "The only group that matters to a watching node: it reads the partition that the group is in and no other; "
+        "empty means all.",
+        allowed="a group, or nothing",
+    )
     watch_ledger_dir: str = setting(
         "",
         "The directory in which a watching node keeps its ledger; empty means in memory: after a restart it is read "
@@ -163,7 +175,8 @@ class KafkaBackendSettings(ProxyPrincipalSettings, ProxySettings):
         if self.upstream:
             return self
         for name, field in KafkaBackendSettings.model_fields.items():
-            if name != "engine" and getattr(self, name) != field.default:
+            of_watching = name.startswith("watch_") and self.watch_segments
+            if name != "engine" and not of_watching and getattr(self, name) != field.default:
                 told = "set" if field.annotation is SecretStr else setting_as_text(getattr(self, name))
                 raise ValueError(
                     f"{field.alias} is {told}, but engine is {BUNDLED}: there is no Kafka to use it for; set engine "

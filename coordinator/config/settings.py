@@ -163,9 +163,10 @@ class Settings(
         }
         check_backend_settings(self, given=self.model_fields_set, log_dirs=self.data_dir, others=others)
         check_node_id(self, self.node_id)
-        if self.watch_enable and not self.upstream:
+        if self.watch_enable and bool(self.upstream) == bool(self.watch_segments):
             raise ValueError(
-                f"watch.enable is true, but engine is {self.engine}; expected kafka://HOST:PORT: what is watched"
+                f"watch.enable is true, engine is {self.engine}, watch.segments is {self.watch_segments!r}; expected "
+                "either engine=kafka://HOST:PORT or watch.segments, to say what is watched"
             )
         if self.watch_enable and self.kafka_listeners:
             raise ValueError(

@@ -56,7 +56,7 @@ class ReaderListener(Protocol):
 
 
 @dataclass(slots=True)
-class ReadPosition:
+class WatchedPosition:
     """Of one partition. started, goal: where its log began, and ended, when reading began; -1: not known yet."""
 
     watched: WatchedPartition
@@ -76,7 +76,7 @@ class OffsetsTopicReader:
         self._upstream = upstream
         self._listener = listener
         self._since_ms = since_ms
-        self._positions = {each: ReadPosition(listener.made_partition(each)) for each in partitions}
+        self._positions = {each: WatchedPosition(listener.made_partition(each)) for each in partitions}
         self._following: dict[int, RestartedTask] = {}
         self._looking = RestartedTask("leaders of watched partitions", self._look_for_leaders)
         self._stale = asyncio.Event()
@@ -228,6 +228,6 @@ class OffsetsTopicReader:
         if begins.code or ends.code:
             return
         if ends.offset < position.next:
-            self._positions[partition] = ReadPosition(self._listener.made_partition(partition))
+            self._positions[partition] = WatchedPosition(self._listener.made_partition(partition))
         else:
             position.next = max(position.next, begins.offset)

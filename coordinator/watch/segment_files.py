@@ -12,7 +12,7 @@ from muster.storage.records.batch import HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, MA
 FOLDER = re.compile(r"^__consumer_offsets-(\d+)$")
 SEGMENT = re.compile(r"^(\d{20})\.log$")
 
-CHUNK_BYTES = 4 << 20
+CHUNK_BYTES = 256 << 10
 MAX_BATCH_BYTES = 256 << 20
 """More than any broker takes: a length beyond it is damage."""
 

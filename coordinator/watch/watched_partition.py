@@ -1,14 +1,17 @@
-"""One partition of an offsets topic, followed record by record: its groups' facts, rebalances and positions.
+"""One partition of an offsets topic, followed record by record: its groups' facts, rebalances and positions; and all
+such partitions, whose facts are passed on to the shards that answer.
 
 A transaction's positions count when its marker says so. What is damaged or of an unknown version is passed over and
 counted: other tools may write what nobody else can read.
 """
 
 from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import Protocol, get_args
+from typing import Final, Protocol, cast, get_args
 
+from muster.coordinator.core.model.events import RecordsWatched, WatchStood
 from muster.coordinator.core.model.records import (
     ConsumerRecord,
     GroupDeleted,
@@ -16,7 +19,10 @@ from muster.coordinator.core.model.records import (
     GroupRecord,
     GroupStored,
     OffsetDeleted,
+    OffsetsStored,
     OffsetStored,
+    RebalanceDecided,
+    Record,
     TopicId,
 )
 from muster.coordinator.core.model.types import NO_TOPIC_ID, RebalanceEntry, StoredOffset
@@ -137,7 +143,7 @@ class WatchedPartition:
             group.classic.take_deletion()
         else:
             group.consumer.number = max(group.consumer.number, group.classic.number)
-            for entry in group.consumer.take_record(record, written_ms):
+            for entry in group.consumer.take_record(cast(ConsumerRecord, record), written_ms):
                 self._sink.take_entry(group_id, entry)
             group.classic.number = group.consumer.number
             if isinstance(record, GroupEpochDeleted):
@@ -189,3 +195,68 @@ class WatchedPartition:
         None: it was deleted. At most so many; the others come next time."""
         keys = list(islice(self._changed, most))
         return [(*key, self._changed.pop(key)) for key in keys]
+
+
+# To the shards that answer
+# -------------------------
+
+MOST_FACTS: Final = 200
+"""In one event: the loop has others to serve."""
+
+MOST_POSITIONS: Final = 1_000
+"""That one look passes on."""
+
+
+class FactsCollector:
+    """The sink of one watched partition."""
+
+    def __init__(self) -> None:
+        self.facts: list[Record] = []
+
+    def take_fact(self, fact: GroupRecord) -> None:
+        self.facts.append(fact)
+
+    def take_entry(self, group_id: str, entry: RebalanceEntry) -> None:
+        self.facts.append(RebalanceDecided(group_id, entry))
+
+
+class WatchedFacts:
+    """All watched partitions. tell: gets the number of a shard and an event for it."""
+
+    def __init__(self, tell: Callable[[int, RecordsWatched | WatchStood], None]) -> None:
+        self._tell = tell
+        self._names: dict[TopicId, str] = {}
+        self._collectors: dict[int, FactsCollector] = {}
+        self.partitions: dict[int, WatchedPartition] = {}
+
+    def learn_names(self, ids: Mapping[str, TopicId]) -> None:
+        """Of topics by their ids: records of KIP-848 groups name topics by id alone."""
+        self._names.update((topic_id, name) for name, topic_id in ids.items())
+
+    def made_partition(self, partition: int) -> WatchedPartition:
+        """One that has read nothing yet, in place of what was there."""
+        collector = self._collectors[partition] = FactsCollector()
+        watched = self.partitions[partition] = WatchedPartition(collector, self._names)
+        return watched
+
+    def pass_facts(self, partition: int, shard: int) -> None:
+        """What was said since the last call, positions excepted."""
+        collector = self._collectors[partition]
+        facts, collector.facts = collector.facts, []
+        for begin in range(0, len(facts), MOST_FACTS):
+            self._tell(shard, RecordsWatched(tuple(facts[begin : begin + MOST_FACTS])))
+
+    def pass_positions(self, partition: int, shard: int) -> bool:
+        """The newest positions, so many at a time. Whether there are more."""
+        changed = self.partitions[partition].take_positions(MOST_POSITIONS)
+        stored: dict[str, dict[tuple[str, int], StoredOffset]] = {}
+        facts: list[Record] = []
+        for group_id, topic, number, position in changed:
+            if position is None:
+                facts.append(OffsetDeleted(group_id, topic, number))
+            else:
+                stored.setdefault(group_id, {})[topic, number] = position
+        facts += [OffsetsStored(group_id, offsets) for group_id, offsets in stored.items()]
+        for begin in range(0, len(facts), MOST_FACTS):
+            self._tell(shard, RecordsWatched(tuple(facts[begin : begin + MOST_FACTS])))
+        return len(changed) == MOST_POSITIONS

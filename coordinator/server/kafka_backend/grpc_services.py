@@ -28,7 +28,11 @@ from muster.coordinator.rpc.v1 import (
 from muster.coordinator.server.backend import fencing
 from muster.coordinator.server.kafka_backend.upstream_logs import UpstreamLog
 from muster.coordinator.server.rpc_dispatch import RpcCall
-from muster.coordinator.server.services.group_coordinator import GroupServiceContext, RoutedGroupCoordinator
+from muster.coordinator.server.services.group_coordinator import (
+    GroupCoordinator,
+    GroupServiceContext,
+    RoutedGroupCoordinator,
+)
 from muster.coordinator.server.services.group_responses import to_error_code
 from muster.storage.broker.requests import RecordRequests
 from muster.storage.errors import NotLeaderOrFollower, StorageError, check_entry_count
@@ -197,27 +201,10 @@ CUT_OFF: Final = (
 )
 
 
-class UpstreamGroups(RoutedGroupCoordinator):
-    """As its base; where logs end that nobody has asked about of late is asked of their leaders. met: returns once the
-    node knows the others, or waits no longer; who asks for a coordinator before that waits with it."""
+class UpstreamPositions(GroupCoordinator):
+    """As its base; where logs end that nobody has asked about of late is asked of their leaders."""
 
-    def __init__(
-        self,
-        cluster: ClusterView,
-        context: GroupServiceContext,
-        *,
-        ends: UpstreamLogEnds,
-        met: Callable[[], Awaitable[None]],
-    ) -> None:
-        super().__init__(cluster, context, cut_off=CUT_OFF)
-        self._ends = ends
-        self._met = met
-
-    async def find_coordinator(
-        self, request: coordinator_pb.FindCoordinatorRequest, call: RpcCall
-    ) -> coordinator_pb.FindCoordinatorResponse:
-        await self._met()
-        return await super().find_coordinator(request, call)
+    ends: UpstreamLogEnds
 
     async def offset_fetch(
         self, request: coordinator_pb.OffsetFetchRequest, call: RpcCall
@@ -231,8 +218,31 @@ class UpstreamGroups(RoutedGroupCoordinator):
         ]
         if not request.include_log_offsets or not unknown:
             return answer
-        await self._ends.ahead(unknown)
+        await self.ends.ahead(unknown)
         return await super().offset_fetch(request, call)
+
+
+class UpstreamGroups(UpstreamPositions, RoutedGroupCoordinator):
+    """met: returns once the node knows the others, or waits no longer; who asks for a coordinator before that waits
+    with it."""
+
+    def __init__(
+        self,
+        cluster: ClusterView,
+        context: GroupServiceContext,
+        *,
+        ends: UpstreamLogEnds,
+        met: Callable[[], Awaitable[None]],
+    ) -> None:
+        super().__init__(cluster, context, cut_off=CUT_OFF)
+        self.ends = ends
+        self._met = met
+
+    async def find_coordinator(
+        self, request: coordinator_pb.FindCoordinatorRequest, call: RpcCall
+    ) -> coordinator_pb.FindCoordinatorResponse:
+        await self._met()
+        return await super().find_coordinator(request, call)
 
 
 # Cluster: muster cluster drain (KB-F8)

@@ -5,11 +5,10 @@ Reading and writing records is refused with a sentence.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 
 from muster.coordinator.config import Settings
 from muster.coordinator.core.model.events import TopicsChanged
-from muster.coordinator.kafka_backend.upstream.topic_watch import UpstreamLogEnds, UpstreamTopics
 from muster.coordinator.runtime.ports import LogFailed, LogNotReady
 from muster.storage.broker.fetches import FetchLimits, FetchPosition, FetchRead
 from muster.storage.broker.record_log import RecordLog
@@ -39,11 +38,40 @@ class RecordsKeptInKafka(StorageError):
     name = "UNSUPPORTED_VERSION"
 
 
+class TopicsTold(Protocol):
+    """`UpstreamTopics`, as far as it is asked here."""
+
+    @property
+    def internal(self) -> frozenset[str]: ...
+
+    def partitions(self) -> Mapping[str, int]: ...
+
+    def ids(self) -> Mapping[str, bytes]: ...
+
+    def on_change(self, listener: Callable[[TopicsChanged], None]) -> None: ...
+
+    def leader(self, topic: str, partition: int) -> int: ...
+
+
+class LogEndsTold(Protocol):
+    """`UpstreamLogEnds`, as far as it is asked here."""
+
+    def span(self, topic: str, partition: int) -> tuple[int, int]: ...
+
+    def ends(self, places: Iterable[TopicPartition]) -> list[int]: ...
+
+    def starts(self, places: Iterable[TopicPartition]) -> list[int]: ...
+
+    async def ahead(self, places: Sequence[TopicPartition]) -> None: ...
+
+    def forget(self, topics: Iterable[str]) -> None: ...
+
+
 class UpstreamLog(TopicListeners):
     """The log for listeners that ask which topics there are: a `RecordLog` that refuses, in words, to read or write
     records and to change topics."""
 
-    def __init__(self, settings: Settings, cluster_id: str, topics: UpstreamTopics, ends: UpstreamLogEnds) -> None:
+    def __init__(self, settings: Settings, cluster_id: str, topics: TopicsTold, ends: LogEndsTold) -> None:
         """cluster_id: the upstream's."""
         super().__init__()
         self.settings = settings

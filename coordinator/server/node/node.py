@@ -106,9 +106,10 @@ def make_backend(
 ) -> NodeBackend:
     """That of a node with these settings. Raises AddressTaken."""
     if settings.watch_enable:
-        from muster.coordinator.server.watch_backend.watch_backend import WatchBackend
+        from muster.coordinator.server.watch_backend.watch_backend import KafkaWatchBackend, SegmentsWatchBackend
 
-        return WatchBackend(settings, clock, certificates, doors)
+        of_segments = bool(settings.watch_segments)
+        return (SegmentsWatchBackend if of_segments else KafkaWatchBackend)(settings, clock, certificates, doors)
     if settings.upstream:
         from muster.coordinator.server.kafka_backend.kafka_node_backend import KafkaNodeBackend
 

@@ -1,20 +1,20 @@
-"""What a node that watches has in place of a log: the records that a Kafka keeps of the groups it coordinates.
+"""What a node that watches has in place of a log: the records that a Kafka keeps of the groups it coordinates, or
+copies of their segments.
 
 The state of groups is never stored here: it is read from that Kafka at each start. The ledger is, where a directory is
 named for it, so that it outlives the Kafka's compaction.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
-import structlog
-
 from muster.coordinator.config import Settings
 from muster.coordinator.core.model.events import TopicsChanged, WatchStood
-from muster.coordinator.core.watched.watched_shard import WatchedShard
+from muster.coordinator.core.watched.watched_shard import NOT_READ, WatchedShard
 from muster.coordinator.edge.background_tasks import RestartedTask
 from muster.coordinator.edge.cluster_view import ClientAddresses, ClusterView, wall_ms
 from muster.coordinator.kafka_backend.backend_settings import upstream_address_of
@@ -24,24 +24,32 @@ from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.group_log import BrokerGroupLog
 from muster.coordinator.runtime.node_status import GROUPS, Conditions
-from muster.coordinator.runtime.ports import Entry, GroupLog, KeyValue, LogDamage
+from muster.coordinator.runtime.ports import Entry, GroupLog, KeyValue, LogDamage, LogFailed
+from muster.coordinator.runtime.shards import partition_for
 from muster.coordinator.server.backend.assignor_inputs import LogSpanOf, MeasuredSpans
 from muster.coordinator.server.backend.node_backend import MakeGroups, NodeBackend
 from muster.coordinator.server.backend.node_services import FENCE_SERVICE
 from muster.coordinator.server.driver.clock import NodeClock
 from muster.coordinator.server.driver.driver import EngineDriver
 from muster.coordinator.server.kafka_backend.backend import UpstreamRefusedNode
-from muster.coordinator.server.kafka_backend.grpc_services import RefusedFencing, RefusedStaging, UpstreamRecords
+from muster.coordinator.server.kafka_backend.grpc_services import (
+    RefusedFencing,
+    RefusedStaging,
+    UpstreamPositions,
+    UpstreamRecords,
+)
 from muster.coordinator.server.kafka_backend.upstream_logs import UpstreamLog, UpstreamRequests
 from muster.coordinator.server.listeners.kafka_listener import KafkaListenerContext, NodeKafkaListener
+from muster.coordinator.server.node_events import report_contained
 from muster.coordinator.server.rpc_dispatch import ServiceMethod, methods_of
 from muster.coordinator.server.services.group_coordinator import GroupCoordinator, GroupServiceContext
 from muster.coordinator.watch.offsets_topic_reader import OFFSETS_TOPIC, OffsetsTopicReader
-from muster.coordinator.watch.watched_facts import WatchedFacts
-from muster.coordinator.watch.watched_partition import WatchedPartition
+from muster.coordinator.watch.segment_files import NoSegments, find_segments, read_segment
+from muster.coordinator.watch.watched_partition import WatchedFacts, WatchedPartition
 from muster.coordinator.zookeeper.group_observer import ReportGroup
 from muster.storage.broker.broker import Broker
 from muster.storage.service.broker_service import BrokerService
+from muster.storage.types import TopicPartition
 
 if TYPE_CHECKING:
     from muster.coordinator.server.listeners.proxy_listener import NodeProxyListener
@@ -49,8 +57,6 @@ if TYPE_CHECKING:
     from muster.coordinator.server.security.node_security import NodeSecurity
     from muster.coordinator.server.security.security_store import SecurityStore
     from muster.coordinator.server.services.member_session import ServerSessions
-
-log = structlog.get_logger("muster.watch")
 
 SHARDS_BY_DEFAULT: Final = 50
 """Kafka's offsets.topic.num.partitions, as long as nobody has committed anything."""
@@ -95,23 +101,17 @@ class LedgerLog:
 # -----------
 
 
-class LoneView:
-    """Of a node that has no others."""
-
-    controller = -1
-
-    def nodes(self, listener: str) -> list[Any]:
-        return []
-
-
 class WatchBackend:
-    """Made in the loop it lives in; `open`ed, `join`ed, `coordinate`d, then `close`d."""
+    """What both kinds share: the groups, their ledger, and what a node that coordinates nothing refuses.
+
+    Made in the loop it lives in; `open`ed, `join`ed, `coordinate`d, then `close`d.
+    """
 
     zookeeper = figures = cluster = engine_figures = None
     requests: UpstreamRequests
-    topics: UpstreamTopics
-    ends: UpstreamLogEnds
     record_log: UpstreamLog
+    measured: MeasuredSpans | None = None
+    shards = SHARDS_BY_DEFAULT
 
     def __init__(
         self,
@@ -125,58 +125,21 @@ class WatchBackend:
         self._certificates = certificates
         self._started = AsyncExitStack()
         self.disk: Broker | None = None
-        self.measured: MeasuredSpans | None = None
-        self.upstream = Upstream(upstream_address_of(settings))
-        self._started.callback(self.upstream.close)
-        self.troubles: dict[int, str] = {}
-        """Partitions of the topic that cannot be read now, and why."""
-        self._topics_trouble = ""
         self._standing: dict[int, str] = {}
-        self._read: set[int] = set()
-        """Partitions that have been read to where they ended, and are not answered for yet."""
-        self._has_read = asyncio.Event()
-        self.shards = SHARDS_BY_DEFAULT
-
-    # -- start and end ------------------------------------------------------------------------------------------------
-
-    async def open(self, seen: ReportGroup) -> None:
-        """Look at the Kafka. Raises UpstreamRefusedNode."""
-        settings = self._settings
-        self.topics = UpstreamTopics(
-            self.upstream,
-            now_ms=self._clock.now_ms,
-            refresh_ms=settings.engine_kafka_metadata_refresh_ms,
-            gone_after_ms=settings.engine_kafka_topic_gone_after_ms,
-            on_bug=self._topics_failed,
-            on_trouble=self._topics_troubled,
-        )
-        try:
-            await self.topics.refresh_topics()
-            view = await self.upstream.refresh([OFFSETS_TOPIC])
-        except UpstreamError as error:
-            raise UpstreamRefusedNode(f"engine is {settings.engine}, but {error}") from error
-        self._started.push_async_callback(self.topics.stop)
-        if (topic := view.topics.get(OFFSETS_TOPIC)) is not None and topic.parts:
-            self.shards = len(topic.parts)
-        self.ends = UpstreamLogEnds(
-            self.upstream, self.topics, now_ms=self._clock.now_ms, patience_ms=settings.group_assignor_deadline_ms
-        )
-        self.measured = self.ends.measured
-        self.record_log = UpstreamLog(settings, view.cluster_id, self.topics, self.ends)
-        self.requests = UpstreamRequests(self.record_log)
-        if settings.watch_ledger_dir:
-            directory = Path(settings.watch_ledger_dir)
-            self.disk = await asyncio.to_thread(
-                Broker, directory, settings, node_id=settings.node_id, cluster_id=view.cluster_id or None
-            )
+        """By shard, why it cannot answer; empty: it can."""
 
     async def rights_store(self) -> "SecurityStore | None":
         return None
 
     async def join(self, security: "NodeSecurity | None", make_groups: MakeGroups) -> None:
         kept = None
-        if self.disk is not None:
-            size = self._settings.offsets_topic_segment_bytes
+        if self._settings.watch_ledger_dir:
+            settings, cluster_id = self._settings, self.record_log.cluster_id or None
+            directory = Path(settings.watch_ledger_dir)
+            self.disk = await asyncio.to_thread(
+                Broker, directory, settings, node_id=settings.node_id, cluster_id=cluster_id
+            )
+            size = settings.offsets_topic_segment_bytes
             kept = await asyncio.to_thread(BrokerGroupLog, self.disk, self.shards, size)
         log_of_ledger: GroupLog = LedgerLog(kept)
         make_groups(
@@ -195,21 +158,37 @@ class WatchBackend:
         """From now on read, and let the shards know."""
         self._driver = driver
         self._facts = WatchedFacts(driver.submit_event)
-        self.topics.start()
-        settings = self._settings
-        since_ms = wall_ms() - settings.watch_since_ms if settings.watch_since_ms else None
-        self._reader = OffsetsTopicReader(self.upstream, range(self.shards), self, since_ms=since_ms)
-        self._reading = RestartedTask("watching groups", self._begin_reading, returns=True)
-        self._reading.start()
-        self._started.push_async_callback(self._reader.stop)
-        self._started.push_async_callback(self._reading.stop)
-        self._passing = RestartedTask("positions of watched groups", self._pass_positions)
-        self._passing.start()
-        self._started.push_async_callback(self._passing.stop)
+        for shard in range(self.shards):
+            self.stand(shard, NOT_READ)
+        reading = RestartedTask("watching groups", self._begin_reading, returns=True)
+        reading.start()
+        self._started.push_async_callback(reading.stop)
 
     async def _begin_reading(self) -> None:
         await self._driver.all_loaded()
-        self._reader.start()
+        for shard, excuse in self._standing.items():
+            self._driver.submit_event(shard, WatchStood(excuse))
+        await self.read()
+
+    async def read(self) -> None:
+        """Begin to read, or read all there is."""
+        raise NotImplementedError
+
+    def stand(self, shard: int, excuse: str) -> None:
+        """Why a shard cannot answer yet; empty: it can."""
+        if self._standing.get(shard) != excuse:
+            self._standing[shard] = excuse
+            self._driver.submit_event(shard, WatchStood(excuse))
+
+    async def pass_positions(self, partition: int, shard: int) -> None:
+        more = True
+        while more:
+            more = self._facts.pass_positions(partition, shard)
+            await asyncio.sleep(0)
+
+    def trouble(self) -> str:
+        """What keeps this node from seeing, as a sentence; empty: nothing."""
+        return ""
 
     async def hand_over(self) -> None:
         """There is nobody to take over."""
@@ -222,65 +201,11 @@ class WatchBackend:
         if self.disk is not None:
             await asyncio.to_thread(self.disk.close)
 
-    # -- what the reader says -----------------------------------------------------------------------------------------
-
-    def made_partition(self, partition: int) -> WatchedPartition:
-        self._stand(partition, f"{OFFSETS_TOPIC}-{partition} has not been read yet")
-        return self._facts.made_partition(partition)
-
-    def took_batches(self, partition: int) -> None:
-        self._facts.pass_facts(partition, partition)
-
-    def progressed(self, partition: int, read: int, behind: int) -> None:
-        if behind:
-            share = f"{read / (read + behind):.0%}" if read else "nothing yet"
-            self._stand(partition, f"{OFFSETS_TOPIC}-{partition} is being read: {share} of {read + behind} records")
-        elif self._standing.get(partition):
-            self._read.add(partition)
-            self._has_read.set()
-
-    def troubled(self, partition: int, why: str) -> None:
-        if why:
-            self.troubles[partition] = why
-        else:
-            self.troubles.pop(partition, None)
-        if self._standing.get(partition):
-            self._stand(partition, f"{OFFSETS_TOPIC}-{partition} cannot be read: {why}" if why else "reading goes on")
-
-    def _stand(self, partition: int, excuse: str) -> None:
-        if self._standing.get(partition) != excuse:
-            self._standing[partition] = excuse
-            self._driver.submit_event(partition, WatchStood(excuse))
-
-    async def _pass_positions(self) -> None:
-        """Every now and then; of a partition that has just been read, at once: its groups are answered for then."""
-        while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(POSITIONS_S):
-                    await self._has_read.wait()
-            self._has_read.clear()
-            for partition in range(self.shards):
-                if self._standing.get(partition) and partition not in self._read:
-                    continue
-                more = True
-                while more:
-                    more = self._facts.pass_positions(partition, partition)
-                    await asyncio.sleep(0)
-                if partition in self._read:
-                    self._read.discard(partition)
-                    self._stand(partition, "")
-
-    def _topics_troubled(self, sentence: str) -> None:
-        self._topics_trouble = sentence
-
-    def _topics_failed(self, error: BaseException) -> None:
-        log.error("topics of the watched Kafka are looked at no more", error=repr(error))
-
     # -- services -----------------------------------------------------------------------------------------------------
 
     @property
     def log_span(self) -> LogSpanOf:
-        return self.ends.span
+        return self.record_log.span
 
     def add_topic_news(self, change: TopicsChanged) -> TopicsChanged:
         return change
@@ -289,19 +214,7 @@ class WatchBackend:
         return GroupCoordinator(context)
 
     def record_service(self, advertised: Callable[[], tuple[str, int]], room: Callable[[Any], int]) -> BrokerService:
-        async def met() -> None:
-            """There are no others."""
-
-        return UpstreamRecords(
-            self.requests,
-            self.upstream,
-            cast(ClusterView, LoneView()),
-            node_id=self._settings.node_id,
-            bootstrap=",".join(map(describe_address, self._settings.upstream)),
-            advertised=advertised,
-            met=met,
-            room=room,
-        )
+        return BrokerService(self.requests, node_id=self._settings.node_id, advertised=advertised, room=room)
 
     def table(self) -> dict[str, ServiceMethod]:
         return {}
@@ -318,13 +231,231 @@ class WatchBackend:
     def upkeep(self, conditions: Conditions, engine: Engine, fail: Callable[[BaseException], None]) -> "WatchUpkeep":
         return WatchUpkeep(self, conditions, self._certificates)
 
+
+# A Kafka's groups
+# ----------------
+
+
+class LoneView:
+    """Of a node that has no others."""
+
+    controller = -1
+
+    def nodes(self, listener: str) -> list[Any]:
+        return []
+
+
+class WatchedGroupCoordinator(UpstreamPositions):
+    def __init__(self, context: GroupServiceContext, ends: UpstreamLogEnds) -> None:
+        super().__init__(context)
+        self.ends = ends
+
+
+class KafkaWatchBackend(WatchBackend):
+    """Reads a Kafka. Each partition of its offsets topic is a shard."""
+
+    topics: UpstreamTopics
+    ends: UpstreamLogEnds
+
+    def __init__(
+        self,
+        settings: Settings,
+        clock: NodeClock,
+        certificates: "NodeCertificates | None",
+        doors: Callable[[], ClientAddresses],
+    ) -> None:
+        super().__init__(settings, clock, certificates, doors)
+        self.upstream = Upstream(upstream_address_of(settings))
+        self._started.callback(self.upstream.close)
+        self._troubles: dict[int, str] = {}
+        """Partitions of the topic that cannot be read now, and why."""
+        self._topics_trouble = ""
+        self._read: set[int] = set()
+        """Partitions that have been read to where they ended, and are not answered for yet."""
+        self._has_read = asyncio.Event()
+
+    async def open(self, seen: ReportGroup) -> None:
+        """Look at the Kafka. Raises UpstreamRefusedNode."""
+        settings = self._settings
+        self.topics = UpstreamTopics(
+            self.upstream,
+            now_ms=self._clock.now_ms,
+            refresh_ms=settings.engine_kafka_metadata_refresh_ms,
+            gone_after_ms=settings.engine_kafka_topic_gone_after_ms,
+            on_bug=partial(report_contained, "looking at the topics of the watched Kafka"),
+            on_trouble=self._topics_troubled,
+        )
+        try:
+            await self.topics.refresh_topics()
+            view = await self.upstream.refresh([OFFSETS_TOPIC])
+        except UpstreamError as error:
+            raise UpstreamRefusedNode(f"engine is {settings.engine}, but {error}") from error
+        self._started.push_async_callback(self.topics.stop)
+        if (topic := view.topics.get(OFFSETS_TOPIC)) is not None and topic.parts:
+            self.shards = len(topic.parts)
+        self.ends = UpstreamLogEnds(
+            self.upstream, self.topics, now_ms=self._clock.now_ms, patience_ms=settings.group_assignor_deadline_ms
+        )
+        self.measured = self.ends.measured
+        self.record_log = UpstreamLog(settings, view.cluster_id, self.topics, self.ends)
+        self.requests = UpstreamRequests(self.record_log)
+
+    async def read(self) -> None:
+        settings, wanted = self._settings, range(self.shards)
+        if settings.watch_group:
+            wanted = range(place := partition_for(settings.watch_group, self.shards), place + 1)
+        since_ms = wall_ms() - settings.watch_since_ms if settings.watch_since_ms else None
+        self.topics.on_change(self._learn_names)
+        self._learn_names(self.topics.event())
+        self.topics.start()
+        reader = OffsetsTopicReader(self.upstream, wanted, self, since_ms=since_ms)
+        reader.start()
+        self._started.push_async_callback(reader.stop)
+        passing = RestartedTask("positions of watched groups", self._pass_positions)
+        passing.start()
+        self._started.push_async_callback(passing.stop)
+
+    def _learn_names(self, change: TopicsChanged) -> None:
+        self._facts.learn_names(change.ids)
+
+    # -- what the reader says -----------------------------------------------------------------------------------------
+
+    def made_partition(self, partition: int) -> WatchedPartition:
+        self.stand(partition, f"{OFFSETS_TOPIC}-{partition} has not been read yet")
+        return self._facts.made_partition(partition)
+
+    def took_batches(self, partition: int) -> None:
+        self._facts.pass_facts(partition, partition)
+
+    def progressed(self, partition: int, read: int, behind: int) -> None:
+        if behind:
+            share = f"{read / (read + behind):.0%} of {read + behind} records"
+            self.stand(partition, f"{OFFSETS_TOPIC}-{partition} is being read: {share}")
+        elif self._standing.get(partition):
+            self._read.add(partition)
+            self._has_read.set()
+
+    def troubled(self, partition: int, why: str) -> None:
+        if why:
+            self._troubles[partition] = why
+        else:
+            self._troubles.pop(partition, None)
+        if self._standing.get(partition):
+            self.stand(partition, f"{OFFSETS_TOPIC}-{partition} cannot be read: {why}" if why else "reading goes on")
+
+    async def _pass_positions(self) -> None:
+        """Every now and then; of a partition that has just been read, at once: its groups are answered for then."""
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(POSITIONS_S):
+                    await self._has_read.wait()
+            self._has_read.clear()
+            for partition in self._facts.partitions:
+                if self._standing.get(partition) and partition not in self._read:
+                    continue
+                await self.pass_positions(partition, partition)
+                if partition in self._read:
+                    self._read.discard(partition)
+                    self.stand(partition, "")
+
     def trouble(self) -> str:
-        """What keeps this node from seeing, as a sentence; empty: nothing."""
-        if self.troubles:
-            partition, why = next(iter(self.troubles.items()))
-            more = f" (and {len(self.troubles) - 1} more partitions)" if len(self.troubles) > 1 else ""
+        if self._troubles:
+            partition, why = next(iter(self._troubles.items()))
+            more = f" (and {len(self._troubles) - 1} more partitions)" if len(self._troubles) > 1 else ""
             return f"{OFFSETS_TOPIC}-{partition}{more} cannot be read, so its groups are as they were last seen: {why}"
         return self._topics_trouble
+
+    def _topics_troubled(self, sentence: str) -> None:
+        self._topics_trouble = sentence
+
+    # -- services -----------------------------------------------------------------------------------------------------
+
+    def group_service(self, context: GroupServiceContext) -> GroupCoordinator:
+        return WatchedGroupCoordinator(context, self.ends)
+
+    def record_service(self, advertised: Callable[[], tuple[str, int]], room: Callable[[Any], int]) -> BrokerService:
+        async def met() -> None:
+            """There are no others."""
+
+        return UpstreamRecords(
+            self.requests,
+            self.upstream,
+            cast(ClusterView, LoneView()),
+            node_id=self._settings.node_id,
+            bootstrap=",".join(map(describe_address, self._settings.upstream)),
+            advertised=advertised,
+            met=met,
+            room=room,
+        )
+
+
+# Copies of segments
+# ------------------
+
+
+class NoTopics:
+    """Of segments nobody knows which topics there are, or where their logs end."""
+
+    internal: frozenset[str] = frozenset()
+
+    def partitions(self) -> Mapping[str, int]:
+        return {}
+
+    def ids(self) -> Mapping[str, bytes]:
+        return {}
+
+    def on_change(self, listener: Callable[[TopicsChanged], None]) -> None:
+        """Nothing changes."""
+
+    def leader(self, topic: str, partition: int) -> int:
+        return -1
+
+    def span(self, topic: str, partition: int) -> tuple[int, int]:
+        raise LogFailed(f"where {topic}-{partition} ends is not known: copies of segments do not tell")
+
+    def ends(self, places: Iterable[TopicPartition]) -> list[int]:
+        return [-1 for _ in places]
+
+    starts = ends
+
+    async def ahead(self, places: Sequence[TopicPartition]) -> None:
+        """There is nobody to ask."""
+
+    def forget(self, topics: Iterable[str]) -> None:
+        """Nothing is known."""
+
+
+class SegmentsWatchBackend(WatchBackend):
+    """Reads copies of segments once. One shard has all groups: how many partitions there were is not known."""
+
+    shards = 1
+
+    async def open(self, seen: ReportGroup) -> None:
+        """Find the files. Raises UpstreamRefusedNode."""
+        try:
+            self._segments = find_segments(tuple(map(Path, self._settings.watch_segments.split(","))))
+        except NoSegments as error:
+            raise UpstreamRefusedNode(str(error)) from error
+        nothing = NoTopics()
+        self.record_log = UpstreamLog(self._settings, "", nothing, nothing)
+        self.requests = UpstreamRequests(self.record_log)
+
+    async def read(self) -> None:
+        whole, done = sum(segment.size for segment in self._segments), 0
+        for segment in self._segments:
+            watched = self._facts.partitions.get(segment.partition) or self._facts.made_partition(segment.partition)
+            for read in read_segment(segment, watched):
+                done += read
+                self._facts.pass_facts(segment.partition, 0)
+                self.stand(0, f"the segments are being read: {done >> 20} of {whole >> 20} MiB")
+                await asyncio.sleep(0)
+        for partition in self._facts.partitions:
+            await self.pass_positions(partition, 0)
+        self.stand(0, "")
+
+
+# Upkeep
+# ------
 
 
 class WatchUpkeep:
@@ -355,4 +486,5 @@ class WatchUpkeep:
 
 
 if TYPE_CHECKING:
-    _CONFORMS: type[NodeBackend] = WatchBackend
+    _KAFKA: type[NodeBackend] = KafkaWatchBackend
+    _SEGMENTS: type[NodeBackend] = SegmentsWatchBackend

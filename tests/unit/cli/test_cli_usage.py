@@ -178,7 +178,7 @@ def test_a_group_that_an_option_names_leaves_the_words_to_the_other_arguments(
     ("arguments", "said"),
     [
         (["serv"], "there is no command 'muster serv'; did you mean 'serve'?"),
-        (["quux"], "there is no command 'muster quux'; expected one of serve, settings"),
+        (["quux"], "there is no command 'muster quux'; expected one of serve, watch, settings"),
         (["groups", "thaw", "g"], "there is no command 'muster groups thaw'; did you mean 'resume'?"),
         (["groups", "hold", "g"], "there is no command 'muster groups hold'; did you mean 'freeze'?"),
         (["groups", "explian", "g"], "there is no command 'muster groups explian'; did you mean 'explain'?"),

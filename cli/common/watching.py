@@ -1,0 +1,183 @@
+"""--kafka and --segments: answer from the records of groups that a Kafka coordinates, without a node of one's own.
+
+Such a command runs a watching node as a child for as long as it takes, and asks it as it would ask any node. What the
+Kafka wants to see of a client is taken from a properties file as Kafka's own tools take it.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any, TypeVar
+
+import click
+
+from muster.cli.common.commands import CommandError, ConnectionOption, Exit, Unhealthy
+from muster.cli.common.options import Duration, current_command_config
+from muster.cli.common.output import notice
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+PATIENCE_S = 15.0
+"""How long reading may stand still."""
+
+
+def watching_options(function: Function) -> Function:
+    """--kafka, --segments and --since, for a command that asks --bootstrap and changes nothing."""
+
+    @wraps(function)
+    def run(*, kafka: str | None, segments: tuple[str, ...], since: int | None, **given: Any) -> Any:
+        if kafka is None and not segments:
+            if since is not None:
+                raise click.UsageError("--since goes with --kafka: a node knows what it knows")
+            return function(**given)
+        if kafka is not None and segments:
+            raise click.UsageError("--kafka and --segments name two sources; leave one out")
+        group = given.get("group")
+        settings = watching_settings(kafka, segments, since) | ({"watch.group": group} if group and kafka else {})
+        with watching_node(settings) as address:
+            wait_until_read(address, group)
+            return function(**given | {"bootstrap": address, "overrides": {}})
+
+    for option in (
+        click.option("--since", type=Duration(), cls=ConnectionOption, metavar="AGE",
+                     help="With --kafka: read the records of the last AGE only, such as 24h."),
+        click.option("--segments", multiple=True, cls=ConnectionOption, metavar="PATH",
+                     help="Read copies of a broker's __consumer_offsets folders instead of asking a node; may be "
+                          "repeated."),
+        click.option("--kafka", cls=ConnectionOption, metavar="HOST:PORT",
+                     help="Read the groups of this Kafka instead of asking a node; nothing is written there."),
+    ):  # fmt: skip
+        run = option(run)
+    return run  # type: ignore[return-value]
+
+
+def watching_settings(kafka: str | None, segments: tuple[str, ...], since_ms: int | None) -> dict[str, str]:
+    """Settings of a node that watches this."""
+    settings = {"watch.enable": "true"}
+    if since_ms is not None:
+        settings["watch.since.ms"] = str(since_ms)
+    if kafka is not None:
+        settings |= {"engine": "kafka://" + kafka.removeprefix("kafka://")} | kafka_settings(current_command_config())
+    else:
+        settings["watch.segments"] = ",".join(segments)
+    return settings
+
+
+# A child that watches
+# --------------------
+
+
+@contextmanager
+def watching_node(settings: Mapping[str, str]) -> Iterator[str]:
+    """A node on loopback that ends with this process. Its HOST:PORT. Raises CommandError with what it said."""
+    lines = {**settings, "listeners": "127.0.0.1:0", "http.listeners": "", "logging.level": "error"}
+    with tempfile.NamedTemporaryFile("w", suffix=".properties") as file:  # which only this user can read
+        file.writelines(f"{name}={value}\n" for name, value in lines.items())
+        file.flush()
+        command = [sys.executable, "-m", "muster.cli", "serve", "--announce", "--until-eof", "--config", file.name]
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("MUSTER_")}
+        child = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, text=True
+        )
+        try:
+            assert child.stdout is not None
+            assert child.stderr is not None
+            line = child.stdout.readline()
+            if not line:
+                said = [each for each in child.stderr.read().splitlines() if each.startswith("error: ")]
+                sentence = said[-1].removeprefix("error: ") if said else "the node that was to watch did not start"
+                raise CommandError(sentence, code=Exit.UNHEALTHY)
+            announced = json.loads(line)
+            yield f"{announced['host']}:{announced['port']}"
+        finally:
+            assert child.stdin is not None
+            child.stdin.close()
+            try:
+                child.wait(5)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait()
+
+
+def wait_until_read(address: str, group: str | None) -> None:
+    """Until it answers for the group, or for all. Raises Unhealthy when it stands still for long."""
+    from muster.client import Admin
+    from muster.client.errors import ClientError, GroupNotFound
+
+    tells = sys.stderr.isatty()
+    with Admin(bootstrap_servers=address, client_id="muster-cli", default_api_timeout_ms=300) as admin:
+        said, since_s = "", time.monotonic()
+        while True:
+            try:
+                if group:
+                    admin.explain(group, 1)
+                else:
+                    admin.list_groups()
+            except GroupNotFound:
+                break
+            except ClientError as error:
+                sentence = str(error).rpartition("COORDINATOR_LOAD_IN_PROGRESS: ")[2]
+                if sentence != said:
+                    said, since_s = sentence, time.monotonic()
+                    if tells:
+                        print(f"\r\x1b[K{said}", end="", file=sys.stderr, flush=True)
+                elif time.monotonic() - since_s > PATIENCE_S:
+                    raise Unhealthy(
+                        said, "expected to read on", "see the command with --since, or the broker"
+                    ) from None
+                time.sleep(0.1)
+            else:
+                break
+        if tells and said:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+# Properties of Kafka's clients
+# -----------------------------
+
+LOGIN = re.compile(r"""(username|password)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)')""")
+SAME = {
+    "security.protocol": "engine.kafka.security.protocol",
+    "sasl.mechanism": "engine.kafka.sasl.mechanism",
+    "ssl.truststore.location": "engine.kafka.ssl.truststore.location",
+    "ssl.ca.location": "engine.kafka.ssl.truststore.location",
+    "ssl.keystore.location": "engine.kafka.ssl.keystore.location",
+    "ssl.key.password": "engine.kafka.ssl.key.password",
+    "sasl.username": "engine.kafka.sasl.username",
+    "sasl.password": "engine.kafka.sasl.password",
+}
+"""Java's and librdkafka's names."""
+
+
+def kafka_settings(properties: Mapping[str, str]) -> dict[str, str]:
+    """A node's settings that say the same as a Kafka client's properties. Raises CommandError for stores that are not
+    PEM files; what says nothing of the connection is passed over.
+
+    >>> kafka_settings({"sasl.jaas.config": 'x.PlainLoginModule required username="a" password="b c";'})
+    {'engine.kafka.sasl.username': 'a', 'engine.kafka.sasl.password': 'b c'}
+    """
+    settings = {SAME[name]: value for name, value in properties.items() if name in SAME}
+    settings |= {name: value for name, value in properties.items() if name.startswith("engine.kafka.")}
+    for name, one, other in LOGIN.findall(properties.get("sasl.jaas.config", "")):
+        settings[f"engine.kafka.sasl.{name}"] = re.sub(r"\\(.)", r"\1", one) or other
+    for store in ("truststore", "keystore"):
+        kind = properties.get(f"ssl.{store}.type", "PEM")
+        location = properties.get(f"ssl.{store}.location", "")
+        if kind.upper() != "PEM" or location.endswith((".jks", ".p12", ".pfx")):
+            raise CommandError(
+                f"ssl.{store}.location is {location} ({kind})",
+                "expected a PEM file",
+                "convert it: keytool -importkeystore into PKCS12, then openssl pkcs12 -in FILE -out FILE.pem -nodes",
+                code=Exit.USAGE,
+            )
+    unused = [name for name in properties if name not in SAME and name.startswith(("sasl.login", "sasl.oauth"))]
+    if unused:
+        notice(f"these properties say nothing to a node that watches: {', '.join(sorted(unused))}")
+    return settings

@@ -80,6 +80,7 @@ from muster.coordinator.runtime.record_fields import (
     FieldReader,
     MalformedRecord,
     SkippedRecord,
+    UnknownVersion,
     compact_array,
     compact_bytes,
     compact_string,
@@ -219,7 +220,7 @@ def decode_consumer(kind: int, key: FieldReader, data: bytes | None) -> Consumer
     value = FieldReader(data)
     version = value.int16()
     if version != VERSION:
-        raise MalformedRecord(f"value version {version}; this node reads {VERSION}")
+        raise UnknownVersion(version, VERSION)
     value.compact = True
     record = row.read(group_id, second, value)
     value.end()
@@ -598,7 +599,7 @@ def open_value(data: bytes) -> tuple[FieldReader, int]:
     value = FieldReader(data)
     version = value.int16()
     if not 0 <= version <= NEWEST_VALUE:
-        raise MalformedRecord(f"value version {version}; this node reads 0 to {NEWEST_VALUE}")
+        raise UnknownVersion(version, NEWEST_VALUE)
     value.compact = version == NEWEST_VALUE
     return value, version
 

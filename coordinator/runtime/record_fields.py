@@ -23,6 +23,13 @@ class MalformedRecord(ValueError):
     """Bytes that no version of their schema explains. The message says where the reading stopped and why."""
 
 
+class UnknownVersion(MalformedRecord):
+    """A version of their schema that is not known here."""
+
+    def __init__(self, version: int, newest: int) -> None:
+        super().__init__(f"value version {version}; this node reads 0 to {newest}")
+
+
 @dataclass(frozen=True, slots=True)
 class SkippedRecord:
     """A record of a kind that this node does not keep; `kind` names it."""

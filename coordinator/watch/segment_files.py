@@ -3,17 +3,17 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 from muster.coordinator.watch.watched_partition import WatchedPartition
-from muster.storage.errors import StorageError
-from muster.storage.records.batch import HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, MAGIC_AT, view_at
+from muster.storage.records.batch import HEADER_SIZE, LENGTH_OVERHEAD
 
 FOLDER = re.compile(r"^__consumer_offsets-(\d+)$")
 SEGMENT = re.compile(r"^(\d{20})\.log$")
 
 CHUNK_BYTES = 256 << 10
-MAX_BATCH_BYTES = 256 << 20
+MAX_BATCH_BYTES = 64 << 20
 """More than any broker takes: a length beyond it is damage."""
 
 
@@ -23,7 +23,7 @@ class NoSegments(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class SegmentFile:
-    """partition: of `__consumer_offsets`; base_offset: that of its first record, by the file's name."""
+    """partition: of `__consumer_offsets`; base_offset: that of its first record."""
 
     path: Path
     partition: int
@@ -36,60 +36,63 @@ def find_segments(paths: tuple[Path, ...]) -> list[SegmentFile]:
 
     Raises NoSegments.
     """
-    found: dict[Path, SegmentFile] = {}
+    files: dict[Path, Path] = {}
     for path in paths:
         if not path.exists():
             raise NoSegments(
                 f"{path} does not exist; expected a __consumer_offsets-N folder, a data directory or a .log file"
             )
-        files = (
-            [path] if path.is_file() else sorted(path.glob("*.log")) or sorted(path.glob("__consumer_offsets-*/*.log"))
-        )
-        for file in files:
-            segment, folder = SEGMENT.match(file.name), FOLDER.match(file.resolve().parent.name)
-            if segment is None and path != file:
-                continue
-            base_offset = int(segment[1]) if segment else 0
-            found[file.resolve()] = SegmentFile(file, int(folder[1]) if folder else 0, base_offset, file.stat().st_size)
-    if not found:
+        listed = sorted(path.glob("*.log")) or sorted(path.glob("__consumer_offsets-*/*.log"))
+        for file in [path] if path.is_file() else [each for each in listed if SEGMENT.match(each.name)]:
+            files[file.resolve()] = file
+    if not files:
         named = ", ".join(map(str, paths))
         raise NoSegments(
             f"no segment lies in {named}; expected files such as __consumer_offsets-12/00000000000000000000.log"
         )
-    return sorted(found.values(), key=lambda each: (each.partition, each.base_offset, str(each.path)))
+    partitions = number_folders({whole.parent for whole in files})
+    found = [
+        SegmentFile(file, partitions[whole.parent], first_offset(file), file.stat().st_size)
+        for whole, file in files.items()
+    ]
+    return sorted(found, key=lambda each: (each.partition, each.base_offset, str(each.path)))
+
+
+def number_folders(folders: set[Path]) -> dict[Path, int]:
+    """The partition of each: by its name; one that is named otherwise gets a number of its own."""
+    numbers = {folder: int(named[1]) for folder in folders if (named := FOLDER.match(folder.name))}
+    free = count(max(numbers.values(), default=-1) + 1)
+    return numbers | {folder: next(free) for folder in sorted(folders - numbers.keys())}
+
+
+def first_offset(file: Path) -> int:
+    """The base offset that a segment's name or else its first batch tells."""
+    if segment := SEGMENT.match(file.name):
+        return int(segment[1])
+    with file.open("rb") as opened:
+        return int.from_bytes(opened.read(8), "big", signed=True)
 
 
 def read_segment(segment: SegmentFile, into: WatchedPartition) -> Iterator[int]:
     """Feed one file's batches; yields how many bytes have been read since. It ends where a batch is cut off."""
     with segment.path.open("rb") as file:
-        held = b""
-        while chunk := file.read(CHUNK_BYTES):
-            data = memoryview(held + chunk)
-            at = 0
-            while (end := batch_end(data, at)) is not None and end <= len(data):
-                if data[at + MAGIC_AT] != MAGIC:
-                    into.skipped["batch of a format before version 2"] += 1
-                else:
-                    try:
-                        batch = view_at(data, at, at)
-                    except StorageError as error:
-                        into.skipped[f"damaged batch: {error}"] += 1
-                        batch = None
-                    if batch is not None:
-                        into.take_batch(batch)
-                at = end
-            held = bytes(data[at:])
+        left, held, missing = segment.size, b"", 0
+        while missing <= min(left, MAX_BATCH_BYTES) and (chunk := file.read(max(missing, CHUNK_BYTES))):
+            left = max(0, left - len(chunk))
+            held += chunk
+            held = held[into.take_batches(held) :]
             yield len(chunk)
-            if end is not None and end - at > MAX_BATCH_BYTES:
-                into.skipped[f"{segment.path.name}: a batch that claims {end - at} bytes; the rest is not read"] += 1
-                return
-        if any(held):
-            into.skipped[f"{segment.path.name}: half a batch at its end"] += 1
+            end = batch_end(held, 0)
+            if end is None and len(held) >= HEADER_SIZE:
+                break  # from here on nothing was written
+            missing = max(0, (end or 0) - len(held))
+    if any(held):
+        into.skip("half a batch, or one that claims more bytes than its segment has, and the rest of that segment")
 
 
-def batch_end(data: memoryview, at: int) -> int | None:
+def batch_end(data: bytes | memoryview, at: int) -> int | None:
     """Where the batch ends that begins there; None: its header is not there as a whole, or nothing was written yet."""
     if len(data) - at < HEADER_SIZE:
         return None
-    length = int.from_bytes(data[at + 8 : at + 12], "big", signed=True)
+    length = int.from_bytes(data[at + 8 : at + LENGTH_OVERHEAD], "big", signed=True)
     return at + length + LENGTH_OVERHEAD if length > 0 else None

@@ -104,7 +104,6 @@ class ClassicHistory:
     def take_deletion(self) -> None:
         """The broker forgot the group."""
         self._stored, self._carried, self._partitions = None, {}, {}
-        self.commits = CommitTimes()
 
     # A rebalance
     # -----------

@@ -16,9 +16,6 @@ COMMITS_RARELY = "it commits too rarely to tell whether it left or its session e
 # When positions were committed
 # -----------------------------
 
-OLD_SHARE = 0.75
-"""How much of the usual distance is what it was before; the rest is the newest distance."""
-
 
 class Silence(NamedTuple):
     """How long nothing was committed on some partitions, and how often something was before.
@@ -32,38 +29,49 @@ class Silence(NamedTuple):
     usual_ms: int | None
 
 
+class KnownTimes(NamedTuple):
+    """Of one partition. last_ms: the newest commit; usual_ms: as in `Silence`."""
+
+    last_ms: int
+    usual_ms: int | None
+
+
+def usual_distance(usual_ms: int, distance_ms: int) -> int:
+    """With the newest distance in it. usual_ms: what it was; negative: there was none. In ms."""
+    return distance_ms if usual_ms < 0 else (3 * usual_ms + distance_ms) >> 2
+
+
 class CommitTimes:
-    """Of one group: by partition the newest commit, and the usual distance of two commits. In ms."""
+    """Of one group: when its partitions were committed. Whoever reads very many commits keeps the times elsewhere, and
+    answers `times_of` from there."""
 
     def __init__(self) -> None:
-        self._times: dict[TopicPartition, tuple[int, int | None]] = {}
+        self._times: dict[TopicPartition, KnownTimes] = {}
 
     def note_commit(self, partition: TopicPartition, at_ms: int) -> None:
         known = self._times.get(partition)
         if known is None:
-            self._times[partition] = (at_ms, None)
-            return
-        last_ms, usual_ms = known
-        distance_ms = max(0, at_ms - last_ms)
-        usual = distance_ms if usual_ms is None else int(OLD_SHARE * usual_ms + (1 - OLD_SHARE) * distance_ms)
-        self._times[partition] = (max(last_ms, at_ms), usual)
+            self._times[partition] = KnownTimes(at_ms, None)
+        elif at_ms > known.last_ms:
+            usual_ms = usual_distance(-1 if known.usual_ms is None else known.usual_ms, at_ms - known.last_ms)
+            self._times[partition] = KnownTimes(at_ms, usual_ms)
 
-    def forget(self, partition: TopicPartition) -> None:
-        """Its position was deleted."""
-        self._times.pop(partition, None)
+    def times_of(self, partition: TopicPartition) -> KnownTimes | None:
+        """None: it was never committed, or its position was deleted since."""
+        return self._times.get(partition)
 
     def silence(self, partitions: Iterable[TopicPartition], since_ms: int) -> Silence:
         """Of the partitions' owner, from `since_ms` on."""
         count, last_ms, usual_ms = 0, None, None
         for partition in partitions:
             count += 1
-            known = self._times.get(partition)
+            known = self.times_of(partition)
             if known is None:
                 continue
-            if known[0] >= since_ms and (last_ms is None or known[0] > last_ms):
-                last_ms = known[0]
-            if known[1] is not None and (usual_ms is None or known[1] < usual_ms):
-                usual_ms = known[1]
+            if known.last_ms >= since_ms and (last_ms is None or known.last_ms > last_ms):
+                last_ms = known.last_ms
+            if known.usual_ms is not None and (usual_ms is None or known.usual_ms < usual_ms):
+                usual_ms = known.usual_ms
         return Silence(count, last_ms, usual_ms)
 
 

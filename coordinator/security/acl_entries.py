@@ -74,11 +74,11 @@ class AclFilter(NamedTuple):
 
 
 def find_entries(acls: Collection[Acl], wanted: AclFilter) -> list[Acl]:
-    """Those that are meant, in order."""
+    """Those that are meant, in any order."""
     one = wanted.exact()
     if one is not None:
         return [one] if one in acls else []
-    return sorted(filter(wanted.matches, acls))
+    return list(filter(wanted.matches, acls))
 
 
 def parse_acl_filter(

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from muster.coordinator.core.model.rights import NONE, RightsAnew, TopicNames, TopicRights
 from muster.coordinator.edge.committed_offsets import run_off_loop_if_large
-from muster.coordinator.edge.large_answers import run_in_answer_thread
+from muster.coordinator.edge.large_answers import run_in_answer_thread, sort_in_runs
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.rpc.v1 import acl_service_pb2 as pb
 from muster.coordinator.security.access_model import (
@@ -83,11 +83,12 @@ class NodeAcls:
         return [list(each) for each in told]
 
     async def _found(self, wanted: Sequence[AclFilter]) -> list[list[Acl]]:
+        """What each filter means, in order."""
         there = self._store.state.acls
         if len(there) * sum(each.exact() is None for each in wanted) <= MOST_COMPARED:
-            return [find_entries(there, each) for each in wanted]
+            return [sort_in_runs(find_entries(there, each)) for each in wanted]
         copied = frozenset(there)
-        return await run_in_answer_thread(lambda: [find_entries(copied, each) for each in wanted])
+        return await run_in_answer_thread(lambda: [sort_in_runs(find_entries(copied, each)) for each in wanted])
 
 
 # A principal's rights to topics

@@ -9,14 +9,15 @@ import click
 from muster.cli.common.commands import Exit
 from muster.cli.common.options import (
     ONE_SHOT_PATIENCE_MS,
+    Duration,
     client_options,
     client_properties,
     output_option,
     require_listener,
 )
 from muster.cli.common.output import columns, console, notice, print_document, print_rows
+from muster.cli.common.watching import watching_options
 from muster.cli.doctor import strip_backticks
-from muster.cli.groups.arguments import Duration
 from muster.coordinator.observability.views.formatting import harmless, partition_seconds, plural
 
 if TYPE_CHECKING:
@@ -33,11 +34,12 @@ NOT_FOUND = 69
 
 
 @click.command()
+@watching_options
 @client_options
 @output_option
 @click.option(
-    "--since",
-    "since_ms",
+    "--window",
+    "window_ms",
     type=Duration(),
     default="7d",
     show_default=True,
@@ -45,18 +47,18 @@ NOT_FOUND = 69
     help="Judge the rebalances of this long until now.",
 )
 @click.option("--exit-zero", is_flag=True, help="Exit with 0 also when there is advice.")
-@click.argument("groups", metavar="[GROUP]...", nargs=-1)
+@click.argument("group", required=False)
 def advise(
-    bootstrap: str, overrides: dict[str, str], style: str, since_ms: int, exit_zero: bool, groups: Sequence[str]
+    bootstrap: str, overrides: dict[str, str], style: str, window_ms: int, exit_zero: bool, group: str | None
 ) -> int:
-    """Advise what to change about GROUPs, or about all groups.
+    """Advise what to change about GROUP, or about all groups.
 
-    Judges the history of each group: which change would have saved how many partition-seconds without an owner, and
+    Judges a group by its own history: which change would have saved how many partition-seconds without an owner, and
     how many moves. The change that helps most comes first; changes that would have saved less than 5 % are left out.
     Each figure says what one change would have saved alone. Exit code 6 when there is advice. docs/advise.md lists the
     kinds of advice.
     """
-    found = collect_advice(bootstrap, overrides, groups, since_ms)
+    found = collect_advice(bootstrap, overrides, group, window_ms)
     if style in ("json", "yaml"):
         print_document([each.to_dict() for each in found], style)
     elif style in ("csv", "wide"):
@@ -66,9 +68,7 @@ def advise(
     return Exit.ADVICE if any(each.advice for each in found) and not exit_zero else Exit.OK
 
 
-def collect_advice(
-    bootstrap: str, overrides: dict[str, str], groups: Sequence[str], since_ms: int
-) -> "list[GroupAdvice]":
+def collect_advice(bootstrap: str, overrides: dict[str, str], group: str | None, window_ms: int) -> "list[GroupAdvice]":
     """One group after the other: ledgers with snapshots are large."""
     from muster.cli.node_polling import fetch_node_status, gather_groups
     from muster.client.aio import AsyncAdmin
@@ -84,16 +84,15 @@ def collect_advice(
             status = await fetch_node_status(admin)
             now_ms = (status and status.now_ms) or int(time.time() * 1000)
             listings = {listing.group_id: listing for listing in await admin.list_groups(missing=notice)}
-            for name in groups:
-                if name not in listings:
-                    raise GroupNotFound(NOT_FOUND, "GROUP_ID_NOT_FOUND", f"there is no group {name!r}")
+            if group is not None and group not in listings:
+                raise GroupNotFound(NOT_FOUND, "GROUP_ID_NOT_FOUND", f"there is no group {group!r}")
             partitions = await admin.list_topics(include_internal=True)
             found: list[GroupAdvice] = []
-            for described in await admin.describe_groups(list(dict.fromkeys(groups)) or list(listings)):
+            for described in await admin.describe_groups(list(listings) if group is None else [group]):
                 examined = await gather_groups(
                     admin, [described], listings, partitions, now_ms, notice, entries=0, snapshots=True
                 )
-                found += [advise_group(group, partitions, now_ms, now_ms - since_ms) for group in examined]
+                found += [advise_group(each, partitions, now_ms, now_ms - window_ms) for each in examined]
         return found
 
     return shared_loop().run(work())

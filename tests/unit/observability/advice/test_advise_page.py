@@ -36,7 +36,8 @@ def test_the_page_shows_what_is_printed(capsys: pytest.CaptureFixture[str]) -> N
     for name in "abcdef":
         history.restart(name, 4_000)
         history.live(20_000)
-    shown = PAGE.partition("-o json\n```\n\n```\n")[2].partition("\n```")[0]
+    shown = PAGE.partition("```\n\n```\norders")[2].partition("\n```")[0]
+    shown = f"orders{shown}"
     # Wherever lines end.
     assert " ".join(printed(history, capsys, 120)).split()[: len(shown.split())] == shown.split()
     narrow = printed(history, capsys, 80)

@@ -26,6 +26,7 @@ from muster.coordinator.core.model.types import (
     WaitEnd,
 )
 from muster.coordinator.core.watched.broker_sentences import MAX_LINE, BrokerSentence, SentenceKind, read_sentence
+from muster.coordinator.core.watched.endings import WENT_SOMEHOW, WHICH_CAME_FIRST
 
 MAX_SENTENCES = 100_000
 """Of all groups; the oldest go."""
@@ -80,10 +81,11 @@ RECORDED_CAUSES = (
     Cause.MEMBER_JOINED,
     Cause.SUBSCRIPTION_CHANGED,
     Cause.PARTITIONS_CHANGED,
+    Cause.PROTOCOL_CHANGED,
     Cause.ASSIGNOR_CHANGED,
     Cause.REVOCATION_FOLLOW_UP,
 )
-"""That stand on record: inferred is at most that one of them came first."""
+"""That stand on record, mostly: then at most that one of them came first is inferred."""
 
 
 @dataclass(slots=True)
@@ -521,7 +523,7 @@ def with_quote(trigger: RebalanceTrigger, sentence: BrokerSentence) -> Rebalance
 
 def without_doubt_of_order(trigger: RebalanceTrigger) -> RebalanceTrigger:
     """A trigger that was inferred to be the first one, and is not."""
-    if trigger.cause in RECORDED_CAUSES and trigger.certainty is Certainty.INFERRED:
+    if trigger.cause in RECORDED_CAUSES and trigger.evidence == WHICH_CAME_FIRST:
         return replace(trigger, certainty=Certainty.RECORDED, evidence="")
     return trigger
 
@@ -561,7 +563,7 @@ def settle_move(move: PartitionMove, gone: Mapping[str, SentenceKind]) -> Partit
     kind = gone.get(move.source)
     if kind is None:
         return move
-    for why in (WHY_FREE[SentenceKind.LEFT], WHY_FREE[SentenceKind.EXPIRED]):
+    for why in (WHY_FREE[SentenceKind.LEFT], WHY_FREE[SentenceKind.EXPIRED], WENT_SOMEHOW):
         if move.why.startswith(why):
             return replace(move, why=WHY_FREE[kind] + move.why.removeprefix(why))
     return move

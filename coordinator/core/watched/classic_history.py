@@ -5,8 +5,9 @@ subscriptions and shares. It writes no cause. What differs between two generatio
 inferred from when its partitions were committed last. What neither tells is unknown, which is better than wrong.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from muster.assignors.api import TopicPartition
 from muster.coordinator.core.classic.group import cooperative_names
@@ -14,6 +15,7 @@ from muster.coordinator.core.classic.rebalance_ledger import JoinDifference, com
 from muster.coordinator.core.groups.member_causes import describe_subscription, name_few
 from muster.coordinator.core.groups.member_history import (
     HOW_GONE,
+    MAX_FORMER_MEMBERS,
     NO_CONNECTION,
     MemberHistory,
     SeenMember,
@@ -51,14 +53,32 @@ from muster.coordinator.core.model.types import (
     RebalanceSource,
     TopicChange,
     TopicChangeKind,
+    WaitEnd,
 )
 from muster.coordinator.core.watched.endings import (
+    SLACK_MS,
+    WENT_SOMEHOW,
+    WHICH_CAME_FIRST,
     CommitTimes,
     Ending,
+    LastSigns,
     MemberTimeouts,
     conclude_ending,
-    describe_partitions,
+    unknown_ending,
 )
+
+SEVERAL = 2
+"""Members of whom it is no chance that they do the same at once."""
+
+
+class WentMember(NamedTuple):
+    """How a member went, and how long it had been silent by then."""
+
+    ending: Ending
+    silent_ms: int
+
+
+NOBODY_WENT = WentMember(unknown_ending(""), 0)
 
 
 @dataclass(slots=True)
@@ -70,11 +90,14 @@ class ClassicHistory:
     commits: CommitTimes = field(default_factory=CommitTimes)
     members: MemberHistory = field(default_factory=MemberHistory)
     _stored: GroupStored | None = None
-    _written_ms: int = 0
+    _joined_ms: int = 0
+    """When its generation was written first: its members had joined by then."""
     _coordinator_epoch: int = -1
     _carried: dict[TopicPartition, WithheldPartition] = field(default_factory=dict)
     _partitions: dict[str, int] = field(default_factory=dict)
     """Topic -> partitions, as far as plans and claims have named them."""
+    _went: dict[str, WentMember] = field(default_factory=dict)
+    """By id, those that went last: some come back."""
 
     @property
     def stored(self) -> GroupStored | None:
@@ -87,19 +110,25 @@ class ClassicHistory:
         written_ms: when the broker wrote the record. coordinator_epoch: the leader epoch of the record's partition,
         which rises when another broker became the group's coordinator.
         """
-        before, before_ms, moved_from = self._stored, self._written_ms, self._coordinator_epoch
+        before, moved_from = self._stored, self._coordinator_epoch
+        self._stored, self._coordinator_epoch = now, coordinator_epoch
+        if before is not None and now.generation == before.generation:
+            return self._take_same_generation(before, now, written_ms)
+        joined_ms, self._joined_ms = self._joined_ms, written_ms
         known = dict(self._partitions)
-        self._stored, self._written_ms, self._coordinator_epoch = now, written_ms, coordinator_epoch
-        for topic, count in named_partitions(now).items():
-            self._partitions[topic] = max(count, self._partitions.get(topic, 0))
+        self._note_partitions(now)
         if before is None or now.generation < before.generation:
             self._carried = {}
             return None
-        if now.generation == before.generation:
-            return self._take_same_generation(before, now, written_ms)
-        step = GenerationStep(before, now, before_ms, written_ms, known)
-        coordinator_moved = -1 < moved_from < coordinator_epoch
-        return self._conclude(step, coordinator_moved)
+        step = GenerationStep(before, now, joined_ms, written_ms, known)
+        return self._conclude(step, coordinator_moved=-1 < moved_from < coordinator_epoch)
+
+    def _note_partitions(self, now: GroupStored) -> None:
+        """Topics that nobody subscribes to any more are forgotten, unless nobody is there."""
+        named = named_partitions(now)
+        if now.members:
+            wanted = frozenset().union(*(topics_of(each.subscription) or () for each in now.members))
+            self._partitions = {topic: named.get(topic, 0) for topic in wanted | named.keys()}
 
     def take_deletion(self) -> None:
         """The broker forgot the group."""
@@ -109,21 +138,25 @@ class ClassicHistory:
     # -----------
 
     def _conclude(self, step: "GenerationStep", coordinator_moved: bool) -> RebalanceEntry:
-        gone = {member_id: self._ending(step, member_id) for member_id in step.gone}
+        signs = {member_id: step.last_signs(self.commits, member_id) for member_id in step.gone}
+        gone = {each: conclude_ending(timeouts_of(step.old[each]), signs[each]) for each in step.gone}
         for member_id, ending in gone.items():
-            self.members.note_gone(
-                seen_member(step.old[member_id], step.heard_ms(self.commits, member_id)), ending.end, step.written_ms
-            )
-        triggers, incarnations = self._triggers(step, gone, coordinator_moved)
+            member, heard_ms = step.old[member_id], signs[member_id].heard_ms
+            self.members.note_gone(seen_member(member, heard_ms), ending.end, step.written_ms)
+            self._went[member_id] = WentMember(ending, step.written_ms - heard_ms)
+        while len(self._went) > MAX_FORMER_MEMBERS:
+            del self._went[next(iter(self._went))]
+        triggers, incarnations = self._triggers(step, gone, signs, coordinator_moved)
         self.number += 1
-        rebalance = OngoingRebalance(self.number, triggers[0], step.before.generation, step.began_ms(self.commits))
+        rebalance = OngoingRebalance(self.number, triggers[0], step.before.generation, step.begun_ms(self.commits))
         rebalance.incarnations = incarnations
         rebalance.topics = step.topic_changes()
         for trigger in triggers[1:]:
             rebalance.note(trigger, step.written_ms)
         for member_id, ending in gone.items():
-            heard_ms = step.heard_ms(self.commits, member_id)
-            rebalance.left(member_id, Departure(WHY_FREE[ending.cause], heard_ms, ending.end), step.written_ms)
+            rebalance.left(
+                member_id, Departure(why_free(ending), signs[member_id].heard_ms, ending.end), step.written_ms
+            )
         if not step.cooperative:
             for member_id in step.stayed:
                 rebalance.released[member_id] = step.heard_ms(self.commits, member_id)
@@ -134,7 +167,11 @@ class ClassicHistory:
     def _entry(self, step: "GenerationStep", rebalance: OngoingRebalance) -> RebalanceEntry:
         still_held = {member_id: owned_of(member.subscription) for member_id, member in step.new.items()}
         diff = diff_plans(PlanBefore(step.plan_before, still_held, self._carried), step.plan, rebalance)
-        self._carried = diff.withheld
+        # Who is asked to give something up does so when it gets the plan.
+        self._carried = {
+            tp: each if each.since_ms is not None else replace(each, since_ms=step.written_ms)
+            for tp, each in diff.withheld.items()
+        }
         free_ms = {tp: gap.length_ms(step.written_ms) for gap in diff.gaps for tp in gap.moved}
         moves = tuple(
             with_unowned_time(move, free_ms[move.topic, move.partition])
@@ -159,38 +196,39 @@ class ClassicHistory:
     # Causes
     # ------
 
-    def _ending(self, step: "GenerationStep", member_id: str) -> Ending:
-        silence = self.commits.silence(step.cells_before(member_id), step.before_ms)
-        member = step.old[member_id]
-        timeouts = MemberTimeouts(member.session_timeout_ms, member.rebalance_timeout_ms)
-        return conclude_ending(timeouts, silence, step.written_ms)
-
     def _triggers(
-        self, step: "GenerationStep", gone: Mapping[str, Ending], coordinator_moved: bool
+        self,
+        step: "GenerationStep",
+        gone: Mapping[str, Ending],
+        signs: Mapping[str, LastSigns],
+        coordinator_moved: bool,
     ) -> tuple[list[RebalanceTrigger], list[Incarnation]]:
         """What differs between the generations: the first is the cause."""
         incarnations: list[Incarnation] = []
-        triggers = []
-        returned: set[str] = set()
+        arrivals = []
         for member_id in step.came:
             trigger, incarnation = self._trigger_of_newcomer(step, member_id, gone)
             if incarnation is not None:
                 incarnations.append(incarnation)
-                returned.add(incarnation.previous_id)
-            triggers.append(trigger)
-        triggers = [
-            trigger_of_ending(step.old[member_id], ending)
-            for member_id, ending in gone.items()
-            if member_id not in returned
-        ] + triggers
-        if coordinator_moved and set(step.gone) == set(step.old):
-            triggers.insert(0, trigger_of_move())
+            arrivals.append(trigger)
+        back = {each.previous_id for each in incarnations}
+        endings = {member_id: ending for member_id, ending in gone.items() if member_id not in back}
+        departures = [trigger_of_ending(step.old[member_id], ending) for member_id, ending in endings.items()]
+        over_ms = [signs[each].over_ms(step.old[each].session_timeout_ms, gone[each]) for each in endings]
+        # Where the others stopped before anybody was gone, it was for those who came.
+        if arrivals and over_ms and min(over_ms) > step.begun_ms(self.commits) + SLACK_MS:
+            triggers = [*arrivals, *departures]
+        else:
+            triggers = [*departures, *arrivals]
+        common = step.came and set(step.gone) == set(step.old) and len(back) == len(step.gone)
+        if common and (coordinator_moved or len(step.gone) >= SEVERAL):
+            triggers = [trigger_of_common_return(coordinator_moved=coordinator_moved)]
+            triggers += [each for each in arrivals if each.cause is Cause.MEMBER_JOINED]
         triggers += self._triggers_of_those_who_stayed(step)
         if not triggers:
             triggers = [trigger_of_repetition(step)]
         if len(triggers) > 1 and triggers[0].certainty is Certainty.RECORDED:
-            several = "several things changed between the two generations, and no record says which came first"
-            triggers[0] = replace(triggers[0], certainty=Certainty.INFERRED, evidence=several)
+            triggers[0] = replace(triggers[0], certainty=Certainty.INFERRED, evidence=WHICH_CAME_FIRST)
         return triggers, incarnations
 
     def _trigger_of_newcomer(
@@ -198,55 +236,67 @@ class ClassicHistory:
     ) -> tuple[RebalanceTrigger, Incarnation | None]:
         member = step.new[member_id]
         newcomer = seen_member(member, step.written_ms)
-        returned = self.members.find_return(newcomer, (), step.written_ms)
+        returned = None if step.shares_names(member) else self.members.find_return(newcomer, (), step.written_ms)
         if returned is None:
             return trigger_by_member(Cause.MEMBER_JOINED, newcomer, "joined"), None
         former = returned.former
         self.members.succeed(former.id, member_id)
         away_ms = max(0, step.written_ms - former.heard_ms)
-        incarnation = Incarnation(member_id, former.id, away_ms, HOW_GONE[former.end])
-        same = "same group.instance.id" if former.instance_id else "same client id and host"
-        before = step.old.get(former.id)
-        claims = claimed_generation(member.subscription)
-        if before is not None and former.id in gone and claims == step.before.generation:
-            silence = self.commits.silence(step.cells_before(former.id), step.before_ms)
-            silent_ms = step.written_ms - silence.last_ms if silence.last_ms is not None else -1
-            if silent_ms >= before.rebalance_timeout_ms:
-                what = (
-                    f"came back under a new id {describe_ms(silent_ms)} after its last commit (was {former.id}); it "
-                    f"did not poll within max.poll.interval.ms, {describe_ms(before.rebalance_timeout_ms)}"
-                )
-                evidence = (
-                    f"{same}, it names generation {claims}, in which it was, and nothing was committed on its "
-                    f"{describe_partitions(silence.partitions)} for {describe_ms(silent_ms)}"
-                )
-                trigger = trigger_by_member(Cause.POLL_TIMEOUT, newcomer, what)
-                return replace(trigger, certainty=Certainty.INFERRED, evidence=evidence), incarnation
-        what = f"is back under a new id, {describe_ms(away_ms)} after it was last heard (was {former.id})"
+        ending, silent_ms = self._went.pop(former.id, NOBODY_WENT)
+        incarnation = Incarnation(member_id, former.id, away_ms, HOW_GONE[former.end] if ending.known else "gone")
+        evidence = "same group.instance.id" if former.instance_id else "same client id and host"
+        at_once = former.id in gone
+        if at_once and ending.cause is Cause.POLL_TIMEOUT:
+            return trigger_of_late_poll(newcomer, former.id, ending.evidence), incarnation
+        poll_ms, claims = member.rebalance_timeout_ms, claimed_generation(member.subscription)
+        if 0 < poll_ms <= silent_ms and 0 <= claims <= step.before.generation and not owned_of(member.subscription):
+            named = (
+                f"{evidence}; it names generation {claims}, in which it was, and was silent for "
+                f"{describe_ms(silent_ms)} when it was found gone; its max.poll.interval.ms is {describe_ms(poll_ms)}"
+            )
+            return trigger_of_late_poll(newcomer, former.id, named), incarnation
+        if at_once and ending.known:
+            evidence += f"; of the id before: {ending.evidence}"
+        what = f"is back under a new id, {describe_ms(away_ms)} after its last sign of life (was {former.id})"
         trigger = trigger_by_member(Cause.MEMBER_RESTARTED, newcomer, what)
-        return replace(trigger, certainty=Certainty.INFERRED, evidence=same), incarnation
+        return replace(trigger, certainty=Certainty.INFERRED, evidence=evidence), incarnation
 
     def _triggers_of_those_who_stayed(self, step: "GenerationStep") -> list[RebalanceTrigger]:
-        triggers = []
+        changes = step.topic_changes()
+        told = {each.topic for each in changes}
+        triggers, followers = [], []
         for member_id in step.stayed:
             said = step.difference(member_id)
-            seen = seen_member(step.new[member_id], step.written_ms)
-            if said.topics_added or said.topics_removed:
-                topics = topics_of(step.old[member_id].subscription) or frozenset()
-                now = topics_of(step.new[member_id].subscription) or frozenset()
-                triggers.append(trigger_by_member(Cause.SUBSCRIPTION_CHANGED, seen, describe_subscription(topics, now)))
+            added, removed = said.topics_added, said.topics_removed
+            if not added and not removed:
+                continue
+            if added <= told and all(topic in told or step.is_without_partitions(topic) for topic in removed):
+                followers.append(member_id)
+                continue
+            triggers.append(self._trigger_of_subscription(step, member_id, deliberate=step.is_read_still(removed)))
         if step.before.protocol and step.now.protocol and step.before.protocol != step.now.protocol:
             what = f"the members chose {step.now.protocol} instead of {step.before.protocol}"
-            triggers.append(RebalanceTrigger(Cause.ASSIGNOR_CHANGED, what))
-        changes = step.topic_changes()
-        if changes and not triggers:
-            grown = name_few(f"{each.topic} ({each.before} -> {each.after})" for each in changes)
-            triggers.append(
-                RebalanceTrigger(
-                    Cause.PARTITIONS_CHANGED, f"topics have partitions that they did not have: {grown}", topics=changes
-                )
-            )
+            triggers.append(RebalanceTrigger(Cause.PROTOCOL_CHANGED, what))
+        if changes:
+            triggers.append(trigger_of_topics(changes))
+        elif followers and not triggers:
+            topics = frozenset().union(*(step.difference(each).topics_removed for each in followers))
+            triggers.append(trigger_of_lost_topics(topics))
         return triggers or self._triggers_of_release(step)
+
+    def _trigger_of_subscription(self, step: "GenerationStep", member_id: str, *, deliberate: bool) -> RebalanceTrigger:
+        """deliberate: it gave up a topic that there still is, so its program has changed what it wants."""
+        seen = seen_member(step.new[member_id], step.written_ms)
+        topics = topics_of(step.old[member_id].subscription) or frozenset()
+        now = topics_of(step.new[member_id].subscription) or frozenset()
+        trigger = trigger_by_member(Cause.SUBSCRIPTION_CHANGED, seen, describe_subscription(topics, now))
+        if deliberate:
+            return trigger
+        evidence = (
+            "no other member that was there names other topics than before; clients that look topics up before they "
+            "name them also do so when one is made or deleted"
+        )
+        return replace(trigger, certainty=Certainty.INFERRED, evidence=evidence)
 
     def _triggers_of_release(self, step: "GenerationStep") -> list[RebalanceTrigger]:
         """The second round of a cooperative rebalance: what the last plan withheld was let go of."""
@@ -276,25 +326,33 @@ class ClassicHistory:
             known = old.get(member.group_instance_id or "")
             if known is None or known.member_id == member.member_id:
                 continue
-            step = GenerationStep(before, now, written_ms, written_ms, self._partitions)
+            step = GenerationStep(before, now, self._joined_ms, written_ms, self._partitions)
             self.number += 1
+            heard_ms = step.heard_ms(self.commits, known.member_id)
             share = assignment_of(member.assignment)
             kept = sum(len(partitions) for partitions in share.values())
-            detail = f"restarted and kept its {kept} {'partition' if kept == 1 else 'partitions'}"
+            places = f"its {kept} {'partition' if kept == 1 else 'partitions'}"
+            detail = f"is a new process under the group.instance.id {member.group_instance_id}, and has kept {places}"
             trigger = trigger_by_member(Cause.STATIC_MEMBER_REPLACED, seen_member(member, written_ms), detail)
             rebalance = OngoingRebalance(self.number, trigger, before.generation, written_ms)
             change = RebalanceChange(
                 now.generation, now.protocol_type, now.protocol or "", (), step.member_plans(member.member_id)
             )
+            away_ms = max(0, written_ms - heard_ms)
+            rebalance.returned(Incarnation(member.member_id, known.member_id, away_ms, HOW_GONE[WaitEnd.REPLACED]))
             entry = rebalance.entry(Outcome.MEMBER_CHANGED, written_ms, change)
             return replace(entry, source=RebalanceSource.WATCHED)
         return None
 
 
-WHY_FREE = {
-    Cause.MEMBER_LEFT: "its owner left the group",
-    Cause.SESSION_EXPIRED: "its owner's session expired",
-}
+def why_free(ending: Ending) -> str:
+    """Of its partitions."""
+    if not ending.known:
+        return WENT_SOMEHOW
+    return {
+        Cause.SESSION_EXPIRED: "its owner's session expired",
+        Cause.POLL_TIMEOUT: "its owner stopped polling, and left the group",
+    }.get(ending.cause, "its owner left the group")
 
 
 def trigger_of_ending(member: MemberRecord, ending: Ending) -> RebalanceTrigger:
@@ -302,13 +360,37 @@ def trigger_of_ending(member: MemberRecord, ending: Ending) -> RebalanceTrigger:
     return replace(trigger, certainty=ending.certainty, evidence=ending.evidence)
 
 
-def trigger_of_move() -> RebalanceTrigger:
-    return RebalanceTrigger(
-        Cause.COORDINATOR_FAILOVER,
-        "another broker became the group's coordinator, and all members joined anew",
-        certainty=Certainty.INFERRED,
-        evidence="the leader epoch of the group's partition rose, and no member kept its id",
-    )
+def trigger_of_late_poll(newcomer: SeenMember, former_id: str, evidence: str) -> RebalanceTrigger:
+    what = f"did not poll within max.poll.interval.ms, and is back under a new id (was {former_id})"
+    trigger = trigger_by_member(Cause.POLL_TIMEOUT, newcomer, what)
+    return replace(trigger, certainty=Certainty.INFERRED, evidence=evidence)
+
+
+def trigger_of_common_return(*, coordinator_moved: bool) -> RebalanceTrigger:
+    """All members are back under new ids at once: then it was none of theirs."""
+    if coordinator_moved:
+        what = "another broker became the group's coordinator, or the same one anew, and all members joined again"
+        evidence = "the leader epoch of the group's partition rose, and no member kept its id"
+        return RebalanceTrigger(Cause.COORDINATOR_FAILOVER, what, certainty=Certainty.INFERRED, evidence=evidence)
+    what = "all members joined again at once: their coordinator could not be reached, or all were started anew"
+    return RebalanceTrigger(Cause.UNSPECIFIED, what, certainty=Certainty.UNKNOWN, evidence="no member kept its id")
+
+
+def trigger_of_lost_topics(topics: frozenset[str]) -> RebalanceTrigger:
+    """A member has noticed that topics are gone, which another one had before."""
+    what = f"a member noticed, later than another one, that there are no partitions of {name_few(sorted(topics))}"
+    evidence = "it no longer names what nobody had partitions of in the generation before"
+    return RebalanceTrigger(Cause.PARTITIONS_CHANGED, what, certainty=Certainty.INFERRED, evidence=evidence)
+
+
+def trigger_of_topics(changes: tuple[TopicChange, ...]) -> RebalanceTrigger:
+    """More partitions stand in shares; that there are less is concluded from shares that no longer have them."""
+    told = name_few(f"{each.topic} ({each.before} -> {each.after})" for each in changes)
+    trigger = RebalanceTrigger(Cause.PARTITIONS_CHANGED, f"topics have other partitions: {told}", topics=changes)
+    if all(each.kind in (TopicChangeKind.MADE, TopicChangeKind.GREW) for each in changes):
+        return trigger
+    evidence = "members subscribe as before, and no share and no claim names the partitions any more"
+    return replace(trigger, certainty=Certainty.INFERRED, evidence=evidence)
 
 
 def trigger_of_repetition(step: "GenerationStep") -> RebalanceTrigger:
@@ -336,6 +418,10 @@ def seen_member(member: MemberRecord, heard_ms: int) -> SeenMember:
     )
 
 
+def timeouts_of(member: MemberRecord) -> MemberTimeouts:
+    return MemberTimeouts(member.session_timeout_ms, member.rebalance_timeout_ms, bool(member.group_instance_id))
+
+
 def claimed_generation(subscription: bytes) -> int:
     """The generation that a member says its partitions are of; -1: it says none, or cannot be read."""
     try:
@@ -350,20 +436,20 @@ def claimed_generation(subscription: bytes) -> int:
 
 
 class GenerationStep:
-    """A group's record, and the one before it."""
+    """A group's record, and the one before it. joined_ms: when the one before was written first."""
 
     def __init__(
-        self, before: GroupStored, now: GroupStored, before_ms: int, written_ms: int, partitions: Mapping[str, int]
+        self, before: GroupStored, now: GroupStored, joined_ms: int, written_ms: int, partitions: Mapping[str, int]
     ) -> None:
-        self.before, self.now, self.before_ms, self.written_ms = before, now, before_ms, written_ms
+        self.before, self.now, self.joined_ms, self.written_ms = before, now, joined_ms, written_ms
         self._partitions = partitions
         self.old = {member.member_id: member for member in before.members}
         self.new = {member.member_id: member for member in now.members}
         self.gone = [member_id for member_id in self.old if member_id not in self.new]
         self.came = [member_id for member_id in self.new if member_id not in self.old]
         self.stayed = [member_id for member_id in self.new if member_id in self.old]
-        self.plan_before: Plan = {each.member_id: assignment_of(each.assignment) for each in before.members}
-        self.plan: Plan = {each.member_id: assignment_of(each.assignment) for each in now.members}
+        self.plan_before: Plan = plan_of(before)
+        self.plan: Plan = plan_of(now)
 
     @property
     def cooperative(self) -> bool:
@@ -373,16 +459,32 @@ class GenerationStep:
         """What the member had in the generation before."""
         return [(topic, each) for topic, partitions in self.plan_before[member_id].items() for each in partitions]
 
+    def last_signs(self, commits: CommitTimes, member_id: str) -> LastSigns:
+        """Of a member that is gone."""
+        silence = commits.silence(self.cells_before(member_id), self.joined_ms)
+        alone = not self.came and len(self.gone) == 1
+        return LastSigns(silence, self.joined_ms, self.begun_ms(commits), self.written_ms, alone)
+
     def heard_ms(self, commits: CommitTimes, member_id: str) -> int:
         """The last sign of life of a member of the generation before."""
-        last_ms = commits.silence(self.cells_before(member_id), self.before_ms).last_ms
-        return self.written_ms if last_ms is None else min(last_ms, self.written_ms)
+        last_ms = commits.silence(self.cells_before(member_id), self.joined_ms).last_ms
+        return min(self.joined_ms if last_ms is None else last_ms, self.written_ms)
 
-    def began_ms(self, commits: CommitTimes) -> int:
-        """The latest moment at which the rebalance can have begun, as far as commits tell: nobody commits later."""
-        heard = [commits.silence(self.cells_before(member_id), self.before_ms).last_ms for member_id in self.old]
-        known = [each for each in heard if each is not None]
-        return min(max(known), self.written_ms) if known and not self.cooperative else self.written_ms
+    def begun_ms(self, commits: CommitTimes) -> int:
+        """The latest moment at which the rebalance can have begun, as far as commits tell: eager members commit what
+        they have read when they hear of it, and nothing after. Cooperative ones go on."""
+        if self.cooperative:
+            return self.written_ms
+        heard = [commits.silence(self.cells_before(each), self.joined_ms).last_ms for each in self.stayed]
+        return min([self.written_ms, *(each for each in heard if each is not None)])
+
+    def shares_names(self, member: MemberRecord) -> bool:
+        """Whether a member that stayed goes by the same client id and host, so that these do not tell who it is."""
+        if member.group_instance_id:
+            return False
+        names = member.client_id, member.client_host
+        stayed = (self.new[each] for each in self.stayed)
+        return any((each.client_id, each.client_host) == names for each in stayed)
 
     def difference(self, member_id: str) -> JoinDifference:
         name = self.now.protocol or ""
@@ -390,12 +492,44 @@ class GenerationStep:
         return compare_joins((Protocol(name, old),), (Protocol(name, new),), name)
 
     def topic_changes(self) -> tuple[TopicChange, ...]:
-        """Topics of which the plan names partitions that nobody had named before."""
-        return tuple(
-            TopicChange(topic, TopicChangeKind.GREW, before, count, self.written_ms)
-            for topic, count in named_partitions(self.now).items()
-            if 0 < (before := self._partitions.get(topic, 0)) < count
-        )
+        """Topics with more or less partitions in shares and claims than there were.
+
+        Of those that members subscribed to before and still do, and of those that all who stayed name now, or do not
+        name any more: many clients name only topics that there are.
+        """
+        if not self.new or not self.old:
+            return ()
+        wanted = (self._topics_of(self.old) & self._topics_of(self.new)) | self._topics_of_all_changes()
+        named, found = named_partitions(self.now), []
+        for topic in sorted(wanted):
+            before, count = self._partitions.get(topic, 0), named.get(topic, 0)
+            if count == before:
+                continue
+            kind = TopicChangeKind.GREW if count > before else TopicChangeKind.REMADE
+            if not before or not count:
+                kind = TopicChangeKind.MADE if count else TopicChangeKind.DELETED
+            found.append(TopicChange(topic, kind, before, count, self.written_ms))
+        return tuple(found)
+
+    def _topics_of_all_changes(self) -> frozenset[str]:
+        """Topics that each of several members has begun, or ceased, to name."""
+        if len(self.stayed) < SEVERAL:
+            return frozenset()
+        said = [self.difference(each) for each in self.stayed]
+        begun = frozenset.intersection(*(each.topics_added for each in said))
+        return begun | frozenset.intersection(*(each.topics_removed for each in said))
+
+    def is_without_partitions(self, topic: str) -> bool:
+        """Nobody has had any of the topic since the generation before, or has now."""
+        return not self._partitions.get(topic) and topic not in named_partitions(self.now)
+
+    def is_read_still(self, topics: Iterable[str]) -> bool:
+        """Whether members have partitions of one of them."""
+        return not named_partitions(self.now).keys().isdisjoint(topics)
+
+    @staticmethod
+    def _topics_of(members: Mapping[str, MemberRecord]) -> frozenset[str]:
+        return frozenset().union(*(topics_of(each.subscription) or () for each in members.values()))
 
     def member_plans(self, only: str = "") -> tuple[MemberPlan, ...]:
         return tuple(
@@ -411,24 +545,28 @@ class GenerationStep:
         )
 
     def snapshot_json(self) -> str:
-        """The assignor's input, with the partitions that shares and claims name; "": it cannot be read.
-
-        A cooperative plan gives nobody what it withholds, and its owner still claims it.
-        """
+        """The assignor's input, with the partitions that the plan gives out; "": it cannot be read."""
         if self.now.protocol_type != CONSUMER or not self.new:
             return ""
         subscriptions = {each.member_id: (each.group_instance_id, each.subscription) for each in self.now.members}
-        rebuilt = rebuilt_snapshot(self.now.protocol or "", subscriptions, named_partitions(self.now))
+        rebuilt = rebuilt_snapshot(self.now.protocol or "", subscriptions, partition_counts(self.plan))
         return "" if rebuilt is None else rebuilt.to_json()
 
 
 def named_partitions(stored: GroupStored) -> dict[str, int]:
     """Topic -> partitions, as far as members' shares and claims name them."""
-    counts = partition_counts({member.member_id: assignment_of(member.assignment) for member in stored.members})
-    for member in stored.members:
+    counts = partition_counts(plan_of(stored))
+    for member in stored.members if stored.protocol_type == CONSUMER else ():
         for topic, partitions in owned_of(member.subscription).items():
             counts[topic] = max(counts.get(topic, 0), max(partitions, default=-1) + 1)
     return counts
+
+
+def plan_of(stored: GroupStored) -> Plan:
+    """Shares of partitions; those of groups of another protocol, such as Kafka Connect's, are of other things."""
+    if stored.protocol_type != CONSUMER:
+        return {member.member_id: {} for member in stored.members}
+    return {member.member_id: assignment_of(member.assignment) for member in stored.members}
 
 
 def partition_counts(plan: Plan) -> dict[str, int]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from muster.assignors.api import TopicPartition
-from muster.coordinator.core.groups.member_causes import describe_subscription
+from muster.coordinator.core.groups.member_causes import describe_subscription, name_few
 from muster.coordinator.core.groups.member_history import (
     HOW_GONE,
     NO_CONNECTION,
@@ -43,12 +43,15 @@ from muster.coordinator.core.model.types import (
     RebalanceEntry,
     RebalancePhase,
     RebalanceSource,
+    TopicChange,
+    TopicChangeKind,
     WaitEnd,
 )
-from muster.coordinator.core.watched.endings import CommitTimes, Ending, MemberTimeouts, conclude_ending
+from muster.coordinator.core.watched.classic_history import why_free
+from muster.coordinator.core.watched.endings import CommitTimes, Ending, LastSigns, MemberTimeouts, conclude_ending
 
-SESSION_MS = 45_000
-"""`group.consumer.session.timeout.ms` by default: no record says what the broker has."""
+CLOSED_FOR_A_WHILE = -2
+"""The epoch of a member with a `group.instance.id` that has closed, and may come back (KIP-848)."""
 
 Cell = tuple[TopicId, int]
 
@@ -70,10 +73,15 @@ class EpochRound:
 
 @dataclass(slots=True)
 class ConsumerHistory:
-    """One group as its records tell of it. number: of the last entry. names: topic id -> name, as far as is known."""
+    """One group as its records tell of it.
+
+    names: topic id -> name, as far as is known. session_ms: the broker's `group.consumer.session.timeout.ms`, or the
+    group's own; None: it is not known, for no record says it. number: of the last entry.
+    """
 
     group_id: str
     names: Mapping[TopicId, str] = field(default_factory=dict)
+    session_ms: int | None = None
     number: int = 0
     commits: CommitTimes = field(default_factory=CommitTimes)
     members: MemberHistory = field(default_factory=MemberHistory)
@@ -90,9 +98,17 @@ class ConsumerHistory:
     _triggers: list[RebalanceTrigger] = field(default_factory=list)
     _incarnations: list[Incarnation] = field(default_factory=list)
     _gone: dict[str, Ending] = field(default_factory=dict)
+    _free_since: dict[Cell, int] = field(default_factory=dict)
+    _learned: dict[TopicId, str] = field(default_factory=dict)
     _round: EpochRound | None = None
     _last_owners: dict[Cell, str] = field(default_factory=dict)
     """Before somebody went, whose epoch is still to come."""
+    _away_since: dict[str, int] = field(default_factory=dict)
+    """Static members that have closed, to come back."""
+    _replacing: dict[str, Incarnation] = field(default_factory=dict)
+    """By new id, of static members that are back, while no epoch says that more has changed."""
+    _why_free: dict[str, str] = field(default_factory=dict)
+    """Of members that went since all partitions had the owner that they were to have."""
 
     def take_record(self, record: ConsumerRecord, written_ms: int) -> list[RebalanceEntry]:
         """The entries that this record ends, oldest first. written_ms: when the broker wrote it."""
@@ -105,13 +121,14 @@ class ConsumerHistory:
                 return self._take_epoch(record, written_ms)
             case TargetStored():
                 self._targets[record.member_id] = record.partitions
+                self._learn_names(record.partitions)
             case TargetDeleted():
                 self._targets.pop(record.member_id, None)
             case TargetEpochStored():
                 return self._take_plan(record.epoch, written_ms)
             case CurrentStored():
                 self._take_current(record, written_ms)
-                return self._finish(written_ms)
+                return [*self._take_replacement(record, written_ms), *self._finish(written_ms)]
             case CurrentDeleted():
                 self._let_go(record.member_id, frozenset(), written_ms)
                 self._current.pop(record.member_id, None)
@@ -128,7 +145,8 @@ class ConsumerHistory:
         seen = seen_member(now, written_ms)
         if before is None:
             self._joined_ms[now.member_id] = written_ms
-            self._triggers.append(self._trigger_of_newcomer(now, seen, written_ms))
+            if not self._replace_static(now, seen, written_ms):
+                self._triggers.append(self._trigger_of_newcomer(now, seen, written_ms))
         elif before.topic_names != now.topic_names or before.topic_regex != now.topic_regex:
             patterns = before.topic_regex or "", now.topic_regex or ""
             what = describe_subscription(frozenset(before.topic_names), frozenset(now.topic_names), patterns)
@@ -148,10 +166,12 @@ class ConsumerHistory:
         former = returned.former
         self.members.succeed(former.id, now.member_id)
         away_ms = max(0, written_ms - former.heard_ms)
-        self._incarnations.append(Incarnation(now.member_id, former.id, away_ms, HOW_GONE[former.end]))
+        ending = self._gone.get(former.id)
+        how = HOW_GONE[former.end] if ending is None or ending.known else "gone"
+        self._incarnations.append(Incarnation(now.member_id, former.id, away_ms, how))
         was = f" (was {former.id})" if former.id != now.member_id else ""
         trigger = trigger_by_member(
-            Cause.MEMBER_RESTARTED, seen, f"is back, {describe_ms(away_ms)} after it was last heard{was}"
+            Cause.MEMBER_RESTARTED, seen, f"is back, {describe_ms(away_ms)} after its last sign of life{was}"
         )
         same = "same group.instance.id" if former.instance_id else "same client id and host"
         return replace(trigger, certainty=Certainty.INFERRED, evidence="same id" if not was else same)
@@ -160,14 +180,67 @@ class ConsumerHistory:
         member = self._members.pop(member_id, None)
         if member is None:
             return
-        owned = [self._name(cell) for cell, owner in self._owners_before().items() if owner == member_id]
-        silence = self.commits.silence(owned, self._joined_ms.pop(member_id, 0))
-        ending = conclude_ending(MemberTimeouts(SESSION_MS, member.rebalance_timeout_ms), silence, written_ms)
+        mine = [cell for cell, owner in self._owners_before().items() if owner == member_id]
+        joined_ms = self._joined_ms.pop(member_id, 0)
+        silence = self.commits.silence(map(self._name, mine), joined_ms)
+        signs = LastSigns(silence, joined_ms, written_ms, written_ms)
+        closed_ms = self._away_since.pop(member_id, None)
+        if closed_ms is None:
+            static = bool(member.instance_id)
+            timeouts = MemberTimeouts(self.session_ms, member.rebalance_timeout_ms, static, commits_count=False)
+            ending = conclude_ending(timeouts, signs)
+        else:
+            signs = signs._replace(silence=silence._replace(last_ms=closed_ms))
+            later = describe_ms(written_ms - closed_ms)
+            what = f"closed, and did not come back within its session: it was taken out {later} later"
+            ending = Ending(Cause.SESSION_EXPIRED, WaitEnd.EXPIRED, Certainty.RECORDED, what, "")
         self._gone[member_id] = ending
-        seen = seen_member(member, silence.last_ms if silence.last_ms is not None else written_ms)
+        if ending.end is WaitEnd.EXPIRED:  # nobody has read what it had since it was heard of last
+            self._free_since.update(dict.fromkeys(mine, signs.heard_ms))
+        seen = seen_member(member, signs.heard_ms)
         self.members.note_gone(seen, ending.end, written_ms)
         trigger = trigger_by_member(ending.cause, seen, ending.what)
         self._triggers.append(replace(trigger, certainty=ending.certainty, evidence=ending.evidence))
+
+    # Static members that are back
+    # ----------------------------
+
+    def _replace_static(self, now: ConsumerMemberStored, seen: SeenMember, written_ms: int) -> bool:
+        """Whether it takes the place of one that has just been deleted with the same `group.instance.id`."""
+        former = self.members.former
+        old_id = next((each for each in self._gone if former[each].instance_id == (now.instance_id or None)), None)
+        if old_id is None:
+            return False
+        self._triggers = [each for each in self._triggers if each.culprit != old_id]
+        del self._gone[old_id]
+        away_ms = max(0, written_ms - former[old_id].heard_ms)
+        self.members.succeed(old_id, now.member_id)
+        self._replacing[now.member_id] = Incarnation(now.member_id, old_id, away_ms, HOW_GONE[WaitEnd.REPLACED])
+        for owners in (self._planned, self._owners, self._last_owners):
+            owners.update((cell, now.member_id) for cell, owner in owners.items() if owner == old_id)
+        what = f"restarted in {describe_ms(away_ms)}, under its group.instance.id {now.instance_id}"
+        self._triggers.append(trigger_by_member(Cause.STATIC_MEMBER_REPLACED, seen, what))
+        self._incarnations.append(self._replacing[now.member_id])
+        return True
+
+    def _take_replacement(self, now: CurrentStored, written_ms: int) -> list[RebalanceEntry]:
+        """The entry of a static member that has what it had before, without a new epoch."""
+        if now.member_id not in self._replacing or now.epoch != self._epoch:
+            return []
+        incarnation = self._replacing.pop(now.member_id)
+        trigger = next(each for each in self._triggers if each.culprit == now.member_id)
+        self._triggers.remove(trigger)
+        self._incarnations.remove(incarnation)
+        self._last_owners = {}
+        kept = sum(map(len, now.assigned.values()))
+        detail = f"{trigger.detail}, and kept its {kept} {'partition' if kept == 1 else 'partitions'}"
+        self.number += 1
+        began_ms = written_ms - incarnation.away_ms
+        rebalance = OngoingRebalance(self.number, replace(trigger, detail=detail), now.epoch, began_ms)
+        rebalance.returned(incarnation)
+        plan = tuple(each for each in self._plans() if each.member_id == now.member_id)
+        entry = rebalance.entry(Outcome.MEMBER_CHANGED, written_ms, RebalanceChange(now.epoch, CONSUMER, "", (), plan))
+        return [replace(entry, source=RebalanceSource.WATCHED)]
 
     def _owners_before(self) -> dict[Cell, str]:
         """Owners as they stood before the records of this moment took anything from anybody."""
@@ -185,19 +258,24 @@ class ConsumerHistory:
         owners_before, self._last_owners = self._owners_before(), {}
         if before is None or now.epoch <= before:
             return []  # the history begins, or the group was made anew
+        self._replacing = {}
+        overtaken = self._round.freed if self._round is not None else {}
         ended = self._end(Outcome.SUPERSEDED, written_ms)
         if not triggers:
-            triggers = [trigger_of_epoch(now.metadata_hash != hash_before)]
+            triggers = [trigger_of_epoch(hash_before, now.metadata_hash)]
         self.number += 1
         rebalance = OngoingRebalance(self.number, triggers[0], before, written_ms)
         rebalance.incarnations = incarnations
         for trigger in triggers[1:]:
             rebalance.note(trigger, written_ms)
-        for member_id, ending in gone.items():
-            rebalance.gone[member_id] = WHY_FREE[ending.end]
+        self._why_free.update((member_id, why_free(ending)) for member_id, ending in gone.items())
+        rebalance.gone = self._why_free
         self._round = EpochRound(now.epoch, rebalance, dict(self._planned or owners_before))
-        self._round.freed = {
-            cell: written_ms for cell, owner in owners_before.items() if self._owners.get(cell) != owner
+        free_since, self._free_since = self._free_since, {}
+        self._round.freed = {cell: since for cell, since in overtaken.items() if cell not in self._owners} | {
+            cell: free_since.get(cell, written_ms)
+            for cell, owner in owners_before.items()
+            if self._owners.get(cell) != owner
         }
         if not self._members:
             return [*ended, *self._end(Outcome.EMPTIED, written_ms)]
@@ -215,6 +293,10 @@ class ConsumerHistory:
         held = frozenset(cells(now.assigned)) | frozenset(cells(now.revoking))
         self._let_go(now.member_id, held, written_ms)
         self._current[now.member_id] = now
+        if now.epoch == CLOSED_FOR_A_WHILE:
+            self._away_since[now.member_id] = written_ms
+        else:
+            self._away_since.pop(now.member_id, None)
         for cell in cells(now.assigned):
             if self._owners.get(cell) != now.member_id:
                 self._owners[cell] = now.member_id
@@ -256,10 +338,14 @@ class ConsumerHistory:
         rebalance.phases.append(RebalancePhase("assign", max(0, planned_ms - rebalance.started_at_ms)))
         if settled:
             rebalance.phases.append(RebalancePhase("reconcile", max(0, written_ms - planned_ms)))
-        moves = tuple(self._moves(ended))
+        moves = tuple(self._moves(ended)) if ended.planned_ms >= 0 or outcome is Outcome.EMPTIED else ()
         change = RebalanceChange(ended.epoch, CONSUMER, "", moves, tuple(self._plans()))
+        if rebalance.trigger.cause is Cause.PARTITIONS_CHANGED and ended.planned_ms >= 0:
+            rebalance.trigger = with_topics(rebalance.trigger, tuple(self._topic_changes(ended)))
         entry = rebalance.entry(outcome, written_ms, change)
         total = sum(max(0, move.unowned_ms) for move in moves)
+        if settled or outcome is Outcome.EMPTIED:
+            self._why_free = {}
         return [replace(entry, source=RebalanceSource.WATCHED, unowned_partition_ms=total if settled else -1)]
 
     def _moves(self, ended: EpochRound) -> Iterable[PartitionMove]:
@@ -272,6 +358,27 @@ class ConsumerHistory:
             if target and cell in ended.taken:
                 unowned_ms = max(0, ended.taken[cell] - ended.freed.get(cell, ended.taken[cell]))
             yield PartitionMove(*self._name(cell), source, target, unowned_ms, self._why(source, target, ended))
+
+    def _topic_changes(self, ended: EpochRound) -> Iterable[TopicChange]:
+        """Topics of which the plan gives out more partitions, or fewer, than the one before."""
+        before, after = (self._named_counts(owners) for owners in (ended.before, ended.planned))
+        for topic in sorted(before.keys() | after.keys()):
+            was, now = before.get(topic, 0), after.get(topic, 0)
+            if was == now:
+                continue
+            kind = TopicChangeKind.GREW if now > was else TopicChangeKind.REMADE
+            if not was or not now:
+                kind = TopicChangeKind.MADE if now else TopicChangeKind.DELETED
+            yield TopicChange(topic, kind, was, now, ended.rebalance.started_at_ms)
+
+    def _named_counts(self, owners: Iterable[Cell]) -> dict[str, int]:
+        """Topic -> partitions that are given out, of the topics whose names are known."""
+        counts: dict[str, int] = {}
+        for cell in owners:
+            topic, partition = self._name(cell)
+            if topic != cell[0].hex():
+                counts[topic] = max(counts.get(topic, 0), partition + 1)
+        return counts
 
     def _why(self, source: str, target: str, ended: EpochRound) -> str:
         if source in ended.rebalance.gone:
@@ -293,18 +400,36 @@ class ConsumerHistory:
             yield MemberPlan(member_id, member.client_id, member.client_host, member.instance_id, assigned)
 
     def _name(self, cell: Cell) -> TopicPartition:
-        return self.names.get(cell[0]) or cell[0].hex(), cell[1]
+        topic_id, partition = cell
+        return self.names.get(topic_id) or self._learned.get(topic_id) or topic_id.hex(), partition
+
+    def _learn_names(self, topic_ids: Iterable[TopicId]) -> None:
+        """Where all members subscribe to one topic by its name, any id is of that."""
+        members = self._members.values()
+        topics = {topic for member in members for topic in member.topic_names}
+        if len(topics) == 1 and not any(member.topic_regex for member in members):
+            self._learned.update(dict.fromkeys(topic_ids, topics.pop()))
 
 
-WHY_FREE = {WaitEnd.LEFT: "its owner left the group", WaitEnd.EXPIRED: "its owner's session expired"}
+def trigger_of_epoch(hash_before: int, hash_now: int) -> RebalanceTrigger:
+    """Of an epoch that no member's record came before. The hashes are of what members read."""
+    if hash_now == hash_before:
+        what = "the group epoch rose, and no record says why"
+        return RebalanceTrigger(Cause.UNSPECIFIED, what, certainty=Certainty.UNKNOWN)
+    if not hash_before:
+        what = "the broker has looked up what members read, which it had not when the group was made"
+        evidence = "the group had no metadata hash, and has one now"
+        return RebalanceTrigger(Cause.UNSPECIFIED, what, certainty=Certainty.INFERRED, evidence=evidence)
+    what = "topics that members read have changed (their metadata hash is another one)"
+    return RebalanceTrigger(Cause.PARTITIONS_CHANGED, what)
 
 
-def trigger_of_epoch(topics_changed: bool) -> RebalanceTrigger:
-    if topics_changed:
-        what = "topics that members read have changed (their metadata hash is another one)"
-        return RebalanceTrigger(Cause.PARTITIONS_CHANGED, what)
-    what = "the group epoch rose, and no record says why"
-    return RebalanceTrigger(Cause.UNSPECIFIED, what, certainty=Certainty.UNKNOWN)
+def with_topics(trigger: RebalanceTrigger, changes: tuple[TopicChange, ...]) -> RebalanceTrigger:
+    """What has changed is seen in what the plan gives out, which is every partition of what members read."""
+    if not changes:
+        return trigger
+    told = name_few(f"{each.topic} ({each.before} -> {each.after})" for each in changes)
+    return replace(trigger, detail=f"topics have other partitions: {told}", topics=changes)
 
 
 def cells(shares: Mapping[TopicId, Iterable[int]]) -> Iterable[Cell]:
@@ -320,5 +445,5 @@ def seen_member(member: ConsumerMemberStored, heard_ms: int) -> SeenMember:
         member.instance_id or "",
         NO_CONNECTION,
         heard_ms,
-        SESSION_MS,
+        0,
     )

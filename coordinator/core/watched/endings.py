@@ -11,8 +11,6 @@ from muster.assignors.api import TopicPartition
 from muster.coordinator.core.groups.member_history import describe_ms
 from muster.coordinator.core.model.types import Cause, Certainty, WaitEnd
 
-COMMITS_RARELY = "it commits too rarely to tell whether it left or its session expired"
-
 # When positions were committed
 # -----------------------------
 
@@ -37,8 +35,9 @@ class KnownTimes(NamedTuple):
 
 
 def usual_distance(usual_ms: int, distance_ms: int) -> int:
-    """With the newest distance in it. usual_ms: what it was; negative: there was none. In ms."""
-    return distance_ms if usual_ms < 0 else (3 * usual_ms + distance_ms) >> 2
+    """With the newest distance in it: a longer one counts at once, so that a silence is not taken for more than it is.
+    usual_ms: what it was; negative: there was none. In ms."""
+    return distance_ms if distance_ms >= usual_ms else (3 * usual_ms + distance_ms) >> 2
 
 
 class CommitTimes:
@@ -78,6 +77,28 @@ class CommitTimes:
 # How it ended
 # ------------
 
+SLACK_MS = 600
+"""Between the end of a timeout and what the records tell of it: timers, heartbeats, a second commit."""
+
+POLL_CHECK_MS = 1_500
+"""Clients look that often whether the program still polls, at the least."""
+
+NOTICE_MS = 3_000
+"""Clients send a heartbeat that often, at the least, and hear with the answer that a round has begun."""
+
+DISTANCES = 1.5
+"""So many usual distances may lie between a member's last commit and its last sign of life, which no record tells."""
+
+HEARTBEATS = 8
+"""Members of KIP-848 groups send a heartbeat more often than that within their session: nine times, by default."""
+
+WHICH_CAME_FIRST = "several things changed between the two generations, and no record says which came first"
+"""Evidence of a cause that stands on record, as all else that changed does."""
+
+WENT_SOMEHOW = "its owner is no longer in the group"
+
+EITHER = "left, or its session expired"
+
 
 class Ending(NamedTuple):
     """How a member went: left, expired, or (with certainty UNKNOWN) one of the two."""
@@ -88,44 +109,159 @@ class Ending(NamedTuple):
     what: str
     evidence: str
 
+    @property
+    def known(self) -> bool:
+        return self.certainty is not Certainty.UNKNOWN
+
 
 class MemberTimeouts(NamedTuple):
-    """In ms."""
+    """In ms. session_ms: None: it is not known, which no record of a KIP-848 group tells.
 
-    session_ms: int
+    static: it has a `group.instance.id`, so it does not leave when it stops (KIP-345). commits_count: a commit is a
+    sign of life to the coordinator, as it is of a classic group; else only a heartbeat is.
+    """
+
+    session_ms: int | None
     rebalance_ms: int
+    static: bool = False
+    commits_count: bool = True
+
+    def shortest_ms(self, silence: "Silence") -> int:
+        """The shortest silence after which its session may have expired."""
+        session_ms = self.session_ms or 0
+        if not self.commits_count:
+            return session_ms - session_ms // HEARTBEATS
+        # A generation that it joined is on record a little later than its session began.
+        return session_ms if silence.last_ms is not None else session_ms - SLACK_MS
+
+    @property
+    def notice_ms(self) -> int:
+        """How long the others may take to hear that a classic group's round has begun."""
+        return min(NOTICE_MS, (self.session_ms or 0) // 3) if self.commits_count else 0
 
 
-def conclude_ending(timeouts: MemberTimeouts, silence: Silence, written_ms: int) -> Ending:
-    """How a member that the next generation is without went. written_ms: when that generation was written.
+class LastSigns(NamedTuple):
+    """What is known of a member that is gone. Times in ms.
+
+    joined_ms: when its last generation was written, which it had joined; begun_ms: the latest moment at which the
+    round can have begun that it is missing from, as far as others' commits tell; written_ms: when that was over.
+    alone: nothing but its end can have begun that round.
+    """
+
+    silence: Silence
+    joined_ms: int
+    begun_ms: int
+    written_ms: int
+    alone: bool = False
+
+    @property
+    def heard_ms(self) -> int:
+        """The last sign of life."""
+        last_ms = self.silence.last_ms
+        return min(self.joined_ms if last_ms is None else max(last_ms, self.joined_ms), self.written_ms)
+
+    def over_ms(self, session_ms: int, ending: Ending) -> int:
+        """When the coordinator knew that it was gone."""
+        return self.heard_ms + (session_ms if ending.end is WaitEnd.EXPIRED else 0)
+
+
+def conclude_ending(timeouts: MemberTimeouts, signs: LastSigns) -> Ending:
+    """How a member that the next generation is without went.
 
     Members that close commit as they go, and the others come back within a heartbeat. Whoever dies is missed after its
-    session timeout. So a silence shorter than that is a goodbye, and a longer one is not, if it commits more often.
+    session timeout, counted from its last sign of life. So a silence shorter than that is a goodbye. A longer one is
+    an expired session if it is as long as that takes, with the usual distance of its commits; one that is longer still
+    tells nothing, for it may have had nothing to commit.
     """
-    session_ms = timeouts.session_ms
-    either = "left, or its session expired"
-    if silence.last_ms is None:
-        return Ending(
-            Cause.MEMBER_LEFT,
-            WaitEnd.LEFT,
-            Certainty.UNKNOWN,
-            either,
-            f"nothing was committed on its {describe_partitions(silence.partitions)} in its last generation",
-        )
-    silent_ms = max(0, written_ms - silence.last_ms)
-    seen = (
-        f"nothing was committed on its {describe_partitions(silence.partitions)} for the last {describe_ms(silent_ms)}"
-    )
-    if silent_ms < session_ms:
+    silence, session_ms = signs.silence, timeouts.session_ms
+    silent_ms = max(0, signs.written_ms - signs.heard_ms)
+    until_round_ms = max(0, signs.begun_ms - signs.heard_ms)
+    seen = describe_silence(silence, silent_ms)
+    exceeded = exceeded_polls(timeouts, silence, (until_round_ms, silent_ms))
+    shortest_ms = timeouts.shortest_ms(silence)
+    if session_ms is not None and silent_ms < shortest_ms and not exceeded:
         evidence = f"{seen}, which is less than its session timeout of {describe_ms(session_ms)}"
+        what = "was removed, or left" if timeouts.static else "left"
+        return Ending(Cause.MEMBER_LEFT, WaitEnd.LEFT, Certainty.INFERRED, what, evidence)
+    if exceeded:
+        evidence = (
+            f"{seen}; its max.poll.interval.ms is {describe_ms(timeouts.rebalance_ms)}, and it had committed every "
+            f"{describe_ms(silence.usual_ms or 0)}"
+        )
+        what = "did not poll within max.poll.interval.ms"
+        return Ending(Cause.POLL_TIMEOUT, WaitEnd.LEFT, Certainty.INFERRED, what, evidence)
+    if timeouts.static and session_ms is not None:
+        return expired_ending(f"{seen}, and a member with a group.instance.id does not leave when it stops")
+    notice_ms = timeouts.notice_ms
+    if silence.last_ms is None and session_ms is not None and silent_ms <= session_ms + notice_ms + SLACK_MS:
+        return expired_ending(f"{seen}, as long as its session timeout of {describe_ms(session_ms)}")
+    if silence.last_ms is None:
+        return unknown_ending(f"{seen}, so nothing tells how it went")
+    if silence.usual_ms is None:
+        return unknown_ending(f"{seen}, and it had not committed twice before, so its silence tells nothing")
+    usual = f"it had committed every {describe_ms(silence.usual_ms)}"
+    if session_ms is None:
+        return ending_without_timeout(silence.usual_ms, silent_ms, f"{seen}; {usual}")
+    if silence.usual_ms >= session_ms:
+        return unknown_ending(f"{seen}; it commits too rarely to tell whether it left or its session expired")
+    if signs.alone and until_round_ms + silence.usual_ms < session_ms:
+        evidence = (
+            f"the others stopped {describe_ms(until_round_ms)} after its last commit, which is less than its session "
+            f"timeout of {describe_ms(session_ms)}"
+        )
         return Ending(Cause.MEMBER_LEFT, WaitEnd.LEFT, Certainty.INFERRED, "left", evidence)
-    if silence.usual_ms is None or silence.usual_ms >= session_ms:
-        return Ending(Cause.MEMBER_LEFT, WaitEnd.LEFT, Certainty.UNKNOWN, either, f"{seen}; {COMMITS_RARELY}")
-    evidence = (
-        f"{seen}; its session timeout is {describe_ms(session_ms)}, and it had committed every "
-        f"{describe_ms(silence.usual_ms)}"
+    longest_ms = session_ms + DISTANCES * silence.usual_ms + notice_ms + SLACK_MS
+    if any(shortest_ms <= span <= longest_ms for span in (until_round_ms, silent_ms)):
+        if abs(timeouts.rebalance_ms - session_ms) <= POLL_CHECK_MS and not timeouts.static:
+            return unknown_ending(f"{seen}; its session timeout and its max.poll.interval.ms are about as long as that")
+        return expired_ending(f"{seen}; its session timeout is {describe_ms(session_ms)}, and {usual}")
+    return unknown_ending(
+        f"{seen}; its session timeout of {describe_ms(session_ms)} was over long before, so it may have had nothing to "
+        "commit"
     )
+
+
+def ending_without_timeout(usual_ms: int, silent_ms: int, evidence: str) -> Ending:
+    """Of a KIP-848 member, whose records do not tell the session timeout: that is of the broker."""
+    if silent_ms <= DISTANCES * usual_ms + SLACK_MS:
+        return Ending(Cause.MEMBER_LEFT, WaitEnd.LEFT, Certainty.INFERRED, "left", evidence)
+    return unknown_ending(f"{evidence}; the broker's session timeout is not known")
+
+
+def unknown_ending(evidence: str) -> Ending:
+    return Ending(Cause.MEMBER_LEFT, WaitEnd.LEFT, Certainty.UNKNOWN, EITHER, evidence)
+
+
+def expired_ending(evidence: str) -> Ending:
     return Ending(Cause.SESSION_EXPIRED, WaitEnd.EXPIRED, Certainty.INFERRED, "was not heard of any more", evidence)
+
+
+def exceeded_polls(timeouts: MemberTimeouts, silence: Silence, spans_ms: Iterable[int]) -> bool:
+    """Whether a silence is that of a client that gave up since its program did not poll.
+
+    Some clients leave then; others, and static members, only send no more heartbeats, so the session timeout follows.
+    """
+    usual_ms, rebalance_ms, session_ms = silence.usual_ms, timeouts.rebalance_ms, timeouts.session_ms
+    if silence.last_ms is None or usual_ms is None or usual_ms >= rebalance_ms:
+        return False
+
+    def fits(span_ms: int, timeout_ms: int) -> bool:
+        near = timeout_ms - SLACK_MS <= span_ms <= timeout_ms + usual_ms + POLL_CHECK_MS + timeouts.notice_ms
+        # Where it may also be the end of a session, the nearer one.
+        return near and (session_ms is None or abs(span_ms - session_ms) > abs(span_ms - timeout_ms))
+
+    ends = [] if timeouts.static else [rebalance_ms]
+    ends += [] if session_ms is None else [rebalance_ms + session_ms]
+    return any(fits(span, end) for span in spans_ms for end in ends)
+
+
+def describe_silence(silence: Silence, silent_ms: int) -> str:
+    places = describe_partitions(silence.partitions)
+    if not silence.partitions:
+        return f"it had no partitions for {describe_ms(silent_ms)}, so it committed nothing"
+    if silence.last_ms is None:
+        return f"nothing was committed on its {places} in its last generation, {describe_ms(silent_ms)} long"
+    return f"nothing was committed on its {places} for the last {describe_ms(silent_ms)}"
 
 
 def describe_partitions(count: int) -> str:

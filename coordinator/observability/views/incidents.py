@@ -83,6 +83,9 @@ DEPARTURES: Final = {
     "GROUP_OVER_SIZE": "was one too many",
 }
 
+UNSURE: Final = "left or stopped answering"
+"""Of a member that left with certainty `unknown`."""
+
 OFFERS: Final = "offers other assignors: "
 """In the sentence of a member that came back with another list (`with_roll_out`)."""
 
@@ -160,7 +163,7 @@ class GroupMembers:
             if told.culprit and cause_name(told) in ARRIVALS:
                 came.add(told.culprit)
             elif told.culprit and cause_name(told) in DEPARTURES:
-                how[told.culprit] = DEPARTURES[cause_name(told)]
+                how[told.culprit] = UNSURE if is_unsure(told) else DEPARTURES[cause_name(told)]
         for back in entry.incarnations:
             came.add(back.member_id)
             how.setdefault(back.previous_id, INCARNATIONS.get(back.how, "went"))
@@ -185,6 +188,10 @@ class GroupMembers:
 
     def identity(self, member_id: str) -> Identity:
         return self.identities.get(member_id, (member_id, "", ""))
+
+
+def is_unsure(told: Rebalance | FurtherTrigger) -> bool:
+    return cause_name(told) == "MEMBER_LEFT" and certainty_word(told) == "unknown"
 
 
 def had_partitions(entry: Rebalance) -> bool:

@@ -139,6 +139,8 @@ def describe_cause(entry: Rebalance, names: Names) -> str:
     back = next((each for each in entry.incarnations if each.member_id == entry.culprit), None)
     if back is not None and cause_name(entry) == "MEMBER_JOINED":
         return describe_incarnation(back, names)
+    if cause_name(entry) == "MEMBER_LEFT" and entry.certainty == ledger_pb2.CERTAINTY_UNKNOWN:
+        return f"{names[entry.culprit]} left or stopped answering"
     _, by_whom, otherwise = CAUSES.get(cause_name(entry), (CHANGE, "", cause_word(cause_name(entry))))
     return by_whom.format(who=names[entry.culprit]) if entry.culprit and by_whom else otherwise
 
@@ -312,6 +314,8 @@ def describe_incarnation(back: Incarnation, names: Names) -> str:
         return f"{new} is back under a new id, {away} after {old} left"
     if back.how == "expired":
         return f"{new} is back under a new id; {old} had expired, last heard of {away} before"
+    if back.how == "gone":
+        return f"{new} is back under a new id, {away} after {old} was last heard of"
     if back.how == "replaced":
         return f"{new} took the place of {old}, last heard of {away} before"
     return f"{new} is back under a new id while {old} still counted, last heard of {away} before"

@@ -1,1 +1,0 @@
-"""What to change about a group, with figures from its own history. Pure; rules EX-A... in docs/design/explain.md."""

@@ -9,6 +9,7 @@ from tests.truth import situations as _all  # noqa: F401
 from tests.truth.clients import CLIENTS, clients_named
 from tests.truth.judge import RIGHT
 from tests.truth.nodes import BACKENDS, running_backends
+from tests.truth.recordings import save
 from tests.truth.situations.registry import SITUATIONS
 from tests.truth.table import (
     SKIPPED,
@@ -35,9 +36,17 @@ from tests.truth.table import (
 @click.option("-o", "--output", type=click.Choice(["table", "markdown", "json"]), default="table", show_default=True)
 @click.option("--beside", type=click.IntRange(1, 64), default=8, show_default=True, help="Cells played at a time.")
 @click.option("--verbose", is_flag=True, help="Also print right cells, and the entries of the others.")
+@click.option("--record", is_flag=True, help="Keep the records of a watched Kafka, as tests/vectors/watched.")
 @click.option("--list", "lists", is_flag=True, help="List situations and clients.")
 def main(
-    only: tuple[str, ...], clients: tuple[str, ...], backend: str, output: str, beside: int, verbose: bool, lists: bool
+    only: tuple[str, ...],
+    clients: tuple[str, ...],
+    backend: str,
+    output: str,
+    beside: int,
+    verbose: bool,
+    record: bool,
+    lists: bool,
 ) -> None:
     """Play situations with real clients and nodes, and print where Muster's report is true.
 
@@ -58,6 +67,8 @@ def main(
     started = time.monotonic()
 
     def on_cell(cell: Cell) -> None:
+        if record and cell.recording is not None:
+            save(cell.recording)
         if cell.verdict.word not in (SKIPPED, RIGHT) or verbose:
             click.echo(report_of(cell, verbose=verbose and cell.verdict.word != RIGHT), err=output != "table")
 

@@ -1,7 +1,7 @@
 """What a situation knows to be true, in the ledger's words. Written once, whichever client plays the situation."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 GONE = frozenset({"EXPIRED", "NEVER", "LEFT", "REPLACED"})
 """How a wait ends for a member that does not come any more."""
@@ -20,6 +20,7 @@ class Fact:
     required: it must be reported.
     says: words that its sentence contains.
     outcome: the outcome of its entry, if that is part of it.
+    unsure: it must be told as something that nobody knows.
     others: client ids that are equally true as the culprit.
     """
 
@@ -30,6 +31,7 @@ class Fact:
     says: tuple[str, ...] = ()
     outcome: str = ""
     others: frozenset[str] = frozenset()
+    unsure: bool = False
 
     def is_of(self, member: str | None) -> bool:
         return member == self.who or member in self.others
@@ -74,6 +76,12 @@ class Expectation:
     moves: bool = True
     reads_on: str = ""
 
+    def from_records(self) -> "Expectation":
+        """What a broker's records can tell of it: nobody's waits, and no phases. Processes that died while they waited
+        for a plan leave ids behind that nobody ever heard again, so a crash loop is not always known for one."""
+        incident = "" if self.incident == "crash_loop" else self.incident
+        return replace(self, waited={}, phases=(), incident=incident)
+
 
 def joined(who: str, *, required: bool = True) -> Fact:
     return Fact(who, frozenset({"MEMBER_JOINED"}), required=required)
@@ -92,6 +100,11 @@ def left(who: str, *, required: bool = True) -> Fact:
 def expired(who: str, *, required: bool = True) -> Fact:
     """A member stopped sending heartbeats, or did not come until the rebalance went on without it."""
     return Fact(who, frozenset({"SESSION_EXPIRED", "REBALANCE_TIMEOUT", "SYNC_TIMEOUT"}), required=required)
+
+
+def left_or_expired(who: str) -> Fact:
+    """A member went, and nothing tells how."""
+    return Fact(who, frozenset({"MEMBER_LEFT"}), unsure=True)
 
 
 def poll_exceeded(who: str, *, silent: bool = False) -> Fact:

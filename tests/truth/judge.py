@@ -32,6 +32,7 @@ Partition = tuple[str, int]
 class Verdict:
     word: str
     reasons: tuple[str, ...] = ()
+    surely_wrong: bool = False
 
 
 @dataclass(slots=True)
@@ -55,6 +56,8 @@ class Findings:
     wrong: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
+    surely_wrong: bool = False
+    """Something false is told as recorded or said."""
 
 
 def judge(
@@ -85,7 +88,7 @@ def judge(
         kinds = ", ".join(each["kind"] for each in incidents)
         findings.missing.append(f"no incident is a {expected.incident}; there is {kinds}")
     if findings.wrong:
-        return Verdict(WRONG, tuple(findings.wrong + findings.missing))
+        return Verdict(WRONG, tuple(findings.wrong + findings.missing), findings.surely_wrong)
     if findings.unknown:
         return Verdict(UNKNOWN, tuple(findings.unknown + findings.missing))
     return Verdict(HALF, tuple(findings.missing)) if findings.missing else Verdict(RIGHT)
@@ -132,16 +135,18 @@ def judge_causes(
     reported: set[Fact] = set()
     vague: dict[Fact, str] = {}
     for entry in entries:
-        for cause, member, sentence in statements_of(entry, names):
+        for cause, member, sentence, certainty in statements_of(entry, names):
             said = f"#{entry['number']} says {cause}{f' by {member}' if member else ''}"
-            if fact := matching_fact(cause, member, entry, expected.facts):
+            if fact := matching_fact(cause, member, entry, expected.facts, certainty):
                 reported.add(fact)
             elif fact := vaguely_matching_fact(cause, member, expected.facts):
                 vague[fact] = said
-            elif cause == "UNSPECIFIED" or bare(entry.get("certainty")) == "UNKNOWN":
+            elif cause == "UNSPECIFIED" or certainty == "UNKNOWN":
                 findings.unknown.append(f"{said}: {sentence}")
             elif not (observation.cooperative and cause == "REVOCATION_FOLLOW_UP" and member):
-                findings.wrong.append(f"{said} ({sentence}), which did not happen")
+                known = f" ({certainty.lower()})" if certainty else ""
+                findings.wrong.append(f"{said}{known}: {sentence}, which did not happen")
+                findings.surely_wrong |= certainty in ("RECORDED", "SAID")
     everything = " ".join(sentences_of(entries))
     for fact in expected.facts:
         if not fact.required:
@@ -155,14 +160,19 @@ def judge_causes(
             findings.missing.append(f"{words_of(fact)} is not reported")
 
 
-def statements_of(entry: Document, names: ClientIds) -> Iterator[tuple[str, str | None, str]]:
-    """Cause, culprit's client id if it is a member, and sentence: of the entry, then of its further triggers."""
+def statements_of(entry: Document, names: ClientIds) -> Iterator[tuple[str, str | None, str, str]]:
+    """Cause, culprit's client id if it is a member, sentence and certainty: of the entry, then of its further
+    triggers."""
     for place in (entry, *entry.get("triggers", ())):
-        yield bare(place["cause"]), names[place.get("culprit", "")], place.get("detail", "")
+        certainty = bare(place.get("certainty"))
+        yield bare(place["cause"]), names[place.get("culprit", "")], place.get("detail", ""), certainty
 
 
-def matching_fact(cause: str, member: str | None, entry: Document, facts: Iterable[Fact]) -> Fact | None:
+def matching_fact(
+    cause: str, member: str | None, entry: Document, facts: Iterable[Fact], certainty: str
+) -> Fact | None:
     matching = [each for each in facts if each.is_of(member) and cause in each.causes]
+    matching = [each for each in matching if each.unsure == (certainty == "UNKNOWN")]
     matching = [each for each in matching if not each.outcome or each.outcome == entry["outcome"]]
     return max(matching, key=lambda each: (bool(each.outcome), each.required), default=None)
 

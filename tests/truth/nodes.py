@@ -17,6 +17,7 @@ from tests.support.group_coordinators import coordinator_of
 from tests.support.kafka_backend.served import over
 from tests.support.node import NodeProcess
 from tests.support.zookeeper.servers import running as running_ensemble
+from tests.truth.kafka_itself import KafkaItself
 from tests.truth.proxy import Proxy
 
 SESSION_MS, HEARTBEAT_MS = 6_000, 500
@@ -33,7 +34,20 @@ SETTINGS = {
 }
 
 
-BACKENDS = ("node", "kafka", "cluster")
+KAFKA_ITSELF = {"kafka-4.1-watched": "4.1.1", "kafka-3.9-watched": "3.9.1", "kafka-2.8-watched": "2.8.2"}
+"""Backends where Kafka coordinates, and Muster reads its records: the broker's version."""
+
+OF_ZOOKEEPER = "2.8"
+"""A broker of this version has no mature KRaft."""
+
+OF_KAFKA = {
+    "auto.create.topics.enable": "false",
+    "group.initial.rebalance.delay.ms": "300",
+    "group.min.session.timeout.ms": "1000",
+}
+OF_KIP848 = {name: value for name, value in SETTINGS.items() if name.startswith("group.consumer.")}
+
+BACKENDS = ("node", "kafka", "cluster", *KAFKA_ITSELF)
 
 
 class Backend(Protocol):
@@ -157,26 +171,38 @@ class Backends:
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
         self._below_lock = threading.Lock()
+        self._starting = threading.Lock()
+        """Several brokers that start at once take longer than one after the other."""
         self._below = ExitStack()
         self._below_address = ""
 
     @contextmanager
-    def node_for(self, settings: Mapping[str, str], *, own: bool, proxied: bool = False) -> Iterator[Backend]:
+    def node_for(
+        self, settings: Mapping[str, str], *, own: bool, proxied: bool = False, brokers: int = 1
+    ) -> Iterator[Backend]:
+        """brokers: of a Kafka that is watched."""
         if not own and not settings:
             with self._lock:
                 if self._shared is None:
                     self._shared = self._make({}, proxied=False)
             yield self._shared
             return
-        node = self._make(settings, proxied=proxied)
+        node = self._make(settings, proxied=proxied, brokers=brokers)
         try:
             yield node
         finally:
             node.stop()
 
-    def _make(self, settings: Mapping[str, str], *, proxied: bool) -> Backend:
+    def _make(self, settings: Mapping[str, str], *, proxied: bool, brokers: int = 1) -> Backend:
         directory = self._directory / f"node-{next(self._numbers)}"
         directory.mkdir(parents=True)
+        if self.kind in KAFKA_ITSELF:
+            version = KAFKA_ITSELF[self.kind]
+            old = version.startswith(OF_ZOOKEEPER)
+            zookeeper = f"{self._below_at()}/{directory.name}" if old else ""
+            of_version = OF_KAFKA if old else {**OF_KAFKA, **OF_KIP848}
+            with self._starting:
+                return KafkaItself(directory, version, {**of_version, **settings}, brokers, zookeeper)
         if self.kind == "cluster":
             return ClusterOfThree(directory, f"{self._below_at()}/{directory.name}", settings)
         if self.kind == "kafka":
@@ -188,7 +214,7 @@ class Backends:
     def _below_at(self) -> str:
         with self._below_lock:
             if not self._below_address:
-                begin = self._zookeeper if self.kind == "cluster" else self._kafka
+                begin = self._kafka if self.kind == "kafka" else self._zookeeper
                 self._below_address = begin()
         return self._below_address
 

@@ -15,7 +15,7 @@ import click
 
 from tests.truth import situations as _all  # noqa: F401
 from tests.truth.clients import CLIENTS
-from tests.truth.nodes import BACKENDS
+from tests.truth.nodes import BACKENDS, KAFKA_ITSELF
 from tests.truth.situations.registry import SITUATIONS
 from tests.truth.table import MARKS, SKIPPED
 
@@ -27,6 +27,7 @@ TITLES = {
     "node": "A standalone node",
     "kafka": "A node over a Kafka",
     "cluster": "A cluster of three nodes",
+    **{kind: f"Watched: the records of Apache Kafka {version}" for kind, version in KAFKA_ITSELF.items()},
 }
 REASON_CHARS = 300
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import signal
 import subprocess
 import threading
@@ -14,17 +13,20 @@ import psutil
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from muster.client import Admin
-from muster.client.errors import ClientError, GroupNotFound
-from muster.coordinator.observability.views.ledger import entry_document
 from tests.support.node import MUSTER
 from tests.truth.clients import Client
 from tests.truth.judge import Observation, Partition
+from tests.truth.kafka_itself import KafkaItself
 from tests.truth.nodes import HEARTBEAT_MS, SESSION_MS, Backend
+from tests.truth.reports import NodeReports, Reports, WatchedReports
 
 PATIENCE_S = 60.0
 AGAIN_S = 0.25
 LONG_POLL_MS = 120_000
 METADATA_MS = 1_000
+COMMIT_MS, NEVER = 1_000, -1
+SIGNS_S = 3.0
+"""For so long members read and commit before something happens to them: what they commit are their signs of life."""
 PARTITIONS = 6
 
 
@@ -131,14 +133,28 @@ class Scene:
         self.client, self.node, self.group = client, node, group
         self.members: dict[str, Member] = {}
         self.everybody: list[Member] = []
-        self.admin = Admin(bootstrap_servers=node.address)
+        self.watched = isinstance(node, KafkaItself)
+        """Nobody of Muster's coordinates the group."""
+        self.topic_ids: dict[bytes, str] = {}
+        self.reports, self._admin = self._reports_of(node)
         self.upstream = AdminClient({"bootstrap.servers": node.topics_at}) if node.topics_at else None
         self.topics: dict[str, int] = {}
         self.topic = self.make_topic("orders")
         self.ids: dict[str, str] = {}
         self._cut: list[Member] = []
-        self._mark = 0
+        self.since = 0
         self._before: dict[Partition, str] = {}
+
+    def _reports_of(self, node: Backend) -> tuple[Reports, Admin | None]:
+        if isinstance(node, KafkaItself):
+            return WatchedReports(node, self.topic_ids, SESSION_MS), None
+        admin = Admin(bootstrap_servers=node.address)
+        return NodeReports(admin, self.muster), admin
+
+    @property
+    def admin(self) -> Admin:
+        assert self._admin is not None, "no node of Muster's is there"
+        return self._admin
 
     # -- topics -------------------------------------------------------------------------------------------------------
 
@@ -152,6 +168,9 @@ class Scene:
         else:
             done(self.upstream.create_topics([NewTopic(name, partitions, 1)]))
         self.topics[name] = partitions
+        self._feed()
+        if isinstance(self.node, KafkaItself):
+            self.topic_ids |= self.node.topic_ids(name)
         return name
 
     def grow_topic(self, name: str, partitions: int) -> None:
@@ -160,8 +179,15 @@ class Scene:
         else:
             done(self.upstream.create_partitions([NewPartitions(name, partitions)]))
         self.topics[name] = partitions
+        self._feed()
+
+    def _feed(self) -> None:
+        if isinstance(self.node, KafkaItself):
+            self.node.feeder.feed(self.topics)
 
     def delete_topic(self, name: str) -> None:
+        if isinstance(self.node, KafkaItself):
+            self.node.feeder.starve(name)
         if self.upstream is None:
             self.admin.delete_topics([name])
         else:
@@ -185,6 +211,7 @@ class Scene:
             "heartbeat_ms": HEARTBEAT_MS,
             "poll_ms": LONG_POLL_MS,
             "metadata_ms": METADATA_MS,
+            "commit_ms": COMMIT_MS if self.watched else 0,
             **more,
         }
         member = Member(name, self.client.command(job), job)
@@ -256,20 +283,13 @@ class Scene:
         time.sleep(seconds)
 
     def at_rest(self, members: int) -> bool:
-        try:
-            description = self.admin.describe_group(self.group)
-        except ClientError:
-            return False
-        self.ids |= {each.member_id: each.client_id for each in description.members}
-        return description.state == "Stable" and len(description.members) == members
+        found = self.reports.describe(self.group)
+        self.ids |= found.ids
+        return found.stable and len(found.ids) == members
 
     def ids_now(self) -> dict[str, str]:
-        """Client ids by member id, as the node describes the group now."""
-        try:
-            description = self.admin.describe_group(self.group)
-        except ClientError:
-            return {}
-        found = {each.member_id: each.client_id for each in description.members}
+        """Client ids by member id, as the coordinator describes the group now."""
+        found = self.reports.describe(self.group).ids
         self.ids |= found
         return found
 
@@ -291,17 +311,16 @@ class Scene:
 
     def seen(self) -> str:
         by_name = {each.name: (each.assigned, each.fatal, each.error_tail()) for each in self.members.values()}
-        try:
-            return f"{by_name} {self.admin.describe_group(self.group)}"
-        except ClientError as error:
-            return f"{by_name} {error}"
+        return f"{by_name} {self.reports.describe(self.group)}"
 
     # -- reports -----------------------------------------------------------------------------------------------------
 
     def mark(self) -> None:
         """Judge what is reported from here on."""
+        if self.watched:
+            self.hold(SIGNS_S)
         self._before = self.owners()
-        self._mark = max((int(each["number"]) for each in self.recorded()), default=0)
+        self.since = self.reports.mark(self.group)
 
     def owners(self) -> dict[Partition, str]:
         return {place: each.name for each in self.members.values() if each.alive for place in each.assigned or ()}
@@ -316,33 +335,15 @@ class Scene:
 
     def recorded(self) -> list[dict[str, Any]]:
         """The ledger's entries since the mark, oldest first; empty if there is no such group."""
-        try:
-            entries = self.admin.explain(self.group)
-        except GroupNotFound:
-            return []
-        return [entry_document(each) for each in entries[::-1] if each.number > self._mark]
+        return self.reports.recorded(self.group, self.since)
 
     def reported(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """The same entries, and the incidents that they belong to, as `muster groups explain -o json` prints them."""
-        document = json.loads(self.muster("groups", "explain", self.group, "-o", "json", "--limit", "500"))
-        entries = [each for each in document["rebalances"] if int(each["number"]) > self._mark]
-        numbers = {int(each["number"]) for each in entries}
-        return entries, [each for each in document["incidents"] if numbers & set(each["entries"])]
-
-    def text(self) -> str:
-        """All entries as text."""
-        return self.muster("groups", "explain", self.group, "--entries", "--limit", "500")
+        """The same entries, and the incidents that they belong to."""
+        return self.reports.reported(self.group, self.since)
 
     def text_since_mark(self) -> str:
-        """The text without the entries before the mark."""
-        told = self.text()
-        kept, keeps = [], True
-        for line in told.splitlines():
-            if begins := re.match(r"(?:Rebalance|Entry) (\d+)\b", line):
-                keeps = int(begins[1]) > self._mark
-            if keeps:
-                kept.append(line)
-        return "\n".join(kept)
+        """The entries as text."""
+        return self.reports.text(self.group, self.since)
 
     def observation(self) -> Observation:
         return Observation(
@@ -358,4 +359,6 @@ class Scene:
             if each.alive:
                 os.killpg(each.pid, signal.SIGKILL)
                 each.kill()
-        self.admin.close()
+        self.reports.close()
+        if isinstance(self.node, KafkaItself):
+            self.node.feeder.starve(*self.topics)

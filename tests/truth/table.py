@@ -15,8 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.truth.clients import Client, NotInstalled
-from tests.truth.judge import RIGHT, Verdict, judge
-from tests.truth.nodes import Backends
+from tests.truth.expectation import Expectation
+from tests.truth.judge import RIGHT, WRONG, Verdict, judge
+from tests.truth.kafka_itself import KafkaItself
+from tests.truth.nodes import SESSION_MS, Backends
+from tests.truth.recordings import Recording, batches_about
 from tests.truth.scene import Scene, Unplayed
 from tests.truth.situations.registry import Situation
 
@@ -46,6 +49,7 @@ class Cell:
     took_s: float = 0.0
     backend: str = "node"
     commit: str = ""
+    recording: Recording | None = None
 
 
 def play(situation: Situation, client: Client, backends: Backends) -> Cell:
@@ -54,7 +58,9 @@ def play(situation: Situation, client: Client, backends: Backends) -> Cell:
     if refusal := situation.refusal(client, backends.kind):
         return Cell(situation, client, Verdict(SKIPPED, (refusal,)))
     try:
-        with backends.node_for(situation.settings, own=situation.own, proxied=situation.proxied) as node:
+        with backends.node_for(
+            situation.settings, own=situation.own, proxied=situation.proxied, brokers=situation.brokers
+        ) as node:
             scene = Scene(client, node, f"{situation.name}-{client.name}-{os.getpid()}")
             try:
                 cell = judged(situation, client, scene)
@@ -87,13 +93,33 @@ def commit_of_tree() -> str:
 
 def judged(situation: Situation, client: Client, scene: Scene) -> Cell:
     expected = situation.script(scene)
+    if scene.watched:
+        expected = expected.from_records()
     deadline = time.monotonic() + TOLD_S
     while time.monotonic() < deadline:
         if judge(scene.recorded(), "", expected, scene.observation()).word == RIGHT:
             break
         time.sleep(AGAIN_S)
     (entries, incidents), text = scene.reported(), scene.text_since_mark()
-    return Cell(situation, client, judge(entries, text, expected, scene.observation(), incidents), entries, text)
+    verdict = judge(entries, text, expected, scene.observation(), incidents)
+    recording = recording_of(situation, client, scene, expected) if isinstance(scene.node, KafkaItself) else None
+    return Cell(situation, client, verdict, entries, text, recording=recording)
+
+
+def recording_of(situation: Situation, client: Client, scene: Scene, expected: Expectation) -> Recording:
+    assert isinstance(scene.node, KafkaItself)
+    return Recording(
+        situation.name,
+        client.name,
+        scene.node.version,
+        scene.group,
+        scene.since,
+        scene.topic_ids,
+        SESSION_MS,
+        expected,
+        scene.observation(),
+        batches_about(scene.group, scene.node.places),
+    )
 
 
 def play_all(
@@ -170,7 +196,8 @@ def counts(cells: Sequence[Cell]) -> str:
 
 def report_of(cell: Cell, *, verbose: bool) -> str:
     """Verdict and reasons; verbose: also the ledger's entries as text."""
-    lines = [f"{MARKS[cell.verdict.word]}: {cell.situation.name} by {cell.client.name} ({cell.took_s:.0f} s)"]
+    word = f"SURELY {MARKS[WRONG]}" if cell.verdict.surely_wrong else MARKS[cell.verdict.word]
+    lines = [f"{word}: {cell.situation.name} by {cell.client.name} ({cell.took_s:.0f} s)"]
     lines += [f"  - {reason}" for reason in cell.verdict.reasons]
     if verbose and cell.text:
         lines += [f"    {line}" for line in cell.text.splitlines()]

@@ -78,7 +78,10 @@ public class JavaMember {
     told.put("max.poll.interval.ms", number(job, "poll_ms"));
     told.put("reconnect.backoff.max.ms", "500");
     told.put("allow.auto.create.topics", "false");
-    told.put("enable.auto.commit", "false"); // a commit of a deleted topic's partition would hold up its next join
+    // not by default: a commit of a deleted topic's partition would hold up its next join
+    boolean commits = Pattern.compile("\"commit_ms\": [1-9]").matcher(job).find();
+    told.put("enable.auto.commit", String.valueOf(commits));
+    if (commits) told.put("auto.commit.interval.ms", number(job, "commit_ms"));
     String bytes = "org.apache.kafka.common.serialization.ByteArrayDeserializer";
     told.put("key.deserializer", bytes);
     told.put("value.deserializer", bytes);

@@ -40,7 +40,8 @@ async function main() {
   input.on('close', () => process.exit(0));
   await consumer.connect();
   await consumer.subscribe(job.pattern ? { topics: [new RegExp(job.pattern)] } : { topics: job.topics });
-  await consumer.run({ autoCommit: false, eachMessage: async () => {} });
+  const commits = job.commit_ms > 0 ? { autoCommit: true, autoCommitInterval: job.commit_ms } : { autoCommit: false };
+  await consumer.run({ ...commits, eachMessage: async () => {} });
 }
 
 main();

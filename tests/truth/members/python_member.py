@@ -1,7 +1,8 @@
 """One group member, a process of its own, by a client that nobody here wrote, or by ours over gRPC.
 
-Run as `python python_member.py JOB`, a JSON object: library, address, group, name, topics and more (scene.py). The
-programs in other languages beside this one speak alike. A member says on standard output, one JSON object a line:
+Run as `python python_member.py JOB`, a JSON object: library, address, group, name, topics and more (scene.py). It
+commits each `commit_ms`; 0: as its client does by default or not at all, -1: not at all. The programs in other
+languages beside this one speak alike. A member says on standard output, one JSON object a line:
 `{"assigned": [["topic", 0], ...]}` whenever that changes, `{"fatal": "..."}` when its client gives up, and
 `{"closed": true}` when it has left in good order. It takes a command a line on standard input: `stop-polling`,
 `resume`, `subscribe a,b`, `pattern ^x`, `read-on` (leaves the group, and goes on reading what it had), `close` (leaves
@@ -81,6 +82,11 @@ class Confluent:
             "allow.auto.create.topics": False,
             "error_cb": self._error,
         }
+        if job["commit_ms"]:
+            settings |= {
+                "enable.auto.commit": job["commit_ms"] > 0,
+                "auto.commit.interval.ms": max(job["commit_ms"], 1),
+            }
         if job.get("instance"):
             settings["group.instance.id"] = job["instance"]
         if job["protocol"] == "consumer":
@@ -144,7 +150,9 @@ class KafkaPython:
             group_instance_id=job.get("instance"),
             partition_assignment_strategy=[known[name] for name in job["assignors"]],
             auto_offset_reset="earliest",
-            enable_auto_commit=False,  # a commit of a deleted topic's partition would hold up its next join
+            # not by default: a commit of a deleted topic's partition would hold up its next join
+            enable_auto_commit=job["commit_ms"] > 0,
+            auto_commit_interval_ms=max(job["commit_ms"], 1),
             session_timeout_ms=job["session_ms"],
             heartbeat_interval_ms=job["heartbeat_ms"],
             max_poll_interval_ms=job["poll_ms"],
@@ -250,7 +258,9 @@ class Aiokafka:
             group_instance_id=job.get("instance"),
             partition_assignment_strategy=[known[name] for name in job["assignors"]],
             auto_offset_reset="earliest",
-            enable_auto_commit=False,  # a commit of a deleted topic's partition would hold up its next join
+            # not by default: a commit of a deleted topic's partition would hold up its next join
+            enable_auto_commit=job["commit_ms"] > 0,
+            auto_commit_interval_ms=max(job["commit_ms"], 1),
             session_timeout_ms=job["session_ms"],
             heartbeat_interval_ms=job["heartbeat_ms"],
             max_poll_interval_ms=job["poll_ms"],

@@ -1,12 +1,23 @@
 """Members come, go, die and come back."""
 
-from tests.truth.expectation import GONE, Expectation, Fact, back, expired, gave_up, joined, left, poll_exceeded
+from tests.truth.expectation import (
+    GONE,
+    Expectation,
+    Fact,
+    back,
+    expired,
+    gave_up,
+    joined,
+    left,
+    left_or_expired,
+    poll_exceeded,
+)
 from tests.truth.nodes import SESSION_MS
-from tests.truth.scene import Scene
-from tests.truth.situations.registry import situation
+from tests.truth.scene import NEVER, Scene
+from tests.truth.situations.registry import MUSTER, WATCHED, situation
 
 
-@situation(settings={"group.initial.rebalance.delay.ms": "3000"}, modes="eager cooperative")
+@situation(settings={"group.initial.rebalance.delay.ms": "3000"}, modes="eager cooperative", backends=MUSTER)
 def initial_start(scene: Scene) -> Expectation:
     """A group's first member starts, with an initial delay of 3 s"""
     scene.mark()
@@ -53,6 +64,27 @@ def leave_without_close(scene: Scene) -> Expectation:
     bob.exit()
     scene.until_shared()
     return Expectation((expired("bob"),))
+
+
+@situation(backends=WATCHED)
+def leave_without_commits(scene: Scene) -> Expectation:
+    """A member closes that commits nothing"""
+    _, bob = scene.start("ann", "bob", commit_ms=NEVER)
+    scene.mark()
+    scene.hold(SESSION_MS / 1000)
+    bob.close()
+    scene.until_shared()
+    return Expectation((left_or_expired("bob"),))
+
+
+@situation(backends=WATCHED)
+def killed_without_commits(scene: Scene) -> Expectation:
+    """kill -9 of a member that commits nothing"""
+    _, bob = scene.start("ann", "bob", commit_ms=NEVER)
+    scene.mark()
+    bob.kill()
+    scene.until_shared()
+    return Expectation((left_or_expired("bob"),))
 
 
 @situation()
@@ -255,6 +287,9 @@ def assignor_rolled_out(scene: Scene) -> Expectation:
     went = tuple(left(name) for name in names)
     came = tuple(back(name, says=("roundrobin",)) for name in names)
     offers = tuple(Fact(name, frozenset({"PROTOCOLS_CHANGED", "PROTOCOL_CHANGED"}), required=False) for name in names)
+    if scene.watched:  # a record has the assignor that was chosen, and no others
+        chosen = Fact(None, frozenset({"PROTOCOL_CHANGED"}), says=("roundrobin",))
+        return Expectation((*went, *(back(name) for name in names), chosen), incident="rolling_restart")
     return Expectation((*went, *came, *offers), incident="assignor_rollout")
 
 

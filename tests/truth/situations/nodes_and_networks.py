@@ -1,8 +1,11 @@
 """The node stands still or dies; the network does."""
 
-from tests.truth.expectation import Expectation, Fact, back, expired, joined
+from dataclasses import replace
+
+from tests.truth.expectation import Expectation, Fact, back, expired, joined, left, left_or_expired
+from tests.truth.nodes import SESSION_MS
 from tests.truth.scene import Scene
-from tests.truth.situations.registry import situation
+from tests.truth.situations.registry import MUSTER, WATCHED, situation
 
 FAILOVER = Fact(None, frozenset({"COORDINATOR_FAILOVER"}), required=False)
 STALLED = Fact(None, frozenset({"NODE_STALLED"}))
@@ -21,6 +24,12 @@ def node_frozen(scene: Scene) -> Expectation:
     scene.until_shared()
     names = ("ann", "bob", "cat")
     returns = tuple(joined(name, required=False) for name in names)  # no process has restarted
+    if scene.watched:  # no record tells whether they were started anew, or heard of nobody
+        common = Fact(None, frozenset({"UNSPECIFIED"}), required=False, unsure=True)
+        returns = tuple(back(name, required=False) for name in names)
+        went = tuple(replace(left_or_expired(name), required=False) for name in names)
+        ended = tuple(expired(name, required=False) for name in names)
+        return Expectation((common, FAILOVER, *went, *ended, *returns), quiet=True)
     return Expectation((STALLED, FAILOVER, *returns), quiet=True, late=frozenset(names), never=("was not heard of",))
 
 
@@ -37,7 +46,7 @@ def node_frozen_briefly(scene: Scene) -> Expectation:
     return Expectation((STALLED, FAILOVER), quiet=True)
 
 
-@situation(own=True)
+@situation(own=True, backends=MUSTER)
 def node_killed(scene: Scene) -> Expectation:
     """kill -9 of the node, which is started again"""
     scene.start("ann", "bob")
@@ -50,6 +59,21 @@ def node_killed(scene: Scene) -> Expectation:
     returns = tuple(back(name, required=False) for name in names)
     failover = Fact(None, frozenset({"COORDINATOR_FAILOVER"}), required=False, others=frozenset(names))
     return Expectation((failover, *returns), quiet=True, late=frozenset(names))
+
+
+@situation(own=True, backends=WATCHED, brokers=3)
+def coordinator_moved(scene: Scene) -> Expectation:
+    """kill -9 of the broker that coordinates the group, one of three; later a member closes"""
+    _, bob = scene.start("ann", "bob")
+    scene.mark()
+    scene.node.kill(scene.group)
+    scene.until(lambda: scene.at_rest(2), "another broker coordinates the group")
+    scene.hold(SESSION_MS / 1000)
+    scene.until_shared()
+    bob.close()
+    scene.until_shared()
+    returns = tuple(back(name, required=False) for name in ("ann", "bob"))
+    return Expectation((left("bob"), FAILOVER, *returns), late=frozenset({"ann", "bob"}))
 
 
 @situation(own=True, modes="eager cooperative")

@@ -2,7 +2,7 @@
 
 from tests.truth.expectation import Expectation, Fact, back, by_operator, joined, left
 from tests.truth.scene import Member, Scene
-from tests.truth.situations.registry import situation
+from tests.truth.situations.registry import MUSTER, situation
 
 SETTINGS = by_operator("OPERATOR", required=False, outcome="SETTINGS_CHANGED")
 HELD = by_operator("OPERATOR", required=False, outcome="HELD")
@@ -16,7 +16,7 @@ def start_planned(scene: Scene) -> list[Member]:
     return scene.start("ann", "bob")
 
 
-@situation()
+@situation(backends=MUSTER)
 def member_removed(scene: Scene) -> Expectation:
     """An operator removes a member that runs"""
     scene.start("ann", "bob")
@@ -30,7 +30,7 @@ def member_removed(scene: Scene) -> Expectation:
     return Expectation((removed, back("bob")), late=frozenset({"bob"}))
 
 
-@situation()
+@situation(backends=MUSTER)
 def assignor_set(scene: Scene) -> Expectation:
     """An operator sets another assignor"""
     scene.start("ann", "bob")
@@ -41,7 +41,7 @@ def assignor_set(scene: Scene) -> Expectation:
     return Expectation((by_operator("OPERATOR", "ASSIGNOR_CHANGED", outcome="COMPLETED"), SETTINGS))
 
 
-@situation()
+@situation(backends=MUSTER)
 def drained(scene: Scene) -> Expectation:
     """An operator drains a member"""
     _, bob = start_planned(scene)
@@ -52,7 +52,7 @@ def drained(scene: Scene) -> Expectation:
     return Expectation((by_operator("DRAINED", others=frozenset({"bob"})), HELD))
 
 
-@situation()
+@situation(backends=MUSTER)
 def canary(scene: Scene) -> Expectation:
     """An operator tries another assignor for a while, and ends it"""
     start_planned(scene)
@@ -65,7 +65,7 @@ def canary(scene: Scene) -> Expectation:
     return Expectation((by_operator("CANARY", "ASSIGNOR_CHANGED", outcome="COMPLETED"), TRIAL, SETTINGS))
 
 
-@situation()
+@situation(backends=MUSTER)
 def frozen_and_resumed(scene: Scene) -> Expectation:
     """An operator freezes the group, a member joins, and the freeze ends"""
     start_planned(scene)
@@ -79,7 +79,7 @@ def frozen_and_resumed(scene: Scene) -> Expectation:
     return Expectation((joined("cat"), by_operator("THAW"), HELD))
 
 
-@situation()
+@situation(backends=MUSTER)
 def deployed(scene: Scene) -> Expectation:
     """An operator announces a deploy, a member is restarted and gets back what it had"""
     _, bob = start_planned(scene)
@@ -94,7 +94,7 @@ def deployed(scene: Scene) -> Expectation:
     return Expectation((left("bob"), back("bob"), over, HELD))
 
 
-@situation()
+@situation(backends=MUSTER)
 def pinned(scene: Scene) -> Expectation:
     """An operator pins a partition to another member"""
     ann, bob = start_planned(scene)

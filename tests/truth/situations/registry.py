@@ -5,7 +5,14 @@ from dataclasses import dataclass, field
 
 from tests.truth.clients import Client
 from tests.truth.expectation import Expectation
+from tests.truth.nodes import KAFKA_ITSELF
 from tests.truth.scene import Scene
+
+MUSTER = "node kafka cluster"
+"""Backends where nodes of Muster's coordinate."""
+
+WATCHED = " ".join(KAFKA_ITSELF)
+"""Backends where Kafka itself does, and is watched."""
 
 Script = Callable[[Scene], Expectation]
 
@@ -19,6 +26,7 @@ class Situation:
     own: it disturbs the node, so it gets a node of its own.
     settings: of that node.
     backends: that can play it; empty: all.
+    brokers: how many, where Kafka itself is watched.
     proxied: clients reach the node through proxies.
     """
 
@@ -31,6 +39,7 @@ class Situation:
     settings: Mapping[str, str] = field(default_factory=dict)
     backends: frozenset[str] = frozenset()
     proxied: bool = False
+    brokers: int = 1
 
     def refusal(self, client: Client, backend: str) -> str:
         """Why this client cannot play it; empty if it can."""
@@ -54,6 +63,7 @@ def situation(
     settings: Mapping[str, str] | None = None,
     backends: str = "",
     proxied: bool = False,
+    brokers: int = 1,
 ) -> Callable[[Script], Script]:
     """Add a script to the table; its docstring is the title."""
 
@@ -69,6 +79,7 @@ def situation(
             settings or {},
             frozenset(backends.split()),
             proxied,
+            brokers,
         )
         return script
 

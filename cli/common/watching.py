@@ -7,6 +7,7 @@ Kafka wants to see of a client is taken from a properties file as Kafka's own to
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -32,20 +33,27 @@ def watching_options(function: Function) -> Function:
     """--kafka, --segments and --since, for a command that asks --bootstrap and changes nothing."""
 
     @wraps(function)
-    def run(*, kafka: str | None, segments: tuple[str, ...], since: int | None, **given: Any) -> Any:
+    def run(
+        *, kafka: str | None, segments: tuple[str, ...], since: int | None, broker_logs: tuple[str, ...], **given: Any
+    ) -> Any:
         if kafka is None and not segments:
-            if since is not None:
-                raise click.UsageError("--since goes with --kafka: a node knows what it knows")
+            if since is not None or broker_logs:
+                raise click.UsageError("--since and --broker-log go with --kafka or --segments")
             return function(**given)
         if kafka is not None and segments:
             raise click.UsageError("--kafka and --segments name two sources; leave one out")
         group = given.get("group")
-        settings = watching_settings(kafka, segments, since) | ({"watch.group": group} if group and kafka else {})
-        with watching_node(settings) as address:
-            wait_until_read(address, group)
-            return function(**given | {"bootstrap": address, "overrides": {}})
+        with logs_as_files(broker_logs) as logs:
+            settings = watching_settings(kafka, segments, since, logs)
+            settings |= {"watch.group": group} if group and kafka else {}
+            with watching_node(settings) as address:
+                wait_until_read(address, group)
+                return function(**given | {"bootstrap": address, "overrides": {}})
 
     for option in (
+        click.option("--broker-log", "broker_logs", multiple=True, cls=ConnectionOption, metavar="PATH",
+                     help="Also read this server log of a broker, or a folder of logs; - is standard input; may "
+                          "be repeated."),
         click.option("--since", type=Duration(), cls=ConnectionOption, metavar="AGE",
                      help="With --kafka: read the records of the last AGE only, such as 24h."),
         click.option("--segments", multiple=True, cls=ConnectionOption, metavar="PATH",
@@ -58,9 +66,23 @@ def watching_options(function: Function) -> Function:
     return run  # type: ignore[return-value]
 
 
-def watching_settings(kafka: str | None, segments: tuple[str, ...], since_ms: int | None) -> dict[str, str]:
+@contextmanager
+def logs_as_files(paths: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """The same paths, with a file in place of standard input: a child has another one."""
+    if "-" not in paths:
+        yield paths
+        return
+    with tempfile.NamedTemporaryFile(suffix=".log") as file:
+        shutil.copyfileobj(sys.stdin.buffer, file)
+        file.flush()
+        yield tuple(file.name if path == "-" else path for path in paths)
+
+
+def watching_settings(
+    kafka: str | None, segments: tuple[str, ...], since_ms: int | None, broker_logs: tuple[str, ...] = ()
+) -> dict[str, str]:
     """Settings of a node that watches this."""
-    settings = {"watch.enable": "true"}
+    settings = {"watch.enable": "true", "watch.broker.log": ",".join(broker_logs)}
     if since_ms is not None:
         settings["watch.since.ms"] = str(since_ms)
     if kafka is not None:

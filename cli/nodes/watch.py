@@ -34,6 +34,13 @@ from muster.cli.common.watching import watching_settings
     metavar="PATH",
     help="Watch copies of a broker's __consumer_offsets folders instead of a Kafka; may be repeated.",
 )
+@click.option(
+    "--broker-log",
+    "broker_logs",
+    multiple=True,
+    metavar="PATH",
+    help="Read this server log of a broker, or a folder of them, as evidence; may be repeated.",
+)
 @click.option("--announce", is_flag=True, help="Print one JSON line with the address once the node answers.")
 @click.option("--until-eof", is_flag=True, hidden=True, help="Drain when standard input ends; for parent processes.")
 @command_config_option
@@ -46,6 +53,7 @@ def watch(
     file: Path | None,
     overrides: dict[str, str],
     segments: tuple[str, ...],
+    broker_logs: tuple[str, ...],
     announce: bool,
     until_eof: bool,
     kafka: str | None,
@@ -67,7 +75,7 @@ def watch(
         "listeners": listen,
         "http.listeners": http,
     }
-    given = watching_settings(kafka, segments, since) | overrides
+    given = watching_settings(kafka, segments, since, broker_logs) | overrides
     given |= {name: value for name, value in named.items() if value is not None}
     try:
         settings = load_settings(file, given)

@@ -125,6 +125,12 @@ class KafkaBackendSettings(ProxyPrincipalSettings, ProxySettings):
         "empty means all.",
         allowed="a group, or nothing",
     )
+    watch_broker_log: str = setting(
+        "",
+        "Server logs of the brokers, or folders of them, separated by commas: a watching node reads them at its start, "
+        "and what they say of a group settles what its records leave open.",
+        allowed="paths, or nothing",
+    )
     watch_ledger_dir: str = setting(
         "",
         "The directory in which a watching node keeps its ledger; empty means in memory: after a restart it is read "

@@ -254,9 +254,6 @@ def take_catalog(event: TopicsChanged, step: Step) -> None:
         del state.former_topics[next(iter(state.former_topics))]
     state.topic_names = ChainMap(last_words, event.names) if last_words else event.names
     state.catalog_known = True
-    committed_offsets.forget_topics(event, step)
-    for group in list(state.groups.values()):
-        KINDS[type(group)].topics_changed(group, step)
 
 
 INSTANCE_ID_REFUSALS = frozenset({ErrorCode.FENCED_INSTANCE_ID, ErrorCode.UNRELEASED_INSTANCE_ID})

@@ -32,6 +32,7 @@ from muster.coordinator.core.model.records import (
     TopicId,
 )
 from muster.coordinator.core.model.types import RebalanceEntry, StoredOffset
+from muster.coordinator.core.watched.broker_evidence import BrokerEvidence
 from muster.coordinator.core.watched.classic_history import ClassicHistory
 from muster.coordinator.core.watched.consumer_history import ConsumerHistory
 from muster.coordinator.runtime.kafka_records import (
@@ -453,26 +454,31 @@ MOST_POSITIONS: Final = 1_000
 
 
 class FactsCollector:
-    """The sink of one watched partition."""
+    """The sink of one watched partition. settle: what else is known of a rebalance is put into its entry."""
 
-    def __init__(self) -> None:
+    def __init__(self, settle: Callable[[str, RebalanceEntry], RebalanceEntry]) -> None:
+        self._settle = settle
         self.facts: list[Record] = []
 
     def take_fact(self, fact: GroupRecord) -> None:
         self.facts.append(fact)
 
     def take_entry(self, group_id: str, entry: RebalanceEntry) -> None:
-        self.facts.append(RebalanceDecided(group_id, entry))
+        self.facts.append(RebalanceDecided(group_id, self._settle(group_id, entry)))
 
 
 class WatchedFacts:
-    """All watched partitions. tell: gets the number of a shard and an event for it."""
+    """All watched partitions. tell: gets the number of a shard and an event for it. evidence: of the brokers' logs."""
 
     def __init__(self, tell: Callable[[int, RecordsWatched | WatchStood], None]) -> None:
         self._tell = tell
+        self.evidence = BrokerEvidence()
         self._names: dict[TopicId, str] = {}
         self._collectors: dict[int, FactsCollector] = {}
         self.partitions: dict[int, WatchedPartition] = {}
+
+    def _settled(self, group_id: str, entry: RebalanceEntry) -> RebalanceEntry:
+        return self.evidence.settle(group_id, entry)
 
     def learn_names(self, ids: Mapping[str, TopicId]) -> None:
         """Of topics by their ids: records of KIP-848 groups name topics by id alone."""
@@ -480,7 +486,7 @@ class WatchedFacts:
 
     def made_partition(self, partition: int) -> WatchedPartition:
         """One that has read nothing yet, in place of what was there."""
-        collector = self._collectors[partition] = FactsCollector()
+        collector = self._collectors[partition] = FactsCollector(self._settled)
         watched = self.partitions[partition] = WatchedPartition(collector, self._names)
         return watched
 

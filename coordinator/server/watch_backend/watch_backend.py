@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from muster.coordinator.config import Settings
 from muster.coordinator.core.model.events import TopicsChanged, WatchStood
+from muster.coordinator.core.watched.broker_evidence import read_broker_log
 from muster.coordinator.core.watched.watched_shard import NOT_READ, WatchedShard
 from muster.coordinator.edge.background_tasks import RestartedTask
 from muster.coordinator.edge.cluster_view import ClientAddresses, ClusterView, wall_ms
@@ -43,6 +44,7 @@ from muster.coordinator.server.listeners.kafka_listener import KafkaListenerCont
 from muster.coordinator.server.node_events import report_contained
 from muster.coordinator.server.rpc_dispatch import ServiceMethod, methods_of
 from muster.coordinator.server.services.group_coordinator import GroupCoordinator, GroupServiceContext
+from muster.coordinator.watch.broker_log import NoBrokerLog, find_logs, read_lines
 from muster.coordinator.watch.offsets_topic_reader import OFFSETS_TOPIC, OffsetsTopicReader
 from muster.coordinator.watch.segment_files import NoSegments, find_segments, read_segment
 from muster.coordinator.watch.watched_partition import WatchedFacts, WatchedPartition
@@ -129,6 +131,12 @@ class WatchBackend:
         """By shard, why it cannot answer; empty: it can."""
 
     async def rights_store(self) -> "SecurityStore | None":
+        """Raises UpstreamRefusedNode for a broker's log that is not there."""
+        try:
+            for path in filter(None, self._settings.watch_broker_log.split(",")):
+                find_logs(Path(path))
+        except NoBrokerLog as error:
+            raise UpstreamRefusedNode(str(error)) from error
         return None
 
     async def join(self, security: "NodeSecurity | None", make_groups: MakeGroups) -> None:
@@ -165,6 +173,8 @@ class WatchBackend:
         self._started.push_async_callback(reading.stop)
 
     async def _begin_reading(self) -> None:
+        if paths := self._settings.watch_broker_log:
+            self._facts.evidence = await asyncio.to_thread(lambda: read_broker_log(read_lines(paths.split(","))))
         await self._driver.all_loaded()
         for shard, excuse in self._standing.items():
             self._driver.submit_event(shard, WatchStood(excuse))

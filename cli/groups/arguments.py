@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from muster.cli.common.commands import CommandError, Exit
 from muster.cli.common.options import Duration
 from muster.cli.common.output import columns, notice, print_document, print_rows
 from muster.coordinator.observability.views.controls import hold_rows
+from muster.coordinator.observability.views.groups import watched_words
 from muster.coordinator.observability.views.member_names import Names
 
 if TYPE_CHECKING:
     from muster.client import Admin
-    from muster.client.described import ForecastMove, HoldResult
+    from muster.client.described import ForecastMove, GroupDescription, HoldResult
 
 
 # Groups and partitions
@@ -28,6 +30,17 @@ if TYPE_CHECKING:
 PARTITION_NUMBER = re.compile(r"[0-9]{1,10}")
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def refuse_watched(group: "GroupDescription") -> None:
+    """For a command that looks before it changes something. Raises CommandError where the node only watches."""
+    if group.watched:
+        raise CommandError(
+            f"group '{group.group_id}' is {watched_words(group.watched)}, so nothing can be changed here",
+            "expected a group that Muster coordinates",
+            f"use Kafka's own tools, or run nodes over that Kafka and muster engine adopt {group.group_id}",
+            code=Exit.CONFLICT,
+        )
 
 
 class GroupArgument(click.Argument):

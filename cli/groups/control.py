@@ -21,6 +21,7 @@ from muster.cli.groups.arguments import (
     group_argument,
     override_options,
     print_moves,
+    refuse_watched,
     report_overrides,
 )
 from muster.coordinator.observability.views.controls import guard_row, sentence
@@ -464,6 +465,7 @@ def remove_members(
         raise click.UsageError("who shall go is not said, or said twice; expected --member, --instance or --all")
     with connect_admin(bootstrap, overrides) as admin:
         found = admin.describe_group(group)
+        refuse_watched(found)
         going = [m for m in found.members if everyone or m.member_id in members or m.group_instance_id in instances]
         known = {m.member_id for m in going} | {m.group_instance_id for m in going}
         strangers = [name for name in (*members, *instances) if name not in known]

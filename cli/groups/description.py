@@ -28,6 +28,7 @@ from muster.coordinator.observability.views.groups import (
     progress_words,
     removed_words,
     state_row,
+    watched_words,
 )
 from muster.coordinator.observability.views.member_names import Names
 
@@ -211,6 +212,8 @@ def warn_of_stale_positions(group: "GroupDescription") -> None:
 
 def print_highlights(group: "GroupDescription") -> None:
     """On standard error, in the words that people search for."""
+    if group.watched:
+        notice(f"Consumer group '{group.group_id}' is {watched_words(group.watched)}.")
     if not group.members:
         notice(f"Consumer group '{group.group_id}' has no active members.")
     print_hidden(group)

@@ -16,7 +16,7 @@ from muster.assignors.api import TopicPartition
 from muster.cli.common.commands import CommandError, Exit
 from muster.cli.common.options import client_options, connect_admin, output_option, repeated_option
 from muster.cli.common.output import columns, notice, print_rows
-from muster.cli.groups.arguments import group_argument, reason_option, resolve_partitions
+from muster.cli.groups.arguments import group_argument, reason_option, refuse_watched, resolve_partitions
 from muster.coordinator.observability.views.formatting import plural
 from muster.coordinator.observability.views.topics import GRAMMAR, Position, parse_position, target_of
 
@@ -103,6 +103,7 @@ def require_inactive(admin: "Admin", group: str) -> None:
         found = admin.describe_group(group)
     except GroupNotFound:
         return  # Positions may be set before the first member ever comes.
+    refuse_watched(found)
     if found.members:
         raise CommandError(
             f"Assignments can only be reset if the group '{group}' is inactive, but the current state is {found.state}",

@@ -154,6 +154,15 @@ class KafkaBackendSettings(ProxyPrincipalSettings, ProxySettings):
         return parse_engine(self.engine)
 
     @property
+    def watched(self) -> str:
+        """What coordinates the groups that this node only watches, in words; empty: it does not watch."""
+        if not self.watch_enable:
+            return ""
+        if self.watch_segments:
+            return "the Kafka that the segments are of"
+        return f"the Kafka at {self.engine.removeprefix(SCHEME)}"
+
+    @property
     def state_topic(self) -> str:
         return self.engine_kafka_state_topic or f"{self.engine_kafka_cluster}.state"
 

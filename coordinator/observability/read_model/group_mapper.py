@@ -61,6 +61,7 @@ def map_group(
         group.planner.kept_out,
         map_controls(group),
         group.hidden_topics,
+        group.watched,
     )
 
 

@@ -293,6 +293,8 @@ class GroupDescription:
     controls: GroupControls = field(default_factory=GroupControls)
     hidden_topics: int = 0
     """How many of its topics the caller may not describe: they are left out, and so is the group's progress."""
+    watched: str = ""
+    """What coordinates a group that the node only watches, such as `the Kafka at b1:9092`; empty: Muster does."""
 
     def owners(self) -> dict[TopicPartition, str]:
         """The member that owns each partition."""

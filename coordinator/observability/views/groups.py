@@ -39,6 +39,7 @@ class GroupRow(TypedDict):
 class StateRow(TypedDict):
     group: str
     coordinator: str
+    watched: bool
     assignment_strategy: str | None
     state: str
     members: int
@@ -107,7 +108,8 @@ def state_row(group: GroupDescription, holds: GroupHolds) -> StateRow:
     told = group.progress
     return {
         "group": group.group_id,
-        "coordinator": group.coordinator,
+        "coordinator": group.watched or group.coordinator,
+        "watched": bool(group.watched),
         "assignment_strategy": group.assignor or None,
         "state": group.state,
         "members": len(group.members),
@@ -141,6 +143,15 @@ def hidden_words(hidden_topics: int) -> str:
     return (
         f"{plural(hidden_topics, 'topic')} that you may not describe {'is' if hidden_topics == 1 else 'are'} not shown"
     )
+
+
+def watched_words(watched: str) -> str:
+    """Of a group that the node only watches: who coordinates it.
+
+    >>> watched_words("the Kafka at b1:9092")
+    'watched: the Kafka at b1:9092 coordinates it'
+    """
+    return f"watched: {watched} coordinates it"
 
 
 def planner_words(group: GroupDescription) -> str | None:

@@ -89,6 +89,10 @@ OPERATOR_CHANGES: Final = {
 """What is no rebalance."""
 
 
+ENDINGS: Final = ("MEMBER_LEFT", "SESSION_EXPIRED", "POLL_TIMEOUT")
+"""Causes that a broker's records do not tell apart: a member is gone."""
+
+
 SAID_BEST_BY_THEMSELVES: Final = ("CANARY",)
 """Causes of which the entry's own words tell more than any that stand here."""
 
@@ -142,7 +146,9 @@ def describe_cause(entry: Rebalance, names: Names) -> str:
     if cause_name(entry) == "MEMBER_LEFT" and entry.certainty == ledger_pb2.CERTAINTY_UNKNOWN:
         return f"{names[entry.culprit]} left or stopped answering"
     _, by_whom, otherwise = CAUSES.get(cause_name(entry), (CHANGE, "", cause_word(cause_name(entry))))
-    return by_whom.format(who=names[entry.culprit]) if entry.culprit and by_whom else otherwise
+    happened = by_whom.format(who=names[entry.culprit]) if entry.culprit and by_whom else otherwise
+    inferred = is_watched(entry) and entry.certainty == ledger_pb2.CERTAINTY_INFERRED
+    return f"probably {happened}" if inferred and cause_name(entry) in ENDINGS else happened
 
 
 def describe_moves(moves: Sequence[PartitionMove], culprit: str, names: Names) -> str:
@@ -283,12 +289,18 @@ TOPIC_CHANGES: Final = {
 def describe_certainty(entry: Rebalance, names: Names) -> str:
     """What a reader has to know of how the cause is known; empty where it is recorded."""
     if entry.certainty == ledger_pb2.CERTAINTY_INFERRED:
-        return f"inferred: {names.in_text(entry.evidence)}" if entry.evidence else "inferred"
+        word = "probably" if is_watched(entry) else "inferred"
+        return f"{word}: {names.in_text(entry.evidence)}" if entry.evidence else word
     if entry.certainty == ledger_pb2.CERTAINTY_UNKNOWN:
         return f"unknown: {names.in_text(entry.evidence)}" if entry.evidence else "unknown"
     if entry.certainty == ledger_pb2.CERTAINTY_SAID:
         return f"the broker says: {names.in_text(entry.evidence)}"
     return ""
+
+
+def is_watched(entry: Rebalance) -> bool:
+    """Whether the entry was concluded from what another broker records, which does not tell how members went."""
+    return entry.source == ledger_pb2.REBALANCE_SOURCE_WATCHED
 
 
 def describe_topic_change(change: TopicChange) -> str:

@@ -688,7 +688,7 @@ class DescribedMember(_message.Message):
     def __init__(self, member_id: _Optional[str] = ..., group_instance_id: _Optional[str] = ..., client_id: _Optional[str] = ..., client_host: _Optional[str] = ..., member_metadata: _Optional[bytes] = ..., member_assignment: _Optional[bytes] = ..., client_software: _Optional[str] = ..., session_timeout_ms: _Optional[int] = ..., rebalance_timeout_ms: _Optional[int] = ..., heartbeat_interval_ms: _Optional[int] = ..., offered_assignors: _Optional[_Iterable[str]] = ..., last_heard_ms: _Optional[int] = ..., subscribed_topic_names: _Optional[_Iterable[str]] = ..., refused_commits: _Optional[int] = ..., refused_commit_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., taken_over: _Optional[int] = ...) -> None: ...
 
 class DescribedGroup(_message.Message):
-    __slots__ = ("error_code", "error_message", "group_id", "group_state", "protocol_type", "protocol_data", "members", "generation_id", "waiting_for", "waiting_until_ms", "leader", "progress", "planner", "canary", "balance", "fences", "hidden_topics")
+    __slots__ = ("error_code", "error_message", "group_id", "group_state", "protocol_type", "protocol_data", "members", "generation_id", "waiting_for", "waiting_until_ms", "leader", "progress", "planner", "canary", "balance", "fences", "hidden_topics", "watched")
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
@@ -706,6 +706,7 @@ class DescribedGroup(_message.Message):
     BALANCE_FIELD_NUMBER: _ClassVar[int]
     FENCES_FIELD_NUMBER: _ClassVar[int]
     HIDDEN_TOPICS_FIELD_NUMBER: _ClassVar[int]
+    WATCHED_FIELD_NUMBER: _ClassVar[int]
     error_code: _errors_pb2.ErrorCode
     error_message: str
     group_id: str
@@ -723,7 +724,8 @@ class DescribedGroup(_message.Message):
     balance: _control_service_pb2.GroupBalance
     fences: _control_service_pb2.GroupFences
     hidden_topics: int
-    def __init__(self, error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ..., group_id: _Optional[str] = ..., group_state: _Optional[str] = ..., protocol_type: _Optional[str] = ..., protocol_data: _Optional[str] = ..., members: _Optional[_Iterable[_Union[DescribedMember, _Mapping]]] = ..., generation_id: _Optional[int] = ..., waiting_for: _Optional[_Iterable[str]] = ..., waiting_until_ms: _Optional[int] = ..., leader: _Optional[str] = ..., progress: _Optional[_Union[GroupProgress, _Mapping]] = ..., planner: _Optional[_Union[GroupPlanner, _Mapping]] = ..., canary: _Optional[_Union[_control_service_pb2.Canary, _Mapping]] = ..., balance: _Optional[_Union[_control_service_pb2.GroupBalance, _Mapping]] = ..., fences: _Optional[_Union[_control_service_pb2.GroupFences, _Mapping]] = ..., hidden_topics: _Optional[int] = ...) -> None: ...
+    watched: str
+    def __init__(self, error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ..., group_id: _Optional[str] = ..., group_state: _Optional[str] = ..., protocol_type: _Optional[str] = ..., protocol_data: _Optional[str] = ..., members: _Optional[_Iterable[_Union[DescribedMember, _Mapping]]] = ..., generation_id: _Optional[int] = ..., waiting_for: _Optional[_Iterable[str]] = ..., waiting_until_ms: _Optional[int] = ..., leader: _Optional[str] = ..., progress: _Optional[_Union[GroupProgress, _Mapping]] = ..., planner: _Optional[_Union[GroupPlanner, _Mapping]] = ..., canary: _Optional[_Union[_control_service_pb2.Canary, _Mapping]] = ..., balance: _Optional[_Union[_control_service_pb2.GroupBalance, _Mapping]] = ..., fences: _Optional[_Union[_control_service_pb2.GroupFences, _Mapping]] = ..., hidden_topics: _Optional[int] = ..., watched: _Optional[str] = ...) -> None: ...
 
 class GroupPlanner(_message.Message):
     __slots__ = ("assignor", "by_setting", "kept_out")

@@ -72,8 +72,9 @@ class UpstreamRecords(BrokerService):
         met: Callable[[], Awaitable[None]],
         room: Callable[[Any], int] = lambda call: ROOM,
     ) -> None:
-        """bootstrap: HOST:PORT,HOST:PORT of the upstream, for clients. met: returns once the node knows the others, or
-        waits no longer; who asks which nodes there are before that waits with it."""
+        """bootstrap: HOST:PORT,HOST:PORT of the upstream, for clients; empty: they are not sent there.
+        met: returns once the node knows the others, or waits no longer; who asks which nodes there are before that
+        waits with it."""
         super().__init__(requests, node_id=node_id, advertised=advertised, room=room)
         self._upstream = upstream
         self._cluster = cluster
@@ -90,8 +91,9 @@ class UpstreamRecords(BrokerService):
             answer.brokers.extend(
                 broker_pb.NodeMetadata(node_id=node.node_id, host=node.host, port=node.port) for node in nodes
             )
-        for each in answer.brokers:
-            each.records, each.records_bootstrap = KAFKA, self._bootstrap
+        if self._bootstrap:
+            for each in answer.brokers:
+                each.records, each.records_bootstrap = KAFKA, self._bootstrap
         return answer
 
     async def describe_configs(

@@ -323,6 +323,7 @@ class NodeAccess:
             http_address=format_optional_address(self._node.http_bound),
             started_ms=self._started_ms,
             shards=self._node.engine.shards,
+            watched=self._settings.watched,
         )
 
 

@@ -19,9 +19,11 @@ from muster.coordinator.core.watched.watched_shard import NOT_READ, WatchedShard
 from muster.coordinator.edge.background_tasks import RestartedTask
 from muster.coordinator.edge.cluster_view import ClientAddresses, ClusterView, wall_ms
 from muster.coordinator.kafka_backend.backend_settings import upstream_address_of
-from muster.coordinator.kafka_backend.upstream.protocol import UpstreamError, describe_address
+from muster.coordinator.kafka_backend.upstream.protocol import UpstreamError
 from muster.coordinator.kafka_backend.upstream.topic_watch import UpstreamLogEnds, UpstreamTopics
 from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
+from muster.coordinator.observability.views.formatting import plural
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.group_log import BrokerGroupLog
 from muster.coordinator.runtime.node_status import GROUPS, Conditions
@@ -42,7 +44,7 @@ from muster.coordinator.server.kafka_backend.grpc_services import (
 from muster.coordinator.server.kafka_backend.upstream_logs import UpstreamLog, UpstreamRequests
 from muster.coordinator.server.listeners.kafka_listener import KafkaListenerContext, NodeKafkaListener
 from muster.coordinator.server.node_events import report_contained
-from muster.coordinator.server.rpc_dispatch import ServiceMethod, methods_of
+from muster.coordinator.server.rpc_dispatch import RpcCall, ServiceMethod, methods_of
 from muster.coordinator.server.services.group_coordinator import GroupCoordinator, GroupServiceContext
 from muster.coordinator.watch.broker_log import NoBrokerLog, find_logs, read_lines
 from muster.coordinator.watch.offsets_topic_reader import OFFSETS_TOPIC, OffsetsTopicReader
@@ -69,6 +71,7 @@ POSITIONS_S: Final = 1.0
 TICK_S: Final = 1.0
 
 WATCHED_KAFKA: Final = "watched-kafka"
+WATCHED_READING: Final = "watched-reading"
 
 
 # The ledger's log
@@ -97,6 +100,26 @@ class LedgerLog:
 
     def read_ledger(self, shard: int) -> Iterator[KeyValue | LogDamage]:
         return iter(()) if self._kept is None else self._kept.read_ledger(shard)
+
+
+# The groups service
+# ------------------
+
+
+class WatchedDescriptions(GroupCoordinator):
+    """As its base; a group's description says who coordinates it. watched: in words."""
+
+    def __init__(self, context: GroupServiceContext, watched: str) -> None:
+        super().__init__(context)
+        self._watched = watched
+
+    async def describe_groups(self, request: pb.DescribeGroupsRequest, call: RpcCall) -> pb.DescribeGroupsResponse:
+        answer = await super().describe_groups(request, call)
+        for group in answer.groups:
+            group.watched = self._watched
+            for member in group.members:
+                member.ClearField("last_heard_ms")  # heartbeats go to the brokers, who record none
+        return answer
 
 
 # The backend
@@ -200,6 +223,10 @@ class WatchBackend:
         """What keeps this node from seeing, as a sentence; empty: nothing."""
         return ""
 
+    def unread(self) -> str:
+        """Which groups are missing because their records are still being read, as a sentence; empty: none."""
+        return next(filter(None, self._standing.values()), "")
+
     async def hand_over(self) -> None:
         """There is nobody to take over."""
 
@@ -221,7 +248,7 @@ class WatchBackend:
         return change
 
     def group_service(self, context: GroupServiceContext) -> GroupCoordinator:
-        return GroupCoordinator(context)
+        return WatchedDescriptions(context, self._settings.watched)
 
     def record_service(self, advertised: Callable[[], tuple[str, int]], room: Callable[[Any], int]) -> BrokerService:
         return BrokerService(self.requests, node_id=self._settings.node_id, advertised=advertised, room=room)
@@ -255,9 +282,9 @@ class LoneView:
         return []
 
 
-class WatchedGroupCoordinator(UpstreamPositions):
-    def __init__(self, context: GroupServiceContext, ends: UpstreamLogEnds) -> None:
-        super().__init__(context)
+class WatchedGroupCoordinator(WatchedDescriptions, UpstreamPositions):
+    def __init__(self, context: GroupServiceContext, watched: str, ends: UpstreamLogEnds) -> None:
+        super().__init__(context, watched)
         self.ends = ends
 
 
@@ -311,9 +338,7 @@ class KafkaWatchBackend(WatchBackend):
         self.requests = UpstreamRequests(self.record_log)
 
     async def read(self) -> None:
-        settings, wanted = self._settings, range(self.shards)
-        if settings.watch_group:
-            wanted = range(place := partition_for(settings.watch_group, self.shards), place + 1)
+        settings, wanted = self._settings, self._wanted()
         since_ms = wall_ms() - settings.watch_since_ms if settings.watch_since_ms else None
         self.topics.on_change(self._learn_names)
         self._learn_names(self.topics.event())
@@ -324,6 +349,21 @@ class KafkaWatchBackend(WatchBackend):
         passing = RestartedTask("positions of watched groups", self._pass_positions)
         passing.start()
         self._started.push_async_callback(passing.stop)
+
+    def _wanted(self) -> range:
+        """The partitions that are read."""
+        if group := self._settings.watch_group:
+            return range(place := partition_for(group, self.shards), place + 1)
+        return range(self.shards)
+
+    def unread(self) -> str:
+        wanted = self._wanted()
+        excuses = [excuse for partition in wanted if (excuse := self._standing.get(partition))]
+        if not excuses:
+            return ""
+        being_read = next((excuse for excuse in excuses if "is being read" in excuse), excuses[0])
+        missing = f"{len(wanted) - len(excuses)} of {plural(len(wanted), 'partition')} of {OFFSETS_TOPIC}"
+        return f"{missing} read, groups of the others are missing: {being_read}"
 
     def _learn_names(self, change: TopicsChanged) -> None:
         self._facts.learn_names(change.ids)
@@ -381,7 +421,7 @@ class KafkaWatchBackend(WatchBackend):
     # -- services -----------------------------------------------------------------------------------------------------
 
     def group_service(self, context: GroupServiceContext) -> GroupCoordinator:
-        return WatchedGroupCoordinator(context, self.ends)
+        return WatchedGroupCoordinator(context, self._settings.watched, self.ends)
 
     def record_service(self, advertised: Callable[[], tuple[str, int]], room: Callable[[Any], int]) -> BrokerService:
         async def met() -> None:
@@ -392,7 +432,7 @@ class KafkaWatchBackend(WatchBackend):
             self.upstream,
             cast(ClusterView, LoneView()),
             node_id=self._settings.node_id,
-            bootstrap=",".join(map(describe_address, self._settings.upstream)),
+            bootstrap="",  # who produces by a node that watches is refused, not sent to the Kafka
             advertised=advertised,
             met=met,
             room=room,
@@ -487,12 +527,16 @@ class WatchUpkeep:
 
     async def _tick(self) -> None:
         while True:
-            await asyncio.sleep(TICK_S)
-            if sentence := self._backend.trouble():
-                self._conditions.report(WATCHED_KAFKA, sentence, impairs=GROUPS)
-            else:
-                self._conditions.clear(WATCHED_KAFKA)
+            for name, sentence in (
+                (WATCHED_KAFKA, self._backend.trouble()),
+                (WATCHED_READING, self._backend.unread()),
+            ):
+                if sentence:
+                    self._conditions.report(name, sentence, impairs=GROUPS)
+                else:
+                    self._conditions.clear(name)
             self._conditions.current()
+            await asyncio.sleep(TICK_S)
 
 
 if TYPE_CHECKING:

@@ -57,6 +57,7 @@ class NodeDocument(TypedDict):
     http_address: str
     started_ms: int
     shards: int
+    watched: str
     conditions: list[ConditionRow]
 
 

@@ -81,6 +81,8 @@ class NodeFacts:
     """Where this listener is."""
     started_ms: int
     shards: int
+    watched: str = ""
+    """What coordinates the groups that this node only watches, such as `the Kafka at b1:9092`; empty: Muster does."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from pydantic import JsonValue
 from starlette.requests import Request
 from starlette.responses import Response
 
+from muster.coordinator.observability.views.groups import watched_words
 from muster.coordinator.web.api.actions import (
     Act,
     AlterSettingsBody,
@@ -69,6 +70,9 @@ FIELDS: Final = (
     *("orphans", "expect", "for_ms", "topic", "partition", "what", "assignor"),
 )
 MOST_ROWS: Final = 50
+ADOPT: Final = (
+    "To have Muster coordinate it, run nodes over that Kafka and use muster engine adopt (docs/over-your-kafka.md)."
+)
 
 
 class ActionPages:
@@ -80,6 +84,8 @@ class ActionPages:
 
     async def answer(self, request: Request, group: str) -> Response:
         """GET says what would be done; POST, with the token of that page, does it."""
+        if watched := self._asks.node().watched:
+            raise HttpRefusal(409, "ONLY_WATCHED", f"{watched_words(watched)}, so nothing can be changed here. {ADOPT}")
         if not self.allowed:
             raise HttpRefusal(403, "READ_ONLY", "this node only shows (http.actions=false); use the command line")
         doing = request.method == "POST"

@@ -95,7 +95,7 @@ class GroupPages:
                 "trigger": "changed, refresh",
                 "events": "/events?" + urlencode([("group", group), ("group", NODE), ("since", mark)]),
                 "charts": bool(view.chart),
-                "actions": self._acting.allowed,
+                "actions": self._acting.allowed and not facts.group.watched,
                 "assignors": sorted(registry.known()),
                 "known_settings": SETTINGS,
                 "spans": SPANS,

@@ -26,7 +26,7 @@ from muster.coordinator.observability.history.group_history import GroupHistory,
 from muster.coordinator.observability.read_model.groups import Canary, MemberDescription
 from muster.coordinator.observability.views.controls import balance_words, fence_words, override_words
 from muster.coordinator.observability.views.formatting import duration, listed, plural
-from muster.coordinator.observability.views.groups import hidden_words, idle_words
+from muster.coordinator.observability.views.groups import hidden_words, idle_words, watched_words
 from muster.coordinator.observability.views.incidents import find_incidents, latest_incidents
 from muster.coordinator.observability.views.ledger import ShadowRow, compare_shadows, is_rebalance
 from muster.coordinator.observability.views.member_names import Names, names_of
@@ -218,6 +218,8 @@ class GroupPageView:
     findings: tuple[FindingView, ...]
     examined: bool
     """Whether the doctor's rules were asked."""
+    watched: str
+    """Of a group that the node only watches: who coordinates it, in words; empty: Muster does."""
 
 
 def make_group_view(
@@ -303,6 +305,7 @@ def make_group_view(
         removed=sum(position.removed for position in facts.positions.values()),
         findings=findings,
         examined=len(facts.positions) <= MOST_PARTITIONS,
+        watched=watched_words(group.watched) if group.watched else "",
     )
 
 

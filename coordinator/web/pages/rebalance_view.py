@@ -27,6 +27,7 @@ from muster.coordinator.observability.views.sentences import (
     describe_phase_wait,
     describe_topic_change,
     describe_waits,
+    is_watched,
     longest_wait,
     outcome_name,
     sentence,
@@ -187,7 +188,8 @@ def rebalance_view(entry: Rebalance, names: Names, longest_ms: int, most_lines: 
         picture=draw_phases(bars, max(longest_ms, rebalance_duration_ms(entry))),
         waited_for=waited_for,
         waited=waited,
-        waits_known=bool(entry.certainty or waited_for) or not any(phase.waited_for for phase in entry.phases),
+        waits_known=not is_watched(entry)
+        and (bool(entry.certainty or waited_for) or not any(phase.waited_for for phase in entry.phases)),
         certainty=describe_certainty(entry, names),
         certainty_word=certainty_word(entry) or "",
         topics=tuple((describe_topic_change(each), each.at_ms, each.by) for each in entry.topics),

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from muster.coordinator.observability.views.formatting import clock_time, duration, harmless, moment, plural, spans
 from muster.coordinator.observability.views.incidents import GroupIncident, find_incidents, latest_incidents
-from muster.coordinator.observability.views.ledger import cause_word, is_rebalance, outcome_word, took_ms
+from muster.coordinator.observability.views.ledger import cause_word, is_rebalance, outcome_word, took_words
 from muster.coordinator.observability.views.member_names import Names, names_of
 from muster.coordinator.observability.views.sentences import (
     describe_certainty,
@@ -118,13 +118,13 @@ def incident_lines(incident: GroupIncident, entries: Sequence[ledger_pb2.Rebalan
 def entry_line(entry: ledger_pb2.Rebalance, names: Names) -> Text:
     """One entry in short: number, time, cause, whom it moved, and for whom it waited."""
     waits = "; ".join(describe_waits(phase.waits, names) for phase in entry.phases if phase.waits)
-    took = f"   took {duration(took_ms(entry))}" if is_rebalance(entry) else ""
+    took = took_words(entry) if is_rebalance(entry) else ""
     moved = f"   {plural(len(entry.moves), 'partition')} moved" if entry.moves else ""
     outcome = outcome_word(entry)
     return Text.assemble(
         (f"  #{entry.number:<4} {clock_time(entry.started_at_ms)}  ", "dim"),
         cause_line(entry, names) if is_rebalance(entry) else said(names.in_text(entry.detail) or outcome),
-        took,
+        f"   took {took}" if took else "",
         moved,
         "" if outcome == "completed" or not is_rebalance(entry) else f"   {outcome}",
         said(f"   {waits}" if waits else "", "dim"),
@@ -166,11 +166,12 @@ def story_lines(entry: ledger_pb2.Rebalance, names: Names, out: Console, width: 
 
 def story_heading(entry: ledger_pb2.Rebalance) -> Text:
     outcome = outcome_word(entry)
+    took = took_words(entry) if is_rebalance(entry) else ""
     return Text.assemble(
         (f"{'Rebalance' if is_rebalance(entry) else 'Entry'} {entry.number}", "bold"),
         f"   generation {entry.previous_generation} -> {entry.generation}   ",
         (moment(entry.started_at_ms), "dim"),
-        f"   took {duration(took_ms(entry))}   " if is_rebalance(entry) else "   ",
+        f"   took {took}   " if took else "   ",
         (outcome, OUTCOME_STYLES.get(outcome, "")),
     )
 

@@ -140,6 +140,15 @@ class KafkaBackendSettings(ProxyPrincipalSettings, ProxySettings):
     watch_since_ms: Annotated[int, Field(ge=0, le=365 * DAY_MS)] = setting(
         0, "How far back a watching node reads the records of groups; 0 means all that the Kafka still has."
     )
+    watch_poll_ms: Annotated[int, Field(ge=0, le=DAY_MS)] = setting(
+        500,
+        "How often a watching node asks each broker which groups rebalance, or less often where a broker takes long; "
+        "0 means never.",
+    )
+    watch_describe_ms: Annotated[int, Field(ge=1_000, le=DAY_MS)] = setting(
+        60_000,
+        "How often a watching node asks each broker for all its groups, and about those that records do not tell.",
+    )
 
     engine_kafka_offsets_mirror: bool = setting(
         False, "Whether committed offsets are also committed to that Kafka's own coordinator."

@@ -23,7 +23,7 @@ from muster.coordinator.config.listener_security import find_open_listeners
 from muster.coordinator.config.values import format_address
 from muster.coordinator.core.model.effects import GroupChanged
 from muster.coordinator.core.model.events import Planned
-from muster.coordinator.core.model.types import AUDIT_OUTCOMES, Outcome, RebalanceEntry
+from muster.coordinator.core.model.types import AUDIT_OUTCOMES, Outcome, RebalanceEntry, RebalanceSource
 from muster.coordinator.core.requests.shard_diary import WORTH_A_NOTE_MS
 from muster.coordinator.edge.background_tasks import SupervisedTasks
 from muster.coordinator.edge.listener_base import ACTIONS, OperatorAction, ReportAction, report_actions
@@ -125,7 +125,7 @@ def log_rebalance(group_id: str, entry: RebalanceEntry) -> None:
         cause=entry.cause.name.lower(),
         culprit=f"{culprit}@{entry.culprit_client_host}" if entry.culprit_client_host else culprit,
         outcome=entry.outcome.name.lower(),
-        took=f"{sum(phase.duration_ms for phase in entry.phases) / 1000:.3f}s",
+        **({"took": took_seconds(entry)} if entry.phases or entry.source is not RebalanceSource.WATCHED else {}),
         generation=entry.generation,
         assignor=planning_assignor(entry),
         **({"waited_for": waited} if (waited := longest_wait_words(entry)) else {}),
@@ -133,6 +133,10 @@ def log_rebalance(group_id: str, entry: RebalanceEntry) -> None:
         moved=len(entry.moves),
         unowned_s=round(max(entry.unowned_partition_ms, 0) / 1000, 1),
     )
+
+
+def took_seconds(entry: RebalanceEntry) -> str:
+    return f"{sum(phase.duration_ms for phase in entry.phases) / 1000:.3f}s"
 
 
 COORDINATOR_PLANS: Final = ("remote", "setting", "target", "central")

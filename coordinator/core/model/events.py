@@ -270,6 +270,14 @@ class WatchStood:
     excuse: str
 
 
+@frozen_value
+class GroupSeen:
+    """A look at a group has seen this state, by Kafka's name; "": it is none of those in which a group rebalances."""
+
+    group_id: str
+    state: str
+
+
 # Session streams, takeovers, quotas
 # ----------------------------------
 
@@ -1045,6 +1053,7 @@ Event: TypeAlias = (
     | GroupUnseen
     | RecordsWatched
     | WatchStood
+    | GroupSeen
     | Loaded
     | Unload
 )

@@ -10,7 +10,7 @@ from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.classic.lifecycle import restore_members
 from muster.coordinator.core.groups.bookkeeping import keep_entry, next_number
 from muster.coordinator.core.groups.state import Step
-from muster.coordinator.core.model.effects import REPLY_TYPES, Effects, GroupChanged, add_refusal
+from muster.coordinator.core.model.effects import REPLY_TYPES, DescribeReply, Effects, GroupChanged, add_refusal
 from muster.coordinator.core.model.events import (
     DescribeCanary,
     DescribeConsumerGroup,
@@ -19,6 +19,7 @@ from muster.coordinator.core.model.events import (
     DescribeSettings,
     Event,
     ExplainGroup,
+    GroupSeen,
     ListGroups,
     ListSettings,
     Loaded,
@@ -29,8 +30,16 @@ from muster.coordinator.core.model.events import (
 )
 from muster.coordinator.core.model.records import GroupStored, RebalanceDecided
 from muster.coordinator.core.model.rights import Rights
-from muster.coordinator.core.model.types import Limits
+from muster.coordinator.core.model.types import GroupState, Limits
 from muster.coordinator.core.shard import Shard, take_catalog
+from muster.coordinator.core.watched.seen_rounds import (
+    REBALANCING,
+    SeenRound,
+    SeenRounds,
+    see_round,
+    take_seen,
+    with_seen_phases,
+)
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 READS = (
@@ -54,13 +63,15 @@ NOT_READ = "the records of the groups have not been read yet"
 
 
 class WatchedShard(Shard):
-    """See the module. excuse: why it cannot answer yet; empty: it can."""
+    """See the module. excuse: why it cannot answer yet; empty: it can. seen: by group, rounds that looks have seen and
+    records have not told of yet."""
 
-    __slots__ = ("excuse",)
+    __slots__ = ("excuse", "seen")
 
     def __init__(self, limits: Limits, index: int) -> None:
         super().__init__(limits, index)
         self.excuse = NOT_READ
+        self.seen: dict[str, SeenRounds] = {}
 
     def beat(self, group_id: str, member_id: str, generation: int, rights: Rights, now_ms: int) -> bool:
         """Nobody is a member here."""
@@ -72,14 +83,17 @@ class WatchedShard(Shard):
         if kind in READS and self.excuse:
             return add_refusal(event, CoordinatorError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, self.excuse), Effects())
         if kind in READS:
-            return super().step(event, now_ms)
+            return without_waits(super().step(event, now_ms))
         if kind in REPLY_TYPES:
             return add_refusal(event, CoordinatorError(ErrorCode.INVALID_REQUEST, ONLY_WATCHED), Effects())
         step = Step(self.state, now_ms)
         if isinstance(event, RecordsWatched):
-            learn_facts(event, step, read_anew=bool(self.excuse))
+            learn_facts(event, step, self.seen, read_anew=bool(self.excuse))
+        elif isinstance(event, GroupSeen):
+            see_group(event, step, self.seen, behind=bool(self.excuse))
         elif isinstance(event, WatchStood):
             self.excuse = event.excuse
+            self.seen.clear()
         elif isinstance(event, TopicsChanged):
             take_catalog(event, step)
         elif isinstance(event, Loaded):
@@ -91,12 +105,13 @@ class WatchedShard(Shard):
 # --------
 
 
-def learn_facts(event: RecordsWatched, step: Step, *, read_anew: bool) -> None:
+def learn_facts(event: RecordsWatched, step: Step, seen: dict[str, SeenRounds], *, read_anew: bool) -> None:
     """read_anew: they may have been read before, by an earlier process of this node."""
     for fact in event.facts:
         if isinstance(fact, RebalanceDecided):
+            rounds = take_seen(fact, seen, step.now_ms)
             if not (read_anew and was_kept(fact, step)):
-                keep_watched_entry(fact, step)
+                keep_watched_entry(fact, rounds, step)
             continue
         step.learn(fact)
         group = step.state.groups.get(getattr(fact, "group_id", ""))
@@ -114,10 +129,38 @@ def was_kept(decided: RebalanceDecided, step: Step) -> bool:
     return of.ended_at_ms < kept.ended_at_ms or (of.ended_at_ms, of.generation) == (kept.ended_at_ms, kept.generation)
 
 
-def keep_watched_entry(decided: RebalanceDecided, step: Step) -> None:
+def keep_watched_entry(decided: RebalanceDecided, seen: SeenRound | None, step: Step) -> None:
     group_id = decided.group_id
-    entry = replace(decided.entry, number=next_number(group_id, step))
+    entry = replace(with_seen_phases(decided.entry, seen), number=next_number(group_id, step))
     keep_entry(group_id, entry, step)
     group = step.state.groups.get(group_id)
     state, generation = ("Dead", entry.generation) if group is None else (group.state.value, group.generation)
     step.out.notices.append(GroupChanged(group_id, state, generation, entry))
+
+
+# Looks
+# -----
+
+
+def see_group(event: GroupSeen, step: Step, seen: dict[str, SeenRounds], *, behind: bool) -> None:
+    """A classic group is in the state that was seen, for as long as it rebalances: its records do not say. Those of a
+    KIP-848 group do. behind: its past is being read, so which record is of which round cannot be told."""
+    group = step.state.groups.get(event.group_id)
+    if not behind:
+        see_round(event.group_id, event.state, seen, step.now_ms)
+    if not isinstance(group, ClassicGroup):
+        return
+    settled = GroupState.STABLE if group.members else GroupState.EMPTY
+    state = GroupState(event.state) if event.state in REBALANCING else settled
+    if state is not group.state:
+        group.state = state
+        step.out.notices.append(GroupChanged(group.id, state.value, group.generation))
+
+
+def without_waits(out: Effects) -> Effects:
+    """Whom a rebalance waits for its coordinator knows, and tells nobody."""
+    out.replies = [
+        (request_id, replace(reply, waiting_for=(), waiting_until_ms=0) if isinstance(reply, DescribeReply) else reply)
+        for request_id, reply in out.replies
+    ]
+    return out

@@ -30,6 +30,8 @@ POSITIONS_AT_ONCE: Final = 2_000
 UNKNOWN_TOPIC: Final = 3
 GROUP_NOT_FOUND: Final = 69
 TRIES: Final = 25
+BY_STATES: Final = 4
+"""The version of ListGroups that takes states."""
 CONSUMER: Final = "consumer"
 """The type of KIP-848 groups, and the protocol type of consumers' classic ones."""
 
@@ -74,6 +76,29 @@ async def list_groups(upstream: Upstream, broker: int) -> list[ListedUpstreamGro
         ListedUpstreamGroup(each.group_id, each.protocol_type, each.group_state, each.group_type)
         for each in answer.groups
     ]
+
+
+class ListedGroups(NamedTuple):
+    """code: Kafka's; throttle_ms: how long the broker asks to be left alone."""
+
+    groups: Sequence[ListedUpstreamGroup]
+    throttle_ms: int
+    code: int = 0
+
+
+async def list_groups_in(upstream: Upstream, broker: int, states: Sequence[str]) -> ListedGroups:
+    """The groups that this broker coordinates and that are in one of these states, by Kafka's names; none: in any.
+    Raises UpstreamError; it is Unspoken where the broker cannot ask by states (KIP-518, Kafka 2.6)."""
+    line = await upstream.lines.to(upstream.address_of(broker), LOOK)
+    if states and line.versions.get("ListGroups", 0) < BY_STATES:
+        raise Unspoken(f"broker {broker} does not list groups by their states: it does not speak ListGroups 4")
+    request = struct("ListGroupsRequest")(states_filter=list(states))
+    answer = await upstream.ask_broker(broker, "ListGroups", request, purpose=LOOK)
+    groups = [
+        ListedUpstreamGroup(each.group_id, each.protocol_type, each.group_state, each.group_type)
+        for each in answer.groups
+    ]
+    return ListedGroups(groups, answer.throttle_time_ms, answer.error_code)
 
 
 async def describe_groups(

@@ -26,7 +26,14 @@ from muster.coordinator.core.control.trials.shadow_assignors import SHADOW_ASSIG
 from muster.coordinator.core.groups.group import NOBODY_OWNS, GroupData, Owners
 from muster.coordinator.core.groups.state import ShardState
 from muster.coordinator.core.kinds.registry import KINDS
-from muster.coordinator.core.model.types import AUDIT_OUTCOMES, Outcome, RebalanceEntry, RebalancePhase, StoredOffset
+from muster.coordinator.core.model.types import (
+    AUDIT_OUTCOMES,
+    Outcome,
+    RebalanceEntry,
+    RebalancePhase,
+    RebalanceSource,
+    StoredOffset,
+)
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.observability.history.group_history import PartitionRates
@@ -249,7 +256,7 @@ class RebalanceTotals:
         if entry.number > group.planned and entry.outcome in (Outcome.COMPLETED, Outcome.EMPTIED):
             group.planned, group.phases = entry.number, 0
             group.moved[entry.protocol_name] += len(entry.moves)
-            if entry.outcome is Outcome.COMPLETED:
+            if entry.outcome is Outcome.COMPLETED and (entry.source is not RebalanceSource.WATCHED or entry.phases):
                 took_ms = max(0, entry.ended_at_ms - entry.started_at_ms)
                 group.durations.setdefault(group_type, long_timing()).took(took_ms / 1000)
         if entry.number == group.planned:

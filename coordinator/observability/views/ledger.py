@@ -36,7 +36,7 @@ def rebalance_row(entry: ledger_pb2.Rebalance, names: Names) -> RebalanceRow:
         "number": entry.number,
         "generation": entry.generation,
         "started": moment(entry.started_at_ms),
-        "took": duration(took_ms(entry)),
+        "took": took_words(entry),
         "cause": cause_word(entry),
         "by": names[entry.culprit] or None,
         "moved": len(entry.moves),
@@ -135,6 +135,21 @@ def outcome_word(entry: ledger_pb2.Rebalance) -> str:
 def took_ms(entry: ledger_pb2.Rebalance) -> int:
     """The phases' sum, which goes on after the plan until every member has its share; else the entry's own ends."""
     return sum(phase.duration_ms for phase in entry.phases) or max(0, entry.ended_at_ms - entry.started_at_ms)
+
+
+EXACT_PHASES = frozenset({"assign", "reconcile"})
+"""Records of KIP-848 groups tell of these."""
+
+
+def took_words(entry: ledger_pb2.Rebalance) -> str:
+    """How long it took, for people; "" where nobody knows: records of a watched classic group tell when a rebalance
+    ended, and only looks at it when it had begun."""
+    words = duration(took_ms(entry))
+    if entry.source != ledger_pb2.REBALANCE_SOURCE_WATCHED:
+        return words
+    if not entry.phases:
+        return ""
+    return words if entry.phases[0].name in EXACT_PHASES else f"at least {words}"
 
 
 # Shadow assignors

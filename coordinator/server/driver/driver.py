@@ -321,6 +321,7 @@ UnansweredEvent: TypeAlias = (
     | GroupUnseen
     | events.RecordsWatched
     | events.WatchStood
+    | events.GroupSeen
     | LagMeasured
 )
 """Events that are no requests."""

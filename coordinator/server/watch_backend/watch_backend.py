@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from muster.coordinator.config import Settings
-from muster.coordinator.core.model.events import TopicsChanged, WatchStood
+from muster.coordinator.core.model.events import GroupSeen, TopicsChanged, WatchStood
 from muster.coordinator.core.watched.broker_evidence import read_broker_log
 from muster.coordinator.core.watched.watched_shard import NOT_READ, WatchedShard
 from muster.coordinator.edge.background_tasks import RestartedTask
 from muster.coordinator.edge.cluster_view import ClientAddresses, ClusterView, wall_ms
 from muster.coordinator.kafka_backend.backend_settings import upstream_address_of
+from muster.coordinator.kafka_backend.upstream.group_requests import ListedUpstreamGroup
 from muster.coordinator.kafka_backend.upstream.protocol import UpstreamError
 from muster.coordinator.kafka_backend.upstream.topic_watch import UpstreamLogEnds, UpstreamTopics
 from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
@@ -47,6 +48,7 @@ from muster.coordinator.server.node_events import report_contained
 from muster.coordinator.server.rpc_dispatch import RpcCall, ServiceMethod, methods_of
 from muster.coordinator.server.services.group_coordinator import GroupCoordinator, GroupServiceContext
 from muster.coordinator.watch.broker_log import NoBrokerLog, find_logs, read_lines
+from muster.coordinator.watch.live_looks import LiveLooks
 from muster.coordinator.watch.offsets_topic_reader import OFFSETS_TOPIC, OffsetsTopicReader
 from muster.coordinator.watch.segment_files import NoSegments, find_segments, read_segment
 from muster.coordinator.watch.watched_partition import WatchedFacts, WatchedPartition
@@ -306,6 +308,8 @@ class KafkaWatchBackend(WatchBackend):
         self._started.callback(self.upstream.close)
         self._troubles: dict[int, str] = {}
         """Partitions of the topic that cannot be read now, and why."""
+        self._look_troubles: dict[int, str] = {}
+        """Brokers that do not tell which groups rebalance, and why."""
         self._topics_trouble = ""
         self._read: set[int] = set()
         """Partitions that have been read to where they ended, and are not answered for yet."""
@@ -346,6 +350,12 @@ class KafkaWatchBackend(WatchBackend):
         reader = OffsetsTopicReader(self.upstream, wanted, self, since_ms=since_ms)
         reader.start()
         self._started.push_async_callback(reader.stop)
+        if settings.watch_poll_ms:
+            looks = LiveLooks(
+                self.upstream, self, poll_ms=settings.watch_poll_ms, describe_ms=settings.watch_describe_ms
+            )
+            looks.start()
+            self._started.push_async_callback(looks.stop)
         passing = RestartedTask("positions of watched groups", self._pass_positions)
         passing.start()
         self._started.push_async_callback(passing.stop)
@@ -393,6 +403,23 @@ class KafkaWatchBackend(WatchBackend):
         if self._standing.get(partition):
             self.stand(partition, f"{OFFSETS_TOPIC}-{partition} cannot be read: {why}" if why else "reading goes on")
 
+    # -- what looks say -----------------------------------------------------------------------------------------------
+
+    def saw_state(self, group_id: str, state: str) -> None:
+        self._driver.submit_event(partition_for(group_id, self.shards), GroupSeen(group_id, state))
+
+    async def saw_settled(self, broker: int, groups: Sequence[ListedUpstreamGroup]) -> None:
+        """Their records tell what became of them."""
+
+    async def saw_groups(self, broker: int, groups: Sequence[ListedUpstreamGroup]) -> None:
+        """Their records tell of them."""
+
+    def looks_troubled(self, broker: int, why: str) -> None:
+        if why:
+            self._look_troubles[broker] = why
+        else:
+            self._look_troubles.pop(broker, None)
+
     async def _pass_positions(self) -> None:
         """Every now and then; of a partition that has just been read, at once: its groups are answered for then."""
         while True:
@@ -413,7 +440,7 @@ class KafkaWatchBackend(WatchBackend):
             partition, why = next(iter(self._troubles.items()))
             more = f" (and {len(self._troubles) - 1} more partitions)" if len(self._troubles) > 1 else ""
             return f"{OFFSETS_TOPIC}-{partition}{more} cannot be read, so its groups are as they were last seen: {why}"
-        return self._topics_trouble
+        return self._topics_trouble or next(iter(self._look_troubles.values()), "")
 
     def _topics_troubled(self, sentence: str) -> None:
         self._topics_trouble = sentence

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from muster.coordinator.observability.views.formatting import duration, partition_seconds, plural, spans
 from muster.coordinator.observability.views.incidents import GroupIncident
-from muster.coordinator.observability.views.ledger import certainty_word, is_rebalance
+from muster.coordinator.observability.views.ledger import certainty_word, is_rebalance, took_words
 from muster.coordinator.observability.views.member_names import Names
 from muster.coordinator.observability.views.sentences import (
     CHANGE,
@@ -171,7 +171,7 @@ def rebalance_view(entry: Rebalance, names: Names, longest_ms: int, most_lines: 
         href=rebalance_address(entry.group_id, entry.number),
         generations=f"{entry.previous_generation} to {entry.generation}",
         started_ms=entry.started_at_ms,
-        took=duration(rebalance_duration_ms(entry)),
+        took=took_words(entry),
         cause=cause,
         cause_word=cause_word(cause),
         kind=cause_kind(cause),

@@ -2,9 +2,10 @@
 
 import json
 
-from muster.coordinator.observability.views.ledger import entry_document
+from muster.coordinator.observability.views.ledger import entry_document, took_words
 from muster.coordinator.rpc.v1 import ledger_pb2
 from muster.coordinator.rpc.v1.ledger_pb2 import (
+    REBALANCE_SOURCE_WATCHED,
     FurtherTrigger,
     Incarnation,
     LateFetch,
@@ -84,3 +85,14 @@ def test_an_entry_of_an_older_version_has_ids_and_says_that_no_more_is_known() -
     found = entry_document(old)
     assert found["certainty"] is None
     assert found["phases"][0]["waited_for"] == [{"member": "a-1", "client_id": "", "came": None, "after_ms": None}]
+
+
+def test_how_long_a_watched_rebalance_took_is_said_as_far_as_it_was_seen() -> None:
+    own = Rebalance(number=1, started_at_ms=10, ended_at_ms=10)
+    assert took_words(own) == "0 ms"
+    unseen = Rebalance(number=1, started_at_ms=10, ended_at_ms=40, source=REBALANCE_SOURCE_WATCHED)
+    assert took_words(unseen) == ""
+    seen = Rebalance(source=REBALANCE_SOURCE_WATCHED, phases=[RebalancePhase(name="join", duration_ms=2_000)])
+    assert took_words(seen) == "at least 2.00 s"
+    recorded = Rebalance(source=REBALANCE_SOURCE_WATCHED, phases=[RebalancePhase(name="assign", duration_ms=4)])
+    assert took_words(recorded) == "4 ms"

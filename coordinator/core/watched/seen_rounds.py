@@ -1,0 +1,115 @@
+"""What looks at a group have seen of its rounds: records tell when a round ended, looks when it began and who was
+waited for until when.
+
+A look tells the state that the group is in, now and then. So each moment is later than it was, by the time between two
+looks at most, and a short round is not seen at all. Times are of the node's own clock; an entry has those of the
+broker's, so only lengths are carried over.
+"""
+
+from dataclasses import dataclass, field, replace
+
+from muster.coordinator.core.model.records import RebalanceDecided
+from muster.coordinator.core.model.types import GroupState, RebalanceEntry, RebalancePhase
+
+REBALANCING = (GroupState.PREPARING_REBALANCE.value, GroupState.COMPLETING_REBALANCE.value)
+"""States in which a round of a classic group is under way."""
+
+MOST_ROUNDS = 16
+"""Of one group, that wait for their records."""
+
+STALE_MS = 5_000
+"""A record comes at once: of a round that looks saw end so long ago, it is not known which record is its own."""
+
+JOIN, PLAN = "join", "plan"
+WHOLE = "join and plan"
+"""The one phase of a round whose two halves no look has told apart."""
+
+
+@dataclass(slots=True)
+class SeenRound:
+    """In ms of the node's clock; -1: not seen."""
+
+    began_ms: int
+    joined_ms: int = -1
+    ended_ms: int = -1
+
+
+@dataclass(slots=True)
+class SeenRounds:
+    """Of one group, oldest first: those whose records have not come yet. state: what the last look saw; "": it does
+    not rebalance."""
+
+    state: str = ""
+    rounds: list[SeenRound] = field(default_factory=list)
+
+    def see(self, state: str, now_ms: int) -> None:
+        """A look has seen this state."""
+        before, self.state = self.state, state
+        if state == GroupState.PREPARING_REBALANCE.value:
+            if before != state:
+                self._close(now_ms)
+                self._begin(SeenRound(now_ms))
+        elif state == GroupState.COMPLETING_REBALANCE.value:
+            if before != GroupState.PREPARING_REBALANCE.value or not self.rounds:
+                return  # its begin was missed, and without it nothing can be told of the round
+            if self.rounds[-1].joined_ms < 0:
+                self.rounds[-1].joined_ms = now_ms
+        else:
+            self._close(now_ms)
+
+    def take(self, generations: int, now_ms: int) -> SeenRound | None:
+        """What was seen of the rounds that led to a record, this many generations after the one before it; None:
+        nothing. It is forgotten then."""
+        live = [each for each in self.rounds if each.ended_ms < 0 or now_ms - each.ended_ms <= STALE_MS]
+        mine, self.rounds = live[:generations], live[generations:]
+        if not mine:
+            return None
+        last = mine[-1]
+        return SeenRound(mine[0].began_ms, last.joined_ms, now_ms if last.ended_ms < 0 else min(last.ended_ms, now_ms))
+
+    def _begin(self, seen: SeenRound) -> None:
+        self.rounds = [*self.rounds, seen][-MOST_ROUNDS:]
+
+    def _close(self, now_ms: int) -> None:
+        if self.rounds and self.rounds[-1].ended_ms < 0:
+            self.rounds[-1].ended_ms = now_ms
+
+
+def with_seen_phases(entry: RebalanceEntry, seen: SeenRound | None) -> RebalanceEntry:
+    """The entry of a classic group with the begin and the phases that looks have seen; unchanged where they saw none,
+    or where the records tell of phases themselves."""
+    if seen is None or entry.phases:
+        return entry
+    whole_ms = max(0, seen.ended_ms - seen.began_ms)
+    phases: tuple[RebalancePhase, ...] = (RebalancePhase(WHOLE, whole_ms),)
+    if seen.began_ms <= seen.joined_ms <= seen.ended_ms:
+        joined_ms = seen.joined_ms - seen.began_ms
+        phases = (RebalancePhase(JOIN, joined_ms), RebalancePhase(PLAN, whole_ms - joined_ms))
+    return replace(entry, started_at_ms=entry.ended_at_ms - whole_ms, phases=phases)
+
+
+# Of all groups
+# -------------
+
+
+def see_round(group_id: str, state: str, seen: dict[str, SeenRounds], now_ms: int) -> None:
+    """A look has seen this group in this state."""
+    seen.setdefault(group_id, SeenRounds()).see(state, now_ms)
+    forget_told(group_id, seen)
+
+
+def take_seen(decided: RebalanceDecided, seen: dict[str, SeenRounds], now_ms: int) -> SeenRound | None:
+    """What was seen of the rounds that led to this entry."""
+    rounds = seen.get(decided.group_id)
+    if rounds is None:
+        return None
+    entry = decided.entry
+    taken = rounds.take(max(0, entry.generation - entry.previous_generation), now_ms)
+    forget_told(decided.group_id, seen)
+    return taken
+
+
+def forget_told(group_id: str, seen: dict[str, SeenRounds]) -> None:
+    """Nothing is kept of a group that does not rebalance, and whose rounds have their entries."""
+    if not seen[group_id].state and not seen[group_id].rounds:
+        del seen[group_id]

@@ -77,10 +77,12 @@ class Expectation:
     reads_on: str = ""
 
     def from_records(self) -> "Expectation":
-        """What a broker's records can tell of it: nobody's waits, and no phases. Processes that died while they waited
-        for a plan leave ids behind that nobody ever heard again, so a crash loop is not always known for one."""
+        """What a broker's records can tell of it: nobody's waits, no phases, and not why members join again who want
+        and have the same. Processes that died while they waited for a plan leave ids behind that nobody ever heard
+        again, so a crash loop is not always known for one."""
         incident = "" if self.incident == "crash_loop" else self.incident
-        return replace(self, waited={}, phases=(), incident=incident)
+        repeated = Fact(None, frozenset({"UNSPECIFIED"}), required=False, unsure=True)
+        return replace(self, facts=(*self.facts, repeated), waited={}, phases=(), incident=incident)
 
 
 def joined(who: str, *, required: bool = True) -> Fact:

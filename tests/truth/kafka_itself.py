@@ -17,7 +17,7 @@ from pathlib import Path
 from confluent_kafka import KafkaException, Producer, TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from muster.coordinator.zookeeper.local_ensemble import free_port
+from muster.coordinator.zookeeper.local_ensemble import free_port, start_watchdog
 from muster.workshop.bench.kafka_peer import find_jars
 from tests.interop.kafka_broker import until_open
 from tests.truth.proxy import Proxy
@@ -61,6 +61,7 @@ class KafkaProcess:
         self.number, self._place, self._classpath = number, place, classpath
         self.port, self.control = free_port(), free_port()
         self._process: subprocess.Popen[bytes] | None = None
+        self._lifeline: subprocess.Popen[bytes] | None = None
         place.mkdir(parents=True)
 
     @property
@@ -78,6 +79,7 @@ class KafkaProcess:
         with (self._place / "out.log").open("ab") as log:
             command = [*self._java, "kafka.Kafka", str(self._place / "server.properties")]
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
+        self._lifeline = start_watchdog(self._process.pid)
 
     def wait_open(self) -> None:
         assert self._process is not None
@@ -100,15 +102,18 @@ class Feeder:
     def __init__(self, address: str) -> None:
         self._producer = Producer({"bootstrap.servers": address, "log_level": 0, "message.timeout.ms": 2000})
         self._topics: dict[str, int] = {}
+        self._lock = threading.Lock()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._write, daemon=True)
         self._thread.start()
 
     def feed(self, topics: Mapping[str, int]) -> None:
-        self._topics = {**self._topics, **topics}
+        with self._lock:
+            self._topics = {**self._topics, **topics}
 
     def starve(self, *topics: str) -> None:
-        self._topics = {name: count for name, count in self._topics.items() if name not in topics}
+        with self._lock:
+            self._topics = {name: count for name, count in self._topics.items() if name not in topics}
 
     def _write(self) -> None:
         while not self._ended.wait(FEED_S):
@@ -156,10 +161,14 @@ class KafkaItself:
             }
             text = (ANY + (WITH_ZOOKEEPER if zookeeper else KRAFT)).format(**told)
             each.set_up(text + "".join(f"{name}={value}\n" for name, value in settings.items()), cluster)
-        for each in self._brokers:
-            each.launch()
-        for each in self._brokers:
-            each.wait_open()
+        try:
+            for each in self._brokers:
+                each.launch()
+            for each in self._brokers:
+                each.wait_open()
+        except BaseException:
+            self._kill()
+            raise
         self.kafka_address = self.topics_at = ",".join(f"127.0.0.1:{each.port}" for each in self._brokers)
         self.admin = AdminClient({"bootstrap.servers": self.kafka_address, "log_level": 0})
         self.feeder = Feeder(self.kafka_address)
@@ -203,5 +212,8 @@ class KafkaItself:
 
     def stop(self) -> None:
         self.feeder.stop()
+        self._kill()
+
+    def _kill(self) -> None:
         for each in self._brokers:
             each.kill()

@@ -193,7 +193,7 @@ def conclude_ending(timeouts: MemberTimeouts, signs: LastSigns) -> Ending:
     if timeouts.static and session_ms is not None:
         return expired_ending(f"{seen}, and a member with a group.instance.id does not leave when it stops")
     notice_ms = timeouts.notice_ms
-    if silence.last_ms is None and session_ms is not None and silent_ms <= session_ms + notice_ms + SLACK_MS:
+    if silence.last_ms is None and session_ms is not None and silent_ms <= session_ms + SLACK_MS:
         return expired_ending(f"{seen}, as long as its session timeout of {describe_ms(session_ms)}")
     if silence.last_ms is None:
         return unknown_ending(f"{seen}, so nothing tells how it went")

@@ -39,7 +39,7 @@ async function main() {
   });
   input.on('close', () => process.exit(0));
   await consumer.connect();
-  await consumer.subscribe(job.pattern ? { topics: [new RegExp(job.pattern)] } : { topics: job.topics });
+  await consumer.subscribe({ topics: job.pattern ? [new RegExp(job.pattern)] : job.topics, fromBeginning: true });
   const commits = job.commit_ms > 0 ? { autoCommit: true, autoCommitInterval: job.commit_ms } : { autoCommit: false };
   await consumer.run({ ...commits, eachMessage: async () => {} });
 }

@@ -30,6 +30,7 @@ COMMANDS = {
             "groups.consumer_groups:consumer_groups", "Manage groups with the flags of kafka-consumer-groups.sh."
         ),
         "doctor": LazyCommand("doctor:doctor", "Diagnose groups and their node."),
+        "advise": LazyCommand("advise:advise", "Advise what to change about groups, from their own history."),
         "top": LazyCommand("top:top", "Watch the groups of a node live."),
     },
     "Topics and records": {
@@ -69,9 +70,9 @@ COMMANDS = {
 }
 
 EPILOG = """
-Exit codes: 0 success, 1 failure, 2 usage, 3 not found, 4 unhealthy, 5 conflict. MUSTER_BOOTSTRAP is the node
-(HOST:PORT) that commands connect to; NO_COLOR turns colours off. A refused connection fails immediately; without an
-answer, most commands give up after 10 s. --set default.api.timeout.ms=MS retries for that long in both cases.
+Exit codes: 0 success, 1 failure, 2 usage, 3 not found, 4 unhealthy, 5 conflict, 6 advice. MUSTER_BOOTSTRAP is the
+node (HOST:PORT) that commands connect to; NO_COLOR turns colours off. A refused connection fails immediately; without
+an answer, most commands give up after 10 s. --set default.api.timeout.ms=MS retries for that long in both cases.
 """
 
 

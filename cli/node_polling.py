@@ -107,11 +107,14 @@ async def gather_groups(
     partitions: Mapping[str, int],
     now_ms: int,
     notice: Notice,
+    entries: int = LEDGER_ENTRIES,
+    snapshots: bool = False,
 ) -> list[ExaminedGroup]:
     """Ledger and positions of each; a group that went meanwhile, or cannot be read, is left out and named.
 
-    What operators hold is asked where a partition has no owner or a member nothing, and what the node did where the
-    group rebalanced often: elsewhere it would explain nothing.
+    `entries`: of the ledger, the last so many, 0 for all; `snapshots`: with the assignors' input. What operators hold
+    is asked where a partition has no owner or a member nothing, and what the node did where the group rebalanced often:
+    elsewhere it would explain nothing.
     """
     places = asyncio.Semaphore(AT_ONCE)
 
@@ -119,7 +122,10 @@ async def gather_groups(
         async with places:
             try:
                 ledger = await admin.explain(
-                    described.group_id, limit=LEDGER_ENTRIES, coordinator=described.coordinator
+                    described.group_id,
+                    limit=entries,
+                    include_snapshots=snapshots,
+                    coordinator=described.coordinator,
                 )
                 positions = await fetch_positions(admin, described)
                 group = ExaminedGroup(described, find_group_type(listings, described.group_id), ledger=tuple(ledger))

@@ -11,7 +11,7 @@ from muster.cli.common.output import Column, columns, notice, print_rows
 from muster.cli.common.watching import watching_options
 
 if TYPE_CHECKING:
-    from muster.cli.recorded_decisions import ReplayedDecision
+    from muster.coordinator.observability.advice.recorded_decisions import ReplayedDecision
 
 MAX_FILE_CHARACTERS = 256 << 20
 
@@ -41,7 +41,7 @@ def replay(
     one member to another, SPREAD gives the fewest and the most partitions of a member. Exit code 1 when a plan
     differs from the recorded one.
     """
-    from muster.cli import recorded_decisions
+    from muster.coordinator.observability.advice import recorded_decisions
 
     find_plugins_here()
     if (group is None) == (file is None):
@@ -109,7 +109,7 @@ def replay_row(entry: "ReplayedDecision") -> dict[str, Any]:
 
 def print_verdict(done: "list[ReplayedDecision]", style: str) -> int:
     """Say what did not come out as recorded, and set the exit code."""
-    from muster.cli.recorded_decisions import DIFFERS, FAILED, REPRODUCED
+    from muster.coordinator.observability.advice.recorded_decisions import DIFFERS, FAILED, REPRODUCED
 
     wrong = [entry for entry in done if entry.verdict in (DIFFERS, FAILED)]
     same = sum(entry.verdict == REPRODUCED for entry in done)

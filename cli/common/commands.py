@@ -122,6 +122,7 @@ class Exit(IntEnum):
     NOT_FOUND = 3
     UNHEALTHY = 4
     CONFLICT = 5
+    ADVICE = 6
     INTERRUPTED = 130
 
 

@@ -290,10 +290,13 @@ _remembered_owned = lru_cache(maxsize=REMEMBERED_BLOBS)(_owned)
 def rebuilt_snapshot(
     assignor: str, members: Mapping[str, tuple[str | None, bytes]], partitions: Mapping[str, int]
 ) -> Snapshot | None:
-    """The assignor's input as far as the coordinator knows it; None when a subscription cannot be read."""
+    """The assignor's input as far as the coordinator knows it; None when a subscription cannot be read.
+
+    What members of `sticky` had is in their user data, where the assignor looks for it.
+    """
     try:
         known: list[AssignorMember] = [
-            member_from_parsed(member_id, instance_id, subscription_of(blob))
+            member_from_parsed(member_id, instance_id, subscription_of(blob), assignor)
             for member_id, (instance_id, blob) in members.items()
         ]
     except ValueError:

@@ -545,11 +545,14 @@ class GenerationStep:
         )
 
     def snapshot_json(self) -> str:
-        """The assignor's input, with the partitions that the plan gives out; "": it cannot be read."""
+        """The assignor's input, with the partitions that shares and claims name; "": it cannot be read.
+
+        A cooperative plan gives nobody what it withholds, and its owner still claims it.
+        """
         if self.now.protocol_type != CONSUMER or not self.new:
             return ""
         subscriptions = {each.member_id: (each.group_instance_id, each.subscription) for each in self.now.members}
-        rebuilt = rebuilt_snapshot(self.now.protocol or "", subscriptions, partition_counts(self.plan))
+        rebuilt = rebuilt_snapshot(self.now.protocol or "", subscriptions, named_partitions(self.now))
         return "" if rebuilt is None else rebuilt.to_json()
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 from google.protobuf.message import Message
 
 from muster.coordinator.errors import ErrorCode
+from muster.coordinator.observability.doctor.model import ExaminedGroup, drained_ids, override_lines
 from muster.coordinator.observability.read_model.group_mapper import (
     map_group,
     map_holds,
@@ -170,6 +171,26 @@ class NodeQueries:
         answer: pb.ExplainGroupResponse = await self.call("ExplainGroup", request)
         check_group_code(answer.error_code, answer.error_message, f"group {group!r}")
         return answer
+
+    async def examined(self, group: str) -> tuple[ExaminedGroup, dict[str, int]]:
+        """A group with its positions and its whole ledger, and how many partitions its topics have, for advice."""
+        described = await self.group(group)
+        kind = next((each.group_type for each in await self.groups() if each.group_id == group), "classic")
+        explained = await self.explained(group, snapshots=True)
+        lags, _ = await self.lags(described)
+        holds = await self.describe_holds(group)
+        read = {topic for member in described.members for topic in member.topics}
+        examined = ExaminedGroup(
+            described,
+            kind,
+            {lag.partition: lag for lag in lags},
+            ledger=tuple(explained.rebalances),
+            stalls=tuple(explained.stalls),
+            moves=tuple(explained.moves),
+            held=override_lines(holds),
+            drained=drained_ids(described.members, holds),
+        )
+        return examined, {topic.name: topic.partitions for topic in await self.topics(read)}
 
     async def topics(self, names: set[str] | None = None, *, internal: bool = False) -> list[TopicAnswer]:
         """Those of the names that exist, or all there are, by name."""

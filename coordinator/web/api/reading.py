@@ -1,6 +1,7 @@
 """What the API shows: the rows that the command line prints with `-o json`."""
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any, Final, TypeVar
@@ -9,6 +10,7 @@ from urllib.parse import urlencode
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
+from muster.coordinator.observability.advice.table import GroupAdvice, GroupAdviceDocument, advise_group
 from muster.coordinator.observability.views import groups as group_views
 from muster.coordinator.observability.views.incidents import (
     GroupIncident,
@@ -35,6 +37,7 @@ from muster.coordinator.observability.views.topics import (
 from muster.coordinator.web.api.endpoint import LIMIT, OFFSET, ApiEndpoint, EndpointRequest, QueryParameter
 from muster.coordinator.web.api.node_queries import EARLIEST, LATEST, NodeQueries
 from muster.coordinator.web.http.monitoring import ConditionRow, condition_row
+from muster.coordinator.web.http.node_port import HttpRefusal
 from muster.coordinator.web.http.responses import compact_json, document_response, rows_response
 
 T = TypeVar("T")
@@ -45,6 +48,9 @@ STATES: Final = (
     *("Waiting", "Stopping", "Starting", "BackingOff"),  # central
 )
 TYPES: Final = ("classic", "consumer", "central", "zookeeper")
+WEEK_MS: Final = 604_800_000
+MOST_JUDGED: Final = 2
+OVERLOADED: Final = "OVERLOADED"
 MOST_ENTRIES: Final = 1_000
 """Rebalances told whole in one answer; each may have thousands of moves."""
 
@@ -114,6 +120,35 @@ async def incidents(asking: NodeQueries, given: EndpointRequest) -> Response:
         return latest_incidents(found, entries, given["limit"])
 
     return rows_response(await asyncio.to_thread(find), incident_document)
+
+
+class GroupAdviser:
+    """Judges histories of groups in threads: plans are made again, which may take a second. Few at a time."""
+
+    def __init__(self) -> None:
+        self._running = 0
+
+    async def advise(self, asking: NodeQueries, group: str, window_ms: int = WEEK_MS) -> GroupAdvice:
+        """Raises HttpRefusal: 404 where there is no such group, 503 while as many are judged as may be."""
+        if self._running >= MOST_JUDGED:
+            busy = f"the histories of {MOST_JUDGED} groups are being judged; try again shortly"
+            raise HttpRefusal(503, OVERLOADED, busy, headers={"retry-after": "1"})
+        self._running += 1
+        try:
+            examined, partitions = await asking.examined(group)
+            now_ms = time.time_ns() // 1_000_000
+            return await asyncio.to_thread(advise_group, examined, partitions, now_ms, now_ms - window_ms)
+        finally:
+            self._running -= 1
+
+
+ADVISER: Final = GroupAdviser()
+"""Of this process."""
+
+
+async def advice(asking: NodeQueries, given: EndpointRequest) -> Response:
+    found = await ADVISER.advise(asking, given.names["group"], given["window_ms"])
+    return rows_response([found], GroupAdvice.to_dict)
 
 
 async def group_settings(asking: NodeQueries, given: EndpointRequest) -> Response:
@@ -232,6 +267,13 @@ READING_ENDPOINTS: Final = (
         list[IncidentDocument],
         incidents,
         (QueryParameter("limit", "Those of the last so many rebalances.", int, 10, least=1, most=MOST_ENTRIES),),
+    ),
+    ApiEndpoint(
+        "/groups/{group}/advice",
+        "What to change about the group, what helps most first, as `muster advise GROUP -o json`.",
+        list[GroupAdviceDocument],
+        advice,
+        (QueryParameter("window_ms", "Judge this long until now.", int, WEEK_MS, least=1, most=10**13),),
     ),
     ApiEndpoint(
         "/groups/{group}/settings",

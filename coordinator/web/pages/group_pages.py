@@ -1,4 +1,4 @@
-"""The routes of one group: its page, a rebalance's permanent page, what if."""
+"""The routes of one group: its page, a rebalance's permanent page, what if, advice."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -14,10 +14,13 @@ from muster.coordinator.core.control.settings_table import SETTINGS
 from muster.coordinator.observability.views.incidents import GroupIncident, find_incidents
 from muster.coordinator.observability.views.ledger import is_rebalance
 from muster.coordinator.observability.views.member_names import Names, names_of
+from muster.coordinator.web.api.node_queries import NodeQueries
+from muster.coordinator.web.api.reading import ADVISER, OVERLOADED
 from muster.coordinator.web.http.guard import name_of, segment_of
-from muster.coordinator.web.http.node_port import HttpRefusal, NodePort
+from muster.coordinator.web.http.node_port import NOBODY, HttpRefusal, NodePort
+from muster.coordinator.web.pages.advice_view import make_advice_view
 from muster.coordinator.web.pages.forms import ActionPages
-from muster.coordinator.web.pages.group_view import SamplerFigures, make_group_view
+from muster.coordinator.web.pages.group_view import SamplerFigures, make_group_view, sentence_of
 from muster.coordinator.web.pages.page_data import PageQueries, code_refusal
 from muster.coordinator.web.pages.position_view import known_rates
 from muster.coordinator.web.pages.rebalance_view import IncidentView, incident_view, rebalance_address, rebalance_view
@@ -59,6 +62,8 @@ class GroupPages:
                 raise HttpRefusal(405, "METHOD_NOT_ALLOWED", "POST is for acts alone; GET shows this page")
             case ["what-if"]:
                 return await self._what_if(request, group)
+            case ["advice"]:
+                return await self._advice(group)
             case ["rebalances", number]:
                 return await self._rebalance(group, parse_number(number, 10**9 - 1, "the rebalance"))
             case _:
@@ -144,6 +149,22 @@ class GroupPages:
             }
 
         return await self._pages.page("what_if.html", SECTION, make, 200 if not answer.error_code else 409)
+
+    async def _advice(self, group: str) -> Response:
+        """A page of its own, and the panel that a group's page loads once it is shown."""
+        busy, found = "", None
+        try:
+            found = await ADVISER.advise(NodeQueries(self._asks, NOBODY), group)
+        except HttpRefusal as refusal:
+            if refusal.code != OVERLOADED:
+                raise
+            busy = sentence_of(refusal.text)
+
+        def make() -> Mapping[str, Any]:
+            view = make_advice_view(found) if found is not None else None
+            return {"title": f"What to change about {group}", "group": group, "view": view, "busy": busy}
+
+        return await self._pages.page("advice.html", SECTION, make)
 
 
 def incident_of(number: int, incidents: Sequence[GroupIncident], group: str) -> IncidentView | None:

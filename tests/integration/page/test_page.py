@@ -16,7 +16,8 @@ from tests.support.pace import pace
 EVIL = f"/groups/{quote(EVIL_GROUP, safe='')}"
 PAGES = (
     "/", "/topics", "/topics/orders", "/nodes", "/ledger", "/groups/billing", "/groups/billing?by=rate",
-    "/groups/billing/rebalances/1", "/groups/billing/what-if?assignor=sticky&add=2", EVIL, f"{EVIL}/rebalances/1",
+    "/groups/billing/rebalances/1", "/groups/billing/what-if?assignor=sticky&add=2", "/groups/billing/advice", EVIL,
+    f"{EVIL}/rebalances/1", f"{EVIL}/advice",
 )  # fmt: skip
 SECOND = 1_000
 

@@ -78,6 +78,14 @@ def test_both_say_the_same(node: NodeProcess, path: str, command: tuple[str, ...
     assert answer.json() == printed(node, *command)
 
 
+def test_advice_is_that_of_the_command(node: NodeProcess) -> None:
+    """Both judge until now."""
+    (answered,) = httpx.get(f"http://{node.http}/api/v1/groups/{ADDRESS}/advice").json()
+    (told,) = printed(node, "advise", GROUP)
+    assert answered["window"].pop("to_ms") <= told["window"].pop("to_ms")
+    assert answered == told
+
+
 def test_every_address_of_the_document_is_there_and_shown(node: NodeProcess) -> None:
     described = httpx.get(f"http://{node.http}/api/v1/openapi.json").json()
     validate(described)
@@ -87,6 +95,7 @@ def test_every_address_of_the_document_is_there_and_shown(node: NodeProcess) -> 
         "/topics/{topic}",
         "/nodes",
         "/groups/{group}/incidents",
+        "/groups/{group}/advice",
         "/groups/{group}/holds",
         "/groups/{group}/canary",
     }

@@ -80,7 +80,7 @@ class ClassicStage:
             member_id=once["id"] or client.member_id,
             group_instance_id=client.instance,
             client_id=options.get("client", name),
-            client_host="host",
+            client_host=options.get("host", "host"),
             session_timeout_ms=int(options.get("session", 10_000)),
             rebalance_timeout_ms=int(options.get("rebalance", 60_000)),
             protocol_type=options.get("type", "consumer"),

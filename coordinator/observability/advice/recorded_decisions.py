@@ -1,7 +1,7 @@
 """Recorded decisions made again: is the plan the same, and what would another assignor have decided?
 
 An assignor is a pure function of its snapshot, and the ledger keeps the snapshot, so a decision of last week can be
-repeated today. Works on entries as `muster groups explain -o json --snapshots` prints them.
+repeated today. Works on entries of the ledger, and as `muster groups explain -o json --snapshots` prints them.
 """
 
 import json
@@ -16,6 +16,8 @@ from muster.assignors.registry import resolve
 from muster.assignors.run import hand_over
 from muster.assignors.tools.what_if import list_moves, restore_question
 from muster.coordinator.core.model.types import DELAYED
+from muster.coordinator.observability.views.ledger import cause_word
+from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
 
 Shares: TypeAlias = Mapping[str, Mapping[str, Sequence[int]]]
 
@@ -103,6 +105,22 @@ def read_entry(document: Any) -> RecordedDecision | None:
         )
     except (KeyError, TypeError) as error:
         raise ValueError(f"an entry without {error}; expected one that `groups explain -o json` printed") from None
+
+
+def recorded_decision(entry: Rebalance) -> RecordedDecision:
+    """A completed rebalance. ValueError says what is wrong with its snapshot."""
+    return RecordedDecision(
+        number=entry.number,
+        generation=entry.generation,
+        cause=cause_word(entry),
+        assignor=entry.protocol_name,
+        source=entry.snapshot_source,
+        shares={
+            member.member_id: {share.topic: list(share.partitions) for share in member.assigned}
+            for member in entry.members
+        },
+        snapshot=Snapshot.from_json(entry.snapshot_json) if entry.snapshot_json else None,
+    )
 
 
 def replay_decisions(entries: Iterable[RecordedDecision], other: str | None = None) -> list[ReplayedDecision]:

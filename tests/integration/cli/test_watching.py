@@ -1,0 +1,111 @@
+"""The groups of another broker by the command line: read over Kafka's protocol, and from copies of its segments.
+
+The broker is a Muster node: what it says of its own groups is the measure.
+"""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from muster.client import Admin, Consumer, Producer
+from tests.support.node import MUSTER, NodeProcess, running_node
+
+pytestmark = pytest.mark.integration
+
+
+def muster(*arguments: str, code: int = 0) -> str:
+    done = subprocess.run([MUSTER, *arguments], capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == code, done.stderr
+    return done.stdout if not code else done.stderr
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+    """With a group that had two members, one after the other joining, and none now."""
+    data = tmp_path_factory.mktemp("broker") / "data"
+    with running_node(data, {"kafka.listeners": "127.0.0.1:0", "offsets.topic.num.partitions": "2"}) as node:
+        with Admin(bootstrap_servers=node.address) as admin:
+            admin.create_topic("orders", 4)
+        with Producer(bootstrap_servers=node.address) as producer:
+            for number in range(8):
+                producer.send("orders", b"x", partition=number % 4)
+        with ExitStack() as stack:
+            members: list[Consumer] = []
+            for name in ("first", "second"):
+                given = {"client.id": name, "auto.offset.reset": "earliest", "group.protocol": "classic"}
+                more = {"bootstrap.servers": node.address, "partition.assignment.strategy": "range", "group.id": "g"}
+                members.append(stack.enter_context(Consumer(given | more)))
+                members[-1].subscribe(["orders"])
+                while not all(len(member.assignment()) == 4 // len(members) for member in members):
+                    for member in members:
+                        member.poll(0.05)
+                for member in members:
+                    member.commit()
+            members[1].close()
+            while len(members[0].assignment()) < 4:
+                members[0].poll(0.05)
+        yield node
+
+
+def told(document: str) -> list[tuple[int, str, str, set[str]]]:
+    """Of each rebalance: generation, cause, who set it off, and which partitions moved to whom."""
+    return [
+        (
+            entry["generation"],
+            entry["cause"],
+            entry["culprit_client_id"],
+            {f"{move['topic']}-{move['partition']} {move['source']} {move['target']}" for move in entry["moves"]},
+        )
+        for entry in json.loads(document)
+    ]
+
+
+def test_the_broker_and_who_reads_its_records_say_the_same(broker: NodeProcess) -> None:
+    own = muster("groups", "explain", "g", "--entries", "-o", "json", "--bootstrap", broker.address)
+    watched = muster("groups", "explain", "g", "--entries", "-o", "json", "--kafka", broker.kafka_address)
+    assert told(watched) == [each for each in told(own) if each[1] != "POSITIONS"]
+    assert {entry["source"] for entry in json.loads(watched)} == {"watched"}
+
+
+def test_copies_of_segments_tell_what_the_broker_s_log_told(broker: NodeProcess, tmp_path: Path) -> None:
+    for folder in broker.data.glob("__consumer_offsets-*"):
+        shutil.copytree(folder, tmp_path / folder.name)
+    copied = muster("groups", "explain", "g", "--entries", "-o", "json", "--segments", str(tmp_path))
+    read = muster("groups", "explain", "g", "--entries", "-o", "json", "--kafka", broker.kafka_address)
+    assert json.loads(copied) == json.loads(read)
+
+
+def test_a_watching_node_answers_as_any_node_and_changes_nothing(broker: NodeProcess, tmp_path: Path) -> None:
+    settings = {"engine": f"kafka://{broker.kafka_address}", "watch.enable": "true"}
+    with running_node(tmp_path / "watching", settings) as node:
+        assert muster("health", "--bootstrap", node.address, "--timeout", "60").strip() == "SERVING"
+        rows = json.loads(muster("groups", "describe", "g", "-o", "json", "--bootstrap", node.address))
+        assert {(row["topic"], row["partition"]) for row in rows} == {("orders", number) for number in range(4)}
+        assert all(row["lag"] >= 0 for row in rows)
+        refused = muster("groups", "delete", "g", "--bootstrap", node.address, code=2)
+        assert "watches the groups of a Kafka and coordinates none" in refused
+    assert "g" in muster("groups", "list", "--bootstrap", broker.address)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("--kafka", "127.0.0.1:1"), "no broker"),
+        (("--segments", "nothing-is-here"), "does not exist; expected a __consumer_offsets-N folder"),
+        (("--kafka", "a:1", "--segments", "b"), "name two sources"),
+        (("--since", "1h"), "go with --kafka or --segments"),
+        (("--segments", ".", "--broker-log", "no-log"), ""),
+    ],
+)
+def test_a_source_that_is_none_is_told_in_one_sentence(arguments: tuple[str, ...], sentence: str) -> None:
+    done = subprocess.run(
+        [MUSTER, "groups", "list", *arguments], capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.returncode in (1, 2, 4)
+    assert sentence in done.stderr
+    assert "Traceback" not in done.stderr

@@ -16,7 +16,6 @@ from muster.client.calls.transport import CallRetry, Transport
 from muster.client.errors import ClientError, ConfigError, Refused, Unreachable, refusal
 from muster.client.members.subscription import group_by_topic
 from muster.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
-from muster.coordinator.observability.read_model.group_mapper import log_span_of
 from muster.coordinator.observability.views.formatting import host_and_port
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1 import errors_pb2
@@ -65,10 +64,7 @@ Answered = TypeVar("Answered", bound=GroupAnswer)
 
 
 class GroupPosition(NamedTuple):
-    """Where a group stands in one partition; `committed` is None when nothing is.
-
-    `log_start` and `log_end` are -1 where nobody knows them, as of copies of a broker's segments.
-    """
+    """Where a group stands in one partition; `committed` is None when nothing is."""
 
     committed: int | None
     log_start: int
@@ -282,12 +278,13 @@ class GroupCalls:
         return {
             TopicPartition(topic.name, row.partition_index): GroupPosition(
                 row.committed_offset if row.committed_offset >= 0 else None,
-                *log_span_of(row),
+                row.log_start_offset,
+                row.log_end_offset,
                 row.commit_timestamp_ms or None,
             )
             for topic in answer.topics
             for row in topic.partitions
-            if row.HasField("log_end_offset") or row.log_offsets_unknown
+            if row.HasField("log_end_offset")
         }
 
 

@@ -123,9 +123,8 @@ class KafkaBroker:
 
 
 @contextlib.contextmanager
-def running_broker(home: str, classpath: str = "", delay_ms: int = 3_000, more: str = "") -> Iterator[KafkaBroker]:
-    """From the jars of `classpath`, or from Maven's. The first of a group waits `delay_ms` for others. more: lines of
-    its properties file.
+def running_broker(home: str, classpath: str = "", delay_ms: int = 3_000) -> Iterator[KafkaBroker]:
+    """From the jars of `classpath`, or from Maven's. The first of a group waits `delay_ms` for others.
 
     Raises JarsUnavailable, JavaNotFound, and BenchFailed for a broker that does not answer.
     """
@@ -133,7 +132,7 @@ def running_broker(home: str, classpath: str = "", delay_ms: int = 3_000, more: 
     place.mkdir()
     port, controller = free_ports(2)
     settings = place / "server.properties"
-    settings.write_text(PROPERTIES.format(port=port, controller=controller, home=place, delay_ms=delay_ms) + more)
+    settings.write_text(PROPERTIES.format(port=port, controller=controller, home=place, delay_ms=delay_ms))
     classpath = classpath or os.pathsep.join(map(str, find_jars(KAFKA)))
     java = [str(find_java().executable), HEAP, "-cp", classpath]
     formatting = [*java, "kafka.tools.StorageTool", "format", "-t", CLUSTER, "-c", str(settings)]

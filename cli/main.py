@@ -65,6 +65,7 @@ COMMANDS = {
     "Hidden": {
         "demo-worker": LazyCommand("demo.workers:demo_worker", ""),
         "demo-cluster-worker": LazyCommand("demo.workers:demo_cluster_worker", ""),
+        "demo-watch-worker": LazyCommand("demo.watch_demo:demo_watch_worker", ""),
         "demo-spark-driver": LazyCommand("demo.workers:demo_spark_driver", ""),
     },
 }

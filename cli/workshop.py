@@ -158,6 +158,12 @@ def engine_rows(only: str, place: str = "") -> Rows:
         ) from failure
 
 
+def watch_rows(only: str) -> Rows:
+    from muster.workshop.bench import watch_suite
+
+    return report_failures(watch_suite.run(only))
+
+
 def growth_rows(only: str, small: bool = False) -> Rows:
     from muster.workshop.bench import growth_suite
 
@@ -172,6 +178,7 @@ SUITES: dict[str, Callable[[str], Rows]] = {
     "growth": growth_rows,
     "log": log_rows,
     "spark": spark_rows,
+    "watch": watch_rows,
     "wire": wire_rows,
 }
 

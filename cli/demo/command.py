@@ -48,6 +48,11 @@ from muster.cli.common.output import notice
     help="kafka://HOST:PORT: run two nodes over that Kafka with a group of confluent-kafka, and kill the "
     "group's owner.",
 )
+@click.option(
+    "--watch",
+    is_flag=True,
+    help="Start a Kafka and a group of confluent-kafka, kill a worker, and explain it from Kafka's records.",
+)
 @click.option("--keep", is_flag=True, help="Keep the data directory, and print its path.")
 def demo(
     file: Path | None,
@@ -60,14 +65,17 @@ def demo(
     balance: bool,
     cluster: bool,
     engine: str | None,
+    watch: bool,
     keep: bool,
 ) -> int:
     """Run a demo that kills a worker and explains the rebalance.
 
     A node, the producer and each worker are processes of their own. Without --input the lines are those of this
     Python's standard library, keyed by file: real, and skewed. Ends by itself, within a minute; with --spark it
-    takes one to two. With --cluster, --balance and --engine it has another story.
+    takes one to two. With --cluster, --balance, --engine and --watch it has another story.
     """
+    if watch:
+        return run_watch_demo(keep)
     if balance:
         return run_balance_demo(keep)
     if cluster:
@@ -118,7 +126,30 @@ def run_kafka_backend_demo(engine: str, keep: bool) -> int:
         return Exit.OK if KafkaBackendDemo(folder, engine).run() else Exit.FAILURE
 
 
-OTHERS = ("file", "key_regex", "workers", "partitions", "assignor", "seconds", "spark", "balance", "cluster", "engine")
+def run_watch_demo(keep: bool) -> int:
+    """The demo of a Kafka that is only watched: it has a story of its own."""
+    refuse_other_options("watch")
+    from muster.cli.common.commands import interrupt_on_signals
+    from muster.cli.demo.watch_demo import WatchDemo
+
+    interrupt_on_signals()
+    with workspace(keep) as folder:
+        return Exit.OK if WatchDemo(folder).run() else Exit.FAILURE
+
+
+OTHERS = (
+    "file",
+    "key_regex",
+    "workers",
+    "partitions",
+    "assignor",
+    "seconds",
+    "spark",
+    "balance",
+    "cluster",
+    "engine",
+    "watch",
+)
 """What stories of their own do not take."""
 
 

@@ -129,14 +129,19 @@ def offset_rows(admin: "Admin", group: "GroupDescription") -> list[list[Any]]:
         owner = members.get(lag.owner)
         busy.add(lag.owner)
         known = lag.committed is not None and not (away and group.protocol_type == ZOOKEEPER)
-        position = [lag.committed, lag.log_end, lag.kafka_lag] if known else [None, lag.log_end, None]
+        end = lag.log_end if lag.end_known else None
+        position = [lag.committed, end, None if end is None else lag.kafka_lag] if known else [None, end, None]
         rows.append([group.group_id, lag.partition.topic, lag.partition.partition, *position, *identity(owner)])
     idle = [member for member in group.members if member.member_id not in busy]
     return rows + [[group.group_id, None, None, None, None, None, *identity(member)] for member in idle]
 
 
 def identity(member: "MemberDescription | None") -> list[str | None]:
-    return [member.member_id, f"/{member.client_host}", member.client_id] if member else [None, None, None]
+    return (
+        [member.member_id, f"/{member.client_host.removeprefix('/')}", member.client_id]
+        if member
+        else [None, None, None]
+    )
 
 
 def member_row(group: "GroupDescription", member: "MemberDescription") -> list[Any]:

@@ -16,6 +16,7 @@ from muster.client.calls.transport import CallRetry, Transport
 from muster.client.errors import ClientError, ConfigError, Refused, Unreachable, refusal
 from muster.client.members.subscription import group_by_topic
 from muster.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+from muster.coordinator.observability.read_model.group_mapper import log_span_of
 from muster.coordinator.observability.views.formatting import host_and_port
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1 import errors_pb2
@@ -64,7 +65,10 @@ Answered = TypeVar("Answered", bound=GroupAnswer)
 
 
 class GroupPosition(NamedTuple):
-    """Where a group stands in one partition; `committed` is None when nothing is."""
+    """Where a group stands in one partition; `committed` is None when nothing is.
+
+    `log_start` and `log_end` are -1 where nobody knows them, as of copies of a broker's segments.
+    """
 
     committed: int | None
     log_start: int
@@ -278,13 +282,12 @@ class GroupCalls:
         return {
             TopicPartition(topic.name, row.partition_index): GroupPosition(
                 row.committed_offset if row.committed_offset >= 0 else None,
-                row.log_start_offset,
-                row.log_end_offset,
+                *log_span_of(row),
                 row.commit_timestamp_ms or None,
             )
             for topic in answer.topics
             for row in topic.partitions
-            if row.HasField("log_end_offset")
+            if row.HasField("log_end_offset") or row.log_offsets_unknown
         }
 
 

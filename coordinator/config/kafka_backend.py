@@ -168,7 +168,7 @@ class KafkaBackendSettings(ProxyPrincipalSettings, ProxySettings):
         if not self.watch_enable:
             return ""
         if self.watch_segments:
-            return "the Kafka that the segments are of"
+            return "the Kafka of these segments"
         return f"the Kafka at {self.engine.removeprefix(SCHEME)}"
 
     @property

@@ -23,7 +23,7 @@ from muster.coordinator.core.control.overrides import override_commands
 from muster.coordinator.core.control.trials import canary, shadow_assignors
 from muster.coordinator.core.groups.group import group_id_given
 from muster.coordinator.core.groups.member_causes import explain_later, take_topic_changes
-from muster.coordinator.core.groups.state import MAX_TOPIC_CHANGES, ShardState, Step, apply_record
+from muster.coordinator.core.groups.state import MAX_TOPIC_CHANGES, ShardState, Step, TopicReview, apply_record
 from muster.coordinator.core.kinds import observed_kind
 from muster.coordinator.core.kinds.registry import FACTS, KINDS, convert_if_due
 from muster.coordinator.core.model.effects import Effects, add_refusal, refusal_reply
@@ -75,6 +75,7 @@ from muster.coordinator.core.model.events import (
     RegisterConsumer,
     Request,
     ResumeGroup,
+    ReviewTopics,
     SessionHeartbeat,
     Shadowed,
     StartCanary,
@@ -234,10 +235,54 @@ def on_timer(event: TimerFired, step: Step) -> None:
 
 
 def on_topics(event: TopicsChanged, step: Step) -> None:
+    """Where there are many groups, each looks at the topics in a later turn, or before its own next event."""
     take_catalog(event, step)
     committed_offsets.forget_topics(event, step)
-    for group in list(step.state.groups.values()):
+    state = step.state
+    if len(state.groups) <= step.limits.slice_positions or not state.loaded_at_ms:
+        state.review = None
+        for group in list(state.groups.values()):
+            KINDS[type(group)].topics_changed(group, step)
+        return
+    begun, state.review = state.review is not None, TopicReview(tuple(state.groups))
+    if not begun:
+        step.out.chores.append(ReviewTopics())
+
+
+def review_slice(event: ReviewTopics, step: Step) -> None:
+    """A slice of the groups looks at the topics."""
+    review = step.state.review
+    if review is None:
+        return
+    end = review.begin + step.limits.slice_positions
+    for group_id in review.group_ids[review.begin : end]:
+        review_topics(group_id, review, step)
+    review.begin = end
+    if end < len(review.group_ids):
+        step.out.chores.append(event)
+    else:
+        step.state.review = None
+
+
+def review_topics(group_id: str, review: TopicReview, step: Step) -> None:
+    """The group looks at them, unless it has."""
+    group = step.state.groups.get(group_id)
+    if group is not None and group_id not in review.done:
+        review.done.add(group_id)
         KINDS[type(group)].topics_changed(group, step)
+
+
+def may_have_news(group_id: str, state: ShardState) -> bool:
+    """Whether the group has yet to look at topics that have changed."""
+    return state.review is not None and group_id in state.groups and group_id not in state.review.done
+
+
+def group_of_event(event: Event) -> str:
+    """The group that an event is about; empty: none, or several."""
+    if isinstance(event, TimerFired):
+        return str(event.key[1]) if len(event.key) > 1 else ""
+    named = event.heartbeat if isinstance(event, SessionHeartbeat) else event
+    return str(getattr(named, "group_id", ""))
 
 
 def take_catalog(event: TopicsChanged, step: Step) -> None:
@@ -408,6 +453,7 @@ HANDLERS: dict[type[Any], Callable[[Any, Step], None]] = {
     RightsAnew: on_rights,
     ExpireOffsets: committed_offsets.expire_slice,
     ForgetOffsets: committed_offsets.forget_slice,
+    ReviewTopics: review_slice,
     Loaded: on_loaded,
     Unload: on_unload,
 }
@@ -478,13 +524,13 @@ class Shard:
         The short way for the most frequent request; `step` decides the same. False: nothing was done, `step` it.
         """
         group = self.state.groups.get(group_id)
-        if not isinstance(group, ClassicGroup):
+        if not isinstance(group, ClassicGroup) or may_have_news(group_id, self.state):
             return False
         return lifecycle.take_steady_heartbeat(group, member_id, generation, rights, self.state, now_ms)
 
     def writes_nothing(self, event: Event) -> bool:
         """Whether a request can be told in advance to leave no record."""
-        return leaves_no_record(event, self.state)
+        return not may_have_news(group_of_event(event), self.state) and leaves_no_record(event, self.state)
 
     def knows(self, group_id: str, member_id: str | None) -> bool:
         """Whether there is such a group, and such a member in it (None: whoever)."""
@@ -499,12 +545,16 @@ class Shard:
     def step(self, event: Event, now_ms: int) -> Effects:
         """Decide what an event means. A refusal is one reply and changes nothing."""
         step = Step(self.state, now_ms)
+        reviewed = False
+        if self.state.review is not None:
+            review_topics(group_of_event(event), self.state.review, step)
+            reviewed = step.out.decided
         try:
             if self.state.going:
                 check_not_being_deleted(event, self.state)
             HANDLERS[type(event)](event, step)
         except CoordinatorError as refusal:
-            assert not step.out.decided, "a request was refused after something had been decided"
+            assert reviewed or not step.out.decided, "a request was refused after something had been decided"
             if refusal.code in INSTANCE_ID_REFUSALS:
                 note_instance_id_refusal(event, step)
             return add_refusal(event, refusal, step.out)

@@ -10,7 +10,7 @@ without making an object for a record; a property test holds it to what the plai
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from struct import Struct
 from struct import error as StructError
@@ -38,7 +38,6 @@ from muster.coordinator.core.watched.consumer_history import ConsumerHistory
 from muster.coordinator.runtime.kafka_records import (
     CONSUMER_KINDS,
     GROUP_KEY,
-    OF_TOPIC,
     OFFSET_KEY_HEADS,
     TAGS_OF_TOPIC,
     decode_group,
@@ -94,11 +93,18 @@ OWN_KEYS = {*OWN_KINDS, FENCE_KEY, PROBE_KEY}
 
 UNREADABLE = -2
 
-HEAD = Struct(">qi4xBIHi30xi")
-"""Of a batch's header: base offset, length, magic, checksum, attributes, last offset delta, number of records."""
+HEAD = Struct(">qi4xBIHi8xq14xi")
+"""Of a batch's header: base offset, length, magic, checksum, attributes, last offset delta, newest time, number of
+records."""
+
+SHORT_HEAD = Struct(">8xi4xB4xH12xq14xi")
+"""Length, magic, attributes, newest time, number of records."""
 
 LEAST_LENGTH = HEADER_SIZE - LENGTH_OVERHEAD
 UNUSUAL = CODEC_MASK | CONTROL_BIT | TRANSACTIONAL_BIT
+
+SILENCE_MS = 3_600_000
+"""Commits are read from so long before the first moment that is asked about: how a member went is told by its last."""
 
 
 class WatchedRecordsSink(Protocol):
@@ -128,11 +134,12 @@ class WatchedGroup:
 
 class RecordShape(NamedTuple):
     """Of records that begin with the same bytes. unpack: the key, the length of the value, the value, and the number of
-    headers. value_size: what the length has to be."""
+    headers. value_size: what the length has to be. key_at: where the key begins."""
 
     unpack: Callable[[bytes, int], tuple[Any, ...]]
     size: int
     value_size: bytes
+    key_at: int
 
 
 SHAPE_BYTES = 8
@@ -144,10 +151,15 @@ SHAPES: dict[bytes, RecordShape] = {}
 
 PLAIN = Struct(">H12xHq")
 """A value of version 3: its version, the length of its metadata, and where there is none, the commit time."""
-PLAIN_VERSION = 3
-UNLIKE_PLAIN = (-1, -1, -1)
-COMPACT = b"\x00\x04"
-NO_METADATA = 1
+PLAIN_VERSION, PLAIN_BYTES = 3, PLAIN.size
+
+OF_TOPIC = Struct(">H12xBq3s16s")
+"""A value of version 4: its version, one more than the length of its metadata, and where there is none, the commit time
+and the topic's id behind its tag."""
+OF_TOPIC_VERSION, OF_TOPIC_BYTES = 4, OF_TOPIC.size
+
+POSITION_HEAD = OFFSET_KEY_HEADS[-1]
+"""Of the key of a position, as all but the oldest brokers write it."""
 
 
 def shape_at(body: bytes, at: int) -> RecordShape | None:
@@ -164,7 +176,7 @@ def shape_at(body: bytes, at: int) -> RecordShape | None:
     layout = Struct(f">{key_at - at}x{key_size}s{len(value_size)}s{value_bytes}sB")
     if len(SHAPES) >= MAX_SHAPES:
         SHAPES.clear()
-    shape = SHAPES[body[at : at + SHAPE_BYTES]] = RecordShape(layout.unpack_from, layout.size, value_size)
+    shape = SHAPES[body[at : at + SHAPE_BYTES]] = RecordShape(layout.unpack_from, layout.size, value_size, key_at - at)
     return shape
 
 
@@ -186,12 +198,25 @@ class WatchedPartition:
     A partition that was made anew, or whose newest records were lost, is read by a new one from its begin.
     """
 
-    def __init__(self, sink: WatchedRecordsSink, names: dict[TopicId, str], session_ms: int | None = None) -> None:
+    def __init__(
+        self,
+        sink: WatchedRecordsSink,
+        names: dict[TopicId, str],
+        session_ms: int | None = None,
+        *,
+        since_ms: int | None = None,
+    ) -> None:
         """names: topic id -> name, shared by all partitions: commits tell of them. session_ms: the broker's
-        `group.consumer.session.timeout.ms`; None: nobody knows it."""
+        `group.consumer.session.timeout.ms`; None: nobody knows it.
+
+        since_ms: rebalances that ended before are not told, and positions are passed over that were committed an hour
+        before it or earlier. What groups were like before is needed to tell what changed, so their facts are taken.
+        """
         self._session_ms = session_ms
         self._sink = sink
         self._names = names
+        self._since_ms = since_ms
+        self._positions_since_ms = -1 << 63 if since_ms is None else since_ms - SILENCE_MS
         self.groups: dict[str, WatchedGroup] = {}
         self.skipped: Counter[str] = Counter()
         """What was passed over, and how often."""
@@ -218,24 +243,28 @@ class WatchedPartition:
         What is left is half a batch, or begins with none: `batch_end` tells (segment_files.py).
         """
         data = bytes(data)  # pieces of bytes are made faster than views
-        head, checksum_of, shapes, plain, int64 = HEAD.unpack_from, crc32c, SHAPES, PLAIN.unpack, INT64.unpack_from
+        head, checksum_of, shapes, plain, of_topic = HEAD.unpack_from, crc32c, SHAPES, PLAIN.unpack, OF_TOPIC.unpack
         positions, names = self._positions, self._names
         rows, last_ms, usual_ms, changed = positions.rows, positions.last_ms, positions.usual_ms, positions.changed
+        read_from_ms, next_offset, records = self._positions_since_ms, self.next_offset, 0
         at, end = 0, len(data)
         while at < most and end - at >= HEADER_SIZE:
-            base_offset, length, magic, checksum, attributes, last_delta, count = head(data, at)
+            base_offset, length, magic, checksum, attributes, last_delta, newest_ms, count = head(data, at)
             stop = at + LENGTH_OVERHEAD + length
             if length <= 0 or stop > end:
                 break
             begin, at = at, stop
+            if newest_ms < read_from_ms and (passed := self._pass_positions(data, begin, most)) > begin:
+                at, next_offset = passed, max(next_offset, self.next_offset)
+                continue
             if magic != MAGIC or length < LEAST_LENGTH or checksum_of(data[begin + ATTRIBUTES_AT : stop]) != checksum:
                 old = magic < MAGIC
                 self.skip("batch of a format before version 2" if old else "batch with a wrong checksum")
                 continue
-            if base_offset + last_delta < self.next_offset:
+            if base_offset + last_delta < next_offset:
                 self.skip("batch that was there before")
                 continue
-            self.next_offset = base_offset + last_delta + 1
+            next_offset = base_offset + last_delta + 1
             body, place, close, pending = data, begin + HEADER_SIZE, stop, None
             if attributes & UNUSUAL:
                 opened = self._open(batch_in(data, begin))
@@ -250,7 +279,7 @@ class WatchedPartition:
                     if shape is None:
                         place = self._take_record(batch_in(data, begin), body, place, close, pending)
                         continue
-                    unpack, size, value_size = shape
+                    unpack, size, value_size, _ = shape
                     key, said_size, value, headers = unpack(body, place)
                     if (row := rows.get(key, NEVER)) == NEVER and pending is None:
                         row = self._new_row(key)
@@ -261,15 +290,18 @@ class WatchedPartition:
                     if pending is not None:
                         self._hold(pending, key, value)
                         continue
-                    version, metadata, at_ms = plain(value) if len(value) == PLAIN.size else UNLIKE_PLAIN
-                    if version != PLAIN_VERSION or metadata:
-                        with_id = len(value) == OF_TOPIC.size and value[23:26] == TAGS_OF_TOPIC
-                        if with_id and value[:2] == COMPACT and value[14] == NO_METADATA:
-                            (at_ms,) = int64(value, 15)
-                            if value[26:] not in names:
-                                names[value[26:]] = read_place(key).topic
-                        elif (at_ms := self._commit_ms(key, value)) == UNREADABLE:
-                            continue
+                    if len(value) == PLAIN_BYTES:
+                        version, metadata, at_ms = plain(value)
+                        known = version == PLAIN_VERSION and not metadata
+                    elif len(value) == OF_TOPIC_BYTES:
+                        version, metadata, at_ms, tags, topic_id = of_topic(value)
+                        known = version == OF_TOPIC_VERSION and metadata == 1 and tags == TAGS_OF_TOPIC
+                        if known and topic_id not in names:
+                            names[topic_id] = read_place(key).topic
+                    else:
+                        known = False
+                    if not known and (at_ms := self._commit_ms(key, value)) == UNREADABLE:
+                        continue
                     before_ms = last_ms[row]
                     if at_ms > before_ms:
                         if before_ms >= 0:
@@ -281,7 +313,37 @@ class WatchedPartition:
                     self.skip(DAMAGED_BATCH)
             except (CorruptMessage, IndexError, StructError):
                 self.skip(DAMAGED_BATCH)
-            self.records += taken
+            records += taken
+        self.next_offset = next_offset
+        self.records += records
+        return at
+
+    def _pass_positions(self, data: bytes, at: int, most: int) -> int:
+        """Pass over batches from before the first moment that hold nothing but positions, as far as that is seen at
+        once; where they end."""
+        last, end, from_ms = -1, len(data), self._positions_since_ms
+        head, shapes = SHORT_HEAD.unpack_from, SHAPES
+        while at < most and end - at >= HEADER_SIZE:
+            length, magic, attributes, newest_ms, count = head(data, at)
+            stop = at + LENGTH_OVERHEAD + length
+            if stop > end or magic != MAGIC or newest_ms >= from_ms or attributes & UNUSUAL or length < LEAST_LENGTH:
+                break
+            place = at + HEADER_SIZE
+            for _ in range(count):
+                shape = shapes.get(data[place : place + SHAPE_BYTES])
+                if shape is None:
+                    break
+                _, size, _, key_at = shape
+                key_at += place
+                if data[key_at : key_at + 2] != POSITION_HEAD:
+                    break
+                place += size
+            if place != stop:
+                break
+            self.records += count
+            last, at = at, stop
+        if last >= 0:
+            self.next_offset = batch_in(data, last).next_offset
         return at
 
     # What is not plain
@@ -346,19 +408,22 @@ class WatchedPartition:
         self._sink.take_fact(record)
         if isinstance(record, GroupStored):
             entry = group.classic.take_group(record, written_ms, leader_epoch)
-            if entry is not None:
-                self._sink.take_entry(group_id, entry)
+            self._tell(group_id, () if entry is None else (entry,))
         elif isinstance(record, GroupDeleted):
             group.classic.take_deletion()
         else:
             group.consumer.number = max(group.consumer.number, group.classic.number)
-            for entry in group.consumer.take_record(record, written_ms):
-                self._sink.take_entry(group_id, entry)
+            self._tell(group_id, group.consumer.take_record(record, written_ms))
             group.classic.number = group.consumer.number
             if isinstance(record, GroupEpochDeleted):
                 group.consumer = ConsumerHistory(
                     group_id, self._names, self._session_ms, group.consumer.number, group.classic.commits
                 )
+
+    def _tell(self, group_id: str, entries: Iterable[RebalanceEntry]) -> None:
+        for entry in entries:
+            if self._since_ms is None or entry.ended_at_ms >= self._since_ms:
+                self._sink.take_entry(group_id, entry)
 
     def _group(self, group_id: str, at_ms: int) -> WatchedGroup:
         group = self.groups.get(group_id)
@@ -470,9 +535,11 @@ class FactsCollector:
 class WatchedFacts:
     """All watched partitions. tell: gets the number of a shard and an event for it. evidence: of the brokers' logs."""
 
-    def __init__(self, tell: Callable[[int, RecordsWatched | WatchStood], None]) -> None:
+    def __init__(self, tell: Callable[[int, RecordsWatched | WatchStood], None], since_ms: int | None = None) -> None:
+        """since_ms: as of a WatchedPartition."""
         self._tell = tell
         self.evidence = BrokerEvidence()
+        self._since_ms = since_ms
         self._names: dict[TopicId, str] = {}
         self._collectors: dict[int, FactsCollector] = {}
         self.partitions: dict[int, WatchedPartition] = {}
@@ -487,7 +554,7 @@ class WatchedFacts:
     def made_partition(self, partition: int) -> WatchedPartition:
         """One that has read nothing yet, in place of what was there."""
         collector = self._collectors[partition] = FactsCollector(self._settled)
-        watched = self.partitions[partition] = WatchedPartition(collector, self._names)
+        watched = self.partitions[partition] = WatchedPartition(collector, self._names, since_ms=self._since_ms)
         return watched
 
     def pass_facts(self, partition: int, shard: int) -> None:

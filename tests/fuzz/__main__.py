@@ -20,9 +20,11 @@ def main() -> None:
             "'pytest tests/fuzz' runs the same targets without it."
         )
     ours = ["muster.coordinator.kafka", "muster.coordinator.core", "muster.coordinator.replication.io", "storage"]
+    ours += ["muster.coordinator.watch", "muster.coordinator.runtime"]
     with atheris.instrument_imports(include=ours):
         targets = importlib.import_module("tests.fuzz.targets").TARGETS
         targets = targets | importlib.import_module("tests.fuzz.between").TARGETS
+        targets = targets | importlib.import_module("tests.fuzz.watched").TARGETS
         emitting = importlib.import_module("muster.coordinator.kafka.codec.codec")
     # The codec's own code is written at run time, past the import hook.
     compiled = emitting.Emitter.function

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from tests.fuzz.between import between
 from tests.fuzz.targets import codec, connection, judged
+from tests.fuzz.watched import watched
 
 
 @settings(max_examples=400)
@@ -29,3 +30,9 @@ def test_any_conversation_of_who_may_not_do_all_keeps_the_promises(data: bytes) 
 @given(st.binary(max_size=300))
 def test_any_conversation_between_nodes_keeps_the_promises(data: bytes) -> None:
     between(data)
+
+
+@settings(max_examples=200)
+@given(st.binary(max_size=400))
+def test_any_records_of_a_watched_kafka_keep_the_promises(data: bytes) -> None:
+    watched(data)

@@ -123,8 +123,9 @@ class KafkaBroker:
 
 
 @contextlib.contextmanager
-def running_broker(home: str, classpath: str = "", delay_ms: int = 3_000) -> Iterator[KafkaBroker]:
-    """From the jars of `classpath`, or from Maven's. The first of a group waits `delay_ms` for others.
+def running_broker(home: str, classpath: str = "", delay_ms: int = 3_000, more: str = "") -> Iterator[KafkaBroker]:
+    """From the jars of `classpath`, or from Maven's. The first of a group waits `delay_ms` for others. more: lines of
+    its properties file.
 
     Raises JarsUnavailable, JavaNotFound, and BenchFailed for a broker that does not answer.
     """
@@ -132,7 +133,7 @@ def running_broker(home: str, classpath: str = "", delay_ms: int = 3_000) -> Ite
     place.mkdir()
     port, controller = free_ports(2)
     settings = place / "server.properties"
-    settings.write_text(PROPERTIES.format(port=port, controller=controller, home=place, delay_ms=delay_ms))
+    settings.write_text(PROPERTIES.format(port=port, controller=controller, home=place, delay_ms=delay_ms) + more)
     classpath = classpath or os.pathsep.join(map(str, find_jars(KAFKA)))
     java = [str(find_java().executable), HEAP, "-cp", classpath]
     formatting = [*java, "kafka.tools.StorageTool", "format", "-t", CLUSTER, "-c", str(settings)]

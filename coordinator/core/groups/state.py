@@ -170,6 +170,16 @@ class ShadowRun:
 
 
 @dataclass(slots=True)
+class TopicReview:
+    """Groups look at topics that have changed. group_ids: those that there were then, of which `begin` have been
+    reached; done: those that have looked, some of them before their turn."""
+
+    group_ids: tuple[str, ...]
+    begin: int = 0
+    done: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
 class ShardState:
     """The groups of one offsets partition, whatever their kind: one of each id. `facts` says what makes a record true.
 
@@ -246,6 +256,8 @@ class ShardState:
     """Groups whose deletion goes on in a later turn, and what positions they had."""
     forgetting: Mapping[str, int] = field(default_factory=dict)
     """Deleted topics whose positions are still looked for, and when they were deleted."""
+    review: "TopicReview | None" = None
+    """Topics have changed, and not every group has looked at them yet."""
     parked: dict[RequestId, str] = field(default_factory=dict)
     """Who waits: request -> member, of SyncGroup requests and what streams ask. A forgotten JoinGroup still counts."""
 

@@ -915,6 +915,11 @@ class ForgetOffsets:
 
 
 @frozen_value
+class ReviewTopics:
+    """Topics have changed, and groups have yet to look at them: so many as one step may."""
+
+
+@frozen_value
 class Planned:
     """What came of a `PlanRequest` that the planner put off, under its epoch: the plan, or why there is none."""
 
@@ -1043,6 +1048,7 @@ Event: TypeAlias = (
     | RightsAnew
     | ExpireOffsets
     | ForgetOffsets
+    | ReviewTopics
     | Planned
     | TrialEvent
     | TxnEvent

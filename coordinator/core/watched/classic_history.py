@@ -510,6 +510,8 @@ class GenerationStep:
     def difference(self, member_id: str) -> JoinDifference:
         name = self.now.protocol or ""
         old, new = self.old[member_id].subscription, self.new[member_id].subscription
+        if old == new:
+            return JoinDifference()
         return compare_joins((Protocol(name, old),), (Protocol(name, new),), name)
 
     def topic_changes(self) -> tuple[TopicChange, ...]:

@@ -110,7 +110,7 @@ def map_lags(
     for answer in answers:
         for topic in answer.topics:
             for row in topic.partitions:
-                if row.HasField("log_end_offset"):
+                if row.HasField("log_end_offset") or row.log_offsets_unknown:
                     tp = TopicPartition(topic.name, row.partition_index)
                     found[tp] = map_lag(tp, row, owners.get(tp, ""))
     return found
@@ -119,15 +119,21 @@ def map_lags(
 def map_lag(tp: TopicPartition, row: pb.OffsetFetchPartition, owner: str) -> PartitionLag:
     is_committed = row.committed_offset >= 0
     committed = row.committed_offset if is_committed else None
+    start, end = log_span_of(row)
     return PartitionLag(
         tp,
         committed,
-        row.log_start_offset,
-        row.log_end_offset,
-        readable_lag(committed, row.log_start_offset, row.log_end_offset),
+        start,
+        end,
+        readable_lag(committed, start, end),
         owner,
         row.commit_timestamp_ms if is_committed and row.commit_timestamp_ms > 0 else None,
     )
+
+
+def log_span_of(row: pb.OffsetFetchPartition) -> tuple[int, int]:
+    """Where its log begins and ends; -1 where that is not known."""
+    return (-1, -1) if row.log_offsets_unknown else (row.log_start_offset, row.log_end_offset)
 
 
 def optional_field(message: Message, name: str) -> Any:

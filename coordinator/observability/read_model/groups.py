@@ -23,7 +23,10 @@ class TopicPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """`committed` is None when nothing is. `lag` is what can still be read (`readable_lag`). No owner is empty."""
+    """`committed` is None when nothing is. `lag` is what can still be read (`readable_lag`). No owner is empty.
+
+    `log_start` and `log_end` are -1 where they are not known, and `lag` is 0 then.
+    """
 
     partition: TopicPartition
     committed: int | None
@@ -33,6 +36,10 @@ class PartitionLag:
     owner: str = ""
     committed_at_ms: int | None = None
     """Epoch milliseconds; None where nothing is committed, or ZooKeeper keeps it."""
+
+    @property
+    def end_known(self) -> bool:
+        return self.log_end >= 0
 
     @property
     def removed(self) -> int:

@@ -79,8 +79,8 @@ class OffsetRow(TypedDict):
     topic: str
     partition: int
     current_offset: int | None
-    log_start_offset: int
-    log_end_offset: int
+    log_start_offset: int | None
+    log_end_offset: int | None
     lag: int | None
     removed: int | None
     consumer_id: str | None
@@ -222,10 +222,10 @@ def offset_row(group_id: str, lag: PartitionLag, owner: MemberDescription | None
         "topic": topic,
         "partition": partition,
         "current_offset": lag.committed if known else None,
-        "log_start_offset": lag.log_start,
-        "log_end_offset": lag.log_end,
-        "lag": lag.kafka_lag if known else None,
-        "removed": lag.removed if known else None,
+        "log_start_offset": lag.log_start if lag.end_known else None,
+        "log_end_offset": lag.log_end if lag.end_known else None,
+        "lag": lag.kafka_lag if known and lag.end_known else None,
+        "removed": lag.removed if known and lag.end_known else None,
         "consumer_id": owner.member_id if owner else None,
         "host": owner.client_host if owner else None,
         "client_id": owner.client_id if owner else None,

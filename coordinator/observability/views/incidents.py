@@ -73,10 +73,12 @@ ABOUT: Final = {
 }
 FOLLOW_UPS: Final = ("REVOCATION_FOLLOW_UP", "DELAY_OVER", "HANDOFF_TIMEOUT")
 ARRIVALS: Final = ("MEMBER_JOINED", "MEMBER_RESTARTED", "STATIC_MEMBER_REPLACED")
+STOPPED_POLLING: Final = "stopped polling"
+STUCK: Final = "stopped polling and came back"
 DEPARTURES: Final = {
     "MEMBER_LEFT": "left",
     "SESSION_EXPIRED": "stopped answering",
-    "POLL_TIMEOUT": "stopped polling",
+    "POLL_TIMEOUT": STOPPED_POLLING,
     "SYNC_TIMEOUT": "did not fetch its share",
     "REBALANCE_TIMEOUT": "did not rejoin",
     "MEMBER_FENCED": "was shut out",
@@ -590,8 +592,12 @@ def tell_members(incident: OpenIncident, names: Names, called: Callable[[Identit
             return "rolling_restart", f"Rolling restart: {who} were restarted one after the other in {lasted}."
         return "restart", f"{who} were restarted in {lasted}."
     if len(incident.restarts) == 1 and not missing and not new:
-        return "restart", f"{called(incident.restarts[0])} restarted; it was away for {duration(incident.away_ms[0])}."
-    told = [f"{people(each_once, called)} restarted"] if restarts else []
+        one = incident.restarts[0]
+        came_back = STUCK if incident.how[one][STOPPED_POLLING] else "restarted"
+        return "restart", f"{called(one)} {came_back}; it was away for {duration(incident.away_ms[0])}."
+    stuck = Counter({each: count for each, count in each_once.items() if incident.how[each][STOPPED_POLLING]})
+    told = [f"{people(each_once - stuck, called)} restarted"] if each_once - stuck else []
+    told += [f"{people(stuck, called)} {STUCK}"] if stuck else []
     told += [f"{people(missing, called)} {ways(incident)}"] if missing else []
     told += [f"{people(new, called)} joined"] if new else []
     count = sum(map(is_rebalance, incident.entries))

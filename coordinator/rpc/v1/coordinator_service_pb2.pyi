@@ -544,7 +544,7 @@ class OffsetFetchRequest(_message.Message):
     def __init__(self, group_id: _Optional[str] = ..., member_id: _Optional[str] = ..., member_epoch: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[OffsetFetchTopic, _Mapping]]] = ..., all_topics: bool = ..., require_stable: bool = ..., include_log_offsets: bool = ..., include_zookeeper: bool = ...) -> None: ...
 
 class OffsetFetchPartition(_message.Message):
-    __slots__ = ("partition_index", "committed_offset", "committed_leader_epoch", "metadata", "error_code", "commit_timestamp_ms", "log_start_offset", "log_end_offset", "in_zookeeper")
+    __slots__ = ("partition_index", "committed_offset", "committed_leader_epoch", "metadata", "error_code", "commit_timestamp_ms", "log_start_offset", "log_end_offset", "in_zookeeper", "log_offsets_unknown")
     PARTITION_INDEX_FIELD_NUMBER: _ClassVar[int]
     COMMITTED_OFFSET_FIELD_NUMBER: _ClassVar[int]
     COMMITTED_LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -554,6 +554,7 @@ class OffsetFetchPartition(_message.Message):
     LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
     LOG_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     IN_ZOOKEEPER_FIELD_NUMBER: _ClassVar[int]
+    LOG_OFFSETS_UNKNOWN_FIELD_NUMBER: _ClassVar[int]
     partition_index: int
     committed_offset: int
     committed_leader_epoch: int
@@ -563,7 +564,8 @@ class OffsetFetchPartition(_message.Message):
     log_start_offset: int
     log_end_offset: int
     in_zookeeper: bool
-    def __init__(self, partition_index: _Optional[int] = ..., committed_offset: _Optional[int] = ..., committed_leader_epoch: _Optional[int] = ..., metadata: _Optional[str] = ..., error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., commit_timestamp_ms: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., in_zookeeper: bool = ...) -> None: ...
+    log_offsets_unknown: bool
+    def __init__(self, partition_index: _Optional[int] = ..., committed_offset: _Optional[int] = ..., committed_leader_epoch: _Optional[int] = ..., metadata: _Optional[str] = ..., error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., commit_timestamp_ms: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., in_zookeeper: bool = ..., log_offsets_unknown: bool = ...) -> None: ...
 
 class OffsetFetchTopicResult(_message.Message):
     __slots__ = ("name", "partitions")

@@ -250,7 +250,7 @@ class WatchBackend:
         return change
 
     def group_service(self, context: GroupServiceContext) -> GroupCoordinator:
-        return WatchedDescriptions(context, self._settings.watched)
+        raise NotImplementedError
 
     def record_service(self, advertised: Callable[[], tuple[str, int]], room: Callable[[Any], int]) -> BrokerService:
         return BrokerService(self.requests, node_id=self._settings.node_id, advertised=advertised, room=room)
@@ -502,6 +502,18 @@ class NoTopics:
         """Nothing is known."""
 
 
+class PositionsWithoutEnds(WatchedDescriptions):
+    """As its base; says of each position that nobody knows where the log ends."""
+
+    async def offset_fetch(self, request: pb.OffsetFetchRequest, call: RpcCall) -> pb.OffsetFetchResponse:
+        answer = await super().offset_fetch(request, call)
+        if request.include_log_offsets:
+            for topic in answer.topics:
+                for row in topic.partitions:
+                    row.log_offsets_unknown = True
+        return answer
+
+
 class SegmentsWatchBackend(WatchBackend):
     """Reads copies of segments once. One shard has all groups: how many partitions there were is not known."""
 
@@ -516,6 +528,9 @@ class SegmentsWatchBackend(WatchBackend):
         nothing = NoTopics()
         self.record_log = UpstreamLog(self._settings, "", nothing, nothing)
         self.requests = UpstreamRequests(self.record_log)
+
+    def group_service(self, context: GroupServiceContext) -> GroupCoordinator:
+        return PositionsWithoutEnds(context, self._settings.watched)
 
     async def read(self) -> None:
         whole, done = sum(segment.size for segment in self._segments), 0

@@ -125,7 +125,7 @@ class NodeQueries:
             group_id=found.group_id, include_log_offsets=True, include_zookeeper=include_zookeeper
         )
         for topic, numbers in by_topic({*committed, *owners}).items():
-            if known := [number for number in numbers if number < counts.get(topic, 0)]:
+            if known := [number for number in numbers if found.watched or number < counts.get(topic, 0)]:
                 request.topics.add(name=topic, partition_indexes=known)
         if not request.topics:
             return []

@@ -176,7 +176,8 @@ class GroupPageView:
     members: tuple[GroupMemberView, ...]
     member_count: int
     partitions: int
-    lag: int
+    lag: int | None
+    """None: nobody knows where the logs end."""
     trend: str
     trend_window: str
     trend_class: str
@@ -255,7 +256,9 @@ def make_group_view(
         state_class="busy" if busy else "ok" if group.state == "Stable" else "",
         assignor=group.assignor,
         generation=group.generation,
-        headline=headline(len(ids), len(holdings), len(nobody), facts.lag, group.hidden_topics),
+        headline=headline(
+            len(ids), len(holdings), len(nobody), facts.lag if facts.lag_known else None, group.hidden_topics
+        ),
         waiting=listed([names[member] for member in group.waiting_for]) if group.waiting_for else "",
         waiting_until_ms=group.waiting_until_ms,
         members=member_rows(
@@ -263,7 +266,7 @@ def make_group_view(
         ),
         member_count=len(ids),
         partitions=len(holdings),
-        lag=facts.lag,
+        lag=facts.lag if facts.lag_known else None,
         trend=trend_words(figures.trend),
         trend_window=window_words(figures),
         trend_class=trend_class(figures.trend),
@@ -340,8 +343,9 @@ def last_with_moves(history: Sequence[Rebalance]) -> Rebalance | None:
     return next((entry for entry in history if entry.moves), next(filter(is_rebalance, history), None))
 
 
-def headline(members: int, partitions: int, unowned: int, lag: int, hidden_topics: int = 0) -> str:
-    """
+def headline(members: int, partitions: int, unowned: int, lag: int | None, hidden_topics: int = 0) -> str:
+    """lag: None: it is not known.
+
     >>> headline(2, 12, 0, 0), headline(1, 12, 6, 1)
     ('2 members share 12 partitions, everything read.', '1 member has 6 of 12 partitions, 1 record behind.')
     >>> headline(1, 0, 0, 0, 2)
@@ -352,11 +356,11 @@ def headline(members: int, partitions: int, unowned: int, lag: int, hidden_topic
         return f"{there if members else 'No member is in this group.'} {hidden_words(hidden_topics)}."
     if not members:
         return f"No member is in this group. It has positions in {plural(partitions, 'partition')}."
-    behind = f"{plural(lag, 'record')} behind" if lag else "everything read"
+    behind = "" if lag is None else f", {plural(lag, 'record')} behind" if lag else ", everything read"
     owned = (
         f"{partitions - unowned:,} of {plural(partitions, 'partition')}" if unowned else plural(partitions, "partition")
     )
-    return f"{plural(members, 'member')} {'has' if members == 1 else 'share'} {owned}, {behind}."
+    return f"{plural(members, 'member')} {'has' if members == 1 else 'share'} {owned}{behind}."
 
 
 def trend_words(trend: float | None) -> str:

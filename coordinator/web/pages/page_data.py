@@ -94,7 +94,7 @@ class GroupPageData:
             PartitionOwnership(
                 *tp,
                 owners.get(tp, ""),
-                self.positions[tp].lag if tp in self.positions else None,
+                self.positions[tp].lag if tp in self.positions and self.positions[tp].end_known else None,
                 rates.get(tp),
             )
             for tp in sorted({*owners, *self.positions})
@@ -104,6 +104,11 @@ class GroupPageData:
     @property
     def lag(self) -> int:
         return sum(position.lag for position in self.positions.values())
+
+    @property
+    def lag_known(self) -> bool:
+        """Of copies of segments nobody knows it."""
+        return all(position.end_known for position in self.positions.values())
 
 
 class PageQueries:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from muster.coordinator.kafka.codec import codec
 from muster.coordinator.kafka.codec.codec import (
     MAX_ELEMENTS,
     MAX_TAGS,
@@ -147,3 +148,11 @@ def test_every_request_has_its_response() -> None:
         if name.endswith("Request"):
             assert all_messages()[name.removesuffix("Request") + "Response"].versions == message.versions
     assert {"RequestHeader", "ResponseHeader"} <= names
+
+
+def test_a_large_answer_is_joined_a_part_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [struct("ListGroupsResponse.groups")(group_id=f"g-{number}") for number in range(100)]
+    answer = struct("ListGroupsResponse")(groups=rows)
+    whole = encode("ListGroupsResponse", 4, answer)
+    monkeypatch.setattr(codec, "JOINED_AT_ONCE", 7)
+    assert encode("ListGroupsResponse", 4, answer) == whole

@@ -3,6 +3,7 @@
 import random
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.coordinator.core.model.records import GroupRecord, GroupStored, MemberRecord, OffsetDeleted, OffsetStored
-from muster.coordinator.core.model.types import StoredOffset
+from muster.coordinator.core.model.types import Cause, StoredOffset
 from muster.coordinator.core.watched.endings import CommitTimes
 from muster.coordinator.runtime.kafka_records import decode_group
 from muster.coordinator.runtime.ports import KeyValue
@@ -331,3 +332,57 @@ def test_a_segment_that_ends_within_a_batch_is_read_so_far(tmp_path: Path, rest:
     watched = read_all(write_segment(tmp_path, batch([committed("g")]) + rest))
     assert len(positions(watched)) == 1
     assert sum(watched.skipped.values()) == said
+
+
+# From a moment on
+# ----------------
+
+
+def test_facts_from_before_the_first_moment_count_and_positions_and_entries_do_not() -> None:
+    """What changed last night shows against the generation of last month."""
+    other = MemberRecord("m2", None, "c2", "/h", 60_000, 10_000, b"", b"")
+    day_ms = 86_400_000
+    written: list[list[NewRecord]] = [
+        [committed("g", number, at_ms=NOW_MS - 3 * day_ms) for number in range(3)],
+        facts(group(1), at_ms=NOW_MS - 3 * day_ms),
+        [*facts(replace(group(2), members=(MEMBER, other)), at_ms=NOW_MS - 2 * day_ms)],
+        [committed("g", 5, at_ms=NOW_MS - 2 * day_ms)],
+        [committed("g", 6, at_ms=NOW_MS - 2 * day_ms), *facts(group(3, "old"), at_ms=NOW_MS - 2 * day_ms)],
+        [committed("g", 7, at_ms=NOW_MS - 1_000)],
+        facts(group(3)),
+    ]
+    offsets = [0, 3, 4, 5, 6, 8, 9]
+    data = b"".join(batch(records, base) for records, base in zip(written, offsets, strict=True))
+    heard = Heard()
+    watched = WatchedPartition(heard, {}, since_ms=NOW_MS - day_ms)
+    watched.take_batches(data)
+    watched = WatchedPartition(heard := Heard(), {}, since_ms=NOW_MS - day_ms)  # shapes of records are known now
+    assert watched.take_batches(data) == len(data)
+    assert [fact.generation for fact in heard.facts if isinstance(fact, GroupStored)] == [1, 2, 3, 3]
+    assert [(group_id, entry.generation) for group_id, entry in heard.entries] == [("g", 3)]
+    known = {partition for _, _, partition in positions(watched)}
+    assert 7 in known
+    assert not known & {0, 1, 2, 5}
+    assert (watched.records, watched.next_offset) == (10, 10)
+    assert not watched.skipped
+
+
+# Groups that are no consumers
+# ----------------------------
+
+CONNECT = bytes.fromhex("0002 0000 0003 772d31 0000 0000 0000 0000 0000 0000 00000000 00000000")
+REGISTRY = b'{"host":"r1","port":8081,"master_eligibility":true,"version":2}'
+
+
+@pytest.mark.parametrize(("kind", "blob"), [("connect", CONNECT), ("sr", REGISTRY), ("streams", b"\xff" * 40)])
+def test_what_others_than_consumers_tell_each_other_is_not_guessed(kind: str, blob: bytes) -> None:
+    first = MemberRecord("m1", None, "c1", "/h", 60_000, 10_000, blob, blob)
+    second = replace(first, member_id="m2", client_id="c2")
+    one = GroupStored("g", kind, 1, "default", "m1", NOW_MS, (first,))
+    two = replace(one, generation=2, members=(first, second))
+    watched, heard = read(batch(facts(one)), batch(facts(two, at_ms=NOW_MS + 9), 1))
+    ((_, entry),) = heard.entries
+    assert (entry.protocol_type, entry.cause, entry.culprit) == (kind, Cause.MEMBER_JOINED, "m2")
+    assert (entry.moves, entry.snapshot_json) == ((), "")
+    assert [member.assigned for member in entry.members] == [(), ()]
+    assert not watched.skipped

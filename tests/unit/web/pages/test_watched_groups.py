@@ -7,6 +7,9 @@ import pytest
 from google.protobuf.message import Message
 
 from muster.coordinator.errors import ErrorCode
+from muster.coordinator.observability.read_model.group_mapper import map_lags
+from muster.coordinator.observability.read_model.groups import GroupDescription
+from muster.coordinator.observability.views.groups import offset_row
 from muster.coordinator.observability.views.member_names import names_of
 from muster.coordinator.observability.views.sentences import describe_certainty, sentence
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
@@ -14,6 +17,8 @@ from muster.coordinator.rpc.v1 import ledger_pb2
 from muster.coordinator.rpc.v1.ledger_pb2 import PartitionMove, Rebalance
 from muster.coordinator.runtime.node_status import Condition
 from muster.coordinator.web.http.node_port import NOBODY, HttpCaller, NodeFacts, NodeHealth
+from muster.coordinator.web.pages.group_view import SampledFigures, make_group_view
+from muster.coordinator.web.pages.page_data import GroupPageData
 from muster.workshop.bench.web_costs import LARGE, StandInNode, fetch_page, make_app
 
 KAFKA = "the Kafka at b1:9092"
@@ -126,3 +131,26 @@ def test_who_joined_first_may_be_inferred_and_that_it_joined_is_certain() -> Non
         culprit="a",
     )
     assert sentence(entry, names_of([entry])) == "a joined; nothing moved."
+
+
+# Copies of segments
+# ------------------
+
+
+def test_of_segments_positions_are_shown_and_nothing_is_said_of_lag() -> None:
+    answer = pb.OffsetFetchResponse()
+    row = answer.topics.add(name="t").partitions.add(partition_index=0, committed_offset=7)
+    assert map_lags([answer], {}) == {}, "there is no such partition"
+    row.log_offsets_unknown = True
+    (lag,) = map_lags([answer], {}).values()
+    told = offset_row("g", lag, None)
+    assert (told["current_offset"], told["log_end_offset"], told["lag"]) == (7, None, None)
+    facts = GroupPageData(
+        GroupDescription("g", "Stable", "consumer", "range", 1, "", "", ()),
+        "classic",
+        [],
+        positions={lag.partition: lag},
+    )
+    view = make_group_view(facts, SampledFigures(), 1)
+    assert view.lag is None
+    assert "everything read" not in view.headline

@@ -1,0 +1,133 @@
+"""The cases of `muster bench watch`: records a second through the reader of `__consumer_offsets`, and what it takes to
+explain the groups of made-up segments (watch_load.py), in a process of its own."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from muster.coordinator.core.model.records import OffsetStored
+from muster.coordinator.runtime.kafka_records import decode_group
+from muster.coordinator.runtime.ports import KeyValue
+from muster.coordinator.watch.watched_partition import WatchedPartition
+from muster.storage.records.batch import read_batches
+from muster.workshop.bench.processes import BenchFailed
+from muster.workshop.bench.report import BenchRow, at_least, at_most, measure_cases
+from muster.workshop.bench.watch_load import CountedEntries, LoadShape, made_batches, write_partition
+
+BENCH = "watch"
+WANTED_PER_S = 400_000
+ROUNDS, POSITIONS = 15, 20_000
+"""Of a pair: the best round of each counts, in turns."""
+MIB, LOAD_PARTITIONS, LOAD_GROUPS = 256, 10, 20
+MANY_GROUPS, MANY_GENERATIONS = 10_000, 20
+FIRST_S, RESIDENT_MB = 5.0, 300.0
+READ_S = 900
+
+
+def run(only: str = "") -> Iterator[BenchRow]:
+    cases = {
+        "positions, one in a batch": lambda name, home: measure_positions(name, 1),
+        "positions, ten in a batch": lambda name, home: measure_positions(name, 10),
+        "segments": measure_segments,
+        "many groups": measure_many_groups,
+    }
+    return measure_cases(cases, only)
+
+
+# The reader
+# ----------
+
+
+def measure_positions(name: str, batch: int) -> Iterator[BenchRow]:
+    shape = LoadShape(groups=100, batch=batch, generations=0, until_ms=time.time_ns() // 1_000_000)
+    data = b"".join(made_batches(shape, 0, POSITIONS // batch))
+    later_ms = shape.until_ms + 1_000 * 3_600_000
+
+    def read(since_ms: int | None = None) -> Callable[[], object]:
+        return lambda: WatchedPartition(CountedEntries(), {}, since_ms=since_ms).take_batches(data)
+
+    reading, plain, passing = best_rates([read(), lambda: read_plainly(data), read(later_ms)])
+    yield at_least(4.0, name, reading, "positions/s", "a node's own codec", plain, bench=BENCH)
+    yield at_least(1.0, name, reading, "positions/s", "wanted", WANTED_PER_S, bench=BENCH)
+    yield at_least(1.5, f"{name}, from before --since", passing, "positions/s", "read", reading, bench=BENCH)
+
+
+def read_plainly(data: bytes) -> dict[tuple[str, str, int], Any]:
+    """Record by record, as a node reads what it has written."""
+    newest = {}
+    for each in read_batches(data):
+        for record in each.records():
+            assert record.key is not None
+            fact = decode_group(KeyValue(record.key, record.value))
+            if isinstance(fact, OffsetStored):
+                newest[fact.group_id, fact.topic, fact.partition] = fact.value
+    return newest
+
+
+def best_rates(ways: list[Callable[[], object]]) -> list[float]:
+    """Positions a second, of the best round of each."""
+    best = [float("inf")] * len(ways)
+    for _ in range(ROUNDS):
+        for number, way in enumerate(ways):
+            began_s = time.perf_counter()
+            way()
+            best[number] = min(best[number], time.perf_counter() - began_s)
+    return [POSITIONS / each for each in best]
+
+
+# Whole partitions
+# ----------------
+
+
+def measure_segments(name: str, home: str) -> Iterator[BenchRow]:
+    """Three days of which one is asked about, beside all three."""
+    folder = write_load(Path(home), MIB << 20, LoadShape(LOAD_GROUPS, 10, 20, time.time_ns() // 1_000_000))
+    whole, day = read_apart(folder), read_apart(folder, "--since-hours", "24")
+    what = f"{name}, {whole['size'] >> 20} MiB"
+    yield at_most(1.0, f"{what}: first group explained", whole["first_s"], "s", "wanted", FIRST_S, bench=BENCH)
+    yield at_most(0.8, f"{what}: the last of three days", day["all_s"], "s", "all", whole["all_s"], bench=BENCH)
+    rate, size = whole["size"] / whole["all_s"] / 1e6, 5 << 30
+    yield at_most(
+        1.0,
+        f"{what}: 5 GiB at this rate, --since 24h",
+        size / whole["size"] * day["all_s"],
+        "s",
+        "wanted",
+        60.0,
+        bench=BENCH,
+    )
+    yield at_least(1.0, f"{what}: all of it", rate, "MB/s", "5 GiB in two minutes", size / 120 / 1e6, bench=BENCH)
+
+
+def measure_many_groups(name: str, home: str) -> Iterator[BenchRow]:
+    """What the reader keeps of them, besides what it tells a ledger."""
+    per_partition = MANY_GROUPS // LOAD_PARTITIONS
+    shape = LoadShape(per_partition, 10, MANY_GENERATIONS, time.time_ns() // 1_000_000)
+    folder = Path(home) / "load"
+    for number in range(LOAD_PARTITIONS):
+        write_partition(folder, number, shape, MANY_GENERATIONS * per_partition)
+    read = read_apart(folder)
+    what = f"{name}, {MANY_GROUPS} x {MANY_GENERATIONS} generations: resident memory"
+    yield at_most(1.0, what, read["resident_mb"], "MB", "wanted", RESIDENT_MB, bench=BENCH)
+
+
+def write_load(home: Path, size: int, shape: LoadShape) -> Path:
+    folder = home / "load"
+    sample = b"".join(made_batches(shape, 0, 100))
+    for number in range(LOAD_PARTITIONS):
+        write_partition(folder, number, shape, max(1, size // LOAD_PARTITIONS * 100 // len(sample)))
+    return folder
+
+
+def read_apart(folder: Path, *how: str) -> dict[str, Any]:
+    """In a process of its own, whose memory is that of the reading alone. Raises BenchFailed."""
+    command = [sys.executable, "-m", "muster.workshop.bench.watch_load", str(folder), "--read", *how]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=READ_S, check=False)
+    if done.returncode:
+        raise BenchFailed(f"reading made-up segments failed: {done.stderr.strip().splitlines()[-1:]}")
+    told: dict[str, Any] = json.loads(done.stdout)
+    return told

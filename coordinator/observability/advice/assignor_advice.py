@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from muster.assignors.api import AssignorError, Member, RebalanceProtocol, Snapshot
-from muster.assignors.registry import resolve
+from muster.assignors.registry import own_name, resolve
 from muster.assignors.run import run
 from muster.assignors.tools.what_if import owner_of
 from muster.coordinator.observability.advice.membership_advice import advise_static_membership
@@ -230,7 +230,10 @@ def advise_adoption(record: GroupRecord) -> Iterator[Advice]:
 
 
 def judge_assignor(record: GroupRecord) -> PlanReplay:
-    """The comparison, where there is enough to compare."""
+    """The comparison, where there is enough to compare, and something to gain: a cooperative group has the best there
+    is of what members can choose."""
     if record.is_quiet or len(record.disturbing) < LEAST_ROUNDS:
         return PlanReplay()
+    if not record.by_consumer_protocol and own_name(record.planned_with) == COOPERATIVE_STICKY:
+        return PlanReplay(COOPERATIVE_STICKY)
     return replay_plans(record)

@@ -31,9 +31,10 @@ def advised(group: ExaminedGroup) -> GroupAdvice:
 
 
 def test_every_plan_by_range_comes_out_as_recorded() -> None:
+    """Of librdkafka, Java, kafka-python and aiokafka."""
     plans = 0
     for name, group in recorded_groups().items():
-        if not name.endswith(".confluent"):
+        if name.partition(".")[2] not in ("confluent", "java", "kafka-python", "aiokafka"):
             continue
         replay = replay_plans(read_record(group, {}, 2**60, 0))
         assert replay.problem == "", name
@@ -50,6 +51,13 @@ def test_a_rolling_restart_of_librdkafka_clients_is_told_what_would_have_helped(
     assert found.advice[0].kind == "assignor"
 
 
+def test_plans_of_kafkajs_are_its_own_and_nothing_is_said_about_its_assignor() -> None:
+    """It deals out in another order than Kafka's round robin, and has neither a cooperative assignor nor KIP-848."""
+    found = advised(recorded_groups()["rolling-restart.kafkajs"])
+    assert [each.kind for each in found.advice] == ["static-membership", "adopt"]
+    assert "is not what Muster's roundrobin makes of the same input" in found.not_judged[0]
+
+
 def test_one_thing_that_happened_once_is_no_reason_for_a_change() -> None:
     once = (
         "leave-with-close",
@@ -60,5 +68,5 @@ def test_one_thing_that_happened_once_is_no_reason_for_a_change() -> None:
         "static-restart-within",
     )
     for name, group in recorded_groups().items():
-        if name.partition(".")[0] in once:
+        if name.partition(".")[0] in once and name.endswith(".confluent"):
             assert advised(group).advice == (), name

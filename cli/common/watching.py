@@ -151,9 +151,7 @@ def wait_until_read(address: str, group: str | None) -> None:
                     if tells:
                         print(f"\r\x1b[K{said}", end="", file=sys.stderr, flush=True)
                 elif time.monotonic() - since_s > PATIENCE_S:
-                    raise Unhealthy(
-                        said, "expected to read on", "see the command with --since, or the broker"
-                    ) from None
+                    raise Unhealthy(said, f"expected to read on within {PATIENCE_S:g} s") from None
                 time.sleep(0.1)
             else:
                 break

@@ -18,7 +18,7 @@ from muster.cli.common.output import columns, notice, print_document, print_rows
 from muster.cli.common.watching import watching_options
 from muster.cli.groups.arguments import group_argument
 from muster.coordinator.observability.views.controls import control_lines, hold_lines
-from muster.coordinator.observability.views.formatting import moment
+from muster.coordinator.observability.views.formatting import listed, moment
 from muster.coordinator.observability.views.groups import (
     group_row,
     hidden_words,
@@ -168,6 +168,11 @@ def describe(bootstrap: str, overrides: dict[str, str], style: str, state_only: 
             return
         lags, away = fetch_lags(admin, found)
     print_highlights(found)
+    if unknown := sorted({lag.partition.topic for lag in lags if not lag.end_known}):
+        notice(
+            f"Consumer group '{group}': where the logs of {listed(unknown)} end is not known. Segments do not tell; a "
+            "Kafka does, unless the topic is gone or this user may not DESCRIBE it."
+        )
     owners = {member.member_id: member for member in found.members}
     known = not (away and found.protocol_type == ZOOKEEPER)
     if known and (removed := removed_words(lags)):

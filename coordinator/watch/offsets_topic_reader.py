@@ -28,6 +28,13 @@ from muster.storage.records.batch import BatchView
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 
+UNKNOWN_TOPIC: Final = 3
+TOPIC_AUTHORIZATION_FAILED: Final = 29
+GRANT: Final = (
+    "this user lacks READ and DESCRIBE on the topic; to grant them: kafka-acls.sh --bootstrap-server HOST:PORT --add "
+    f"--allow-principal User:NAME --operation Read --operation Describe --topic {OFFSETS_TOPIC}"
+)
+
 WAIT_MS: Final = 500
 """How long a broker keeps a fetch open while nothing comes."""
 
@@ -64,6 +71,20 @@ class WatchedPosition:
     next: int = -1
     goal: int = -1
     trouble: str = ""
+
+
+def describe_refusal(code: int) -> str:
+    """Why its leader gives no records, and what to do about missing rights."""
+    return GRANT if code == TOPIC_AUTHORIZATION_FAILED else f"its leader says {describe_code(code)}"
+
+
+def describe_missing(code: int) -> str:
+    """Why no leader is known. code: what the Kafka says of the topic."""
+    if code == TOPIC_AUTHORIZATION_FAILED:
+        return GRANT
+    if code == UNKNOWN_TOPIC:
+        return f"the Kafka has no such topic yet, since no group has committed anything, or {GRANT}"
+    return "no broker leads it now"
 
 
 class OffsetsTopicReader:
@@ -110,7 +131,8 @@ class OffsetsTopicReader:
             for leader in self._following.keys() - leaders:
                 self._following.pop(leader).cancel()
             lost = [each for each in self._positions if view.leader(OFFSETS_TOPIC, each) == NO_LEADER]
-            self._trouble(lost, "no broker leads it now")
+            topic = view.topics.get(OFFSETS_TOPIC)
+            self._trouble(lost, describe_missing(0 if topic is None else topic.code))
             try:
                 async with asyncio.timeout(PAUSE_S if lost else None):
                     await self._stale.wait()
@@ -188,7 +210,7 @@ class OffsetsTopicReader:
             await self._find_place(partition)
             return False
         if came.code:
-            self._trouble([partition], f"its leader says {describe_code(came.code)}")
+            self._trouble([partition], describe_refusal(came.code))
             return True
         self._trouble([partition], "")
         await self._take_batches(partition, came.batches)

@@ -61,6 +61,7 @@ def test_the_page_s_templates_and_assets_are_there(wheel: zipfile.ZipFile) -> No
         there = [each for each in (ROOT / "coordinator" / "web" / folder).iterdir() if each.is_file()]
         assert there
         assert {f"muster/coordinator/web/{folder}/{each.name}" for each in there} <= names
+    assert "muster/cli/demo/recorded/watched_billing.log.gz" in names, "make demo-watch tells of it without Java"
 
 
 def test_extras_and_command_are_those_promised() -> None:

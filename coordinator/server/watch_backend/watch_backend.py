@@ -109,7 +109,11 @@ class LedgerLog:
 
 
 class WatchedDescriptions(GroupCoordinator):
-    """As its base; a group's description says who coordinates it. watched: in words."""
+    """As its base; a group's description says who coordinates it. watched: in words.
+
+    Where a log ends is not known of copies of segments, nor of a topic that is gone or that this user may not describe:
+    what is committed there is told without it.
+    """
 
     def __init__(self, context: GroupServiceContext, watched: str) -> None:
         super().__init__(context)
@@ -121,6 +125,14 @@ class WatchedDescriptions(GroupCoordinator):
             group.watched = self._watched
             for member in group.members:
                 member.ClearField("last_heard_ms")  # heartbeats go to the brokers, who record none
+        return answer
+
+    async def offset_fetch(self, request: pb.OffsetFetchRequest, call: RpcCall) -> pb.OffsetFetchResponse:
+        answer = await super().offset_fetch(request, call)
+        if request.include_log_offsets:
+            for topic in answer.topics:
+                for row in topic.partitions:
+                    row.log_offsets_unknown = not row.HasField("log_end_offset")
         return answer
 
 
@@ -250,7 +262,7 @@ class WatchBackend:
         return change
 
     def group_service(self, context: GroupServiceContext) -> GroupCoordinator:
-        raise NotImplementedError
+        return WatchedDescriptions(context, self._settings.watched)
 
     def record_service(self, advertised: Callable[[], tuple[str, int]], room: Callable[[Any], int]) -> BrokerService:
         return BrokerService(self.requests, node_id=self._settings.node_id, advertised=advertised, room=room)
@@ -502,18 +514,6 @@ class NoTopics:
         """Nothing is known."""
 
 
-class PositionsWithoutEnds(WatchedDescriptions):
-    """As its base; says of each position that nobody knows where the log ends."""
-
-    async def offset_fetch(self, request: pb.OffsetFetchRequest, call: RpcCall) -> pb.OffsetFetchResponse:
-        answer = await super().offset_fetch(request, call)
-        if request.include_log_offsets:
-            for topic in answer.topics:
-                for row in topic.partitions:
-                    row.log_offsets_unknown = True
-        return answer
-
-
 class SegmentsWatchBackend(WatchBackend):
     """Reads copies of segments once. One shard has all groups: how many partitions there were is not known."""
 
@@ -528,9 +528,6 @@ class SegmentsWatchBackend(WatchBackend):
         nothing = NoTopics()
         self.record_log = UpstreamLog(self._settings, "", nothing, nothing)
         self.requests = UpstreamRequests(self.record_log)
-
-    def group_service(self, context: GroupServiceContext) -> GroupCoordinator:
-        return PositionsWithoutEnds(context, self._settings.watched)
 
     async def read(self) -> None:
         whole, done = sum(segment.size for segment in self._segments), 0

@@ -108,7 +108,7 @@ class GroupPageData:
     @property
     def lag_known(self) -> bool:
         """Of copies of segments nobody knows it."""
-        return all(position.end_known for position in self.positions.values())
+        return not self.positions or any(position.end_known for position in self.positions.values())
 
 
 class PageQueries:

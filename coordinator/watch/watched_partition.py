@@ -11,7 +11,7 @@ without making an object for a record; a property test holds it to what the plai
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from struct import Struct
 from struct import error as StructError
 from typing import Any, Final, NamedTuple, Protocol, get_args
@@ -25,13 +25,14 @@ from muster.coordinator.core.model.records import (
     GroupEpochDeleted,
     GroupRecord,
     GroupStored,
+    MemberRecord,
     OffsetDeleted,
     OffsetsStored,
     RebalanceDecided,
     Record,
     TopicId,
 )
-from muster.coordinator.core.model.types import RebalanceEntry, StoredOffset
+from muster.coordinator.core.model.types import MemberPlan, RebalanceEntry, StoredOffset
 from muster.coordinator.core.watched.broker_evidence import BrokerEvidence
 from muster.coordinator.core.watched.classic_history import ClassicHistory
 from muster.coordinator.core.watched.consumer_history import ConsumerHistory
@@ -126,6 +127,8 @@ class WatchedGroup:
     consumer: ConsumerHistory
     began_ms: int
     heard_ms: int = 0
+    plans: dict[str, MemberPlan] = field(default_factory=dict)
+    """Those of its last entry, by member."""
 
 
 # Records that look alike
@@ -178,6 +181,25 @@ def shape_at(body: bytes, at: int) -> RecordShape | None:
         SHAPES.clear()
     shape = SHAPES[body[at : at + SHAPE_BYTES]] = RecordShape(layout.unpack_from, layout.size, value_size, key_at - at)
     return shape
+
+
+def share_members(now: GroupStored, before: GroupStored | None) -> GroupStored:
+    """The same, made of the objects of the generation before where it says the same: most of it repeats, and the ledger
+    keeps many."""
+    known = {member.member_id: member for member in before.members} if before else {}
+    return replace(now, members=tuple(share_member(member, known.get(member.member_id)) for member in now.members))
+
+
+def share_member(now: MemberRecord, before: MemberRecord | None) -> MemberRecord:
+    if before is None or now == before:
+        return before or now
+    return replace(
+        now,
+        member_id=before.member_id,
+        client_id=before.client_id if now.client_id == before.client_id else now.client_id,
+        client_host=before.client_host if now.client_host == before.client_host else now.client_host,
+        subscription=before.subscription if now.subscription == before.subscription else now.subscription,
+    )
 
 
 def batch_in(data: bytes, at: int) -> BatchView:
@@ -405,25 +427,31 @@ class WatchedPartition:
     ) -> None:
         group_id = getattr(record, "group_id", "")
         group = self._group(group_id, written_ms)
+        if isinstance(record, GroupStored):
+            record = share_members(record, group.classic.stored)
         self._sink.take_fact(record)
         if isinstance(record, GroupStored):
             entry = group.classic.take_group(record, written_ms, leader_epoch)
-            self._tell(group_id, () if entry is None else (entry,))
+            self._tell(group, () if entry is None else (entry,))
         elif isinstance(record, GroupDeleted):
             group.classic.take_deletion()
         else:
             group.consumer.number = max(group.consumer.number, group.classic.number)
-            self._tell(group_id, group.consumer.take_record(record, written_ms))
+            self._tell(group, group.consumer.take_record(record, written_ms))
             group.classic.number = group.consumer.number
             if isinstance(record, GroupEpochDeleted):
                 group.consumer = ConsumerHistory(
                     group_id, self._names, self._session_ms, group.consumer.number, group.classic.commits
                 )
 
-    def _tell(self, group_id: str, entries: Iterable[RebalanceEntry]) -> None:
+    def _tell(self, group: WatchedGroup, entries: Iterable[RebalanceEntry]) -> None:
         for entry in entries:
             if self._since_ms is None or entry.ended_at_ms >= self._since_ms:
-                self._sink.take_entry(group_id, entry)
+                shared = tuple(
+                    plan if (kept := group.plans.get(plan.member_id)) != plan else kept for plan in entry.members
+                )
+                group.plans = {plan.member_id: plan for plan in shared}
+                self._sink.take_entry(group.id, replace(entry, members=shared))
 
     def _group(self, group_id: str, at_ms: int) -> WatchedGroup:
         group = self.groups.get(group_id)

@@ -74,8 +74,8 @@ def kafka_broker(classpath: str, place: Path, more: str = "") -> Iterator[str]:
         broker.wait()
 
 
-def until_open(port: int, broker: "subprocess.Popen[bytes]", log: Path) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+def until_open(port: int, broker: "subprocess.Popen[bytes]", log: Path, patience_s: float = PATIENCE_S) -> None:
+    deadline = time.monotonic() + patience_s
     while True:
         assert broker.poll() is None, log.read_text(errors="replace")[-2000:]
         try:

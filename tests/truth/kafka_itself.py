@@ -11,10 +11,10 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from confluent_kafka import KafkaException, Producer, TopicCollection
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, Producer, TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from muster.coordinator.zookeeper.local_ensemble import free_port, start_watchdog
@@ -22,9 +22,9 @@ from muster.workshop.bench.kafka_peer import find_jars
 from tests.interop.kafka_broker import until_open
 from tests.truth.proxy import Proxy
 
-FEED_S = 0.25
+FEED_S = 0.4
 AGAIN_S = 0.2
-ANSWER_S = 10.0
+ANSWER_S, PATIENCE_S = 10.0, 150.0
 PARTITIONS_OF_OFFSETS = 3
 
 ANY = """
@@ -83,7 +83,7 @@ class KafkaProcess:
 
     def wait_open(self) -> None:
         assert self._process is not None
-        until_open(self.port, self._process, self._place / "out.log")
+        until_open(self.port, self._process, self._place / "out.log", PATIENCE_S)
 
     def send(self, number: signal.Signals) -> None:
         if self._process is not None and self._process.poll() is None:
@@ -100,7 +100,9 @@ class Feeder:
     """Writes to each partition of the topics that it is told of, a few records a second."""
 
     def __init__(self, address: str) -> None:
-        self._producer = Producer({"bootstrap.servers": address, "log_level": 0, "message.timeout.ms": 2000})
+        self._producer = Producer(
+            {"bootstrap.servers": address, "log_level": 0, "message.timeout.ms": 10_000, "linger.ms": 20}
+        )
         self._topics: dict[str, int] = {}
         self._lock = threading.Lock()
         self._ended = threading.Event()
@@ -169,8 +171,8 @@ class KafkaItself:
         except BaseException:
             self._kill()
             raise
-        self.kafka_address = self.topics_at = ",".join(f"127.0.0.1:{each.port}" for each in self._brokers)
-        self.admin = AdminClient({"bootstrap.servers": self.kafka_address, "log_level": 0})
+        self.kafka_address = self.topics_at = addresses_of(self._brokers)
+        self.admin = admin_of(self._brokers)
         self.feeder = Feeder(self.kafka_address)
 
     @staticmethod
@@ -190,6 +192,14 @@ class KafkaItself:
                 raise TimeoutError(f"the broker does not tell the id of {topic}")
             time.sleep(AGAIN_S)
 
+    def positions(self, group: str) -> dict[tuple[str, int], int]:
+        try:
+            asked = self.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
+            found = asked[group].result(ANSWER_S).topic_partitions
+        except (KafkaException, TimeoutError):
+            return {}
+        return {(each.topic, each.partition): each.offset for each in found}
+
     def _coordinator(self, group: str) -> KafkaProcess:
         number = self.admin.describe_consumer_groups([group])[group].result(ANSWER_S).coordinator.id
         return next(each for each in self._brokers if each.number == number)
@@ -202,7 +212,11 @@ class KafkaItself:
             each.send(signal.SIGCONT)
 
     def kill(self, group: str) -> None:
-        self._coordinator(group).kill()
+        """And ask the others from now on: a client that waits for an answer of a dead one may abort the process."""
+        dead = self._coordinator(group)
+        living = [each for each in self._brokers if each is not dead] or [dead]
+        self.admin = admin_of(living)
+        dead.kill()
 
     def start(self) -> None:
         """A broker alone has to come back; of three, the others take over."""
@@ -217,3 +231,11 @@ class KafkaItself:
     def _kill(self) -> None:
         for each in self._brokers:
             each.kill()
+
+
+def addresses_of(brokers: Sequence[KafkaProcess]) -> str:
+    return ",".join(f"127.0.0.1:{each.port}" for each in brokers)
+
+
+def admin_of(brokers: Sequence[KafkaProcess]) -> AdminClient:
+    return AdminClient({"bootstrap.servers": addresses_of(brokers), "log_level": 0})

@@ -317,10 +317,22 @@ class Scene:
 
     def mark(self) -> None:
         """Judge what is reported from here on."""
-        if self.watched:
+        if isinstance(self.node, KafkaItself):
             self.hold(SIGNS_S)
+            self._await_commits(self.node)
         self._before = self.owners()
         self.since = self.reports.mark(self.group)
+
+    def _await_commits(self, kafka: KafkaItself) -> None:
+        """Wait until each member that commits has committed again: else it would have shown no sign of life."""
+        committing = [each for each in self.members.values() if each.alive and each.job["commit_ms"] > 0]
+        before = kafka.positions(self.group)
+        deadline = time.monotonic() + PATIENCE_S / 3
+        while time.monotonic() < deadline:
+            now = kafka.positions(self.group)
+            if all(any(now.get(at) != before.get(at) for at in each.assigned or ()) for each in committing):
+                return
+            time.sleep(AGAIN_S)
 
     def owners(self) -> dict[Partition, str]:
         return {place: each.name for each in self.members.values() if each.alive for place in each.assigned or ()}

@@ -96,6 +96,8 @@ class ClassicHistory:
     _carried: dict[TopicPartition, WithheldPartition] = field(default_factory=dict)
     _partitions: dict[str, int] = field(default_factory=dict)
     """Topic -> partitions, as far as plans and claims have named them."""
+    _awaited: frozenset[str] = frozenset()
+    """Topics of which two generations ago members wanted partitions, and nobody had any."""
     _went: dict[str, WentMember] = field(default_factory=dict)
     """By id, those that went last: some come back."""
 
@@ -115,12 +117,13 @@ class ClassicHistory:
         if before is not None and now.generation == before.generation:
             return self._take_same_generation(before, now, written_ms)
         joined_ms, self._joined_ms = self._joined_ms, written_ms
-        known = dict(self._partitions)
+        known, awaited = dict(self._partitions), self._awaited
+        self._awaited = frozenset(topic for topic, count in known.items() if not count)
         self._note_partitions(now)
         if before is None or now.generation < before.generation:
             self._carried = {}
             return None
-        step = GenerationStep(before, now, joined_ms, written_ms, known)
+        step = GenerationStep(before, now, joined_ms, written_ms, known, awaited)
         return self._conclude(step, coordinator_moved=-1 < moved_from < coordinator_epoch)
 
     def _note_partitions(self, now: GroupStored) -> None:
@@ -273,10 +276,13 @@ class ClassicHistory:
             if added <= told and all(topic in told or step.is_without_partitions(topic) for topic in removed):
                 followers.append(member_id)
                 continue
-            triggers.append(self._trigger_of_subscription(step, member_id, deliberate=step.is_read_still(removed)))
+            deliberate = bool(added) and step.is_read_still(removed)
+            triggers.append(self._trigger_of_subscription(step, member_id, deliberate=deliberate))
         if step.before.protocol and step.now.protocol and step.before.protocol != step.now.protocol:
             what = f"the members chose {step.now.protocol} instead of {step.before.protocol}"
             triggers.append(RebalanceTrigger(Cause.PROTOCOL_CHANGED, what))
+        if (learned := step.learned_topics()) and step.now.leader in step.new:
+            triggers.append(trigger_of_learning(step, learned))
         if changes:
             triggers.append(trigger_of_topics(changes))
         elif followers and not triggers:
@@ -285,7 +291,7 @@ class ClassicHistory:
         return triggers or self._triggers_of_release(step)
 
     def _trigger_of_subscription(self, step: "GenerationStep", member_id: str, *, deliberate: bool) -> RebalanceTrigger:
-        """deliberate: it gave up a topic that there still is, so its program has changed what it wants."""
+        """deliberate: it reads another topic in place of one that there still is, so its program wants that."""
         seen = seen_member(step.new[member_id], step.written_ms)
         topics = topics_of(step.old[member_id].subscription) or frozenset()
         now = topics_of(step.new[member_id].subscription) or frozenset()
@@ -376,6 +382,14 @@ def trigger_of_common_return(*, coordinator_moved: bool) -> RebalanceTrigger:
     return RebalanceTrigger(Cause.UNSPECIFIED, what, certainty=Certainty.UNKNOWN, evidence="no member kept its id")
 
 
+def trigger_of_learning(step: "GenerationStep", topics: frozenset[str]) -> RebalanceTrigger:
+    seen = seen_member(step.new[step.now.leader or ""], step.written_ms)
+    what = f"leads the group, and plans again: its last plan had left out {name_few(sorted(topics))}"
+    evidence = "members named what it left out for the first time then; clients look such topics up, and plan again"
+    trigger = trigger_by_member(Cause.LEADER_REJOINED, seen, what)
+    return replace(trigger, certainty=Certainty.INFERRED, evidence=evidence)
+
+
 def trigger_of_lost_topics(topics: frozenset[str]) -> RebalanceTrigger:
     """A member has noticed that topics are gone, which another one had before."""
     what = f"a member noticed, later than another one, that there are no partitions of {name_few(sorted(topics))}"
@@ -384,12 +398,12 @@ def trigger_of_lost_topics(topics: frozenset[str]) -> RebalanceTrigger:
 
 
 def trigger_of_topics(changes: tuple[TopicChange, ...]) -> RebalanceTrigger:
-    """More partitions stand in shares; that there are less is concluded from shares that no longer have them."""
+    """More partitions stand in shares. That a topic came or went is concluded: a leader may leave one out."""
     told = name_few(f"{each.topic} ({each.before} -> {each.after})" for each in changes)
     trigger = RebalanceTrigger(Cause.PARTITIONS_CHANGED, f"topics have other partitions: {told}", topics=changes)
-    if all(each.kind in (TopicChangeKind.MADE, TopicChangeKind.GREW) for each in changes):
+    if all(each.kind is TopicChangeKind.GREW for each in changes):
         return trigger
-    evidence = "members subscribe as before, and no share and no claim names the partitions any more"
+    evidence = "what is named in shares and claims, by members that stayed"
     return replace(trigger, certainty=Certainty.INFERRED, evidence=evidence)
 
 
@@ -439,10 +453,17 @@ class GenerationStep:
     """A group's record, and the one before it. joined_ms: when the one before was written first."""
 
     def __init__(
-        self, before: GroupStored, now: GroupStored, joined_ms: int, written_ms: int, partitions: Mapping[str, int]
+        self,
+        before: GroupStored,
+        now: GroupStored,
+        joined_ms: int,
+        written_ms: int,
+        partitions: Mapping[str, int],
+        awaited: frozenset[str] = frozenset(),
     ) -> None:
         self.before, self.now, self.joined_ms, self.written_ms = before, now, joined_ms, written_ms
         self._partitions = partitions
+        self._awaited = awaited
         self.old = {member.member_id: member for member in before.members}
         self.new = {member.member_id: member for member in now.members}
         self.gone = [member_id for member_id in self.old if member_id not in self.new]
@@ -505,13 +526,20 @@ class GenerationStep:
         named, found = named_partitions(self.now), []
         for topic in sorted(wanted):
             before, count = self._partitions.get(topic, 0), named.get(topic, 0)
-            if count == before:
+            if count == before or topic in self.learned_topics():
                 continue
             kind = TopicChangeKind.GREW if count > before else TopicChangeKind.REMADE
             if not before or not count:
                 kind = TopicChangeKind.MADE if count else TopicChangeKind.DELETED
             found.append(TopicChange(topic, kind, before, count, self.written_ms))
         return tuple(found)
+
+    def learned_topics(self) -> frozenset[str]:
+        """Topics that members named first in the generation before, and that its plan left out: clients look up what
+        their members read after they have become its leader, and plan again."""
+        named = named_partitions(self.now)
+        wanted = self._topics_of(self.old) & self._topics_of(self.new)
+        return frozenset(each for each in wanted & named.keys() - self._awaited if not self._partitions.get(each))
 
     def _topics_of_all_changes(self) -> frozenset[str]:
         """Topics that each of several members has begun, or ceased, to name."""

@@ -192,9 +192,6 @@ def conclude_ending(timeouts: MemberTimeouts, signs: LastSigns) -> Ending:
         return Ending(Cause.POLL_TIMEOUT, WaitEnd.LEFT, Certainty.INFERRED, what, evidence)
     if timeouts.static and session_ms is not None:
         return expired_ending(f"{seen}, and a member with a group.instance.id does not leave when it stops")
-    notice_ms = timeouts.notice_ms
-    if silence.last_ms is None and session_ms is not None and silent_ms <= session_ms + SLACK_MS:
-        return expired_ending(f"{seen}, as long as its session timeout of {describe_ms(session_ms)}")
     if silence.last_ms is None:
         return unknown_ending(f"{seen}, so nothing tells how it went")
     if silence.usual_ms is None:
@@ -210,7 +207,7 @@ def conclude_ending(timeouts: MemberTimeouts, signs: LastSigns) -> Ending:
             f"timeout of {describe_ms(session_ms)}"
         )
         return Ending(Cause.MEMBER_LEFT, WaitEnd.LEFT, Certainty.INFERRED, "left", evidence)
-    longest_ms = session_ms + DISTANCES * silence.usual_ms + notice_ms + SLACK_MS
+    longest_ms = session_ms + DISTANCES * silence.usual_ms + timeouts.notice_ms + SLACK_MS
     if any(shortest_ms <= span <= longest_ms for span in (until_round_ms, silent_ms)):
         if abs(timeouts.rebalance_ms - session_ms) <= POLL_CHECK_MS and not timeouts.static:
             return unknown_ending(f"{seen}; its session timeout and its max.poll.interval.ms are about as long as that")

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from muster.assignors.api import AssignorError, Member, RebalanceProtocol, Snapshot
-from muster.assignors.registry import resolve
+from muster.assignors.registry import own_name, resolve
 from muster.assignors.run import run
 from muster.assignors.tools.what_if import owner_of
 from muster.coordinator.observability.advice.membership_advice import advise_static_membership
@@ -18,7 +18,9 @@ JAVA_CLASSES: Final = {
     "sticky": "org.apache.kafka.clients.consumer.StickyAssignor",
 }
 EAGER_ONLY: Final = ("kafka-python", "aiokafka", "kafkajs", "sarama")
-"""Libraries without a cooperative assignor, as their clients name themselves."""
+"""Libraries without a cooperative assignor and without KIP-848, as their clients name themselves."""
+KAFKAJS_ASSIGNOR: Final = "RoundRobinAssigner"
+"""What only kafkajs calls its assignor."""
 LAG_TIMES: Final = 1.5
 """Below so many times the mean, the heaviest member is none."""
 LEAST_LAG: Final = 1_000
@@ -79,7 +81,9 @@ def suitable_assignors(record: GroupRecord, replay: PlanReplay) -> list[str]:
 
 
 def has_eager_clients(record: GroupRecord) -> bool:
-    return any(member.client_software.lower().startswith(EAGER_ONLY) for member in record.members)
+    """A broker's records do not tell of a client's software, but some have its name for a client id."""
+    named = (word.lower() for member in record.members for word in (member.client_software, member.client_id))
+    return record.planned_with == KAFKAJS_ASSIGNOR or any(word.startswith(EAGER_ONLY) for word in named)
 
 
 def describe_cost(cost: ReplayCost) -> str:
@@ -230,7 +234,10 @@ def advise_adoption(record: GroupRecord) -> Iterator[Advice]:
 
 
 def judge_assignor(record: GroupRecord) -> PlanReplay:
-    """The comparison, where there is enough to compare."""
+    """The comparison, where there is enough to compare, and something to gain: a cooperative group has the best there
+    is of what members can choose."""
     if record.is_quiet or len(record.disturbing) < LEAST_ROUNDS:
         return PlanReplay()
+    if not record.by_consumer_protocol and own_name(record.planned_with) == COOPERATIVE_STICKY:
+        return PlanReplay(COOPERATIVE_STICKY)
     return replay_plans(record)

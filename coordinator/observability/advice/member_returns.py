@@ -7,14 +7,21 @@ without them (EX-A5). A cooperative follow-up belongs to the rebalance that it f
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from muster.assignors.api import TopicPartition
-from muster.coordinator.observability.advice.model import GroupRecord, Numbers
-from muster.coordinator.observability.advice.rounds import owners_after
 from muster.coordinator.observability.views.incidents import DEPARTURES, LOOP_TIMES, ROLLING_MS, Identity
 from muster.coordinator.observability.views.sentences import cause_name
-from muster.coordinator.rpc.v1.ledger_pb2 import REBALANCE_SOURCE_WATCHED, FurtherTrigger, Incarnation, Rebalance
+from muster.coordinator.rpc.v1.ledger_pb2 import (
+    REBALANCE_SOURCE_WATCHED,
+    FurtherTrigger,
+    Incarnation,
+    MemberPlan,
+    Rebalance,
+)
+
+Numbers: TypeAlias = frozenset[int]
+"""Numbers of ledger entries."""
 
 POLLED_LATE, EXPIRED, RESTARTED = "polled late", "expired", "restarted"
 
@@ -62,16 +69,20 @@ class LatePoll:
     partitions: frozenset[TopicPartition]
 
 
+def share_of(member: MemberPlan) -> frozenset[TopicPartition]:
+    return frozenset((share.topic, partition) for share in member.assigned for partition in share.partitions)
+
+
 def triggers_of(entry: Rebalance) -> list[Rebalance | FurtherTrigger]:
     """The cause of a rebalance, and what else asked for it while it was under way."""
     return [entry, *entry.triggers]
 
 
 class ReturnFinder:
-    """Reads a record once, oldest entry first."""
+    """Reads a history once, oldest entry first. `session_timeout_ms`: of the members, None where it is not known."""
 
-    def __init__(self, record: GroupRecord) -> None:
-        self._record = record
+    def __init__(self, entries: Iterable[Rebalance], session_timeout_ms: int | None) -> None:
+        self._session_timeout_ms = session_timeout_ms
         self._identities: dict[str, Identity] = {}
         self._owned: dict[str, frozenset[TopicPartition]] = {}
         self._departures: dict[str, str] = {}
@@ -80,7 +91,7 @@ class ReturnFinder:
         """Members that went and are not back -> when they went, oldest first."""
         self.returns: list[MemberReturn] = []
         self.late_polls: list[LatePoll] = []
-        for entry in record.entries:
+        for entry in entries:
             self._look(entry)
 
     def _look(self, entry: Rebalance) -> None:
@@ -102,11 +113,7 @@ class ReturnFinder:
         for back in entry.incarnations:
             self._note_return(entry, back)
         self._find_replacements(entry)
-        if entry.members:
-            owned: dict[str, set[TopicPartition]] = {}
-            for tp, owner in owners_after(entry).items():
-                owned.setdefault(owner, set()).add(tp)
-            self._owned.update({member: frozenset(share) for member, share in owned.items()})
+        self._owned.update((member.member_id, share_of(member)) for member in entry.members)
 
     def _note_late_poll(self, entry: Rebalance, culprit: str) -> None:
         """Records of another broker name the member as it came back."""
@@ -164,7 +171,7 @@ class ReturnFinder:
         if SAME_PROCESS in entry.evidence and back.how == "expired":
             return EXPIRED
         # A broker's records tell nothing of processes: one that was only paused is missed first, and then back.
-        session_ms = self._record.session_timeout_ms
+        session_ms = self._session_timeout_ms
         soon = session_ms is not None and back.away_ms <= SOON_AFTER_EXPIRY * session_ms
         watched = entry.source == REBALANCE_SOURCE_WATCHED
         return EXPIRED if watched and went == "SESSION_EXPIRED" and soon else RESTARTED
@@ -193,12 +200,12 @@ def set_off_by(entries: Iterable[Rebalance], went: Collection[str], came: Collec
     return frozenset(found)
 
 
-def set_off_by_returns(record: GroupRecord, returns: Iterable[MemberReturn]) -> Numbers:
+def set_off_by_returns(entries: Iterable[Rebalance], returns: Iterable[MemberReturn]) -> Numbers:
     listed = list(returns)
-    return set_off_by(record.entries, {back.previous_id for back in listed}, {back.member_id for back in listed})
+    return set_off_by(entries, {back.previous_id for back in listed}, {back.member_id for back in listed})
 
 
-def flapping_identity(record: GroupRecord, returns: Sequence[MemberReturn]) -> Identity | None:
+def flapping_identity(entries: Iterable[Rebalance], returns: Sequence[MemberReturn]) -> Identity | None:
     """The client that restarted most often: at least half of all restarts, three times for each of its members."""
     times = Counter(back.identity for back in returns)
     if not times:
@@ -210,7 +217,7 @@ def flapping_identity(record: GroupRecord, returns: Sequence[MemberReturn]) -> I
                 (member.client_id or member.member_id, member.group_instance_id, member.client_host) == often
                 for member in entry.members
             )
-            for entry in record.entries
+            for entry in entries
         ),
         default=1,
     )

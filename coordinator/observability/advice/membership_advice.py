@@ -10,7 +10,7 @@ from muster.coordinator.observability.advice.member_returns import (
     RESTARTED,
     LatePoll,
     MemberReturn,
-    ReturnFinder,
+    Numbers,
     flapping_identity,
     set_off_by,
     set_off_by_returns,
@@ -19,7 +19,6 @@ from muster.coordinator.observability.advice.model import (
     LEAST_TIMES,
     Advice,
     GroupRecord,
-    Numbers,
     is_over,
     percentile,
     round_up_s,
@@ -94,14 +93,14 @@ def price_of_session(now_ms: int | None, needed_ms: int) -> str:
 
 def advise_on_flapping(record: GroupRecord) -> Iterator[Advice]:
     """One client id at one host sets off most restarts of the group."""
-    restarts = [back for back in ReturnFinder(record).returns if back.why == RESTARTED]
-    who = flapping_identity(record, restarts)
+    restarts = [back for back in record.comings_and_goings.returns if back.why == RESTARTED]
+    who = flapping_identity(record.entries, restarts)
     if who is None:
         return
     mine = [back for back in restarts if back.identity == who]
     if is_over((back.at_ms for back in mine), record.facts.now_ms):
         return
-    numbers = set_off_by_returns(record, mine)
+    numbers = set_off_by_returns(record.entries, mine)
     saves = record.saved_by_avoiding(numbers)
     if saves is None:
         return
@@ -127,12 +126,12 @@ def advise_on_flapping(record: GroupRecord) -> Iterator[Advice]:
 
 def advise_static_membership(record: GroupRecord) -> Iterator[Advice]:
     """Members restart under new ids: each restart is two rebalances, which static members (KIP-345) do without."""
-    restarts = [back for back in ReturnFinder(record).returns if back.why == RESTARTED]
-    flapping = flapping_identity(record, restarts)
+    restarts = [back for back in record.comings_and_goings.returns if back.why == RESTARTED]
+    flapping = flapping_identity(record.entries, restarts)
     mine = [back for back in restarts if not back.is_static and back.identity != flapping]
     if len(mine) < LEAST_TIMES or (record.members and all(member.group_instance_id for member in record.members)):
         return
-    numbers = set_off_by_returns(record, mine)
+    numbers = set_off_by_returns(record.entries, mine)
     waits = sum(back.unread_s for back in mine)
     saves = record.saved_by_avoiding(numbers, waits)
     if saves is None:
@@ -167,11 +166,11 @@ def advise_static_membership(record: GroupRecord) -> Iterator[Advice]:
 
 def advise_longer_session(record: GroupRecord) -> Iterator[Advice]:
     """Members expired, and were back within moments: their session timeout is shorter than their pauses."""
-    mine = [back for back in ReturnFinder(record).returns if back.why == EXPIRED]
+    mine = [back for back in record.comings_and_goings.returns if back.why == EXPIRED]
     if len(mine) < LEAST_TIMES or is_over((back.at_ms for back in mine), record.facts.now_ms):
         return
     needed_ms, now_ms = needed_session_ms(mine), record.session_timeout_ms
-    numbers = set_off_by_returns(record, mine)
+    numbers = set_off_by_returns(record.entries, mine)
     saves = record.saved_by_avoiding(numbers, sum(back.unread_s for back in mine))
     if saves is None or (now_ms is not None and now_ms >= needed_ms):
         return
@@ -199,7 +198,7 @@ def advise_longer_session(record: GroupRecord) -> Iterator[Advice]:
 
 def advise_on_late_polls(record: GroupRecord) -> Iterator[Advice]:
     """Members did not poll within max.poll.interval.ms, left, and came back: too much work for one poll."""
-    finder = ReturnFinder(record)
+    finder = record.comings_and_goings
     late = finder.late_polls
     if len(late) < LEAST_TIMES or is_over((each.at_ms for each in late), record.facts.now_ms):
         return

@@ -9,10 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Final, TypeAlias
+from typing import Final
 
 from typing_extensions import TypedDict
 
+from muster.coordinator.observability.advice.member_returns import Numbers, ReturnFinder
 from muster.coordinator.observability.advice.rounds import RecordedRound, list_rounds
 from muster.coordinator.observability.doctor.model import DoctorFacts, ExaminedGroup
 from muster.coordinator.observability.read_model.groups import MemberDescription
@@ -128,9 +129,6 @@ class Advice:
 # The group's history
 # -------------------
 
-Numbers: TypeAlias = frozenset[int]
-"""Numbers of ledger entries."""
-
 
 @dataclass(frozen=True)
 class GroupRecord:
@@ -148,6 +146,11 @@ class GroupRecord:
         """Those that had a plan, or ended because nobody was left; not those that the next one overtook."""
         overtaken = RebalanceOutcome.REBALANCE_OUTCOME_SUPERSEDED
         return sum(is_rebalance(entry) and entry.outcome != overtaken for entry in self.entries)
+
+    @cached_property
+    def comings_and_goings(self) -> ReturnFinder:
+        """Members that came back, and those that polled late."""
+        return ReturnFinder(self.entries, self.session_timeout_ms)
 
     @cached_property
     def disturbing(self) -> tuple[RecordedRound, ...]:
@@ -179,6 +182,11 @@ class GroupRecord:
     def watched(self) -> bool:
         """Whether another broker coordinates the group."""
         return bool(self.entries) and self.entries[-1].source == REBALANCE_SOURCE_WATCHED
+
+    @property
+    def planned_with(self) -> str:
+        """The assignor of the newest plan."""
+        return self.rounds[-1].entry.protocol_name if self.rounds else ""
 
     @property
     def by_consumer_protocol(self) -> bool:

@@ -33,7 +33,7 @@ from muster.coordinator.observability.views.formatting import plural
 
 COOPERATIVE_STICKY: Final = "cooperative-sticky"
 CANDIDATES: Final = (COOPERATIVE_STICKY, "sticky", "uniform", "lag-sticky")
-MOST_PLANNED: Final = 200_000
+MOST_PLANNED: Final = 50_000
 """Partitions of all rounds together that are planned again by each candidate: the newest rounds within that."""
 
 

@@ -70,9 +70,16 @@ class RecordedRound:
     def _orphan_gap(self) -> float:
         return mean_gap(each for each in self.changed if each.source not in self.members) or self.handover_gap
 
+    @cached_property
+    def _gaps_by_source(self) -> Mapping[str, float]:
+        moves: dict[str, list[PartitionMove]] = {}
+        for each in self.changed:
+            moves.setdefault(each.source, []).append(each)
+        return {source: mean_gap(found) for source, found in moves.items()}
+
     def orphan_gap(self, member_id: str) -> float:
         """Of a partition whose owner went."""
-        return mean_gap(each for each in self.changed if each.source == member_id) or self._orphan_gap
+        return self._gaps_by_source.get(member_id) or self._orphan_gap
 
     @cached_property
     def new_gaps(self) -> Mapping[TopicPartition, float]:

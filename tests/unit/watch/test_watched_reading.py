@@ -386,3 +386,19 @@ def test_what_others_than_consumers_tell_each_other_is_not_guessed(kind: str, bl
     assert (entry.moves, entry.snapshot_json) == ((), "")
     assert [member.assigned for member in entry.members] == [(), ()]
     assert not watched.skipped
+
+
+def test_what_repeats_from_generation_to_generation_is_kept_once() -> None:
+    """A ledger of many thousand groups would not fit otherwise."""
+    blob = bytes.fromhex("0001 00000001 0001 74 00000001 00000000 00000000")
+    one = replace(MEMBER, member_id="member-1", assignment=blob)
+    two = replace(MEMBER, member_id="member-2", assignment=blob)
+    generations = [
+        GroupStored("g", "consumer", number + 1, "range", one.member_id, NOW_MS, members)
+        for number, members in enumerate([(one,), (one, two), (one,), (one, two)])
+    ]
+    _, heard = read(*(batch(facts(each, at_ms=NOW_MS + n), n) for n, each in enumerate(generations)))
+    assert heard.facts == generations
+    first, *others = [entry.members[0] for _, entry in heard.entries]
+    assert len(others) == 2
+    assert all(each is first for each in others)

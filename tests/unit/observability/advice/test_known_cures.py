@@ -261,7 +261,7 @@ def test_an_assignor_that_is_not_known_is_not_judged() -> None:
     assert found.not_judged == ("mine is not an assignor that Muster knows: its plans are not made again",)
 
 
-def test_cooperative_rounds_come_out_as_recorded_and_are_not_told_to_be_cooperative() -> None:
+def test_a_cooperative_group_is_not_told_to_be_cooperative() -> None:
     found = advised(flapping())
     assert found.not_judged == ()
     assert "assignor" not in [each.kind for each in found.advice]

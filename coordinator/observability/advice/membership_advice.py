@@ -36,6 +36,8 @@ LONGEST_SESSION_MS: Final = 1_800_000
 """`group.max.session.timeout.ms` of brokers, unless it is set."""
 SHORTEST_SESSION_MS: Final = 6_000
 """`group.min.session.timeout.ms`."""
+USUAL_SESSION_MS: Final = 45_000
+"""`session.timeout.ms` of Java's and librdkafka's clients, unless it is set."""
 POLL_RECORDS: Final = 500
 """`max.poll.records` of Java's clients, unless it is set."""
 
@@ -137,8 +139,9 @@ def advise_static_membership(record: GroupRecord) -> Iterator[Advice]:
     if saves is None:
         return
     needed_ms, now_ms = needed_session_ms(mine), record.session_timeout_ms
-    session = (session_setting(record, needed_ms),) if now_ms is None or needed_ms > now_ms else ()
-    enough = () if session else (f"session.timeout.ms is {seconds(now_ms or 0)}, which is enough",)
+    session = (session_setting(record, needed_ms),) if needed_ms > (now_ms or USUAL_SESSION_MS) else ()
+    known = f"is {seconds(now_ms)}" if now_ms else f"is not known, {seconds(USUAL_SESSION_MS)} unless it is set"
+    enough = () if session else (f"session.timeout.ms {known}, which is enough",)
     yield Advice(
         kind="static-membership",
         sentence=f"Give members a group.instance.id: {plural(len(mine), 'restart')} set off {len(numbers)} of "

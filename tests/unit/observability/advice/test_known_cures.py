@@ -135,6 +135,16 @@ def test_an_absence_that_outlasts_the_session_names_the_session_that_it_takes() 
     assert any(line == "away for 7 s; half as much again is 11 s" for line in found.proof)
 
 
+def test_a_session_that_is_not_known_is_not_lowered() -> None:
+    history = rolling_deploy()
+    group = history.examined()
+    members = tuple(replace(member, session_timeout_ms=None) for member in group.members)
+    described = replace(group, description=replace(group.description, members=members))
+    found = advise_group(described, history.topics, history.now_ms).advice[0]
+    assert found.settings == ("group.instance.id=NAME",)
+    assert "session.timeout.ms is not known, 45 s unless it is set, which is enough" in found.proof
+
+
 def test_members_that_come_back_at_another_host_are_known_by_their_client_id() -> None:
     history = GroupHistory("range")
     history.start("abcdef")

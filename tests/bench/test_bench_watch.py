@@ -33,5 +33,5 @@ def test_the_suite_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     assert main(["bench", "watch", "--json"]) in (Exit.OK, Exit.UNHEALTHY)
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert {row["bench"] for row in rows} == {"watch"}
-    assert len(rows) == 11
+    assert len(rows) == 10
     assert all(row["value"] > 0 for row in rows)

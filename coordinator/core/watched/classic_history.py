@@ -227,6 +227,9 @@ class ClassicHistory:
         if common and (coordinator_moved or len(step.gone) >= SEVERAL):
             triggers = [trigger_of_common_return(coordinator_moved=coordinator_moved)]
             triggers += [each for each in arrivals if each.cause is Cause.MEMBER_JOINED]
+        else:  # who is back had not left before
+            expired = [each for each in back & gone.keys() if gone[each].cause is Cause.SESSION_EXPIRED]
+            triggers += [trigger_of_ending(step.old[each], gone[each]) for each in sorted(expired)]
         triggers += self._triggers_of_those_who_stayed(step)
         if not triggers:
             triggers = [trigger_of_repetition(step)]

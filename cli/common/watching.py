@@ -25,6 +25,9 @@ from muster.cli.common.output import notice
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+WATCHED_KAFKA = "watched-kafka"
+"""The condition that says what a node cannot see of it."""
+
 PATIENCE_S = 15.0
 """How long reading may stand still."""
 
@@ -157,6 +160,9 @@ def wait_until_read(address: str, group: str | None) -> None:
                 break
         if tells and said:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        for condition in admin.conditions():
+            if condition.name == WATCHED_KAFKA:
+                notice(condition.sentence)
 
 
 # Properties of Kafka's clients

@@ -15,7 +15,14 @@ from rich.text import Text
 
 from muster.coordinator.observability.views.formatting import clock_time, duration, harmless, moment, plural, spans
 from muster.coordinator.observability.views.incidents import GroupIncident, find_incidents, latest_incidents
-from muster.coordinator.observability.views.ledger import cause_word, is_rebalance, outcome_word, took_words
+from muster.coordinator.observability.views.ledger import (
+    cause_word,
+    generation_words,
+    is_rebalance,
+    is_watched,
+    outcome_word,
+    took_words,
+)
 from muster.coordinator.observability.views.member_names import Names, names_of
 from muster.coordinator.observability.views.sentences import (
     describe_certainty,
@@ -167,9 +174,10 @@ def story_lines(entry: ledger_pb2.Rebalance, names: Names, out: Console, width: 
 def story_heading(entry: ledger_pb2.Rebalance) -> Text:
     outcome = outcome_word(entry)
     took = took_words(entry) if is_rebalance(entry) else ""
+    generations = generation_words(entry, "->")
     return Text.assemble(
         (f"{'Rebalance' if is_rebalance(entry) else 'Entry'} {entry.number}", "bold"),
-        f"   generation {entry.previous_generation} -> {entry.generation}   ",
+        f"   generation {generations}   " if generations else "   ",
         (moment(entry.started_at_ms), "dim"),
         f"   took {took}   " if took else "   ",
         (outcome, OUTCOME_STYLES.get(outcome, "")),
@@ -274,7 +282,8 @@ def snapshot_of(entry: ledger_pb2.Rebalance) -> dict[str, Any]:
 
 
 def move_lines(entry: ledger_pb2.Rebalance, names: Names) -> Iterator[Text]:
-    total = f"{entry.unowned_partition_seconds:.2f} partition-seconds unowned"
+    told = not is_watched(entry) or not entry.moves or any(move.unowned_ms >= 0 for move in entry.moves)
+    total = f"{entry.unowned_partition_seconds:.2f} partition-seconds unowned" if told else "nobody saw for how long"
     yield Text(f"{plural(len(entry.moves), 'partition')}, {total}" if entry.moves else f"nothing; {total}")
     grouped: dict[tuple[str, str, str, str], list[ledger_pb2.PartitionMove]] = defaultdict(list)
     for move in entry.moves:
@@ -286,7 +295,7 @@ def move_lines(entry: ledger_pb2.Rebalance, names: Names) -> Iterator[Text]:
         yield Text.assemble(
             said(f"{topic}[{spans(move.partition for move in moves)}]", "cyan"),
             said(f"   {names[source] or 'nobody'} -> {names[target] or 'nobody'}"),
-            f"   {unowned_text(moves)}" if target else "",
+            f"   {unowned_text(moves)}" if target and told else "",
             said(f"   {names.in_text(why)}" if why else "", "dim"),
         )
 

@@ -35,6 +35,7 @@ def upstream_address_of(settings: Settings) -> UpstreamAddress:
         certificates if protocol.endswith("SSL") else None,
         client_id=f"{settings.engine_kafka_cluster}-{settings.node_id}",
         answer_s=ANSWER_S,
+        reads_only=settings.watch_enable,
     )
 
 

@@ -116,6 +116,11 @@ class LiveLooks:
         for task in self._looking.values():
             await task.stop()
 
+    def look_at_all_soon(self) -> None:
+        """With the next look, whenever that was done last."""
+        for sight in self._sights.values():
+            sight.described_s = None
+
     async def _mind_brokers(self) -> None:
         while True:
             brokers = self._upstream.view.brokers.keys()
@@ -197,8 +202,8 @@ class LiveLooks:
         listed = await list_groups_in(self._upstream, broker, ())
         if listed.code:
             raise UpstreamRefused(f"asking broker {broker} which groups it has", listed.code)
-        await self._listener.saw_groups(broker, listed.groups)
         self._sights[broker].described_s = asyncio.get_running_loop().time()
+        await self._listener.saw_groups(broker, listed.groups)
         return listed.throttle_ms / 1000
 
     # -- trouble ------------------------------------------------------------------------------------------------------

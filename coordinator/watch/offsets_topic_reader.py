@@ -6,7 +6,8 @@ a leader lost records) is read again from its begin.
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
@@ -22,7 +23,7 @@ from muster.coordinator.kafka_backend.upstream.record_requests import (
     fetch,
     list_offsets,
 )
-from muster.coordinator.kafka_backend.upstream.upstream_client import NO_LEADER, Upstream
+from muster.coordinator.kafka_backend.upstream.upstream_client import NO_LEADER, TopicMetadata, Upstream
 from muster.coordinator.watch.watched_partition import WatchedPartition
 from muster.storage.records.batch import BatchView
 
@@ -44,6 +45,9 @@ SLICE_S: Final = 0.003
 PAUSE_S: Final = 0.5
 """After an answer that brought nothing but trouble."""
 
+LONG_PAUSE_S: Final = 10.0
+"""Until it is tried again to read what nobody may read, and looked up whether the topic is still the same."""
+
 
 class ReaderListener(Protocol):
     """Hears what the reader does."""
@@ -57,6 +61,12 @@ class ReaderListener(Protocol):
     def progressed(self, partition: int, read: int, behind: int) -> None:
         """So many records may be between where reading began and where it is, and so many between there and where the
         log ended when reading began; 0: caught up."""
+
+    def found_partitions(self, count: int) -> Iterable[int]:
+        """The topic has so many; which of them are to be read."""
+
+    def may_read(self, allowed: bool) -> None:
+        """Whether the Kafka lets us read the topic; the reader goes on trying."""
 
     def troubled(self, partition: int, why: str) -> None:
         """It cannot be read now; why, as a sentence, or "" where it can again."""
@@ -101,6 +111,8 @@ class OffsetsTopicReader:
         self._following: dict[int, RestartedTask] = {}
         self._looking = RestartedTask("leaders of watched partitions", self._look_for_leaders)
         self._stale = asyncio.Event()
+        self._topic_id = b""
+        self._allowed = True
 
     def start(self) -> None:
         self._looking.start()
@@ -122,6 +134,7 @@ class OffsetsTopicReader:
                 self._trouble(self._positions, f"the Kafka cannot be reached: {error}")
                 await asyncio.sleep(PAUSE_S)
                 continue
+            self._look_at_topic(view.topics.get(OFFSETS_TOPIC))
             leaders = {view.leader(OFFSETS_TOPIC, each) for each in self._positions}
             for leader in leaders - self._following.keys() - {NO_LEADER}:
                 self._following[leader] = RestartedTask(
@@ -133,12 +146,31 @@ class OffsetsTopicReader:
             lost = [each for each in self._positions if view.leader(OFFSETS_TOPIC, each) == NO_LEADER]
             topic = view.topics.get(OFFSETS_TOPIC)
             self._trouble(lost, describe_missing(0 if topic is None else topic.code))
-            try:
-                async with asyncio.timeout(PAUSE_S if lost else None):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(PAUSE_S if lost and self._allowed else LONG_PAUSE_S):
                     await self._stale.wait()
-            except TimeoutError:
-                continue
             await asyncio.sleep(PAUSE_S)
+
+    def _look_at_topic(self, topic: TopicMetadata | None) -> None:
+        """Whether it may be seen, is another one than before, or has other partitions."""
+        if topic is not None and topic.code == TOPIC_AUTHORIZATION_FAILED:
+            self._allow(False)
+        if topic is None or topic.code or not topic.parts:
+            return
+        anew = bool(self._topic_id) and topic.topic_id != self._topic_id
+        self._topic_id = topic.topic_id
+        wanted = set(self._listener.found_partitions(len(topic.parts)))
+        for each in self._positions.keys() - wanted:
+            self._trouble([each], "")
+            del self._positions[each]
+        for each in sorted(wanted):
+            if anew or each not in self._positions:
+                self._positions[each] = WatchedPosition(self._listener.made_partition(each))
+
+    def _allow(self, allowed: bool) -> None:
+        if allowed != self._allowed:
+            self._allowed = allowed
+            self._listener.may_read(allowed)
 
     def _led_by(self, leader: int) -> list[int]:
         view = self._upstream.view
@@ -157,7 +189,7 @@ class OffsetsTopicReader:
                 moved = True
             if moved:
                 self._stale.set()
-                await asyncio.sleep(PAUSE_S)
+                await asyncio.sleep(PAUSE_S if self._allowed else LONG_PAUSE_S)
 
     async def _read_once(self, leader: int, led: Sequence[int]) -> bool:
         """Fetch once for all partitions of a leader. Whether leaders have to be looked for. Raises UpstreamError."""
@@ -168,7 +200,13 @@ class OffsetsTopicReader:
         asked = {(OFFSETS_TOPIC, each): position.next for each, position in ready.items()}
         caught_up = all(position.next >= position.goal for position in ready.values())
         told = await fetch(self._upstream, leader, asked, max_wait_ms=WAIT_MS if caught_up else 0)
-        return any([await self._take(each, told.get((OFFSETS_TOPIC, each))) for each in ready])
+        return any(
+            [await self._take(each, told.get((OFFSETS_TOPIC, each))) for each in ready if self._reads(each, ready)]
+        )
+
+    def _reads(self, partition: int, asked: Mapping[int, WatchedPosition]) -> bool:
+        """Whether it is still read as it was when it was asked for: the topic may be another one since."""
+        return self._positions.get(partition) is asked[partition]
 
     def _trouble(self, partitions: Iterable[int], why: str) -> None:
         for each in partitions:
@@ -191,6 +229,7 @@ class OffsetsTopicReader:
         for each, place in zip(partitions, places, strict=True):
             code = begins[place].code or ends[place].code
             if code:
+                self._allow(code != TOPIC_AUTHORIZATION_FAILED)
                 self._trouble([each], f"broker {leader} does not tell where it begins and ends: {describe_code(code)}")
                 continue
             position, first = self._positions[each], begins[place].offset
@@ -210,8 +249,10 @@ class OffsetsTopicReader:
             await self._find_place(partition)
             return False
         if came.code:
+            self._allow(came.code != TOPIC_AUTHORIZATION_FAILED)
             self._trouble([partition], describe_refusal(came.code))
             return True
+        self._allow(True)
         self._trouble([partition], "")
         await self._take_batches(partition, came.batches)
         if not came.batches and position.next < position.goal:

@@ -566,6 +566,8 @@ class WatchedFacts:
     def __init__(self, tell: Callable[[int, RecordsWatched | WatchStood], None], since_ms: int | None = None) -> None:
         """since_ms: as of a WatchedPartition."""
         self._tell = tell
+        self.shard_of: Callable[[str], int] | None = None
+        """Of a group, where partitions and shards are not the same."""
         self.evidence = BrokerEvidence()
         self._since_ms = since_ms
         self._names: dict[TopicId, str] = {}
@@ -589,8 +591,7 @@ class WatchedFacts:
         """What was said since the last call, positions excepted."""
         collector = self._collectors[partition]
         facts, collector.facts = collector.facts, []
-        for begin in range(0, len(facts), MOST_FACTS):
-            self._tell(shard, RecordsWatched(tuple(facts[begin : begin + MOST_FACTS])))
+        self._pass(shard, facts)
 
     def pass_positions(self, partition: int, shard: int) -> bool:
         """The newest positions, so many at a time. Whether there are more."""
@@ -603,6 +604,15 @@ class WatchedFacts:
             else:
                 stored.setdefault(group_id, {})[topic, number] = position
         facts += [OffsetsStored(group_id, offsets) for group_id, offsets in stored.items()]
-        for begin in range(0, len(facts), MOST_FACTS):
-            self._tell(shard, RecordsWatched(tuple(facts[begin : begin + MOST_FACTS])))
+        self._pass(shard, facts)
         return len(changed) == MOST_POSITIONS
+
+    def _pass(self, shard: int, facts: list[Record]) -> None:
+        of_shards = {shard: facts}
+        if self.shard_of is not None:
+            of_shards = {}
+            for fact in facts:
+                of_shards.setdefault(self.shard_of(getattr(fact, "group_id", "")), []).append(fact)
+        for number, some in of_shards.items():
+            for begin in range(0, len(some), MOST_FACTS):
+                self._tell(number, RecordsWatched(tuple(some[begin : begin + MOST_FACTS])))

@@ -61,6 +61,7 @@ class SeenRounds:
         """What was seen of the rounds that led to a record, this many generations after the one before it; None:
         nothing. It is forgotten then."""
         live = [each for each in self.rounds if each.ended_ms < 0 or now_ms - each.ended_ms <= STALE_MS]
+        generations = max(0, generations)
         mine, self.rounds = live[:generations], live[generations:]
         if not mine:
             return None
@@ -104,7 +105,8 @@ def take_seen(decided: RebalanceDecided, seen: dict[str, SeenRounds], now_ms: in
     if rounds is None:
         return None
     entry = decided.entry
-    taken = rounds.take(max(0, entry.generation - entry.previous_generation), now_ms)
+    generations = entry.generation - entry.previous_generation if entry.generation else MOST_ROUNDS
+    taken = rounds.take(generations, now_ms)
     forget_told(decided.group_id, seen)
     return taken
 

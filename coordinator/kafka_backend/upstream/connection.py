@@ -15,6 +15,7 @@ from muster.coordinator.config import Address
 from muster.coordinator.kafka.codec.codec import Frame, MalformedFrame, Unencodable, decode, struct
 from muster.coordinator.kafka.connections.client import ClientConnection, ClientLimits, RequestFailures, body_position
 from muster.coordinator.kafka_backend.upstream.protocol import (
+    READING_APIS,
     SUPPORTED_APIS,
     Unreached,
     Unspoken,
@@ -187,6 +188,8 @@ async def open_connection(address: Address, reach: UpstreamAddress) -> UpstreamC
             line = await UpstreamConnection.opened(address, reach)
             try:
                 await negotiate(line, reach.connect_s)
+                if reach.reads_only:
+                    line.versions = {api: version for api, version in line.versions.items() if api in READING_APIS}
                 if reach.login is not None:
                     await log_in(line, reach.login, reach.connect_s)
             except BaseException:

@@ -151,6 +151,8 @@ class UpstreamAddress:
     """Within which a connection is made, greeted and logged in."""
     answer_s: float = 30.0
     """Within which a request is answered, beside what it may wait by its own words."""
+    reads_only: bool = False
+    """Nothing is asked but READING_APIS: whatever else would be is refused before it leaves."""
 
 
 # API versions
@@ -192,6 +194,14 @@ SUPPORTED_APIS: Final[Mapping[str, SupportedApi]] = {
     "DescribeTransactions": SupportedApi(65, 0, 0),
     "ConsumerGroupDescribe": SupportedApi(69, 0, 0),
 }
+
+READING_APIS: Final = frozenset(
+    {
+        "ApiVersions", "ConsumerGroupDescribe", "DescribeConfigs", "DescribeGroups", "Fetch", "ListGroups",
+        "ListOffsets", "Metadata", "OffsetFetch", "SaslAuthenticate", "SaslHandshake",
+    }
+)  # fmt: skip
+"""Those that change nothing. FindCoordinator does: a new cluster makes the topic of its coordinators then."""
 
 
 def negotiate_versions(offered: Mapping[int, tuple[int, int]]) -> dict[str, int]:

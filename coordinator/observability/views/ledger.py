@@ -116,6 +116,11 @@ def is_rebalance(entry: ledger_pb2.Rebalance) -> bool:
     return int(entry.outcome) not in AUDIT_OUTCOMES
 
 
+def is_watched(entry: Rebalance) -> bool:
+    """Whether the entry was concluded from what another broker records, which does not tell how members went."""
+    return entry.source == ledger_pb2.REBALANCE_SOURCE_WATCHED
+
+
 def certainty_word(entry: ledger_pb2.Rebalance | ledger_pb2.FurtherTrigger | ledger_pb2.LateFetch) -> str | None:
     """How it is known; None in entries of older versions."""
     if not entry.certainty:
@@ -141,11 +146,18 @@ EXACT_PHASES = frozenset({"assign", "reconcile"})
 """Records of KIP-848 groups tell of these."""
 
 
+def generation_words(entry: ledger_pb2.Rebalance, to: str) -> str:
+    """From which generation to which; "" where a watched group's are not known. to: stands between them."""
+    if not entry.generation and not entry.previous_generation and is_watched(entry):
+        return ""
+    return f"{entry.previous_generation} {to} {entry.generation}"
+
+
 def took_words(entry: ledger_pb2.Rebalance) -> str:
     """How long it took, for people; "" where nobody knows: records of a watched classic group tell when a rebalance
     ended, and only looks at it when it had begun."""
     words = duration(took_ms(entry))
-    if entry.source != ledger_pb2.REBALANCE_SOURCE_WATCHED:
+    if not is_watched(entry):
         return words
     if not entry.phases:
         return ""

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from muster.coordinator.observability.views.formatting import NAMED, duration, listed, plural
+from muster.coordinator.observability.views.ledger import is_watched
 from muster.coordinator.observability.views.member_names import Names
 from muster.coordinator.rpc.v1 import ledger_pb2
 from muster.coordinator.rpc.v1.ledger_pb2 import (
@@ -296,11 +297,6 @@ def describe_certainty(entry: Rebalance, names: Names) -> str:
     if entry.certainty == ledger_pb2.CERTAINTY_SAID:
         return f"the broker says: {names.in_text(entry.evidence)}"
     return ""
-
-
-def is_watched(entry: Rebalance) -> bool:
-    """Whether the entry was concluded from what another broker records, which does not tell how members went."""
-    return entry.source == ledger_pb2.REBALANCE_SOURCE_WATCHED
 
 
 def describe_topic_change(change: TopicChange) -> str:

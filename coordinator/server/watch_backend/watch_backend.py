@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from muster.coordinator.config import Settings
-from muster.coordinator.core.model.events import GroupSeen, TopicsChanged, WatchStood
+from muster.coordinator.core.model.events import GroupSeen, RecordsWatched, TopicsChanged, WatchStood
 from muster.coordinator.core.watched.broker_evidence import read_broker_log
 from muster.coordinator.core.watched.watched_shard import NOT_READ, WatchedShard
 from muster.coordinator.edge.background_tasks import RestartedTask
 from muster.coordinator.edge.cluster_view import ClientAddresses, ClusterView, wall_ms
 from muster.coordinator.kafka_backend.backend_settings import upstream_address_of
-from muster.coordinator.kafka_backend.upstream.group_requests import ListedUpstreamGroup
+from muster.coordinator.kafka_backend.upstream.group_requests import UNKNOWN_TOPIC
 from muster.coordinator.kafka_backend.upstream.protocol import UpstreamError
 from muster.coordinator.kafka_backend.upstream.topic_watch import UpstreamLogEnds, UpstreamTopics
 from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
@@ -47,8 +47,8 @@ from muster.coordinator.server.listeners.kafka_listener import KafkaListenerCont
 from muster.coordinator.server.node_events import report_contained
 from muster.coordinator.server.rpc_dispatch import RpcCall, ServiceMethod, methods_of
 from muster.coordinator.server.services.group_coordinator import GroupCoordinator, GroupServiceContext
+from muster.coordinator.server.watch_backend.looked_kafka import LookedKafka, WatchedShards
 from muster.coordinator.watch.broker_log import NoBrokerLog, find_logs, read_lines
-from muster.coordinator.watch.live_looks import LiveLooks
 from muster.coordinator.watch.offsets_topic_reader import OFFSETS_TOPIC, OffsetsTopicReader
 from muster.coordinator.watch.segment_files import NoSegments, find_segments, read_segment
 from muster.coordinator.watch.watched_partition import WatchedFacts, WatchedPartition
@@ -70,9 +70,11 @@ SHARDS_BY_DEFAULT: Final = 50
 POSITIONS_S: Final = 1.0
 """How often new positions are passed on."""
 
-TICK_S: Final = 1.0
+TICK_S: Final = 0.25
 
 WATCHED_KAFKA: Final = "watched-kafka"
+
+LOOKING: Final = "the groups are being looked at"
 WATCHED_READING: Final = "watched-reading"
 
 
@@ -320,8 +322,12 @@ class KafkaWatchBackend(WatchBackend):
         self._started.callback(self.upstream.close)
         self._troubles: dict[int, str] = {}
         """Partitions of the topic that cannot be read now, and why."""
-        self._look_troubles: dict[int, str] = {}
-        """Brokers that do not tell which groups rebalance, and why."""
+        self._excuses: dict[int, str] = {}
+        """By partition, why its groups cannot be answered for; empty: they can."""
+        self._count = SHARDS_BY_DEFAULT
+        """Partitions of the topic."""
+        self._grown = ""
+        """That it has another number of partitions than it had, as a sentence."""
         self._topics_trouble = ""
         self._read: set[int] = set()
         """Partitions that have been read to where they ended, and are not answered for yet."""
@@ -344,8 +350,11 @@ class KafkaWatchBackend(WatchBackend):
         except UpstreamError as error:
             raise UpstreamRefusedNode(f"engine is {settings.engine}, but {error}") from error
         self._started.push_async_callback(self.topics.stop)
-        if (topic := view.topics.get(OFFSETS_TOPIC)) is not None and topic.parts:
-            self.shards = len(topic.parts)
+        topic = view.topics.get(OFFSETS_TOPIC)
+        self._found = topic is not None and bool(topic.parts)
+        if topic is not None and topic.parts:
+            self.shards = self._count = len(topic.parts)
+        self._looks = LookedKafka(settings, self.upstream, self.topics, self._clock.now_ms, self)
         self.ends = UpstreamLogEnds(
             self.upstream, self.topics, now_ms=self._clock.now_ms, patience_ms=settings.group_assignor_deadline_ms
         )
@@ -363,11 +372,8 @@ class KafkaWatchBackend(WatchBackend):
         reader.start()
         self._started.push_async_callback(reader.stop)
         if settings.watch_poll_ms:
-            looks = LiveLooks(
-                self.upstream, self, poll_ms=settings.watch_poll_ms, describe_ms=settings.watch_describe_ms
-            )
-            looks.start()
-            self._started.push_async_callback(looks.stop)
+            self._looks.start()
+            self._started.push_async_callback(self._looks.stop)
         passing = RestartedTask("positions of watched groups", self._pass_positions)
         passing.start()
         self._started.push_async_callback(passing.stop)
@@ -375,12 +381,12 @@ class KafkaWatchBackend(WatchBackend):
     def _wanted(self) -> range:
         """The partitions that are read."""
         if group := self._settings.watch_group:
-            return range(place := partition_for(group, self.shards), place + 1)
-        return range(self.shards)
+            return range(place := partition_for(group, self._count), place + 1)
+        return range(self._count)
 
     def unread(self) -> str:
         wanted = self._wanted()
-        excuses = [excuse for partition in wanted if (excuse := self._standing.get(partition))]
+        excuses = [excuse for partition in wanted if (excuse := self._excuses.get(partition))]
         if not excuses:
             return ""
         being_read = next((excuse for excuse in excuses if "is being read" in excuse), excuses[0])
@@ -392,18 +398,37 @@ class KafkaWatchBackend(WatchBackend):
 
     # -- what the reader says -----------------------------------------------------------------------------------------
 
+    def found_partitions(self, count: int) -> range:
+        if count != self._count or not self._found:
+            if self._found:
+                self._grown = (
+                    f"{OFFSETS_TOPIC} has {plural(count, 'partition')} now, and had {self._count} before: what is "
+                    "told of a group begins with what its new partition has"
+                )
+            self._found, self._count = True, count
+            self._excuses.clear()
+            self._facts.shard_of = lambda group_id: partition_for(group_id, self.shards)
+        return self._wanted()
+
+    def may_read(self, allowed: bool) -> None:
+        self._looks.hide(not allowed)
+        for partition in self._wanted():
+            self._excuse(partition, f"{OFFSETS_TOPIC}-{partition} has not been read yet" if allowed else LOOKING)
+
     def made_partition(self, partition: int) -> WatchedPartition:
-        self.stand(partition, f"{OFFSETS_TOPIC}-{partition} has not been read yet")
+        self._excuse(partition, f"{OFFSETS_TOPIC}-{partition} has not been read yet")
         return self._facts.made_partition(partition)
 
     def took_batches(self, partition: int) -> None:
         self._facts.pass_facts(partition, partition)
 
     def progressed(self, partition: int, read: int, behind: int) -> None:
+        if self._looks.hidden:
+            return
         if behind:
             share = f"{read / (read + behind):.0%} of {read + behind} records"
-            self.stand(partition, f"{OFFSETS_TOPIC}-{partition} is being read: {share}")
-        elif self._standing.get(partition):
+            self._excuse(partition, f"{OFFSETS_TOPIC}-{partition} is being read: {share}")
+        elif self._excuses.get(partition):
             self._read.add(partition)
             self._has_read.set()
 
@@ -412,25 +437,40 @@ class KafkaWatchBackend(WatchBackend):
             self._troubles[partition] = why
         else:
             self._troubles.pop(partition, None)
-        if self._standing.get(partition):
-            self.stand(partition, f"{OFFSETS_TOPIC}-{partition} cannot be read: {why}" if why else "reading goes on")
+        if self._excuses.get(partition) and not self._looks.hidden:
+            self._excuse(partition, f"{OFFSETS_TOPIC}-{partition} cannot be read: {why}" if why else "reading goes on")
+
+    def _excuse(self, partition: int, excuse: str) -> None:
+        """Of a partition; those of all partitions are of all shards where the topic has another number of them."""
+        self._excuses[partition] = excuse
+        if self._facts.shard_of is None:
+            self.stand(partition, excuse)
+            return
+        first = next((each for other in self._wanted() if (each := self._excuses.get(other))), "")
+        for shard in range(self.shards):
+            self.stand(shard, first)
 
     # -- what looks say -----------------------------------------------------------------------------------------------
 
-    def saw_state(self, group_id: str, state: str) -> None:
-        self._driver.submit_event(partition_for(group_id, self.shards), GroupSeen(group_id, state))
+    def tell_group(self, group_id: str, event: RecordsWatched | GroupSeen) -> None:
+        self._driver.submit_event(partition_for(group_id, self.shards), event)
 
-    async def saw_settled(self, broker: int, groups: Sequence[ListedUpstreamGroup]) -> None:
-        """Their records tell what became of them."""
+    def looked(self) -> None:
+        """Where nothing can be read, and where there is nothing to be read yet, this is all that is known."""
+        view = self.upstream.view.topics.get(OFFSETS_TOPIC)
+        if not self._looks.hidden and self._looks.groups and (view is None or not view.parts):
+            self.may_read(False)
+        elif self._looks.hidden or (view is not None and view.code == UNKNOWN_TOPIC and not view.parts):
+            for partition in self._wanted():
+                self._excuse(partition, "")
 
-    async def saw_groups(self, broker: int, groups: Sequence[ListedUpstreamGroup]) -> None:
-        """Their records tell of them."""
-
-    def looks_troubled(self, broker: int, why: str) -> None:
-        if why:
-            self._look_troubles[broker] = why
-        else:
-            self._look_troubles.pop(broker, None)
+    def live_groups(self) -> set[str]:
+        return {
+            name
+            for partition in self._facts.partitions.values()
+            for name, group in partition.groups.items()
+            if group.classic.stored is not None and group.classic.stored.members
+        }
 
     async def _pass_positions(self) -> None:
         """Every now and then; of a partition that has just been read, at once: its groups are answered for then."""
@@ -439,20 +479,22 @@ class KafkaWatchBackend(WatchBackend):
                 async with asyncio.timeout(POSITIONS_S):
                     await self._has_read.wait()
             self._has_read.clear()
-            for partition in self._facts.partitions:
-                if self._standing.get(partition) and partition not in self._read:
+            for partition in list(self._facts.partitions):
+                if self._excuses.get(partition) and partition not in self._read:
                     continue
                 await self.pass_positions(partition, partition)
-                if partition in self._read:
-                    self._read.discard(partition)
-                    self.stand(partition, "")
+                if partition in self._read and not self._looks.hidden:
+                    self._excuse(partition, "")
+                self._read.discard(partition)
 
     def trouble(self) -> str:
+        if self._looks.hidden:
+            return self._looks.trouble()
         if self._troubles:
             partition, why = next(iter(self._troubles.items()))
             more = f" (and {len(self._troubles) - 1} more partitions)" if len(self._troubles) > 1 else ""
             return f"{OFFSETS_TOPIC}-{partition}{more} cannot be read, so its groups are as they were last seen: {why}"
-        return self._topics_trouble or next(iter(self._look_troubles.values()), "")
+        return self._grown or self._topics_trouble or self._looks.trouble()
 
     def _topics_troubled(self, sentence: str) -> None:
         self._topics_trouble = sentence
@@ -580,4 +622,5 @@ class WatchUpkeep:
 
 if TYPE_CHECKING:
     _KAFKA: type[NodeBackend] = KafkaWatchBackend
+    _SHARDS: type[WatchedShards] = KafkaWatchBackend
     _SEGMENTS: type[NodeBackend] = SegmentsWatchBackend

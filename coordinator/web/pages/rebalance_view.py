@@ -12,7 +12,13 @@ from markupsafe import Markup
 
 from muster.coordinator.observability.views.formatting import duration, partition_seconds, plural, spans
 from muster.coordinator.observability.views.incidents import GroupIncident
-from muster.coordinator.observability.views.ledger import certainty_word, is_rebalance, took_words
+from muster.coordinator.observability.views.ledger import (
+    certainty_word,
+    generation_words,
+    is_rebalance,
+    is_watched,
+    took_words,
+)
 from muster.coordinator.observability.views.member_names import Names
 from muster.coordinator.observability.views.sentences import (
     CHANGE,
@@ -27,7 +33,6 @@ from muster.coordinator.observability.views.sentences import (
     describe_phase_wait,
     describe_topic_change,
     describe_waits,
-    is_watched,
     longest_wait,
     outcome_name,
     sentence,
@@ -157,7 +162,7 @@ def rebalance_duration_ms(entry: Rebalance) -> int:
 
 def rebalance_view(entry: Rebalance, names: Names, longest_ms: int, most_lines: int = MOST_LINES) -> RebalanceView:
     cause = cause_name(entry)
-    lines, more = move_lines(entry.moves, names, most_lines)
+    lines, more = move_lines(entry.moves, names, most_lines, "not known" if is_watched(entry) else STILL_UNOWNED)
     phase_views = tuple(phase_view(phase, names) for phase in entry.phases)
     bars = [
         (view.kind, phase.duration_ms, f"{view.name} {view.took}")
@@ -169,7 +174,7 @@ def rebalance_view(entry: Rebalance, names: Names, longest_ms: int, most_lines: 
         group=entry.group_id,
         number=entry.number,
         href=rebalance_address(entry.group_id, entry.number),
-        generations=f"{entry.previous_generation} to {entry.generation}",
+        generations=generation_words(entry, "to"),
         started_ms=entry.started_at_ms,
         took=took_words(entry),
         cause=cause,
@@ -229,8 +234,14 @@ def waited_longest(entry: Rebalance, names: Names) -> tuple[str, str]:
     return name, describe_waits([wait], names).removeprefix("waited ").replace(f" for {name}", "", 1)
 
 
-def move_lines(moves: Sequence[PartitionMove], names: Names, most: int) -> tuple[tuple[MoveLine, ...], int]:
-    """What went the same way, together; those with most partitions first, and how many lines are left out."""
+STILL_UNOWNED: Final = "still unowned"
+
+
+def move_lines(
+    moves: Sequence[PartitionMove], names: Names, most: int, untold: str = STILL_UNOWNED
+) -> tuple[tuple[MoveLine, ...], int]:
+    """What went the same way, together; those with most partitions first, and how many lines are left out. untold: of
+    partitions whose time without an owner nobody has told."""
     grouped: dict[tuple[str, str, str, str], list[PartitionMove]] = defaultdict(list)
     for move in moves:
         grouped[move.topic, move.source, move.target, move.why].append(move)
@@ -238,18 +249,18 @@ def move_lines(moves: Sequence[PartitionMove], names: Names, most: int) -> tuple
     lines = tuple(
         MoveLine(
             topic, spans(move.partition for move in same), len(same), names[source], names[target],
-            unowned_words_of(same) if target else "still unowned", names.in_text(why),
+            unowned_words_of(same, untold) if target else STILL_UNOWNED, names.in_text(why),
         )
         for (topic, source, target, why), same in ordered[:most]
     )  # fmt: skip
     return lines, max(0, len(ordered) - most)
 
 
-def unowned_words_of(moves: Sequence[PartitionMove]) -> str:
+def unowned_words_of(moves: Sequence[PartitionMove], untold: str) -> str:
     """How long these partitions had no owner, at least and at most."""
     known = [move.unowned_ms for move in moves if move.unowned_ms >= 0]
     if not known:
-        return "still unowned"
+        return untold
     low, high = duration(min(known)), duration(max(known))
     return low if low == high else f"{low} to {high}"
 

@@ -19,7 +19,10 @@ from muster.coordinator.kafka_backend.upstream.connection import (
     open_connection,
 )
 from muster.coordinator.kafka_backend.upstream.protocol import (
+    READING_APIS,
+    SUPPORTED_APIS,
     Unreached,
+    Unspoken,
     UpstreamAddress,
     UpstreamCredentials,
     UpstreamError,
@@ -341,3 +344,24 @@ def test_a_broker_that_speaks_no_tls_and_hangs_up_is_told_with_a_reason() -> Non
         assert not str(caught.value).endswith("cannot be reached: "), "a colon, and no reason"
 
     asyncio.run(story())
+
+
+def test_a_client_that_only_reads_sends_nothing_that_would_change_anything() -> None:
+    async def whole() -> None:
+        async with UpstreamBroker() as broker:
+            reach = UpstreamAddress((broker.address,), connect_s=5, answer_s=5, reads_only=True)
+            line = await open_connection(broker.address, reach)
+            for api in SUPPORTED_APIS.keys() - READING_APIS:
+                with pytest.raises(Unspoken):
+                    await line.send_request(api, None, 5)
+            line.close()
+            assert [api for api, _ in broker.asked] == ["ApiVersions"]
+
+    asyncio.run(whole())
+
+
+def test_what_only_reads_changes_nothing() -> None:
+    assert not READING_APIS & {
+        "Produce", "OffsetCommit", "JoinGroup", "Heartbeat", "LeaveGroup", "SyncGroup", "CreateTopics",
+        "InitProducerId", "AddPartitionsToTxn", "FindCoordinator",
+    }  # fmt: skip

@@ -1,0 +1,230 @@
+"""Whatever becomes of the offsets topic, the reader says what is wrong, and goes on by itself."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from muster.coordinator.kafka.codec.codec import struct
+from muster.coordinator.kafka_backend.upstream.protocol import UpstreamAddress
+from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
+from muster.coordinator.watch import offsets_topic_reader as module
+from muster.coordinator.watch.offsets_topic_reader import OFFSETS_TOPIC, OffsetsTopicReader
+from muster.coordinator.watch.watched_partition import WatchedFacts, WatchedPartition
+from muster.storage.records.batch import NewRecord, encode_batch
+from tests.fakes.upstream_broker import HANG_UP, UpstreamBroker
+from tests.fakes.upstream_catalog import Told, UpstreamCatalog
+
+FORBIDDEN, NOT_LEADER, OUT_OF_RANGE = 29, 6, 1
+PATIENCE_S = 5
+
+
+class Heard:
+    """A ReaderListener, and what it has heard. Each call wakes who waits in `until`."""
+
+    def __init__(self) -> None:
+        self._facts = WatchedFacts(lambda shard, event: None)
+        self.made: list[int] = []
+        self.at: dict[int, tuple[int, int]] = {}
+        self.troubles: dict[int, str] = {}
+        self.counts: list[int] = []
+        self.allowed = True
+        self._news = asyncio.Event()
+
+    async def until(self, so: Callable[[], bool]) -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            while not so():
+                self._news.clear()
+                await self._news.wait()
+
+    def made_partition(self, partition: int) -> WatchedPartition:
+        self.made.append(partition)
+        self.at.pop(partition, None)
+        return self._facts.made_partition(partition)
+
+    def took_batches(self, partition: int) -> None:
+        self._news.set()
+
+    def progressed(self, partition: int, read: int, behind: int) -> None:
+        self.at[partition] = (read, behind)
+        self._news.set()
+
+    def found_partitions(self, count: int) -> range:
+        self.counts.append(count)
+        self._news.set()
+        return range(count)
+
+    def may_read(self, allowed: bool) -> None:
+        self.allowed = allowed
+        self._news.set()
+
+    def troubled(self, partition: int, why: str) -> None:
+        self.troubles[partition] = why
+        self._news.set()
+
+
+class Scene:
+    """One broker, which leads an offsets topic whose partitions have these logs: where each begins, and its records."""
+
+    def __init__(self, broker: UpstreamBroker) -> None:
+        self.broker, self.heard = broker, Heard()
+        self.catalog = UpstreamCatalog({1: broker})
+        self.topic = Told(b"one", 2)
+        self.catalog.all_know(**{OFFSETS_TOPIC: self.topic})
+        self.logs: dict[int, tuple[int, int]] = {}
+        self.code = 0
+        self.away = False
+        broker.answers["Fetch"] = self._fetch
+        self.write(0, 0, 3)
+        self.write(1, 0, 0)
+        self.upstream = Upstream(UpstreamAddress((broker.address,), connect_s=5, answer_s=30))
+        self.reader = OffsetsTopicReader(self.upstream, [0, 1], self.heard)
+
+    def write(self, partition: int, begin: int, end: int) -> None:
+        self.logs[partition] = self.catalog.ends[OFFSETS_TOPIC, partition] = (begin, end)
+
+    async def _fetch(self, request: Any) -> Any:
+        await asyncio.sleep(0)
+        if self.away:
+            return HANG_UP
+        told = [self._portion(part) for topic in request.topics for part in topic.partitions]
+        return struct("FetchResponse")(
+            responses=[struct("FetchResponse.responses")(topic=OFFSETS_TOPIC, partitions=told)]
+        )
+
+    def _portion(self, part: Any) -> Any:
+        begin, end = self.logs[part.partition]
+        code = self.code or (0 if begin <= part.fetch_offset <= end else OUT_OF_RANGE)
+        records = b""
+        if not code and part.fetch_offset < end:
+            made: list[NewRecord] = [(1, b"\x00\x7f", b"", ()) for _ in range(end - part.fetch_offset)]
+            records = encode_batch(made, base_offset=part.fetch_offset)
+        return struct("FetchResponse.responses.partitions")(
+            partition_index=part.partition, error_code=code, high_watermark=end, log_start_offset=begin, records=records
+        )
+
+    def has_read(self, partition: int, records: int) -> Callable[[], bool]:
+        return lambda: self.heard.at.get(partition) == (records, 0)
+
+
+def run(
+    story: Callable[[Scene], Coroutine[Any, Any, None]],
+    monkeypatch: pytest.MonkeyPatch,
+    before: Callable[[Scene], None] = lambda scene: None,
+) -> None:
+    monkeypatch.setattr(module, "PAUSE_S", 0.001)
+    monkeypatch.setattr(module, "LONG_PAUSE_S", 0.01)
+
+    async def whole() -> None:
+        async with UpstreamBroker() as broker:
+            scene = Scene(broker)
+            before(scene)
+            scene.reader.start()
+            try:
+                await story(scene)
+            finally:
+                await scene.reader.stop()
+                scene.upstream.close()
+
+    asyncio.run(whole())
+
+
+def test_it_reads_to_the_end_and_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(scene: Scene) -> None:
+        await scene.heard.until(scene.has_read(0, 3))
+        scene.write(0, 0, 5)
+        await scene.heard.until(scene.has_read(0, 5))
+
+    run(story, monkeypatch)
+
+
+def test_an_upstream_that_is_away_is_trouble_until_it_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(scene: Scene) -> None:
+        await scene.heard.until(scene.has_read(0, 3))
+        scene.away = True
+        await scene.heard.until(lambda: "cannot be reached" in scene.heard.troubles.get(0, ""))
+        scene.away = False
+        scene.write(0, 0, 4)
+        await scene.heard.until(scene.has_read(0, 4))
+        assert scene.heard.troubles[0] == ""
+
+    run(story, monkeypatch)
+
+
+def test_a_broker_that_leads_it_no_longer_is_trouble_until_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(scene: Scene) -> None:
+        await scene.heard.until(scene.has_read(0, 3))
+        scene.code = NOT_LEADER
+        await scene.heard.until(lambda: "NOT_LEADER" in scene.heard.troubles.get(0, ""))
+        scene.code = 0
+        await scene.heard.until(lambda: scene.heard.troubles[0] == "")
+
+    run(story, monkeypatch)
+
+
+def test_a_log_that_lost_records_is_read_again_from_its_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(scene: Scene) -> None:
+        await scene.heard.until(scene.has_read(0, 3))
+        scene.write(0, 0, 2)
+        await scene.heard.until(scene.has_read(0, 2))
+        assert scene.heard.made == [0, 1, 0]
+
+    run(story, monkeypatch)
+
+
+def test_a_topic_made_anew_that_is_as_long_as_the_old_one_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(scene: Scene) -> None:
+        await scene.heard.until(scene.has_read(0, 3))
+        scene.topic.id = b"two".ljust(16, b"\0")
+        scene.write(0, 0, 9)
+        await scene.heard.until(lambda: scene.heard.made == [0, 1, 0, 1])
+        await scene.heard.until(scene.has_read(0, 9))
+
+    run(story, monkeypatch)
+
+
+def test_partitions_that_come_later_are_read_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(scene: Scene) -> None:
+        await scene.heard.until(scene.has_read(0, 3))
+        scene.write(2, 0, 7)
+        scene.topic.leaders = [1, 1, 1]
+        await scene.heard.until(scene.has_read(2, 7))
+        assert scene.heard.counts[-1] == 3
+
+    run(story, monkeypatch)
+
+
+def test_a_topic_that_comes_later_has_the_partitions_that_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(scene: Scene) -> None:
+        await scene.heard.until(lambda: "has no such topic yet" in scene.heard.troubles.get(1, ""))
+        scene.topic.leaders = [1]
+        scene.catalog.all_know(**{OFFSETS_TOPIC: scene.topic})
+        await scene.heard.until(scene.has_read(0, 3))
+        assert scene.heard.counts[0] == 1
+        assert scene.heard.troubles[1] == ""
+
+    run(story, monkeypatch, lambda scene: scene.catalog.all_forget(OFFSETS_TOPIC))
+
+
+def test_a_topic_that_may_not_be_seen_is_forbidden_until_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(scene: Scene) -> None:
+        await scene.heard.until(lambda: not scene.heard.allowed)
+        scene.catalog.hidden.clear()
+        await scene.heard.until(lambda: scene.heard.allowed)
+        await scene.heard.until(scene.has_read(0, 3))
+
+    run(story, monkeypatch, lambda scene: scene.catalog.hidden.add(OFFSETS_TOPIC))
+
+
+def test_a_topic_that_may_be_seen_and_not_read_is_forbidden_until_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbid(scene: Scene) -> None:
+        scene.code = FORBIDDEN
+
+    async def story(scene: Scene) -> None:
+        await scene.heard.until(lambda: not scene.heard.allowed)
+        scene.code = 0
+        await scene.heard.until(lambda: scene.heard.allowed)
+        await scene.heard.until(scene.has_read(0, 3))
+
+    run(story, monkeypatch, forbid)

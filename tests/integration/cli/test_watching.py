@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from muster.client import Admin, Consumer, Producer
+from muster.coordinator.kafka_backend.upstream.protocol import READING_APIS
+from tests.support.kafka.wire_tap import WireTap
 from tests.support.node import MUSTER, NodeProcess, running_node
 
 pytestmark = pytest.mark.integration
@@ -25,10 +27,24 @@ def muster(*arguments: str, code: int = 0) -> str:
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+def tap() -> Iterator[WireTap]:
+    """The way to the broker's Kafka listener: its own clients go by gRPC, so all that passes comes from who watches."""
+    made = WireTap()
+    yield made
+    made.stop()
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory, tap: WireTap) -> Iterator[NodeProcess]:
     """With a group that had two members, one after the other joining, and none now."""
     data = tmp_path_factory.mktemp("broker") / "data"
-    with running_node(data, {"kafka.listeners": "127.0.0.1:0", "offsets.topic.num.partitions": "2"}) as node:
+    settings = {
+        "kafka.listeners": "127.0.0.1:0",
+        "kafka.advertised.listeners": tap.address,
+        "offsets.topic.num.partitions": "2",
+    }
+    with running_node(data, settings) as node:
+        tap.start(node.kafka_address)
         with Admin(bootstrap_servers=node.address) as admin:
             admin.create_topic("orders", 4)
         with Producer(bootstrap_servers=node.address) as producer:
@@ -90,6 +106,19 @@ def test_a_watching_node_answers_as_any_node_and_changes_nothing(broker: NodePro
         refused = muster("groups", "delete", "g", "--bootstrap", node.address, code=2)
         assert "watches the groups of a Kafka and coordinates none" in refused
     assert "g" in muster("groups", "list", "--bootstrap", broker.address)
+
+
+def test_nothing_is_asked_of_the_broker_that_would_change_it(broker: NodeProcess, tap: WireTap, tmp_path: Path) -> None:
+    for command in (("list",), ("explain", "g")):
+        muster("groups", *command, "--kafka", tap.address)
+    subprocess.run([MUSTER, "doctor", "--kafka", tap.address], capture_output=True, timeout=100, check=False)
+    settings = {"engine": f"kafka://{tap.address}", "watch.enable": "true", "watch.poll.ms": "10"}
+    with running_node(tmp_path / "watching", settings) as node:
+        muster("health", "--bootstrap", node.address, "--timeout", "60")
+        muster("groups", "delete", "g", "--bootstrap", node.address, code=2)
+    seen, allowed = set(tap.asked), {"DescribeCluster", *READING_APIS}
+    assert seen >= {"ApiVersions", "Metadata", "ListOffsets", "Fetch", "ListGroups"}
+    assert seen <= allowed
 
 
 @pytest.mark.parametrize(

@@ -386,11 +386,12 @@ class KafkaWatchBackend(WatchBackend):
 
     def unread(self) -> str:
         wanted = self._wanted()
-        excuses = [excuse for partition in wanted if (excuse := self._excuses.get(partition))]
+        unread = [partition for partition in wanted if self._excuses.get(partition)]
+        excuses = [self._excuses[partition] for partition in unread if partition not in self._troubles]
         if not excuses:
-            return ""
+            return ""  # what cannot be read is said by `trouble`
         being_read = next((excuse for excuse in excuses if "is being read" in excuse), excuses[0])
-        missing = f"{len(wanted) - len(excuses)} of {plural(len(wanted), 'partition')} of {OFFSETS_TOPIC}"
+        missing = f"{len(wanted) - len(unread)} of {plural(len(wanted), 'partition')} of {OFFSETS_TOPIC}"
         return f"{missing} read, groups of the others are missing: {being_read}"
 
     def _learn_names(self, change: TopicsChanged) -> None:
@@ -493,7 +494,8 @@ class KafkaWatchBackend(WatchBackend):
         if self._troubles:
             partition, why = next(iter(self._troubles.items()))
             more = f" (and {len(self._troubles) - 1} more partitions)" if len(self._troubles) > 1 else ""
-            return f"{OFFSETS_TOPIC}-{partition}{more} cannot be read, so its groups are as they were last seen: {why}"
+            seen = "so its groups are missing, or as they were last seen"
+            return f"{OFFSETS_TOPIC}-{partition}{more} cannot be read, {seen}: {why}"
         return self._grown or self._topics_trouble or self._looks.trouble()
 
     def _topics_troubled(self, sentence: str) -> None:
@@ -608,6 +610,7 @@ class WatchUpkeep:
 
     async def _tick(self) -> None:
         while True:
+            await asyncio.sleep(TICK_S)
             for name, sentence in (
                 (WATCHED_KAFKA, self._backend.trouble()),
                 (WATCHED_READING, self._backend.unread()),
@@ -617,7 +620,6 @@ class WatchUpkeep:
                 else:
                     self._conditions.clear(name)
             self._conditions.current()
-            await asyncio.sleep(TICK_S)
 
 
 if TYPE_CHECKING:

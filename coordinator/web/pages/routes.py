@@ -135,7 +135,7 @@ def refuse_with_page(endpoint: Endpoint, pages: PageRenderer) -> Endpoint:
         except HttpRefusal as refused:
             heading, text = HEADINGS.get(refused.status, "The node did not answer"), refused.text
             if refused.code == "COORDINATOR_LOAD_IN_PROGRESS":
-                heading = "Still reading"
+                heading = "Not read yet"
             again_s = AGAIN_S if refused.status >= 500 and request.method == "GET" else 0
 
             def make() -> Mapping[str, Any]:

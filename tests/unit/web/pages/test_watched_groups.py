@@ -80,7 +80,7 @@ def test_an_action_of_an_old_page_is_refused_with_what_to_do() -> None:
 def test_while_records_are_read_the_page_shows_how_far_it_is_and_asks_again() -> None:
     assert READING in body_of(WatchingNode(READING), "/")
     group = body_of(WatchingNode(READING), f"/groups/{LARGE}", 503)
-    assert "Still reading" in group
+    assert "Not read yet" in group
     assert READING in group
     assert 'data-again="3"' in group
     assert ErrorCode.COORDINATOR_LOAD_IN_PROGRESS.name not in group

@@ -58,7 +58,7 @@ def watching_options(function: Function) -> Function:
                      help="Also read this server log of a broker, or a folder of logs; - is standard input; may "
                           "be repeated."),
         click.option("--since", type=Duration(), cls=ConnectionOption, metavar="AGE",
-                     help="With --kafka: read the records of the last AGE only, such as 24h."),
+                     help="Tell of rebalances of the last AGE only, such as 24h: older positions are passed over."),
         click.option("--segments", multiple=True, cls=ConnectionOption, metavar="PATH",
                      help="Read copies of a broker's __consumer_offsets folders instead of asking a node; may be "
                           "repeated."),

@@ -11,7 +11,7 @@ from muster.cli.common.watching import watching_settings
 
 
 @click.command()
-@click.option("--since", type=Duration(), metavar="AGE", help="Read records of the last AGE only, such as 24h.")
+@click.option("--since", type=Duration(), metavar="AGE", help="Tell of rebalances of the last AGE only, such as 24h.")
 @click.option(
     "--data",
     type=click.Path(path_type=Path),

@@ -138,7 +138,7 @@ class KafkaBackendSettings(ProxyPrincipalSettings, ProxySettings):
         allowed="a directory, or nothing",
     )
     watch_since_ms: Annotated[int, Field(ge=0, le=365 * DAY_MS)] = setting(
-        0, "How far back a watching node reads the records of groups; 0 means all that the Kafka still has."
+        0, "How far back a watching node tells of rebalances; 0 means as far as the Kafka still has records of them."
     )
     watch_poll_ms: Annotated[int, Field(ge=0, le=DAY_MS)] = setting(
         500,

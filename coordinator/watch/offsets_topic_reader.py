@@ -1,5 +1,5 @@
-"""Reads a Kafka's `__consumer_offsets` from its begin, or from a moment on, and follows it: one fetch at a time of each
-leader, for all partitions that it leads.
+"""Reads a Kafka's `__consumer_offsets` from its begin and follows it: one fetch at a time of each leader, for all
+partitions that it leads.
 
 Each partition is a `WatchedPartition`. One whose log is shorter than what was read of it (the topic was made anew, or
 a leader lost records) is read again from its begin.
@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from time import perf_counter
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from muster.coordinator.edge.background_tasks import RestartedTask
 from muster.coordinator.kafka_backend.upstream.protocol import Unreached, UpstreamError, describe_code
@@ -19,13 +18,11 @@ from muster.coordinator.kafka_backend.upstream.record_requests import (
     EARLIEST,
     LATEST,
     OUT_OF_RANGE,
-    FetchedPortion,
-    fetch,
+    fetch_unread,
     list_offsets,
 )
 from muster.coordinator.kafka_backend.upstream.upstream_client import NO_LEADER, TopicMetadata, Upstream
 from muster.coordinator.watch.watched_partition import WatchedPartition
-from muster.storage.records.batch import BatchView
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 
@@ -39,8 +36,8 @@ GRANT: Final = (
 WAIT_MS: Final = 500
 """How long a broker keeps a fetch open while nothing comes."""
 
-SLICE_S: Final = 0.003
-"""How long batches are taken in one piece: the loop has others to serve."""
+SLICE_BYTES: Final = 64 << 10
+"""Of batches that are taken in one piece, some 2 ms: the loop has others to serve."""
 
 PAUSE_S: Final = 0.5
 """After an answer that brought nothing but trouble."""
@@ -100,13 +97,9 @@ def describe_missing(code: int) -> str:
 class OffsetsTopicReader:
     """`start` in the loop it lives in; `stop` ends it."""
 
-    def __init__(
-        self, upstream: Upstream, partitions: Iterable[int], listener: ReaderListener, *, since_ms: int | None = None
-    ) -> None:
-        """since_ms: records written before are passed over; None: none are."""
+    def __init__(self, upstream: Upstream, partitions: Iterable[int], listener: ReaderListener) -> None:
         self._upstream = upstream
         self._listener = listener
-        self._since_ms = since_ms
         self._positions = {each: WatchedPosition(listener.made_partition(each)) for each in partitions}
         self._following: dict[int, RestartedTask] = {}
         self._looking = RestartedTask("leaders of watched partitions", self._look_for_leaders)
@@ -199,10 +192,9 @@ class OffsetsTopicReader:
             return True
         asked = {(OFFSETS_TOPIC, each): position.next for each, position in ready.items()}
         caught_up = all(position.next >= position.goal for position in ready.values())
-        told = await fetch(self._upstream, leader, asked, max_wait_ms=WAIT_MS if caught_up else 0)
-        return any(
-            [await self._take(each, told.get((OFFSETS_TOPIC, each))) for each in ready if self._reads(each, ready)]
-        )
+        answer = await fetch_unread(self._upstream, leader, asked, max_wait_ms=WAIT_MS if caught_up else 0)
+        told = {each.partition_index: each for topic in answer.responses for each in topic.partitions}
+        return any([await self._take(each, told.get(each)) for each in ready if self._reads(each, ready)])
 
     def _reads(self, partition: int, asked: Mapping[int, WatchedPosition]) -> bool:
         """Whether it is still read as it was when it was asked for: the topic may be another one since."""
@@ -223,9 +215,6 @@ class OffsetsTopicReader:
         places = [(OFFSETS_TOPIC, each) for each in partitions]
         ends = await list_offsets(self._upstream, leader, places, LATEST)
         begins = await list_offsets(self._upstream, leader, places, EARLIEST)
-        since = {}
-        if self._since_ms is not None:
-            since = await list_offsets(self._upstream, leader, places, self._since_ms)
         for each, place in zip(partitions, places, strict=True):
             code = begins[place].code or ends[place].code
             if code:
@@ -233,49 +222,52 @@ class OffsetsTopicReader:
                 self._trouble([each], f"broker {leader} does not tell where it begins and ends: {describe_code(code)}")
                 continue
             position, first = self._positions[each], begins[place].offset
-            if place in since and not since[place].code:
-                # -1: nothing is as new as that, so only what comes is read.
-                first = since[place].offset if since[place].offset >= 0 else ends[place].offset
             position.started = position.next = first
             position.goal = ends[place].offset
             self._listener.progressed(each, 0, position.goal - first)
 
-    async def _take(self, partition: int, came: FetchedPortion | None) -> bool:
-        """Whether its leader has to be looked for."""
+    async def _take(self, partition: int, came: Any) -> bool:
+        """Whether its leader has to be looked for. came: its part of a Fetch answer, or None."""
         position = self._positions[partition]
         if came is None:
             return True
-        if came.code == OUT_OF_RANGE:
+        if came.error_code == OUT_OF_RANGE:
             await self._find_place(partition)
             return False
-        if came.code:
-            self._allow(came.code != TOPIC_AUTHORIZATION_FAILED)
-            self._trouble([partition], describe_refusal(came.code))
+        if came.error_code:
+            self._allow(came.error_code != TOPIC_AUTHORIZATION_FAILED)
+            self._trouble([partition], describe_refusal(came.error_code))
             return True
         self._allow(True)
         self._trouble([partition], "")
-        await self._take_batches(partition, came.batches)
-        if not came.batches and position.next < position.goal:
+        data = came.records or b""
+        await self._take_batches(partition, memoryview(data))
+        if not data and position.next < position.goal:
             position.goal = came.high_watermark
-            self._listener.progressed(partition, position.next - position.started, position.goal - position.next)
+            self._tell_progress(partition)
         return False
 
-    async def _take_batches(self, partition: int, batches: Sequence[BatchView]) -> None:
-        position = self._positions[partition]
-        began_s = perf_counter()
-        for batch in batches:
-            if batch.next_offset <= position.next:
-                continue
-            position.next = batch.next_offset  # before: a batch that nobody expected is not met for ever
-            position.watched.take_batch(batch)
-            if perf_counter() - began_s > SLICE_S:
-                self._listener.took_batches(partition)
-                self._tell_progress(partition)
-                await asyncio.sleep(0)
-                began_s = perf_counter()
-        if batches:
+    async def _take_batches(self, partition: int, data: memoryview) -> None:
+        """So many bytes at a time that the loop has turns in between. Half a batch at the end is fetched again."""
+        position, at, size = self._positions[partition], 0, SLICE_BYTES
+        while at < len(data):
+            taken = self._take_slice(position, data[at : at + size])
+            if not taken and at + size >= len(data):
+                return
+            at, size = at + taken, SLICE_BYTES if taken else 4 * size
             self._listener.took_batches(partition)
             self._tell_progress(partition)
+            await asyncio.sleep(0)
+
+    def _take_slice(self, position: WatchedPosition, data: memoryview) -> int:
+        """How many bytes of it were whole batches."""
+        try:
+            taken = position.watched.take_batches(data)
+        except Exception:
+            position.next = max(position.watched.next_offset, position.next + 1)  # not to meet it for ever
+            raise
+        position.next = max(position.watched.next_offset, position.next)
+        return taken
 
     def _tell_progress(self, partition: int) -> None:
         position = self._positions[partition]

@@ -137,6 +137,29 @@ async def fetch(
 ) -> dict[TopicPartition, FetchedPortion]:
     """What there is from these offsets on, read_uncommitted, markers included; a batch that holds the offset may begin
     before it. With max_wait_ms the broker waits so long for something to come. Raises UpstreamError."""
+    answer = await fetch_unread(
+        upstream, broker, wanted, max_wait_ms=max_wait_ms, portion=portion, purpose=purpose, within_s=within_s
+    )
+    return {
+        (topic.topic, each.partition_index): FetchedPortion(
+            each.error_code, checked_batches(topic.topic, each), each.high_watermark, each.log_start_offset
+        )
+        for topic in answer.responses
+        for each in topic.partitions
+    }
+
+
+async def fetch_unread(
+    upstream: Upstream,
+    broker: int,
+    wanted: Mapping[TopicPartition, int],
+    *,
+    max_wait_ms: int = 0,
+    portion: int = PORTION,
+    purpose: str = READ,
+    within_s: float | None = None,
+) -> Any:
+    """As `fetch`, the broker's answer as it came: no batch has been looked at. Raises UpstreamError."""
     topics: dict[str, list[object]] = {}
     for (topic, partition), offset in wanted.items():
         part = struct("FetchRequest.topics.partitions")(
@@ -155,13 +178,7 @@ async def fetch(
     )
     if answer.error_code:
         raise UpstreamRefused("fetching", answer.error_code)
-    return {
-        (topic.topic, each.partition_index): FetchedPortion(
-            each.error_code, checked_batches(topic.topic, each), each.high_watermark, each.log_start_offset
-        )
-        for topic in answer.responses
-        for each in topic.partitions
-    }
+    return answer
 
 
 def checked_batches(topic: str, part: Any) -> list[BatchView]:

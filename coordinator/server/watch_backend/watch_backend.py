@@ -204,7 +204,8 @@ class WatchBackend:
     ) -> None:
         """From now on read, and let the shards know."""
         self._driver = driver
-        self._facts = WatchedFacts(driver.submit_event)
+        ago_ms = self._settings.watch_since_ms
+        self._facts = WatchedFacts(driver.submit_event, wall_ms() - ago_ms if ago_ms else None)
         for shard in range(self.shards):
             self.stand(shard, NOT_READ)
         reading = RestartedTask("watching groups", self._begin_reading, returns=True)
@@ -364,11 +365,10 @@ class KafkaWatchBackend(WatchBackend):
 
     async def read(self) -> None:
         settings, wanted = self._settings, self._wanted()
-        since_ms = wall_ms() - settings.watch_since_ms if settings.watch_since_ms else None
         self.topics.on_change(self._learn_names)
         self._learn_names(self.topics.event())
         self.topics.start()
-        reader = OffsetsTopicReader(self.upstream, wanted, self, since_ms=since_ms)
+        reader = OffsetsTopicReader(self.upstream, wanted, self)
         reader.start()
         self._started.push_async_callback(reader.stop)
         if settings.watch_poll_ms:

@@ -570,6 +570,8 @@ class WatchedFacts:
         """Of a group, where partitions and shards are not the same."""
         self.evidence = BrokerEvidence()
         self._since_ms = since_ms
+        self.session_ms: int | None = None
+        """The broker's group.consumer.session.timeout.ms, once it is known: no record tells it."""
         self._names: dict[TopicId, str] = {}
         self._collectors: dict[int, FactsCollector] = {}
         self.partitions: dict[int, WatchedPartition] = {}
@@ -584,7 +586,9 @@ class WatchedFacts:
     def made_partition(self, partition: int) -> WatchedPartition:
         """One that has read nothing yet, in place of what was there."""
         collector = self._collectors[partition] = FactsCollector(self._settled)
-        watched = self.partitions[partition] = WatchedPartition(collector, self._names, since_ms=self._since_ms)
+        watched = self.partitions[partition] = WatchedPartition(
+            collector, self._names, self.session_ms, since_ms=self._since_ms
+        )
         return watched
 
     def pass_facts(self, partition: int, shard: int) -> None:

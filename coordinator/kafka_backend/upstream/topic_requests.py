@@ -35,7 +35,8 @@ from muster.coordinator.kafka_backend.upstream.upstream_client import (
 )
 
 TOPIC: Final = 2
-"""DescribeConfigs' type of resource."""
+BROKER: Final = 4
+"""DescribeConfigs' types of resources."""
 OF_TOPIC: Final = 1
 """Its source of what was set for a topic itself."""
 CREATE_MS: Final = 30_000
@@ -81,6 +82,18 @@ async def describe_topic_configs(
             TopicConfigEntry(each.name, each.value or "", each.config_source == OF_TOPIC) for each in result.configs
         ]
     return []
+
+
+async def describe_broker_config(upstream: Upstream, name: str) -> str | None:
+    """A setting of a broker, whichever; None: it has none of this name, or does not tell. Raises UpstreamError."""
+    broker = next(iter(upstream.view.brokers), upstream.view.controller)
+    resource = struct("DescribeConfigsRequest.resources")(
+        resource_type=BROKER, resource_name=str(broker), configuration_keys=[name]
+    )
+    answer = await upstream.ask_broker(
+        broker, "DescribeConfigs", struct("DescribeConfigsRequest")(resources=[resource])
+    )
+    return next((each.value for result in answer.results for each in result.configs if each.name == name), None)
 
 
 async def create_topic(

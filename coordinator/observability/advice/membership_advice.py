@@ -95,7 +95,7 @@ def price_of_session(now_ms: int | None, needed_ms: int) -> str:
 
 def advise_on_flapping(record: GroupRecord) -> Iterator[Advice]:
     """One client id at one host sets off most restarts of the group."""
-    restarts = [back for back in record.comings_and_goings.returns if back.why == RESTARTED]
+    restarts = [back for back in record.comings_and_goings.returns if back.why in (RESTARTED, EXPIRED)]
     who = flapping_identity(record.entries, restarts)
     if who is None:
         return
@@ -128,7 +128,7 @@ def advise_on_flapping(record: GroupRecord) -> Iterator[Advice]:
 
 def advise_static_membership(record: GroupRecord) -> Iterator[Advice]:
     """Members restart under new ids: each restart is two rebalances, which static members (KIP-345) do without."""
-    restarts = [back for back in record.comings_and_goings.returns if back.why == RESTARTED]
+    restarts = [back for back in record.comings_and_goings.returns if back.why in (RESTARTED, EXPIRED)]
     flapping = flapping_identity(record.entries, restarts)
     mine = [back for back in restarts if not back.is_static and back.identity != flapping]
     if len(mine) < LEAST_TIMES or (record.members and all(member.group_instance_id for member in record.members)):

@@ -21,6 +21,7 @@ from muster.coordinator.edge.cluster_view import ClientAddresses, ClusterView, w
 from muster.coordinator.kafka_backend.backend_settings import upstream_address_of
 from muster.coordinator.kafka_backend.upstream.group_requests import UNKNOWN_TOPIC
 from muster.coordinator.kafka_backend.upstream.protocol import UpstreamError
+from muster.coordinator.kafka_backend.upstream.topic_requests import describe_broker_config
 from muster.coordinator.kafka_backend.upstream.topic_watch import UpstreamLogEnds, UpstreamTopics
 from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
 from muster.coordinator.observability.views.formatting import plural
@@ -365,6 +366,9 @@ class KafkaWatchBackend(WatchBackend):
 
     async def read(self) -> None:
         settings, wanted = self._settings, self._wanted()
+        with suppress(UpstreamError, ValueError):  # one who may not ask concludes less
+            told = await describe_broker_config(self.upstream, "group.consumer.session.timeout.ms")
+            self._facts.session_ms = None if told is None else int(told)
         self.topics.on_change(self._learn_names)
         self._learn_names(self.topics.event())
         self.topics.start()

@@ -81,13 +81,23 @@ def explain(
         from muster.cli.groups.rebalance_story import print_story
 
         print_story(console(), found, moves, full=style == "wide")
+        if generation is None and len(found) < limit:
+            note_history_begin(found)
     else:
         from muster.cli.groups.rebalance_story import print_incidents
 
         print_incidents(console(), found, limit, stalls, moves, full=style == "wide")
+        note_history_begin(found)
         notice(f"Each rebalance whole: muster groups explain {group} --entries")
         return
     print_stalls(stalls)
+
+
+def note_history_begin(entries: "list[Rebalance]") -> None:
+    from muster.coordinator.observability.views.ledger import describe_history_begin
+
+    if sentence := describe_history_begin(entries):
+        notice(sentence)
 
 
 @click.command()

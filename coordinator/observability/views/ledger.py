@@ -121,6 +121,23 @@ def is_watched(entry: Rebalance) -> bool:
     return entry.source == ledger_pb2.REBALANCE_SOURCE_WATCHED
 
 
+def describe_history_begin(entries: Sequence[Rebalance]) -> str:
+    """From when on a watched group's records tell, of all its entries, oldest first; empty: from its first generation.
+
+    >>> late = ledger_pb2.Rebalance(source=1, previous_generation=28, generation=29, ended_at_ms=1_760_000_000_000)
+    >>> describe_history_begin([late]).partition(" with ")[2]
+    'generation 28: what was before is no longer on record.'
+    """
+    watched = [entry for entry in entries if is_watched(entry)]
+    if not watched or watched[0].previous_generation <= 1:
+        return ""
+    first = watched[0]
+    begin = moment(first.ended_at_ms).partition(".")[0]
+    return (
+        f"History begins {begin} with generation {first.previous_generation}: what was before is no longer on record."
+    )
+
+
 def certainty_word(entry: ledger_pb2.Rebalance | ledger_pb2.FurtherTrigger | ledger_pb2.LateFetch) -> str | None:
     """How it is known; None in entries of older versions."""
     if not entry.certainty:

@@ -151,6 +151,8 @@ REST = (
         "units, the long ones",
         "a kill at every call of the disk, large states, plugins in processes, what the lab and its pages show",
         (
+            "tests/property/runtime/test_fences.py",
+            "tests/unit/cli/test_demo_watch.py::test_without_java_the_same_is_told_of_a_recording",
             "tests/unit/storage/test_crashes.py",
             "tests/unit/storage/test_log_threads.py",
             "tests/unit/client/members/test_zookeeper_page.py::test_the_page_shows_what_a_join_costs",
@@ -216,6 +218,9 @@ REST = (
             "tests/sim/test_sim.py::test_many_runs_break_nothing_and_meet_everything",
             "tests/sim/test_zookeeper_sim.py::test_no_seed_breaks_a_rule",
             "tests/sim/test_central_sim.py::test_no_seed_breaks_a_rule",
+            "tests/sim/test_central_sim.py::test_a_coordinator_that_lets_a_lost_one_go_on_with_anything_is_caught",
+            "tests/sim/test_central_sim.py::test_a_node_that_expires_whom_it_has_not_heard_is_caught",
+            "tests/sim/replication/test_cluster_sim.py::test_a_run_does_not_depend_on_how_words_are_hashed",
             "tests/sim/replication/test_unit_schedules.py::test_no_schedule_breaks_a_rule",
             "tests/sim/replication/test_cluster_sim.py::test_clusters_in_bad_weather",
             "tests/sim/test_sim.py::test_each_checker_catches_what_is_broken_on_purpose",

@@ -50,7 +50,7 @@ from muster.coordinator.server.rpc_dispatch import RpcCall, ServiceMethod, metho
 from muster.coordinator.server.services.group_coordinator import GroupCoordinator, GroupServiceContext
 from muster.coordinator.server.watch_backend.looked_kafka import LookedKafka, WatchedShards
 from muster.coordinator.watch.broker_log import NoBrokerLog, find_logs, read_lines
-from muster.coordinator.watch.offsets_topic_reader import OFFSETS_TOPIC, OffsetsTopicReader
+from muster.coordinator.watch.offsets_topic_reader import GRANT, OFFSETS_TOPIC, OffsetsTopicReader
 from muster.coordinator.watch.segment_files import NoSegments, find_segments, read_segment
 from muster.coordinator.watch.watched_partition import WatchedFacts, WatchedPartition
 from muster.coordinator.zookeeper.group_observer import ReportGroup
@@ -417,8 +417,11 @@ class KafkaWatchBackend(WatchBackend):
 
     def may_read(self, allowed: bool) -> None:
         self._looks.hide(not allowed)
+        instead = (
+            LOOKING if self._settings.watch_poll_ms else f"watch.poll.ms is 0, so nothing is looked at, and {GRANT}"
+        )
         for partition in self._wanted():
-            self._excuse(partition, f"{OFFSETS_TOPIC}-{partition} has not been read yet" if allowed else LOOKING)
+            self._excuse(partition, f"{OFFSETS_TOPIC}-{partition} has not been read yet" if allowed else instead)
 
     def made_partition(self, partition: int) -> WatchedPartition:
         self._excuse(partition, f"{OFFSETS_TOPIC}-{partition} has not been read yet")

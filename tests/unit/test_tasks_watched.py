@@ -23,6 +23,7 @@ NAMED: Final = {
     "cli/common/commands.py:stop_with_stdin": COMMAND,
     "cli/demo/cluster_demo.py:__init__": COMMAND,
     "cli/demo/kafka_backend_demo.py:__init__": COMMAND,
+    "cli/demo/watch_demo.py:written": COMMAND,
     "client/membership/leader_planner.py:_aside": CALLER,
     "client/records/fetcher.py:__init__": WATCHED,
     "client/records/kafka_records.py:__init__": WATCHED,

@@ -34,7 +34,9 @@ GRANT: Final = (
 )
 
 WAIT_MS: Final = 500
-"""How long a broker keeps a fetch open while nothing comes."""
+"""How long a broker keeps a fetch open while less than MIN_BYTES comes: an answer for each commit costs it more."""
+
+MIN_BYTES: Final = 1 << 20
 
 SLICE_BYTES: Final = 64 << 10
 """Of batches that are taken in one piece, some 2 ms: the loop has others to serve."""
@@ -192,7 +194,8 @@ class OffsetsTopicReader:
             return True
         asked = {(OFFSETS_TOPIC, each): position.next for each, position in ready.items()}
         caught_up = all(position.next >= position.goal for position in ready.values())
-        answer = await fetch_unread(self._upstream, leader, asked, max_wait_ms=WAIT_MS if caught_up else 0)
+        wait_ms = WAIT_MS if caught_up else 0
+        answer = await fetch_unread(self._upstream, leader, asked, max_wait_ms=wait_ms, min_bytes=MIN_BYTES)
         told = {each.partition_index: each for topic in answer.responses for each in topic.partitions}
         return any([await self._take(each, told.get(each)) for each in ready if self._reads(each, ready)])
 

@@ -155,11 +155,13 @@ async def fetch_unread(
     wanted: Mapping[TopicPartition, int],
     *,
     max_wait_ms: int = 0,
+    min_bytes: int = 1,
     portion: int = PORTION,
     purpose: str = READ,
     within_s: float | None = None,
 ) -> Any:
-    """As `fetch`, the broker's answer as it came: no batch has been looked at. Raises UpstreamError."""
+    """As `fetch`, the broker's answer as it came: no batch has been looked at. min_bytes: for how much the broker
+    waits, max_wait_ms at most. Raises UpstreamError."""
     topics: dict[str, list[object]] = {}
     for (topic, partition), offset in wanted.items():
         part = struct("FetchRequest.topics.partitions")(
@@ -168,7 +170,7 @@ async def fetch_unread(
         topics.setdefault(topic, []).append(part)
     request = struct("FetchRequest")(
         max_wait_ms=max_wait_ms,
-        min_bytes=1 if max_wait_ms else 0,
+        min_bytes=min_bytes if max_wait_ms else 0,
         max_bytes=ANSWER_LIMIT,
         session_epoch=-1,
         topics=[struct("FetchRequest.topics")(topic=name, partitions=parts) for name, parts in topics.items()],

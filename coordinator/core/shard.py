@@ -112,7 +112,7 @@ from muster.coordinator.errors import CoordinatorError, ErrorCode
 # Requests that leave no record
 # -----------------------------
 
-READS = (
+QUESTIONS = (
     OffsetFetch,
     DescribeGroup,
     DescribeConsumerGroup,
@@ -122,9 +122,8 @@ READS = (
     ListSettings,
     DescribeHolds,
     DescribeCanary,
-    Hello,
-    TxnWriteOver,
 )
+READS = (*QUESTIONS, Hello, TxnWriteOver)
 SIGNS_OF_LIFE = (Heartbeat, Listen, PingAnswered, AwaitOrders)
 
 

@@ -12,18 +12,9 @@ from muster.coordinator.core.groups.bookkeeping import keep_entry, next_number
 from muster.coordinator.core.groups.state import Step
 from muster.coordinator.core.model.effects import REPLY_TYPES, DescribeReply, Effects, GroupChanged, add_refusal
 from muster.coordinator.core.model.events import (
-    DescribeCanary,
-    DescribeConsumerGroup,
-    DescribeGroup,
-    DescribeHolds,
-    DescribeSettings,
     Event,
-    ExplainGroup,
     GroupSeen,
-    ListGroups,
-    ListSettings,
     Loaded,
-    OffsetFetch,
     RecordsWatched,
     TopicsChanged,
     WatchStood,
@@ -31,7 +22,7 @@ from muster.coordinator.core.model.events import (
 from muster.coordinator.core.model.records import GroupStored, RebalanceDecided
 from muster.coordinator.core.model.rights import Rights
 from muster.coordinator.core.model.types import GroupState, Limits
-from muster.coordinator.core.shard import Shard, take_catalog
+from muster.coordinator.core.shard import QUESTIONS, Shard, take_catalog
 from muster.coordinator.core.watched.seen_rounds import (
     REBALANCING,
     SeenRound,
@@ -41,18 +32,6 @@ from muster.coordinator.core.watched.seen_rounds import (
     with_seen_phases,
 )
 from muster.coordinator.errors import CoordinatorError, ErrorCode
-
-READS = (
-    OffsetFetch,
-    DescribeGroup,
-    DescribeConsumerGroup,
-    ListGroups,
-    ExplainGroup,
-    DescribeSettings,
-    ListSettings,
-    DescribeHolds,
-    DescribeCanary,
-)
 
 ONLY_WATCHED = (
     "this node watches the groups of a Kafka and coordinates none, so nothing can be changed here; to have Muster "
@@ -80,9 +59,9 @@ class WatchedShard(Shard):
     def step(self, event: Event, now_ms: int) -> Effects:
         """Answer a question or learn what a record says; anything else is refused, or means nothing here."""
         kind = type(event)
-        if kind in READS and self.excuse:
+        if kind in QUESTIONS and self.excuse:
             return add_refusal(event, CoordinatorError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, self.excuse), Effects())
-        if kind in READS:
+        if kind in QUESTIONS:
             return without_waits(super().step(event, now_ms))
         if kind in REPLY_TYPES:
             return add_refusal(event, CoordinatorError(ErrorCode.INVALID_REQUEST, ONLY_WATCHED), Effects())

@@ -9,7 +9,8 @@ from muster.coordinator.core.model import events
 from muster.coordinator.core.model.effects import REPLY_TYPES
 from muster.coordinator.core.model.records import GroupStored, MemberRecord, OffsetsStored, RebalanceDecided
 from muster.coordinator.core.model.types import Cause, Limits, Outcome, RebalanceEntry, RebalanceSource, StoredOffset
-from muster.coordinator.core.watched.watched_shard import READS, WatchedShard
+from muster.coordinator.core.shard import QUESTIONS
+from muster.coordinator.core.watched.watched_shard import WatchedShard
 from muster.coordinator.errors import ErrorCode
 
 NOW_MS = 1_000_000
@@ -141,7 +142,7 @@ def test_what_would_change_a_group_is_refused_with_a_remedy(shard: WatchedShard,
 
 
 def test_every_request_is_either_a_question_or_refused() -> None:
-    assert set(READS) <= set(REPLY_TYPES)
+    assert set(QUESTIONS) <= set(REPLY_TYPES)
 
 
 def test_no_time_that_passes_and_no_topic_that_goes_changes_a_group(shard: WatchedShard) -> None:

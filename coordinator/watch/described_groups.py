@@ -45,6 +45,11 @@ class DescribedGroups:
     def count(self) -> int:
         return sum(map(len, self._known.values()))
 
+    def forget(self) -> None:
+        """What was told has been forgotten, or is told by records: all is told anew."""
+        self._known.clear()
+        self._positions.clear()
+
     async def take_all(self, broker: int, groups: Sequence[ListedUpstreamGroup]) -> None:
         """All groups of a broker. Raises UpstreamError."""
         known = self._known.setdefault(broker, {})

@@ -112,6 +112,11 @@ class OffsetsTopicReader:
     def start(self) -> None:
         self._looking.start()
 
+    def read_again(self, partition: int) -> None:
+        """From its begin: what was said of it is lost."""
+        if partition in self._positions:
+            self._positions[partition] = WatchedPosition(self._listener.made_partition(partition))
+
     async def stop(self) -> None:
         await self._looking.stop()
         for task in self._following.values():
@@ -261,6 +266,8 @@ class OffsetsTopicReader:
             self._listener.took_batches(partition)
             self._tell_progress(partition)
             await asyncio.sleep(0)
+            if self._positions.get(partition) is not position:
+                return  # it is read again meanwhile
 
     def _take_slice(self, position: WatchedPosition, data: memoryview) -> int:
         """How many bytes of it were whole batches."""
@@ -286,6 +293,6 @@ class OffsetsTopicReader:
         if begins.code or ends.code:
             return
         if ends.offset < position.next:
-            self._positions[partition] = WatchedPosition(self._listener.made_partition(partition))
+            self.read_again(partition)
         else:
             position.next = max(position.next, begins.offset)

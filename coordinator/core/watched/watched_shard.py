@@ -99,13 +99,16 @@ def learn_facts(event: RecordsWatched, step: Step, seen: dict[str, SeenRounds], 
 
 
 def was_kept(decided: RebalanceDecided, step: Step) -> bool:
-    """Rebalances are kept in the order of their records: what is older than the newest was kept, or made room."""
+    """Rebalances are kept in the order of their records: what is older than the newest was kept, or made room. Several
+    may end with one record."""
     ledger = step.state.ledgers.get(decided.group_id)
     newest = None if ledger is None else ledger.newest
-    if newest is None:
+    if ledger is None or newest is None:
         return False
-    of, kept = decided.entry, newest
-    return of.ended_at_ms < kept.ended_at_ms or (of.ended_at_ms, of.generation) == (kept.ended_at_ms, kept.generation)
+    of = decided.entry
+    return of.ended_at_ms < newest.ended_at_ms or any(
+        (each.ended_at_ms, each.generation) == (of.ended_at_ms, of.generation) for each in ledger.entries.values()
+    )
 
 
 def keep_watched_entry(decided: RebalanceDecided, seen: SeenRound | None, step: Step) -> None:

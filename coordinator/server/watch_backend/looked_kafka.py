@@ -59,6 +59,7 @@ class LookedKafka:
         """Whether nobody may read the records."""
         self.hidden = hidden
         self._listed.clear()
+        self._described.forget()
         self._looks.look_at_all_soon()
 
     def _learn(self, group_id: str, facts: Sequence[Record]) -> None:

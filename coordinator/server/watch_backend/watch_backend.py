@@ -8,12 +8,14 @@ named for it, so that it outlives the Kafka's compaction.
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from muster.coordinator.config import Settings
 from muster.coordinator.core.model.events import GroupSeen, RecordsWatched, TopicsChanged, WatchStood
+from muster.coordinator.core.model.types import Limits
 from muster.coordinator.core.watched.broker_evidence import read_broker_log
 from muster.coordinator.core.watched.watched_shard import NOT_READ, WatchedShard
 from muster.coordinator.edge.background_tasks import RestartedTask
@@ -26,14 +28,15 @@ from muster.coordinator.kafka_backend.upstream.topic_watch import UpstreamLogEnd
 from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
 from muster.coordinator.observability.views.formatting import plural
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.runtime.engine import Engine
+from muster.coordinator.runtime.engine import Engine, EngineOptions, MakeShard
 from muster.coordinator.runtime.group_log import BrokerGroupLog
 from muster.coordinator.runtime.node_status import GROUPS, Conditions
 from muster.coordinator.runtime.ports import Entry, GroupLog, KeyValue, LogDamage, LogFailed
-from muster.coordinator.runtime.shards import partition_for
+from muster.coordinator.runtime.shards import ShardStatus, partition_for
 from muster.coordinator.server.backend.assignor_inputs import LogSpanOf, MeasuredSpans
 from muster.coordinator.server.backend.node_backend import MakeGroups, NodeBackend
 from muster.coordinator.server.backend.node_services import FENCE_SERVICE
+from muster.coordinator.server.backend.upkeep import NodeUpkeep
 from muster.coordinator.server.driver.clock import NodeClock
 from muster.coordinator.server.driver.driver import EngineDriver
 from muster.coordinator.server.kafka_backend.backend import UpstreamRefusedNode
@@ -167,6 +170,9 @@ class WatchBackend:
         self._certificates = certificates
         self._started = AsyncExitStack()
         self.disk: Broker | None = None
+        self._kept: BrokerGroupLog | None = None
+        """The ledger's log, where a directory is named for it."""
+        self._reads = False
         self._standing: dict[int, str] = {}
         """By shard, why it cannot answer; empty: it can."""
 
@@ -180,7 +186,6 @@ class WatchBackend:
         return None
 
     async def join(self, security: "NodeSecurity | None", make_groups: MakeGroups) -> None:
-        kept = None
         if self._settings.watch_ledger_dir:
             settings, cluster_id = self._settings, self.record_log.cluster_id or None
             directory = Path(settings.watch_ledger_dir)
@@ -188,12 +193,17 @@ class WatchBackend:
                 Broker, directory, settings, node_id=settings.node_id, cluster_id=cluster_id
             )
             size = settings.offsets_topic_segment_bytes
-            kept = await asyncio.to_thread(BrokerGroupLog, self.disk, self.shards, size)
-        log_of_ledger: GroupLog = LedgerLog(kept)
-        make_groups(
-            lambda limits, make_shard, options: Engine(log_of_ledger, self.shards, limits, WatchedShard, options),
-            load=True,
-        )
+            self._kept = await asyncio.to_thread(BrokerGroupLog, self.disk, self.shards, size)
+        make_groups(self._make_engine, load=True)
+
+    def _make_engine(self, limits: Limits, make_shard: MakeShard, options: EngineOptions) -> Engine:
+        def told(shard: int, status: ShardStatus, why: str) -> None:
+            options.on_status(shard, status, why)
+            if status is ShardStatus.ACTIVE and self._reads:
+                self.read_again(shard)
+
+        log_of_ledger: GroupLog = LedgerLog(self._kept)
+        return Engine(log_of_ledger, self.shards, limits, WatchedShard, replace(options, on_status=told))
 
     def coordinate(
         self,
@@ -209,9 +219,9 @@ class WatchBackend:
         self._facts = WatchedFacts(driver.submit_event, wall_ms() - ago_ms if ago_ms else None)
         for shard in range(self.shards):
             self.stand(shard, NOT_READ)
-        reading = RestartedTask("watching groups", self._begin_reading, returns=True)
-        reading.start()
-        self._started.push_async_callback(reading.stop)
+        self._reading = RestartedTask("watching groups", self._begin_reading, returns=True)
+        self._reading.start()
+        self._started.push_async_callback(lambda: self._reading.stop())
 
     async def _begin_reading(self) -> None:
         if paths := self._settings.watch_broker_log:
@@ -219,10 +229,15 @@ class WatchBackend:
         await self._driver.all_loaded()
         for shard, excuse in self._standing.items():
             self._driver.submit_event(shard, WatchStood(excuse))
+        self._reads = True
         await self.read()
 
     async def read(self) -> None:
         """Begin to read, or read all there is."""
+        raise NotImplementedError
+
+    def read_again(self, shard: int) -> None:
+        """A shard was loaded anew, and has only the ledger: what it knew of groups has to be read once more."""
         raise NotImplementedError
 
     def stand(self, shard: int, excuse: str) -> None:
@@ -284,7 +299,16 @@ class WatchBackend:
         raise AssertionError("settings refuse a Kafka listener beside watch.enable")
 
     def upkeep(self, conditions: Conditions, engine: Engine, fail: Callable[[BaseException], None]) -> "WatchUpkeep":
-        return WatchUpkeep(self, conditions, self._certificates)
+        return WatchUpkeep(self, conditions, self._certificates, self._disk_upkeep(conditions, engine, fail))
+
+    def _disk_upkeep(
+        self, conditions: Conditions, engine: Engine, fail: Callable[[BaseException], None]
+    ) -> NodeUpkeep | None:
+        """Of the ledger's directory: as of any node's."""
+        if self.disk is None or self._kept is None:
+            return None
+        settings = self._settings.model_copy(update={"data_dir": Path(self._settings.watch_ledger_dir)})
+        return NodeUpkeep(settings, self._clock, conditions, self.disk, self._kept, engine, fail)
 
 
 # A Kafka's groups
@@ -372,15 +396,23 @@ class KafkaWatchBackend(WatchBackend):
         self.topics.on_change(self._learn_names)
         self._learn_names(self.topics.event())
         self.topics.start()
-        reader = OffsetsTopicReader(self.upstream, wanted, self)
-        reader.start()
-        self._started.push_async_callback(reader.stop)
+        self._reader = OffsetsTopicReader(self.upstream, wanted, self)
+        self._reader.start()
+        self._started.push_async_callback(self._reader.stop)
         if settings.watch_poll_ms:
             self._looks.start()
             self._started.push_async_callback(self._looks.stop)
         passing = RestartedTask("positions of watched groups", self._pass_positions)
         passing.start()
         self._started.push_async_callback(passing.stop)
+
+    def read_again(self, shard: int) -> None:
+        """All partitions, where each may have groups of the shard."""
+        if self._looks.hidden:
+            self._looks.hide(True)
+        for partition in self._wanted():
+            if self._facts.shard_of is not None or partition == shard:
+                self._reader.read_again(partition)
 
     def _wanted(self) -> range:
         """The partitions that are read."""
@@ -593,6 +625,13 @@ class SegmentsWatchBackend(WatchBackend):
             await self.pass_positions(partition, 0)
         self.stand(0, "")
 
+    def read_again(self, shard: int) -> None:
+        self._facts.partitions.clear()
+        self.stand(0, NOT_READ)
+        self._reading.cancel()
+        self._reading = RestartedTask("reading segments again", self.read, returns=True)
+        self._reading.start()
+
 
 # Upkeep
 # ------
@@ -601,8 +640,15 @@ class SegmentsWatchBackend(WatchBackend):
 class WatchUpkeep:
     """A task on the loop that makes it, from then on until `stop`."""
 
-    def __init__(self, backend: WatchBackend, conditions: Conditions, certificates: "NodeCertificates | None") -> None:
+    def __init__(
+        self,
+        backend: WatchBackend,
+        conditions: Conditions,
+        certificates: "NodeCertificates | None",
+        disk: NodeUpkeep | None,
+    ) -> None:
         self._backend = backend
+        self._disk = disk
         self._conditions = conditions
         self._certificates = certificates
         if certificates is not None:
@@ -614,6 +660,8 @@ class WatchUpkeep:
         if self._certificates is not None:
             self._certificates.stop()
         self._ticking.cancel()
+        if self._disk is not None:
+            self._disk.stop()
 
     async def _tick(self) -> None:
         while True:

@@ -43,7 +43,13 @@ class ErrorCode(IntEnum):
     INVALID_REQUEST = 42
     POLICY_VIOLATION = 44
     INVALID_PRODUCER_EPOCH = 47
+    INVALID_TXN_STATE = 48
+    INVALID_PRODUCER_ID_MAPPING = 49
+    INVALID_TRANSACTION_TIMEOUT = 50
+    CONCURRENT_TRANSACTIONS = 51
+    TRANSACTION_COORDINATOR_FENCED = 52
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
+    OPERATION_NOT_ATTEMPTED = 55
     NON_EMPTY_GROUP = 68
     GROUP_ID_NOT_FOUND = 69
     FENCED_LEADER_EPOCH = 74
@@ -59,17 +65,21 @@ class ErrorCode(IntEnum):
     NO_REASSIGNMENT_IN_PROGRESS = 85
     GROUP_SUBSCRIBED_TO_TOPIC = 86
     UNSTABLE_OFFSET_COMMIT = 88
+    THROTTLING_QUOTA_EXCEEDED = 89
+    PRODUCER_FENCED = 90
     RESOURCE_NOT_FOUND = 91
     DUPLICATE_RESOURCE = 92
     UNACCEPTABLE_CREDENTIAL = 93
     INVALID_UPDATE_VERSION = 95
     UNKNOWN_TOPIC_ID = 100
     INCONSISTENT_CLUSTER_ID = 104
+    TRANSACTIONAL_ID_NOT_FOUND = 105
     INELIGIBLE_REPLICA = 107
     FENCED_MEMBER_EPOCH = 110
     UNRELEASED_INSTANCE_ID = 111
     UNSUPPORTED_ASSIGNOR = 112
     STALE_MEMBER_EPOCH = 113
+    TRANSACTION_ABORTABLE = 120
     INVALID_REGULAR_EXPRESSION = 128
     GROUP_PLANS_ITSELF = 32_000
     """Ours, far from Kafka's numbers: its clients never get it."""
@@ -104,6 +114,8 @@ RETRIABLE = frozenset(
         ErrorCode.REBALANCE_IN_PROGRESS,
         ErrorCode.MEMBER_ID_REQUIRED,
         ErrorCode.UNSTABLE_OFFSET_COMMIT,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
         ErrorCode.UNKNOWN_TOPIC_ID,
         ErrorCode.UNRELEASED_INSTANCE_ID,
         ErrorCode.STALE_MEMBER_EPOCH,
@@ -137,6 +149,16 @@ MEANINGS = {
     ErrorCode.REBALANCE_IN_PROGRESS: "the group is rebalancing; join again",
     ErrorCode.INVALID_REQUEST: "the request contradicts itself",
     ErrorCode.INVALID_PRODUCER_EPOCH: "another owner may write by now; this one has to stop",
+    ErrorCode.INVALID_TXN_STATE: "no transaction is open that this could belong to; abort, then begin again",
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING: "the transactional id has another producer id, or none; initialize it again",
+    ErrorCode.INVALID_TRANSACTION_TIMEOUT: "the timeout must be above 0, and not above transaction.max.timeout.ms",
+    ErrorCode.CONCURRENT_TRANSACTIONS: "the transaction before is still being completed; try again shortly",
+    ErrorCode.TRANSACTION_COORDINATOR_FENCED: "a newer transaction coordinator has written here; this one has to stop",
+    ErrorCode.OPERATION_NOT_ATTEMPTED: "nothing was done, because another part of the request failed",
+    ErrorCode.THROTTLING_QUOTA_EXCEEDED: "the node has as many transactional ids as it may; try again later",
+    ErrorCode.PRODUCER_FENCED: "a newer producer with this transactional id has taken over; this one has to stop",
+    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "there is no such transactional id",
+    ErrorCode.TRANSACTION_ABORTABLE: "the partition is not in the transaction; abort it, then begin again",
     ErrorCode.NON_EMPTY_GROUP: "the group still has members; stop them first",
     ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group",
     ErrorCode.MEMBER_ID_REQUIRED: "join again with the member id of this reply",

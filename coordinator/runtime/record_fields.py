@@ -86,7 +86,16 @@ class FieldReader:
 
     def count(self) -> int:
         """The length of an array that must not be null; never more than the bytes left could hold."""
+        number = self.nullable_count()
+        if number is None:
+            raise MalformedRecord(f"array of -1 elements at byte {self._at} with {self.left} bytes left")
+        return number
+
+    def nullable_count(self) -> int | None:
+        """The length of an array, None for null; never more than the bytes left could hold."""
         number = self._varint() - 1 if self.compact else self._number(INT32)
+        if number == -1:
+            return None
         if not 0 <= number <= self.left:
             raise MalformedRecord(f"array of {number} elements at byte {self._at} with {self.left} bytes left")
         return number

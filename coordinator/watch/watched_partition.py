@@ -289,7 +289,7 @@ class WatchedPartition:
             next_offset = base_offset + last_delta + 1
             body, place, close, pending = data, begin + HEADER_SIZE, stop, None
             if attributes & UNUSUAL:
-                opened = self._open(batch_in(data, begin))
+                opened = self._open(data, begin, stop, attributes)
                 if opened is None:
                     continue
                 body, pending = opened
@@ -371,22 +371,26 @@ class WatchedPartition:
     # What is not plain
     # -----------------
 
-    def _open(self, batch: BatchView) -> tuple[bytes, list[tuple[bytes, bytes | None]] | None] | None:
+    def _open(
+        self, data: bytes, begin: int, stop: int, attributes: int
+    ) -> tuple[bytes, list[tuple[bytes, bytes | None]] | None] | None:
         """The records of a batch that is compressed or of a transaction, and where its positions wait; None: there are
         none to take."""
-        if batch.control:
-            self._end_transaction(batch)
+        if attributes & CONTROL_BIT:
+            self._end_transaction(batch_in(data, begin))
             return None
-        number = batch.attributes & CODEC_MASK
+        number = attributes & CODEC_MASK
         try:
-            body = decompress(codec_name(number), batch.data[HEADER_SIZE:], MAX_UNPACKED_BYTES)
+            body = decompress(codec_name(number), data[begin + HEADER_SIZE : stop], MAX_UNPACKED_BYTES)
         except UnsupportedCompressionType as error:
             self.skip(f"compressed batch: {error}")
             return None
         except StorageError:
             self.skip(f"{codec_name(number)} batch that cannot be unpacked")
             return None
-        return body, self._pending.setdefault(batch.producer_id, []) if batch.transactional else None
+        if not attributes & TRANSACTIONAL_BIT:
+            return body, None
+        return body, self._pending.setdefault(batch_in(data, begin).producer_id, [])
 
     def _take_record(
         self, batch: BatchView, body: bytes, at: int, close: int, pending: list[tuple[bytes, bytes | None]] | None

@@ -13,6 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from crc32c import crc32c
+
 from muster.assignors.data.consumer_protocol import Subscription, encode_assignment, encode_subscription
 from muster.coordinator.core.model.records import GroupRecord, GroupStored, MemberRecord
 from muster.coordinator.core.model.types import RebalanceEntry, StoredOffset
@@ -20,7 +22,15 @@ from muster.coordinator.runtime.kafka_records import OFFSET_KEY_WRITTEN, encode
 from muster.coordinator.runtime.record_fields import INT16, INT32, INT64, plain_string
 from muster.coordinator.watch.segment_files import find_segments, read_segment
 from muster.coordinator.watch.watched_partition import WatchedPartition
-from muster.storage.records.batch import encode_written
+from muster.storage.compression import codec_number, compress
+from muster.storage.records.batch import (
+    ATTRIBUTES_AT,
+    CRC_AT,
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    encode_written,
+    read_batches,
+)
 
 PARTITIONS, MEMBERS, OWNED = 50, 5, 2
 """Of the offsets topic; members of a group; partitions that each of them owns."""
@@ -101,6 +111,18 @@ def made_batches(shape: LoadShape, first_group: int, batches: int) -> Iterator[b
             data = encode_written(records, written_ms, producer=NO_PRODUCER)
             yield INT64.pack(base_offset) + data[8:]
             base_offset += len(records)
+
+
+def compressed_batches(data: bytes, codec: str) -> bytes:
+    """The same batches, each compressed, as a broker with `offsets.topic.compression.codec` writes them."""
+    made: list[bytes] = []
+    for batch in read_batches(data):
+        plain = bytes(batch.data)
+        attributes = INT16.pack(batch.attributes | codec_number(codec))
+        body = attributes + plain[ATTRIBUTES_AT + 2 : HEADER_SIZE] + compress(codec, plain[HEADER_SIZE:])
+        length = INT32.pack(len(body) + ATTRIBUTES_AT - LENGTH_OVERHEAD)
+        made.append(plain[:8] + length + plain[12:CRC_AT] + crc32c(body).to_bytes(4, "big") + body)
+    return b"".join(made)
 
 
 def write_partition(folder: Path, partition: int, shape: LoadShape, batches: int) -> int:

@@ -14,10 +14,17 @@ from muster.coordinator.core.model.records import OffsetStored
 from muster.coordinator.runtime.kafka_records import decode_group
 from muster.coordinator.runtime.ports import KeyValue
 from muster.coordinator.watch.watched_partition import WatchedPartition
+from muster.storage.compression import CODECS
 from muster.storage.records.batch import read_batches
 from muster.workshop.bench.processes import BenchFailed
 from muster.workshop.bench.report import BenchRow, at_least, at_most, measure_cases
-from muster.workshop.bench.watch_load import CountedEntries, LoadShape, made_batches, write_partition
+from muster.workshop.bench.watch_load import (
+    CountedEntries,
+    LoadShape,
+    compressed_batches,
+    made_batches,
+    write_partition,
+)
 
 BENCH = "watch"
 WANTED_PER_S = 400_000
@@ -33,6 +40,7 @@ def run(only: str = "") -> Iterator[BenchRow]:
     cases = {
         "positions, one in a batch": lambda name, home: measure_positions(name, 1),
         "positions, ten in a batch": lambda name, home: measure_positions(name, 10),
+        "compressed positions": measure_compressed,
         "segments": measure_segments,
         "many groups": measure_many_groups,
     }
@@ -55,6 +63,22 @@ def measure_positions(name: str, batch: int) -> Iterator[BenchRow]:
     yield at_least(4.0, name, reading, "positions/s", "a node's own codec", plain, bench=BENCH)
     yield at_least(1.0, name, reading, "positions/s", "wanted", WANTED_PER_S, bench=BENCH)
     yield at_least(1.5, f"{name}, from before --since", passing, "positions/s", "read", reading, bench=BENCH)
+
+
+def measure_compressed(name: str, home: str) -> Iterator[BenchRow]:
+    """Of each codec, in turns."""
+    for batch in (1, 10):
+        shape = LoadShape(groups=100, batch=batch, generations=0, until_ms=time.time_ns() // 1_000_000)
+        plain = b"".join(made_batches(shape, 0, POSITIONS // batch))
+        codecs = {codec: compressed_batches(plain, codec) for codec in CODECS[1:]}
+
+        def read(data: bytes) -> Callable[[], object]:
+            return lambda: WatchedPartition(CountedEntries(), {}).take_batches(data)
+
+        rates = best_rates([read(data) for data in codecs.values()])
+        for codec, rate in zip(codecs, rates, strict=True):
+            what = f"{name}, {codec}, {batch} in a batch"
+            yield at_least(1.0, what, rate, "positions/s", "wanted", WANTED_PER_S, bench=BENCH)
 
 
 def read_plainly(data: bytes) -> dict[tuple[str, str, int], Any]:

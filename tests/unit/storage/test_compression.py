@@ -3,9 +3,10 @@
 import struct
 import zlib
 
+import cramjam
 import pytest
 
-from muster.storage.compression import CODECS, compress, decompress
+from muster.storage.compression import CODECS, compress, decompress, xxh32
 from muster.storage.errors import CorruptMessage, UnsupportedCompressionType
 from muster.storage.records.batch import encode_batch, read_batches
 
@@ -47,6 +48,41 @@ def test_lz4_blocks_are_independent() -> None:
     frame = compress("lz4", DATA)
     assert len(DATA) > 1 << 17
     assert frame[4] & 0x20
+
+
+@pytest.mark.parametrize("data", [b"", b"x", DATA, bytes(300_000), bytes(range(256)) * 300])
+@pytest.mark.parametrize("checked", [True, False])
+def test_lz4_frames_of_other_writers_are_read(data: bytes, checked: bool) -> None:
+    packer = cramjam.lz4.Compressor(5, checked, False)
+    packer.compress(data)
+    frame = bytes(packer.finish())
+    assert decompress("lz4", frame) == data
+    assert decompress("lz4", frame + b"rubbish") == data
+
+
+@pytest.mark.parametrize("level", [None, 1, 9])
+def test_lz4_frames_are_read_by_the_library(level: int | None) -> None:
+    noise = b"".join(zlib.crc32(bytes([each & 0xFF, each >> 8])).to_bytes(4, "big") for each in range(30_000))
+    frame = compress("lz4", DATA + noise, level)
+    assert bytes(cramjam.lz4.decompress(frame)) == DATA + noise
+    assert decompress("lz4", frame) == DATA + noise
+
+
+def test_an_lz4_frame_with_a_wrong_header_or_block_is_refused() -> None:
+    frame = compress("lz4", DATA)
+    wrong_checksum = frame[:6] + bytes((frame[6] ^ 1,)) + frame[7:]
+    wrong_block = frame[:11] + b"\xff" * 40 + frame[51:]
+    without_end = frame[:-4]
+    for bad in (wrong_checksum, wrong_block, without_end):
+        with pytest.raises(CorruptMessage):
+            decompress("lz4", bad)
+
+
+def test_the_header_checksum_of_old_kafka_is_put_right() -> None:
+    """KIP-57: it was taken over the magic as well."""
+    frame = bytearray(compress("lz4", DATA))
+    frame[6] = (xxh32(bytes(frame[:6])) >> 8) & 0xFF
+    assert decompress("lz4", bytes(frame)) == DATA
 
 
 def test_two_gzip_members_are_one_stream() -> None:

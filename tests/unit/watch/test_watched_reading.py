@@ -239,6 +239,15 @@ def test_a_batch_that_unpacks_to_very_much_is_passed_over(codec: str, monkeypatc
     assert dict(watched.skipped) == {f"{codec} batch that cannot be unpacked": 1}
 
 
+def test_a_batch_of_an_unknown_codec_is_passed_over() -> None:
+    strange = bytearray(batch([committed("g")]))
+    strange[22] |= 5
+    watched, _ = read(resealed(strange), batch([committed("g", 1)], 1))
+    assert [partition for _, _, partition in positions(watched)] == [1]
+    assert list(watched.skipped.values()) == [1]
+    assert next(iter(watched.skipped)).startswith("compressed batch: Compression codec 5 is unknown")
+
+
 def test_what_was_there_before_is_not_read_twice() -> None:
     """As of a copy of the same partition from another broker."""
     some = batch([committed("g", offset=1)], 10)

@@ -11,8 +11,8 @@ from tests.sim.era.run import run_era
 
 pytestmark = pytest.mark.sim
 
-SEEDS = 150
-FEW = 25
+SEEDS = 75
+FEW = 10
 SEEDS_PER_MUTANT = 40
 WANTED = ("join", "kill", "close", "freeze", "cut", "grow", "broker", "delete", "expired", "refused")
 

@@ -40,9 +40,11 @@ from muster.coordinator.runtime.node_status import Metrics
 from muster.coordinator.runtime.ports import GroupLog, LogFailed
 from muster.coordinator.runtime.replay import LoadReport, recreated_topics
 from muster.coordinator.runtime.shards import (
+    GROUPS,
     LoadMeasurementWork,
     ReleasedAnswers,
     ShardCore,
+    ShardKind,
     ShardSlot,
     ShardStatus,
     ShardWork,
@@ -72,13 +74,14 @@ class EngineOptions:
 
     on_bug: gets the event that a core could not take, as text, and what it raised. on_status: gets a shard, its new
     status and why. inbox_limit: events that may wait for a turn. loads_elsewhere: whether the driver runs loads in a
-    thread.
+    thread. kind: what the shards are of.
     """
 
     on_bug: BugReport = ignore_reports
     on_status: StatusReport = ignore_reports
     inbox_limit: int = INBOX_LIMIT
     loads_elsewhere: bool = False
+    kind: ShardKind = GROUPS
 
 
 NO_OPTIONS: Final = EngineOptions()
@@ -100,6 +103,7 @@ class Engine:
         self._make_shard = make_shard
         self._inbox_limit = options.inbox_limit
         self._loads_elsewhere = options.loads_elsewhere
+        self._kind = options.kind
         self._slots = [ShardSlot(index) for index in range(shards)]
         self._inbox: deque[tuple[ShardSlot, int, Event]] = deque()
         self._topics: TopicsChanged | None = None
@@ -194,7 +198,7 @@ class Engine:
             self.loaded(job, now_ms)
 
     def _load_of(self, shard: int) -> LoadJob:
-        return LoadJob(shard, self.new_core(shard), self._log)
+        return LoadJob(shard, self.new_core(shard), self._log, self._kind)
 
     def new_core(self, shard: int) -> ShardCore:
         """One that knows nothing yet."""
@@ -343,7 +347,7 @@ class Engine:
     def _make_stepper(
         self, log: GroupLog, slots: list[ShardSlot], reports: Reports, metrics: Metrics, written_at_once: int
     ) -> Stepper:
-        return Stepper(log, slots, reports, metrics, written_at_once)
+        return Stepper(log, slots, reports, metrics, written_at_once, self._kind)
 
     def _excuse(self, slot: ShardSlot, kind: type[Event]) -> Reply:
         """The answer of a shard that is not active."""

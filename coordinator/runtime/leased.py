@@ -50,11 +50,13 @@ from muster.coordinator.runtime.replay import (
     group_offsets,
 )
 from muster.coordinator.runtime.shards import (
+    GROUPS,
     Answers,
     HeldAnswers,
     Notices,
     Replies,
     ShardCore,
+    ShardKind,
     ShardSlot,
     ShardStatus,
     loading_excuse,
@@ -261,8 +263,9 @@ class LeasedStepper(Stepper):
         authority: LeaseAuthority,
         clock_ms: Callable[[], int],
         on_orphans: CatalogBeyondOrphans | None = None,
+        kind: ShardKind = GROUPS,
     ) -> None:
-        super().__init__(log, slots, reports, metrics, written_at_once)
+        super().__init__(log, slots, reports, metrics, written_at_once, kind)
         self._on_orphans = on_orphans
         self.answers = self.tells(metrics, authority, clock_ms)
         self.deadlines = self.waits(slots, authority)
@@ -537,6 +540,7 @@ class LeasedEngine(Engine):
             self._authority,
             lambda: max(self._now_ms, self._turned_ms),
             self._on_orphans,
+            self._kind,
         )
 
     @property

@@ -10,12 +10,12 @@ between. However long it takes, it is one append: what one event brought is in t
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
 from itertools import islice
-from typing import Protocol, TypeAlias, TypeGuard
+from typing import Any, Final, Protocol, TypeAlias, TypeGuard
 
 from muster.coordinator.core.model import effects, events
 from muster.coordinator.core.model.effects import (
@@ -34,10 +34,11 @@ from muster.coordinator.core.model.rights import Rights
 from muster.coordinator.core.model.shadow_scoring import ShadowRequest
 from muster.coordinator.core.model.types import RequestId, TimerKey, frozen_value
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.runtime.kafka_records import encode
+from muster.coordinator.runtime.kafka_records import EncodedTurn, encode
 from muster.coordinator.runtime.node_status import FENCING, Metrics
-from muster.coordinator.runtime.ports import Entry
-from muster.coordinator.runtime.replay import LoadReport
+from muster.coordinator.runtime.own_records import room_probe_record
+from muster.coordinator.runtime.ports import Entry, GroupLog
+from muster.coordinator.runtime.replay import LoadReport, Replayable, replay_shard
 
 # The shard of a group
 # --------------------
@@ -74,6 +75,28 @@ def java_hash(text: str) -> int:
     return code - 2**32 if code >= 2**31 else code
 
 
+# Kinds of shards
+# ---------------
+
+EncodeRecords: TypeAlias = Callable[[Sequence[Any]], EncodedTurn]
+"""Makes bytes of what a step decided. Raises ValueError for what the format cannot hold."""
+
+ReplayShard: TypeAlias = Callable[[GroupLog, int, Replayable, LoadReport, Callable[[], bool]], object]
+"""Applies a shard's facts to a core, and says in a report what it met. Raises LogFailed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardKind:
+    """How facts of a kind of core become bytes of its log, and come back. In all else the engine runs them alike."""
+
+    encode: EncodeRecords
+    replay: ReplayShard
+    room_probe: Callable[[], Entry]
+    """A record that says nothing: a log that takes it has room."""
+
+
+GROUPS: Final = ShardKind(encode, replay_shard, room_probe_record)
+
 # Drafts
 # ------
 
@@ -81,8 +104,11 @@ def java_hash(text: str) -> int:
 class AppendDraft:
     """Records of one shard on their way into one append; `groups` is the log's place for them (`GroupLog.draft`)."""
 
-    def __init__(self, records: Sequence[Record], at_once: int, groups: list[Entry]) -> None:
+    def __init__(
+        self, records: Sequence[Record], at_once: int, groups: list[Entry], encode_records: EncodeRecords = encode
+    ) -> None:
         self.records = records
+        self._encode = encode_records
         self.groups = groups
         self.ledger: list[Entry] = []
         self._portions = split_into_portions(records, at_once)
@@ -92,7 +118,7 @@ class AppendDraft:
         portion = next(self._portions, None)
         if portion is None:
             return False
-        encoded = encode(portion)
+        encoded = self._encode(portion)
         self.groups.extend(encoded.groups)
         self.ledger.extend(encoded.ledger)
         return True

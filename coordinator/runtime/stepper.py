@@ -31,17 +31,17 @@ from muster.coordinator.core.model.records import Record
 from muster.coordinator.core.model.types import RequestId, TimerKey
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime.deadlines import Deadlines, RetryPauses
-from muster.coordinator.runtime.kafka_records import encode
 from muster.coordinator.runtime.node_status import Metrics
-from muster.coordinator.runtime.own_records import room_probe_record
 from muster.coordinator.runtime.ports import Entry, GroupLog, LogFailed
-from muster.coordinator.runtime.replay import LoadReport, describe_dropped_orphans, replay_shard
+from muster.coordinator.runtime.replay import LoadReport, describe_dropped_orphans
 from muster.coordinator.runtime.shards import (
+    GROUPS,
     Answers,
     AppendDraft,
     Notices,
     Replies,
     ShardCore,
+    ShardKind,
     ShardSlot,
     ShardStatus,
     count_entries,
@@ -195,10 +195,10 @@ class StarvedShard:
     def refusal(self) -> str:
         return f"the coordinator can write nothing down at the moment, try again later: {self.why}"
 
-    def probe(self) -> tuple[Sequence[Entry], Sequence[Entry]]:
+    def probe(self, kind: ShardKind) -> tuple[Sequence[Entry], Sequence[Entry]]:
         """What is owed, for both topics, and a record that asks for room even if nothing is."""
-        encoded = encode(self.owed)
-        return [*encoded.groups, room_probe_record()], encoded.ledger
+        encoded = kind.encode(self.owed)
+        return [*encoded.groups, kind.room_probe()], encoded.ledger
 
 
 class StarvedShards:
@@ -260,13 +260,14 @@ class LoadJob:
     shard: int
     core: ShardCore
     log: GroupLog
+    kind: ShardKind = GROUPS
     report: LoadReport = field(default_factory=LoadReport)
     given_up: bool = False
     """Nobody wants it any more: it ends soon, with LogFailed."""
 
     def run(self) -> None:
         """Replay, in any thread. Raises LogFailed."""
-        replay_shard(self.log, self.shard, self.core, self.report, lambda: self.given_up)
+        self.kind.replay(self.log, self.shard, self.core, self.report, lambda: self.given_up)
         self.report.committed_to = self.core.committed_to()
 
 
@@ -357,10 +358,17 @@ class Stepper:
     """
 
     def __init__(
-        self, log: GroupLog, slots: Sequence[ShardSlot], reports: Reports, metrics: Metrics, written_at_once: int
+        self,
+        log: GroupLog,
+        slots: Sequence[ShardSlot],
+        reports: Reports,
+        metrics: Metrics,
+        written_at_once: int,
+        kind: ShardKind = GROUPS,
     ) -> None:
         self._log = log
         self._at_once = written_at_once
+        self._kind = kind
         self._reports = reports
         self._metrics = metrics
         self.answers = Answers(metrics)
@@ -445,11 +453,11 @@ class Stepper:
         if not records:
             return  # the shard was dropped after it had decided something
         if count_entries(records) > self._at_once:
-            slot.draft = AppendDraft(records, self._at_once, self._log.draft())
+            slot.draft = AppendDraft(records, self._at_once, self._log.draft(), self._kind.encode)
             self._drafted[slot.index] = slot
             return
         try:
-            encoded = encode(records)
+            encoded = self._kind.encode(records)
         except Exception as error:  # a record that has no bytes is a bug of whoever let it in
             self._unwritable(slot, error, now_ms)
         else:
@@ -510,7 +518,7 @@ class Stepper:
         if slot.core is None:
             return  # it is to be loaded again, and looked at then
         try:
-            self._log.append(slot.index, *starved.probe(), now_ms)
+            self._log.append(slot.index, *starved.probe(self._kind), now_ms)
         except LogFailed as error:
             if error.no_room:
                 self.starved.look_again(slot.index, now_ms)

@@ -1,5 +1,8 @@
 """What a turn decides is made bytes so many entries at a time: others have their turns in between, in one append."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import pytest
 
 from muster.coordinator.core.model.events import OffsetCommit, OffsetFetch, Request, TopicsChanged, Unload
@@ -8,10 +11,10 @@ from muster.coordinator.core.model.rights import Rights
 from muster.coordinator.core.model.types import CommittedOffset, Limits, StoredOffset
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.runtime import group_log, shards
-from muster.coordinator.runtime.engine import WRITTEN_SLICES, Engine, EngineOptions
-from muster.coordinator.runtime.kafka_records import encode
-from muster.coordinator.runtime.shards import AppendDraft, ShardStatus, split_into_portions
+from muster.coordinator.runtime import group_log
+from muster.coordinator.runtime.engine import NO_OPTIONS, WRITTEN_SLICES, Engine, EngineOptions
+from muster.coordinator.runtime.kafka_records import EncodedTurn, encode
+from muster.coordinator.runtime.shards import GROUPS, AppendDraft, ShardStatus, split_into_portions
 from muster.storage.records.batch import encode_turn
 from tests.fakes.memory_group_log import MemoryGroupLog
 
@@ -22,8 +25,8 @@ TURNS = 5
 """Portions of so many."""
 
 
-def engine_of(log: MemoryGroupLog) -> Engine:
-    engine = Engine(log, SHARDS, Limits(slice_positions=SLICE))
+def engine_of(log: MemoryGroupLog, options: EngineOptions = NO_OPTIONS) -> Engine:
+    engine = Engine(log, SHARDS, Limits(slice_positions=SLICE), options=options)
     engine.submit_all(TopicsChanged({"t": MANY}))
     engine.load(0)
     return engine
@@ -48,23 +51,16 @@ def written(log: MemoryGroupLog, shard: int) -> list[int]:
     return [len(batch) for batch in log.groups[shard].batches]
 
 
-@pytest.fixture
-def encoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many entries were made bytes each time that a draft went on."""
-    sizes: list[int] = []
+def test_a_long_commit_is_written_a_portion_in_a_turn_and_appended_as_one() -> None:
+    encoded: list[int] = []
 
-    def counting(records: list[Record]) -> object:
+    def counting(records: Sequence[Record]) -> EncodedTurn:
         found = encode(records)
-        sizes.append(len(found.groups))
+        encoded.append(len(found.groups))
         return found
 
-    monkeypatch.setattr(shards, "encode", counting)
-    return sizes
-
-
-def test_a_long_commit_is_written_a_portion_in_a_turn_and_appended_as_one(encoded: list[int]) -> None:
     log = MemoryGroupLog(SHARDS)
-    engine = engine_of(log)
+    engine = engine_of(log, EngineOptions(kind=replace(GROUPS, encode=counting)))
     engine.submit(0, commit(1, "g", MANY))
     others = 0
     while not (answers := told(engine)) or (1, ErrorCode.NONE) not in answers:

@@ -14,7 +14,8 @@ from rich.text import Text
 from muster.cli.node_polling import GroupLine, GroupsPicture
 from muster.coordinator.observability.doctor.model import cause_name, member_name, seconds, some
 from muster.coordinator.observability.read_model.groups import MemberDescription, TopicPartition
-from muster.coordinator.observability.views.formatting import harmless, plural
+from muster.coordinator.observability.views.formatting import bounded, harmless, plural
+from muster.coordinator.observability.views.ledger import surely_unowned_seconds
 from muster.coordinator.observability.views.member_names import Names
 
 # Figures
@@ -132,8 +133,8 @@ def group_head(line: GroupLine, now_ms: int) -> list[Text]:
         by = f" by {harmless(newest.culprit_client_id or newest.culprit)}" if newest.culprit else ""
         why = cause_name(newest).replace("_", " ")
         lines.append(Text(f"last: #{newest.number} {why}{by}, {ago} ago"))
-        cost = f"{newest.unowned_partition_seconds:.1f} partition-seconds without an owner"
-        lines.append(Text(f"      {len(newest.moves)} moved, {cost}"))
+        cost = bounded(surely_unowned_seconds(newest), newest.unowned_partition_seconds, "{:.1f}".format)
+        lines.append(Text(f"      {len(newest.moves)} moved, {cost} partition-seconds without an owner"))
     if group.description.waiting_for:
         left = seconds(max(0, group.description.waiting_until_ms - now_ms) // 1000 * 1000)
         names = Names.of_members(group.members)

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.text import Text
 
-from muster.coordinator.observability.views.formatting import clock_time, duration, harmless, moment, plural, spans
+from muster.coordinator.observability.views.formatting import (
+    bounded,
+    clock_time,
+    duration,
+    harmless,
+    moment,
+    plural,
+    spans,
+)
 from muster.coordinator.observability.views.incidents import GroupIncident, find_incidents, latest_incidents
 from muster.coordinator.observability.views.ledger import (
     cause_word,
@@ -21,7 +29,9 @@ from muster.coordinator.observability.views.ledger import (
     is_rebalance,
     is_watched,
     outcome_word,
+    surely_unowned_seconds,
     took_words,
+    unowned_words,
 )
 from muster.coordinator.observability.views.member_names import Names, names_of
 from muster.coordinator.observability.views.sentences import (
@@ -113,7 +123,7 @@ def incident_lines(incident: GroupIncident, entries: Sequence[ledger_pb2.Rebalan
     yield said(f"  {incident.sentence}", "bold")
     if incident.entries:
         overtaken = f" ({incident.superseded} overtaken)" if incident.superseded else ""
-        cost = f"{incident.unowned_partition_seconds:.2f} partition-seconds unowned"
+        cost = unowned_cost(incident.unowned_at_least_partition_seconds, incident.unowned_partition_seconds)
         moved = plural(incident.moved, "partition")
         yield Text(f"  {plural(incident.rebalances, 'rebalance')}{overtaken}, {moved} moved, {cost}", "dim")
     for entry in entries[:MAX_ENTRY_LINES]:
@@ -283,7 +293,8 @@ def snapshot_of(entry: ledger_pb2.Rebalance) -> dict[str, Any]:
 
 def move_lines(entry: ledger_pb2.Rebalance, names: Names) -> Iterator[Text]:
     told = not is_watched(entry) or not entry.moves or any(move.unowned_ms >= 0 for move in entry.moves)
-    total = f"{entry.unowned_partition_seconds:.2f} partition-seconds unowned" if told else "nobody saw for how long"
+    cost = unowned_cost(surely_unowned_seconds(entry), entry.unowned_partition_seconds)
+    total = cost if told else "nobody saw for how long"
     yield Text(f"{plural(len(entry.moves), 'partition')}, {total}" if entry.moves else f"nothing; {total}")
     grouped: dict[tuple[str, str, str, str], list[ledger_pb2.PartitionMove]] = defaultdict(list)
     for move in entry.moves:
@@ -295,7 +306,9 @@ def move_lines(entry: ledger_pb2.Rebalance, names: Names) -> Iterator[Text]:
         yield Text.assemble(
             said(f"{topic}[{spans(move.partition for move in moves)}]", "cyan"),
             said(f"   {names[source] or 'nobody'} -> {names[target] or 'nobody'}"),
-            f"   {unowned_text(moves)}" if target and told else "",
+            f"   {f'unowned {words}' if (words := unowned_words(moves)) else 'still unowned'}"
+            if target and told
+            else "",
             said(f"   {names.in_text(why)}" if why else "", "dim"),
         )
 
@@ -312,10 +325,9 @@ def position_lines(entry: ledger_pb2.Rebalance) -> Iterator[Text]:
         yield Text(f"and {entry.more_positions} more, which the ledger has no room for", style="dim")
 
 
-def unowned_text(moves: Sequence[ledger_pb2.PartitionMove]) -> str:
-    """How long these partitions had no owner, at least and at most."""
-    known = [move.unowned_ms for move in moves if move.unowned_ms >= 0]
-    if not known:
-        return "still unowned"
-    low, high = duration(min(known)), duration(max(known))
-    return f"unowned {low}" if low == high else f"unowned {low} to {high}"
+def unowned_cost(at_least_s: float, at_most_s: float) -> str:
+    """
+    >>> unowned_cost(20.9, 20.9), unowned_cost(12, 20.9)
+    ('20.90 partition-seconds unowned', 'at least 12.00, at most 20.90 partition-seconds unowned')
+    """
+    return f"{bounded(at_least_s, at_most_s, '{:.2f}'.format)} partition-seconds unowned"

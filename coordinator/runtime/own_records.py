@@ -28,7 +28,7 @@ Fences. Key: int16 32008, group id, topic, int32 partition. Value: JSON, {"versi
 """
 
 import json
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -62,7 +62,7 @@ from muster.coordinator.core.model.records import (
     TakeoverForgotten,
     TakeoverRecorded,
 )
-from muster.coordinator.core.model.types import RebalanceEntry, Score, Settlement, Stall, Takeover
+from muster.coordinator.core.model.types import RebalanceEntry, RebalanceSource, Score, Settlement, Stall, Takeover
 from muster.coordinator.runtime.ports import KeyValue
 from muster.coordinator.runtime.record_fields import (
     INT16,
@@ -81,6 +81,8 @@ OF_A_SHARD = b'{"epoch":'
 """So begin keys of a shard as a whole."""
 
 ENTRY = TypeAdapter(RebalanceEntry)
+BOUNDS: Final[Any] = {"unowned_at_least_partition_ms": True, "moves": {"__all__": {"unowned_at_least_ms"}}}
+"""Fields that are written of watched groups alone (WA-T3): a coordinator knows its times."""
 SCORES = TypeAdapter(tuple[Score, ...])
 SETTLEMENT = TypeAdapter(Settlement)
 CENTRAL = TypeAdapter(CentralStored)
@@ -155,6 +157,10 @@ def central_json(record: CentralStored) -> bytes:
     return b'{"version":%d,"central":%b}' % (VERSION, CENTRAL.dump_json(record))
 
 
+def entry_json(entry: RebalanceEntry) -> bytes:
+    return ENTRY.dump_json(entry, exclude=BOUNDS if entry.source is RebalanceSource.COORDINATOR else None)
+
+
 def tombstones_of_moved_records(record: CentralDeleted | DelayForgotten) -> list[KeyValue]:
     """An older data directory may hold the fact here: it must not come back from there."""
     kind = "central" if isinstance(record, CentralDeleted) else "delay"
@@ -164,7 +170,7 @@ def tombstones_of_moved_records(record: CentralDeleted | DelayForgotten) -> list
 def encode_ledger(record: LedgerRecord) -> list[KeyValue]:
     match record:
         case RebalanceDecided(group_id, entry):
-            value = b'{"version":%d,"entry":%b}' % (VERSION, ENTRY.dump_json(entry))
+            value = b'{"version":%d,"entry":%b}' % (VERSION, entry_json(entry))
             return [KeyValue(ledger_key(group_id, entry.number, "decided"), value)]
         case RebalanceSettled(group_id, settlement):
             value = b'{"version":%d,"settlement":%b}' % (VERSION, SETTLEMENT.dump_json(settlement))

@@ -471,9 +471,9 @@ def with_share_time(member: MemberPlan, synced_at_ms: int) -> MemberPlan:
     )
 
 
-def with_unowned_time(move: PartitionMove, unowned_ms: int) -> PartitionMove:
-    """The move once its partition was owned again, made quickly as well."""
-    return PartitionMove(move.topic, move.partition, move.source, move.target, unowned_ms, move.why)
+def with_unowned_time(move: PartitionMove, unowned_ms: int, at_least_ms: int | None = None) -> PartitionMove:
+    """The move once its partition was owned again, made quickly as well. at_least_ms: None: the time is exact."""
+    return PartitionMove(move.topic, move.partition, move.source, move.target, unowned_ms, move.why, at_least_ms)
 
 
 # Differences between plans

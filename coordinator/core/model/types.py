@@ -351,7 +351,8 @@ class MemberPlan:
 class PartitionMove:
     """A partition that changed hands. `source` or `target` is empty when nobody had or has it.
 
-    `unowned_ms` is -1 while the partition still waits for its owner.
+    `unowned_ms` is -1 while the partition still waits for its owner, and the longest that it can have been where
+    `unowned_at_least_ms` is not None: then only bounds are known (WA-T3).
     """
 
     topic: str
@@ -360,6 +361,7 @@ class PartitionMove:
     target: str
     unowned_ms: int
     why: str
+    unowned_at_least_ms: int | None = None
 
 
 @frozen_value
@@ -432,6 +434,8 @@ class RebalanceEntry:
     """Further triggers that came while the rebalance was under way."""
     unowned_partition_ms: int = -1
     """All partitions' time without an owner, added up; -1 until every member has its share."""
+    unowned_at_least_partition_ms: int | None = None
+    """The same at the least, where only bounds are known; `unowned_partition_ms` is the most then."""
     herd: int = 0
     """Groups of the ZooKeeper era: how many members let go of what they had and claimed anew."""
     notifications: int = 0

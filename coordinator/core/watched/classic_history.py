@@ -94,6 +94,8 @@ class ClassicHistory:
     """When its generation was written first: its members had joined by then."""
     _coordinator_epoch: int = -1
     _carried: dict[TopicPartition, WithheldPartition] = field(default_factory=dict)
+    _surely_free: dict[TopicPartition, int] = field(default_factory=dict)
+    """Of those in `_carried` that their owners had let go of: since when at the latest."""
     _partitions: dict[str, int] = field(default_factory=dict)
     """Topic -> partitions, as far as plans and claims have named them."""
     _awaited: frozenset[str] = frozenset()
@@ -121,7 +123,7 @@ class ClassicHistory:
         self._awaited = frozenset(topic for topic, count in known.items() if not count)
         self._note_partitions(now)
         if before is None or now.generation < before.generation:
-            self._carried = {}
+            self._carried, self._surely_free = {}, {}
             return None
         step = GenerationStep(before, now, joined_ms, written_ms, known, awaited)
         return self._conclude(step, coordinator_moved=-1 < moved_from < coordinator_epoch)
@@ -135,7 +137,7 @@ class ClassicHistory:
 
     def take_deletion(self) -> None:
         """The broker forgot the group."""
-        self._stored, self._carried, self._partitions = None, {}, {}
+        self._stored, self._carried, self._surely_free, self._partitions = None, {}, {}, {}
 
     # A rebalance
     # -----------
@@ -165,28 +167,47 @@ class ClassicHistory:
                 rebalance.released[member_id] = step.heard_ms(self.commits, member_id)
         for member_id in step.new:
             rebalance.arrivals[member_id] = step.written_ms
-        return self._entry(step, rebalance)
+        # Whose session expired was heard of for the last time a session timeout before, at the latest.
+        let_go_ms = {
+            each: max(signs[each].heard_ms, step.written_ms - step.old[each].session_timeout_ms)
+            for each, ending in gone.items()
+            if ending.cause is Cause.SESSION_EXPIRED
+        }
+        return self._entry(step, rebalance, let_go_ms)
 
-    def _entry(self, step: "GenerationStep", rebalance: OngoingRebalance) -> RebalanceEntry:
+    def _entry(
+        self, step: "GenerationStep", rebalance: OngoingRebalance, let_go_ms: Mapping[str, int]
+    ) -> RebalanceEntry:
+        """let_go_ms: by when, at the latest, a member had let go; any other had when this was written."""
         still_held = {member_id: owned_of(member.subscription) for member_id, member in step.new.items()}
-        diff = diff_plans(PlanBefore(step.plan_before, still_held, self._carried), step.plan, rebalance)
+        carried, surely_free = self._carried, self._surely_free
+        diff = diff_plans(PlanBefore(step.plan_before, still_held, carried), step.plan, rebalance)
+
+        def free_at_latest(tp: TopicPartition, holder: str) -> int:
+            return surely_free.get(tp, let_go_ms.get(holder, step.written_ms))
+
+        self._surely_free = {
+            tp: free_at_latest(tp, each.holder) for tp, each in diff.withheld.items() if each.since_ms is not None
+        }
         # Who is asked to give something up does so when it gets the plan.
         self._carried = {
             tp: each if each.since_ms is not None else replace(each, since_ms=step.written_ms)
             for tp, each in diff.withheld.items()
         }
         free_ms = {tp: gap.length_ms(step.written_ms) for gap in diff.gaps for tp in gap.moved}
-        moves = tuple(
-            with_unowned_time(move, free_ms[move.topic, move.partition])
-            if (move.topic, move.partition) in free_ms
-            else move
-            for move in diff.moves
-        )
+        moves, surely_ms = [], 0
+        for move in diff.moves:
+            tp = move.topic, move.partition
+            if tp in free_ms:
+                least_ms = min(free_ms[tp], step.written_ms - free_at_latest(tp, move.source))
+                surely_ms += least_ms
+                move = with_unowned_time(move, free_ms[tp], least_ms if least_ms < free_ms[tp] else None)
+            moves.append(move)
         change = RebalanceChange(
             generation=step.now.generation,
             protocol_type=step.now.protocol_type,
             protocol_name=step.now.protocol or "",
-            moves=moves,
+            moves=tuple(moves),
             members=step.member_plans(),
             snapshot_json=step.snapshot_json(),
             snapshot_source="records",
@@ -194,7 +215,12 @@ class ClassicHistory:
         outcome = Outcome.COMPLETED if step.new else Outcome.EMPTIED
         entry = rebalance.entry(outcome, step.written_ms, change)
         total = sum(gap.length_ms(step.written_ms) * gap.count for gap in diff.gaps)
-        return replace(entry, source=RebalanceSource.WATCHED, unowned_partition_ms=total if step.new else -1)
+        return replace(
+            entry,
+            source=RebalanceSource.WATCHED,
+            unowned_partition_ms=total if step.new else -1,
+            unowned_at_least_partition_ms=surely_ms if step.new and surely_ms < total else None,
+        )
 
     # Causes
     # ------

@@ -66,7 +66,9 @@ class EpochRound:
     planned_ms: int = -1
     planned: dict[Cell, str] = field(default_factory=dict)
     freed: dict[Cell, int] = field(default_factory=dict)
-    """When its former owner no longer had it."""
+    """When its former owner no longer had it, at the earliest."""
+    surely_free: dict[Cell, int] = field(default_factory=dict)
+    """And at the latest, where that is not the same."""
     taken: dict[Cell, int] = field(default_factory=dict)
     """When its new owner had it."""
 
@@ -99,6 +101,9 @@ class ConsumerHistory:
     _incarnations: list[Incarnation] = field(default_factory=list)
     _gone: dict[str, Ending] = field(default_factory=dict)
     _free_since: dict[Cell, int] = field(default_factory=dict)
+    """Of members that are gone: since when nobody has read what they had, at the earliest."""
+    _surely_free: dict[Cell, int] = field(default_factory=dict)
+    """And at the latest, where that is not the same."""
     _learned: dict[TopicId, str] = field(default_factory=dict)
     _round: EpochRound | None = None
     _last_owners: dict[Cell, str] = field(default_factory=dict)
@@ -195,12 +200,22 @@ class ConsumerHistory:
             what = f"closed, and did not come back within its session: it was taken out {later} later"
             ending = Ending(Cause.SESSION_EXPIRED, WaitEnd.EXPIRED, Certainty.RECORDED, what, "")
         self._gone[member_id] = ending
-        if ending.end is WaitEnd.EXPIRED:  # nobody has read what it had since it was heard of last
-            self._free_since.update(dict.fromkeys(mine, signs.heard_ms))
+        if closed_ms is not None:  # nobody has read what it had since
+            self._free_since.update(dict.fromkeys(mine, closed_ms))
+        elif ending.end is WaitEnd.EXPIRED or not ending.known:
+            self._note_last_signs(mine, signs.heard_ms, written_ms, expired=ending.known)
         seen = seen_member(member, signs.heard_ms)
         self.members.note_gone(seen, ending.end, written_ms)
         trigger = trigger_by_member(ending.cause, seen, ending.what)
         self._triggers.append(replace(trigger, certainty=ending.certainty, evidence=ending.evidence))
+
+    def _note_last_signs(self, mine: list[Cell], heard_ms: int, written_ms: int, *, expired: bool) -> None:
+        """Of a member whose session expired, or may have: it was heard of a session before, or it has just left."""
+        session_began_ms = max(heard_ms, written_ms - (written_ms if self.session_ms is None else self.session_ms))
+        earliest_ms, latest_ms = (heard_ms, session_began_ms) if expired else (session_began_ms, written_ms)
+        self._free_since.update(dict.fromkeys(mine, earliest_ms))
+        if earliest_ms < latest_ms:
+            self._surely_free.update(dict.fromkeys(mine, latest_ms))
 
     # Static members that are back
     # ----------------------------
@@ -260,6 +275,7 @@ class ConsumerHistory:
             return []  # the history begins, or the group was made anew
         self._replacing = {}
         overtaken = self._round.freed if self._round is not None else {}
+        surely_free = self._round.surely_free if self._round is not None else {}
         ended = self._end(Outcome.SUPERSEDED, written_ms)
         if not triggers:
             triggers = [trigger_of_epoch(hash_before, now.metadata_hash)]
@@ -277,6 +293,9 @@ class ConsumerHistory:
             for cell, owner in owners_before.items()
             if self._owners.get(cell) != owner
         }
+        self._round.surely_free = {cell: since for cell, since in surely_free.items() if cell in self._round.freed}
+        self._round.surely_free |= self._surely_free
+        self._surely_free = {}
         if not self._members:
             return [*ended, *self._end(Outcome.EMPTIED, written_ms)]
         return ended
@@ -344,9 +363,20 @@ class ConsumerHistory:
             rebalance.trigger = with_topics(rebalance.trigger, tuple(self._topic_changes(ended)))
         entry = rebalance.entry(outcome, written_ms, change)
         total = sum(max(0, move.unowned_ms) for move in moves)
+        bounded = any(move.unowned_at_least_ms is not None for move in moves)
+        least = sum(
+            max(0, move.unowned_ms if move.unowned_at_least_ms is None else move.unowned_at_least_ms) for move in moves
+        )
         if settled or outcome is Outcome.EMPTIED:
             self._why_free = {}
-        return [replace(entry, source=RebalanceSource.WATCHED, unowned_partition_ms=total if settled else -1)]
+        return [
+            replace(
+                entry,
+                source=RebalanceSource.WATCHED,
+                unowned_partition_ms=total if settled else -1,
+                unowned_at_least_partition_ms=least if settled and bounded else None,
+            )
+        ]
 
     def _moves(self, ended: EpochRound) -> Iterable[PartitionMove]:
         after = ended.planned
@@ -354,10 +384,14 @@ class ConsumerHistory:
             source, target = ended.before.get(cell, ""), after.get(cell, "")
             if source == target:
                 continue
-            unowned_ms = -1
+            unowned_ms, at_least_ms = -1, None
             if target and cell in ended.taken:
-                unowned_ms = max(0, ended.taken[cell] - ended.freed.get(cell, ended.taken[cell]))
-            yield PartitionMove(*self._name(cell), source, target, unowned_ms, self._why(source, target, ended))
+                taken_ms = ended.taken[cell]
+                unowned_ms = max(0, taken_ms - ended.freed.get(cell, taken_ms))
+                if cell in ended.surely_free:
+                    at_least_ms = min(unowned_ms, max(0, taken_ms - ended.surely_free[cell]))
+            why = self._why(source, target, ended)
+            yield PartitionMove(*self._name(cell), source, target, unowned_ms, why, at_least_ms)
 
     def _topic_changes(self, ended: EpochRound) -> Iterable[TopicChange]:
         """Topics of which the plan gives out more partitions, or fewer, than the one before."""

@@ -8,8 +8,9 @@ broker's, so only lengths are carried over.
 
 from dataclasses import dataclass, field, replace
 
+from muster.coordinator.core.model.ledger import with_unowned_time
 from muster.coordinator.core.model.records import RebalanceDecided
-from muster.coordinator.core.model.types import GroupState, RebalanceEntry, RebalancePhase
+from muster.coordinator.core.model.types import Cause, GroupState, PartitionMove, RebalanceEntry, RebalancePhase
 
 REBALANCING = (GroupState.PREPARING_REBALANCE.value, GroupState.COMPLETING_REBALANCE.value)
 """States in which a round of a classic group is under way."""
@@ -23,6 +24,9 @@ STALE_MS = 5_000
 JOIN, PLAN = "join", "plan"
 WHOLE = "join and plan"
 """The one phase of a round whose two halves no look has told apart."""
+
+DEPARTURES = (Cause.MEMBER_LEFT, Cause.SESSION_EXPIRED, Cause.POLL_TIMEOUT)
+"""Causes that begin a round with a member that is gone."""
 
 
 @dataclass(slots=True)
@@ -86,7 +90,31 @@ def with_seen_phases(entry: RebalanceEntry, seen: SeenRound | None) -> Rebalance
     if seen.began_ms <= seen.joined_ms <= seen.ended_ms:
         joined_ms = seen.joined_ms - seen.began_ms
         phases = (RebalancePhase(JOIN, joined_ms), RebalancePhase(PLAN, whole_ms - joined_ms))
-    return replace(entry, started_at_ms=entry.ended_at_ms - whole_ms, phases=phases)
+    joined_ms = phases[0].duration_ms if len(phases) > 1 else whole_ms
+    moves = tuple(with_seen_time(move, entry, whole_ms, whole_ms - joined_ms) for move in entry.moves)
+    gained_ms = sum(
+        (each.unowned_at_least_ms or 0) - (was.unowned_at_least_ms or 0)
+        for each, was in zip(moves, entry.moves, strict=True)
+    )
+    least_ms = entry.unowned_at_least_partition_ms
+    return replace(
+        entry,
+        started_at_ms=entry.ended_at_ms - whole_ms,
+        phases=phases,
+        moves=moves,
+        unowned_at_least_partition_ms=None if least_ms is None else least_ms + gained_ms,
+    )
+
+
+def with_seen_time(move: PartitionMove, entry: RebalanceEntry, whole_ms: int, plan_ms: int) -> PartitionMove:
+    """The move with what the look adds to its time without an owner at the least: its owner was gone before the round
+    that nothing else began, and any other had let go of it when all had joined (WA-T3)."""
+    least_ms = move.unowned_at_least_ms
+    if least_ms is None:
+        return move
+    began_it = move.source == entry.culprit and entry.cause in DEPARTURES and not entry.triggers
+    seen_ms = min(whole_ms if began_it else plan_ms, move.unowned_ms)
+    return move if seen_ms <= least_ms else with_unowned_time(move, move.unowned_ms, seen_ms)
 
 
 # Of all groups

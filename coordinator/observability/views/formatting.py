@@ -48,6 +48,18 @@ def duration(ms: float) -> str:
     return f"{ms // 60_000:.0f} min {ms % 60_000 / 1000:.0f} s"
 
 
+def bounded(at_least: float, at_most: float, write: Callable[[float], str]) -> str:
+    """A figure of which bounds are known, in words; `write` writes one number.
+
+    >>> bounded(500, 6600, duration), bounded(0, 6600, duration), bounded(6600, 6600, duration)
+    ('at least 500 ms, at most 6.60 s', 'at most 6.60 s', '6.60 s')
+    """
+    least, most = write(at_least), write(at_most)
+    if least == most:
+        return most
+    return f"at least {least}, at most {most}" if at_least > 0 else f"at most {most}"
+
+
 def size(count: int) -> str:
     """Bytes for people.
 

@@ -16,7 +16,13 @@ from typing import Any, Final, TypeAlias
 from typing_extensions import TypedDict
 
 from muster.coordinator.observability.views.formatting import duration, listed, plural
-from muster.coordinator.observability.views.ledger import certainty_word, entry_document, is_rebalance, took_ms
+from muster.coordinator.observability.views.ledger import (
+    certainty_word,
+    entry_document,
+    is_rebalance,
+    surely_unowned_seconds,
+    took_ms,
+)
 from muster.coordinator.observability.views.member_names import KnownMember, Names, names_of
 from muster.coordinator.observability.views.sentences import (
     OPERATOR_CHANGES,
@@ -426,6 +432,7 @@ class GroupIncident:
     superseded: int
     moved: int
     unowned_partition_seconds: float
+    unowned_at_least_partition_seconds: float
 
 
 class IncidentDocument(TypedDict):
@@ -441,6 +448,7 @@ class IncidentDocument(TypedDict):
     superseded: int
     moved: int
     unowned_partition_seconds: float
+    unowned_at_least_partition_seconds: float
 
 
 KINDS: Final = {
@@ -494,6 +502,7 @@ def incident_document(incident: GroupIncident) -> IncidentDocument:
         "superseded": incident.superseded,
         "moved": incident.moved,
         "unowned_partition_seconds": incident.unowned_partition_seconds,
+        "unowned_at_least_partition_seconds": incident.unowned_at_least_partition_seconds,
     }
 
 
@@ -535,6 +544,7 @@ def tell_incident(incident: OpenIncident, names: Names, called: Callable[[Identi
         superseded=overtaken,
         moved=sum(len(entry.moves) for entry in incident.entries),
         unowned_partition_seconds=round(sum(entry.unowned_partition_seconds for entry in incident.entries), 3),
+        unowned_at_least_partition_seconds=round(sum(map(surely_unowned_seconds, incident.entries)), 3),
     )
 
 

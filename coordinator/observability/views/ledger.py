@@ -8,10 +8,10 @@ from google.protobuf.json_format import MessageToDict
 from typing_extensions import TypedDict
 
 from muster.coordinator.core.model.types import AUDIT_OUTCOMES
-from muster.coordinator.observability.views.formatting import duration, moment
+from muster.coordinator.observability.views.formatting import bounded, duration, moment
 from muster.coordinator.observability.views.member_names import Names
 from muster.coordinator.rpc.v1 import ledger_pb2
-from muster.coordinator.rpc.v1.ledger_pb2 import PlanScore, Rebalance
+from muster.coordinator.rpc.v1.ledger_pb2 import PartitionMove, PlanScore, Rebalance
 
 # Entries
 # -------
@@ -40,7 +40,7 @@ def rebalance_row(entry: ledger_pb2.Rebalance, names: Names) -> RebalanceRow:
         "cause": cause_word(entry),
         "by": names[entry.culprit] or None,
         "moved": len(entry.moves),
-        "unowned": duration(entry.unowned_partition_seconds * 1000),
+        "unowned": bounded(surely_unowned_seconds(entry) * 1000, entry.unowned_partition_seconds * 1000, duration),
         "outcome": outcome_word(entry),
         "assignor": entry.protocol_name or None,
         "detail": entry.detail or None,
@@ -76,8 +76,10 @@ def entry_document(entry: ledger_pb2.Rebalance) -> dict[str, Any]:
         item |= {"took_ms": int(item["took_ms"])} if "took_ms" in item else {}
     for item in found["moves"]:
         item["unowned_ms"] = int(item["unowned_ms"])
+        item["unowned_at_least_ms"] = int(item["unowned_at_least_ms"]) if "unowned_at_least_ms" in item else None
     for item in found["positions"]:
         item |= {key: int(item[key]) if key in item else None for key in ("before", "after")}
+    found.setdefault("unowned_at_least_partition_seconds", None)
     found["cause"] = cause_word(entry).replace(" ", "_").upper()
     found["outcome"] = outcome_word(entry).upper()
     found["certainty"] = certainty_word(entry)
@@ -179,6 +181,32 @@ def took_words(entry: ledger_pb2.Rebalance) -> str:
     if not entry.phases:
         return ""
     return words if entry.phases[0].name in EXACT_PHASES else f"at least {words}"
+
+
+# Time without an owner
+# ---------------------
+
+
+def surely_unowned_seconds(entry: ledger_pb2.Rebalance) -> float:
+    """Partition-seconds without an owner, at the least; `unowned_partition_seconds` are the most."""
+    if entry.HasField("unowned_at_least_partition_seconds"):
+        return entry.unowned_at_least_partition_seconds
+    return entry.unowned_partition_seconds
+
+
+def unowned_words(moves: Iterable[PartitionMove]) -> str:
+    """How long these partitions had no owner, at least and at most; "": nobody has told."""
+    known = [move for move in moves if move.unowned_ms >= 0]
+    if not known:
+        return ""
+    most = max(move.unowned_ms for move in known)
+    if any(move.HasField("unowned_at_least_ms") for move in known):
+        least = min(
+            move.unowned_at_least_ms if move.HasField("unowned_at_least_ms") else move.unowned_ms for move in known
+        )
+        return bounded(least, most, duration)
+    low, high = duration(min(move.unowned_ms for move in known)), duration(most)
+    return low if low == high else f"{low} to {high}"
 
 
 # Shadow assignors

@@ -264,20 +264,22 @@ class LateFetch(_message.Message):
     def __init__(self, member_id: _Optional[str] = ..., topic: _Optional[str] = ..., partitions: _Optional[_Iterable[int]] = ..., after_ms: _Optional[int] = ..., certainty: _Optional[_Union[Certainty, str]] = ...) -> None: ...
 
 class PartitionMove(_message.Message):
-    __slots__ = ("topic", "partition", "source", "target", "unowned_ms", "why")
+    __slots__ = ("topic", "partition", "source", "target", "unowned_ms", "why", "unowned_at_least_ms")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     SOURCE_FIELD_NUMBER: _ClassVar[int]
     TARGET_FIELD_NUMBER: _ClassVar[int]
     UNOWNED_MS_FIELD_NUMBER: _ClassVar[int]
     WHY_FIELD_NUMBER: _ClassVar[int]
+    UNOWNED_AT_LEAST_MS_FIELD_NUMBER: _ClassVar[int]
     topic: str
     partition: int
     source: str
     target: str
     unowned_ms: int
     why: str
-    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., source: _Optional[str] = ..., target: _Optional[str] = ..., unowned_ms: _Optional[int] = ..., why: _Optional[str] = ...) -> None: ...
+    unowned_at_least_ms: int
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., source: _Optional[str] = ..., target: _Optional[str] = ..., unowned_ms: _Optional[int] = ..., why: _Optional[str] = ..., unowned_at_least_ms: _Optional[int] = ...) -> None: ...
 
 class PositionChange(_message.Message):
     __slots__ = ("topic", "partition", "before", "after")
@@ -316,7 +318,7 @@ class PlanScore(_message.Message):
     def __init__(self, assignor: _Optional[str] = ..., failure: _Optional[str] = ..., took_ms: _Optional[int] = ..., balance_count: _Optional[float] = ..., balance_lag: _Optional[float] = ..., balance_rate: _Optional[float] = ..., members: _Optional[int] = ..., moves: _Optional[int] = ..., differs: _Optional[int] = ..., unassigned: _Optional[int] = ...) -> None: ...
 
 class Rebalance(_message.Message):
-    __slots__ = ("group_id", "number", "previous_generation", "generation", "protocol_type", "protocol_name", "cause", "culprit", "culprit_client_id", "culprit_client_host", "detail", "client_reason", "outcome", "started_at_ms", "ended_at_ms", "phases", "members", "moves", "snapshot_json", "snapshot_source", "also", "unowned_partition_seconds", "herd", "notifications", "shadows", "positions", "more_positions", "certainty", "evidence", "triggers", "topics", "incarnations", "late_fetches", "source")
+    __slots__ = ("group_id", "number", "previous_generation", "generation", "protocol_type", "protocol_name", "cause", "culprit", "culprit_client_id", "culprit_client_host", "detail", "client_reason", "outcome", "started_at_ms", "ended_at_ms", "phases", "members", "moves", "snapshot_json", "snapshot_source", "also", "unowned_partition_seconds", "herd", "notifications", "shadows", "positions", "more_positions", "certainty", "evidence", "triggers", "topics", "incarnations", "late_fetches", "source", "unowned_at_least_partition_seconds")
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     PREVIOUS_GENERATION_FIELD_NUMBER: _ClassVar[int]
@@ -351,6 +353,7 @@ class Rebalance(_message.Message):
     INCARNATIONS_FIELD_NUMBER: _ClassVar[int]
     LATE_FETCHES_FIELD_NUMBER: _ClassVar[int]
     SOURCE_FIELD_NUMBER: _ClassVar[int]
+    UNOWNED_AT_LEAST_PARTITION_SECONDS_FIELD_NUMBER: _ClassVar[int]
     group_id: str
     number: int
     previous_generation: int
@@ -385,7 +388,8 @@ class Rebalance(_message.Message):
     incarnations: _containers.RepeatedCompositeFieldContainer[Incarnation]
     late_fetches: _containers.RepeatedCompositeFieldContainer[LateFetch]
     source: RebalanceSource
-    def __init__(self, group_id: _Optional[str] = ..., number: _Optional[int] = ..., previous_generation: _Optional[int] = ..., generation: _Optional[int] = ..., protocol_type: _Optional[str] = ..., protocol_name: _Optional[str] = ..., cause: _Optional[_Union[RebalanceCause, str]] = ..., culprit: _Optional[str] = ..., culprit_client_id: _Optional[str] = ..., culprit_client_host: _Optional[str] = ..., detail: _Optional[str] = ..., client_reason: _Optional[str] = ..., outcome: _Optional[_Union[RebalanceOutcome, str]] = ..., started_at_ms: _Optional[int] = ..., ended_at_ms: _Optional[int] = ..., phases: _Optional[_Iterable[_Union[RebalancePhase, _Mapping]]] = ..., members: _Optional[_Iterable[_Union[MemberPlan, _Mapping]]] = ..., moves: _Optional[_Iterable[_Union[PartitionMove, _Mapping]]] = ..., snapshot_json: _Optional[str] = ..., snapshot_source: _Optional[str] = ..., also: _Optional[_Iterable[str]] = ..., unowned_partition_seconds: _Optional[float] = ..., herd: _Optional[int] = ..., notifications: _Optional[int] = ..., shadows: _Optional[_Iterable[_Union[PlanScore, _Mapping]]] = ..., positions: _Optional[_Iterable[_Union[PositionChange, _Mapping]]] = ..., more_positions: _Optional[int] = ..., certainty: _Optional[_Union[Certainty, str]] = ..., evidence: _Optional[str] = ..., triggers: _Optional[_Iterable[_Union[FurtherTrigger, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[TopicChange, _Mapping]]] = ..., incarnations: _Optional[_Iterable[_Union[Incarnation, _Mapping]]] = ..., late_fetches: _Optional[_Iterable[_Union[LateFetch, _Mapping]]] = ..., source: _Optional[_Union[RebalanceSource, str]] = ...) -> None: ...
+    unowned_at_least_partition_seconds: float
+    def __init__(self, group_id: _Optional[str] = ..., number: _Optional[int] = ..., previous_generation: _Optional[int] = ..., generation: _Optional[int] = ..., protocol_type: _Optional[str] = ..., protocol_name: _Optional[str] = ..., cause: _Optional[_Union[RebalanceCause, str]] = ..., culprit: _Optional[str] = ..., culprit_client_id: _Optional[str] = ..., culprit_client_host: _Optional[str] = ..., detail: _Optional[str] = ..., client_reason: _Optional[str] = ..., outcome: _Optional[_Union[RebalanceOutcome, str]] = ..., started_at_ms: _Optional[int] = ..., ended_at_ms: _Optional[int] = ..., phases: _Optional[_Iterable[_Union[RebalancePhase, _Mapping]]] = ..., members: _Optional[_Iterable[_Union[MemberPlan, _Mapping]]] = ..., moves: _Optional[_Iterable[_Union[PartitionMove, _Mapping]]] = ..., snapshot_json: _Optional[str] = ..., snapshot_source: _Optional[str] = ..., also: _Optional[_Iterable[str]] = ..., unowned_partition_seconds: _Optional[float] = ..., herd: _Optional[int] = ..., notifications: _Optional[int] = ..., shadows: _Optional[_Iterable[_Union[PlanScore, _Mapping]]] = ..., positions: _Optional[_Iterable[_Union[PositionChange, _Mapping]]] = ..., more_positions: _Optional[int] = ..., certainty: _Optional[_Union[Certainty, str]] = ..., evidence: _Optional[str] = ..., triggers: _Optional[_Iterable[_Union[FurtherTrigger, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[TopicChange, _Mapping]]] = ..., incarnations: _Optional[_Iterable[_Union[Incarnation, _Mapping]]] = ..., late_fetches: _Optional[_Iterable[_Union[LateFetch, _Mapping]]] = ..., source: _Optional[_Union[RebalanceSource, str]] = ..., unowned_at_least_partition_seconds: _Optional[float] = ...) -> None: ...
 
 class NodeStall(_message.Message):
     __slots__ = ("ended_at_ms", "stalled_ms")

@@ -434,6 +434,9 @@ def build_rebalance(group_id: str, entry: RebalanceEntry, *, with_snapshot: bool
         incarnations=[build_incarnation(incarnation) for incarnation in entry.incarnations],
         late_fetches=[build_late_fetch(late) for late in entry.late_fetches],
         source=cast(ledger_pb2.RebalanceSource, entry.source),
+        unowned_at_least_partition_seconds=(
+            None if entry.unowned_at_least_partition_ms is None else entry.unowned_at_least_partition_ms / 1000
+        ),
     )
 
 
@@ -508,6 +511,7 @@ def build_partition_move(move: PartitionMove) -> ledger_pb2.PartitionMove:
         target=move.target,
         unowned_ms=move.unowned_ms,
         why=move.why,
+        unowned_at_least_ms=move.unowned_at_least_ms,
     )
 
 

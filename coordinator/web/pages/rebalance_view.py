@@ -10,14 +10,16 @@ from typing import Final
 
 from markupsafe import Markup
 
-from muster.coordinator.observability.views.formatting import duration, partition_seconds, plural, spans
+from muster.coordinator.observability.views.formatting import bounded, duration, partition_seconds, plural, spans
 from muster.coordinator.observability.views.incidents import GroupIncident
 from muster.coordinator.observability.views.ledger import (
     certainty_word,
     generation_words,
     is_rebalance,
     is_watched,
+    surely_unowned_seconds,
     took_words,
+    unowned_words,
 )
 from muster.coordinator.observability.views.member_names import Names
 from muster.coordinator.observability.views.sentences import (
@@ -201,7 +203,7 @@ def rebalance_view(entry: Rebalance, names: Names, longest_ms: int, most_lines: 
         back=tuple(describe_incarnation(each, names) for each in entry.incarnations),
         late=tuple(describe_late_fetch(each, names) for each in entry.late_fetches),
         moved=len(entry.moves),
-        unowned=partition_seconds(entry.unowned_partition_seconds),
+        unowned=bounded(surely_unowned_seconds(entry), entry.unowned_partition_seconds, partition_seconds),
         left=sum(bool(move.source) and not move.target for move in entry.moves),
         moves=lines,
         more_moves=more,
@@ -249,20 +251,11 @@ def move_lines(
     lines = tuple(
         MoveLine(
             topic, spans(move.partition for move in same), len(same), names[source], names[target],
-            unowned_words_of(same, untold) if target else STILL_UNOWNED, names.in_text(why),
+            (unowned_words(same) or untold) if target else STILL_UNOWNED, names.in_text(why),
         )
         for (topic, source, target, why), same in ordered[:most]
     )  # fmt: skip
     return lines, max(0, len(ordered) - most)
-
-
-def unowned_words_of(moves: Sequence[PartitionMove], untold: str) -> str:
-    """How long these partitions had no owner, at least and at most."""
-    known = [move.unowned_ms for move in moves if move.unowned_ms >= 0]
-    if not known:
-        return untold
-    low, high = duration(min(known)), duration(max(known))
-    return low if low == high else f"{low} to {high}"
 
 
 # Incidents
@@ -294,7 +287,8 @@ def incident_view(incident: GroupIncident, group: str, known: Mapping[int, Rebal
     """`known`: the rebalances that the page shows, by number."""
     newest_first = incident.entries[::-1]
     overtaken = f" ({incident.superseded} overtaken)" if incident.superseded else ""
-    cost = partition_seconds(incident.unowned_partition_seconds)
+    least, most = incident.unowned_at_least_partition_seconds, incident.unowned_partition_seconds
+    cost = bounded(least, most, partition_seconds)
     figures = (
         f"{plural(incident.rebalances, 'rebalance')}{overtaken}, {plural(incident.moved, 'partition')} moved, "
         f"{cost} partition-seconds without an owner"

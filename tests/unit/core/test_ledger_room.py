@@ -87,6 +87,6 @@ def test_what_is_known_later_is_all_that_changes(kind: type) -> None:
     decided = replace(entry(1), members=(member,), moves=(move,))
     told = settle_entry(decided, Settlement(1, 9, ("m",), (("t", 0, 7),), 7, synced=(("m", 8),)))
     assert told.members == (replace(member, synced_at_ms=8),)
-    assert told.moves == (replace(move, unowned_ms=7),)
+    assert told.moves == (replace(move, unowned_ms=7, unowned_at_least_ms=None),), "exact from then on"
     again = settle_entry(decided, Settlement(1, 9, (), (), 7))
     assert (again.members, again.moves) == (decided.members, decided.moves)

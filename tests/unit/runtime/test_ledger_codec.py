@@ -22,6 +22,7 @@ from muster.coordinator.core.model.types import (
     PartitionMove,
     RebalanceEntry,
     RebalancePhase,
+    RebalanceSource,
     Settlement,
 )
 from muster.coordinator.runtime.kafka_records import decode_group, encode
@@ -80,6 +81,22 @@ def test_what_an_older_version_wrote_has_no_times_of_members() -> None:
     del older["settlement"]["synced"]
     read = decode_ledger(KeyValue(settled.key, json.dumps(older).encode()))
     assert read == RebalanceSettled("g", replace(SETTLED.settlement, synced=()))
+
+
+def test_bounds_of_a_watched_group_come_back_and_a_coordinator_s_entries_have_none() -> None:
+    move = replace(ENTRY.moves[0], unowned_ms=6_600, unowned_at_least_ms=500)
+    watched = replace(
+        ENTRY,
+        source=RebalanceSource.WATCHED,
+        moves=(move,),
+        unowned_at_least_partition_ms=500,
+        unowned_partition_ms=6_600,
+    )
+    (stored,) = encode([RebalanceDecided("g", watched)]).ledger
+    assert decode_ledger(stored) == RebalanceDecided("g", watched)
+    (own,) = encode([DECIDED]).ledger
+    assert b"at_least" not in (own.value or b"")
+    assert decode_ledger(own) == DECIDED
 
 
 def test_the_ownership_of_a_central_group_comes_back_and_is_forgotten_under_the_same_key() -> None:

@@ -64,6 +64,39 @@ def test_a_silence_as_long_as_the_session_is_its_end() -> None:
     assert "46.3 s" in entry.evidence
 
 
+def test_whose_session_expired_had_no_reader_for_that_long_at_the_least() -> None:
+    story = running(ClassicStory())
+    story.commits("orders 0-2", 105.0, 146.0)
+    entry = story.generation(146.3, ANN)
+    assert entry is not None
+    assert {(move.unowned_at_least_ms, move.unowned_ms) for move in entry.moves} == {(45_000, 46_300)}
+    # The three that ann kept had no reader while it joined again, for as long as since its last commit at the most.
+    assert (entry.unowned_at_least_partition_ms, entry.unowned_partition_ms) == (3 * 45_000, 3 * 46_300 + 3 * 300)
+
+
+def test_of_an_owner_that_left_only_the_longest_is_known() -> None:
+    entry = running(ClassicStory()).generation(100.1, ANN)
+    assert entry is not None
+    assert {(move.unowned_at_least_ms, move.unowned_ms) for move in entry.moves} == {(0, 100)}
+
+
+def test_what_a_cooperative_plan_withheld_is_free_from_its_record_on_at_the_most() -> None:
+    story = running(ClassicStory(protocol="cooperative-sticky"), ANN)
+    story.generation(100.5, {"ann-1": "orders 0-2", "bob-1": ""}, owned={"ann-1": "orders 0-5"})
+    entry = story.generation(102.5, BOTH, owned={"ann-1": "orders 0-2"})
+    assert entry is not None
+    assert {(move.unowned_at_least_ms, move.unowned_ms) for move in entry.moves} == {(0, 2_000)}
+
+
+def test_what_stays_withheld_was_free_at_the_latest_when_its_owner_joined_without_it() -> None:
+    story = running(ClassicStory(protocol="cooperative-sticky"), ANN)
+    story.generation(100.5, {"ann-1": "orders 0-2", "bob-1": ""}, owned={"ann-1": "orders 0-5"})
+    story.generation(102.5, {"ann-1": "orders 0-2", "bob-1": ""}, owned={"ann-1": "orders 0-2"})
+    entry = story.generation(103.0, BOTH, owned={"ann-1": "orders 0-2"})
+    assert entry is not None
+    assert {(move.unowned_at_least_ms, move.unowned_ms) for move in entry.moves} == {(500, 2_500)}
+
+
 def test_a_silence_much_longer_than_the_session_tells_nothing() -> None:
     """There may have been nothing to commit: many clients commit only what has changed."""
     story = running(ClassicStory())

@@ -97,6 +97,32 @@ def test_a_static_member_that_does_not_come_back_is_taken_out() -> None:
     assert {move.unowned_ms for move in entry.moves} == {45_300}
 
 
+def test_who_may_have_expired_was_heard_of_a_session_before_or_has_just_left() -> None:
+    story = ConsumerStory()
+    story.start(10.0, BOTH)
+    (entry,) = bob_is_gone(story, 145.0)
+    assert told([entry]) == [(Cause.MEMBER_LEFT, "bob", UNKNOWN)]
+    assert {(move.unowned_at_least_ms, move.unowned_ms) for move in entry.moves} == {(300, 45_300)}
+    assert (entry.unowned_at_least_partition_ms, entry.unowned_partition_ms) == (900, 135_900)
+
+
+def test_whose_session_expired_was_silent_for_that_long_at_the_least() -> None:
+    story = running()
+    (entry,) = bob_is_gone(story, 146.0)
+    assert told([entry]) == [(Cause.SESSION_EXPIRED, "bob", INFERRED)]
+    assert {(move.unowned_at_least_ms, move.unowned_ms) for move in entry.moves} == {(45_300, 46_300)}
+
+
+def test_steps_that_members_report_are_exact() -> None:
+    story = running()
+    story.take(110.0, wants("cat-1"), epoch(2), target("ann-1", "orders 0-2"), target("bob-1", "orders 3-4"))
+    story.take(110.0, target("cat-1", "orders 5-5"), planned(2), has("ann-1", "orders 0-2", 2))
+    story.take(111.0, has("bob-1", "orders 3-4", 2))
+    (entry,) = story.take(112.5, has("cat-1", "orders 5-5", 2))
+    assert [(move.unowned_at_least_ms, move.unowned_ms) for move in entry.moves] == [(None, 1_500)]
+    assert entry.unowned_at_least_partition_ms is None
+
+
 def test_an_epoch_that_comes_with_other_topics_tells_which() -> None:
     story = running()
     story.take(

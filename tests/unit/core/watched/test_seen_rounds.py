@@ -11,6 +11,7 @@ from muster.coordinator.core.model.types import (
     GroupState,
     Limits,
     Outcome,
+    PartitionMove,
     RebalanceEntry,
     RebalancePhase,
     RebalanceSource,
@@ -53,6 +54,38 @@ def test_both_halves_of_a_round_are_phases_in_the_broker_s_time() -> None:
     told = with_seen_phases(entry(), rounds.take(1, 3_000))
     assert told.phases == (RebalancePhase("join", 2_500), RebalancePhase("plan", 400))
     assert (told.started_at_ms, told.ended_at_ms) == (997_100, 1_000_000)
+
+
+MOVED = PartitionMove("t", 0, "b", "a", 6_600, "its owner left the group", 0)
+
+
+def bounded_entry(cause: Cause, culprit: str) -> RebalanceEntry:
+    return replace(
+        entry(),
+        cause=cause,
+        culprit=culprit,
+        moves=(MOVED,),
+        unowned_partition_ms=9_000,
+        unowned_at_least_partition_ms=0,
+    )
+
+
+def test_what_all_had_let_go_of_when_they_had_joined_was_free_since_then_at_the_latest() -> None:
+    told = with_seen_phases(bounded_entry(Cause.MEMBER_JOINED, "c"), SeenRound(100, 2_600, 3_000))
+    assert (told.moves[0].unowned_at_least_ms, told.moves[0].unowned_ms) == (400, 6_600)
+    assert (told.unowned_at_least_partition_ms, told.unowned_partition_ms) == (400, 9_000)
+
+
+def test_what_a_member_had_whose_end_began_the_round_was_free_before_it() -> None:
+    told = with_seen_phases(bounded_entry(Cause.MEMBER_LEFT, "b"), SeenRound(100, 2_600, 3_000))
+    assert told.moves[0].unowned_at_least_ms == 2_900
+    told = with_seen_phases(bounded_entry(Cause.MEMBER_LEFT, "b"), SeenRound(0, 2_600, 9_000))
+    assert told.moves[0].unowned_at_least_ms == 6_600, "never more than it can have been"
+
+
+def test_a_time_that_is_exact_stays_so() -> None:
+    exact = replace(bounded_entry(Cause.MEMBER_LEFT, "b"), moves=(replace(MOVED, unowned_at_least_ms=None),))
+    assert with_seen_phases(exact, SeenRound(100, 2_600, 3_000)).moves == exact.moves
 
 
 def test_a_round_of_which_no_look_saw_the_second_half_is_one_phase() -> None:

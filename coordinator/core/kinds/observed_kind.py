@@ -51,7 +51,7 @@ from muster.coordinator.core.model.events import (
     StoodStill,
     SyncGroup,
 )
-from muster.coordinator.core.model.ledger import RebalanceTrigger, phase_with_waits
+from muster.coordinator.core.model.ledger import TOPIC_DELETED, RebalanceTrigger, phase_with_waits
 from muster.coordinator.core.model.plan_correction import GroupSituation
 from muster.coordinator.core.model.rights import RightsAnew
 from muster.coordinator.core.model.shadow_scoring import AssignorCandidate
@@ -212,7 +212,7 @@ def why(topic: str, source: str, target: str, rebalance: ObservedRebalance) -> s
     if source in rebalance.gone:
         return rebalance.gone[source]
     if not target:
-        return "its topic was deleted" if topic in rebalance.deleted else "nobody claimed it"
+        return TOPIC_DELETED if topic in rebalance.deleted else "nobody claimed it"
     if not source:
         return "nobody owned it"
     return "balance" if target in rebalance.before.values() else "balance: its new owner joined"

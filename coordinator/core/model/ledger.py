@@ -596,6 +596,9 @@ def since_when_free(
     return since_when_let_go(holder, rebalance)
 
 
+TOPIC_DELETED = "its topic was deleted"
+
+
 def brings(change: TopicChange, tp: TopicPartition) -> bool:
     """Whether this change made the partition."""
     if change.topic != tp[0] or tp[1] >= change.after:
@@ -609,7 +612,7 @@ def why_vanished(tp: TopicPartition, topics: Iterable[TopicChange]) -> str:
     if not changes or tp[1] < changes[-1].after:
         return ""
     if changes[-1].kind is TopicChangeKind.DELETED:
-        return "its topic was deleted"
+        return TOPIC_DELETED
     return f"its topic was deleted and created again with {changes[-1].after} partitions"
 
 

@@ -70,6 +70,9 @@ from muster.coordinator.core.watched.endings import (
 SEVERAL = 2
 """Members of whom it is no chance that they do the same at once."""
 
+LEARNING_MS = 2_000
+"""For so long a topic that members had not named before may be one that their leader still looks up."""
+
 
 class WentMember(NamedTuple):
     """How a member went, and how long it had been silent by then."""
@@ -98,8 +101,8 @@ class ClassicHistory:
     """Of those in `_carried` that their owners had let go of: since when at the latest."""
     _partitions: dict[str, int] = field(default_factory=dict)
     """Topic -> partitions, as far as plans and claims have named them."""
-    _awaited: frozenset[str] = frozenset()
-    """Topics of which two generations ago members wanted partitions, and nobody had any."""
+    _awaited: dict[str, int] = field(default_factory=dict)
+    """Topics of which two generations ago members wanted partitions, and nobody had any: since when, ms."""
     _went: dict[str, WentMember] = field(default_factory=dict)
     """By id, those that went last: some come back."""
 
@@ -119,8 +122,9 @@ class ClassicHistory:
         if before is not None and now.generation == before.generation:
             return self._take_same_generation(before, now, written_ms)
         joined_ms, self._joined_ms = self._joined_ms, written_ms
-        known, awaited = dict(self._partitions), self._awaited
-        self._awaited = frozenset(topic for topic, count in known.items() if not count)
+        known = dict(self._partitions)
+        awaited = frozenset(topic for topic, since in self._awaited.items() if written_ms - since > LEARNING_MS)
+        self._awaited = {topic: self._awaited.get(topic, joined_ms) for topic, count in known.items() if not count}
         self._note_partitions(now)
         if before is None or now.generation < before.generation:
             self._carried, self._surely_free = {}, {}
@@ -564,8 +568,9 @@ class GenerationStep:
         return tuple(found)
 
     def learned_topics(self) -> frozenset[str]:
-        """Topics that members named first in the generation before, and that its plan left out: clients look up what
-        their members read after they have become its leader, and plan again."""
+        """Topics that members named first in the generation before, or just now, and that its plan left out: clients
+        look up what their members read after they have become its leader, and plan again, some only after a round
+        more."""
         named = named_partitions(self.now)
         wanted = self._topics_of(self.old) & self._topics_of(self.new)
         return frozenset(each for each in wanted & named.keys() - self._awaited if not self._partitions.get(each))

@@ -17,7 +17,14 @@ from muster.coordinator.core.groups.member_history import (
     SeenMember,
     describe_ms,
 )
-from muster.coordinator.core.model.ledger import OngoingRebalance, RebalanceChange, RebalanceTrigger, trigger_by_member
+from muster.coordinator.core.model.ledger import (
+    TOPIC_DELETED,
+    OngoingRebalance,
+    RebalanceChange,
+    RebalanceTrigger,
+    trigger_by_member,
+    why_vanished,
+)
 from muster.coordinator.core.model.plan import CONSUMER
 from muster.coordinator.core.model.records import (
     ConsumerMemberDeleted,
@@ -357,10 +364,10 @@ class ConsumerHistory:
         rebalance.phases.append(RebalancePhase("assign", max(0, planned_ms - rebalance.started_at_ms)))
         if settled:
             rebalance.phases.append(RebalancePhase("reconcile", max(0, written_ms - planned_ms)))
-        moves = tuple(self._moves(ended)) if ended.planned_ms >= 0 or outcome is Outcome.EMPTIED else ()
-        change = RebalanceChange(ended.epoch, CONSUMER, "", moves, tuple(self._plans()))
         if rebalance.trigger.cause is Cause.PARTITIONS_CHANGED and ended.planned_ms >= 0:
             rebalance.trigger = with_topics(rebalance.trigger, tuple(self._topic_changes(ended)))
+        moves = tuple(self._moves(ended)) if ended.planned_ms >= 0 or outcome is Outcome.EMPTIED else ()
+        change = RebalanceChange(ended.epoch, CONSUMER, "", moves, tuple(self._plans()))
         entry = rebalance.entry(outcome, written_ms, change)
         total = sum(max(0, move.unowned_ms) for move in moves)
         bounded = any(move.unowned_at_least_ms is not None for move in moves)
@@ -379,7 +386,8 @@ class ConsumerHistory:
         ]
 
     def _moves(self, ended: EpochRound) -> Iterable[PartitionMove]:
-        after = ended.planned
+        after, trigger = ended.planned, ended.rebalance.trigger
+        left = {topic_id for topic_id, _ in after} if trigger.cause is Cause.PARTITIONS_CHANGED else None
         for cell in sorted(ended.before.keys() | after.keys(), key=self._name):
             source, target = ended.before.get(cell, ""), after.get(cell, "")
             if source == target:
@@ -390,8 +398,13 @@ class ConsumerHistory:
                 unowned_ms = max(0, taken_ms - ended.freed.get(cell, taken_ms))
                 if cell in ended.surely_free:
                     at_least_ms = min(unowned_ms, max(0, taken_ms - ended.surely_free[cell]))
-            why = self._why(source, target, ended)
-            yield PartitionMove(*self._name(cell), source, target, unowned_ms, why, at_least_ms)
+            place, why = self._name(cell), ""
+            if not target:
+                why = why_vanished(place, trigger.topics)
+                if not why and left is not None and cell[0] not in left:
+                    why = TOPIC_DELETED  # nobody knows its name any more
+            why = why or self._why(source, target, ended)
+            yield PartitionMove(*place, source, target, unowned_ms, why, at_least_ms)
 
     def _topic_changes(self, ended: EpochRound) -> Iterable[TopicChange]:
         """Topics of which the plan gives out more partitions, or fewer, than the one before."""

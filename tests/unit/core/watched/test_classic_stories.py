@@ -1,5 +1,7 @@
 """What is concluded from two records of a classic group that another broker coordinates (docs/design/watch.md)."""
 
+import pytest
+
 from muster.coordinator.core.model.types import (
     Cause,
     Certainty,
@@ -301,6 +303,18 @@ def test_a_topic_that_all_name_from_now_on_was_made() -> None:
     assert entry is not None
     assert entry.cause is Cause.PARTITIONS_CHANGED
     assert [(each.kind, each.after) for each in entry.topics] == [(TopicChangeKind.MADE, 4)]
+
+
+@pytest.mark.parametrize(("seconds", "cause"), [(1.0, Cause.LEADER_REJOINED), (60.0, Cause.PARTITIONS_CHANGED)])
+def test_a_leader_may_need_two_rounds_to_learn_of_a_topic_but_not_a_minute(seconds: float, cause: Cause) -> None:
+    story = running(ClassicStory())
+    wanted = {"bob-1": ("clicks", "orders")}
+    story.generation(100.0, BOTH, subscribed=wanted)
+    story.generation(100.5, BOTH, subscribed=wanted)
+    shares = {"ann-1": "orders 0-2", "bob-1": "orders 3-5, clicks 0-3"}
+    entry = story.generation(100.0 + seconds, shares, subscribed=wanted)
+    assert entry is not None
+    assert (entry.cause, entry.certainty) == (cause, INFERRED)
 
 
 def test_another_protocol_is_an_assignor_rolled_out() -> None:

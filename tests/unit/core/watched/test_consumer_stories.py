@@ -136,6 +136,15 @@ def test_an_epoch_that_comes_with_other_topics_tells_which() -> None:
     ]
 
 
+def test_what_a_deleted_topic_had_goes_to_nobody_for_that_reason() -> None:
+    story = running()
+    story.take(110.0, epoch(2, metadata_hash=8), target("ann-1", ""), target("bob-1", ""), planned(2))
+    story.take(110.5, has("ann-1", "", 2))
+    (entry,) = story.take(111.0, has("bob-1", "", 2))
+    assert [(each.kind, each.before, each.after) for each in entry.topics] == [(TopicChangeKind.DELETED, 6, 0)]
+    assert {(move.target, move.why) for move in entry.moves} == {("", "its topic was deleted")}
+
+
 def test_an_epoch_that_nothing_came_before_is_unknown() -> None:
     story = running()
     story.take(110.0, epoch(2), target("ann-1", "orders 0-1"), target("bob-1", "orders 2-5"), planned(2))

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from muster.coordinator.edge.background_tasks import RestartedTask
 from muster.coordinator.kafka_backend.upstream.protocol import Unreached, UpstreamError, describe_code
@@ -18,6 +18,7 @@ from muster.coordinator.kafka_backend.upstream.record_requests import (
     EARLIEST,
     LATEST,
     OUT_OF_RANGE,
+    fetch_log_sizes,
     fetch_unread,
     list_offsets,
 )
@@ -48,6 +49,17 @@ LONG_PAUSE_S: Final = 10.0
 """Until it is tried again to read what nobody may read, and looked up whether the topic is still the same."""
 
 
+class ReadingProgress(NamedTuple):
+    """Of one partition. records: that may be between where reading began and where it is; behind: between there and
+    where the log ended when reading began; 0: caught up. size_bytes: how much lies between where it began and where
+    it ended; 0: its leader does not tell."""
+
+    records: int
+    behind: int
+    read_bytes: int = 0
+    size_bytes: int = 0
+
+
 class ReaderListener(Protocol):
     """Hears what the reader does."""
 
@@ -57,9 +69,8 @@ class ReaderListener(Protocol):
     def took_batches(self, partition: int) -> None:
         """Some batches were taken: what they say can be passed on. The loop waits."""
 
-    def progressed(self, partition: int, read: int, behind: int) -> None:
-        """So many records may be between where reading began and where it is, and so many between there and where the
-        log ended when reading began; 0: caught up."""
+    def progressed(self, partition: int, progress: ReadingProgress) -> None:
+        """It was read so far."""
 
     def found_partitions(self, count: int) -> Iterable[int]:
         """The topic has so many; which of them are to be read."""
@@ -79,7 +90,15 @@ class WatchedPosition:
     started: int = -1
     next: int = -1
     goal: int = -1
+    read_bytes: int = 0
+    size_bytes: int = 0
     trouble: str = ""
+
+    @property
+    def progress(self) -> ReadingProgress:
+        behind = max(0, self.goal - self.next)
+        size_bytes = max(self.size_bytes, self.read_bytes) if self.size_bytes else 0
+        return ReadingProgress(self.next - self.started, behind, self.read_bytes, size_bytes)
 
 
 def describe_refusal(code: int) -> str:
@@ -223,6 +242,9 @@ class OffsetsTopicReader:
         places = [(OFFSETS_TOPIC, each) for each in partitions]
         ends = await list_offsets(self._upstream, leader, places, LATEST)
         begins = await list_offsets(self._upstream, leader, places, EARLIEST)
+        sizes: dict[int, int] = {}
+        with suppress(UpstreamError):  # one who may not ask is told how many records it is
+            sizes = await fetch_log_sizes(self._upstream, leader, OFFSETS_TOPIC, partitions)
         for each, place in zip(partitions, places, strict=True):
             code = begins[place].code or ends[place].code
             if code:
@@ -232,7 +254,8 @@ class OffsetsTopicReader:
             position, first = self._positions[each], begins[place].offset
             position.started = position.next = first
             position.goal = ends[place].offset
-            self._listener.progressed(each, 0, position.goal - first)
+            position.size_bytes = sizes.get(each, 0)
+            self._tell_progress(each)
 
     async def _take(self, partition: int, came: Any) -> bool:
         """Whether its leader has to be looked for. came: its part of a Fetch answer, or None."""
@@ -277,11 +300,11 @@ class OffsetsTopicReader:
             position.next = max(position.watched.next_offset, position.next + 1)  # not to meet it for ever
             raise
         position.next = max(position.watched.next_offset, position.next)
+        position.read_bytes += taken
         return taken
 
     def _tell_progress(self, partition: int) -> None:
-        position = self._positions[partition]
-        self._listener.progressed(partition, position.next - position.started, max(0, position.goal - position.next))
+        self._listener.progressed(partition, self._positions[partition].progress)
 
     async def _find_place(self, partition: int) -> None:
         """It was asked for an offset that is not there: its begin was removed meanwhile, or it is another log now."""

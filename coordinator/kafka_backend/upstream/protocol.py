@@ -189,6 +189,7 @@ SUPPORTED_APIS: Final[Mapping[str, SupportedApi]] = {
     "InitProducerId": SupportedApi(22, 1, 4, needed=True),
     "AddPartitionsToTxn": SupportedApi(24, 0, 3),
     "DescribeConfigs": SupportedApi(32, 1, 4),
+    "DescribeLogDirs": SupportedApi(35, 1, 4),
     "SaslAuthenticate": SupportedApi(36, 0, 2),
     "DescribeProducers": SupportedApi(61, 0, 0),
     "DescribeTransactions": SupportedApi(65, 0, 0),
@@ -197,8 +198,8 @@ SUPPORTED_APIS: Final[Mapping[str, SupportedApi]] = {
 
 READING_APIS: Final = frozenset(
     {
-        "ApiVersions", "ConsumerGroupDescribe", "DescribeConfigs", "DescribeGroups", "Fetch", "ListGroups",
-        "ListOffsets", "Metadata", "OffsetFetch", "SaslAuthenticate", "SaslHandshake",
+        "ApiVersions", "ConsumerGroupDescribe", "DescribeConfigs", "DescribeGroups", "DescribeLogDirs", "Fetch",
+        "ListGroups", "ListOffsets", "Metadata", "OffsetFetch", "SaslAuthenticate", "SaslHandshake",
     }
 )  # fmt: skip
 """Those that change nothing. FindCoordinator does: a new cluster makes the topic of its coordinators then."""

@@ -281,6 +281,21 @@ async def list_offsets(
     return {place: told.get(place, ProduceResult(SILENT)) for place in places}
 
 
+async def fetch_log_sizes(upstream: Upstream, broker: int, topic: str, partitions: Iterable[int]) -> dict[int, int]:
+    """How many bytes a broker's logs of these partitions have; without those that it does not tell. Raises
+    UpstreamError."""
+    asked = struct("DescribeLogDirsRequest.topics")(topic=topic, partitions=list(partitions))
+    answer = await upstream.ask_broker(broker, "DescribeLogDirs", struct("DescribeLogDirsRequest")(topics=[asked]))
+    return {
+        each.partition_index: each.partition_size
+        for result in answer.results
+        for told in result.topics
+        if told.name == topic
+        for each in told.partitions
+        if not each.is_future_key
+    }
+
+
 # Producer ids, epochs and transactions
 # -------------------------------------
 

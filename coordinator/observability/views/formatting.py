@@ -74,6 +74,16 @@ def size(count: int) -> str:
     return f"{count} B" if unit == "B" else f"{number:.1f} {unit}"
 
 
+def part_of_size(part: int, whole: int) -> str:
+    """How many bytes of how many, in whole units.
+
+    >>> part_of_size(11 << 20, 96 << 20), part_of_size(300 << 10, 812 << 10), part_of_size(3, 9)
+    ('11 of 96 MiB', '300 of 812 KiB', '3 of 9 B')
+    """
+    shift, unit = next(((bits, name) for bits, name in ((20, "MiB"), (10, "KiB")) if whole >> bits), (0, "B"))
+    return f"{part >> shift:,} of {whole >> shift:,} {unit}"
+
+
 def moment(epoch_ms: int) -> str:
     """Local time with milliseconds."""
     return datetime.fromtimestamp(epoch_ms / 1000).isoformat(" ", "milliseconds")

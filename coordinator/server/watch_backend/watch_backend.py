@@ -26,7 +26,7 @@ from muster.coordinator.kafka_backend.upstream.protocol import UpstreamError
 from muster.coordinator.kafka_backend.upstream.topic_requests import describe_broker_config
 from muster.coordinator.kafka_backend.upstream.topic_watch import UpstreamLogEnds, UpstreamTopics
 from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
-from muster.coordinator.observability.views.formatting import plural
+from muster.coordinator.observability.views.formatting import part_of_size, plural
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.runtime.engine import Engine, EngineOptions, MakeShard
 from muster.coordinator.runtime.group_log import BrokerGroupLog
@@ -53,7 +53,7 @@ from muster.coordinator.server.rpc_dispatch import RpcCall, ServiceMethod, metho
 from muster.coordinator.server.services.group_coordinator import GroupCoordinator, GroupServiceContext
 from muster.coordinator.server.watch_backend.looked_kafka import LookedKafka, WatchedShards
 from muster.coordinator.watch.broker_log import NoBrokerLog, find_logs, read_lines
-from muster.coordinator.watch.offsets_topic_reader import GRANT, OFFSETS_TOPIC, OffsetsTopicReader
+from muster.coordinator.watch.offsets_topic_reader import GRANT, OFFSETS_TOPIC, OffsetsTopicReader, ReadingProgress
 from muster.coordinator.watch.segment_files import NoSegments, find_segments, read_segment
 from muster.coordinator.watch.watched_partition import WatchedFacts, WatchedPartition
 from muster.coordinator.zookeeper.group_observer import ReportGroup
@@ -330,6 +330,18 @@ class WatchedGroupCoordinator(WatchedDescriptions, UpstreamPositions):
         self.ends = ends
 
 
+def describe_progress(progress: ReadingProgress) -> str:
+    """Of one partition: how many bytes of how many have been read, or how many records where nobody tells its size.
+
+    >>> describe_progress(ReadingProgress(90, 810, 1 << 20, 8 << 20)), describe_progress(ReadingProgress(90, 810))
+    ('1 of 8 MiB', '10% of 900 records')
+    """
+    if progress.size_bytes:
+        return part_of_size(progress.read_bytes, progress.size_bytes)
+    whole = progress.records + progress.behind
+    return f"{progress.records / whole:.0%} of {whole} records"
+
+
 class KafkaWatchBackend(WatchBackend):
     """Reads a Kafka. Each partition of its offsets topic is a shard."""
 
@@ -350,6 +362,8 @@ class KafkaWatchBackend(WatchBackend):
         """Partitions of the topic that cannot be read now, and why."""
         self._excuses: dict[int, str] = {}
         """By partition, why its groups cannot be answered for; empty: they can."""
+        self._progress: dict[int, ReadingProgress] = {}
+        """By partition, how far it has been read."""
         self._count = SHARDS_BY_DEFAULT
         """Partitions of the topic."""
         self._grown = ""
@@ -428,7 +442,15 @@ class KafkaWatchBackend(WatchBackend):
             return ""  # what cannot be read is said by `trouble`
         being_read = next((excuse for excuse in excuses if "is being read" in excuse), excuses[0])
         missing = f"{len(wanted) - len(unread)} of {plural(len(wanted), 'partition')} of {OFFSETS_TOPIC}"
-        return f"{missing} read, groups of the others are missing: {being_read}"
+        return f"{missing} read{self._bytes_read(wanted)}, groups of the others are missing: {being_read}"
+
+    def _bytes_read(self, wanted: Iterable[int]) -> str:
+        """Of all partitions together; "": not all leaders have told how large they are."""
+        found = [self._progress.get(partition) for partition in wanted]
+        known = [each for each in found if each is not None and (each.size_bytes or not each.behind)]
+        if len(known) < len(found) or not any(each.size_bytes for each in known):
+            return ""
+        return f" ({part_of_size(sum(each.read_bytes for each in known), sum(each.size_bytes for each in known))})"
 
     def _learn_names(self, change: TopicsChanged) -> None:
         self._facts.learn_names(change.ids)
@@ -456,17 +478,19 @@ class KafkaWatchBackend(WatchBackend):
             self._excuse(partition, f"{OFFSETS_TOPIC}-{partition} has not been read yet" if allowed else instead)
 
     def made_partition(self, partition: int) -> WatchedPartition:
+        self._progress.pop(partition, None)
         self._excuse(partition, f"{OFFSETS_TOPIC}-{partition} has not been read yet")
         return self._facts.made_partition(partition)
 
     def took_batches(self, partition: int) -> None:
         self._facts.pass_facts(partition, partition)
 
-    def progressed(self, partition: int, read: int, behind: int) -> None:
+    def progressed(self, partition: int, progress: ReadingProgress) -> None:
+        self._progress[partition] = progress
         if self._looks.hidden:
             return
-        if behind:
-            share = f"{read / (read + behind):.0%} of {read + behind} records"
+        if progress.behind:
+            share = describe_progress(progress)
             self._excuse(partition, f"{OFFSETS_TOPIC}-{partition} is being read: {share}")
         elif self._excuses.get(partition):
             self._read.add(partition)
@@ -619,7 +643,7 @@ class SegmentsWatchBackend(WatchBackend):
             for read in read_segment(segment, watched):
                 done += read
                 self._facts.pass_facts(segment.partition, 0)
-                self.stand(0, f"the segments are being read: {done >> 20} of {whole >> 20} MiB")
+                self.stand(0, f"the segments are being read: {part_of_size(done, whole)}")
                 await asyncio.sleep(0)
         for partition in self._facts.partitions:
             await self.pass_positions(partition, 0)

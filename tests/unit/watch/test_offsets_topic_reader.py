@@ -10,7 +10,7 @@ from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka_backend.upstream.protocol import UpstreamAddress
 from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
 from muster.coordinator.watch import offsets_topic_reader as module
-from muster.coordinator.watch.offsets_topic_reader import OFFSETS_TOPIC, OffsetsTopicReader
+from muster.coordinator.watch.offsets_topic_reader import OFFSETS_TOPIC, OffsetsTopicReader, ReadingProgress
 from muster.coordinator.watch.watched_partition import WatchedFacts, WatchedPartition
 from muster.storage.records.batch import NewRecord, encode_batch
 from tests.fakes.upstream_broker import HANG_UP, UpstreamBroker
@@ -27,6 +27,7 @@ class Heard:
         self._facts = WatchedFacts(lambda shard, event: None)
         self.made: list[int] = []
         self.at: dict[int, tuple[int, int]] = {}
+        self.bytes: dict[int, list[tuple[int, int]]] = {}
         self.troubles: dict[int, str] = {}
         self.counts: list[int] = []
         self.allowed = True
@@ -46,8 +47,9 @@ class Heard:
     def took_batches(self, partition: int) -> None:
         self._news.set()
 
-    def progressed(self, partition: int, read: int, behind: int) -> None:
-        self.at[partition] = (read, behind)
+    def progressed(self, partition: int, progress: ReadingProgress) -> None:
+        self.at[partition] = (progress.records, progress.behind)
+        self.bytes.setdefault(partition, []).append((progress.read_bytes, progress.size_bytes))
         self._news.set()
 
     def found_partitions(self, count: int) -> range:
@@ -75,7 +77,9 @@ class Scene:
         self.logs: dict[int, tuple[int, int]] = {}
         self.code = 0
         self.away = False
+        self.sizes: dict[int, int] = {}
         broker.answers["Fetch"] = self._fetch
+        broker.answers["DescribeLogDirs"] = self._log_dirs
         self.write(0, 0, 3)
         self.write(1, 0, 0)
         self.upstream = Upstream(UpstreamAddress((broker.address,), connect_s=5, answer_s=30))
@@ -83,6 +87,16 @@ class Scene:
 
     def write(self, partition: int, begin: int, end: int) -> None:
         self.logs[partition] = self.catalog.ends[OFFSETS_TOPIC, partition] = (begin, end)
+
+    def _log_dirs(self, request: Any) -> Any:
+        rows = [
+            struct("DescribeLogDirsResponse.results.topics.partitions")(partition_index=each, partition_size=size)
+            for each, size in self.sizes.items()
+        ]
+        topic = struct("DescribeLogDirsResponse.results.topics")(name=OFFSETS_TOPIC, partitions=rows)
+        return struct("DescribeLogDirsResponse")(
+            results=[struct("DescribeLogDirsResponse.results")(topics=[topic] if rows else [])]
+        )
 
     async def _fetch(self, request: Any) -> Any:
         await asyncio.sleep(0)
@@ -137,6 +151,29 @@ def test_it_reads_to_the_end_and_on(monkeypatch: pytest.MonkeyPatch) -> None:
         await scene.heard.until(scene.has_read(0, 5))
 
     run(story, monkeypatch)
+
+
+def test_it_tells_how_many_bytes_of_how_many_it_has_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    def sized(scene: Scene) -> None:
+        scene.sizes = {0: len(encode_batch([(1, b"\x00\x7f", b"", ())] * 3)), 1: 0}
+
+    async def story(scene: Scene) -> None:
+        await scene.heard.until(scene.has_read(0, 3))
+        size = scene.sizes[0]
+        assert (scene.heard.bytes[0][0], scene.heard.bytes[0][-1]) == ((0, size), (size, size))
+
+    run(story, monkeypatch, sized)
+
+
+def test_a_size_that_nobody_may_ask_for_is_not_known_and_reading_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(scene: Scene) -> None:
+        await scene.heard.until(scene.has_read(0, 3))
+        assert {size for _, size in scene.heard.bytes[0]} == {0}
+
+    def refused(scene: Scene) -> None:
+        scene.broker.answers["DescribeLogDirs"] = lambda request: struct("DescribeLogDirsResponse")(error_code=31)
+
+    run(story, monkeypatch, refused)
 
 
 def test_an_upstream_that_is_away_is_trouble_until_it_is_back(monkeypatch: pytest.MonkeyPatch) -> None:

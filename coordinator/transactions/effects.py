@@ -1,0 +1,243 @@
+"""What a step asks of the runtime: records to keep, answers and notices to release, timers to set. Nothing here acts.
+
+Replies and notices leave once everything that was recorded before them is durable; `SendMarkers` is a notice for that
+reason. `TRANSACTION_REPLIES` gives the type of answer to each request; a refusal is an answer with an error code.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, TypeAlias
+
+from muster.coordinator.errors import CoordinatorError, ErrorCode
+from muster.coordinator.transactions.events import (
+    AddPartitions,
+    DescribeTransaction,
+    EndTxn,
+    InitProducerId,
+    ListTransactions,
+    OrphanFound,
+    RequestId,
+    TerminateTransaction,
+    TimerKey,
+    TransactionEvent,
+)
+from muster.coordinator.transactions.records import (
+    NO_EPOCH,
+    NO_PRODUCER_ID,
+    NO_TIME,
+    TopicPartition,
+    TransactionRecord,
+)
+
+# Answers
+# -------
+
+
+@dataclass(slots=True, frozen=True)
+class InitProducerIdReply:
+    """close_connection: nothing is sent, the connection is closed; the request was overtaken by one that came later."""
+
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    producer_id: int = NO_PRODUCER_ID
+    epoch: int = NO_EPOCH
+    close_connection: bool = False
+
+
+@dataclass(slots=True, frozen=True)
+class AddPartitionsReply:
+    """`code` stands for every partition that `partitions` does not name; only a verification names any."""
+
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    partitions: Mapping[TopicPartition, ErrorCode] = field(default_factory=dict)
+    close_connection: bool = False
+
+
+@dataclass(slots=True, frozen=True)
+class EndTxnReply:
+    """With NONE, the producer id and epoch for the next transaction."""
+
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    producer_id: int = NO_PRODUCER_ID
+    epoch: int = NO_EPOCH
+    close_connection: bool = False
+
+
+@dataclass(slots=True, frozen=True)
+class TerminateTransactionReply:
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+
+
+class EndCause(Enum):
+    """Why a transaction ended."""
+
+    CLIENT = "client"
+    TIMED_OUT = "timed out"
+    FENCED = "fenced by a new instance"
+    BUMPED = "the producer asked for a new epoch"
+    OPERATOR = "operator"
+    UNKNOWN = "unknown"
+    """It was decided in an earlier life of the shard."""
+
+
+@dataclass(slots=True, frozen=True)
+class TransactionEnd:
+    """One of the last ends of an id, for explanations. by: the client or operator that decided it; empty: nobody."""
+
+    at_ms: int
+    committed: bool
+    cause: EndCause
+    by: str
+    open_ms: int
+    partitions: int
+
+
+@dataclass(slots=True, frozen=True)
+class DescribeTransactionReply:
+    """`state` is Kafka's name. Times are -1 where no transaction is open. `ends`: the last ones, newest first."""
+
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    state: str = "Dead"
+    timeout_ms: int = 0
+    started_ms: int = NO_TIME
+    producer_id: int = NO_PRODUCER_ID
+    epoch: int = NO_EPOCH
+    partitions: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    ends: tuple[TransactionEnd, ...] = ()
+
+
+@dataclass(slots=True, frozen=True)
+class ListedTransaction:
+    transactional_id: str
+    producer_id: int
+    state: str
+
+
+@dataclass(slots=True, frozen=True)
+class ListTransactionsReply:
+    """unknown_states: filters that name no state; they match nothing."""
+
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    transactions: tuple[ListedTransaction, ...] = ()
+    unknown_states: tuple[str, ...] = ()
+
+
+class OrphanVerdict(Enum):
+    UNKNOWN = "this shard does not know the producer"
+    TAKEN = "the partition is in the transaction, or gets its marker"
+    HANGING = "no transaction will ever end it: abort it"
+
+
+@dataclass(slots=True, frozen=True)
+class OrphanReply:
+    """marker_epoch: the epoch that the marker of a hanging transaction has to carry."""
+
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    verdict: OrphanVerdict = OrphanVerdict.UNKNOWN
+    marker_epoch: int = NO_EPOCH
+
+
+TransactionReply: TypeAlias = (
+    InitProducerIdReply
+    | AddPartitionsReply
+    | EndTxnReply
+    | TerminateTransactionReply
+    | DescribeTransactionReply
+    | ListTransactionsReply
+    | OrphanReply
+)
+
+TRANSACTION_REPLIES: Mapping[type[Any], type[TransactionReply]] = {
+    InitProducerId: InitProducerIdReply,
+    AddPartitions: AddPartitionsReply,
+    EndTxn: EndTxnReply,
+    TerminateTransaction: TerminateTransactionReply,
+    DescribeTransaction: DescribeTransactionReply,
+    ListTransactions: ListTransactionsReply,
+    OrphanFound: OrphanReply,
+}
+"""An event that is not in here is not a request."""
+
+
+def transaction_refusal(request: Any, refusal: CoordinatorError) -> TransactionReply:
+    return TRANSACTION_REPLIES[type(request)](refusal.code, refusal.message)
+
+
+# Notices
+# -------
+
+
+@dataclass(slots=True, frozen=True)
+class SendMarkers:
+    """Write COMMIT or ABORT of (producer_id, epoch) to these partitions and report back with `MarkersWritten`.
+
+    Asked for again, with the same life and number, for partitions that could not be reached. coordinator_epoch: what
+    the markers carry. level: the `transaction.version` by which logs check their epoch.
+    """
+
+    transactional_id: str
+    life: int
+    number: int
+    producer_id: int
+    epoch: int
+    commit: bool
+    coordinator_epoch: int
+    level: int
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(slots=True, frozen=True)
+class AbortNoted:
+    """The coordinator aborted a transaction without being asked by its producer to."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    cause: EndCause
+    by: str
+    open_ms: int
+    partitions: tuple[TopicPartition, ...]
+    at_ms: int
+
+
+@dataclass(slots=True, frozen=True)
+class MarkerTrouble:
+    """A marker met an error that is worth a line in the node's log."""
+
+    transactional_id: str
+    partition: TopicPartition
+    error: int
+    message: str
+
+
+@dataclass(slots=True, frozen=True)
+class ProducerIdWanted:
+    """The epochs of this id are used up and its transaction is over time: send a `ProducerIdDrawn`."""
+
+    transactional_id: str
+
+
+TransactionNotice: TypeAlias = SendMarkers | AbortNoted | MarkerTrouble | ProducerIdWanted
+
+
+@dataclass(slots=True)
+class TransactionEffects:
+    """What one step wants. `timers`: absolute times by key, None cancels. `chores`: events for later turns."""
+
+    records: list[TransactionRecord] = field(default_factory=list)
+    replies: list[tuple[RequestId, TransactionReply]] = field(default_factory=list)
+    notices: list[TransactionNotice] = field(default_factory=list)
+    timers: dict[TimerKey, int | None] = field(default_factory=dict)
+    chores: list[TransactionEvent] = field(default_factory=list)
+
+    @property
+    def decided(self) -> bool:
+        """Whether there is anything to be kept, told or done."""
+        return any((self.records, self.replies, self.notices, self.timers, self.chores))

@@ -1,0 +1,279 @@
+"""Who may write under a transactional id: producer ids, epochs, fencing, and the partitions of the open transaction."""
+
+from enum import Enum
+
+from muster.coordinator.errors import CoordinatorError, ErrorCode
+from muster.coordinator.transactions.effects import (
+    AddPartitionsReply,
+    EndCause,
+    InitProducerIdReply,
+    OrphanReply,
+    OrphanVerdict,
+    TerminateTransactionReply,
+    transaction_refusal,
+)
+from muster.coordinator.transactions.ends import abort_by_coordinator, is_rotated, join_markers
+from muster.coordinator.transactions.events import (
+    AddPartitions,
+    InitProducerId,
+    OrphanFound,
+    TerminateTransaction,
+)
+from muster.coordinator.transactions.records import (
+    LAST_CLIENT_EPOCH,
+    MAX_ID_BYTES,
+    NO_EPOCH,
+    NO_PRODUCER_ID,
+    NO_TIME,
+    TopicPartition,
+    TransactionState,
+    TransactionStored,
+    join_partitions,
+)
+from muster.coordinator.transactions.state import (
+    PatientRequest,
+    TransactionalId,
+    TransactionStep,
+    WaitingRequest,
+    check_producer,
+    find_id,
+    not_yet_complete,
+    wrong_epoch,
+)
+
+ONGOING = TransactionState.ONGOING
+
+
+# InitProducerId
+# --------------
+
+
+class Claim(Enum):
+    """By what right a producer asks for an epoch."""
+
+    NEW_INSTANCE = "it names none: it takes over, and fences whoever has the current epoch"
+    OWN = "it has the current epoch, and wants the next one (KIP-360)"
+    REPEATED = "it has been given the current epoch, and did not hear of it"
+
+
+def init_producer_id(event: InitProducerId, step: TransactionStep) -> None:
+    check_init(event, step)
+    known = step.state.ids.get(event.transactional_id)
+    if known is not None:
+        give_epoch(known, event, step.now_ms + step.limits.patience_ms, step)
+        return
+    if len(step.state.ids) >= step.limits.max_ids:
+        raise CoordinatorError(
+            ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+            f"there are {len(step.state.ids)} transactional ids, as many as transaction.max.ids allows; try later",
+        )
+    fresh = TransactionStored(
+        event.transactional_id,
+        event.fresh_id,
+        0,
+        event.timeout_ms,
+        TransactionState.EMPTY,
+        updated_ms=step.now_ms,
+        previous_producer_id=event.fresh_id,
+    )
+    step.keep(fresh)
+    step.reply(event.request_id, InitProducerIdReply(ErrorCode.NONE, "", event.fresh_id, 0))
+
+
+def check_init(event: InitProducerId, step: TransactionStep) -> None:
+    """Raises CoordinatorError for what no state could make right."""
+    if (event.producer_id == NO_PRODUCER_ID) != (event.epoch == NO_EPOCH):
+        raise CoordinatorError(
+            ErrorCode.INVALID_REQUEST,
+            f"producer id {event.producer_id} with epoch {event.epoch}; expected both, or neither (-1)",
+        )
+    if not 0 < len(event.transactional_id.encode()) <= MAX_ID_BYTES:
+        raise CoordinatorError(
+            ErrorCode.INVALID_REQUEST,
+            f"a transactional id of {len(event.transactional_id.encode())} bytes; expected 1 to {MAX_ID_BYTES}",
+        )
+    if not 0 < event.timeout_ms <= step.limits.max_timeout_ms:
+        raise CoordinatorError(
+            ErrorCode.INVALID_TRANSACTION_TIMEOUT,
+            f"transaction.timeout.ms={event.timeout_ms}; expected 1 to {step.limits.max_timeout_ms} "
+            "(transaction.max.timeout.ms)",
+        )
+
+
+def terminate_transaction(event: TerminateTransaction, step: TransactionStep) -> None:
+    if not event.transactional_id:
+        raise CoordinatorError(ErrorCode.INVALID_REQUEST, "the transactional id is empty; expected 1 byte or more")
+    known = step.state.ids.get(event.transactional_id)
+    if known is None:
+        raise CoordinatorError(
+            ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, f"there is no transactional id {event.transactional_id!r}"
+        )
+    give_epoch(known, event, step.now_ms + step.limits.patience_ms, step)
+
+
+def claim_of(known: TransactionalId, request: InitProducerId | TerminateTransaction) -> Claim:
+    """Raises CoordinatorError for a producer that has been fenced."""
+    stored = known.stored
+    if isinstance(request, TerminateTransaction) or request.producer_id == NO_PRODUCER_ID:
+        return Claim.NEW_INSTANCE
+    if request.producer_id == stored.producer_id and request.epoch == stored.epoch:
+        return Claim.OWN
+    # While a transaction is open its producer has the current epoch: nothing was missed that could be repeated.
+    before = request.producer_id == stored.producer_id or is_rotated(stored, request.producer_id, request.epoch)
+    if stored.state is not ONGOING and before and request.epoch == known.last_epoch:
+        return Claim.REPEATED
+    raise wrong_epoch(stored, request.epoch)
+
+
+def give_epoch(
+    known: TransactionalId, request: InitProducerId | TerminateTransaction, until_ms: int, step: TransactionStep
+) -> None:
+    """Decide who has the id from here on. An open transaction is aborted first, and its completion waited for."""
+    stored = known.stored
+    if stored.state.prepared:
+        await_completion(known, request, until_ms, step)
+        return
+    claim = claim_of(known, request)
+    if stored.state is ONGOING:
+        cause = EndCause.BUMPED if claim is Claim.OWN else EndCause.FENCED
+        if isinstance(request, TerminateTransaction):
+            cause = EndCause.OPERATOR
+        abort_by_coordinator(known, cause, request.client, request.fresh_id, step)
+        await_completion(known, request, until_ms, step)
+        return
+    if claim is not Claim.REPEATED:
+        known.fencing = False
+        known.last_epoch = stored.epoch if claim is Claim.OWN else NO_EPOCH
+        rotates = stored.epoch >= LAST_CLIENT_EPOCH
+        step.move(
+            known,
+            state=TransactionState.EMPTY,
+            producer_id=request.fresh_id if rotates else stored.producer_id,
+            epoch=0 if rotates else stored.epoch + 1,
+            timeout_ms=stored.timeout_ms if isinstance(request, TerminateTransaction) else request.timeout_ms,
+            partitions={},
+            started_ms=NO_TIME,
+            client_level=0,
+        )
+    if isinstance(request, TerminateTransaction):
+        step.reply(request.request_id, TerminateTransactionReply())
+    else:
+        given = known.stored
+        step.reply(request.request_id, InitProducerIdReply(ErrorCode.NONE, "", given.producer_id, given.epoch))
+
+
+def await_completion(known: TransactionalId, request: PatientRequest, until_ms: int, step: TransactionStep) -> None:
+    """Decide the request again once the transaction is complete, or refuse it when its patience ends."""
+    if until_ms <= step.now_ms or len(known.waiting) >= step.limits.max_waiting:
+        step.reply(request.request_id, transaction_refusal(request, not_yet_complete(known.stored)))
+        return
+    known.waiting.append(WaitingRequest(request, until_ms))
+    step.state.parked[request.request_id] = known.stored.transactional_id
+    step.arm(("wait", known.stored.transactional_id), min(each.until_ms for each in known.waiting))
+
+
+# Partitions
+# ----------
+
+
+def add_partitions(event: AddPartitions, step: TransactionStep) -> None:
+    known = find_id(event.transactional_id, step.state)
+    if event.verify_only:
+        step.reply(event.request_id, verify_partitions(known, event))
+    else:
+        join_transaction(known, event, step.now_ms + step.limits.patience_ms, step)
+
+
+def verify_partitions(known: TransactionalId, event: AddPartitions) -> AddPartitionsReply:
+    check_producer(known, event.producer_id, event.epoch)
+    if known.stored.state.prepared:
+        raise not_yet_complete(known.stored)
+    missing = missing_partitions(known.stored, event.partitions)
+    return AddPartitionsReply(
+        partitions={
+            place: ErrorCode.TRANSACTION_ABORTABLE if place in missing else ErrorCode.NONE for place in event.partitions
+        }
+    )
+
+
+def missing_partitions(stored: TransactionStored, places: tuple[TopicPartition, ...]) -> set[TopicPartition]:
+    """Those of the partitions that are not in the open transaction."""
+    if stored.state is not ONGOING:
+        return set(places)
+    wanted = {topic: set(stored.partitions.get(topic, ())) for topic, _ in places}
+    return {(topic, number) for topic, number in places if number not in wanted[topic]}
+
+
+def join_transaction(known: TransactionalId, event: AddPartitions, until_ms: int, step: TransactionStep) -> None:
+    """Take partitions into the open transaction, or begin one with them. Clients of level 2 wait for a completion."""
+    stored = known.stored
+    if stored.state.prepared:
+        if event.level >= 2:
+            await_completion(known, event, until_ms, step)
+            return
+        raise not_yet_complete(stored)
+    check_producer(known, event.producer_id, event.epoch)
+    missing = missing_partitions(stored, event.partitions)
+    known.gone.difference_update(event.partitions)
+    if missing:
+        take_partitions(known, missing, event.level, step)
+    step.reply(event.request_id, AddPartitionsReply())
+
+
+def take_partitions(known: TransactionalId, places: set[TopicPartition], level: int, step: TransactionStep) -> None:
+    stored = known.stored
+    begins = stored.state is not ONGOING
+    size = len(places) + (0 if begins else stored.size)
+    if size > step.limits.max_partitions:
+        raise CoordinatorError(
+            ErrorCode.INVALID_REQUEST,
+            f"the transaction of id {stored.transactional_id!r} would have {size} partitions; at most "
+            f"{step.limits.max_partitions} are possible",
+        )
+    started_ms = step.now_ms if begins else stored.started_ms
+    step.move(
+        known,
+        state=ONGOING,
+        partitions=join_partitions({} if begins else stored.partitions, sorted(places)),
+        started_ms=started_ms,
+        client_level=level if begins else max(level, stored.client_level),
+    )
+    if begins:
+        known.gone.clear()
+        step.arm(("timeout", stored.transactional_id), started_ms + stored.timeout_ms)
+
+
+def take_orphan(event: OrphanFound, step: TransactionStep) -> None:
+    """An open transaction of a log: it belongs to the id's present transaction, or hangs for ever (TX-C14)."""
+    transactional_id = step.state.by_producer.get(event.producer_id)
+    if transactional_id is None:
+        step.reply(event.request_id, OrphanReply())
+        return
+    known = step.state.ids[transactional_id]
+    stored = known.stored
+    if stored.state.prepared and decides_epoch(stored, event.epoch):
+        join_markers(known, event.partition, step)
+    elif not stored.state.prepared and event.epoch == stored.epoch:
+        missing = missing_partitions(stored, (event.partition,))
+        if missing:
+            take_partitions(known, missing, stored.client_level if stored.state is ONGOING else 2, step)
+    else:
+        marker_epoch = max(stored.epoch, event.epoch)
+        step.reply(event.request_id, OrphanReply(verdict=OrphanVerdict.HANGING, marker_epoch=marker_epoch))
+        return
+    step.reply(event.request_id, OrphanReply(verdict=OrphanVerdict.TAKEN))
+
+
+def decides_epoch(stored: TransactionStored, epoch: int) -> bool:
+    """Whether the decided transaction was written by that epoch. A raised epoch is carried by the markers only."""
+    if stored.state is TransactionState.PREPARE_ABORT:
+        return epoch <= stored.epoch
+    return epoch == (stored.epoch - 1 if stored.client_level >= 2 else stored.epoch)
+
+
+def decide_again(waiting: WaitingRequest, known: TransactionalId, step: TransactionStep) -> None:
+    """Decide a request again that has waited for a completion."""
+    if isinstance(waiting.request, AddPartitions):
+        join_transaction(known, waiting.request, waiting.until_ms, step)
+    else:
+        give_epoch(known, waiting.request, waiting.until_ms, step)

@@ -1,0 +1,228 @@
+"""The state of a shard of transactional ids, and one step over it.
+
+Hard state is the newest record of each id; `apply_transaction` is its only writer, live and in replay. Everything else
+here is soft: it may die with the process.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeAlias
+
+from muster.coordinator.errors import CoordinatorError, ErrorCode
+from muster.coordinator.transactions.effects import EndCause, TransactionEffects, TransactionEnd, TransactionReply
+from muster.coordinator.transactions.events import (
+    NO_CONNECTION,
+    AddPartitions,
+    InitProducerId,
+    RequestId,
+    TerminateTransaction,
+    TimerKey,
+)
+from muster.coordinator.transactions.records import (
+    NO_EPOCH,
+    TopicPartition,
+    TransactionExpired,
+    TransactionRecord,
+    TransactionStored,
+    check_move,
+)
+
+REMEMBERED_ENDS: Final = 20
+"""Ends that are remembered of each id."""
+
+
+@dataclass(slots=True, frozen=True)
+class TransactionLimits:
+    """Bounds and settings of the coordinator, in ms and counts.
+
+    level: the node's own `transaction.version`. patience_ms: how long a request may wait for the transaction before it
+    to complete. unheard_ms: after a load no transaction times out earlier than this, or its timeout, whichever is less.
+    newest_connection: whether requests of a client are refused that came by an older connection than its newest.
+    """
+
+    level: int = 2
+    max_timeout_ms: int = 900_000
+    expiration_ms: int = 604_800_000
+    expiration_check_ms: int = 3_600_000
+    patience_ms: int = 100
+    unheard_ms: int = 10_000
+    max_ids: int = 100_000
+    max_partitions: int = 100_000
+    max_waiting: int = 100
+    newest_connection: bool = True
+    slice_ids: int = 1_000
+
+
+PatientRequest: TypeAlias = InitProducerId | TerminateTransaction | AddPartitions
+
+
+@dataclass(slots=True, frozen=True)
+class WaitingRequest:
+    """A request that waits for the transaction before it to complete."""
+
+    request: PatientRequest
+    until_ms: int
+
+
+@dataclass(slots=True)
+class MarkerRound:
+    """The markers of one decided transaction that are not known to be durable yet."""
+
+    number: int
+    waiting: dict[TopicPartition, None]
+    again: dict[TopicPartition, None] = field(default_factory=dict)
+    """Those of them that failed, until they are sent again."""
+    failures: int = 0
+
+
+@dataclass(slots=True)
+class TransactionalId:
+    """One id. `stored` is the hard state, the rest is soft.
+
+    last_epoch: the epoch before the current one, if the producer that has the current one had it (KIP-360).
+    fencing: the current epoch only fences; no client is ever given it. gone: partitions of the open transaction whose
+    topic has been deleted.
+    """
+
+    stored: TransactionStored
+    last_epoch: int = NO_EPOCH
+    fencing: bool = False
+    cause: EndCause = EndCause.UNKNOWN
+    by: str = ""
+    connections: dict[tuple[int, int], int] = field(default_factory=dict)
+    """(producer id, epoch) -> the newest connection that brought a request with them."""
+    waiting: list[WaitingRequest] = field(default_factory=list)
+    markers: MarkerRound | None = None
+    gone: set[TopicPartition] = field(default_factory=set)
+    ends: deque[TransactionEnd] | None = None
+
+    def note_end(self, end: TransactionEnd) -> None:
+        if self.ends is None:
+            self.ends = deque(maxlen=REMEMBERED_ENDS)
+        self.ends.appendleft(end)
+
+
+@dataclass(slots=True)
+class TransactionsState:
+    """The transactional ids of one partition of `__transaction_state`."""
+
+    limits: TransactionLimits
+    ids: dict[str, TransactionalId] = field(default_factory=dict)
+    by_producer: dict[int, str] = field(default_factory=dict)
+    """Current producer id -> transactional id."""
+    deadlines: dict[TimerKey, int] = field(default_factory=dict)
+    parked: dict[RequestId, str] = field(default_factory=dict)
+    """Request that waits -> transactional id."""
+    life: int = 0
+    coordinator_epoch: int = 0
+    reign_connection: int = NO_CONNECTION
+    """Connections up to this one are older than this life of the shard."""
+    rounds: int = 0
+    loaded_ms: int = 0
+    searching: bool = False
+    """Orphans are still being told; until then requests are refused as loading."""
+
+
+def apply_transaction(state: TransactionsState, record: TransactionRecord) -> None:
+    """Make a recorded fact true. Tombstones of unknown ids and repeated facts are normal: logs are compacted."""
+    known = state.ids.get(record.transactional_id)
+    if known is not None and state.by_producer.get(known.stored.producer_id) == record.transactional_id:
+        del state.by_producer[known.stored.producer_id]
+    if isinstance(record, TransactionExpired):
+        state.ids.pop(record.transactional_id, None)
+        return
+    if known is None:
+        state.ids[record.transactional_id] = TransactionalId(record)
+    else:
+        known.stored = record
+    state.by_producer[record.producer_id] = record.transactional_id
+
+
+@dataclass(slots=True)
+class TransactionStep:
+    """One step under way: the state, the time, and what it wants of the runtime."""
+
+    state: TransactionsState
+    now_ms: int
+    out: TransactionEffects = field(default_factory=TransactionEffects)
+    completed: list[TransactionalId] = field(default_factory=list)
+    """Ids whose transaction has become complete in this step: their waiting requests are decided at its end."""
+
+    @property
+    def limits(self) -> TransactionLimits:
+        return self.state.limits
+
+    def keep(self, record: TransactionRecord) -> None:
+        """The fact is true from here on, and goes into the log with this step."""
+        known = self.state.ids.get(record.transactional_id)
+        if isinstance(record, TransactionStored):
+            check_move(record.transactional_id, None if known is None else known.stored.state, record.state)
+        apply_transaction(self.state, record)
+        self.out.records.append(record)
+
+    def move(self, known: TransactionalId, **changes: Any) -> None:
+        """Keep the id's next record: the present one with these changes, and the producer id before the move."""
+        before = known.stored
+        changed = {"previous_producer_id": before.producer_id, "updated_ms": self.now_ms, **changes}
+        self.keep(replace(before, **changed))
+
+    def reply(self, request_id: RequestId, reply: TransactionReply) -> None:
+        self.state.parked.pop(request_id, None)
+        self.out.replies.append((request_id, reply))
+
+    def arm(self, key: TimerKey, at_ms: int) -> None:
+        """Fire `key` at that time; arming again replaces."""
+        self.state.deadlines[key] = at_ms
+        self.out.timers[key] = at_ms
+
+    def disarm(self, key: TimerKey) -> None:
+        if self.state.deadlines.pop(key, None) is not None:
+            self.out.timers[key] = None
+
+    def past(self, stored_ms: int) -> int:
+        """A time that the log tells of. One still to come is of a clock that was set back since: it counts as now."""
+        return min(stored_ms, self.now_ms)
+
+
+def find_id(transactional_id: str, state: TransactionsState) -> TransactionalId:
+    """The id that a request names. Raises CoordinatorError where it is empty, or not known."""
+    if not transactional_id:
+        raise CoordinatorError(ErrorCode.INVALID_REQUEST, "the transactional id is empty; expected 1 byte or more")
+    known = state.ids.get(transactional_id)
+    if known is None:
+        raise CoordinatorError(
+            ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+            f"transactional id {transactional_id!r} is not known; initialize it first",
+        )
+    return known
+
+
+def check_producer(known: TransactionalId, producer_id: int, epoch: int) -> None:
+    """Raises CoordinatorError unless these are the current ones."""
+    stored = known.stored
+    if producer_id != stored.producer_id:
+        raise wrong_producer(stored, producer_id)
+    if epoch != stored.epoch:
+        raise wrong_epoch(stored, epoch)
+
+
+def wrong_producer(stored: TransactionStored, producer_id: int) -> CoordinatorError:
+    return CoordinatorError(
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        f"transactional id {stored.transactional_id!r} has another producer id than {producer_id}; initialize it again",
+    )
+
+
+def wrong_epoch(stored: TransactionStored, epoch: int) -> CoordinatorError:
+    return CoordinatorError(
+        ErrorCode.PRODUCER_FENCED,
+        f"epoch {epoch} of transactional id {stored.transactional_id!r} is not the current one: a newer producer has "
+        "taken over, or the coordinator ended the transaction; this one has to stop",
+    )
+
+
+def not_yet_complete(stored: TransactionStored) -> CoordinatorError:
+    return CoordinatorError(
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        f"the transaction before of id {stored.transactional_id!r} is still in {stored.state.title}; try again shortly",
+    )

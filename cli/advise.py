@@ -90,7 +90,15 @@ def collect_advice(bootstrap: str, overrides: dict[str, str], group: str | None,
             found: list[GroupAdvice] = []
             for described in await admin.describe_groups(list(listings) if group is None else [group]):
                 examined = await gather_groups(
-                    admin, [described], listings, partitions, now_ms, notice, entries=0, snapshots=True
+                    admin,
+                    [described],
+                    listings,
+                    partitions,
+                    now_ms,
+                    notice,
+                    entries=0,
+                    snapshots=True,
+                    commits=True,
                 )
                 found += [advise_group(each, partitions, now_ms, now_ms - window_ms) for each in examined]
         return found

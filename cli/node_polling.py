@@ -109,10 +109,12 @@ async def gather_groups(
     notice: Notice,
     entries: int = LEDGER_ENTRIES,
     snapshots: bool = False,
+    commits: bool = False,
 ) -> list[ExaminedGroup]:
     """Ledger and positions of each; a group that went meanwhile, or cannot be read, is left out and named.
 
-    `entries`: of the ledger, the last so many, 0 for all; `snapshots`: with the assignors' input. What operators hold
+    `entries`: of the ledger, the last so many, 0 for all; `snapshots`: with the assignors' input; `commits`: with
+    how positions moved. What operators hold
     is asked where a partition has no owner or a member nothing, and what the node did where the group rebalanced often:
     elsewhere it would explain nothing.
     """
@@ -129,6 +131,10 @@ async def gather_groups(
                 )
                 positions = await fetch_positions(admin, described)
                 group = ExaminedGroup(described, find_group_type(listings, described.group_id), ledger=tuple(ledger))
+                if commits:
+                    group = replace(
+                        group, commits=await admin.commit_history(group.id, coordinator=described.coordinator)
+                    )
                 if len(group.lately(now_ms, HOUR_MS)) >= REBALANCED_OFTEN:
                     stalls, moves = await admin.stalls(group.id), await admin.moves(group.id)
                     group = replace(group, stalls=tuple(stalls), moves=tuple(moves))

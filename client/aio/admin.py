@@ -33,6 +33,7 @@ from muster.client.described import (
 from muster.client.errors import Refused, TransportRefused, UnknownTopic, Unreachable, refusal
 from muster.client.members.subscription import group_by_topic
 from muster.client.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from muster.coordinator.observability.read_model.commit_history import CommitHistory
 from muster.coordinator.observability.read_model.group_mapper import map_group, map_listing, optional_field
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
 from muster.coordinator.rpc.v1.ledger_pb2 import CoordinatorMove, NodeStall, Rebalance
@@ -523,6 +524,13 @@ class AsyncAdmin(GroupControlCalls, CanaryCalls, AclCalls, QuotaCalls, AccountCa
             PartitionLag(tp, at.committed, at.log_start, at.log_end, at.lag(), owners.get(tp, ""), at.committed_at_ms)
             for tp, at in sorted(positions.items())
         ]
+
+    async def commit_history(self, group: str, *, coordinator: str | None = None) -> CommitHistory:
+        """Return how the group's positions moved and how often they are committed, as far as its node knows.
+
+        Pass a known coordinator (HOST:PORT, as a description has it) to save a call for it.
+        """
+        return await GroupCalls(self._transport, group, coordinator=coordinator).commit_history()
 
     async def _owners(self, group: str) -> dict[TopicPartition, str]:
         try:

@@ -16,7 +16,8 @@ from muster.client.calls.transport import CallRetry, Transport
 from muster.client.errors import ClientError, ConfigError, Refused, Unreachable, refusal
 from muster.client.members.subscription import group_by_topic
 from muster.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
-from muster.coordinator.observability.read_model.group_mapper import log_span_of
+from muster.coordinator.observability.read_model.commit_history import CommitHistory
+from muster.coordinator.observability.read_model.group_mapper import log_span_of, map_commits
 from muster.coordinator.observability.views.formatting import host_and_port
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1 import errors_pb2
@@ -289,6 +290,18 @@ class GroupCalls:
             for row in topic.partitions
             if row.HasField("log_end_offset") or row.log_offsets_unknown
         }
+
+    async def commit_history(self) -> CommitHistory:
+        """How positions moved and how often they are committed, as far as the coordinator knows."""
+        request = pb.OffsetFetchRequest(group_id=self.group_id, all_topics=True, include_commits=True)
+
+        async def attempt(address: str) -> pb.OffsetFetchResponse:
+            doing = f"asking how group {self.group_id!r} commits"
+            answer = await self._call(OFFSET_FETCH, request, doing, address)
+            check_code(answer.error_code, answer.error_message, self.group_id)
+            return answer
+
+        return map_commits(await self.patiently(attempt))
 
 
 def build_commit_request(

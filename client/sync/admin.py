@@ -80,6 +80,7 @@ class Admin:
     delete_offsets = waiting(AsyncAdmin.delete_offsets)
     migrate_offsets = waiting(AsyncAdmin.migrate_offsets)
     group_lag = waiting(AsyncAdmin.group_lag)
+    commit_history = waiting(AsyncAdmin.commit_history)
 
     explain = waiting(AsyncAdmin.explain)
     stalls = waiting(AsyncAdmin.stalls)

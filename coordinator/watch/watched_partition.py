@@ -250,6 +250,11 @@ class WatchedPartition:
         """By producer id."""
         self._pending_bytes = 0
 
+    @property
+    def positions(self) -> WatchedPositions:
+        """Of all its groups."""
+        return self._positions
+
     def skip(self, what: str) -> None:
         """Count what is passed over."""
         known = what in self.skipped or len(self.skipped) < MAX_REASONS
@@ -268,6 +273,7 @@ class WatchedPartition:
         head, checksum_of, shapes, plain, of_topic = HEAD.unpack_from, crc32c, SHAPES, PLAIN.unpack, OF_TOPIC.unpack
         positions, names = self._positions, self._names
         rows, last_ms, usual_ms, changed = positions.rows, positions.last_ms, positions.usual_ms, positions.changed
+        commits, due_ms = positions.commits, positions.due_ms
         read_from_ms, next_offset, records = self._positions_since_ms, self.next_offset, 0
         at, end = 0, len(data)
         while at < most and end - at >= HEADER_SIZE:
@@ -330,6 +336,9 @@ class WatchedPartition:
                             usual, distance = usual_ms[row], at_ms - before_ms
                             usual_ms[row] = distance if distance >= usual else (3 * usual + distance) >> 2
                         last_ms[row] = at_ms
+                    commits[row] += 1
+                    if at_ms >= due_ms[row]:
+                        positions.sample(row, at_ms, value)
                     changed[key] = value
                 if place != close:
                     self.skip(DAMAGED_BATCH)

@@ -32,6 +32,18 @@ from muster.coordinator.runtime.record_fields import (
 
 NEVER = -1
 
+SAMPLES = 8
+"""Of a position over time that are kept, at most."""
+
+FIRST_DISTANCE_MS = 10_000
+"""Between two samples, until there are too many: then every second one goes, and they are twice as far apart."""
+
+MOST_TRAILS = 5_000
+"""Positions of one partition of the topic that are sampled; 200 bytes each."""
+
+FAR = (1 << 63) - 1
+"""A time that never comes."""
+
 WITH_EXPIRY, WITH_EPOCH, COMPACT = 1, 3, 4
 """Versions of a position's value: the only one with an expire timestamp, the first with a leader epoch, and the first
 with compact lengths and tagged fields."""
@@ -40,8 +52,66 @@ with compact lengths and tagged fields."""
 TAIL_OF_TOPIC = len(TAGS_OF_TOPIC) + TOPIC_ID_BYTES
 
 
+class PositionSample(NamedTuple):
+    """Where a position stood at a time (epoch ms), and how often it had been committed by then."""
+
+    at_ms: int
+    offset: int
+    commits: int
+
+
+class PositionSamples:
+    """A few samples of each of some positions, however long they are committed: their distances grow with time."""
+
+    def __init__(self, most: int = MOST_TRAILS) -> None:
+        self._most = most
+        self._numbers = array("q")
+        """Of each position SAMPLES times three: time, offset and number of commits."""
+        self._taken = array("b")
+        self._distance_ms = array("q")
+        self._free: list[int] = []
+
+    def begin(self) -> int:
+        """Where the samples of another position are kept; NEVER: there is no room."""
+        if self._free:
+            place = self._free.pop()
+            self._taken[place], self._distance_ms[place] = 0, FIRST_DISTANCE_MS
+            return place
+        place = len(self._taken)
+        if place == self._most:
+            return NEVER
+        self._numbers.extend(bytes(8 * 3 * SAMPLES))
+        self._taken.append(0)
+        self._distance_ms.append(FIRST_DISTANCE_MS)
+        return place
+
+    def end(self, place: int) -> None:
+        self._free.append(place)
+
+    def take(self, place: int, sample: PositionSample) -> int:
+        """When the next one is due."""
+        begin, taken = place * 3 * SAMPLES, self._taken[place]
+        if taken == SAMPLES:
+            for each in range(1, SAMPLES // 2):
+                kept, source = begin + 3 * each, begin + 6 * each
+                self._numbers[kept : kept + 3] = self._numbers[source : source + 3]
+            taken = self._taken[place] = SAMPLES // 2
+            self._distance_ms[place] *= 2
+            due_ms = self._numbers[begin + 3 * (taken - 1)] + self._distance_ms[place]
+            if sample.at_ms < due_ms:
+                return due_ms
+        self._numbers[begin + 3 * taken : begin + 3 * taken + 3] = array("q", sample)
+        self._taken[place] = taken + 1
+        return sample.at_ms + self._distance_ms[place]
+
+    def samples_of(self, place: int) -> list[PositionSample]:
+        """Oldest first."""
+        begin = place * 3 * SAMPLES
+        return [PositionSample(*self._numbers[at : at + 3]) for at in range(begin, begin + 3 * self._taken[place], 3)]
+
+
 class WatchedPositions:
-    """See the module. Who reads very many records works on `rows`, `last_ms`, `usual_ms` and `changed` itself."""
+    """See the module. Who reads very many records works on the columns by row, and on `changed`, itself."""
 
     def __init__(self) -> None:
         self.rows: dict[bytes, int] = {}
@@ -50,20 +120,30 @@ class WatchedPositions:
         """By row: when it was committed last."""
         self.usual_ms = array("q")
         """By row: the usual distance of two commits; NEVER: there was but one."""
+        self.commits: list[int] = []
+        """By row: how often it was committed."""
+        self.due_ms: list[int] = []
+        """By row: a commit of that time or later is sampled."""
         self.changed: dict[bytes, bytes | None] = {}
         """Values of positions that nobody has taken yet, by key; None: it was deleted."""
         self._free: list[int] = []
         """Rows of positions that were deleted."""
+        self._samples = PositionSamples()
+        self._places: dict[int, int] = {}
+        """Row -> where its samples are kept."""
 
     def add(self, key: bytes) -> int:
         """The row of a position that has none yet."""
         if self._free:
             row = self._free.pop()
             self.last_ms[row] = self.usual_ms[row] = NEVER
+            self.commits[row] = self.due_ms[row] = 0
         else:
             row = len(self.last_ms)
             self.last_ms.append(NEVER)
             self.usual_ms.append(NEVER)
+            self.commits.append(0)
+            self.due_ms.append(0)
         self.rows[key] = row
         return row
 
@@ -74,12 +154,34 @@ class WatchedPositions:
             if before_ms >= 0:
                 self.usual_ms[row] = usual_distance(self.usual_ms[row], at_ms - before_ms)
             self.last_ms[row] = at_ms
+        self.commits[row] += 1
+        if at_ms >= self.due_ms[row]:
+            self.sample(row, at_ms, value)
         self.changed[key] = value
+
+    def sample(self, row: int, at_ms: int, value: bytes) -> None:
+        """Keep where it stands now; the commit has been counted."""
+        place = self._places.get(row, NEVER)
+        if place == NEVER:
+            place = self._samples.begin()
+            if place == NEVER:
+                self.due_ms[row] = FAR
+                return
+            self._places[row] = place
+        (offset,) = INT64.unpack_from(value, 2)
+        self.due_ms[row] = self._samples.take(place, PositionSample(at_ms, offset, self.commits[row]))
+
+    def trail_of(self, row: int) -> tuple[int, list[PositionSample]]:
+        """How often a position was committed, and samples of it, oldest first."""
+        place = self._places.get(row, NEVER)
+        return self.commits[row], [] if place == NEVER else self._samples.samples_of(place)
 
     def delete(self, key: bytes) -> None:
         row = self.rows.pop(key, None)
         if row is not None:
             self._free.append(row)
+            if (place := self._places.pop(row, NEVER)) != NEVER:
+                self._samples.end(place)
             self.changed[key] = None
 
     def take(self, most: int) -> list[tuple[bytes, bytes | None]]:
@@ -96,13 +198,20 @@ class RowTimes(CommitTimes):
         self._group = plain_string(group_id)
 
     def times_of(self, partition: TopicPartition) -> KnownTimes | None:
-        place = self._group + plain_string(partition[0]) + INT32.pack(partition[1])
-        for head in reversed(OFFSET_KEY_HEADS):
-            row = self._positions.rows.get(head + place)
-            if row is not None and (last_ms := self._positions.last_ms[row]) != NEVER:
-                usual_ms = self._positions.usual_ms[row]
-                return KnownTimes(last_ms, None if usual_ms == NEVER else usual_ms)
-        return None
+        row = row_of(self._positions, self._group, partition)
+        if row == NEVER or (last_ms := self._positions.last_ms[row]) == NEVER:
+            return None
+        usual_ms = self._positions.usual_ms[row]
+        return KnownTimes(last_ms, None if usual_ms == NEVER else usual_ms)
+
+
+def row_of(positions: WatchedPositions, group: bytes, partition: TopicPartition) -> int:
+    """NEVER: nothing is committed there. group: its id, as a key has it."""
+    place = group + plain_string(partition[0]) + INT32.pack(partition[1])
+    for head in reversed(OFFSET_KEY_HEADS):
+        if (row := positions.rows.get(head + place, NEVER)) != NEVER:
+            return row
+    return NEVER
 
 
 # What the records say

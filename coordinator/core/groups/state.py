@@ -201,6 +201,8 @@ class ShardState:
     """By group id: an operator's word, whether or not there is such a group."""
     canaries: dict[str, CanaryStored] = field(default_factory=dict)
     """By group id: the assignor that is, or was last, on trial."""
+    commit_counts: dict[str, int] = field(default_factory=dict)
+    """By group id: how many positions were committed in this life of the shard. Soft."""
     lag_over: dict[str, int] = field(default_factory=dict)
     """By group id: how many samples in a row its lag was over what its canary may cost."""
     shadowing: dict[str, ShadowRun] = field(default_factory=dict)

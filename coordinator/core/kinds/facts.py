@@ -95,6 +95,7 @@ def forget_offset(state: ShardState, record: OffsetDeleted) -> None:
     offsets.pop((record.topic, record.partition), None)
     if not offsets and state.find(ClassicGroup, record.group_id) is None:
         del state.offsets[record.group_id]
+        state.commit_counts.pop(record.group_id, None)
 
 
 def apply_rebalance_decided(state: ShardState, record: RebalanceDecided) -> None:
@@ -246,6 +247,7 @@ def apply_group_deleted(state: ShardState, record: GroupDeleted) -> None:
     state.drop(ClassicGroup, record.group_id)
     if not state.offsets.get(record.group_id):
         state.offsets.pop(record.group_id, None)
+        state.commit_counts.pop(record.group_id, None)
 
 
 CLASSIC_FACTS: Mapping[type[Any], FactApplier] = {GroupStored: apply_group_stored, GroupDeleted: apply_group_deleted}

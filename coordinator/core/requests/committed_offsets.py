@@ -86,7 +86,13 @@ def commit_offsets(request: OffsetCommit, step: Step) -> None:
         if request.operator:
             audit_entries.note_operator_commit(request, kept, step)
         step.keep(OffsetsStored(request.group_id, kept))
+        count_commits(request.group_id, len(kept), step)
     step.reply(request.request_id, OffsetCommitReply(partitions=refused))
+
+
+def count_commits(group_id: str, positions: int, step: Step) -> None:
+    counts = step.state.commit_counts
+    counts[group_id] = counts.get(group_id, 0) + positions
 
 
 def utf16_length(text: str) -> int:
@@ -396,6 +402,7 @@ def take_transaction_end(event: TxnEnded, step: Step) -> None:
         if counting:
             state.pending.overtaken(group_id, {place: each.at for place, each in counting.items()})
             step.learn(OffsetsStored(group_id, {place: each.value for place, each in counting.items()}))
+            count_commits(group_id, len(counting), step)
             topics.update(topic for topic, _ in counting)
     gone = [topic for topic in topics if topic not in state.partitions] if state.catalog_known else []
     if gone:

@@ -10,6 +10,7 @@ from muster.assignors.tools.what_if import owner_of
 from muster.coordinator.observability.advice.membership_advice import advise_static_membership
 from muster.coordinator.observability.advice.model import LEAST_ROUNDS, LEAST_SHARE, Advice, GroupRecord, Saving
 from muster.coordinator.observability.advice.plan_replay import COOPERATIVE_STICKY, PlanReplay, ReplayCost, replay_plans
+from muster.coordinator.observability.advice.skew_advice import advise_on_skew
 from muster.coordinator.observability.doctor.model import member_name
 from muster.coordinator.observability.views.formatting import plural
 
@@ -158,7 +159,7 @@ def advise_lag_aware(record: GroupRecord) -> Iterator[Advice]:
     heaviest = min(lags, key=lambda member: (-lags[member], member))
     ratio = lags[heaviest] * len(lags) / total
     planned = heaviest_by_lag(record)
-    if ratio < LAG_TIMES or planned is None:
+    if ratio < LAG_TIMES or planned is None or any(each.kind == "skew" for each in advise_on_skew(record)):
         return
     share = 1 - planned / lags[heaviest]
     if share < LEAST_SHARE:

@@ -1,22 +1,19 @@
-"""Advice on how the group is now: partitions and members without each other, subscriptions, roll-outs, and commits.
+"""Advice on how the group is now: partitions and members without each other, subscriptions, and roll-outs.
 
 The doctor's rules say what is the case; here is what it costs, and by how much a change would help.
 """
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from muster.coordinator.observability.advice.member_returns import set_off_by
 from muster.coordinator.observability.advice.model import LEAST_SHARE, SECONDS, Advice, GroupRecord, Saving
 from muster.coordinator.observability.doctor.assignment_rules import idle_members, mixed_offers, unowned
-from muster.coordinator.observability.doctor.model import RuleCase, member_name, seconds, some
-from muster.coordinator.observability.doctor.progress_rules import OLD_COMMIT_MS, one_does_not_commit
+from muster.coordinator.observability.doctor.model import member_name, some
 from muster.coordinator.observability.views.formatting import plural
 
 OF_MEMBERS: Final = "of the members"
-OF_PARTITIONS: Final = "of the partitions"
 
 
 def advise_on_unowned(record: GroupRecord) -> Iterator[Advice]:
@@ -114,63 +111,4 @@ def advise_on_roll_out(record: GroupRecord) -> Iterator[Advice]:
         how=f"Set it on {some([member_name(member) for member in without])}; once all offer {name}, remove the rest.",
         saves=Saving(share=round(share, 4), of=OF_MEMBERS),
         proof=tuple(line for case in cases for line in (case.what, *case.evidence)),
-    )
-
-
-# Commits
-# -------
-
-
-@dataclass(frozen=True, slots=True)
-class CommitState:
-    """Of the partitions that members own: which have records, and which of these were ever committed."""
-
-    written: int
-    committed: int
-
-
-def commit_state(record: GroupRecord) -> CommitState:
-    group = record.group
-    rows = [group.positions[tp] for tp in group.owners() if tp in group.positions]
-    written = [row for row in rows if row.log_end > row.log_start]
-    return CommitState(len(written), sum(row.committed is not None for row in written))
-
-
-def advise_on_commits(record: GroupRecord) -> Iterator[Advice]:
-    """Nothing was ever committed, or one member's positions stand still while the others' move."""
-    group, state = record.group, commit_state(record)
-    newest_ms = max((entry.ended_at_ms for entry in group.rebalances), default=None)
-    settled = newest_ms is not None and record.facts.now_ms - newest_ms >= OLD_COMMIT_MS
-    if group.stable and settled and state.written and not state.committed:
-        yield Advice(
-            kind="no-commits",
-            sentence=f"Commit positions: {plural(state.written, 'partition')} with records, and nothing was ever "
-            "committed. After each restart everything is read again, or skipped.",
-            settings=("enable.auto.commit=true",),
-            how="Or commit after processing (commitSync). A group that keeps its positions elsewhere, as Spark "
-            "and Flink do, needs none: then this is as it should be.",
-            saves=Saving(share=1.0, of=OF_PARTITIONS),
-            proof=(f"stable for {seconds((record.facts.now_ms - (newest_ms or 0)) // 1000 * 1000)}",),
-        )
-        return
-    for case in one_does_not_commit(group, record.facts):
-        yield from stuck_member(record, case)
-
-
-def stuck_member(record: GroupRecord, case: RuleCase) -> Iterator[Advice]:
-    group = record.group
-    owned = len(group.owners())
-    stuck = next((member for member in group.members if case.what.startswith(member_name(member))), None)
-    share = len(stuck.assignment) / owned if stuck is not None and owned else 0.0
-    if stuck is None or share < LEAST_SHARE:
-        return
-    who = stuck.group_instance_id or stuck.client_id or stuck.member_id
-    yield Advice(
-        kind="stuck-member",
-        sentence=f"Restart or replace {member_name(stuck)}: it owns {plural(len(stuck.assignment), 'partition')} of "
-        f"{owned}, and their positions do not move while records wait.",
-        settings=(f"muster groups remove-members {group.id} {stuck.member_id}",),
-        how=f"Look at its threads and at what it writes to first. Removing {who} gives its partitions to the others.",
-        saves=Saving(share=round(share, 4), of=OF_PARTITIONS),
-        proof=(case.what, *case.evidence),
     )

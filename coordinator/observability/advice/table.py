@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from typing_extensions import TypedDict
 
-from muster.coordinator.observability.advice import membership_advice, state_advice
+from muster.coordinator.observability.advice import commit_advice, membership_advice, state_advice
 from muster.coordinator.observability.advice.assignor_advice import (
     advise_adoption,
     advise_assignor,
@@ -28,6 +28,7 @@ from muster.coordinator.observability.advice.model import (
     read_record,
 )
 from muster.coordinator.observability.advice.plan_replay import PlanReplay
+from muster.coordinator.observability.advice.skew_advice import advise_on_skew
 from muster.coordinator.observability.doctor.model import ExaminedGroup
 from muster.coordinator.observability.views.formatting import listed, plural
 from muster.coordinator.observability.views.incidents import find_incidents
@@ -96,9 +97,19 @@ KINDS: Final[tuple[AdviceKind, ...]] = (
         by_record(advise_lag_aware),
     ),
     AdviceKind(
-        "stuck-member, no-commits",
-        "positions of one member do not move while the others' do; nothing was ever committed",
-        by_record(state_advice.advise_on_commits),
+        "skew, hot-partition",
+        "one member reads much more than the others and falls behind; most of it is one partition",
+        by_record(advise_on_skew),
+    ),
+    AdviceKind(
+        "frequent-commits",
+        "positions are committed more than three times as often as by default, and more than 20 a second",
+        by_record(commit_advice.advise_on_frequent_commits),
+    ),
+    AdviceKind(
+        "stuck-member, silent-member, no-commits",
+        "positions of one member do not move, or are none, while the others' do; nothing was ever committed",
+        by_record(commit_advice.advise_on_commits),
     ),
     AdviceKind(
         "unfinished-roll-out",

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TypeAlias
 
+from muster.coordinator.observability.read_model.commit_history import CommitHistory
 from muster.coordinator.observability.read_model.groups import (
     GroupDescription,
     GroupHolds,
@@ -70,6 +71,8 @@ class ExaminedGroup:
     """What operators hold of it, a line each; asked where a partition or a member has been left out."""
     drained: frozenset[str] = frozenset()
     """Ids of members that an operator lets have nothing."""
+    commits: CommitHistory = field(default_factory=CommitHistory)
+    """How positions moved; empty where nobody asked, or nobody knows."""
 
     @property
     def id(self) -> str:

@@ -9,6 +9,7 @@ A figure over time keeps every sample of the last hour (at 10 s each), before th
 day.
 """
 
+from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -111,6 +112,8 @@ Floats = NDArray[np.float64]
 HALF_LIFE_SAMPLES = 5
 INTERVALS = 10
 """Burrow's window: so many commits of a partition are looked at."""
+COUNTS = 30
+"""So many looks at how often a group commits are kept."""
 MAX_GROUPS = 2_000
 MAX_PARTITIONS = 100_000
 MAX_TROUBLED = 20
@@ -185,6 +188,11 @@ class GroupHistory:
         group.record_sample(sample, now_ms, HALF_LIFE_SAMPLES * self.sample_ms)
         group.judge_these(sample.places, now_ms, self._window_ms)
 
+    def note_commits(self, group_id: str, count: int, now_ms: int) -> None:
+        """So many positions of the group have been committed since its shard was loaded."""
+        if (group := self._groups.get(group_id)) is not None:
+            group.note_commits(count, now_ms)
+
     def settle(self, group_id: str, now_ms: int, *, has_members: bool = True) -> None:
         """All of the group has been taken: what was not goes, and its lag is a point of its series."""
         group = self._groups.get(group_id)
@@ -238,6 +246,24 @@ class GroupHistory:
         table = group.table
         columns = (table[name].copy() for name in ("produced", "consumed", "lag", "lag_now"))
         return PartitionRates(tuple(group.rows), *columns)
+
+    def positions(self, group_id: str, place: TopicPartition) -> tuple[list[int], list[int]]:
+        """Times (ms) and positions of the last commits that samples saw, oldest first; empty if there are none."""
+        group = self._groups.get(group_id)
+        at = None if group is None else group.rows.get(place)
+        if group is None or at is None:
+            return [], []
+        row = group.table[at]
+        begin = INTERVALS - min(int(row["commits"]), INTERVALS)
+        return row["times"][begin:].tolist(), row["offsets"][begin:].tolist()
+
+    def commits(self, group_id: str) -> tuple[int, int, int] | None:
+        """How many positions were committed lately, and from when to when (ms); None while that is not known."""
+        group = self._groups.get(group_id)
+        if group is None or len(group.counted) < 2:
+            return None
+        (from_ms, before), (to_ms, now) = group.counted[0], group.counted[-1]
+        return now - before, from_ms, to_ms
 
     def trend(self, group_id: str) -> float | None:
         """By how many records a second the group's lag grows (below 0: shrinks); None while that is not known.
@@ -356,6 +382,8 @@ class _GroupTable:
         self._left_ms: int | None = None
         """The first sample without members since there were any."""
         self.judged: tuple[int, GroupHealth] | None = None
+        self.counted: deque[tuple[int, int]] = deque(maxlen=COUNTS)
+        """When commits were counted, and how many there had been."""
         self._table = np.zeros(0, ROW)
         self._round = 0
         self._topics: frozenset[str] | None = None
@@ -407,6 +435,11 @@ class _GroupTable:
         self._note_readers(now_ms, has_members, window_ms)
         self.settled = now_ms
         self.series.add(now_ms, int(self.table["lag_now"].sum()))
+
+    def note_commits(self, count: int, now_ms: int) -> None:
+        if self.counted and count < self.counted[-1][1]:
+            self.counted.clear()  # the shard was loaded anew
+        self.counted.append((now_ms, count))
 
     def _note_readers(self, now_ms: int, has_members: bool, window_ms: int) -> None:
         """Whether somebody reads for the group: its members, or a client that commits without being one.

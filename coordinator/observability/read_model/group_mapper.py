@@ -9,6 +9,12 @@ from muster.assignors.data.consumer_protocol import parse_assignment
 from muster.assignors.data.values import readable_lag
 from muster.client.members.subscription import parse_topics
 from muster.coordinator.errors import ErrorCode
+from muster.coordinator.observability.read_model.commit_history import (
+    CommitHistory,
+    CommitTraffic,
+    CommitTrail,
+    SeenPosition,
+)
 from muster.coordinator.observability.read_model.groups import (
     Canary,
     CanaryGuardStatus,
@@ -129,6 +135,37 @@ def map_lag(tp: TopicPartition, row: pb.OffsetFetchPartition, owner: str) -> Par
         owner,
         row.commit_timestamp_ms if is_committed and row.commit_timestamp_ms > 0 else None,
     )
+
+
+def map_commits(answer: pb.OffsetFetchResponse) -> CommitHistory:
+    """Of an answer that was asked for commits."""
+    trails = {
+        TopicPartition(topic.name, row.partition_index): map_trail(row)
+        for topic in answer.topics
+        for row in topic.partitions
+        if row.HasField("trail")
+    }
+    if not answer.HasField("traffic"):
+        return CommitHistory(trails)
+    told = answer.traffic
+    traffic = CommitTraffic(
+        told.records,
+        told.from_ms,
+        told.to_ms,
+        told.kept_in,
+        told.partition_own,
+        told.partition_records,
+        told.topic_records,
+    )
+    return CommitHistory(trails, traffic)
+
+
+def map_trail(row: pb.OffsetFetchPartition) -> CommitTrail:
+    """With the newest commit as the last sample."""
+    trail = row.trail
+    counts = trail.counts or [0] * len(trail.offsets)
+    found = CommitTrail(tuple(map(SeenPosition, trail.times_ms, trail.offsets, counts)))
+    return found.extended(SeenPosition(row.commit_timestamp_ms, row.committed_offset, trail.commits))
 
 
 def log_span_of(row: pb.OffsetFetchPartition) -> tuple[int, int]:

@@ -524,7 +524,7 @@ class OffsetFetchTopic(_message.Message):
     def __init__(self, name: _Optional[str] = ..., partition_indexes: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class OffsetFetchRequest(_message.Message):
-    __slots__ = ("group_id", "member_id", "member_epoch", "topics", "all_topics", "require_stable", "include_log_offsets", "include_zookeeper")
+    __slots__ = ("group_id", "member_id", "member_epoch", "topics", "all_topics", "require_stable", "include_log_offsets", "include_zookeeper", "include_commits")
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
     MEMBER_EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -533,6 +533,7 @@ class OffsetFetchRequest(_message.Message):
     REQUIRE_STABLE_FIELD_NUMBER: _ClassVar[int]
     INCLUDE_LOG_OFFSETS_FIELD_NUMBER: _ClassVar[int]
     INCLUDE_ZOOKEEPER_FIELD_NUMBER: _ClassVar[int]
+    INCLUDE_COMMITS_FIELD_NUMBER: _ClassVar[int]
     group_id: str
     member_id: str
     member_epoch: int
@@ -541,10 +542,41 @@ class OffsetFetchRequest(_message.Message):
     require_stable: bool
     include_log_offsets: bool
     include_zookeeper: bool
-    def __init__(self, group_id: _Optional[str] = ..., member_id: _Optional[str] = ..., member_epoch: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[OffsetFetchTopic, _Mapping]]] = ..., all_topics: bool = ..., require_stable: bool = ..., include_log_offsets: bool = ..., include_zookeeper: bool = ...) -> None: ...
+    include_commits: bool
+    def __init__(self, group_id: _Optional[str] = ..., member_id: _Optional[str] = ..., member_epoch: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[OffsetFetchTopic, _Mapping]]] = ..., all_topics: bool = ..., require_stable: bool = ..., include_log_offsets: bool = ..., include_zookeeper: bool = ..., include_commits: bool = ...) -> None: ...
+
+class CommitTrail(_message.Message):
+    __slots__ = ("commits", "times_ms", "offsets", "counts")
+    COMMITS_FIELD_NUMBER: _ClassVar[int]
+    TIMES_MS_FIELD_NUMBER: _ClassVar[int]
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    COUNTS_FIELD_NUMBER: _ClassVar[int]
+    commits: int
+    times_ms: _containers.RepeatedScalarFieldContainer[int]
+    offsets: _containers.RepeatedScalarFieldContainer[int]
+    counts: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, commits: _Optional[int] = ..., times_ms: _Optional[_Iterable[int]] = ..., offsets: _Optional[_Iterable[int]] = ..., counts: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class CommitTraffic(_message.Message):
+    __slots__ = ("records", "from_ms", "to_ms", "kept_in", "partition_records", "partition_own", "topic_records")
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    FROM_MS_FIELD_NUMBER: _ClassVar[int]
+    TO_MS_FIELD_NUMBER: _ClassVar[int]
+    KEPT_IN_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_RECORDS_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_OWN_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_RECORDS_FIELD_NUMBER: _ClassVar[int]
+    records: int
+    from_ms: int
+    to_ms: int
+    kept_in: str
+    partition_records: int
+    partition_own: int
+    topic_records: int
+    def __init__(self, records: _Optional[int] = ..., from_ms: _Optional[int] = ..., to_ms: _Optional[int] = ..., kept_in: _Optional[str] = ..., partition_records: _Optional[int] = ..., partition_own: _Optional[int] = ..., topic_records: _Optional[int] = ...) -> None: ...
 
 class OffsetFetchPartition(_message.Message):
-    __slots__ = ("partition_index", "committed_offset", "committed_leader_epoch", "metadata", "error_code", "commit_timestamp_ms", "log_start_offset", "log_end_offset", "in_zookeeper", "log_offsets_unknown")
+    __slots__ = ("partition_index", "committed_offset", "committed_leader_epoch", "metadata", "error_code", "commit_timestamp_ms", "log_start_offset", "log_end_offset", "in_zookeeper", "log_offsets_unknown", "trail")
     PARTITION_INDEX_FIELD_NUMBER: _ClassVar[int]
     COMMITTED_OFFSET_FIELD_NUMBER: _ClassVar[int]
     COMMITTED_LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -555,6 +587,7 @@ class OffsetFetchPartition(_message.Message):
     LOG_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     IN_ZOOKEEPER_FIELD_NUMBER: _ClassVar[int]
     LOG_OFFSETS_UNKNOWN_FIELD_NUMBER: _ClassVar[int]
+    TRAIL_FIELD_NUMBER: _ClassVar[int]
     partition_index: int
     committed_offset: int
     committed_leader_epoch: int
@@ -565,7 +598,8 @@ class OffsetFetchPartition(_message.Message):
     log_end_offset: int
     in_zookeeper: bool
     log_offsets_unknown: bool
-    def __init__(self, partition_index: _Optional[int] = ..., committed_offset: _Optional[int] = ..., committed_leader_epoch: _Optional[int] = ..., metadata: _Optional[str] = ..., error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., commit_timestamp_ms: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., in_zookeeper: bool = ..., log_offsets_unknown: bool = ...) -> None: ...
+    trail: CommitTrail
+    def __init__(self, partition_index: _Optional[int] = ..., committed_offset: _Optional[int] = ..., committed_leader_epoch: _Optional[int] = ..., metadata: _Optional[str] = ..., error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., commit_timestamp_ms: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., in_zookeeper: bool = ..., log_offsets_unknown: bool = ..., trail: _Optional[_Union[CommitTrail, _Mapping]] = ...) -> None: ...
 
 class OffsetFetchTopicResult(_message.Message):
     __slots__ = ("name", "partitions")
@@ -576,16 +610,18 @@ class OffsetFetchTopicResult(_message.Message):
     def __init__(self, name: _Optional[str] = ..., partitions: _Optional[_Iterable[_Union[OffsetFetchPartition, _Mapping]]] = ...) -> None: ...
 
 class OffsetFetchResponse(_message.Message):
-    __slots__ = ("error_code", "error_message", "throttle_time_ms", "topics")
+    __slots__ = ("error_code", "error_message", "throttle_time_ms", "topics", "traffic")
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
     THROTTLE_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
+    TRAFFIC_FIELD_NUMBER: _ClassVar[int]
     error_code: _errors_pb2.ErrorCode
     error_message: str
     throttle_time_ms: int
     topics: _containers.RepeatedCompositeFieldContainer[OffsetFetchTopicResult]
-    def __init__(self, error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ..., throttle_time_ms: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[OffsetFetchTopicResult, _Mapping]]] = ...) -> None: ...
+    traffic: CommitTraffic
+    def __init__(self, error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ..., throttle_time_ms: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[OffsetFetchTopicResult, _Mapping]]] = ..., traffic: _Optional[_Union[CommitTraffic, _Mapping]] = ...) -> None: ...
 
 class OffsetDeleteRequest(_message.Message):
     __slots__ = ("group_id", "topics", "reason")

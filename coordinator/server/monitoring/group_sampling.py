@@ -107,6 +107,7 @@ class GroupSampler:
             seen = Sample(piece.places, piece.ends, offsets, times, piece.positions)
             self.history.record_sample(group_id, seen, self._clock_ms())
         if self._looking.stored(group_id):
+            self.history.note_commits(group_id, self._looking.commits(group_id), self._clock_ms())
             self.history.settle(group_id, self._clock_ms(), has_members=self._looking.has_members(group_id))
             if self.history.lag(group_id) != before:
                 self._on_lag(group_id)

@@ -97,6 +97,11 @@ class PositionReader:
         shard = self.of_group(group_id)
         return {} if shard is None else shard.state.offsets.get(group_id, {})
 
+    def commits(self, group_id: str) -> int:
+        """How many positions of the group were committed since its shard was loaded."""
+        shard = self.of_group(group_id)
+        return 0 if shard is None else shard.state.commit_counts.get(group_id, 0)
+
     def has_members(self, group_id: str) -> bool:
         """Whether the group has members now, wherever these meet."""
         shard = self.of_group(group_id)

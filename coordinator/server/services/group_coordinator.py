@@ -186,6 +186,20 @@ async def add_progress(groups: Iterable[ProgressTarget], history: "GroupHistory 
         await breath.yield_if_used()
 
 
+async def add_sampled_commits(answer: pb.OffsetFetchResponse, history: "GroupHistory", group_id: str) -> None:
+    """Positions as samples have seen them, and how many were committed; others have their turns in between."""
+    breath = LoopSlice()
+    for topic in answer.topics:
+        for row in topic.partitions:
+            times_ms, offsets = history.positions(group_id, (topic.name, row.partition_index))
+            if times_ms:
+                row.trail.CopyFrom(pb.CommitTrail(times_ms=times_ms, offsets=offsets))
+            await breath.yield_if_used()
+    counted = history.commits(group_id)
+    if counted is not None:
+        answer.traffic.records, answer.traffic.from_ms, answer.traffic.to_ms = counted
+
+
 def build_progress(history: "GroupHistory", group_id: str) -> pb.GroupProgress | None:
     seen_ms = history.seen_ms(group_id)
     if seen_ms is None:
@@ -451,7 +465,15 @@ class GroupCoordinator:
         make = partial(
             group_responses.build_offset_fetch_response, reply, spans, sort=request.all_topics, in_zookeeper=there
         )
-        return await run_off_loop_if_large(make, len(reply.offsets))
+        answer = await run_off_loop_if_large(make, len(reply.offsets))
+        if request.include_commits and not reply.code:
+            await self.add_commits(answer, event.group_id)
+        return answer
+
+    async def add_commits(self, answer: pb.OffsetFetchResponse, group_id: str) -> None:
+        """Fill in how positions moved, as samples have seen it."""
+        if self._history is not None:
+            await add_sampled_commits(answer, self._history, group_id)
 
     async def _places_in_zookeeper(self, group_id: str) -> PartitionTuple:
         """Where the group has positions there; nowhere while it is away, of which the answer tells."""

@@ -55,6 +55,7 @@ from muster.coordinator.server.watch_backend.looked_kafka import LookedKafka, Wa
 from muster.coordinator.watch.broker_log import NoBrokerLog, find_logs, read_lines
 from muster.coordinator.watch.offsets_topic_reader import GRANT, OFFSETS_TOPIC, OffsetsTopicReader, ReadingProgress
 from muster.coordinator.watch.segment_files import NoSegments, find_segments, read_segment
+from muster.coordinator.watch.watched_commits import WatchedCommits
 from muster.coordinator.watch.watched_partition import WatchedFacts, WatchedPartition
 from muster.coordinator.zookeeper.group_observer import ReportGroup
 from muster.storage.broker.broker import Broker
@@ -115,15 +116,16 @@ class LedgerLog:
 
 
 class WatchedDescriptions(GroupCoordinator):
-    """As its base; a group's description says who coordinates it. watched: in words.
+    """As its base; a group's description says who coordinates it. watched: in words. commits: of what was read.
 
     Where a log ends is not known of copies of segments, nor of a topic that is gone or that this user may not describe:
     what is committed there is told without it.
     """
 
-    def __init__(self, context: GroupServiceContext, watched: str) -> None:
+    def __init__(self, context: GroupServiceContext, watched: str, commits: WatchedCommits) -> None:
         super().__init__(context)
         self._watched = watched
+        self._commits = commits
 
     async def describe_groups(self, request: pb.DescribeGroupsRequest, call: RpcCall) -> pb.DescribeGroupsResponse:
         answer = await super().describe_groups(request, call)
@@ -141,6 +143,9 @@ class WatchedDescriptions(GroupCoordinator):
                     row.log_offsets_unknown = not row.HasField("log_end_offset")
         return answer
 
+    async def add_commits(self, answer: pb.OffsetFetchResponse, group_id: str) -> None:
+        await self._commits.add_to(answer, group_id)
+
 
 # The backend
 # -----------
@@ -157,6 +162,8 @@ class WatchBackend:
     record_log: UpstreamLog
     measured: MeasuredSpans | None = None
     shards = SHARDS_BY_DEFAULT
+    _count = 0
+    """Partitions of the topic; 0: nobody knows."""
 
     def __init__(
         self,
@@ -173,6 +180,7 @@ class WatchBackend:
         self._kept: BrokerGroupLog | None = None
         """The ledger's log, where a directory is named for it."""
         self._reads = False
+        self._commits = WatchedCommits(lambda: self._facts.partitions, lambda: self._count)
         self._standing: dict[int, str] = {}
         """By shard, why it cannot answer; empty: it can."""
 
@@ -281,7 +289,7 @@ class WatchBackend:
         return change
 
     def group_service(self, context: GroupServiceContext) -> GroupCoordinator:
-        return WatchedDescriptions(context, self._settings.watched)
+        return WatchedDescriptions(context, self._settings.watched, self._commits)
 
     def record_service(self, advertised: Callable[[], tuple[str, int]], room: Callable[[Any], int]) -> BrokerService:
         return BrokerService(self.requests, node_id=self._settings.node_id, advertised=advertised, room=room)
@@ -325,8 +333,10 @@ class LoneView:
 
 
 class WatchedGroupCoordinator(WatchedDescriptions, UpstreamPositions):
-    def __init__(self, context: GroupServiceContext, watched: str, ends: UpstreamLogEnds) -> None:
-        super().__init__(context, watched)
+    def __init__(
+        self, context: GroupServiceContext, watched: str, commits: WatchedCommits, ends: UpstreamLogEnds
+    ) -> None:
+        super().__init__(context, watched, commits)
         self.ends = ends
 
 
@@ -567,7 +577,7 @@ class KafkaWatchBackend(WatchBackend):
     # -- services -----------------------------------------------------------------------------------------------------
 
     def group_service(self, context: GroupServiceContext) -> GroupCoordinator:
-        return WatchedGroupCoordinator(context, self._settings.watched, self.ends)
+        return WatchedGroupCoordinator(context, self._settings.watched, self._commits, self.ends)
 
     def record_service(self, advertised: Callable[[], tuple[str, int]], room: Callable[[Any], int]) -> BrokerService:
         async def met() -> None:

@@ -9,7 +9,9 @@ from google.protobuf.message import Message
 
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.observability.doctor.model import ExaminedGroup, drained_ids, override_lines
+from muster.coordinator.observability.read_model.commit_history import CommitHistory
 from muster.coordinator.observability.read_model.group_mapper import (
+    map_commits,
     map_group,
     map_holds,
     map_lags,
@@ -133,6 +135,13 @@ class NodeQueries:
         check_group_code(answer.error_code, answer.error_message, f"group {found.group_id!r}")
         return [lag for _, lag in sorted(map_lags([answer], owners).items())]
 
+    async def commit_history(self, group: str) -> CommitHistory:
+        """How its positions moved, as far as this node knows."""
+        request = pb.OffsetFetchRequest(group_id=group, all_topics=True, include_commits=True)
+        answer = await self.call("OffsetFetch", request)
+        check_group_code(answer.error_code, answer.error_message, f"group {group!r}")
+        return map_commits(answer)
+
     async def settings(self, group: str) -> GroupSettingsAnswer:
         """A group that nobody has heard of has nothing set."""
         answer = await self.call("DescribeGroupSettings", pb.DescribeGroupSettingsRequest(group_id=group))
@@ -189,6 +198,7 @@ class NodeQueries:
             moves=tuple(explained.moves),
             held=override_lines(holds),
             drained=drained_ids(described.members, holds),
+            commits=await self.commit_history(group),
         )
         return examined, {topic.name: topic.partitions for topic in await self.topics(read)}
 

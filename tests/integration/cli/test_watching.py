@@ -6,6 +6,7 @@ The broker is a Muster node: what it says of its own groups is the measure.
 import json
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,6 +15,8 @@ import pytest
 
 from muster.client import Admin, Consumer, Producer
 from muster.coordinator.kafka_backend.upstream.protocol import READING_APIS
+from muster.storage.records.batch import encode_written
+from muster.workshop.bench.watch_load import NO_PRODUCER, group_record, position_keys, position_value
 from tests.support.kafka.wire_tap import WireTap
 from tests.support.node import MUSTER, NodeProcess, running_node
 
@@ -138,3 +141,35 @@ def test_a_source_that_is_none_is_told_in_one_sentence(arguments: tuple[str, ...
     assert done.returncode in (1, 2, 4)
     assert sentence in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_group_that_commits_each_record_is_told_so_from_copies_of_segments(tmp_path: Path) -> None:
+    folder = tmp_path / "__consumer_offsets-7"
+    folder.mkdir()
+    end_ms = int(time.time() * 1000)
+    group, at_ms = group_record(3, 2, end_ms - 600_000), end_ms - 600_000
+    data, offset = [(0, [group], at_ms)], 1
+    for tick in range(6_000):
+        at_ms = end_ms - 600_000 + tick * 100
+        data.append((offset, [(key, position_value(tick, at_ms), ()) for key in position_keys(3)], at_ms))
+        offset += 10
+    written = [
+        base.to_bytes(8, "big") + encode_written(records, at_ms, producer=NO_PRODUCER)[8:]
+        for base, records, at_ms in data
+    ]
+    (folder / f"{0:020}.log").write_bytes(b"".join(written))
+    done = subprocess.run(
+        [MUSTER, "advise", "-o", "json", "--segments", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 6, done.stderr
+    (told_of,) = json.loads(done.stdout)
+    (advice,) = told_of["advice"]
+    assert advice["kind"] == "frequent-commits"
+    assert advice["sentence"].startswith("Commit less often: 100 positions a second are committed")
+    assert advice["settings"] == ["enable.auto.commit=true", "auto.commit.interval.ms=5000"]
+    assert "100% of all records in __consumer_offsets-7 are its own" in advice["proof"]
+    assert "one commit for each 1.0 records that were read" in advice["proof"]

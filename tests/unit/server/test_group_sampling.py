@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
-from muster.assignors.api import TopicPartition
 from muster.coordinator.core.model.events import DeleteGroup, OffsetCommit, TopicsChanged, Unload
 from muster.coordinator.core.model.types import CommittedOffset, Limits
 from muster.coordinator.observability.history import group_history as bounds
 from muster.coordinator.observability.history.group_health import CommitWindows
 from muster.coordinator.observability.history.group_history import GroupHistory
+from muster.coordinator.observability.read_model.group_mapper import map_commits
+from muster.coordinator.observability.read_model.groups import TopicPartition
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.ports import LogFailed
 from muster.coordinator.runtime.shards import ShardStatus, partition_for
@@ -19,6 +21,7 @@ from muster.coordinator.server.driver import clock
 from muster.coordinator.server.monitoring import group_sampling
 from muster.coordinator.server.monitoring.group_sampling import GroupSampler
 from muster.coordinator.server.monitoring.load_meter import PARTITIONS_PER_SLICE, PositionReader
+from muster.coordinator.server.services.group_coordinator import add_sampled_commits
 from tests.fakes.log_extents import SaidExtents
 from tests.fakes.memory_group_log import MemoryGroupLog
 
@@ -36,11 +39,11 @@ class World:
         self.ids = {"t": ID}
         self.engine.submit_all(TopicsChanged({"t": 5_000}, ids=self.ids))
         self.engine.load(0)
-        self.ends: dict[TopicPartition, int] = {}
+        self.ends: dict[tuple[str, int], int] = {}
         self.now_ms = 1_000
         self.requests = 0
         self.looked: list[int] = []
-        self.starts: dict[TopicPartition, int] = {}
+        self.starts: dict[tuple[str, int], int] = {}
         self.looking = PositionReader(self.engine, SaidExtents(self.ends_of, self.starts))
         self.sampling = GroupSampler(GroupHistory(SAMPLE_MS), self.looking, lambda: self.now_ms, lambda: dict(self.ids))
 
@@ -48,7 +51,7 @@ class World:
     def history(self) -> GroupHistory:
         return self.sampling.history
 
-    def ends_of(self, places: Sequence[TopicPartition]) -> list[int]:
+    def ends_of(self, places: Sequence[tuple[str, int]]) -> list[int]:
         self.looked.append(len(places))
         return [self.ends.get(place, -1) for place in places]
 
@@ -94,6 +97,28 @@ def test_lags_and_rates_of_every_group(world: World) -> None:
         world.commit("a", {0: end // 2 - 40, 1: end // 2 - 30})
         world.sample()
     assert world.history.trend("a") == 20.0 - 10.0
+
+
+def test_how_often_a_group_commits_and_how_its_positions_moved(world: World) -> None:
+    """Both positions three times within ten seconds, of which a look sees the last."""
+    written(world, [0, 1], 100)
+    world.commit("a", {0: 0, 1: 0})
+    world.sample()
+    for step in range(1, 4):
+        for each in range(3):
+            world.commit("a", {0: 10 * step + each, 1: step})
+        world.sample()
+    answer = pb.OffsetFetchResponse()
+    answer.topics.add(name="t").partitions.add(partition_index=0, committed_offset=32, commit_timestamp_ms=31_000)
+    asyncio.run(add_sampled_commits(answer, world.history, "a"))
+    found = map_commits(answer)
+    assert found.traffic is not None
+    assert (found.traffic.records, found.traffic.rate) == (18, 0.6)
+    assert [sample.offset for sample in found.trails[TopicPartition("t", 0)].samples] == [0, 12, 22, 32]
+    world.submit("a", DeleteGroup(99, "a"))
+    shard = world.engine.core(partition_for("a", SHARDS))
+    assert shard is not None
+    assert shard.state.commit_counts == {}, "nothing is kept of groups that are gone"
 
 
 def test_records_that_retention_removed_are_no_lag(world: World) -> None:

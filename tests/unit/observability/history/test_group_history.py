@@ -201,3 +201,23 @@ def test_a_peak_in_a_minute_that_the_recent_samples_begin_in_is_kept(watched: Wa
     times, lags = watched.history.lag_series("g")
     assert lags.max() == 9_000
     assert (times[1:] > times[:-1]).all()
+
+
+def test_how_often_a_group_commits_is_told_between_two_looks(watched: Watched) -> None:
+    watched.look(100, 40)
+    for count in (1_000, 1_300, 1_900):
+        watched.now_ms += SAMPLE_MS
+        watched.history.note_commits("g", count, watched.now_ms)
+    assert watched.history.commits("g") == (900, watched.now_ms - 2 * SAMPLE_MS, watched.now_ms)
+    watched.history.note_commits("g", 5, watched.now_ms + SAMPLE_MS)
+    assert watched.history.commits("g") is None, "its shard was loaded anew, and has counted from there"
+    assert watched.history.commits("nobody") is None
+
+
+def test_where_positions_stood_is_told_of_the_last_commits(watched: Watched) -> None:
+    for committed in range(0, 30, 2):
+        watched.look(100, committed)
+    times_ms, offsets = watched.history.positions("g", PLACE)
+    assert offsets == list(range(10, 30, 2))
+    assert times_ms[-1] == watched.now_ms
+    assert watched.history.positions("g", ("orders", 1)) == ([], [])

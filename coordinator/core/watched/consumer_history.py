@@ -5,10 +5,11 @@ member has and has yet to give up. So who had to let go, when it had, and when i
 member went, left or expired, is inferred from its commits.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from muster.assignors.api import TopicPartition
+from muster.assignors.api import Member, Snapshot, TopicPartition
 from muster.coordinator.core.groups.member_causes import describe_subscription, name_few
 from muster.coordinator.core.groups.member_history import (
     HOW_GONE,
@@ -34,6 +35,8 @@ from muster.coordinator.core.model.records import (
     CurrentStored,
     GroupEpochDeleted,
     GroupEpochStored,
+    RegexDeleted,
+    RegexStored,
     Shares,
     TargetDeleted,
     TargetEpochStored,
@@ -60,6 +63,12 @@ from muster.coordinator.core.watched.endings import CommitTimes, Ending, LastSig
 CLOSED_FOR_A_WHILE = -2
 """The epoch of a member with a `group.instance.id` that has closed, and may come back (KIP-848)."""
 
+TARGET_RECORDS = "target records"
+"""The source of a snapshot that was rebuilt from the records of a KIP-848 group of another broker."""
+
+DEFAULT_ASSIGNOR = "uniform"
+"""What brokers run where no member asks for another, unless group.consumer.assignors says otherwise."""
+
 Cell = tuple[TopicId, int]
 
 
@@ -72,6 +81,10 @@ class EpochRound:
     before: dict[Cell, str]
     planned_ms: int = -1
     planned: dict[Cell, str] = field(default_factory=dict)
+    plans: tuple[MemberPlan, ...] = ()
+    """What the target gives to each member."""
+    snapshot_json: str = ""
+    """What the target was made from, as far as records tell."""
     freed: dict[Cell, int] = field(default_factory=dict)
     """When its former owner no longer had it, at the earliest."""
     surely_free: dict[Cell, int] = field(default_factory=dict)
@@ -102,6 +115,10 @@ class ConsumerHistory:
     """Who has what."""
     _planned: dict[Cell, str] = field(default_factory=dict)
     """Who was to have what, by the last target."""
+    _targeted: frozenset[str] = frozenset()
+    """Members that had a target when the last one was made."""
+    _regexes: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """The topics that regular expressions stand for."""
     _epoch: int | None = None
     _hash: int = 0
     _triggers: list[RebalanceTrigger] = field(default_factory=list)
@@ -141,6 +158,10 @@ class ConsumerHistory:
             case CurrentStored():
                 self._take_current(record, written_ms)
                 return [*self._take_replacement(record, written_ms), *self._finish(written_ms)]
+            case RegexStored():
+                self._regexes[record.regex] = record.topics
+            case RegexDeleted():
+                self._regexes.pop(record.regex, None)
             case CurrentDeleted():
                 self._let_go(record.member_id, frozenset(), written_ms)
                 self._current.pop(record.member_id, None)
@@ -260,7 +281,7 @@ class ConsumerHistory:
         began_ms = written_ms - incarnation.away_ms
         rebalance = OngoingRebalance(self.number, replace(trigger, detail=detail), now.epoch, began_ms)
         rebalance.returned(incarnation)
-        plan = tuple(each for each in self._plans() if each.member_id == now.member_id)
+        plan = tuple(each for each in self._plans(self._owners) if each.member_id == now.member_id)
         entry = rebalance.entry(Outcome.MEMBER_CHANGED, written_ms, RebalanceChange(now.epoch, CONSUMER, "", (), plan))
         return [replace(entry, source=RebalanceSource.WATCHED)]
 
@@ -309,11 +330,43 @@ class ConsumerHistory:
 
     def _take_plan(self, epoch: int, written_ms: int) -> list[RebalanceEntry]:
         """The target is whole: its moves are those from the target before."""
+        before, targeted = self._planned, self._targeted
+        self._targeted = frozenset(self._targets)
         self._planned = {cell: member_id for member_id, target in self._targets.items() for cell in cells(target)}
         if self._round is None or epoch != self._round.epoch:
             return []
         self._round.planned_ms, self._round.planned = written_ms, self._planned
+        self._round.plans = tuple(self._plans(self._planned))
+        self._round.snapshot_json = self._snapshot_json(before, targeted)
         return self._finish(written_ms)
+
+    def _snapshot_json(self, before: Mapping[Cell, str], targeted: frozenset[str]) -> str:
+        """What the assignor was asked, as far as records tell: a target gives out every partition of what members read.
+
+        "": not all of it is known, such as a topic's name. before: the target before, which is what members
+        own; targeted: who had one.
+        """
+        counts: dict[str, int] = {}
+        owned: dict[str, dict[str, list[int]]] = {}
+        for cell in sorted(before.keys() | self._planned.keys()):
+            topic, partition = self._name(cell)
+            if topic == cell[0].hex():
+                return ""
+            if cell in self._planned:
+                counts[topic] = max(counts.get(topic, 0), partition + 1)
+            if cell in before:
+                owned.setdefault(before[cell], {}).setdefault(topic, []).append(partition)
+        members = []
+        for each in self._members.values():
+            if each.topic_regex and each.topic_regex not in self._regexes:
+                return ""
+            matched = self._regexes.get(each.topic_regex or "", ())
+            topics = tuple(sorted({*each.topic_names, *matched}))
+            kept = {topic: share for topic, share in owned.get(each.member_id, {}).items() if topic in topics}
+            had = each.member_id in targeted or bool(kept)
+            share, generation = (kept, 1) if had else (None, -1)
+            members.append(Member(each.member_id, topics, share, generation, each.instance_id, each.rack_id))
+        return Snapshot(counts, members, assignor=preferred_assignor(self._members.values())).to_json()
 
     def _take_current(self, now: CurrentStored, written_ms: int) -> None:
         held = frozenset(cells(now.assigned)) | frozenset(cells(now.revoking))
@@ -367,7 +420,9 @@ class ConsumerHistory:
         if rebalance.trigger.cause is Cause.PARTITIONS_CHANGED and ended.planned_ms >= 0:
             rebalance.trigger = with_topics(rebalance.trigger, tuple(self._topic_changes(ended)))
         moves = tuple(self._moves(ended)) if ended.planned_ms >= 0 or outcome is Outcome.EMPTIED else ()
-        change = RebalanceChange(ended.epoch, CONSUMER, "", moves, tuple(self._plans()))
+        plans = ended.plans if outcome is Outcome.COMPLETED else tuple(self._plans(self._owners))
+        source = TARGET_RECORDS if ended.snapshot_json else ""
+        change = RebalanceChange(ended.epoch, CONSUMER, "", moves, plans, ended.snapshot_json, source)
         entry = rebalance.entry(outcome, written_ms, change)
         total = sum(max(0, move.unowned_ms) for move in moves)
         bounded = any(move.unowned_at_least_ms is not None for move in moves)
@@ -436,13 +491,13 @@ class ConsumerHistory:
             return "nobody owned it"
         return "balance" if target in ended.before.values() else "balance: its new owner joined"
 
-    def _plans(self) -> Iterable[MemberPlan]:
+    def _plans(self, owners: Mapping[Cell, str]) -> Iterable[MemberPlan]:
+        shares: dict[str, dict[str, list[int]]] = {}
+        for cell, owner in owners.items():
+            topic, partition = self._name(cell)
+            shares.setdefault(owner, {}).setdefault(topic, []).append(partition)
         for member_id, member in self._members.items():
-            share: dict[str, list[int]] = {}
-            for cell, owner in self._owners.items():
-                if owner == member_id:
-                    topic, partition = self._name(cell)
-                    share.setdefault(topic, []).append(partition)
+            share = shares.get(member_id, {})
             assigned = tuple((topic, tuple(sorted(share[topic]))) for topic in sorted(share))
             yield MemberPlan(member_id, member.client_id, member.client_host, member.instance_id, assigned)
 
@@ -477,6 +532,12 @@ def with_topics(trigger: RebalanceTrigger, changes: tuple[TopicChange, ...]) -> 
         return trigger
     told = name_few(f"{each.topic} ({each.before} -> {each.after})" for each in changes)
     return replace(trigger, detail=f"topics have other partitions: {told}", topics=changes)
+
+
+def preferred_assignor(members: Iterable[ConsumerMemberStored]) -> str:
+    """The one that most members ask for (KIP-848); the broker's own choice where none does."""
+    asked = Counter(member.server_assignor for member in members if member.server_assignor)
+    return min(asked, key=lambda name: (-asked[name], name), default=DEFAULT_ASSIGNOR)
 
 
 def cells(shares: Mapping[TopicId, Iterable[int]]) -> Iterable[Cell]:

@@ -12,17 +12,19 @@ from typing import Any, TypeAlias
 from muster.assignors.api import AssignorError, Snapshot
 from muster.assignors.data import values
 from muster.assignors.plugin_pool import decide_for_tool
-from muster.assignors.registry import resolve
+from muster.assignors.registry import own_name, resolve
 from muster.assignors.run import hand_over
 from muster.assignors.tools.what_if import list_moves, restore_question
 from muster.coordinator.core.model.types import DELAYED
+from muster.coordinator.core.watched.consumer_history import TARGET_RECORDS
+from muster.coordinator.observability.views.formatting import plural
 from muster.coordinator.observability.views.ledger import cause_word
 from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
 
 Shares: TypeAlias = Mapping[str, Mapping[str, Sequence[int]]]
 
 REMOTE = ("remote", "setting")
-WHOLE_PLANS = ("target", "central")
+WHOLE_PLANS = ("target", "central", TARGET_RECORDS)
 REPRODUCED = "same"
 DIFFERS = "differs"
 FALLBACK = "fallback"
@@ -165,11 +167,24 @@ def compare_with_record(entry: RecordedDecision) -> tuple[str, str]:
     changed = list_moves(entry.shares, again)
     if not changed:
         return REPRODUCED, ""
+    if entry.source == TARGET_RECORDS and is_as_good(entry, again):
+        return REPRODUCED, f"{plural(len(changed), 'partition')} of equal members dealt out otherwise"
     first = changed[0]
     more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
     rebuilt = "; the snapshot was rebuilt by the coordinator" if entry.source == "coordinator" else ""
     went, goes = first.source or "nobody", first.target or "nobody"
     return DIFFERS, f"{first.topic}-{first.partition} went to {went}, now to {goes}{more}{rebuilt}"
+
+
+def is_as_good(entry: RecordedDecision, again: Shares) -> bool:
+    """Whether a plan of the broker's `uniform` is even, and moves as little, as ours for the same input: it deals to
+    members in an order that no record tells (EX-A9)."""
+    snapshot = entry.snapshot
+    if snapshot is None or own_name(entry.decided_by) != "uniform":
+        return False
+    before = {member.id: member.owned or {} for member in snapshot.members}
+    sizes = [sorted(sum(map(len, share.values())) for share in plan.values()) for plan in (entry.shares, again)]
+    return sizes[0] == sizes[1] and measure_plan(before, entry.shares) == measure_plan(before, again)
 
 
 def repeat_decision(snapshot: Snapshot, entry: RecordedDecision) -> Shares:

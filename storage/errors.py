@@ -252,6 +252,13 @@ class InvalidTxnState(StorageError):
     name = "INVALID_TXN_STATE"
 
 
+class InvalidProducerIdMapping(StorageError):
+    """Not the producer of this transaction."""
+
+    code = 49
+    name = "INVALID_PRODUCER_ID_MAPPING"
+
+
 class TransactionCoordinatorFenced(StorageError):
     """A marker from a transaction coordinator that has been replaced."""
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import NamedTuple
 
 TopicPartition = tuple[str, int]
@@ -16,6 +17,17 @@ class Record(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: Headers = ()
+
+
+class AppendOrigin(Enum):
+    """Who appends, which decides what is checked (TX-L1)."""
+
+    CLIENT = auto()
+    """Everything is checked: what a client may set, records, timestamps, sequences."""
+    COORDINATOR = auto()
+    """The node's own writers: markers, and records without sequences. Producer epochs are checked."""
+    REPLICATION = auto()
+    """A copy of what a leader has checked already: of producers nothing is checked."""
 
 
 class Appended(NamedTuple):

@@ -9,7 +9,7 @@ from muster.coordinator.runtime.replay import GROUPS_TOPIC, LEDGER_TOPIC
 from muster.storage.broker.broker import Broker
 from muster.storage.errors import StorageError
 from muster.storage.records.batch import BatchView, TurnBody, checksum_error, encode_turn, read_batches
-from muster.storage.types import Fetched
+from muster.storage.types import AppendOrigin, Fetched
 
 READ_BYTES = 4 << 20
 """How much of the log one step of a replay holds in memory."""
@@ -89,7 +89,7 @@ class BrokerGroupLog:
     def _append(self, topic: str, shard: int, records: Sequence[Entry], now_ms: int) -> None:
         for batch in encode_batches(records, now_ms, self._batch_bytes):
             try:
-                self._broker.append(topic, shard, batch, now_ms, trusted=True)
+                self._broker.append(topic, shard, batch, now_ms, origin=AppendOrigin.COORDINATOR)
             except (StorageError, OSError) as error:
                 raise LogFailed(f"{topic}-{shard}: {error}", no_room=is_out_of_room(error)) from error
 

@@ -19,11 +19,12 @@ from muster.storage.errors import (
 )
 from muster.storage.files import Buffer
 from muster.storage.logs.log import Log
-from muster.storage.logs.producer_state import OnRecord
+from muster.storage.logs.producer_state import MarkerToWrite, OnRecord
+from muster.storage.logs.transactions import TransactionGuard
 from muster.storage.settings_text import os_error_remedy
 from muster.storage.topics.catalog import CatalogEntry, TopicConfigChange, describe_topics, plan_topic_change
 from muster.storage.topics.hosting import HostedTopics
-from muster.storage.types import Appended, Fetched, TopicPartition
+from muster.storage.types import Appended, AppendOrigin, Fetched, TopicPartition
 
 
 class Broker(HostedTopics):
@@ -32,20 +33,33 @@ class Broker(HostedTopics):
     ahead: Callable[[Sequence[TopicPartition]], Awaitable[None]] | None = None
     """Waits until `ends` are known, where others are to say; None: they always are."""
 
-    def append(self, topic: str, partition: int, batches: Buffer, now_ms: int, *, trusted: bool = False) -> Appended:
+    def append(
+        self,
+        topic: str,
+        partition: int,
+        batches: Buffer,
+        now_ms: int,
+        *,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        guard: TransactionGuard | None = None,
+    ) -> Appended:
         """Append whole batches to a partition, all or none (see `Log.append`).
 
-        `trusted` is for the node's own writers: internal topics, control batches. Not yet durable on return:
+        COORDINATOR is for the node's own writers: internal topics, control batches. Not yet durable on return:
         see `flush` and `muster.storage.broker.group_commit`.
         """
         log = self._logs.get((topic, partition))
         if log is None:
             raise self._no_log(topic, partition)
-        if not trusted:
+        if origin is AppendOrigin.CLIENT:
             facts = self._topics.get(topic)  # None while the topic is on its way in or out.
             if facts is None or facts.internal:
                 self.check_writable(topic)
-        return log.append(batches, now_ms, trusted=trusted)
+        return log.append(batches, now_ms, origin=origin, guard=guard)
+
+    def append_marker(self, topic: str, partition: int, marker: MarkerToWrite, now_ms: int) -> Appended:
+        """End what a producer has open in this partition (see `Log.append_marker`)."""
+        return self.log(topic, partition).append_marker(marker, now_ms)
 
     def fetch(self, topic: str, partition: int, offset: int, max_bytes: int, min_one: bool = True) -> Fetched:
         """Batches from `offset` on, up to the high watermark (see `Log.fetch`)."""
@@ -100,10 +114,7 @@ class Broker(HostedTopics):
             raise OffsetOutsideLog(
                 f"Records of {topic}-{partition} cannot be deleted up to {before}; expected -1, or 0 to {until}."
             )
-        with log.reshaping:  # Retention moves it too.
-            grows = target > log.start_offset
-            log.start_offset = max(target, log.start_offset)
-        if grows:
+        if log.move_start(target):
             self._write_checkpoint("log starts")
         return log.start_offset
 

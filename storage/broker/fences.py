@@ -12,7 +12,7 @@ from muster.storage.broker.group_commit import GroupCommit
 from muster.storage.broker.record_log import AppendableLog
 from muster.storage.errors import InvalidProducerEpoch, UnknownTopicOrPartition
 from muster.storage.logs.producer_state import MAX_EPOCH, encode_marker
-from muster.storage.types import TopicPartition
+from muster.storage.types import AppendOrigin, TopicPartition
 
 
 class FenceOwnership(NamedTuple):
@@ -89,7 +89,7 @@ class Fences:
             timestamp_ms=self._clock_ms(),
         )
         try:
-            self._broker.append(*mark.place, batch, self._clock_ms(), trusted=True)
+            self._broker.append(*mark.place, batch, self._clock_ms(), origin=AppendOrigin.COORDINATOR)
         except UnknownTopicOrPartition:
             if named:
                 raise

@@ -1,7 +1,7 @@
 """Many callers, one write and one fsync: what arrives in a turn of the loop is appended and flushed together."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,6 +13,7 @@ from muster.storage.config import TopicSettings
 from muster.storage.errors import StorageError
 from muster.storage.files import Buffer
 from muster.storage.logs.log import Log, framings
+from muster.storage.logs.transactions import TransactionGuard
 from muster.storage.records.validation import needs_thread
 from muster.storage.types import Appended, TopicPartition
 
@@ -42,6 +43,7 @@ class PendingAppend:
     batches: Buffer
     done: "asyncio.Future[Appended]"
     durable: bool
+    guard: TransactionGuard | None = None
     looked_by: TopicSettings | None = None
     """The settings by which a thread has looked into them: a log made anew, or set otherwise, has others."""
 
@@ -58,11 +60,12 @@ def append_each(
     *,
     looked: bool = False,
     at_once: bool = False,
+    guards: Mapping[int, TransactionGuard] | None = None,
 ) -> list[Appended | StorageError]:
     """Append the batches of several callers, in their order. A refusal of one does not affect the others.
 
     The result is that of `append` called for each, in fewer writes. With `at_once` it ends before batches that take
-    time to look into (see `needs_thread`).
+    time to look into (see `needs_thread`). `guards` are those of first batches of transactions, by their place.
     """
     done: list[Appended | StorageError] = []
     while len(done) < len(arrived):
@@ -73,7 +76,8 @@ def append_each(
             if len(done) < len(arrived):
                 if at_once and needs_thread(arrived[len(done)], log.settings):
                     break
-                done.append(log.append(arrived[len(done)], now_ms, looked=looked))
+                guard = guards.get(len(done)) if guards else None
+                done.append(log.append(arrived[len(done)], now_ms, guard=guard, looked=looked))
         except StorageError as error:
             done.append(error)
     return done
@@ -106,7 +110,14 @@ class GroupCommit:
         """The one it lives on, from the first call on. To ask each time costs a system call before Python 3.12."""
         return asyncio.get_running_loop()
 
-    def append(self, partition: TopicPartition, batches: Buffer, *, durable: bool = True) -> "asyncio.Future[Appended]":
+    def append(
+        self,
+        partition: TopicPartition,
+        batches: Buffer,
+        *,
+        durable: bool = True,
+        guard: TransactionGuard | None = None,
+    ) -> "asyncio.Future[Appended]":
         """Append whole batches, in the order of the calls (see `Broker.append`).
 
         Done once they are as durable as the topic's settings promise, or, not `durable`, once they are in the log.
@@ -116,9 +127,9 @@ class GroupCommit:
         done: asyncio.Future[Appended] = loop.create_future()
         others = self._arrived.get(partition)
         if others is None:
-            self._arrived[partition] = [PendingAppend(batches, done, durable)]
+            self._arrived[partition] = [PendingAppend(batches, done, durable, guard)]
         else:
-            others.append(PendingAppend(batches, done, durable))
+            others.append(PendingAppend(batches, done, durable, guard))
         if not self._turn_due:
             self._turn_soon(loop)
         return done
@@ -193,7 +204,10 @@ class GroupCommit:
     ) -> Sequence[Appended | Exception]:
         try:
             batches = [arrival.batches for arrival in lot]
-            return append_each(self._broker, *partition, batches, now_ms, looked=looked, at_once=not looked)
+            guards = {place: arrival.guard for place, arrival in enumerate(lot) if arrival.guard is not None}
+            return append_each(
+                self._broker, *partition, batches, now_ms, looked=looked, at_once=not looked, guards=guards
+            )
         except Exception as error:
             # A bug: those who wait must hear of it.
             return [error] * len(lot)

@@ -12,9 +12,10 @@ from muster.storage.config import LogSettings, TopicSettings
 from muster.storage.errors import StorageError
 from muster.storage.files import Buffer
 from muster.storage.logs.log import Log
-from muster.storage.logs.producer_state import OnRecord
+from muster.storage.logs.producer_state import MarkerToWrite, OnRecord
+from muster.storage.logs.transactions import TransactionGuard
 from muster.storage.topics.catalog import TopicConfigChange, TopicPlan, TopicPlans
-from muster.storage.types import Appended, Topic, TopicPartition
+from muster.storage.types import Appended, AppendOrigin, Topic, TopicPartition
 
 
 class LogOffsets(Protocol):
@@ -85,8 +86,20 @@ class RecordLog(LogOffsets, Protocol):
 class AppendableLog(RecordLog, Protocol):
     """A log that `GroupCommit` and `Fences` write to."""
 
-    def append(self, topic: str, partition: int, batches: Buffer, now_ms: int, *, trusted: bool = False) -> Appended:
-        """Append whole batches, all or none. `trusted`: by the node's own writers."""
+    def append(
+        self,
+        topic: str,
+        partition: int,
+        batches: Buffer,
+        now_ms: int,
+        *,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        guard: TransactionGuard | None = None,
+    ) -> Appended:
+        """Append whole batches, all or none. The node's own writers are COORDINATOR; see `Log.append`."""
+
+    def append_marker(self, topic: str, partition: int, marker: MarkerToWrite, now_ms: int) -> Appended:
+        """End what a producer has open in this partition; see `Log.append_marker`."""
 
     def flush(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         """Make what was appended to these partitions (None: all) durable."""

@@ -24,6 +24,7 @@ from muster.storage.errors import (
 )
 from muster.storage.files import Buffer
 from muster.storage.logs.segment import LATEST
+from muster.storage.logs.transactions import TransactionGuard
 from muster.storage.topics.catalog import TopicConfigChange, TopicPlan, TopicPlans
 from muster.storage.types import Appended, Fetched, Topic, TopicPartition
 
@@ -293,6 +294,9 @@ def check_single_node(wanted: NewTopic) -> None:
 Batches: TypeAlias = tuple[str, int, Buffer]
 """Topic, partition, and the batches for it."""
 
+Guards: TypeAlias = Mapping[TopicPartition, TransactionGuard]
+"""Those of a request's parts that begin a transaction in their partition (see `Log.make_guard`)."""
+
 GivenUp: TypeAlias = tuple[str, int, int]
 """Topic, partition, and the offset before which its records are given up (-1: all that can be read)."""
 
@@ -405,19 +409,24 @@ class LogRequests:
                 part.cancel()
         return results
 
-    def begin_produce(self, parts: Sequence[Batches], acks: int, timeout_ms: int) -> "list[asyncio.Future[Appended]]":
+    def begin_produce(
+        self, parts: Sequence[Batches], acks: int, timeout_ms: int, guards: Guards | None = None
+    ) -> "list[asyncio.Future[Appended]]":
         """Take batches in, in the order of the calls; one write and one flush serve many produces.
 
         Each part is done once it is as durable as its topic promises, with acks 0 once it is in the log, or it fails
         with a StorageError: RequestTimedOut where the flush took longer than `timeout_ms` (0: as long as it takes),
-        told up to SWEEP_S late.
+        told up to SWEEP_S late. guards: of those that begin a transaction.
         """
         if acks not in KNOWN_ACKS:
             return [
                 refused_partition(InvalidRequiredAcks(f"acks is {acks}; expected -1 (all), 0 or 1.")) for _ in parts
             ]
         append, durable = self.commit.append, acks != ACKS_NONE
-        begun = [append((topic, partition), batches, durable=durable) for topic, partition, batches in parts]
+        if guards:
+            begun = [append(part[:2], part[2], durable=durable, guard=guards.get(part[:2])) for part in parts]
+        else:
+            begun = [append((topic, partition), batches, durable=durable) for topic, partition, batches in parts]
         if timeout_ms:
             self._watch(begun, timeout_ms)
         return begun

@@ -70,11 +70,12 @@ def create_log(
 @dataclass(frozen=True, slots=True)
 class LogCheckpoint:
     """What the last process left word of a log. clean: it closed the log in order. recovery_point: all below it was
-    flushed. start_offset: the first offset that was not given up."""
+    flushed. start_offset: the first offset that was not given up. high_watermark: of a log that is told its own."""
 
     clean: bool
     recovery_point: int = 0
     start_offset: int = 0
+    high_watermark: int | None = None
 
 
 def open_log(
@@ -187,7 +188,7 @@ def load_log_state(
         segments, last_epoch = [_start_over(segments, start_offset)], -1
         summaries.clear()
     state = LogState(segments, summaries, max(start_offset, segments[0].base_offset), recovered=recovered)
-    state.producers = load_producers(segments)
+    state.producers = load_producers(segments, checkpoint.high_watermark)
     epochs = load_epochs(files, directory) if EPOCHS in names else LeaderEpochs()
     state.epochs = _checked_epochs(epochs, segments, state.start_offset, last_epoch)
     _remove_snapshots_past(files, directory, names, segments[-1].next_offset)

@@ -49,9 +49,11 @@ from muster.storage.logs.log_metadata import LeaderEpochs, Summary, save_epochs,
 from muster.storage.logs.producer_state import (
     DescribedProducer,
     KnownBatch,
+    MarkerToWrite,
     OnRecord,
     ProducerState,
     TransactionMarker,
+    encode_marker,
     load_producers,
 )
 from muster.storage.logs.segment import (
@@ -64,10 +66,10 @@ from muster.storage.logs.segment import (
     OpenSegments,
     Segment,
     SegmentList,
-    overlapping_aborted,
     segment_path,
 )
 from muster.storage.logs.stamp import OUTSIDE_CRC, Stamped, stamp_batches
+from muster.storage.logs.transactions import OpenTransaction, TransactionGuard
 from muster.storage.records.batch import ATTRIBUTES_AT, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, MAGIC_AT
 from muster.storage.records.scan import BatchFault, BatchHead, Order, walk_checked
 from muster.storage.records.validation import (
@@ -80,7 +82,7 @@ from muster.storage.records.validation import (
     validates_records,
 )
 from muster.storage.settings_text import os_error_remedy
-from muster.storage.types import AbortedTransaction, Appended, Fetched, TopicPartition
+from muster.storage.types import Appended, AppendOrigin, Fetched, TopicPartition
 
 # Reads during a truncation
 # -------------------------
@@ -293,7 +295,7 @@ def truncate_active(log: "Log", active: Segment, position: int) -> None:
     log.opened.forget(active)
     kept = [segment for segment in log.segments if segment.base_offset < active.base_offset]
     kept.append(shorter)
-    log.producers = load_producers(kept)
+    log.producers = load_producers(kept, log.told_high_watermark)
     log.segment_list = SegmentList(kept)
     log.end_offset = log.durable_offset = shorter.next_offset
 
@@ -674,7 +676,7 @@ def fetch_below_watermark(
     """What `Log.fetch` promises, while nobody cuts the log."""
     segments = log.segment_list
     high = log.high_watermark
-    stable = log.last_stable_offset if log.producers.producers else high
+    stable = high if log.producers.unstable.first >= high else stable_offset(log, high)
     start, end = log.start_offset, log.end_offset
     if not start <= offset <= end:
         raise _outside(log, offset, start, end)
@@ -688,8 +690,16 @@ def fetch_below_watermark(
         data = segments.read(offset, until, max_bytes, min_one, at_hand)
     except OSError as error:
         raise read_refusal(log, error) from error
-    aborted = _aborted(segments, offset, until) if committed else ()
+    aborted = segments.aborted(offset, until, len(data)) if committed else ()
     return Fetched(data, high, start, stable, aborted)
+
+
+def stable_offset(log: "Log", high: int) -> int:
+    """The last stable offset below this high watermark, with a transaction known that may hold it back (TX-L8)."""
+    with log.lock:
+        unstable = log.producers.unstable.settle(high)
+    # Records that were given up hold nobody back.
+    return min(high, max(unstable, log.start_offset))
 
 
 def fetch_to_end(log: "Log", offset: int, max_bytes: int, min_one: bool) -> Fetched:
@@ -715,17 +725,10 @@ def _outside(log: "Log", offset: int, start: int, end: int) -> OffsetOutsideLog:
     )
 
 
-def _aborted(segments: SegmentList, offset: int, until: int) -> tuple[AbortedTransaction, ...]:
-    entries = (entry for segment in segments.since(offset) for entry in segment.aborted)
-    return tuple(
-        AbortedTransaction(entry.producer_id, entry.first_offset)
-        for entry in overlapping_aborted(entries, offset, until)
-    )
-
-
-def search_timestamp(log: "Log", timestamp: int) -> tuple[int, int]:
+def search_timestamp(log: "Log", timestamp: int, committed: bool) -> tuple[int, int]:
     """(offset, timestamp) of the first record at least as young as `timestamp`, or of the youngest (MAX_TIMESTAMP)."""
-    segments, start, until = log.segment_list, log.start_offset, log.high_watermark
+    segments, start = log.segment_list, log.start_offset
+    until = log.last_stable_offset if committed else log.high_watermark
     try:
         if timestamp == MAX_TIMESTAMP:
             return segments.largest_timestamp(start, until)
@@ -737,14 +740,17 @@ def search_timestamp(log: "Log", timestamp: int) -> tuple[int, int]:
 # The log
 # -------
 
+# To ask an enumeration for a member takes longer than to compare.
+_CLIENT, _REPLICATION = AppendOrigin.CLIENT, AppendOrigin.REPLICATION
+
 
 class Log:
     """The records of one partition."""
 
     # Of more than thirty attributes without slots CPython 3.11 finds each by a search, which appends and fetches feel.
-    __slots__ = ("__weakref__", "_flush_messages", "_lock", "_short_way", "_tells_at_once", "_told_high_watermark",
+    __slots__ = ("__weakref__", "_flush_messages", "_short_way", "_tells_at_once", "_told_high_watermark",
                  "cleaned_to", "cuts", "directory", "doomed", "durable_offset", "end_offset", "epochs", "failure",
-                 "files", "following", "holes", "kept_epochs", "leader_epoch", "let_go", "listeners", "looks",
+                 "files", "following", "holes", "kept_epochs", "leader_epoch", "let_go", "listeners", "lock", "looks",
                  "most_entries", "near", "opened", "owed", "partition", "producers", "recovered", "reshaping",
                  "retired", "segment_list", "settings", "start_offset", "summaries", "topic_id", "troubles",
                  "uncleanable", "unflushed_since_ms")  # fmt: skip
@@ -795,7 +801,8 @@ class Log:
         self.doomed: list[tuple[int, str]] = []
         # Files beside the last sealed segment that a flush has yet to flush, with the directory; see `reshape.settle`.
         self.owed: list[str] | None = None
-        self._lock = threading.Lock()
+        # Of what follows from the records: producers, transactions, how far they are durable. Held for a moment.
+        self.lock = threading.Lock()
         # Held while the list of segments and what is written down of it change: by the appending thread for rolls
         # and removals, by whoever compacts for the swap.
         self.reshaping = threading.RLock()
@@ -803,7 +810,7 @@ class Log:
         self.let_go = False
         # Called when more can be read; possibly from the thread that flushes.
         self.listeners: list[Callable[[str, int], None]] = []
-        self.cuts = TruncationGuard(self._lock, self.reshaping)
+        self.cuts = TruncationGuard(self.lock, self.reshaping)
         self.near = MemoryTail(self)
 
     def _settle(self, settings: TopicSettings) -> None:
@@ -874,16 +881,17 @@ class Log:
     def last_stable_offset(self) -> int:
         """The high watermark, or the start of the oldest transaction that is still open below it."""
         high = self.high_watermark
-        if not self.producers.producers:
-            return high
-        with self._lock:
-            unstable = self.producers.first_unstable(high)
-        return high if unstable is None else min(high, unstable)
+        return high if self.producers.unstable.first >= high else stable_offset(self, high)
 
     @property
     def is_replicated(self) -> bool:
         """Whether it is a log of a cluster, which is told its high watermark."""
         return self._told_high_watermark is not None
+
+    @property
+    def told_high_watermark(self) -> int | None:
+        """Of a log of a cluster the high watermark as it was told."""
+        return self._told_high_watermark
 
     def follow(self, high_watermark: int) -> None:
         """Be told the high watermark from now on, beginning with this one, as far as the log has it."""
@@ -898,6 +906,15 @@ class Log:
             self._told_high_watermark = high
             self._notify_listeners()
 
+    def move_start(self, offset: int) -> bool:
+        """Give up what lies before `offset`; whether that is more than was given up before. In any thread."""
+        with self.reshaping:  # Retention, DeleteRecords and a leader move it.
+            if offset <= self.start_offset:
+                return False
+            self.start_offset = offset
+        self._notify_listeners()  # The last stable offset may have moved along.
+        return True
+
     def lower_high_watermark(self, offset: int) -> None:
         """The log has been cut to this offset: what comes there is not committed, whatever was told."""
         if self._told_high_watermark is not None:
@@ -905,36 +922,77 @@ class Log:
 
     # -- append -------------------------------------------------------------------------------------------
 
-    def append(self, batches: Buffer, now_ms: int, *, trusted: bool = False, looked: bool = False) -> Appended:
+    def append(
+        self,
+        batches: Buffer,
+        now_ms: int,
+        *,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        guard: TransactionGuard | None = None,
+        marker_level: int = 0,
+        looked: bool = False,
+    ) -> Appended:
         """Give offsets to one or more whole batches and write them with one call, all or none.
 
-        `looked` says that `look_into` has been content with them, `trusted` that they are the node's own. Refuses by
-        raising; nothing is written then. A batch that an idempotent producer sent before is answered with its old
-        offsets. Durable after the next `flush`.
+        `origin` is CLIENT or COORDINATOR (see `AppendOrigin`); `looked` says that `look_into` has been content with
+        the batches. The first batch of a transaction needs a `guard` (see `make_guard`); `marker_level` is that of
+        markers (see `append_marker`). Refuses by raising; nothing is written then. A batch that an idempotent producer
+        sent before is answered with its old offsets. Durable after the next `flush`.
         """
         if self.failure:
             raise self.failure
         short_way = self._short_way  # kept here, for the log may be retired meanwhile
         if short_way is not None:
-            done = short_way.append(batches, now_ms, looked or trusted)
+            done = short_way.append(batches, now_ms, looked or origin is not _CLIENT)
             if done is not None:
                 return done
         settings = self.settings
-        split_up = split_batches(memoryview(batches), settings, trusted=trusted)
-        if not trusted:
+        split_up = split_batches(memoryview(batches), settings, origin)
+        if origin is _CLIENT:
             check_timestamps(split_up, settings, now_ms)
             if self.looks and not looked:
                 check_records(split_up, settings, now_ms)
         append_time = now_ms if settings.message_timestamp_type == "LogAppendTime" else -1
         stamped = stamp_batches(split_up, self.end_offset, self.leader_epoch, append_time)
-        known = self.write(stamped, now_ms)
+        known = self.write(stamped, now_ms, origin=origin, guard=guard, marker_level=marker_level)
         if known:
             return Appended(known.first_offset, known.last_offset, append_time, self.start_offset)
         return Appended(stamped.heads[0].base_offset, stamped.next_offset - 1, append_time, self.start_offset)
 
+    def append_marker(self, marker: MarkerToWrite, now_ms: int) -> Appended:
+        """End what the producer has open in this log; where nothing is open, the marker changes nothing (TX-L5).
+
+        InvalidProducerEpoch, TransactionCoordinatorFenced, or another StorageError. Durable after the next `flush`.
+        """
+        batch = encode_marker(
+            commit=marker.commit,
+            producer_id=marker.producer_id,
+            producer_epoch=marker.epoch,
+            coordinator_epoch=marker.coordinator_epoch,
+            timestamp_ms=now_ms,
+        )
+        return self.append(batch, now_ms, origin=AppendOrigin.COORDINATOR, marker_level=marker.level)
+
+    def make_guard(
+        self, producer_id: int, epoch: int, *, sequence: int = -1, level: int = 0
+    ) -> TransactionGuard | None:
+        """To be made before the coordinator is asked whether the producer's transaction has this partition, and given
+        to `append` when it agrees; None where nobody has to be asked, as the transaction is open here (TX-L3).
+
+        sequence: of the first record that waits for the answer; -1 without sequences. level: of the client. Whoever
+        does not append in the end calls `drop_guard`. NotEnoughReplicas where too many are waiting.
+        """
+        with self.lock:
+            return self.producers.make_guard(producer_id, epoch, sequence, level)
+
+    def drop_guard(self, guard: TransactionGuard) -> None:
+        """The append that the guard was made for does not come. Safe to call for one that is used or void."""
+        with self.lock:
+            self.producers.guards.drop(guard)
+
     def look_into(self, batches: Buffer, now_ms: int) -> None:
         """Refuse what `append` would refuse of the batches themselves. From any thread; it may take its time."""
-        split_up = split_batches(memoryview(batches), self.settings, trusted=False)
+        split_up = split_batches(memoryview(batches), self.settings)
         check_timestamps(split_up, self.settings, now_ms)
         if self.looks:
             check_records(split_up, self.settings, now_ms)
@@ -946,12 +1004,20 @@ class Log:
         short_way = self._short_way
         return [] if short_way is None else short_way.append_each(arrived, now_ms, looked)
 
-    def write(self, stamped: Stamped, now_ms: int, *, check: bool = True) -> KnownBatch | None:
+    def write(
+        self,
+        stamped: Stamped,
+        now_ms: int,
+        *,
+        origin: AppendOrigin,
+        guard: TransactionGuard | None = None,
+        marker_level: int = 0,
+    ) -> KnownBatch | None:
         """Put numbered batches at the end; a batch known from its producer is returned and not written again.
 
-        `check` is off for a follower, whose leader has checked; it sees to it that they fit into a segment as far as
-        they can.
+        With REPLICATION nothing is checked; a follower sees to it that they fit into a segment as far as they can.
         """
+        check = origin is not _REPLICATION
         if stamped.size > self.settings.segment_bytes and check:
             raise RecordListTooLarge(
                 f"An append of {stamped.size} bytes does not fit into a segment of {self.settings.segment_bytes} "
@@ -959,10 +1025,10 @@ class Log:
             )
         markers = stamped.markers()
         if check and stamped.produced:
-            with self._lock:
-                known = self.producers.check(stamped.heads)
+            with self.lock:
+                known = self.producers.check(stamped.heads, guard)
                 for head, marker in markers.items():
-                    self.producers.check_marker(head.producer_id, marker)
+                    self.producers.check_marker(head, marker, marker_level)
             if known:
                 return known
         active = self.segment_list.active
@@ -974,7 +1040,7 @@ class Log:
             file.write(stamped.buffers, stamped.size, active.size)
         except OSError as error:
             raise undo_failed_write(self, active, error, stamped.size) from error
-        self._note(active, stamped, markers)
+        self._note(active, stamped, markers, marker_level)
         self.note_end(stamped.next_offset, now_ms)
         return None
 
@@ -986,19 +1052,25 @@ class Log:
         if self._tells_at_once and self.listeners:
             self._notify_listeners()
 
-    def _note(self, active: Segment, stamped: Stamped, markers: dict[BatchHead, TransactionMarker]) -> None:
+    def _note(
+        self, active: Segment, stamped: Stamped, markers: dict[BatchHead, TransactionMarker], marker_level: int
+    ) -> None:
         for head in stamped.heads:
             active.note(head.last_offset, head.max_timestamp, head.size)
             if head.leader_epoch > self.epochs.latest:
                 # Whoever begins an epoch above 0 has said so before: see `logs.replica`.
                 self.epochs.assign(head.leader_epoch, head.base_offset)
             if head.producer_id >= 0:
-                self._note_producer(active, head, markers.get(head))
+                self._note_producer(active, head, markers.get(head), marker_level)
 
-    def _note_producer(self, active: Segment, head: BatchHead, marker: TransactionMarker | None) -> None:
+    def _note_producer(
+        self, active: Segment, head: BatchHead, marker: TransactionMarker | None, marker_level: int
+    ) -> None:
         active.producers = True
-        with self._lock:
-            done = self.producers.note(head, marker)
+        with self.lock:
+            done = self.producers.note(head, marker, marker_level)
+            if done:
+                self.producers.unstable.settle(self.high_watermark)
             if done and done.aborted:
                 active.aborted.append(AbortedEntry(*done[:3], self.producers.stable_after(done)))
 
@@ -1037,7 +1109,7 @@ class Log:
         self._became_durable(end, cuts)
 
     def _became_durable(self, end: int, cuts: int) -> None:
-        with self._lock:
+        with self.lock:
             grew = end > self.durable_offset and self.cuts.none_since(cuts)
             if grew:
                 self.durable_offset = end
@@ -1089,15 +1161,20 @@ class Log:
 
     def last_of_producers(self) -> dict[int, tuple[int | None, int]]:
         """Of each producer the last offset with data, None without any, and its epoch."""
-        with self._lock:
+        with self.lock:
             return {
                 number: (producer.last.last_offset if producer.last else None, producer.epoch)
                 for number, producer in self.producers.producers.items()
             }
 
+    def open_transactions(self) -> list[OpenTransaction]:
+        """The transactions without a marker in this log, oldest first."""
+        with self.lock:
+            return self.producers.open_transactions()
+
     def list_producers(self) -> list[DescribedProducer]:
         """All producers that the log knows, by id. It may wait for an append; not on the event loop."""
-        with self._lock:
+        with self.lock:
             return [
                 DescribedProducer(
                     number,
@@ -1113,7 +1190,7 @@ class Log:
     def forget_producers(self, now_ms: int, idle_ms: int, on_record: OnRecord) -> None:
         """Forget producers that were idle for longer than `idle_ms`, but for fences that are on record."""
         if self.producers.producers:
-            with self._lock:
+            with self.lock:
                 self.producers.expire(now_ms, idle_ms, on_record)
 
     def retire(self) -> None:
@@ -1154,8 +1231,9 @@ class Log:
     def list_offset(self, timestamp: int, *, committed: bool = False) -> tuple[int, int]:
         """(offset, timestamp) of the first record at least as young; (-1, -1) when there is none.
 
-        -1 asks for the high watermark (`committed`: the last stable offset), -2 for the log's start, -3 for the
-        record with the largest timestamp, -4 for the start on this disk, -5 for the end of what is elsewhere: nothing.
+        With `committed` nothing at or past the last stable offset is found. -1 asks for the high watermark
+        (`committed`: the last stable offset), -2 for the log's start, -3 for the record with the largest timestamp,
+        -4 for the start on this disk, -5 for the end of what is elsewhere: nothing.
         """
         if timestamp == LATEST:
             return self.last_stable_offset if committed else self.high_watermark, -1
@@ -1163,4 +1241,4 @@ class Log:
             return self.start_offset, -1
         if timestamp == LATEST_TIERED:
             return -1, -1
-        return report_damage(self, lambda: search_timestamp(self, timestamp))
+        return report_damage(self, lambda: search_timestamp(self, timestamp, committed))

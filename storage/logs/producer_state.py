@@ -20,12 +20,21 @@ from muster.storage.errors import (
     DataDirectoryError,
     DuplicateSequence,
     InvalidProducerEpoch,
+    InvalidProducerIdMapping,
     InvalidTxnState,
     OutOfOrderSequence,
     TransactionCoordinatorFenced,
 )
 from muster.storage.files import Files, read_file, read_lines, write_lines
 from muster.storage.logs.segment import AbortedEntry, Segment, read_whole_batch, segment_path, unpack_aborted
+from muster.storage.logs.transactions import (
+    LEVEL_BUMPS_EPOCH,
+    NOTHING_UNSTABLE,
+    OpenTransaction,
+    PendingGuards,
+    TransactionGuard,
+    UnstableTransactions,
+)
 from muster.storage.records.batch import CONTROL_BIT, MAX_SEQUENCE, TRANSACTIONAL_BIT, BatchView, encode_batch
 from muster.storage.records.scan import BatchFault, BatchHead, walk_headers
 
@@ -98,7 +107,8 @@ class KnownBatch(NamedTuple):
 
     @property
     def first_sequence(self) -> int:
-        return (self.last_sequence - self.delta) & MAX_SEQUENCE
+        """-1 where its records have no sequences, as those that a coordinator writes."""
+        return (self.last_sequence - self.delta) & MAX_SEQUENCE if self.last_sequence >= 0 else _NONE
 
     @property
     def first_offset(self) -> int:
@@ -107,7 +117,8 @@ class KnownBatch(NamedTuple):
 
 def known_batch(head: BatchHead) -> KnownBatch:
     delta = head.last_offset - head.base_offset
-    return KnownBatch((head.base_sequence + delta) & MAX_SEQUENCE, head.last_offset, delta, head.max_timestamp)
+    last_sequence = (head.base_sequence + delta) & MAX_SEQUENCE if head.base_sequence >= 0 else _NONE
+    return KnownBatch(last_sequence, head.last_offset, delta, head.max_timestamp)
 
 
 class ProducerEntry:
@@ -151,6 +162,11 @@ class CompletedTransaction(NamedTuple):
     aborted: bool
 
 
+def _is_transactional(head: BatchHead) -> bool:
+    """Whether it holds records of a transaction."""
+    return head.attributes & (TRANSACTIONAL_BIT | CONTROL_BIT) == TRANSACTIONAL_BIT
+
+
 class TransactionMarker(NamedTuple):
     """What a control batch says."""
 
@@ -158,96 +174,156 @@ class TransactionMarker(NamedTuple):
     coordinator_epoch: int
 
 
-class ProducerState:
-    """All producers of one log."""
+def _known_before(head: BatchHead, producer: ProducerEntry) -> KnownBatch | None:
+    """The same batch, if it is among the producer's last ones."""
+    if producer.epoch != head.producer_epoch or head.base_sequence < 0:
+        return None
+    delta = head.last_offset - head.base_offset
+    last_sequence = (head.base_sequence + delta) & MAX_SEQUENCE
+    for known in producer.batches:
+        if known.last_sequence == last_sequence and known.delta == delta:
+            return known
+    return None
 
-    __slots__ = ("producers", "undecided")
+
+def _check_epoch(head: BatchHead, producer: ProducerEntry) -> None:
+    if head.producer_epoch < producer.epoch:
+        raise InvalidProducerEpoch(
+            f"Producer {head.producer_id} comes with epoch {head.producer_epoch}, epoch {producer.epoch} has "
+            "taken over. This instance must stop."
+        )
+
+
+def _check_order(
+    head: BatchHead, producer: ProducerEntry | None, ahead: tuple[int, int] | None, guard: TransactionGuard | None
+) -> None:
+    """`ahead`: epoch and last sequence of the batch before, in the same append."""
+    if ahead is not None:
+        epoch, last = ahead
+    elif producer is not None and producer.batches:
+        epoch, last = producer.epoch, producer.batches[-1].last_sequence
+    elif guard is not None and guard.level >= LEVEL_BUMPS_EPOCH:
+        epoch, last = head.producer_epoch, _NONE  # Its epoch is one transaction, which begins here.
+    elif producer is not None and head.producer_epoch == producer.epoch:
+        return  # Only a marker is known: any sequence may follow.
+    elif producer is not None:
+        epoch, last = producer.epoch, _NONE
+    else:
+        return  # Nothing is known: any sequence may come first.
+    expected = (last + 1) & MAX_SEQUENCE if head.producer_epoch == epoch else 0
+    if head.base_sequence != expected:
+        raise OutOfOrderSequence(
+            f"Producer {head.producer_id} epoch {head.producer_epoch} sent sequence {head.base_sequence}; expected "
+            f"{expected}. Batches were lost or reordered on the way."
+        )
+
+
+class ProducerState:
+    """All producers of one log, and the transactions that they have in it."""
+
+    __slots__ = ("guards", "producers", "unstable")
 
     def __init__(self) -> None:
         self.producers: dict[int, ProducerEntry] = {}
-        # Transactions with a marker above the high watermark: first offset -> marker's offset.
-        self.undecided: dict[int, int] = {}
+        self.unstable = UnstableTransactions()
+        self.guards = PendingGuards()
 
     # -- checks before an append --------------------------------------------------------------------------
 
-    def check(self, heads: Iterable[BatchHead]) -> KnownBatch | None:
-        """Refuse batches out of order or fenced; a batch that is in the log already is returned instead."""
+    def check(self, heads: Iterable[BatchHead], guard: TransactionGuard | None = None) -> KnownBatch | None:
+        """Refuse batches out of order, fenced, or of a transaction that has not begun; a batch that is in the log
+        already is returned instead. Markers are for `check_marker`."""
         heads = list(heads)
+        if len(heads) > 1 and len({head.producer_id for head in heads if _is_transactional(head)}) > 1:
+            raise InvalidProducerIdMapping(
+                "An append holds transactional batches of several producers; expected those of one."
+            )
         ahead: dict[int, tuple[int, int]] = {}
         for head in heads:
-            if head.producer_id < 0:
+            number = head.producer_id
+            if number < 0 or head.attributes & CONTROL_BIT:
                 continue
-            if head.attributes & CONTROL_BIT:
-                self._check_epoch(head)
-                continue
-            known = self._duplicate(head)
-            if known and len(heads) == 1:
-                return known
-            if known:
-                raise DuplicateSequence(
-                    f"Producer {head.producer_id} sent its sequence {head.base_sequence} again, along with new "
-                    "batches. Send a repeated batch alone."
-                )
-            self._check_order(head, ahead.get(head.producer_id))
-            last = (head.base_sequence + head.last_offset - head.base_offset) & MAX_SEQUENCE
-            ahead[head.producer_id] = head.producer_epoch, last
+            producer = self.producers.get(number)
+            if producer is not None:
+                known = _known_before(head, producer)
+                if known and len(heads) == 1:
+                    return known
+                if known:
+                    raise DuplicateSequence(
+                        f"Producer {number} sent its sequence {head.base_sequence} again, along with new batches. Send "
+                        "a repeated batch alone."
+                    )
+                _check_epoch(head, producer)
+            self._check_transaction(head, producer, guard)
+            if head.base_sequence >= 0:
+                if self.guards.count:
+                    self._check_turn(head)
+                _check_order(head, producer, ahead.get(number), guard)
+                last = (head.base_sequence + head.last_offset - head.base_offset) & MAX_SEQUENCE
+                ahead[number] = head.producer_epoch, last
         return None
 
-    def check_marker(self, producer_id: int, marker: TransactionMarker) -> None:
-        """TransactionCoordinatorFenced when a newer coordinator has written a marker for this producer."""
-        producer = self.producers.get(producer_id)
-        if producer and marker.coordinator_epoch < producer.coordinator_epoch:
+    def check_marker(self, head: BatchHead, marker: TransactionMarker, level: int) -> None:
+        """InvalidProducerEpoch for a marker of a transaction before this one; TransactionCoordinatorFenced when a newer
+        coordinator has written a marker for this producer."""
+        producer = self.producers.get(head.producer_id)
+        if producer is None:
+            return
+        epoch = head.producer_epoch
+        late = epoch == producer.epoch < MAX_EPOCH and producer.txn_first_offset >= 0
+        if epoch < producer.epoch or (late and level >= LEVEL_BUMPS_EPOCH):
+            raise InvalidProducerEpoch(
+                f"The marker for producer {head.producer_id} carries epoch {epoch}; expected "
+                f"{producer.epoch + late} or more."
+            )
+        if marker.coordinator_epoch < producer.coordinator_epoch:
             raise TransactionCoordinatorFenced(
-                f"The marker for producer {producer_id} carries coordinator epoch {marker.coordinator_epoch}; "
+                f"The marker for producer {head.producer_id} carries coordinator epoch {marker.coordinator_epoch}; "
                 f"expected {producer.coordinator_epoch} or more."
             )
 
-    def _duplicate(self, head: BatchHead) -> KnownBatch | None:
-        producer = self.producers.get(head.producer_id)
-        if producer is None or producer.epoch != head.producer_epoch:
+    def make_guard(self, producer_id: int, epoch: int, sequence: int, level: int) -> TransactionGuard | None:
+        """None where its transaction is open already: nobody has to be asked."""
+        producer = self.producers.get(producer_id)
+        if producer is not None and producer.txn_first_offset >= 0 and producer.epoch == epoch:
             return None
-        delta = head.last_offset - head.base_offset
-        for known in producer.batches:
-            if known.first_sequence == head.base_sequence and known.delta == delta:
-                return known
-        return None
+        return self.guards.make(producer_id, epoch, sequence, level)
 
-    def _check_epoch(self, head: BatchHead) -> None:
-        producer = self.producers.get(head.producer_id)
-        if producer and head.producer_epoch < producer.epoch:
-            raise InvalidProducerEpoch(
-                f"Producer {head.producer_id} comes with epoch {head.producer_epoch}, epoch {producer.epoch} has "
-                "taken over. This instance must stop."
-            )
-
-    def _check_order(self, head: BatchHead, ahead: tuple[int, int] | None) -> None:
-        self._check_epoch(head)
-        producer = self.producers.get(head.producer_id)
-        if producer and producer.txn_first_offset >= 0 and not head.attributes & TRANSACTIONAL_BIT:
+    def _check_transaction(
+        self, head: BatchHead, producer: ProducerEntry | None, guard: TransactionGuard | None
+    ) -> None:
+        """A transactional batch is part of a transaction that is open here, or its guard says that one begins."""
+        is_open = producer is not None and producer.txn_first_offset >= 0
+        if not head.attributes & TRANSACTIONAL_BIT:
+            if is_open:
+                raise InvalidTxnState(
+                    f"Producer {head.producer_id} sent a batch outside its open transaction. End the transaction first."
+                )
+            return
+        if is_open and producer is not None and producer.epoch == head.producer_epoch:
+            return
+        if guard is None or not self.guards.holds(guard, head.producer_id, head.producer_epoch):
             raise InvalidTxnState(
-                f"Producer {head.producer_id} sent a batch outside its open transaction. End the transaction first."
+                f"Producer {head.producer_id} has no transaction of epoch {head.producer_epoch} open in this log, and "
+                "its coordinator was not asked since the last one ended. Add the partition to the transaction, then "
+                "send again."
             )
-        if ahead is not None:
-            epoch, last = ahead
-        elif producer is not None and producer.last is not None:
-            epoch, last = producer.epoch, producer.last.last_sequence
-        elif producer is not None and head.producer_epoch == producer.epoch:
-            return  # Only a marker is known: any sequence may follow.
-        elif producer is not None:
-            epoch, last = producer.epoch, _NONE
-        else:
-            return  # Nothing is known: any sequence may come first.
-        expected = (last + 1) & MAX_SEQUENCE if head.producer_epoch == epoch else 0
-        if head.base_sequence != expected:
+
+    def _check_turn(self, head: BatchHead) -> None:
+        waits = self.guards.waits_before(head.producer_id, head.producer_epoch, head.base_sequence)
+        if waits is not None:
             raise OutOfOrderSequence(
-                f"Producer {head.producer_id} epoch {head.producer_epoch} sent sequence {head.base_sequence}; expected "
-                f"{expected}. Batches were lost or reordered on the way."
+                f"Producer {head.producer_id} epoch {head.producer_epoch} sent sequence {head.base_sequence} while its "
+                f"sequence {waits} still waits for the transaction's coordinator. Send it again."
             )
 
     # -- what an append or a replay tells -----------------------------------------------------------------
 
-    def note(self, head: BatchHead, marker: TransactionMarker | None = None) -> CompletedTransaction | None:
-        """Take a batch of the log into account; the transaction that it ended, if it did."""
+    def note(
+        self, head: BatchHead, marker: TransactionMarker | None = None, level: int = 0
+    ) -> CompletedTransaction | None:
+        """Take a batch of the log into account; the transaction that it ended, if it did. Batches come in the order of
+        the log. `level` is the one of a marker that was just appended."""
         if head.producer_id < 0:
             return None
         producer = self.producers.get(head.producer_id)
@@ -257,40 +333,40 @@ class ProducerState:
             producer.epoch = head.producer_epoch
             producer.batches = ()
         if head.attributes & CONTROL_BIT:
-            return self._note_marker(head, producer, marker)
+            return self._note_marker(head, producer, marker, level)
         producer.batches = (*producer.batches[1 - KEPT_BATCHES :], known_batch(head))
         if head.attributes & TRANSACTIONAL_BIT and producer.txn_first_offset < 0:
             producer.txn_first_offset = head.base_offset
+            self.unstable.begin(head.base_offset, head.producer_id)
+            self.guards.void(head.producer_id)
         return None
 
     def _note_marker(
-        self, head: BatchHead, producer: ProducerEntry, marker: TransactionMarker | None
+        self, head: BatchHead, producer: ProducerEntry, marker: TransactionMarker | None, level: int
     ) -> CompletedTransaction | None:
         if marker is None:
             return None
+        # With the epoch raised the marker may be one that comes late or again: the transaction after it goes on.
+        self.guards.void(head.producer_id, head.producer_epoch if level >= LEVEL_BUMPS_EPOCH else _NONE)
         producer.coordinator_epoch = marker.coordinator_epoch
         producer.marked_ms = head.max_timestamp
         first, producer.txn_first_offset = producer.txn_first_offset, _NONE
         if first < 0:
             return None
-        self.undecided[first] = head.last_offset
+        self.unstable.end(first, head.last_offset)
         return CompletedTransaction(head.producer_id, first, head.last_offset, marker.aborted)
 
     # -- what readers may see -----------------------------------------------------------------------------
 
-    def first_unstable(self, high_watermark: int) -> int | None:
-        """The first offset of a transaction that is open, or ended above the high watermark."""
-        decided = [first for first, marker in self.undecided.items() if marker < high_watermark]
-        for first in decided:
-            self.undecided.pop(first, None)
-        return min((*self.undecided, *self._open()), default=None)
-
     def stable_after(self, done: CompletedTransaction) -> int:
         """The last stable offset once this transaction is over: others may still be open."""
-        return min(self._open(), default=done.last_offset + 1)
+        oldest = self.unstable.oldest_open()
+        return done.last_offset + 1 if oldest == NOTHING_UNSTABLE else oldest
 
-    def _open(self) -> list[int]:
-        return [p.txn_first_offset for p in list(self.producers.values()) if p.txn_first_offset >= 0]
+    def open_transactions(self) -> list[OpenTransaction]:
+        """Those without a marker, oldest first."""
+        known = self.producers
+        return [OpenTransaction(number, known[number].epoch, first) for first, number in self.unstable.open()]
 
     def expire(self, now_ms: int, idle_ms: int, on_record: OnRecord) -> None:
         """Forget producers without an open transaction that were idle for longer than `idle_ms`.
@@ -334,11 +410,15 @@ class ProducerState:
         for fields in _SNAPSHOT_ENTRY.iter_unpack(data[size:]):
             number, epoch, sequence, offset, delta, timestamp, coordinator_epoch, txn_first_offset = fields
             producer = state.producers[number] = ProducerEntry(epoch)
-            if sequence >= 0:
+            if offset >= 0:
                 producer.batches = (KnownBatch(sequence, offset, delta, timestamp),)
             producer.marked_ms = timestamp
             producer.coordinator_epoch = coordinator_epoch
             producer.txn_first_offset = txn_first_offset
+        begun = [(each.txn_first_offset, number) for number, each in state.producers.items()]
+        for first, number in sorted(begun):
+            if first >= 0:
+                state.unstable.begin(first, number)
         return state
 
 
@@ -347,6 +427,18 @@ class ProducerState:
 
 ABORT: Final = 0
 COMMIT: Final = 1
+
+
+class MarkerToWrite(NamedTuple):
+    """What a coordinator decided of a producer's transaction. level: of the transaction's end (`transaction.version`);
+    the bytes do not tell it."""
+
+    producer_id: int
+    epoch: int
+    commit: bool
+    coordinator_epoch: int
+    level: int = 0
+
 
 _KEY = struct.Struct(">hh")
 _VALUE = struct.Struct(">hi")
@@ -386,13 +478,19 @@ def read_marker(batch: BatchView) -> TransactionMarker | None:
 logger = logging.getLogger("muster.storage")
 
 
-def load_producers(segments: list[Segment]) -> ProducerState:
-    """The state at the log's end: from the newest snapshot that can be trusted, and the batches after it."""
+def load_producers(segments: list[Segment], high_watermark: int | None = None) -> ProducerState:
+    """The state at the log's end: from the newest snapshot that can be trusted, and the batches after it.
+
+    `high_watermark` is that of a log which is told its own: a snapshot behind it does not say which transactions have
+    their markers between the two.
+    """
     state = ProducerState()
-    first = len(segments)
+    # Of all segments: readers need to know what was aborted, wherever it was.
+    first = next((place for place, segment in enumerate(segments) if not _load_aborted(segment)), len(segments))
     while first > 0:
         segment = segments[first - 1]
-        known = _snapshot_after(segment) if _load_aborted(segment) else None
+        decided = high_watermark is None or segment.next_offset <= high_watermark
+        known = _snapshot_after(segment) if decided else None
         if known is not None:
             state = known
             break
@@ -402,7 +500,6 @@ def load_producers(segments: list[Segment]) -> ProducerState:
             replay_producers(segment, state)
     if first < len(segments):  # a log that was closed in order is believed as it is
         recall_batches(segments[:first], state)
-    state.undecided.clear()  # All that is in the log now has been flushed.
     return state
 
 

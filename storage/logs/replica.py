@@ -17,7 +17,7 @@ from muster.storage.logs.log import Log
 from muster.storage.logs.stamp import keep_stamps
 from muster.storage.records.batch import ATTRIBUTES_AT, HEADER, HEADER_SIZE, LENGTH_OVERHEAD
 from muster.storage.records.scan import BatchHead, find_head_fault, read_head
-from muster.storage.types import Appended, Fetched
+from muster.storage.types import Appended, AppendOrigin, Fetched
 
 # What a leader sends
 # -------------------
@@ -138,7 +138,7 @@ def append_as_follower(log: Log, batches: Buffer, now_ms: int) -> Appended:
         if first > log.end_offset and not log.holes:
             # So that within the segment that is written to a missing offset still shows damage.
             log.roll(now_ms, first)
-        log.write(keep_stamps(view, run), now_ms, check=False)
+        log.write(keep_stamps(view, run), now_ms, origin=AppendOrigin.REPLICATION)
     log.leader_epoch = max(log.leader_epoch, heads[-1].leader_epoch)
     return Appended(heads[0].base_offset, heads[-1].last_offset, -1, log.start_offset)
 
@@ -192,13 +192,10 @@ def advance_start(log: Log, offset: int) -> None:
 
     On disk with the next checkpoint; a start that is older is told anew by the leader.
     """
-    with log.reshaping:  # Retention moves it too.
-        if offset <= log.start_offset:
-            return
-        if offset > log.end_offset:
-            raise StorageError(
-                f"The leader's log of {log.partition[0]}-{log.partition[1]} begins at offset {offset}, behind the end "
-                f"{log.end_offset} of this one. Begin there anew."
-            )
-        log.start_offset = offset
-    log.tell_high_watermark(offset)
+    if offset > max(log.start_offset, log.end_offset):
+        raise StorageError(
+            f"The leader's log of {log.partition[0]}-{log.partition[1]} begins at offset {offset}, behind the end "
+            f"{log.end_offset} of this one. Begin there anew."
+        )
+    if log.move_start(offset):
+        log.tell_high_watermark(offset)

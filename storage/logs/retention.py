@@ -139,7 +139,7 @@ def drop_oldest_segment(log: Log, now_ms: int) -> None:
     """Give up the oldest segment. The log's start moves before anybody can miss the records."""
     oldest, *others = log.segments
     open_for_readers([oldest])
-    log.start_offset = max(log.start_offset, others[0].base_offset)
+    log.move_start(others[0].base_offset)
     log.segment_list = SegmentList(others)
     log.epochs.cut_start(min(log.start_offset, log.end_offset - 1))
     retire_segments(log, [oldest], now_ms)

@@ -19,6 +19,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from typing import NamedTuple, Protocol
 
 from crc32c import crc32c
@@ -36,7 +37,7 @@ from muster.storage.records.scan import (
     read_head,
     walk_headers,
 )
-from muster.storage.types import Record
+from muster.storage.types import AbortedTransaction, Record
 
 # Aborted transactions: `.txnindex`
 # ---------------------------------
@@ -61,16 +62,21 @@ def unpack_aborted(data: bytes) -> list[AbortedEntry]:
     return [AbortedEntry(*fields[1:]) for fields in _ENTRY.iter_unpack(data[:whole])]
 
 
-def overlapping_aborted(entries: Iterable[AbortedEntry], start: int, until: int) -> list[AbortedEntry]:
-    """The aborted transactions with data in [start, until), of entries in the order of their markers."""
-    found = []
-    for entry in entries:
-        if entry.last_offset >= start and entry.first_offset < until:
-            found.append(entry)
-        # Everything that ended later began at or past this one's last stable offset.
-        if entry.last_stable_offset >= until:
-            break
+def overlapping_aborted(entries: Iterable[Sequence[AbortedEntry]], start: int, until: int) -> list[AbortedEntry]:
+    """The aborted transactions with data in [start, until), of segments' entries, all in the order of their markers."""
+    found: list[AbortedEntry] = []
+    for some in entries:
+        for place in range(bisect_left(some, start, key=_last_offset), len(some)):
+            entry = some[place]
+            if entry.first_offset < until:
+                found.append(entry)
+            # Everything that ended later began at or past this one's last stable offset.
+            if entry.last_stable_offset >= until:
+                return found
     return found
+
+
+_last_offset = attrgetter("last_offset")
 
 
 # The two sparse indexes
@@ -523,6 +529,20 @@ class Segment:
             position += fields[1] + LENGTH_OVERHEAD
         return None
 
+    def reach(self, offset: int, size: int) -> int:
+        """An offset that no batch reaches of which the first holds `offset` and all lie within `size` bytes.
+
+        By the index, so it may be as far as two of its entries past the last one.
+        """
+        index = self._index
+        if index is None:
+            return self.next_offset
+        first = bisect_left(index.offsets, offset - self.base_offset)
+        if first >= len(index.offsets):
+            return self.next_offset
+        place = bisect_left(index.positions, index.positions[first] + size)
+        return self.base_offset + index.offsets[place] + 1 if place < len(index.offsets) else self.next_offset
+
     def read_at_once(self, offset: int, until: int, max_bytes: int, source: SegmentBytes) -> bytes | memoryview:
         """What `locate` and `read` would give, with one read in place of two.
 
@@ -710,12 +730,14 @@ def is_known_timestamp(timestamp: int) -> bool:
 class SegmentList:
     """The segments of a log, oldest first. Never changed: a new list takes its place."""
 
-    __slots__ = ("_bases", "active", "all")
+    __slots__ = ("_bases", "_with_aborted", "active", "all")
 
     def __init__(self, segments: Sequence[Segment]) -> None:
         self.all = tuple(segments)
         self.active = self.all[-1]
         self._bases = [segment.base_offset for segment in self.all]
+        # A sealed segment gets no more of them.
+        self._with_aborted = tuple(segment for segment in self.all[:-1] if segment.aborted)
 
     def since(self, offset: int) -> Sequence[Segment]:
         """The segment that holds `offset` and those after it. LogDamaged where a file is missing between."""
@@ -758,6 +780,23 @@ class SegmentList:
             return segment.read(position, size, source)
         return b""
 
+    def aborted(self, offset: int, until: int, size: int) -> tuple[AbortedTransaction, ...]:
+        """The aborted transactions with data in the `size` bytes that a read from `offset` found below `until`.
+
+        Some more may be named, where the index is coarse.
+        """
+        sealed, active = self._with_aborted, self.active
+        if not sealed and not active.aborted:
+            return ()
+        holder = self.since(offset)[0]
+        until = min(until, holder.reach(offset, size))
+        since = bisect_left(sealed, holder.base_offset, key=_base_offset)
+        lists = [segment.aborted for segment in (*sealed[since:], active)]
+        return tuple(
+            AbortedTransaction(entry.producer_id, entry.first_offset)
+            for entry in overlapping_aborted(lists, offset, until)
+        )
+
     def search(self, timestamp: int, start: int, until: int) -> tuple[int, int]:
         """(offset, timestamp) of the first record in [start, until) at least as young, or (-1, -1)."""
         for segment in self.all:
@@ -775,6 +814,9 @@ class SegmentList:
             return -1, -1
         found = search_segment(youngest, youngest.max_timestamp, start)
         return (found.offset, found.timestamp_ms) if found and found.offset < until else (-1, -1)
+
+
+_base_offset = attrgetter("base_offset")
 
 
 def search_segment(segment: Segment, timestamp: int, start: int) -> Record | None:

@@ -52,26 +52,32 @@ from muster.storage.records.batch import (
 )
 from muster.storage.records.columns import Bytes, Numbers, read_varints, record_bounds
 from muster.storage.settings_text import MAX_LONG
+from muster.storage.types import AppendOrigin
 
 # Headers
 # -------
 
 # What a client may set: codec, timestamp type, transactional.
 _CLIENT_BITS = CODEC_MASK | 0x08 | TRANSACTIONAL_BIT
-_TRUSTED_BITS = _CLIENT_BITS | CONTROL_BIT | DELETE_HORIZON_BIT
+_OWN_BITS = _CLIENT_BITS | CONTROL_BIT | DELETE_HORIZON_BIT
 
 Fields = tuple[int, ...]
+# To ask an enumeration for a member takes longer than to compare.
+_CLIENT = AppendOrigin.CLIENT
 
 
-def split_batches(view: memoryview, settings: TopicSettings, *, trusted: bool) -> list[tuple[Fields, memoryview]]:
-    """The header fields and bytes of every batch in an append, each checked.
+def split_batches(
+    view: memoryview, settings: TopicSettings, origin: AppendOrigin = AppendOrigin.CLIENT
+) -> list[tuple[Fields, memoryview]]:
+    """The header fields and bytes of every batch in an append, each checked. A client's producer numbers its batches.
 
     CorruptMessage, MessageTooLarge, InvalidRecord or UnsupportedCompressionType name what is wrong.
     """
     batches: list[tuple[Fields, memoryview]] = []
     at, total = 0, len(view)
     unpack = HEADER.unpack_from
-    bits = _TRUSTED_BITS if trusted else _CLIENT_BITS
+    numbered = origin is _CLIENT
+    bits = _CLIENT_BITS if numbered else _OWN_BITS
     while at < total:
         if total - at < HEADER_SIZE:
             raise _cut_short(view, at)
@@ -88,7 +94,7 @@ def split_batches(view: memoryview, settings: TopicSettings, *, trusted: bool) -
             or fields[12] <= 0
             or attributes & ~bits
             or attributes & CODEC_MASK >= len(CODECS)
-            or (fields[9] >= 0 and (fields[10] < 0 or (fields[11] < 0 and not attributes & CONTROL_BIT)))
+            or (fields[9] >= 0 and (fields[10] < 0 or (fields[11] < 0 and numbered)))
             or (fields[9] < 0 and attributes & TRANSACTIONAL_BIT)
         ):
             raise _refusal(BatchView._make((*fields, at, batch)), settings, bits)

@@ -32,7 +32,7 @@ from muster.storage.staging.staged_files import (
     seal_for_producer,
 )
 from muster.storage.topics.catalog import format_id
-from muster.storage.types import TopicPartition
+from muster.storage.types import AppendOrigin, TopicPartition
 
 logger = logging.getLogger("muster.storage")
 
@@ -143,7 +143,7 @@ class Staging:
         log = self._broker.log(*tp)
         log.look_into(batches, now_ms)
         settings = log.settings
-        if any(fields[9] >= 0 for fields, _ in split_batches(memoryview(batches), settings, trusted=False)):
+        if any(fields[9] >= 0 for fields, _ in split_batches(memoryview(batches), settings)):
             raise InvalidRequest("A staged batch names a producer; expected none: the sink is its producer.")
         if len(batches) > settings.segment_bytes:
             raise RecordListTooLarge(
@@ -302,7 +302,7 @@ class Staging:
                     skip[tp] = 0 if batches else skip[tp] - sum(1 for _ in read_batches(data))
                     sequences[tp] += records
                     if batches:
-                        self._broker.append(*tp, ready, now_ms, trusted=True)
+                        self._broker.append(*tp, ready, now_ms, origin=AppendOrigin.COORDINATOR)
                         yield tp
             finally:
                 file.close()

@@ -284,11 +284,13 @@ class HostedTopics(TopicStore):
             return read_trusted_offsets(self._files, f"{self.data_dir}/{name}", ids).get(tp, 0)
 
         try:
+            high_watermark = known(HIGH_WATERMARKS) if failed is None else failed.high_watermark
             where, settings = partition_directory(self.data_dir, tp), self.settings.for_topic(facts.configs)
             checkpoint = LogCheckpoint(
                 clean=False,
                 recovery_point=failed.durable_offset if failed else max(map(known, (RECOVERY_POINTS, PRIVATE_POINTS))),
                 start_offset=known(LOG_STARTS) if failed is None else failed.start_offset,
+                high_watermark=high_watermark,
             )
             log = open_log(
                 self._files, where, tp, settings, self._opened, checkpoint, topic_id=ids[facts.name], told=True
@@ -302,7 +304,7 @@ class HostedTopics(TopicStore):
             why = log.failure
             log.retire()
             raise why
-        log.follow(known(HIGH_WATERMARKS) if failed is None else failed.high_watermark)
+        log.follow(high_watermark)
         replica.start_following(log)
         return log
 

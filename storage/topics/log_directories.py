@@ -138,13 +138,17 @@ def open_logs(
     clean: bool,
     points: Mapping[TopicPartition, int],
     starts: Mapping[TopicPartition, int],
+    marks: Mapping[TopicPartition, int],
 ) -> tuple[list[Log], dict[TopicPartition, StorageError]]:
-    """The logs, all that was found in them durable, and why the others could not be opened."""
+    """The logs, all that was found in them durable, and why the others could not be opened.
+
+    marks: the high watermarks of logs of a cluster.
+    """
 
     def one(tp: TopicPartition, of_topic: TopicSettings, topic_id: str, told: bool) -> Log | StorageError:
         directory = partition_directory(data_dir, tp)
         try:
-            checkpoint = LogCheckpoint(clean, points.get(tp, 0), starts.get(tp, 0))
+            checkpoint = LogCheckpoint(clean, points.get(tp, 0), starts.get(tp, 0), marks.get(tp, 0) if told else None)
             return open_log(
                 files, directory, tp, of_topic, opened, checkpoint, topic_id=topic_id, told=told, sync=False
             )

@@ -175,23 +175,32 @@ class TopicStore(TopicListeners):
         points = merge_furthest(points, private)
         self._know({topic.name: topic for topic in staying})
         self._alike = {colliding_name(name): name for name in self._topics}
+        replicated = any(topic.held is not None for topic in staying)
+        marks = read_trusted_offsets(files, f"{path}/{HIGH_WATERMARKS}", ids) if replicated else {}
         logs, self._broken = open_logs(
-            files, path, self._topics.values(), self.settings, self._opened, clean=clean, points=points, starts=starts
+            files,
+            path,
+            self._topics.values(),
+            self.settings,
+            self._opened,
+            clean=clean,
+            points=points,
+            starts=starts,
+            marks=marks,
         )
         for tp, why in self._broken.items():
             self.troubles.gone(tp, why)
         for log in logs:
             log.cleaned_to = cleaned.get(log.partition, 0)
         self._adopt(logs)
-        self._tell_known_high_watermarks(ids)
+        self._tell_known_high_watermarks(marks)
 
-    def _tell_known_high_watermarks(self, ids: Mapping[str, str]) -> None:
+    def _tell_known_high_watermarks(self, marks: Mapping[TopicPartition, int]) -> None:
         """Logs of a cluster begin as followers, with what was committed when it was last written down."""
-        told = [log for log in self.logs() if self._topics[log.partition[0]].held is not None]
-        marks = read_trusted_offsets(self._files, f"{self.data_dir}/{HIGH_WATERMARKS}", ids) if told else {}
-        for log in told:
-            log.follow(marks.get(log.partition, 0))
-            log.following = True
+        for log in self.logs():
+            if self._topics[log.partition[0]].held is not None:
+                log.follow(marks.get(log.partition, 0))
+                log.following = True
 
     def _adopt(self, logs: Sequence[Log]) -> None:
         for log in logs:

@@ -40,6 +40,7 @@ from muster.coordinator.replication.protocol.node_replicas import NodeReplicas
 from muster.storage.broker.broker import Broker
 from muster.storage.errors import StorageError
 from muster.storage.records.batch import decode_records, encode_turn
+from muster.storage.types import AppendOrigin
 
 # Records of `__elections`
 # ------------------------
@@ -304,7 +305,7 @@ class ElectionLedger:
         now_ms = self._wall_ms()
         try:
             batch = encode_turn([(each.key, each.value, None) for each in records], now_ms)
-            self._broker.append(*PLACE, batch, now_ms, trusted=True)
+            self._broker.append(*PLACE, batch, now_ms, origin=AppendOrigin.COORDINATOR)
             end = self._broker.end_offset(*PLACE)
         except StorageError as error:
             log.warning("elections not recorded", error=str(error))

@@ -32,10 +32,11 @@ from muster.storage.errors import (
 )
 from muster.storage.files import Buffer
 from muster.storage.logs.log import Log
-from muster.storage.logs.producer_state import OnRecord
+from muster.storage.logs.producer_state import MarkerToWrite, OnRecord
+from muster.storage.logs.transactions import TransactionGuard
 from muster.storage.topics.catalog import PRIVATE_TOPICS, TopicConfigChange, check_not_internal, plan_topic_change
 from muster.storage.topics.topics import TopicListeners
-from muster.storage.types import Appended, Topic
+from muster.storage.types import Appended, AppendOrigin, Topic
 from muster.storage.types import TopicPartition as Place
 
 NewIds: TypeAlias = Callable[[int, int], tuple[int, int]]
@@ -224,14 +225,31 @@ class ReplicatedLog(TopicListeners):
 
     # -- records ------------------------------------------------------------------------------------------
 
-    def append(self, topic: str, partition: int, batches: Buffer, now_ms: int, *, trusted: bool = False) -> Appended:
+    def append(
+        self,
+        topic: str,
+        partition: int,
+        batches: Buffer,
+        now_ms: int,
+        *,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        guard: TransactionGuard | None = None,
+    ) -> Appended:
         """See `Broker.append`; NotEnoughReplicas as with acks=all. Who calls it waits with `GroupCommit.flushed`."""
+        log = self._appendable(topic, partition)
+        if origin is AppendOrigin.CLIENT:
+            self.check_writable(topic)
+        return log.append(batches, now_ms, origin=origin, guard=guard)
+
+    def append_marker(self, topic: str, partition: int, marker: MarkerToWrite, now_ms: int) -> Appended:
+        """See `Log.append_marker`; NotEnoughReplicas as with acks=all."""
+        return self._appendable(topic, partition).append_marker(marker, now_ms)
+
+    def _appendable(self, topic: str, partition: int) -> Log:
         log = self.log(topic, partition)
         if (refusal := self.too_few(topic, partition)) is not None:
             raise refusal
-        if not trusted:
-            self.check_writable(topic)
-        return log.append(batches, now_ms, trusted=trusted)
+        return log
 
     def asks_elsewhere(self, ends: RemoteLogEnds) -> None:
         """From here on it is known where logs begin and end that are not here."""

@@ -22,6 +22,7 @@ from muster.storage.broker.requests import (
     KNOWN_ACKS,
     Batches,
     GivenUp,
+    Guards,
     LogRequests,
     OffsetByTime,
     TopicChanges,
@@ -37,6 +38,7 @@ from muster.storage.errors import (
 )
 from muster.storage.files import Buffer
 from muster.storage.logs.segment import LATEST, is_known_timestamp
+from muster.storage.logs.transactions import TransactionGuard
 from muster.storage.types import Appended
 from muster.storage.types import TopicPartition as Place
 
@@ -82,12 +84,18 @@ class ReplicatedCommit(GroupCommit):
         """Appended with acks=1 in this turn."""
 
     def append(
-        self, partition: Place, batches: Buffer, *, durable: bool = True, acks: int = ALL
+        self,
+        partition: Place,
+        batches: Buffer,
+        *,
+        durable: bool = True,
+        guard: TransactionGuard | None = None,
+        acks: int = ALL,
     ) -> "asyncio.Future[Appended]":
         """As `GroupCommit.append`. Durable is: committed, or with acks=1 kept here."""
         loop = self.loop
         done: asyncio.Future[Appended] = loop.create_future()
-        self._arrived.setdefault(partition, []).append(ReplicatedArrival(batches, done, durable, acks=acks))
+        self._arrived.setdefault(partition, []).append(ReplicatedArrival(batches, done, durable, guard, acks=acks))
         if not self._turn_due:
             self._turn_soon(loop)
         return done
@@ -200,7 +208,9 @@ class ReplicatedRequests(LogRequests):
         super().__init__(broker, ReplicatedCommit(broker, side, clock_ms), topics)
         self._side = side
 
-    def begin_produce(self, parts: Sequence[Batches], acks: int, timeout_ms: int) -> "list[asyncio.Future[Appended]]":
+    def begin_produce(
+        self, parts: Sequence[Batches], acks: int, timeout_ms: int, guards: Guards | None = None
+    ) -> "list[asyncio.Future[Appended]]":
         """As `LogRequests.begin_produce`. A part with acks=all (-1) is done once it is committed; else it fails with
         NotEnoughReplicas (19, nothing is written), NotEnoughReplicasAfterAppend (20), NotLeaderOrFollower (6) or
         RequestTimedOut (7)."""
@@ -209,7 +219,11 @@ class ReplicatedRequests(LogRequests):
                 refused_partition(InvalidRequiredAcks(f"acks is {acks}; expected -1 (all), 0 or 1.")) for _ in parts
             ]
         append, durable = self.commit.append, acks != ACKS_NONE
-        begun = [append((topic, partition), batches, durable=durable, acks=acks) for topic, partition, batches in parts]
+        guard_of = (guards or {}).get
+        begun = [
+            append((topic, partition), batches, durable=durable, guard=guard_of((topic, partition)), acks=acks)
+            for topic, partition, batches in parts
+        ]
         if timeout_ms:
             self._watch(begun, timeout_ms)
         return begun

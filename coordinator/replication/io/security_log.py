@@ -39,6 +39,7 @@ from muster.storage.broker.broker import Broker
 from muster.storage.errors import LogFenced, StorageError
 from muster.storage.logs.log import Log
 from muster.storage.records.batch import BatchView, encode_turn, read_batches
+from muster.storage.types import AppendOrigin
 
 # The leader's part
 # -----------------
@@ -116,7 +117,7 @@ class SecurityLeader:
         if records.end_offset != changed.base or has_diverged(led, records, changed.base, changed.last_epoch):
             return SecurityUpdateResult(ErrorCode.INVALID_UPDATE_VERSION, records.end_offset)
         try:
-            records.append(batch, now_ms, trusted=True)
+            records.append(batch, now_ms, origin=AppendOrigin.COORDINATOR)
         except StorageError as error:
             log.warning("users and access control lists are not changed", error=str(error))
             return SecurityUpdateResult(ErrorCode.UNKNOWN_SERVER_ERROR)

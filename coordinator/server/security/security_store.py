@@ -20,6 +20,7 @@ from muster.storage.broker.requests import wall_clock_ms
 from muster.storage.errors import DataDirectoryError, StorageError
 from muster.storage.logs.log import Log
 from muster.storage.records.batch import encode_turn, read_batches
+from muster.storage.types import AppendOrigin
 
 SECURITY_TOPIC: Final = "__security"
 PLACE: Final = (SECURITY_TOPIC, 0)
@@ -159,7 +160,7 @@ class SecurityStore:
                 raise StorageError(f"who may do what cannot be changed until the node is restarted: {self._broken}")
             now_ms = wall_clock_ms()
             log = self._log
-            log.append(encode_turn(records, now_ms), now_ms, trusted=True)
+            log.append(encode_turn(records, now_ms), now_ms, origin=AppendOrigin.COORDINATOR)
             try:
                 await asyncio.to_thread(self._flush, log)
             except (StorageError, OSError) as error:

@@ -14,8 +14,10 @@ from muster.storage.broker.broker import Broker
 from muster.storage.config import LogSettings
 from muster.storage.logs.producer_state import encode_marker
 from muster.storage.records.batch import encode_batch
+from muster.storage.types import AppendOrigin
 from tests.support.node import NodeProcess
 from tests.support.spark.reading import Reading
+from tests.unit.storage.logs import guard_for
 
 pytestmark = pytest.mark.integration
 
@@ -45,13 +47,15 @@ class Writer:
             sequence = self._sequences.get(producer, 0)
             self._sequences[producer] = sequence + count
             known = {"producer_id": producer, "producer_epoch": 0, "base_sequence": sequence, "transactional": True}
-        self._broker.append(TOPIC, self._partition, encode_batch(rows, **known), T0)
+        data = encode_batch(rows, **known)
+        guard = guard_for(self._broker.log(TOPIC, self._partition), data) if known else None
+        self._broker.append(TOPIC, self._partition, data, T0, guard=guard)
 
     def end(self, producer: int, *, commit: bool) -> None:
         marker = encode_marker(
             commit=commit, producer_id=producer, producer_epoch=0, coordinator_epoch=0, timestamp_ms=T0
         )
-        self._broker.append(TOPIC, self._partition, marker, T0, trusted=True)
+        self._broker.append(TOPIC, self._partition, marker, T0, origin=AppendOrigin.COORDINATOR)
 
 
 @contextmanager

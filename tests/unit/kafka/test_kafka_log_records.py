@@ -11,9 +11,10 @@ from muster.coordinator.kafka.dispatch import HangUp
 from muster.storage.errors import RequestTimedOut
 from muster.storage.logs.producer_state import encode_marker
 from muster.storage.records.batch import HEADER, HEADER_SIZE, decode_records, encode_batch, read_batches, seal_batch
+from muster.storage.types import AppendOrigin
 from tests.fakes.memory_files import MemoryFiles
 from tests.support.kafka.door import Door, made, play
-from tests.unit.storage.logs import T0, batch
+from tests.unit.storage.logs import T0, batch, guard_for
 from tests.unit.storage.test_cold_reads import reading_threads
 
 PRODUCE, FETCH, LIST, INIT = range(3, 10), range(4, 13), range(1, 8), range(5)
@@ -323,11 +324,11 @@ def test_aborted_data_is_named_and_open_data_withheld_from_those_who_read_commit
     async def story(door: Door) -> None:
         def send(producer: int, text: bytes) -> None:
             sent = batch(text, producer_id=producer, producer_epoch=0, base_sequence=0, transactional=True)
-            door.broker.append("t", 0, sent, T0)
+            door.broker.append("t", 0, sent, T0, guard=guard_for(door.broker.log("t", 0), sent))
 
         send(1, b"undone")
         marker = encode_marker(commit=False, producer_id=1, producer_epoch=0, coordinator_epoch=0, timestamp_ms=T0)
-        door.broker.append("t", 0, marker, T0, trusted=True)
+        door.broker.append("t", 0, marker, T0, origin=AppendOrigin.COORDINATOR)
         send(2, b"open")
         door.broker.flush()
         (all_of_it,) = await fetch(door, 12, ("t", 0, 0))

@@ -31,6 +31,7 @@ from muster.storage.errors import InvalidTopicName, StorageError, UnknownTopicOr
 from muster.storage.logs.log import Log
 from muster.storage.records.batch import encode_turn
 from muster.storage.tools.repair import recover_dir
+from muster.storage.types import AppendOrigin
 
 READS = Acl(ResourceType.TOPIC, PatternType.PREFIXED, "or ders", "User:CN=é,O=x", "*", Operation.READ, Permission.ALLOW)
 ALICE = User("alice", {"SCRAM-SHA-256": ScramCredential(b"salt", 4096, b"s", b"v")}, PasswordHash(b"x", b"y", 2, 8, 1))
@@ -82,9 +83,9 @@ def test_nobody_but_the_node_finds_it_and_nobody_takes_its_name(broker: Broker) 
         for ask in (broker.topic, broker.topic_settings, broker.check_writable, broker.delete_topic):
             with pytest.raises(UnknownTopicOrPartition):
                 ask(SECURITY_TOPIC)
-        for trusted in (False, True):
+        for origin in (AppendOrigin.CLIENT, AppendOrigin.COORDINATOR):
             with pytest.raises(UnknownTopicOrPartition):
-                broker.append(*PLACE, encode_turn([(b"k", b"v", None)], 1), 1, trusted=trusted)
+                broker.append(*PLACE, encode_turn([(b"k", b"v", None)], 1), 1, origin=origin)
         assert isinstance(append_each(broker, *PLACE, [b""], 1)[0], UnknownTopicOrPartition)
         with pytest.raises(UnknownTopicOrPartition):
             broker.fetch(*PLACE, 0, 1)
@@ -145,7 +146,9 @@ def test_after_a_failed_flush_nothing_is_in_force_and_nothing_more_is_taken(
 
 def test_a_node_that_cannot_read_who_may_do_what_says_where_and_does_not_start(broker: Broker) -> None:
     opened(broker)
-    private(broker).append(encode_turn([(b'["user","a"]', b'{"version":2}', None)], 1), 1, trusted=True)
+    private(broker).append(
+        encode_turn([(b'["user","a"]', b'{"version":2}', None)], 1), 1, origin=AppendOrigin.COORDINATOR
+    )
     with pytest.raises(SecurityDamaged, match=r"offset 0: .*is of version 2; this node reads up to 1"):
         opened(broker)
 
@@ -256,7 +259,9 @@ def test_damage_after_a_crash_is_not_taken_for_the_torn_end_of_a_write(
 
 def test_what_was_never_acknowledged_may_be_torn_by_a_crash(broker: Broker, tmp_path: Path) -> None:
     asyncio.run(opened(broker).write([SecurityRecord(AclKey(READS), READS)]))
-    private(broker).append(encode_turn([(*encode_security_record(EVERYTHING[0]), None)], 1), 1, trusted=True)
+    private(broker).append(
+        encode_turn([(*encode_security_record(EVERYTHING[0]), None)], 1), 1, origin=AppendOrigin.COORDINATOR
+    )
     copied = killed(broker, tmp_path)
     log = copied / "__security-0" / f"{0:020}.log"
     log.write_bytes(log.read_bytes()[:-7])

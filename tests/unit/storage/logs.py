@@ -6,6 +6,7 @@ from typing import Any
 from muster.storage.broker.broker import Broker
 from muster.storage.config import LogSettings
 from muster.storage.logs.log import Log
+from muster.storage.logs.transactions import TransactionGuard
 from muster.storage.records.batch import decode_records, encode_batch, read_batches
 from muster.storage.types import Record
 from tests.fakes.memory_files import MemoryFiles
@@ -25,6 +26,12 @@ def open_broker(files: MemoryFiles, **settings: Any) -> Broker:
 
 def batch(*values: bytes | None, key: bytes | None = None, at: int = T0, **how: Any) -> bytes:
     return encode_batch([(at, key, value, ()) for value in values], **how)
+
+
+def guard_for(log: Log, data: bytes, level: int = 0) -> TransactionGuard | None:
+    """The guard with which a batch may begin its transaction: as though the coordinator had agreed at once."""
+    first = next(read_batches(data))
+    return log.make_guard(first.producer_id, first.producer_epoch, sequence=first.base_sequence, level=level)
 
 
 def read_all(log: Log, start: int | None = None, most: int = 300) -> list[Record]:

@@ -8,6 +8,7 @@ import pytest
 from muster.storage import errors
 from muster.storage.broker.broker import Broker
 from muster.storage.config import LogSettings
+from muster.storage.types import AppendOrigin
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, open_broker, read_all, values
 
@@ -110,7 +111,7 @@ def test_internal_topics_take_records_from_the_node_only() -> None:
     broker.create_topic("__rebalances", 1, internal=True)
     with pytest.raises(errors.InvalidTopicName, match="internal"):
         broker.append("__rebalances", 0, batch(b"x"), T0)
-    assert broker.append("__rebalances", 0, batch(b"x"), T0, trusted=True).base_offset == 0
+    assert broker.append("__rebalances", 0, batch(b"x"), T0, origin=AppendOrigin.COORDINATOR).base_offset == 0
 
 
 def test_a_directory_in_use_names_its_holder(tmp_path: Path) -> None:

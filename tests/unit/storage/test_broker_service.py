@@ -13,6 +13,7 @@ from muster.storage.errors import MalformedRequest
 from muster.storage.records.batch import decode_records
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
 from muster.storage.service.broker_service import BrokerService
+from muster.storage.types import AppendOrigin
 from tests.fakes.memory_files import MemoryFiles
 from tests.support.turns import turns_of_others
 from tests.unit.storage.logs import T0, batch, open_broker
@@ -224,7 +225,7 @@ def test_a_failed_flush_is_told_to_all_who_waited() -> None:
 def test_group_commit_serves_other_writers_too() -> None:
     async def story(service: BrokerService, broker: Broker) -> None:
         commit: GroupCommit = service.requests.commit
-        broker.append("__consumer_offsets", 0, batch(b"x"), T0, trusted=True)
+        broker.append("__consumer_offsets", 0, batch(b"x"), T0, origin=AppendOrigin.COORDINATOR)
         await commit.flushed(("__consumer_offsets", 0))
         assert broker.log("__consumer_offsets", 0).unflushed == 0
         await commit.flushed(("__consumer_offsets", 0))

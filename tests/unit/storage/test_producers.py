@@ -8,9 +8,9 @@ from muster.storage import errors
 from muster.storage.broker.broker import Broker
 from muster.storage.logs import producer_state
 from muster.storage.logs.producer_state import encode_marker, is_fence
-from muster.storage.types import AbortedTransaction
+from muster.storage.types import AbortedTransaction, AppendOrigin
 from tests.fakes.memory_files import MemoryFiles
-from tests.unit.storage.logs import T0, batch, open_broker
+from tests.unit.storage.logs import T0, batch, guard_for, open_broker
 
 SMALL = {"log__segment__bytes": 400}
 
@@ -26,7 +26,8 @@ def send(
     broker: Broker, sequence: int, *, count: int = 1, epoch: int = 0, number: int = 9, **how: Any
 ) -> tuple[int, int]:
     data = batch(*[b"x"] * count, producer_id=number, producer_epoch=epoch, base_sequence=sequence, **how)
-    done = broker.append("t", 0, data, T0)
+    guard = guard_for(broker.log("t", 0), data) if how.get("transactional") else None
+    done = broker.append("t", 0, data, T0, guard=guard)
     broker.flush()
     return done.base_offset, done.last_offset
 
@@ -35,7 +36,7 @@ def mark(broker: Broker, *, commit: bool, number: int = 9, epoch: int = 0, coord
     data = encode_marker(
         commit=commit, producer_id=number, producer_epoch=epoch, coordinator_epoch=coordinator, timestamp_ms=T0
     )
-    broker.append("t", 0, data, T0, trusted=True)
+    broker.append("t", 0, data, T0, origin=AppendOrigin.COORDINATOR)
     broker.flush()
 
 
@@ -192,7 +193,7 @@ def test_a_marker_that_is_not_flushed_yet_ends_nothing_for_readers(commit: bool)
     send(broker, 0, count=2, transactional=True)
     log = broker.log("t", 0)
     marker = encode_marker(commit=commit, producer_id=9, producer_epoch=0, coordinator_epoch=0, timestamp_ms=T0)
-    broker.append("t", 0, marker, T0, trusted=True)
+    broker.append("t", 0, marker, T0, origin=AppendOrigin.COORDINATOR)
     assert (log.high_watermark, log.last_stable_offset) == (2, 0)
     assert log.fetch(0, 10_000, committed=True).records == b""
     broker.flush()

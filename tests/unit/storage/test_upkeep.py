@@ -12,7 +12,7 @@ from muster.storage.logs.replica import end_offset_for_epoch, start_leading
 from muster.storage.logs.retention import LogFacts, SegmentFacts, apply_retention, retention_policies, truncate_log
 from muster.storage.records.batch import read_batches
 from tests.fakes.memory_files import MemoryFiles
-from tests.unit.storage.logs import T0, batch, open_broker, read_all, values
+from tests.unit.storage.logs import T0, batch, guard_for, open_broker, read_all, values
 
 SMALL = {"log__segment__bytes": 400, "log__segment__delete__delay__ms": 100}
 DAY = 86_400_000
@@ -235,7 +235,7 @@ def test_records_too_young_or_in_an_open_transaction_are_not_compacted() -> None
     assert young.compact(T0 + 5000) is not None
     held = made(COMPACT)
     data = batch(b"x", key=b"k", producer_id=5, producer_epoch=0, base_sequence=0, transactional=True)
-    held.append("t", 0, data, T0)
+    held.append("t", 0, data, T0, guard=guard_for(held.log("t", 0), data))
     fill(held, 40, keys=2)
     assert held.compact(T0) is None
 

@@ -6,8 +6,9 @@ from muster.storage.broker.broker import Broker
 from muster.storage.errors import StorageError
 from muster.storage.logs.producer_state import KEPT_BATCHES, encode_marker
 from muster.storage.topics.data_dir import CLEAN_SHUTDOWN
+from muster.storage.types import AppendOrigin
 from tests.fakes.memory_files import MemoryFiles
-from tests.unit.storage.logs import T0, batch, open_broker, read_all
+from tests.unit.storage.logs import T0, batch, guard_for, open_broker, read_all
 
 SMALL = {
     "log__segment__bytes": 250,
@@ -44,12 +45,12 @@ def put(broker: Broker, promise: Promise, number: int) -> None:
     done = broker.append("plain", 0, batch(text, at=T0 + number), T0 + number)
     kept = broker.append("keyed", 0, batch(text, key=key, at=T0 + number), T0 + number)
     sent = batch(text, producer_id=5, producer_epoch=0, base_sequence=promise.idempotent, transactional=True)
-    broker.append("txn", 0, sent, T0 + number)
+    broker.append("txn", 0, sent, T0 + number, guard=guard_for(broker.log("txn", 0), sent))
     if number % 4 == 3:
         marker = encode_marker(
             commit=number % 8 == 3, producer_id=5, producer_epoch=0, coordinator_epoch=0, timestamp_ms=T0
         )
-        broker.append("txn", 0, marker, T0, trusted=True)
+        broker.append("txn", 0, marker, T0, origin=AppendOrigin.COORDINATOR)
     broker.flush()
     promise.plain[done.base_offset] = text
     promise.keyed[key] = (kept.base_offset, text)

@@ -15,6 +15,7 @@ from muster.storage.errors import (
     StorageError,
     UnknownTopicOrPartition,
 )
+from muster.storage.types import AppendOrigin
 from tests.support.led_requests import ALL, NO_ACKS, ONE, PAID, Part, begin, play, read, refusal, turn
 from tests.support.led_side import HERE, ORDERS, THERE, YONDER, LedSide, partition, topic
 from tests.unit.storage.logs import T0, batch
@@ -310,7 +311,7 @@ def test_who_put_records_there_himself_waits_for_what_is_there() -> None:
     """Fences, and staged batches: `flushed` is what `append` promises."""
 
     async def story(side: LedSide) -> None:
-        side.led.append(*ORDERS, batch(b"a"), T0, trusted=True)
+        side.led.append(*ORDERS, batch(b"a"), T0, origin=AppendOrigin.COORDINATOR)
         done = side.requests.commit.flushed(ORDERS)
         await turn()
         side.flushes()

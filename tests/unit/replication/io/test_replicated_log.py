@@ -10,6 +10,7 @@ from muster.storage.errors import (
     StorageError,
     UnknownTopicOrPartition,
 )
+from muster.storage.types import AppendOrigin
 from tests.support.led_side import HERE, ORDERS, THERE, LedSide, partition, topic
 from tests.unit.storage.logs import T0, batch
 
@@ -135,7 +136,7 @@ def test_the_node_s_own_writers_ask_for_all_too() -> None:
     one = side()
     one.hears(topic(partition(isr=(HERE,), version=1)))
     with pytest.raises(NotEnoughReplicas, match=r"min\.insync\.replicas"):
-        one.led.append("orders", 0, batch(b"a"), T0, trusted=True)
+        one.led.append("orders", 0, batch(b"a"), T0, origin=AppendOrigin.COORDINATOR)
     assert one.log().end_offset == 0
 
 

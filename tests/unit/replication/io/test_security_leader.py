@@ -16,6 +16,7 @@ from muster.coordinator.replication.protocol.cluster_metadata import TopicPartit
 from muster.coordinator.security.records import encode_security_record
 from muster.coordinator.security.state import SecretKey, SecurityRecord
 from muster.storage.records.batch import decode_records
+from muster.storage.types import AppendOrigin
 
 
 class Records:
@@ -25,7 +26,7 @@ class Records:
         self.end_offset = 0
         self.data = b""
 
-    def append(self, batch: bytes, now_ms: int, *, trusted: bool) -> None:
+    def append(self, batch: bytes, now_ms: int, *, origin: AppendOrigin) -> None:
         self.data += batch
         self.end_offset += len(list(decode_records(batch)))
 

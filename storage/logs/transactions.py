@@ -1,0 +1,153 @@
+"""What a log keeps of transactions for as long as they matter: which hold readers back, and who may begin one.
+
+Both follow from what is appended. The guards are soft: whoever asked the coordinator before a restart, or before the
+log's end was cut off, asks again.
+"""
+
+from collections import OrderedDict, deque
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from muster.storage.errors import NotEnoughReplicas
+from muster.storage.records.batch import MAX_SEQUENCE
+
+# What holds readers back
+# -----------------------
+
+NOTHING_UNSTABLE: Final = (1 << 63) - 1
+"""Above every offset."""
+
+
+class OpenTransaction(NamedTuple):
+    """A transaction without a marker in this log."""
+
+    producer_id: int
+    epoch: int
+    first_offset: int
+
+
+class UnstableTransactions:
+    """The transactions that hold the last stable offset back, by their first offsets (TX-L7).
+
+    They are the open ones, and those whose marker the high watermark has not passed. Both kinds begin in the order of
+    the log, so the first of each is the oldest: no step looks at more than one of them. `first` may be read by any
+    thread; whoever calls the rest holds the log's lock.
+    """
+
+    __slots__ = ("_ended", "_open", "_unstable", "first")
+
+    def __init__(self) -> None:
+        self.first = NOTHING_UNSTABLE
+        """The first offset of the oldest one."""
+        self._unstable: OrderedDict[int, None] = OrderedDict()
+        # First offset -> producer id.
+        self._open: OrderedDict[int, int] = OrderedDict()
+        # (marker's offset, first offset) of those that have ended, in the order of their markers.
+        self._ended: deque[tuple[int, int]] = deque()
+
+    def begin(self, first_offset: int, producer_id: int) -> None:
+        """A transaction begins, behind all others."""
+        self._unstable[first_offset] = None
+        self._open[first_offset] = producer_id
+        self.first = min(self.first, first_offset)
+
+    def end(self, first_offset: int, marker_offset: int) -> None:
+        """Its marker is in the log, behind all others."""
+        self._open.pop(first_offset, None)
+        self._ended.append((marker_offset, first_offset))
+
+    def settle(self, high_watermark: int) -> int:
+        """Forget those whose marker lies below the high watermark; the first offset of the oldest that is left."""
+        ended = self._ended
+        while ended and ended[0][0] < high_watermark:
+            self._unstable.pop(ended.popleft()[1], None)
+        self.first = next(iter(self._unstable), NOTHING_UNSTABLE)
+        return self.first
+
+    def oldest_open(self) -> int:
+        """The first offset of the oldest without a marker, or NOTHING_UNSTABLE."""
+        return next(iter(self._open), NOTHING_UNSTABLE)
+
+    def open(self) -> Iterator[tuple[int, int]]:
+        """(first offset, producer id) of those without a marker, oldest first."""
+        return iter(self._open.items())
+
+
+# Who may begin one
+# -----------------
+
+LEVEL_BUMPS_EPOCH: Final = 2
+"""From this level on a transaction's end raises the producer's epoch (KIP-890), so each epoch is one transaction."""
+
+MOST_GUARDS: Final = 10_000
+"""Appends of one log that wait for an answer of the coordinator."""
+
+
+class TransactionGuard:
+    """Leave to append the first batch of a transaction, once the coordinator has agreed (TX-L3).
+
+    `level` is the one of the client: with 2, sequences begin at 0. Compared by identity: each is unique.
+    """
+
+    __slots__ = ("epoch", "level", "producer_id", "sequence")
+
+    def __init__(self, producer_id: int, epoch: int, sequence: int, level: int) -> None:
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.sequence = sequence
+        self.level = level
+
+
+class PendingGuards:
+    """The guards of one log that still hold. Whoever calls has the log's lock."""
+
+    __slots__ = ("_by_producer", "count")
+
+    def __init__(self) -> None:
+        self._by_producer: dict[int, list[TransactionGuard]] = {}
+        self.count = 0
+
+    def make(self, producer_id: int, epoch: int, sequence: int, level: int) -> TransactionGuard:
+        """NotEnoughReplicas, which clients try again, where too many are waiting."""
+        if self.count >= MOST_GUARDS:
+            raise NotEnoughReplicas(
+                f"{self.count} appends to this log wait for their transaction's coordinator, the most there may be. "
+                "Nothing was written; try again."
+            )
+        guard = TransactionGuard(producer_id, epoch, sequence, level)
+        self._by_producer.setdefault(producer_id, []).append(guard)
+        self.count += 1
+        return guard
+
+    def holds(self, guard: TransactionGuard, producer_id: int, epoch: int) -> bool:
+        """Whether the guard is this producer's, and nothing has made it void."""
+        mine = guard.producer_id == producer_id and guard.epoch == epoch
+        return mine and guard in self._by_producer.get(producer_id, ())
+
+    def waits_before(self, producer_id: int, epoch: int, sequence: int) -> int | None:
+        """A sequence before this one, by fewer than half of all there are, that still waits; None: there is none."""
+        for guard in self._by_producer.get(producer_id, ()):
+            ahead = (sequence - guard.sequence) & MAX_SEQUENCE
+            if guard.epoch == epoch and guard.sequence >= 0 and 0 < ahead <= MAX_SEQUENCE >> 1:
+                return guard.sequence
+        return None
+
+    def void(self, producer_id: int, spared_epoch: int = -1) -> None:
+        """A marker or a first batch of this producer was appended: of its guards those of `spared_epoch` stay."""
+        guards = self._by_producer.pop(producer_id, None)
+        if guards is None:
+            return
+        kept = [guard for guard in guards if guard.epoch == spared_epoch]
+        self.count -= len(guards) - len(kept)
+        if kept:
+            self._by_producer[producer_id] = kept
+
+    def drop(self, guard: TransactionGuard) -> None:
+        """Whoever had it needs it no more. Safe to call for one that is void."""
+        guards = self._by_producer.get(guard.producer_id)
+        if guards is None or guard not in guards:
+            return
+        guards.remove(guard)
+        self.count -= 1
+        if not guards:
+            del self._by_producer[guard.producer_id]

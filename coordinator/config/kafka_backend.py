@@ -127,7 +127,7 @@ class KafkaBackendSettings(ProxyPrincipalSettings, ProxySettings):
     )
     watch_broker_log: str = setting(
         "",
-        "Server logs of the brokers, or folders of them, separated by commas: a watching node reads them at its start, "
+        "Server logs of the brokers, or folders of them, separated by commas: a watching node reads and follows them, "
         "and what they say of a group settles what its records leave open.",
         allowed="paths, or nothing",
     )

@@ -63,8 +63,9 @@ class ReadingProgress(NamedTuple):
 class ReaderListener(Protocol):
     """Hears what the reader does."""
 
-    def made_partition(self, partition: int) -> WatchedPartition:
-        """A partition is read from its begin: the first time, or again."""
+    def made_partition(self, partition: int, again: bool = False) -> WatchedPartition:
+        """A partition is read from its begin. again: it may not have any more what was read of it, or of others before
+        the topic was made anew."""
 
     def took_batches(self, partition: int) -> None:
         """Some batches were taken: what they say can be passed on. The loop waits."""
@@ -134,7 +135,7 @@ class OffsetsTopicReader:
     def read_again(self, partition: int) -> None:
         """From its begin: what was said of it is lost."""
         if partition in self._positions:
-            self._positions[partition] = WatchedPosition(self._listener.made_partition(partition))
+            self._positions[partition] = WatchedPosition(self._listener.made_partition(partition, again=True))
 
     async def stop(self) -> None:
         await self._looking.stop()
@@ -184,7 +185,7 @@ class OffsetsTopicReader:
             del self._positions[each]
         for each in sorted(wanted):
             if anew or each not in self._positions:
-                self._positions[each] = WatchedPosition(self._listener.made_partition(each))
+                self._positions[each] = WatchedPosition(self._listener.made_partition(each, again=anew))
 
     def _allow(self, allowed: bool) -> None:
         if allowed != self._allowed:

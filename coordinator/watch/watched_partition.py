@@ -588,6 +588,8 @@ class WatchedFacts:
         self._names: dict[TopicId, str] = {}
         self._collectors: dict[int, FactsCollector] = {}
         self.partitions: dict[int, WatchedPartition] = {}
+        self.heard: dict[int, set[str]] = {}
+        """By partition that is read anew, the groups that it has told of since."""
 
     def _settled(self, group_id: str, entry: RebalanceEntry) -> RebalanceEntry:
         return self.evidence.settle(group_id, entry)
@@ -608,7 +610,7 @@ class WatchedFacts:
         """What was said since the last call, positions excepted."""
         collector = self._collectors[partition]
         facts, collector.facts = collector.facts, []
-        self._pass(shard, facts)
+        self._pass(partition, shard, facts)
 
     def pass_positions(self, partition: int, shard: int) -> bool:
         """The newest positions, so many at a time. Whether there are more."""
@@ -621,10 +623,12 @@ class WatchedFacts:
             else:
                 stored.setdefault(group_id, {})[topic, number] = position
         facts += [OffsetsStored(group_id, offsets) for group_id, offsets in stored.items()]
-        self._pass(shard, facts)
+        self._pass(partition, shard, facts)
         return len(changed) == MOST_POSITIONS
 
-    def _pass(self, shard: int, facts: list[Record]) -> None:
+    def _pass(self, partition: int, shard: int, facts: list[Record]) -> None:
+        if partition in self.heard:
+            self.heard[partition].update(getattr(fact, "group_id", "") for fact in facts)
         of_shards = {shard: facts}
         if self.shard_of is not None:
             of_shards = {}

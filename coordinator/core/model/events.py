@@ -278,6 +278,13 @@ class GroupSeen:
     state: str
 
 
+@frozen_value
+class GroupsVanished:
+    """The records have been read anew from their begin, and say nothing of these groups any more."""
+
+    group_ids: tuple[str, ...]
+
+
 # Session streams, takeovers, quotas
 # ----------------------------------
 
@@ -1060,6 +1067,7 @@ Event: TypeAlias = (
     | RecordsWatched
     | WatchStood
     | GroupSeen
+    | GroupsVanished
     | Loaded
     | Unload
 )

@@ -186,8 +186,10 @@ class BrokerEvidence:
             self.skipped["line that is too long"] += 1
             return
         sentence = read_sentence(line)
-        if sentence is None:
-            return
+        if sentence is not None:
+            self.take_sentence(sentence)
+
+    def take_sentence(self, sentence: BrokerSentence) -> None:
         self.sentences += 1
         if not self._groups.setdefault(sentence.group_id, GroupSentences()).add(sentence):
             self.skipped["sentence on a rebalance that has too many, or that the log does not begin with"] += 1
@@ -198,6 +200,10 @@ class BrokerEvidence:
             oldest = self._kept.popleft()
             if self._groups[oldest].forget_oldest():
                 del self._groups[oldest]
+
+    def take_lines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.take_line(line)
 
     def settle(self, group_id: str, entry: RebalanceEntry) -> RebalanceEntry:
         """The entry with what the log says of its rebalance; the same entry if it says nothing."""
@@ -214,8 +220,7 @@ class BrokerEvidence:
 def read_broker_log(lines: Iterable[str], zone_ms: int | None = None) -> BrokerEvidence:
     """A log's evidence, from its lines in their order."""
     evidence = BrokerEvidence(zone_ms)
-    for line in lines:
-        evidence.take_line(line)
+    evidence.take_lines(lines)
     return evidence
 
 

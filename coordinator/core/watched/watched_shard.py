@@ -14,6 +14,7 @@ from muster.coordinator.core.model.effects import REPLY_TYPES, DescribeReply, Ef
 from muster.coordinator.core.model.events import (
     Event,
     GroupSeen,
+    GroupsVanished,
     Loaded,
     RecordsWatched,
     TopicsChanged,
@@ -21,8 +22,9 @@ from muster.coordinator.core.model.events import (
 )
 from muster.coordinator.core.model.records import GroupStored, RebalanceDecided
 from muster.coordinator.core.model.rights import Rights
-from muster.coordinator.core.model.types import GroupState, Limits
+from muster.coordinator.core.model.types import GroupState, Limits, RebalanceEntry
 from muster.coordinator.core.shard import QUESTIONS, Shard, take_catalog
+from muster.coordinator.core.watched.followed_evidence import amend_kept_entry
 from muster.coordinator.core.watched.seen_rounds import (
     REBALANCING,
     SeenRound,
@@ -70,6 +72,8 @@ class WatchedShard(Shard):
             learn_facts(event, step, self.seen, read_anew=bool(self.excuse))
         elif isinstance(event, GroupSeen):
             see_group(event, step, self.seen, behind=bool(self.excuse))
+        elif isinstance(event, GroupsVanished):
+            forget_groups(event, step)
         elif isinstance(event, WatchStood):
             self.excuse = event.excuse
             self.seen.clear()
@@ -87,6 +91,11 @@ class WatchedShard(Shard):
 def learn_facts(event: RecordsWatched, step: Step, seen: dict[str, SeenRounds], *, read_anew: bool) -> None:
     """read_anew: they may have been read before, by an earlier process of this node."""
     for fact in event.facts:
+        if isinstance(fact, RebalanceDecided) and fact.amends:
+            entry = amend_kept_entry(fact, step)
+            if entry is not None:
+                tell_entry(fact.group_id, entry, step)
+            continue
         if isinstance(fact, RebalanceDecided):
             rounds = take_seen(fact, seen, step.now_ms)
             if not (read_anew and was_kept(fact, step)):
@@ -111,10 +120,24 @@ def was_kept(decided: RebalanceDecided, step: Step) -> bool:
     )
 
 
+def forget_groups(event: GroupsVanished, step: Step) -> None:
+    """Their entries stay, as those of any group that was deleted."""
+    for group_id in event.group_ids:
+        group = step.state.logged(group_id)
+        step.state.offsets.pop(group_id, None)
+        if group is not None:
+            step.state.drop(type(group), group_id)
+            step.out.notices.append(GroupChanged(group_id, GroupState.DEAD.value, 0))
+
+
 def keep_watched_entry(decided: RebalanceDecided, seen: SeenRound | None, step: Step) -> None:
     group_id = decided.group_id
     entry = replace(with_seen_phases(decided.entry, seen), number=next_number(group_id, step))
     keep_entry(group_id, entry, step)
+    tell_entry(group_id, entry, step)
+
+
+def tell_entry(group_id: str, entry: RebalanceEntry, step: Step) -> None:
     group = step.state.groups.get(group_id)
     state, generation = ("Dead", entry.generation) if group is None else (group.state.value, group.generation)
     step.out.notices.append(GroupChanged(group_id, state, generation, entry))

@@ -322,6 +322,7 @@ UnansweredEvent: TypeAlias = (
     | events.RecordsWatched
     | events.WatchStood
     | events.GroupSeen
+    | events.GroupsVanished
     | LagMeasured
 )
 """Events that are no requests."""

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from muster.coordinator.config import Settings
-from muster.coordinator.core.model.events import GroupSeen, RecordsWatched, TopicsChanged, WatchStood
+from muster.coordinator.core.model.events import GroupSeen, GroupsVanished, RecordsWatched, TopicsChanged, WatchStood
 from muster.coordinator.core.model.types import Limits
-from muster.coordinator.core.watched.broker_evidence import read_broker_log
+from muster.coordinator.core.watched.followed_evidence import FollowedEvidence
 from muster.coordinator.core.watched.watched_shard import NOT_READ, WatchedShard
 from muster.coordinator.edge.background_tasks import RestartedTask
 from muster.coordinator.edge.cluster_view import ClientAddresses, ClusterView, wall_ms
@@ -32,6 +32,7 @@ from muster.coordinator.runtime.engine import Engine, EngineOptions, MakeShard
 from muster.coordinator.runtime.group_log import BrokerGroupLog
 from muster.coordinator.runtime.node_status import GROUPS, Conditions
 from muster.coordinator.runtime.ports import Entry, GroupLog, KeyValue, LogDamage, LogFailed
+from muster.coordinator.runtime.replay import LEDGER_TOPIC
 from muster.coordinator.runtime.shards import ShardStatus, partition_for
 from muster.coordinator.server.backend.assignor_inputs import LogSpanOf, MeasuredSpans
 from muster.coordinator.server.backend.node_backend import MakeGroups, NodeBackend
@@ -52,11 +53,12 @@ from muster.coordinator.server.node_events import report_contained
 from muster.coordinator.server.rpc_dispatch import RpcCall, ServiceMethod, methods_of
 from muster.coordinator.server.services.group_coordinator import GroupCoordinator, GroupServiceContext
 from muster.coordinator.server.watch_backend.looked_kafka import LookedKafka, WatchedShards
-from muster.coordinator.watch.broker_log import NoBrokerLog, find_logs, read_lines
+from muster.coordinator.watch.broker_log import STDIN, NoBrokerLog, find_logs
+from muster.coordinator.watch.followed_logs import FollowedLogs
 from muster.coordinator.watch.offsets_topic_reader import GRANT, OFFSETS_TOPIC, OffsetsTopicReader, ReadingProgress
 from muster.coordinator.watch.segment_files import NoSegments, find_segments, read_segment
 from muster.coordinator.watch.watched_commits import WatchedCommits
-from muster.coordinator.watch.watched_partition import WatchedFacts, WatchedPartition
+from muster.coordinator.watch.watched_partition import MOST_FACTS, WatchedFacts, WatchedPartition
 from muster.coordinator.zookeeper.group_observer import ReportGroup
 from muster.storage.broker.broker import Broker
 from muster.storage.service.broker_service import BrokerService
@@ -76,6 +78,12 @@ POSITIONS_S: Final = 1.0
 """How often new positions are passed on."""
 
 TICK_S: Final = 0.25
+
+LOGS_S: Final = 1.0
+"""How often it is looked whether the brokers' logs have grown."""
+
+SENTENCES_AT_ONCE: Final = 10
+"""That are taken in one piece: each may explain a few rebalances."""
 
 WATCHED_KAFKA: Final = "watched-kafka"
 
@@ -179,6 +187,9 @@ class WatchBackend:
         self.disk: Broker | None = None
         self._kept: BrokerGroupLog | None = None
         """The ledger's log, where a directory is named for it."""
+        self._log_names = tuple(filter(None, settings.watch_broker_log.split(",")))
+        self._logs = FollowedLogs(self._log_names)
+        self._evidence = FollowedEvidence()
         self._reads = False
         self._commits = WatchedCommits(lambda: self._facts.partitions, lambda: self._count)
         self._standing: dict[int, str] = {}
@@ -187,8 +198,9 @@ class WatchBackend:
     async def rights_store(self) -> "SecurityStore | None":
         """Raises UpstreamRefusedNode for a broker's log that is not there."""
         try:
-            for path in filter(None, self._settings.watch_broker_log.split(",")):
-                find_logs(Path(path))
+            for path in self._log_names:
+                if path != STDIN:
+                    find_logs(Path(path))
         except NoBrokerLog as error:
             raise UpstreamRefusedNode(str(error)) from error
         return None
@@ -200,9 +212,13 @@ class WatchBackend:
             self.disk = await asyncio.to_thread(
                 Broker, directory, settings, node_id=settings.node_id, cluster_id=cluster_id
             )
+            self._fit_to_ledger(self.disk)
             size = settings.offsets_topic_segment_bytes
             self._kept = await asyncio.to_thread(BrokerGroupLog, self.disk, self.shards, size)
         make_groups(self._make_engine, load=True)
+
+    def _fit_to_ledger(self, disk: Broker) -> None:
+        """Before the ledger's log is opened: it may have been made when there was another number of partitions."""
 
     def _make_engine(self, limits: Limits, make_shard: MakeShard, options: EngineOptions) -> Engine:
         def told(shard: int, status: ShardStatus, why: str) -> None:
@@ -222,7 +238,7 @@ class WatchBackend:
         sessions: "ServerSessions",
     ) -> None:
         """From now on read, and let the shards know."""
-        self._driver = driver
+        self._engine, self._driver = engine, driver
         ago_ms = self._settings.watch_since_ms
         self._facts = WatchedFacts(driver.submit_event, wall_ms() - ago_ms if ago_ms else None)
         for shard in range(self.shards):
@@ -232,8 +248,11 @@ class WatchBackend:
         self._started.push_async_callback(lambda: self._reading.stop())
 
     async def _begin_reading(self) -> None:
-        if paths := self._settings.watch_broker_log:
-            self._facts.evidence = await asyncio.to_thread(lambda: read_broker_log(read_lines(paths.split(","))))
+        if self._log_names:
+            self._logs.close()
+            self._logs, self._evidence = FollowedLogs(self._log_names), FollowedEvidence()
+            await asyncio.to_thread(lambda: self._evidence.take_lines(self._logs.lines()))
+            self._facts.evidence = self._evidence
         await self._driver.all_loaded()
         for shard, excuse in self._standing.items():
             self._driver.submit_event(shard, WatchStood(excuse))
@@ -276,6 +295,7 @@ class WatchBackend:
 
     async def close(self) -> None:
         await self._started.aclose()
+        self._logs.close()
         if self.disk is not None:
             await asyncio.to_thread(self.disk.close)
 
@@ -412,8 +432,20 @@ class KafkaWatchBackend(WatchBackend):
         self.record_log = UpstreamLog(settings, view.cluster_id, self.topics, self.ends)
         self.requests = UpstreamRequests(self.record_log)
 
+    def _fit_to_ledger(self, disk: Broker) -> None:
+        """The ledger keeps its shards where the topic has been given more partitions since it was made."""
+        ledger = disk.topics().get(LEDGER_TOPIC)
+        if ledger is not None:
+            self.shards = ledger.partitions
+
     async def read(self) -> None:
         settings, wanted = self._settings, self._wanted()
+        if self.shards != self._count:
+            self._facts.shard_of = lambda group_id: partition_for(group_id, self.shards)
+        if self._log_names:
+            following = RestartedTask("logs of the watched brokers", self._follow_logs)
+            following.start()
+            self._started.push_async_callback(following.stop)
         with suppress(UpstreamError, ValueError):  # one who may not ask concludes less
             told = await describe_broker_config(self.upstream, "group.consumer.session.timeout.ms")
             self._facts.session_ms = None if told is None else int(told)
@@ -487,7 +519,9 @@ class KafkaWatchBackend(WatchBackend):
         for partition in self._wanted():
             self._excuse(partition, f"{OFFSETS_TOPIC}-{partition} has not been read yet" if allowed else instead)
 
-    def made_partition(self, partition: int) -> WatchedPartition:
+    def made_partition(self, partition: int, again: bool = False) -> WatchedPartition:
+        if again:
+            self._facts.heard[partition] = set()
         self._progress.pop(partition, None)
         self._excuse(partition, f"{OFFSETS_TOPIC}-{partition} has not been read yet")
         return self._facts.made_partition(partition)
@@ -558,8 +592,37 @@ class KafkaWatchBackend(WatchBackend):
                     continue
                 await self.pass_positions(partition, partition)
                 if partition in self._read and not self._looks.hidden:
+                    await self._forget_vanished(partition)
                     self._excuse(partition, "")
                 self._read.discard(partition)
+            if not any(self._excuses.values()):
+                self._grown = ""
+
+    async def _forget_vanished(self, partition: int) -> None:
+        """A partition has been read anew: groups that it should have, and of which it says nothing, are gone."""
+        heard = self._facts.heard.pop(partition, None)
+        if heard is None:
+            return
+        for shard in range(self.shards) if self._facts.shard_of is not None else (partition,):
+            core = self._engine.core(shard) if self._engine.status(shard) is ShardStatus.ACTIVE else None
+            if not isinstance(core, WatchedShard):
+                continue
+            state = core.state
+            known = state.groups.keys() | state.offsets.keys()
+            gone = sorted(each for each in known - heard if partition_for(each, self._count) == partition)
+            for begin in range(0, len(gone), MOST_FACTS):
+                self._driver.submit_event(shard, GroupsVanished(tuple(gone[begin : begin + MOST_FACTS])))
+            await asyncio.sleep(0)
+
+    async def _follow_logs(self) -> None:
+        """What the brokers write after a rebalance's record explains it later."""
+        while True:
+            sentences, more = await asyncio.to_thread(self._logs.more)
+            for begin in range(0, len(sentences), SENTENCES_AT_ONCE):
+                for amended in self._evidence.take_sentences(sentences[begin : begin + SENTENCES_AT_ONCE]):
+                    self.tell_group(amended.group_id, RecordsWatched((amended,)))
+                await asyncio.sleep(0)
+            await asyncio.sleep(0 if more else LOGS_S)
 
     def trouble(self) -> str:
         if self._looks.hidden:
@@ -569,7 +632,7 @@ class KafkaWatchBackend(WatchBackend):
             more = f" (and {len(self._troubles) - 1} more partitions)" if len(self._troubles) > 1 else ""
             seen = "so its groups are missing, or as they were last seen"
             return f"{OFFSETS_TOPIC}-{partition}{more} cannot be read, {seen}: {why}"
-        return self._grown or self._topics_trouble or self._looks.trouble()
+        return self._grown or self._topics_trouble or self._looks.trouble() or self._logs.trouble
 
     def _topics_troubled(self, sentence: str) -> None:
         self._topics_trouble = sentence

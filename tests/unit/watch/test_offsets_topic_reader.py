@@ -26,6 +26,7 @@ class Heard:
     def __init__(self) -> None:
         self._facts = WatchedFacts(lambda shard, event: None)
         self.made: list[int] = []
+        self.again: dict[int, bool] = {}
         self.at: dict[int, tuple[int, int]] = {}
         self.bytes: dict[int, list[tuple[int, int]]] = {}
         self.troubles: dict[int, str] = {}
@@ -39,8 +40,9 @@ class Heard:
                 self._news.clear()
                 await self._news.wait()
 
-    def made_partition(self, partition: int) -> WatchedPartition:
+    def made_partition(self, partition: int, again: bool = False) -> WatchedPartition:
         self.made.append(partition)
+        self.again[partition] = again
         self.at.pop(partition, None)
         return self._facts.made_partition(partition)
 

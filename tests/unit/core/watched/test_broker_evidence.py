@@ -19,11 +19,14 @@ from muster.coordinator.core.model.types import (
     FurtherTrigger,
     Outcome,
     RebalanceEntry,
+    RebalancePhase,
     RebalanceSource,
 )
 from muster.coordinator.core.watched import broker_evidence
 from muster.coordinator.core.watched.broker_evidence import BrokerEvidence, read_broker_log
+from muster.coordinator.core.watched.broker_sentences import read_sentence
 from muster.coordinator.core.watched.endings import WHICH_CAME_FIRST
+from muster.coordinator.core.watched.followed_evidence import MOST_OF_GROUP, FollowedEvidence, amend_seen_entry
 from muster.coordinator.watch.segment_files import batch_end
 from muster.coordinator.watch.watched_partition import WatchedPartition
 from muster.storage.records.batch import view_at
@@ -329,3 +332,36 @@ def test_a_round_has_a_limit(say: Say) -> None:
     evidence = say(*many, begins("removing member m0 on heartbeat expiration"), ENDS)
     assert sum(evidence.skipped.values()) >= 900
     assert evidence.settle("g", entry_of(Cause.MEMBER_LEFT, "m1", Certainty.UNKNOWN)).certainty is Certainty.SAID
+
+
+# A log that is still being written
+# ---------------------------------
+
+
+def test_what_the_log_says_after_the_record_amends_the_entry() -> None:
+    evidence, entry = FollowedEvidence(), watched()["audit", 2, 3]
+    assert evidence.settle("audit", entry) is entry
+    sentences = [each for line in lines() if (each := read_sentence(line)) is not None]
+    amended = [each for each in evidence.take_sentences(sentences) if each.entry.generation == entry.generation]
+    assert [(each.group_id, each.amends, each.entry) for each in amended] == [("audit", True, settled("audit", 2, 3))]
+    assert evidence.take_sentences(sentences[:1]) == [], "it says no more than it did"
+
+
+def test_only_the_newest_rebalances_of_a_group_wait_for_the_log() -> None:
+    evidence = FollowedEvidence()
+    told = [entry for (group, _, _), entry in watched().items() if group == "audit"]
+    for entry in told:
+        evidence.settle("audit", entry)
+    sentences = [each for line in lines() if (each := read_sentence(line)) is not None]
+    newest = {each.generation for each in told[-MOST_OF_GROUP:]}
+    assert {each.entry.generation for each in evidence.take_sentences(sentences)} <= newest
+
+
+def test_an_amended_entry_keeps_what_looks_have_seen() -> None:
+    told = settled("audit", 2, 3)
+    phases = (RebalancePhase("join", 7),)
+    moves = tuple(replace(move, unowned_at_least_ms=5) for move in watched()["audit", 2, 3].moves)
+    kept = replace(watched()["audit", 2, 3], number=9, phases=phases, moves=moves)
+    amended = amend_seen_entry(kept, told)
+    assert (amended.number, amended.phases, amended.cause) == (9, phases, told.cause)
+    assert [(move.why, move.unowned_at_least_ms) for move in amended.moves] == [(move.why, 5) for move in told.moves]

@@ -160,3 +160,32 @@ def test_no_time_that_passes_and_no_topic_that_goes_changes_a_group(shard: Watch
         assert (effects.records, effects.timers, effects.chores) == ([], {}, [])
     assert ask(shard, replace(events.DescribeGroup(1, "g"))) == before
     assert shard.deadlines == {}
+
+
+def test_a_log_that_is_read_later_amends_the_entry_in_its_place(shard: WatchedShard) -> None:
+    shard.step(events.RecordsWatched((stored(1, member("a", 0)), decided(1, NOW_MS), decided(2, NOW_MS + 5))), NOW_MS)
+    said = replace(decided(1, NOW_MS).entry, cause=Cause.MEMBER_LEFT, evidence="the broker says so")
+    effects = shard.step(events.RecordsWatched((RebalanceDecided("g", said, amends=True),)), NOW_MS)
+    assert [record.entry.number for record in effects.records if isinstance(record, RebalanceDecided)] == [1]
+    assert [notice.entry.cause for notice in effects.notices if notice.entry] == [Cause.MEMBER_LEFT]
+    reply = ask(shard, events.ExplainGroup(1, "g"))
+    assert [(entry.number, entry.cause) for entry in reply.entries] == [
+        (2, Cause.MEMBER_JOINED),
+        (1, Cause.MEMBER_LEFT),
+    ]
+
+
+def test_an_entry_that_is_not_kept_is_not_amended(shard: WatchedShard) -> None:
+    fact = RebalanceDecided("g", decided(1, NOW_MS).entry, amends=True)
+    assert shard.step(events.RecordsWatched((fact,)), NOW_MS).records == []
+
+
+def test_groups_that_vanished_are_gone_and_what_was_explained_stays(shard: WatchedShard) -> None:
+    position = OffsetsStored("g", {("orders", 0): StoredOffset(41, -1, "", NOW_MS)})
+    shard.step(events.RecordsWatched((stored(1, member("a", 0)), decided(1, NOW_MS), position)), NOW_MS)
+    effects = shard.step(events.GroupsVanished(("g", "never-there")), NOW_MS)
+    assert effects.records == []
+    assert [(notice.group_id, notice.state) for notice in effects.notices] == [("g", "Dead")]
+    assert "g" not in shard.state.groups
+    assert "g" not in shard.state.offsets
+    assert len(ask(shard, events.ExplainGroup(1, "g")).entries) == 1

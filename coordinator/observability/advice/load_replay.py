@@ -119,8 +119,11 @@ def read_stretches(record: GroupRecord) -> Iterator[LoadStretch]:
     """Newest first, as far back as positions are known."""
     trails = record.group.commits.trails
     end_ms = max((trail.samples[-1].at_ms for trail in trails.values() if trail.samples), default=0)
+    begin_ms = min((trail.samples[0].at_ms for trail in trails.values() if trail.samples), default=0)
     planned = found = 0
     for owners, from_ms, to_ms in times_at_rest(record, end_ms):
+        if to_ms <= begin_ms:
+            return
         stretch = read_stretch(record, owners, from_ms, to_ms)
         if stretch is None:
             continue

@@ -102,19 +102,24 @@ def mean_gap(moves: Iterable[PartitionMove]) -> float:
 
 def list_rounds(entries: Iterable[Rebalance]) -> Iterator[RecordedRound]:
     """The rebalances that had a plan, in the order of the entries."""
+    known: dict[TopicPartition, TopicPartition] = {}
     for entry in entries:
         if entry.outcome == RebalanceOutcome.REBALANCE_OUTCOME_COMPLETED:
-            after = owners_after(entry)
+            after = owners_after(entry, known)
             yield RecordedRound(entry, owners_before(entry, after), after)
 
 
-def owners_after(entry: Rebalance) -> dict[TopicPartition, str]:
-    return {
-        (share.topic, partition): member.member_id
-        for member in entry.members
-        for share in member.assigned
-        for partition in share.partitions
-    }
+def owners_after(entry: Rebalance, known: dict[TopicPartition, TopicPartition]) -> dict[TopicPartition, str]:
+    """known: the partitions of other rounds, of which nearly all are in this one, too."""
+    found: dict[TopicPartition, str] = {}
+    for member in entry.members:
+        member_id = member.member_id
+        for share in member.assigned:
+            topic = share.topic
+            for partition in share.partitions:
+                tp = topic, partition
+                found[known.setdefault(tp, tp)] = member_id
+    return found
 
 
 def owners_before(entry: Rebalance, after: Owners) -> dict[TopicPartition, str]:

@@ -206,7 +206,7 @@ def advise_group(group: ExaminedGroup, partitions: Mapping[str, int], now_ms: in
     found = [advice for kind in KINDS for advice in kind.adviser(record, replay)]
     kept = [advice for advice in found if advice.saves.share >= LEAST_SHARE]
     kept.sort(key=lambda advice: (-advice.saves.weight, -advice.saves.share))
-    return GroupAdvice(
+    told = GroupAdvice(
         group_id=group.id,
         advice=tuple(kept),
         from_ms=record.since_ms if record.entries else now_ms,
@@ -217,6 +217,11 @@ def advise_group(group: ExaminedGroup, partitions: Mapping[str, int], now_ms: in
         not_judged=(replay.problem,) if replay.problem else (),
         looked_at=describe_window(record),
     )
+    rounds = list(record.rounds)
+    del record
+    while rounds:  # one by one: to free millions of owners at once would hold up all threads
+        rounds.pop()
+    return told
 
 
 def describe_window(record: GroupRecord) -> str:

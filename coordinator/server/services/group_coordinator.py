@@ -607,9 +607,14 @@ class GroupCoordinator:
     async def explain_group(self, request: pb.ExplainGroupRequest, call: RpcCall) -> pb.ExplainGroupResponse:
         event = group_requests.parse_explain_group(request, self._driver.next_id())
         reply = await self._driver.ask_shard(self._shard_of(event.group_id), event, effects.ExplainReply)
-        return group_responses.build_explanation(
-            event.group_id, reply, with_snapshots=request.include_snapshots, room=self._snapshot_bytes
+        make = partial(
+            group_responses.build_explanation,
+            event.group_id,
+            reply,
+            with_snapshots=request.include_snapshots,
+            room=self._snapshot_bytes,
         )
+        return await run_off_loop_if_large(make, sum(len(each.members) + len(each.moves) for each in reply.entries))
 
     async def watch_group(self, request: pb.WatchGroupRequest, call: RpcCall) -> AsyncIterator[pb.WatchGroupResponse]:
         """The group as it is now, then every change; a group that is not there yet is "Dead".

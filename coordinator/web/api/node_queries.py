@@ -1,5 +1,6 @@
 """Calls of the API to the node; an error code in an answer becomes a refusal with HTTP's status."""
 
+import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -84,6 +85,14 @@ class NodeQueries:
         check_group_code(answer.error_code, answer.error_message, "the list of groups")
         return sorted(map(map_listing, answer.groups), key=lambda group: group.group_id)
 
+    async def group_type(self, group: str) -> str:
+        answer = await self.call("ListGroups", pb.ListGroupsRequest())
+        check_group_code(answer.error_code, answer.error_message, "the list of groups")
+        async for each in iterate_in_turns(answer.groups):
+            if each.group_id == group:
+                return str(each.group_type)
+        return "classic"
+
     async def group(self, group: str) -> GroupDescription:
         """Raises Refused (404) where there is none."""
         answer = await self.call("DescribeGroups", pb.DescribeGroupsRequest(groups=[group]))
@@ -133,14 +142,15 @@ class NodeQueries:
             return []
         answer = await self.call("OffsetFetch", request)
         check_group_code(answer.error_code, answer.error_message, f"group {found.group_id!r}")
-        return [lag for _, lag in sorted(map_lags([answer], owners).items())]
+        lags = await asyncio.to_thread(map_lags, [answer], owners)
+        return [lag for _, lag in sorted(lags.items())]
 
     async def commit_history(self, group: str) -> CommitHistory:
         """How its positions moved, as far as this node knows."""
         request = pb.OffsetFetchRequest(group_id=group, all_topics=True, include_commits=True)
         answer = await self.call("OffsetFetch", request)
         check_group_code(answer.error_code, answer.error_message, f"group {group!r}")
-        return map_commits(answer)
+        return await asyncio.to_thread(map_commits, answer)
 
     async def settings(self, group: str) -> GroupSettingsAnswer:
         """A group that nobody has heard of has nothing set."""
@@ -184,7 +194,7 @@ class NodeQueries:
     async def examined(self, group: str) -> tuple[ExaminedGroup, dict[str, int]]:
         """A group with its positions and its whole ledger, and how many partitions its topics have, for advice."""
         described = await self.group(group)
-        kind = next((each.group_type for each in await self.groups() if each.group_id == group), "classic")
+        kind = await self.group_type(group)
         explained = await self.explained(group, snapshots=True)
         lags, _ = await self.lags(described)
         holds = await self.describe_holds(group)

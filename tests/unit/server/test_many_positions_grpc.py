@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from muster.coordinator.core.model import events
-from muster.coordinator.core.model.types import Limits
+from muster.coordinator.core.model import effects, events
+from muster.coordinator.core.model.types import Cause, Limits, MemberPlan, Outcome, RebalanceEntry
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.server.services import group_requests, group_responses
@@ -89,3 +89,41 @@ def test_what_is_too_long_of_a_position_is_said_in_words() -> None:
     refused = [row for topic in answer.topics for row in topic.partitions if row.error_code]
     assert [row.partition_index for row in refused] == [3]
     assert "shorten it" in refused[0].error_message
+
+
+# Explanations
+# ------------
+
+
+class Explained(OneShard):
+    """A group with so many rebalances, of ten members each."""
+
+    def __init__(self, rebalances: int) -> None:
+        super().__init__()
+        plans = tuple(MemberPlan(name, name, "h", None, (("t", (0,)),)) for name in "abcdefghij")
+        told = RebalanceEntry(
+            *(1, 1, 2, "consumer", "range", Cause.MEMBER_JOINED, "", "", "", "", "", Outcome.COMPLETED, 0, 0),
+            members=plans,
+        )
+        self.reply = effects.ExplainReply(entries=(told,) * rebalances, stalls=(), takeovers=())
+
+    async def ask_shard(self, shard: int, event: events.Request, wanted: type[Any]) -> Any:
+        return self.reply
+
+
+@pytest.mark.parametrize(("rebalances", "by_a_thread"), [(3, False), (AT_ONCE, True)])
+def test_a_long_ledger_is_told_beside_the_loop(
+    monkeypatch: pytest.MonkeyPatch, rebalances: int, by_a_thread: bool
+) -> None:
+    threads: list[threading.Thread] = []
+    build = group_responses.build_explanation
+
+    def watched(*args: Any, **named: Any) -> pb.ExplainGroupResponse:
+        threads.append(threading.current_thread())
+        return build(*args, **named)
+
+    monkeypatch.setattr(group_responses, "build_explanation", watched)
+    service = GroupCoordinator(group_service_context(driver=Explained(rebalances)))
+    answer = asyncio.run(service.explain_group(pb.ExplainGroupRequest(group_id="g"), CALL))
+    assert len(answer.rebalances) == rebalances
+    assert [thread is not threading.main_thread() for thread in threads] == [by_a_thread]

@@ -6,6 +6,8 @@ from functools import cache
 
 import pytest
 
+from muster.coordinator.observability.advice.member_returns import MemberReturn
+from muster.coordinator.observability.advice.membership_advice import needed_session_ms
 from muster.coordinator.observability.advice.model import LEAST_SHARE, Advice, read_record
 from muster.coordinator.observability.advice.plan_replay import replay_plans
 from muster.coordinator.observability.advice.table import GroupAdvice, advise_group
@@ -133,6 +135,28 @@ def test_an_absence_that_outlasts_the_session_names_the_session_that_it_takes() 
     found = next(each for each in advised(history).advice if each.kind == "static-membership")
     assert found.settings == ("group.instance.id=NAME", "session.timeout.ms=11000")
     assert any(line == "away for 7 s; half as much again is 11 s" for line in found.proof)
+
+
+def test_the_session_is_for_99_of_100_absences_and_half_as_much_again() -> None:
+    def away(*seconds: int) -> list[MemberReturn]:
+        return [
+            MemberReturn("a2", "a1", ("a", "", "h"), "restarted", 1_000 * each, 0, 1, frozenset()) for each in seconds
+        ]
+
+    assert needed_session_ms(away(*[8] * 198, 600, 600)) == 12_000, "two of 200 were away for ten minutes"
+    assert needed_session_ms(away(*[8] * 197, 20, 600, 600)) == 30_000
+    assert needed_session_ms(away(1, 1, 1)) == 6_000, "a broker allows no shorter one"
+    assert needed_session_ms(away(3_600)) == 1_800_000, "nor a longer one"
+
+
+def test_a_group_of_another_broker_that_only_scales_is_not_to_be_taken_over() -> None:
+    """What would help it Kafka has: another assignor."""
+    history = scaling()
+    group = replace(history.examined(), ledger=tuple(history.watched_entries()))
+    found = advise_group(group, history.topics, history.now_ms)
+    assert found.advice[0].kind == "assignor"
+    assert "adopt" not in [each.kind for each in found.advice]
+    assert not any("engine adopt" in setting for each in found.advice for setting in each.settings)
 
 
 def test_a_session_that_is_not_known_is_not_lowered() -> None:

@@ -4,6 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from muster.assignors.api import JsonValue
+from muster.coordinator.observability.read_model.commit_history import (
+    CommitHistory,
+    CommitTraffic,
+    CommitTrail,
+    SeenPosition,
+)
 from muster.coordinator.observability.read_model.groups import (
     Canary,
     CanaryGuardStatus,
@@ -25,6 +31,9 @@ from muster.coordinator.observability.read_model.groups import (
 __all__ = [
     "Canary",
     "CanaryGuardStatus",
+    "CommitHistory",
+    "CommitTraffic",
+    "CommitTrail",
     "ForecastMove",
     "GroupBalance",
     "GroupControls",
@@ -42,6 +51,7 @@ __all__ = [
     "NodeStatus",
     "PartitionLag",
     "ReservedShare",
+    "SeenPosition",
     "TokenDescription",
     "TopicDescription",
     "UserDescription",

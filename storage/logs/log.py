@@ -690,7 +690,7 @@ def fetch_below_watermark(
         data = segments.read(offset, until, max_bytes, min_one, at_hand)
     except OSError as error:
         raise read_refusal(log, error) from error
-    aborted = segments.aborted(offset, until, len(data)) if committed else ()
+    aborted = segments.aborted(offset, until, data) if committed else ()
     return Fetched(data, high, start, stable, aborted)
 
 
@@ -739,6 +739,9 @@ def search_timestamp(log: "Log", timestamp: int, committed: bool) -> tuple[int, 
 
 # The log
 # -------
+
+PRODUCERS_AT_ONCE = 500
+"""So many producers are told of while an append may have to wait."""
 
 # To ask an enumeration for a member takes longer than to compare.
 _CLIENT, _REPLICATION = AppendOrigin.CLIENT, AppendOrigin.REPLICATION
@@ -1173,19 +1176,15 @@ class Log:
             return self.producers.open_transactions()
 
     def list_producers(self) -> list[DescribedProducer]:
-        """All producers that the log knows, by id. It may wait for an append; not on the event loop."""
-        with self.lock:
-            return [
-                DescribedProducer(
-                    number,
-                    producer.epoch,
-                    producer.last.last_sequence if producer.last else -1,
-                    producer.last_timestamp,
-                    producer.coordinator_epoch,
-                    producer.txn_first_offset,
-                )
-                for number, producer in sorted(self.producers.producers.items())
-            ]
+        """All producers that the log knows, by id. It takes its time, and appends have turns in between; not on the
+        event loop."""
+        state = self.producers
+        numbers = sorted(state.producers)
+        found: list[DescribedProducer] = []
+        for start in range(0, len(numbers), PRODUCERS_AT_ONCE):
+            with self.lock:
+                found += state.describe(numbers[start : start + PRODUCERS_AT_ONCE])
+        return found
 
     def forget_producers(self, now_ms: int, idle_ms: int, on_record: OnRecord) -> None:
         """Forget producers that were idle for longer than `idle_ms`, but for fences that are on record."""

@@ -10,7 +10,7 @@ Producer ids are never given twice: they are reserved on disk a block at a time.
 import logging
 import struct
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from crc32c import crc32c
@@ -367,6 +367,21 @@ class ProducerState:
         """Those without a marker, oldest first."""
         known = self.producers
         return [OpenTransaction(number, known[number].epoch, first) for first, number in self.unstable.open()]
+
+    def describe(self, numbers: Sequence[int]) -> list[DescribedProducer]:
+        """Those of these producers that are known."""
+        known = [(number, producer) for number in numbers if (producer := self.producers.get(number)) is not None]
+        return [
+            DescribedProducer(
+                number,
+                producer.epoch,
+                producer.last.last_sequence if producer.last else _NONE,
+                producer.last_timestamp,
+                producer.coordinator_epoch,
+                producer.txn_first_offset,
+            )
+            for number, producer in known
+        ]
 
     def expire(self, now_ms: int, idle_ms: int, on_record: OnRecord) -> None:
         """Forget producers without an open transaction that were idle for longer than `idle_ms`.

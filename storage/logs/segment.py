@@ -780,16 +780,17 @@ class SegmentList:
             return segment.read(position, size, source)
         return b""
 
-    def aborted(self, offset: int, until: int, size: int) -> tuple[AbortedTransaction, ...]:
-        """The aborted transactions with data in the `size` bytes that a read from `offset` found below `until`.
+    def aborted(self, offset: int, until: int, read: bytes | memoryview) -> tuple[AbortedTransaction, ...]:
+        """The aborted transactions with data in what was read from `offset` on, below `until`.
 
         Some more may be named, where the index is coarse.
         """
         sealed, active = self._with_aborted, self.active
-        if not sealed and not active.aborted:
+        if not (sealed or active.aborted) or len(read) < HEADER_SIZE:
             return ()
-        holder = self.since(offset)[0]
-        until = min(until, holder.reach(offset, size))
+        (first,) = _FIRST_OFFSET.unpack_from(read)  # of the batch that holds `offset`, or the next one there is
+        holder = self.since(first)[0]
+        until = min(until, holder.reach(first, len(read)))
         since = bisect_left(sealed, holder.base_offset, key=_base_offset)
         lists = [segment.aborted for segment in (*sealed[since:], active)]
         return tuple(
@@ -816,6 +817,7 @@ class SegmentList:
         return (found.offset, found.timestamp_ms) if found and found.offset < until else (-1, -1)
 
 
+_FIRST_OFFSET = struct.Struct(">q")
 _base_offset = attrgetter("base_offset")
 
 

@@ -4,7 +4,7 @@ after the log was loaded from any of its snapshots."""
 from itertools import pairwise
 from typing import TypeAlias
 
-from hypothesis import given, settings
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from muster.storage.logs.log import Log
@@ -74,23 +74,27 @@ class Model:
         self.open: dict[int, list[int]] = {}
         self.sequences = [0] * PRODUCERS
         self.aborted: list[AbortedEntry] = []
+        self.keys: dict[int, int] = {}
 
     def live(self, log: Log, what: str, number: int) -> None:
         match what:
             case "flush":
                 log.flush()
             case "plain":
-                offset = log.append(batch(b"plain"), T0).base_offset
+                offset = log.append(batch(b"plain", key=b"%d" % number), T0).base_offset
+                self.keys[offset] = number
                 self.holder[offset], self.fate[offset] = -1, "commit"
             case "data":
                 sent = batch(
                     b"x",
+                    key=b"%d" % (self.sequences[number] % 3),
                     producer_id=number,
                     producer_epoch=0,
                     base_sequence=self.sequences[number],
                     transactional=True,
                 )
                 offset = log.append(sent, T0, guard=guard_for(log, sent)).base_offset
+                self.keys[offset] = self.sequences[number] % 3
                 self.sequences[number] += 1
                 self.open.setdefault(number, []).append(offset)
                 self.holder[offset] = number
@@ -117,16 +121,16 @@ def committed_records(log: Log, most_bytes: int) -> list[int]:
     kept: list[int] = []
     offset = log.start_offset
     while offset < log.last_stable_offset:
-        found = log.fetch(offset, most_bytes, committed=True)
-        coming = sorted(found.aborted, key=lambda each: each.first_offset)
+        answer = log.fetch(offset, most_bytes, committed=True)
+        coming = sorted(answer.aborted, key=lambda each: each.first_offset)
         dropped: set[int] = set()
-        for each in read_batches(found.records):
+        for each in read_batches(answer.records):
             while coming and coming[0].first_offset <= each.last_offset:
                 dropped.add(coming.pop(0).producer_id)
             if each.control:
                 dropped.discard(each.producer_id)
-            elif not (each.transactional and each.producer_id in dropped) and each.base_offset >= offset:
-                kept.append(each.base_offset)
+            elif not (each.transactional and each.producer_id in dropped):
+                kept += [found.offset for found in each.records() if found.offset >= offset]
             following = each.next_offset
         offset = following
     return kept
@@ -188,6 +192,45 @@ def test_a_snapshot_tells_what_a_scan_tells_at_every_cut_and_high_watermark(life
         assert [entry for segment in kept for entry in segment.aborted] == [
             entry for entry in model.aborted if entry.last_offset < ends
         ]
+
+
+COMPACT = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0", "delete.retention.ms": "0"}
+
+
+def must_read_the_newest(log: Log, model: Model, most_bytes: int) -> dict[int, int]:
+    """By key the offset of its newest committed record."""
+    stable = log.last_stable_offset
+    assert stable == model.stable_below(log.high_watermark)
+    committed = wanted(model, stable)
+    newest = {model.keys[offset]: offset for offset in committed}
+    assert set(newest.values()) <= set(committed_records(log, most_bytes)) <= set(committed)
+    return newest
+
+
+@settings(max_examples=150)
+@given(LIVES, LIVES, st.integers(1, 700), st.booleans())
+def test_after_a_compaction_readers_get_the_newest_of_what_was_committed(
+    before: list[Step], after: list[Step], most_bytes: int, reopen: bool
+) -> None:
+    """Compaction leaves holes: where a fetch begins, and in which segment what it returns lies, are two questions."""
+    disk = MemoryFiles()
+    broker = open_broker(disk, **SMALL)
+    broker.create_topic("t", 1, COMPACT)
+    log, model = broker.log("t", 0), Model()
+    for life in (before, after):
+        for what, number in life:
+            model.live(log, what, number)
+        log.flush()
+        newest = must_read_the_newest(log, model, most_bytes)
+        log.roll(T0)
+        while broker.compact(T0 + 10):
+            pass
+        if reopen:
+            broker.close()
+            broker = open_broker(disk, **SMALL)
+            log = broker.log("t", 0)
+        assert must_read_the_newest(log, model, most_bytes) == newest
+    event(f"{len(newest)} keys")
 
 
 # Which aborted transactions overlap

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from muster.storage.broker.requests import AT_ONCE
+from muster.storage.logs.producer_state import MarkerToWrite
 from muster.storage.records.batch import encode_batch
 from tests.support.kafka.door import NODE_ID, Door, made, play
 from tests.support.turns import turns_of_others
@@ -73,6 +74,26 @@ def test_the_producers_of_a_partition_are_told_with_their_last_sequence() -> Non
         assert told == (40, 2, 9, T0 + 5)
         assert (producer.coordinator_epoch, producer.current_txn_start_offset) == (-1, -1)
         assert found["t", 1].active_producers == []
+
+    play(story)
+
+
+def test_a_producer_is_told_with_its_open_transaction_and_the_newest_coordinator() -> None:
+    async def story(door: Door) -> None:
+        log = door.broker.log("t", 0)
+        log.append_marker(MarkerToWrite(40, 3, commit=True, coordinator_epoch=6), T0)
+        sent = encode_batch(
+            [(T0 + 5, None, b"x", ())] * 2, producer_id=40, producer_epoch=3, base_sequence=0, transactional=True
+        )
+        log.append(sent, T0, guard=log.make_guard(40, 3))
+        asked = [made("DescribeProducersRequest.topics", name="t", partition_indexes=[0])]
+        ((producer,),) = [
+            one.active_producers
+            for topic in (await door.ask("DescribeProducers", 0, topics=asked)).topics
+            for one in topic.partitions
+        ]
+        told = (producer.producer_epoch, producer.last_sequence, producer.coordinator_epoch)
+        assert (*told, producer.current_txn_start_offset) == (3, 1, 6, 1)
 
     play(story)
 

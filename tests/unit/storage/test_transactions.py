@@ -10,6 +10,7 @@ from muster.storage.broker.broker import Broker
 from muster.storage.broker.fetches import FetchLimits
 from muster.storage.broker.group_commit import GroupCommit
 from muster.storage.broker.requests import LogRequests
+from muster.storage.logs import log as log_module
 from muster.storage.logs import transactions
 from muster.storage.logs.log import Log
 from muster.storage.logs.producer_state import MAX_EPOCH, MarkerToWrite, encode_marker
@@ -49,6 +50,12 @@ def end(
     log: Log, *, commit: bool = True, epoch: int = 0, number: int = ME, coordinator: int = 0, level: int = 0
 ) -> int:
     return log.append_marker(MarkerToWrite(number, epoch, commit, coordinator, level), T0).base_offset
+
+
+def marker_at(offset: int, *, commit: bool) -> bytes:
+    """As a leader sends it."""
+    marker = encode_marker(commit=commit, producer_id=ME, producer_epoch=0, coordinator_epoch=0, timestamp_ms=T0)
+    return offset.to_bytes(8, "big") + marker[8:12] + bytes(4) + marker[16:]
 
 
 def stable(log: Log) -> int:
@@ -516,6 +523,19 @@ def test_what_was_aborted_is_named_where_it_lies_and_not_for_all_of_the_log() ->
     assert len(everything.aborted) == 100
 
 
+def test_what_was_aborted_is_named_for_a_fetch_that_begins_in_a_hole() -> None:
+    """A leader's compaction may have left one before the segment in which the next record lies."""
+    log = held().log("t", 0)
+    append_as_follower(log, sent(b"plain", at=0), T0)
+    begun = sent(b"x", at=5, producer_id=ME, producer_epoch=0, base_sequence=0, transactional=True)
+    append_as_follower(log, begun + marker_at(6, commit=False), T0)
+    log.tell_high_watermark(7)
+    assert [segment.base_offset for segment in log.segments] == [0, 5]
+    for offset in (0, 1, 3, 5, 6):
+        found = log.fetch(offset, 10_000, committed=True)
+        assert found.aborted == (() if offset == 0 else (AbortedTransaction(ME, 5),)), offset
+
+
 # TX-L10, TX-L11: after a restart
 # -------------------------------
 
@@ -549,8 +569,7 @@ def test_a_copy_that_is_cut_or_opened_holds_back_what_is_not_committed() -> None
     broker = held(disk)
     log = broker.log("t", 0)
     begun = sent(b"x", at=0, producer_id=ME, producer_epoch=0, base_sequence=0, transactional=True)
-    marker = encode_marker(commit=True, producer_id=ME, producer_epoch=0, coordinator_epoch=0, timestamp_ms=T0)
-    append_as_follower(log, begun + (1).to_bytes(8, "big") + marker[8:12] + bytes(4) + marker[16:], T0)
+    append_as_follower(log, begun + marker_at(1, commit=True), T0)
     for offset in range(2, 20):
         append_as_follower(log, sent(b"plain", at=offset), T0)
     log.flush()
@@ -567,10 +586,12 @@ def test_a_copy_that_is_cut_or_opened_holds_back_what_is_not_committed() -> None
     assert log.last_stable_offset == 2
 
 
-def test_producers_are_told_with_what_is_open() -> None:
+@pytest.mark.parametrize("at_once", [1, 2, 500])
+def test_producers_are_told_with_what_is_open(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     log = opened().log("t", 0)
     begin(log, 3)
     end(log, epoch=1, coordinator=7, level=2)
     begin(log, 0, epoch=1, number=ME, level=2, count=2)
     log.append(data_of(5, number=4, transactional=False), T0)
+    monkeypatch.setattr(log_module, "PRODUCERS_AT_ONCE", at_once)
     assert [tuple(known) for known in log.list_producers()] == [(4, 0, 5, T0, -1, -1), (ME, 1, 1, T0, 7, 2)]

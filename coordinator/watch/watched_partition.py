@@ -227,14 +227,16 @@ class WatchedPartition:
         session_ms: int | None = None,
         *,
         since_ms: int | None = None,
+        group_sessions: Mapping[str, int] | None = None,
     ) -> None:
         """names: topic id -> name, shared by all partitions: commits tell of them. session_ms: the broker's
-        `group.consumer.session.timeout.ms`; None: nobody knows it.
+        `group.consumer.session.timeout.ms`; None: nobody knows it. group_sessions: by group, its own in its place.
 
         since_ms: rebalances that ended before are not told, and positions are passed over that were committed an hour
         before it or earlier. What groups were like before is needed to tell what changed, so their facts are taken.
         """
         self._session_ms = session_ms
+        self._group_sessions = {} if group_sessions is None else group_sessions
         self._sink = sink
         self._names = names
         self._since_ms = since_ms
@@ -454,7 +456,7 @@ class WatchedPartition:
             group.classic.number = group.consumer.number
             if isinstance(record, GroupEpochDeleted):
                 group.consumer = ConsumerHistory(
-                    group_id, self._names, self._session_ms, group.consumer.number, group.classic.commits
+                    group_id, self._names, group.consumer.session_ms, group.consumer.number, group.classic.commits
                 )
 
     def _tell(self, group: WatchedGroup, entries: Iterable[RebalanceEntry]) -> None:
@@ -473,7 +475,9 @@ class WatchedPartition:
             group = self.groups[group_id] = WatchedGroup(
                 group_id,
                 ClassicHistory(group_id, commits=times),
-                ConsumerHistory(group_id, self._names, self._session_ms, commits=times),
+                ConsumerHistory(
+                    group_id, self._names, self._group_sessions.get(group_id, self._session_ms), commits=times
+                ),
                 at_ms,
             )
         group.heard_ms = max(group.heard_ms, at_ms)
@@ -585,6 +589,7 @@ class WatchedFacts:
         self._since_ms = since_ms
         self.session_ms: int | None = None
         """The broker's group.consumer.session.timeout.ms, once it is known: no record tells it."""
+        self._group_sessions: dict[str, int] = {}
         self._names: dict[TopicId, str] = {}
         self._collectors: dict[int, FactsCollector] = {}
         self.partitions: dict[int, WatchedPartition] = {}
@@ -598,11 +603,19 @@ class WatchedFacts:
         """Of topics by their ids: records of KIP-848 groups name topics by id alone."""
         self._names.update((topic_id, name) for name, topic_id in ids.items())
 
+    def learn_sessions(self, sessions: Mapping[str, int]) -> None:
+        """By KIP-848 group, the session timeout in ms that its broker goes by."""
+        self._group_sessions.update(sessions)
+        for group_id, session_ms in sessions.items():
+            for partition in self.partitions.values():
+                if (group := partition.groups.get(group_id)) is not None:
+                    group.consumer.session_ms = session_ms
+
     def made_partition(self, partition: int) -> WatchedPartition:
         """One that has read nothing yet, in place of what was there."""
         collector = self._collectors[partition] = FactsCollector(self._settled)
         watched = self.partitions[partition] = WatchedPartition(
-            collector, self._names, self.session_ms, since_ms=self._since_ms
+            collector, self._names, self.session_ms, since_ms=self._since_ms, group_sessions=self._group_sessions
         )
         return watched
 

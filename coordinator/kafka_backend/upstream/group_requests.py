@@ -126,6 +126,32 @@ def members_of(told: Sequence[Any]) -> list[UpstreamMember]:
     return [UpstreamMember(one.member_id, one.client_id, one.client_host) for one in told]
 
 
+GROUP_RESOURCE: Final = 32
+"""DescribeConfigs' type of groups (Kafka 3.8)."""
+
+SESSION_TIMEOUT: Final = "consumer.session.timeout.ms"
+
+
+async def fetch_session_timeouts(upstream: Upstream, broker: int, groups: Sequence[str]) -> dict[str, int]:
+    """The session timeouts in ms of these KIP-848 groups (at most AT_ONCE), their own or else the broker's; without
+    those that it does not tell, which may be all: it is too old, or this client may not ask. Raises UpstreamError."""
+    resources = [
+        struct("DescribeConfigsRequest.resources")(
+            resource_type=GROUP_RESOURCE, resource_name=group, configuration_keys=[SESSION_TIMEOUT]
+        )
+        for group in groups
+    ]
+    request = struct("DescribeConfigsRequest")(resources=resources)
+    answer = await upstream.ask_broker(broker, "DescribeConfigs", request, purpose=LOOK)
+    return {
+        result.resource_name: int(config.value)
+        for result in answer.results
+        if not result.error_code
+        for config in result.configs
+        if config.name == SESSION_TIMEOUT and (config.value or "").isascii() and (config.value or "").isdigit()
+    }
+
+
 async def fetch_assignments(upstream: Upstream, group: str) -> dict[UpstreamMember, bytes]:
     """What each member of a classic group was given, as bytes. Raises UpstreamError."""
     asked = struct("DescribeGroupsRequest")(groups=[group])

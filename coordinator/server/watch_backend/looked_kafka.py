@@ -2,14 +2,20 @@
 records of groups, everything that is known of them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from muster.coordinator.config import Settings
 from muster.coordinator.core.model.events import GroupSeen, RecordsWatched
 from muster.coordinator.core.model.records import Record
-from muster.coordinator.kafka_backend.upstream.group_requests import ListedUpstreamGroup
-from muster.coordinator.kafka_backend.upstream.protocol import describe_address
+from muster.coordinator.kafka_backend.upstream.group_requests import (
+    AT_ONCE,
+    CONSUMER,
+    ListedUpstreamGroup,
+    fetch_session_timeouts,
+    list_groups_in,
+)
+from muster.coordinator.kafka_backend.upstream.protocol import Unspoken, describe_address
 from muster.coordinator.kafka_backend.upstream.topic_watch import UpstreamTopics
 from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
 from muster.coordinator.observability.views.formatting import plural
@@ -29,6 +35,9 @@ class WatchedShards(Protocol):
 
     def live_groups(self) -> set[str]:
         """Groups that have members, by their records."""
+
+    def learn_sessions(self, sessions: Mapping[str, int]) -> None:
+        """By KIP-848 group, its session timeout in ms."""
 
 
 class LookedKafka:
@@ -76,6 +85,7 @@ class LookedKafka:
             await self._described.take(broker, groups)
 
     async def saw_groups(self, broker: int, groups: Sequence[ListedUpstreamGroup]) -> None:
+        await self._ask_sessions(broker, groups)
         hidden = self.hidden
         if hidden:
             await self._described.take_all(broker, groups)
@@ -98,6 +108,28 @@ class LookedKafka:
     def groups(self) -> int:
         """How many were listed."""
         return sum(map(len, self._listed.values()))
+
+    # -- session timeouts ---------------------------------------------------------------------------------------------
+
+    async def ask_all_sessions(self, wanted: str) -> None:
+        """Before anything is concluded: of one group, or of all. Raises UpstreamError."""
+        for broker in list(self._upstream.view.brokers):
+            listed = await list_groups_in(self._upstream, broker, ())
+            groups = [each for each in listed.groups if wanted in ("", each.group)]
+            await self._ask_sessions(broker, groups)
+
+    async def _ask_sessions(self, broker: int, groups: Sequence[ListedUpstreamGroup]) -> None:
+        """Those of KIP-848 groups, which no record tells. Of a broker that tells none no more is asked. Raises
+        UpstreamError."""
+        modern = [each.group for each in groups if each.kind == CONSUMER]
+        for begin in range(0, len(modern), AT_ONCE):
+            try:
+                told = await fetch_session_timeouts(self._upstream, broker, modern[begin : begin + AT_ONCE])
+            except Unspoken:
+                return
+            if not told:
+                return
+            self._shards.learn_sessions(told)
 
     # -- what is missing ----------------------------------------------------------------------------------------------
 

@@ -79,6 +79,9 @@ POSITIONS_S: Final = 1.0
 
 TICK_S: Final = 0.25
 
+SESSIONS_S: Final = 5.0
+"""For asking after the session timeouts of groups before their past is read; looks ask after the rest."""
+
 LOGS_S: Final = 1.0
 """How often it is looked whether the brokers' logs have grown."""
 
@@ -449,6 +452,9 @@ class KafkaWatchBackend(WatchBackend):
         with suppress(UpstreamError, ValueError):  # one who may not ask concludes less
             told = await describe_broker_config(self.upstream, "group.consumer.session.timeout.ms")
             self._facts.session_ms = None if told is None else int(told)
+        with suppress(UpstreamError, TimeoutError):
+            async with asyncio.timeout(SESSIONS_S):
+                await self._looks.ask_all_sessions(settings.watch_group)
         self.topics.on_change(self._learn_names)
         self._learn_names(self.topics.event())
         self.topics.start()
@@ -562,6 +568,9 @@ class KafkaWatchBackend(WatchBackend):
 
     def tell_group(self, group_id: str, event: RecordsWatched | GroupSeen) -> None:
         self._driver.submit_event(partition_for(group_id, self.shards), event)
+
+    def learn_sessions(self, sessions: Mapping[str, int]) -> None:
+        self._facts.learn_sessions(sessions)
 
     def looked(self) -> None:
         """Where nothing can be read, and where there is nothing to be read yet, this is all that is known."""

@@ -32,6 +32,7 @@ class WatchedKafka:
         self.broker = broker
         self.catalog = UpstreamCatalog({1: broker})
         broker.answers |= {"Fetch": self._fetch, "DescribeConfigs": lambda request: struct("DescribeConfigsResponse")()}
+        broker.answers["ListGroups"] = lambda request: struct("ListGroupsResponse")()
         broker.answers["DescribeLogDirs"] = lambda request: struct("DescribeLogDirsResponse")()
         self.logs: dict[int, list[bytes]] = defaultdict(list)
         self.ends: dict[int, int] = defaultdict(int)

@@ -29,6 +29,8 @@ class AskedNode:
         self.conditions = Conditions(lambda: self.now_ms)
         self.shards = dict.fromkeys(range(4), True)
         self.draining = False
+        self.watched = ""
+        """What coordinates its groups, if not it."""
         self.owners: dict[str, CoordinatingNode] = {}
         """Of the groups that other nodes coordinate."""
         self.led: frozenset[int] | None = None
@@ -80,4 +82,6 @@ class AskedNode:
         return NodeHealth(self._started, self.draining, loading, self.conditions.current())
 
     def node(self) -> NodeFacts:
-        return NodeFacts(7, "0.1.0", "127.0.0.1:9290", "", "127.0.0.1:9291", self.now_ms, len(self.shards))
+        return NodeFacts(
+            7, "0.1.0", "127.0.0.1:9290", "", "127.0.0.1:9291", self.now_ms, len(self.shards), self.watched
+        )

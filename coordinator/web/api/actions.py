@@ -13,6 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
+from muster.coordinator.core.watched.watched_shard import ONLY_WATCHED
+from muster.coordinator.errors import ErrorCode
 from muster.coordinator.observability.read_model.groups import GroupDescription, MemberDescription
 from muster.coordinator.observability.views.formatting import plural
 from muster.coordinator.observability.views.settings import GroupSettingRow, group_setting_rows
@@ -28,7 +30,7 @@ from muster.coordinator.web.api.node_queries import (
     check_group_code,
     read_settings,
 )
-from muster.coordinator.web.http.node_port import HttpRefusal
+from muster.coordinator.web.http.node_port import HttpRefusal, NodeFacts
 from muster.coordinator.web.http.responses import document_response, iterate_in_turns
 
 MOST_NAMED: Final = 10_000
@@ -256,6 +258,12 @@ def parse_partition_number(word: str, text: str, count: int) -> int:
             "topics", f"{word[:100]!r} names partition {text[:20]!r}; expected numbers from 0 to {count - 1}"
         )
     return int(text)
+
+
+def require_coordinated(node: NodeFacts, group: str) -> None:
+    """Raises what a node that only watches answers to the change itself: a dry run must not promise it."""
+    if node.watched:
+        check_group_code(ErrorCode.INVALID_REQUEST, ONLY_WATCHED, f"group {group!r}")
 
 
 async def require_inactive(asking: NodeQueries, group: str) -> None:

@@ -17,6 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from muster.coordinator.web.api.actions import ACTION_ENDPOINTS as ACTS
+from muster.coordinator.web.api.actions import require_coordinated
 from muster.coordinator.web.api.endpoint import (
     PREFIX,
     ApiEndpoint,
@@ -182,6 +183,7 @@ def acting_route(endpoint: ApiEndpoint, asks: NodePort, tokens: SessionTokens, *
         tokens.check(request)
         values = read_query(endpoint, request)
         given = EndpointRequest(path_names(request), values, raw_path(request), await read_body(endpoint, request))
+        require_coordinated(asks.node(), given.names.get("group", ""))
         by = replace(caller_of(request), reason=given.body.reason)
         return await endpoint.handler(NodeQueries(asks, by), given)
 

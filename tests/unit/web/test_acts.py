@@ -6,6 +6,7 @@ import httpx
 import pytest
 
 from muster.assignors.data.consumer_protocol import encode_assignment
+from muster.coordinator.core.watched.watched_shard import ONLY_WATCHED
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.web.pages.forms import parse_setting
 from muster.storage.rpc.v1 import broker_service_pb2 as log_pb
@@ -79,6 +80,27 @@ def act(
 
 def acts(node: AskedNode) -> list[str]:
     return [method for method, _, _ in node.asked if method in ("OffsetCommit", "DeleteGroups", "RemoveMembers")]
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/groups/g/offsets", {"to": "12", "all_topics": True}),
+        ("/groups/g/members/remove", {"all": True}),
+        ("/groups/g/delete", {}),
+        ("/groups/g/settings", {"set": {"assignor": "range"}}),
+        ("/groups/g/canary/end", {"promote": True}),
+    ],
+)
+def test_what_only_watches_refuses_a_dry_run_as_it_does_the_change(
+    node: AskedNode, path: str, body: dict[str, Any], dry_run: bool
+) -> None:
+    node.watched = "the Kafka at b1:9092"
+    answer = act(node, path, body | {"dry_run": dry_run})
+    assert answer.status_code == 400
+    assert answer.json()["error"] == {"code": "INVALID_REQUEST", "message": f"group 'g': {ONLY_WATCHED}"}
+    assert [method for method, _, _ in node.asked if method != "Metadata"] == []
 
 
 def test_a_dry_run_says_with_figures_what_it_would_do_and_does_nothing(node: AskedNode) -> None:

@@ -1,4 +1,4 @@
-"""Settings of groups: session bounds, sizes, assignors, the ledger, committed offsets, and how much may wait.
+"""Settings of groups and of transactions: session bounds, sizes, assignors, the ledger, offsets, how much may wait.
 
 Classic groups, KIP-848 consumer groups (what members are told, what they may ask for, and how a group changes to that
 protocol and back) and central groups each have a model of their own. Offsets: how long they stay, and the internal
@@ -200,6 +200,44 @@ class OffsetsSettings(SettingsModel):
         100 << 20,
         "The segment size of the internal topics; small segments are compacted sooner; one group may keep a quarter "
         "of it.",
+    )
+
+
+# Transactions (KIP-98, KIP-890)
+# ------------------------------
+
+
+class TransactionSettings(SettingsModel):
+    transaction_max_timeout_ms: PositiveInt32 = setting(
+        900_000, "The longest transaction.timeout.ms that a producer may ask for."
+    )
+    transactional_id_expiration_ms: PositiveInt32 = setting(
+        604_800_000, "How long a transactional id is remembered after its last use."
+    )
+    transaction_remove_expired_transaction_cleanup_interval_ms: PositiveInt32 = setting(
+        3_600_000, "How often expired transactional ids are removed."
+    )
+    transaction_state_log_num_partitions: Annotated[int, Field(ge=1, le=10_000)] = setting(
+        50, "The number of partitions over which transactional ids are spread; fixed once the first id was given."
+    )
+    transaction_state_log_segment_bytes: Annotated[int, Field(ge=1 << 20, le=MAX_INT)] = setting(
+        100 << 20, "The segment size of the log of transactional ids; small segments are compacted sooner."
+    )
+    transaction_max_ids: PositiveInt32 = setting(
+        100_000, "How many transactional ids may be known at a time; further ones are refused for the moment."
+    )
+    transaction_partition_verification_enable: bool = setting(
+        True,
+        "Whether the coordinator is asked before a log takes the first records of a transaction; without it, delayed "
+        "records of a transaction that has ended may hold readers back.",
+    )
+    add_partitions_to_txn_retry_backoff_max_ms: PositiveInt32 = setting(
+        100, "How long a request may wait on the node for the transaction before it to complete."
+    )
+    transaction_newest_connection: bool = setting(
+        True,
+        "Whether a producer's requests are refused once it has sent later ones by a newer connection: a delayed "
+        "request then never ends another transaction than its own.",
     )
 
 

@@ -17,6 +17,7 @@ from muster.coordinator.config.groups import (
     ConsumerGroupSettings,
     GroupCoordinationSettings,
     OffsetsSettings,
+    TransactionSettings,
     WaitingSettings,
 )
 from muster.coordinator.config.kafka_backend import KafkaBackendSettings, check_backend_settings, check_node_id
@@ -59,6 +60,7 @@ class Settings(
     ConsumerGroupSettings,
     CentralGroupSettings,
     OffsetsSettings,
+    TransactionSettings,
     ZooKeeperConnectionSettings,
     ClusterSettings,
     ObservationSettings,

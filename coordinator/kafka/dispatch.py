@@ -169,6 +169,10 @@ class ThreadedAnswer(DeferredAnswer):
             self._made.cancel()
 
 
+next_connection_number: Final = count(1).__next__
+"""Above those of all connections there have been in this process."""
+
+
 @dataclass(slots=True)
 class ClientPeer:
     """The other end of a connection. `eof` is done once it is gone; requests under way are cancelled then as well."""
@@ -186,7 +190,7 @@ class ClientPeer:
     """The broker of another cluster whose port it has come to; None: this node's own."""
     login: Any = None
     """Its `connections.login.Login`, where its listener asks for one."""
-    number: int = field(default_factory=count(1).__next__)
+    number: int = field(default_factory=next_connection_number)
     """Given once by this process: by it the groups know which members share a connection."""
     groups: set[str] = field(default_factory=set)
     """Groups that members joined by this connection, which are to know when it closes."""

@@ -89,6 +89,9 @@ APIS: Final = (
     Api(74, "ListConfigResources", 0, 1, parks=True),
 )
 
+TRANSACTION_APIS: Final = (Api(24, "AddPartitionsToTxn", 0, 3), Api(26, "EndTxn", 0, 3))
+"""What a node serves besides that coordinates transactional ids."""
+
 API_VERSIONS: Final = 18
 HEARTBEAT: Final = 12
 SASL_HANDSHAKE: Final = 17
@@ -144,6 +147,13 @@ class TransactionsNotSupported(StorageError):
 
     code = 53
     name = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
+
+
+class TransactionAbortable(StorageError):
+    """A partition is not in the transaction, which has to be aborted (KIP-1050)."""
+
+    code = 120
+    name = "TRANSACTION_ABORTABLE"
 
 
 class InvalidReplicaAssignment(StorageError):

@@ -26,6 +26,7 @@ from muster.coordinator.core.model.effects import (
     OffsetCommitReply,
     Reply,
     ResolveRegex,
+    refusal_reply,
 )
 from muster.coordinator.core.model.events import ConsumerHeartbeat, Event, JoinGroup, OffsetCommit, Request
 from muster.coordinator.core.model.plan import PlanRequest
@@ -39,6 +40,7 @@ from muster.coordinator.runtime.node_status import FENCING, Metrics
 from muster.coordinator.runtime.own_records import room_probe_record
 from muster.coordinator.runtime.ports import Entry, GroupLog
 from muster.coordinator.runtime.replay import LoadReport, Replayable, replay_shard
+from muster.coordinator.transactions.effects import TRANSACTION_REPLIES
 
 # The shard of a group
 # --------------------
@@ -183,19 +185,20 @@ class ShardCore(Protocol):
     def deadlines(self) -> Mapping[TimerKey, int]:
         """When each timer is due, ms; kept here and nowhere else. A step says of which it made, moved or cancelled."""
 
-    def writes_nothing(self, event: Event) -> bool:
+    def writes_nothing(self, event: Any) -> bool:
         """Whether a request can be told in advance to leave no record."""
 
     def knows(self, group_id: str, member_id: str | None) -> bool:
         """Whether there is such a group, and such a member in it (None: whoever). Names in requests are anybody's."""
 
-    def step(self, event: Event, now_ms: int) -> Effects:
-        """Take one event. An exception is a bug: the shard is dropped and replayed."""
+    def step(self, event: Any, now_ms: int) -> Effects:
+        """Take an event of its kind, or of those that the engine has for all. An exception is a bug: the shard is
+        dropped and replayed."""
 
     def beat(self, group_id: str, member_id: str, generation: int, rights: Rights, now_ms: int) -> bool:
         """Take a heartbeat that pushes a session's deadline back and does nothing else; False: it has to be stepped."""
 
-    def apply(self, record: Record) -> None:
+    def apply(self, record: Any) -> None:
         """Take in one fact of the log."""
 
     def committed_to(self) -> Mapping[tuple[str, bytes], int]:
@@ -270,13 +273,23 @@ class ShardSlot:
 # Refusals
 # --------
 
+REPLIES: Final[Mapping[type[Any], type[Any]]] = {**REPLY_TYPES, **TRANSACTION_REPLIES}
+"""Request -> its type of reply, of every kind of shard."""
 
-def is_request(event: Event) -> TypeGuard[Request]:
-    return type(event) in REPLY_TYPES
+
+def is_request(event: Any) -> TypeGuard[Request]:
+    return type(event) in REPLIES
+
+
+def refuse_request(request: Any, code: ErrorCode, why: str) -> Reply:
+    """As `refusal_of`, with what the request itself has to say in it."""
+    kind = type(request)
+    return refusal_of(kind, code, why) if kind in TRANSACTION_REPLIES else refusal_reply(request, code, why)
 
 
 def refusal_of(kind: type[Event], code: ErrorCode, why: str = "") -> Reply:
-    return REPLY_TYPES[kind](code=code, message=why or code.meaning)
+    reply: Reply = REPLIES[kind](code=code, message=why or code.meaning)
+    return reply
 
 
 def refusal_while_loading(kind: type[Event]) -> Reply:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from muster.coordinator.core.model.effects import Effects, refusal_reply
+from muster.coordinator.core.model.effects import Effects
 from muster.coordinator.core.model.events import (
     Event,
     Loaded,
@@ -47,6 +47,7 @@ from muster.coordinator.runtime.shards import (
     count_entries,
     is_request,
     not_served_sentence,
+    refuse_request,
 )
 
 # Group commit
@@ -178,7 +179,7 @@ class StarvedShard:
             if request_id in unanswered
         }
         replies = [each for each in effects.replies if about.get(each[0]) in self.closed]
-        notices = [each for each in effects.notices if each.group_id in self.closed]
+        notices = [each for each in effects.notices if group_concerned(each) in self.closed]
         if not replies and not notices:
             return effects
         self.waiting.append((replies, notices))
@@ -244,7 +245,7 @@ class StarvedShards:
         return self._probes.pop_due(now_ms)
 
 
-def group_concerned(said: Record | Event) -> str:
+def group_concerned(said: object) -> str:
     """Whose fact it is, or what a request is about; the node's own belong to nobody."""
     return str(getattr(said, "group_id", ""))
 
@@ -567,7 +568,7 @@ class Stepper:
         if not is_request(event) or starved.takes(event, getattr(event, "group_id", ""), core):
             return True
         if slot.unanswered.pop(event.request_id, None) is not None:
-            self.answers.answer(type(event), event.request_id, refusal_reply(event, NO_ROOM, starved.refusal()))
+            self.answers.answer(type(event), event.request_id, refuse_request(event, NO_ROOM, starved.refusal()))
             self.step(slot, TurnedAway(event), now_ms)
         return False
 

@@ -139,6 +139,11 @@ API_RIGHTS: Final[Mapping[str, RequiredRights]] = {
         ),
         RequiredRight(WRITE, TRANSACTIONAL_ID, "transactional_id", when="with one"),
     ),
+    "AddPartitionsToTxn": (
+        RequiredRight(WRITE, TRANSACTIONAL_ID, "transactional_id"),
+        RequiredRight(WRITE, TOPIC, "topics.name"),
+    ),
+    "EndTxn": (RequiredRight(WRITE, TRANSACTIONAL_ID, "transactional_id"),),
     "AddOffsetsToTxn": (
         RequiredRight(WRITE, TRANSACTIONAL_ID, "transactional_id"),
         RequiredRight(READ, GROUP, "group_id"),

@@ -97,6 +97,7 @@ HEADINGS = {
     "ConsumerGroupSettings": "Consumer groups (KIP-848)",
     "CentralGroupSettings": "Central groups",
     "OffsetsSettings": "Offsets",
+    "TransactionSettings": "Transactions",
     "ZooKeeperConnectionSettings": "ZooKeeper",
     "ClusterSettings": "Cluster",
     "KafkaBackendSettings": "Kafka-backed mode",

@@ -108,13 +108,14 @@ Changes: TypeAlias = Mapping[str, str | None] | Callable[[], Mapping[str, str | 
 
 class NewTopic(NamedTuple):
     """A topic that is asked for. Of many nodes: how many copies of each partition (-1: the default), or on which nodes,
-    by partition; a node on its own keeps the only one."""
+    by partition; a node on its own keeps the only one. internal: one that the node itself asks for."""
 
     name: str
     partitions: int
     configs: Mapping[str, str] = {}
     replication_factor: int = -1
     assignments: Mapping[int, Sequence[int]] | None = None
+    internal: bool = False
 
 
 class MorePartitions(NamedTuple):
@@ -194,7 +195,7 @@ class TopicRequests:
 
     def _new(self, wanted: NewTopic, plans: TopicPlans) -> TopicPlan:
         check_single_node(wanted)
-        return self._broker.plan_topic(wanted.name, wanted.partitions, wanted.configs, beside=plans)
+        return self._broker.plan_topic(wanted.name, wanted.partitions, wanted.configs, wanted.internal, plans)
 
     def _more(self, wanted: MorePartitions | tuple[str, int], plans: TopicPlans) -> TopicPlan:
         return self._broker.plan_growth(wanted[0], wanted[1], beside=plans)

@@ -988,6 +988,11 @@ class Log:
         with self.lock:
             return self.producers.make_guard(producer_id, epoch, sequence, level)
 
+    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
+        """Whether this producer's transaction is open here, so that no guard is needed."""
+        producer = self.producers.producers.get(producer_id)
+        return producer is not None and producer.txn_first_offset >= 0 and producer.epoch == epoch
+
     def drop_guard(self, guard: TransactionGuard) -> None:
         """The append that the guard was made for does not come. Safe to call for one that is used or void."""
         with self.lock:

@@ -128,6 +128,7 @@ SHAPES: Final[Mapping[str, Shape]] = {
     "ListGroups": LeftOut(),
     "DeleteRecords": Rows("topics", parts=Parts(constants={"low_watermark": -1})),
     "AddOffsetsToTxn": Whole(),
+    "EndTxn": Whole(),
     "TxnOffsetCommit": Rows("topics", parts=Parts()),
     "DescribeAcls": Whole(),
     "CreateAcls": Whole(write=refuse_creations),

@@ -22,6 +22,7 @@ from copy import copy
 from functools import partial
 from typing import Any, Final
 
+from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.authorization.answer_shapes import Parts, Rows
 from muster.coordinator.kafka.authorization.judge import (
     MAX_AUDITED_REFUSALS,
@@ -641,9 +642,11 @@ def topic_name(topic: Any) -> str:
 PRODUCE: Final = "Produce"
 FETCH: Final = "Fetch"
 INIT_PRODUCER_ID: Final = "InitProducerId"
+ADD_PARTITIONS: Final = "AddPartitionsToTxn"
 PRODUCE_TOPIC_RIGHT, PRODUCE_TRANSACTION_RIGHT = API_RIGHTS[PRODUCE]
 (FETCH_RIGHT,) = API_RIGHTS[FETCH]
 IDEMPOTENT_PRODUCER_RIGHT, TRANSACTIONAL_PRODUCER_RIGHT = API_RIGHTS[INIT_PRODUCER_ID]
+ADD_BY_ID_RIGHT, ADD_TOPIC_RIGHT = API_RIGHTS[ADD_PARTITIONS]
 ACKS_NONE: Final = 0
 
 
@@ -762,4 +765,40 @@ def judge_init_producer_id(may: AccessCheck, request: Any, call: KafkaCall) -> V
         return None
     return RefusalAnswer(
         struct("InitProducerIdResponse")(error_code=refusal_code(right), producer_id=-1, producer_epoch=-1)
+    )
+
+
+# -- transactions -----------------------------------------------------------------------------------------
+
+
+def judge_add_partitions_to_txn(may: AccessCheck, request: Any, call: KafkaCall) -> Verdict:
+    """One topic that may not be written to keeps all others out: they hear that nothing was attempted."""
+    api = ADD_PARTITIONS
+    if not may(call, ADD_BY_ID_RIGHT, request.transactional_id, api=api):
+        return refuse_partitions(request, lambda topic: refusal_code(ADD_BY_ID_RIGHT))
+    _, refused = may.split_allowed(call, ADD_TOPIC_RIGHT, request.topics, topic_name, api=api)
+    if not refused:
+        return None
+    names = {topic_name(topic) for topic in refused}
+    return refuse_partitions(
+        request, lambda topic: refusal_code(ADD_TOPIC_RIGHT) if topic in names else ErrorCode.OPERATION_NOT_ATTEMPTED
+    )
+
+
+def refuse_partitions(request: Any, code_of: Callable[[str], int]) -> Verdict:
+    topic_row = struct("AddPartitionsToTxnResponse.results")
+    row = struct("AddPartitionsToTxnResponse.results.results_by_partition")
+    return RefusalAnswer(
+        struct("AddPartitionsToTxnResponse")(
+            results=[
+                topic_row(
+                    name=topic.name,
+                    results_by_partition=[
+                        row(partition_index=number, partition_error_code=code_of(topic.name))
+                        for number in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ]
+        )
     )

@@ -16,6 +16,7 @@ from muster.coordinator.edge.request_limits import LARGE_BYTES
 from muster.coordinator.kafka.authorization.answer_shapes import SHAPES
 from muster.coordinator.kafka.authorization.code_judges import (
     VISIBLE_TOPIC_RIGHT,
+    judge_add_partitions_to_txn,
     judge_consumer_group_describe,
     judge_consumer_group_heartbeat,
     judge_create_topics,
@@ -71,6 +72,7 @@ CODE_JUDGES: Final[Mapping[str, Judge]] = {
     "CreateTopics": judge_create_topics,
     "DeleteTopics": judge_delete_topics,
     "InitProducerId": judge_init_producer_id,
+    "AddPartitionsToTxn": judge_add_partitions_to_txn,
     "DescribeConfigs": make_resource_judge("DescribeConfigs", "results"),
     "AlterConfigs": make_resource_judge("AlterConfigs", "responses"),
     "IncrementalAlterConfigs": make_resource_judge("IncrementalAlterConfigs", "responses"),

@@ -15,6 +15,7 @@ from muster.coordinator.kafka.codec.codec import encode, struct
 from muster.coordinator.kafka.dispatch import EncodedAnswer, KafkaCall
 from muster.coordinator.kafka.handlers.group_requests import GroupRequests
 from muster.coordinator.kafka.handlers.metadata import AdvertisedEndpoint
+from muster.coordinator.kafka.handlers.transactions import TransactionService
 from muster.coordinator.kafka.protocol import check_length, check_optional_length, refuse_transactions
 from muster.storage.broker.requests import map_in_turns
 
@@ -38,16 +39,25 @@ MANY_LEAVE: Final = 3
 
 
 class MembershipHandlers:
-    """`endpoint` is what FindCoordinator answers: a node on its own coordinates every group."""
+    """`endpoint` is what FindCoordinator answers: a node on its own coordinates every group, and every transactional id
+    if it has `transactions`."""
 
-    def __init__(self, groups: GroupRequests, endpoint: Callable[[], AdvertisedEndpoint]) -> None:
+    def __init__(
+        self,
+        groups: GroupRequests,
+        endpoint: Callable[[], AdvertisedEndpoint],
+        transactions: TransactionService | None = None,
+    ) -> None:
         self._groups = groups
         self._endpoint = endpoint
+        self._transactions = transactions
         self._all_is_well: dict[int, EncodedAnswer] = {}
         """By version, each written once."""
 
     async def find_coordinator(self, request: Any, call: KafkaCall) -> Any:
         response = struct("FindCoordinatorResponse")
+        if request.key_type == TRANSACTION_KEYS and (unprepared := await self._prepare()) is not None:
+            return answer_all(request, call.api_version, unprepared)
         if call.api_version < BATCHED:
             return response(**self._coordinator(request.key, request.key_type))
         made = struct("FindCoordinatorResponse.coordinators")
@@ -109,7 +119,19 @@ class MembershipHandlers:
             lambda reply: make_leave_response(reply, call.api_version),
         )
 
+    async def _prepare(self) -> dict[str, Any] | None:
+        """Have the log of transactional ids made, if there is none yet; why nobody coordinates them, if so."""
+        if self._transactions is None:
+            return None
+        try:
+            await self._transactions.prepare()
+        except CoordinatorError as error:
+            return {"node_id": -1, "port": -1, "error_code": error.code, "error_message": str(error)}
+        return None
+
     def _coordinator(self, key: str, key_type: int) -> dict[str, Any]:
+        if key_type == TRANSACTION_KEYS and self._transactions is not None:
+            return self._of_transactional_id(key)
         if key_type == TRANSACTION_KEYS:
             none = refuse_transactions(key)
             return {"node_id": -1, "port": -1, "error_code": none.code, "error_message": str(none)}
@@ -118,10 +140,24 @@ class MembershipHandlers:
             return {"node_id": -1, "port": -1, "error_code": ErrorCode.INVALID_REQUEST, "error_message": why}
         return self._of_group(key)
 
+    def _of_transactional_id(self, transactional_id: str) -> dict[str, Any]:
+        """Only a node on its own coordinates any."""
+        endpoint = self._endpoint()
+        return {"node_id": endpoint.node_id, "host": endpoint.host, "port": endpoint.port, "error_message": ""}
+
     def _of_group(self, group_id: str) -> dict[str, Any]:
         """Who coordinates it: this node, if it is the only one."""
         endpoint = self._endpoint()
         return {"node_id": endpoint.node_id, "host": endpoint.host, "port": endpoint.port, "error_message": ""}
+
+
+def answer_all(request: Any, version: int, told: dict[str, Any]) -> Any:
+    """FindCoordinator's answer where it is the same for every key."""
+    if version < BATCHED:
+        return struct("FindCoordinatorResponse")(**told)
+    made = struct("FindCoordinatorResponse.coordinators")
+    keys = dict.fromkeys(request.coordinator_keys)
+    return struct("FindCoordinatorResponse")(coordinators=[made(key=key, **told) for key in keys])
 
 
 def make_join_event(

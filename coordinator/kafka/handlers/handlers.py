@@ -18,6 +18,11 @@ from muster.coordinator.kafka.handlers.metadata import AdvertisedEndpoint, Descr
 from muster.coordinator.kafka.handlers.produce_and_fetch import RecordHandlers
 from muster.coordinator.kafka.handlers.single_batch_produce import ProduceReader
 from muster.coordinator.kafka.handlers.topics import TopicHandlers
+from muster.coordinator.kafka.handlers.transactions import (
+    TransactionalProducerHandlers,
+    TransactionGate,
+    TransactionService,
+)
 from muster.storage.broker.requests import LogRequests
 
 if TYPE_CHECKING:
@@ -49,9 +54,10 @@ class GroupHandlers:
         rights_of: TopicRightsSource = UNRESTRICTED,
         cluster: "ClusterView | None" = None,
         departed: DepartedReaders | None = None,
+        transactions: TransactionService | None = None,
     ) -> None:
         groups = GroupRequests(driver, shards, rights_of, departed)
-        members = make_membership_handlers(groups, endpoint, cluster)
+        members = make_membership_handlers(groups, endpoint, cluster, transactions)
         self.find_coordinator = members.find_coordinator
         self.join_group_now, self.sync_group_now = members.join_group_now, members.sync_group_now
         self.leave_group_now, self.heartbeat_now = members.leave_group_now, members.heartbeat_now
@@ -67,10 +73,13 @@ class GroupHandlers:
 
 
 def make_membership_handlers(
-    groups: GroupRequests, endpoint: Callable[[], AdvertisedEndpoint], cluster: "ClusterView | None"
+    groups: GroupRequests,
+    endpoint: Callable[[], AdvertisedEndpoint],
+    cluster: "ClusterView | None",
+    transactions: TransactionService | None,
 ) -> MembershipHandlers:
     if cluster is None:
-        return MembershipHandlers(groups, endpoint)
+        return MembershipHandlers(groups, endpoint, transactions)
     from muster.coordinator.kafka.handlers.cluster_backend import ClusterMembers
 
     return ClusterMembers(groups, endpoint, cluster)
@@ -86,6 +95,7 @@ class LogHandlers:
     `requests` are shared with the node's other door, so that each wakes the other's fetches. `endpoint` is asked each
     time: the port is known only once the node listens. `directory` is that of the log. `elsewhere` says which topics
     other nodes have; `cluster` knows the other nodes where this one is one of many. `departed` sees what is fetched.
+    `transactions` coordinates transactional ids, where that is done; `verifies`: see `TransactionGate`.
     """
 
     def __init__(
@@ -99,8 +109,11 @@ class LogHandlers:
         elsewhere: Callable[[str], bool] = lambda topic: False,
         cluster: "ClusterView | None" = None,
         departed: DepartedReaders | None = None,
+        transactions: TransactionService | None = None,
+        verifies: bool = True,
     ) -> None:
-        records = RecordHandlers(requests, departed)
+        gate = None if transactions is None else TransactionGate(requests.broker, transactions, verifies=verifies)
+        records = RecordHandlers(requests, departed, gate)
         self.produce, self.produce_now, self.produce_reader = records.produce, records.produce_now, ProduceReader
         self.fetch, self.fetch_now = records.fetch, records.fetch_now
         offsets = LogOffsetHandlers(requests)
@@ -109,6 +122,10 @@ class LogHandlers:
         inspection = LogInspectionHandlers(requests, directory)
         self.describe_log_dirs, self.describe_producers = inspection.describe_log_dirs, inspection.describe_producers
         self.list_transactions = inspection.list_transactions
+        if transactions is not None:
+            producers = TransactionalProducerHandlers(requests, transactions)
+            self.init_producer_id, self.list_transactions = producers.init_producer_id, producers.list_transactions
+            self.add_partitions_to_txn, self.end_txn = producers.add_partitions_to_txn, producers.end_txn
         self.offset_for_leader_epoch = LeaderEpochHandlers(requests).offset_for_leader_epoch
         metadata = (
             MetadataHandlers(requests, endpoint, auto_create=auto_create, elsewhere=elsewhere)

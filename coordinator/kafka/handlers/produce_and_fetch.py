@@ -13,6 +13,7 @@ from muster.coordinator.kafka.codec.codec import encode
 from muster.coordinator.kafka.dispatch import EncodedAnswer, FutureAnswer, HangUp, KafkaCall
 from muster.coordinator.kafka.handlers.departed_readers import DepartedReaders
 from muster.coordinator.kafka.handlers.single_batch_produce import SingleBatch
+from muster.coordinator.kafka.handlers.transactions import TransactionGate
 from muster.coordinator.kafka.protocol import FetchSessionIdNotFound, refuse_replica, refuse_transactions
 from muster.storage.broker.broker import Divergence, check_epoch, check_history
 from muster.storage.broker.fetches import FetchLimits, FetchPosition, FetchRead
@@ -191,11 +192,15 @@ class FetchResponse:
 
 
 class RecordHandlers:
-    """Handlers of the records' APIs over a node's `LogRequests`. `departed` is shown who fetches what."""
+    """Handlers of the records' APIs over a node's `LogRequests`. `departed` is shown who fetches what. `gate` asks for
+    the first records of a transaction; None where no transactions are coordinated."""
 
-    def __init__(self, requests: LogRequests, departed: DepartedReaders | None = None) -> None:
+    def __init__(
+        self, requests: LogRequests, departed: DepartedReaders | None = None, gate: TransactionGate | None = None
+    ) -> None:
         self._requests = requests
         self._departed = departed
+        self._gate = gate
 
     # -- produce ------------------------------------------------------------------------------------------
 
@@ -203,13 +208,15 @@ class RecordHandlers:
         """Append everything in order, then answer when it is as durable as its topics promise; None with acks=0.
 
         HangUp when something could not be appended and no answer is wanted: as in Kafka, only that tells the client.
-        Records for very many partitions go the long way.
+        Records for very many partitions go the long way, and so do the first ones of a transaction.
         """
         if isinstance(request, SingleBatch):
             return self._produce_single(request, call)
         if count_produced_partitions(request) > AT_ONCE:
             return None
-        parts, refused = split_refused_batches(request, call.api_version)
+        parts, refused = split_refused_batches(request, call.api_version, self._gate is not None)
+        if request.transactional_id is not None and self._gate is not None and not self._gate.is_open(parts):
+            return None
         begun = self._requests.begin_produce(parts, request.acks, max(request.timeout_ms, 0))
 
         def respond() -> ProduceResponse | None:
@@ -217,9 +224,11 @@ class RecordHandlers:
 
         return FutureAnswer(begun[0] if len(begun) == 1 else asyncio.gather(*begun, return_exceptions=True), respond)
 
-    async def produce(self, request: Any, call: KafkaCall) -> EncodedAnswer | None:
+    async def produce(self, request: Any, call: KafkaCall) -> ProduceResponse | EncodedAnswer | None:
         """The same for very many partitions: they are taken in some at a time, and a thread makes the answer."""
-        parts, refused = await asyncio.to_thread(split_refused_batches, request, call.api_version)
+        if request.transactional_id is not None and self._gate is not None:
+            return await self._produce_first(request, call, self._gate)
+        parts, refused = await asyncio.to_thread(split_refused_batches, request, call.api_version, False)
         results = await self._requests.produce(parts, request.acks, max(request.timeout_ms, 0))
 
         def answer() -> EncodedAnswer | None:
@@ -227,6 +236,17 @@ class RecordHandlers:
             return None if told is None else EncodedAnswer(encode("ProduceResponse", call.api_version, told))
 
         return await asyncio.to_thread(answer)
+
+    async def _produce_first(self, request: Any, call: KafkaCall, gate: TransactionGate) -> ProduceResponse | None:
+        """Records that begin a transaction in their logs: its coordinator is asked for each of them."""
+        parts, refused = split_refused_batches(request, call.api_version, True)
+        guards, closed = await gate.ask(request.transactional_id, parts, call.api_version)
+        let_in = [part for part in parts if part[:2] not in closed]
+        begun = self._requests.begin_produce(let_in, request.acks, max(request.timeout_ms, 0), guards)
+        await asyncio.gather(*begun, return_exceptions=True)
+        outcomes = iter([partition_outcome(part) for part in begun])
+        results = [closed[part[:2]] if part[:2] in closed else next(outcomes) for part in parts]
+        return make_produce_response(request, merge_refusals(results, refused))
 
     def _produce_single(self, request: SingleBatch, call: KafkaCall) -> FutureAnswer:
         refusal = check_batches(request.records, None, call.api_version)
@@ -308,12 +328,17 @@ def count_produced_partitions(request: Any) -> int:
     return sum(len(topic.partition_data) for topic in request.topic_data)
 
 
-def split_refused_batches(request: Any, version: int) -> tuple[list[Batches], dict[int, StorageError]]:
-    """What of a ProduceRequest is for the log to judge, and what is refused, by its place in the request."""
+def split_refused_batches(
+    request: Any, version: int, transactional: bool
+) -> tuple[list[Batches], dict[int, StorageError]]:
+    """What of a ProduceRequest is for the log to judge, and what is refused, by its place in the request.
+
+    transactional: whether transactions are coordinated here.
+    """
     parts: list[Batches] = []
     refused: dict[int, StorageError] = {}
     for place, (topic, data) in enumerate(iterate_partitions(request.topic_data, "partition_data")):
-        refusal = check_batches(data.records, request.transactional_id, version)
+        refusal = check_batches(data.records, request.transactional_id, version, transactional)
         if refusal is not None:
             refused[place] = refusal
         else:
@@ -393,9 +418,11 @@ def iterate_partitions(topics: list[Any], within: str) -> Iterator[tuple[Any, An
             yield topic, each
 
 
-def check_batches(records: memoryview | None, transactional_id: str | None, version: int) -> StorageError | None:
+def check_batches(
+    records: memoryview | None, transactional_id: str | None, version: int, transactional: bool = False
+) -> StorageError | None:
     """Why the batches may not come in by this door; None if the log is to judge. Only one header is read."""
-    if transactional_id is not None:
+    if transactional_id is not None and not transactional:
         return refuse_transactions(transactional_id)
     if not records:
         return InvalidRecord("A partition came without records; expected one record batch.")
@@ -404,7 +431,7 @@ def check_batches(records: memoryview | None, transactional_id: str | None, vers
     if int.from_bytes(records[_LENGTH], "big") + _BEFORE_LENGTH_ENDS < len(records):
         return InvalidRecord("A partition came with more than one record batch; expected exactly one.")
     attributes = int.from_bytes(records[_ATTRIBUTES], "big")
-    if attributes & _TRANSACTIONAL:
+    if attributes & _TRANSACTIONAL and transactional_id is None:
         # Nobody would ever end the transaction that this began.
         return refuse_transactions("")
     if attributes & _CODEC == ZSTD and version < ZSTD_SINCE:

@@ -107,6 +107,9 @@ class NodeBackend(Protocol):
     ) -> None:
         """From now on run the groups of the shards that are this node's."""
 
+    async def resume_transactions(self, conditions: Conditions) -> None:
+        """Go on with the transactions that the log has, where this node coordinates any."""
+
     def group_service(self, context: GroupServiceContext) -> GroupCoordinator:
         """The GroupCoordinator service."""
 

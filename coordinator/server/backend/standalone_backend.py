@@ -7,12 +7,14 @@ cluster.
 import asyncio
 import os
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, cast
 
 from muster.coordinator.config import Settings
 from muster.coordinator.core.model.events import TopicsChanged
 from muster.coordinator.edge.cluster_view import ClientAddresses
+from muster.coordinator.kafka.dispatch import next_connection_number
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.group_log import BrokerGroupLog
 from muster.coordinator.runtime.node_status import Conditions
@@ -27,6 +29,7 @@ from muster.coordinator.server.listeners.kafka_listener import KafkaListenerCont
 from muster.coordinator.server.rpc_dispatch import ServiceMethod
 from muster.coordinator.server.services.group_coordinator import GroupCoordinator, GroupServiceContext
 from muster.coordinator.server.services.zookeeper_registration import ZooKeeperRegistration, build_registration
+from muster.coordinator.server.transactions.transaction_coordinator import TransactionCoordinator
 from muster.coordinator.zookeeper.group_observer import ReportGroup
 from muster.storage.broker.broker import Broker
 from muster.storage.broker.requests import LogRequests
@@ -42,6 +45,10 @@ if TYPE_CHECKING:
     from muster.coordinator.server.security.listener_certificates import NodeCertificates
     from muster.coordinator.server.security.node_security import NodeSecurity
     from muster.coordinator.server.services.member_session import ServerSessions
+
+
+LAST_WORDS_S = 2.0
+"""How long the end of a node waits for a flush of what was decided of transactions."""
 
 
 class DataDirectory:
@@ -109,6 +116,7 @@ class StandaloneBackend:
         self._doors = doors
         self._directory = DataDirectory(settings)
         self.zookeeper: ZooKeeperRegistration | None = None
+        self._transactions: TransactionCoordinator | None = None
 
     @property
     def disk(self) -> Broker:
@@ -170,6 +178,14 @@ class StandaloneBackend:
         sessions: "ServerSessions",
     ) -> None:
         """All shards are this node's already."""
+        self._transactions = TransactionCoordinator(
+            self._settings, self.disk, lambda: self.requests, self._clock, next_connection_number, fail
+        )
+
+    async def resume_transactions(self, conditions: Conditions) -> None:
+        """Raises PartitionCountConflict."""
+        if self._transactions is not None:
+            await self._transactions.open(conditions)
 
     def group_service(self, context: GroupServiceContext) -> GroupCoordinator:
         return GroupCoordinator(context)
@@ -194,6 +210,7 @@ class StandaloneBackend:
             shards=self._settings.offsets_topic_num_partitions,
             observed=zookeeper.groups if zookeeper is not None else None,
             elsewhere=zookeeper.has_elsewhere if zookeeper is not None else lambda topic: False,
+            transactions=self._transactions,
         )
 
     def upkeep(self, conditions: Conditions, engine: Engine, fail: Callable[[BaseException], None]) -> Stoppable:
@@ -211,6 +228,9 @@ class StandaloneBackend:
             await zookeeper.close()
 
     async def close(self) -> None:
+        if self._transactions is not None:
+            with suppress(TimeoutError):
+                await self._transactions.close(LAST_WORDS_S)
         await self._directory.close()
 
 

@@ -487,7 +487,7 @@ class EngineDriver:
             return
         self._parked.pop(event.request_id, None)
         if not isinstance(event, events.ListGroups | events.ListSettings):
-            self._engine.submit(shard, events.Forget(event.group_id, event.request_id))
+            self._engine.submit(shard, events.Forget(getattr(event, "group_id", ""), event.request_id))
             self.wake()
 
     def beat(self, shard: int, group_id: str, member_id: str, generation: int, rights: Rights = None) -> bool:
@@ -624,7 +624,7 @@ class EngineDriver:
             try:
                 self._on_notice(notice)
             except Exception as error:
-                self._on_bug(f"telling the watchers of group {notice.group_id!r}", error)
+                self._on_bug(f"telling of {notice!r:.200}", error)
         for work in released.work:
             self._begin_work(work)
         for load in released.loads:

@@ -143,6 +143,9 @@ class KafkaNodeBackend:
     ) -> None:
         self._part.coordinate(engine, driver, clock_ms, fail, sessions)
 
+    async def resume_transactions(self, conditions: Conditions) -> None:
+        """There are none here that this node would coordinate."""
+
     def group_service(self, context: GroupServiceContext) -> GroupCoordinator:
         return self._part.group_service(context)
 

@@ -25,6 +25,8 @@ from muster.coordinator.kafka.handlers.handlers import GroupHandlers, LogHandler
 from muster.coordinator.kafka.handlers.metadata import AdvertisedEndpoint
 from muster.coordinator.kafka.handlers.partition_tools import SoleNodeHandlers
 from muster.coordinator.kafka.handlers.quotas_and_users import DisabledAclHandlers, QuotaHandlers, ScramHandlers
+from muster.coordinator.kafka.handlers.transactions import TransactionService
+from muster.coordinator.kafka.protocol import APIS, TRANSACTION_APIS
 from muster.coordinator.runtime.shards import partition_for
 from muster.coordinator.server.driver.driver import EngineDriver
 from muster.coordinator.server.grpc.listener import AddressTaken, describe_remedy
@@ -117,10 +119,11 @@ class NodeKafkaListener:
         elsewhere: Callable[[str], bool],
         cluster: "ClusterView | None" = None,
         admin: "Admin | None" = None,
+        transactions: TransactionService | None = None,
     ) -> None:
         """Answer clients. `observed`: the groups of a ZooKeeper, if there is one. `elsewhere` says which topics other
         nodes of the ensemble have; `cluster` knows the others where this node is one of many, and `admin` says who is
-        to lead there."""
+        to lead there. `transactions`: who coordinates transactional ids, if anybody does."""
         settings, security = self._settings, context.security
         driver, partitions = context.driver, context.partitions
 
@@ -140,6 +143,7 @@ class NodeKafkaListener:
             rights_of=UNRESTRICTED if security is None else security.topic_rights,
             cluster=cluster,
             departed=context.departed,
+            transactions=transactions,
         )
         records = LogHandlers(
             requests,
@@ -150,6 +154,8 @@ class NodeKafkaListener:
             elsewhere=elsewhere,
             cluster=cluster,
             departed=context.departed,
+            transactions=transactions,
+            verifies=settings.transaction_partition_verification_enable,
         )
         users = ScramHandlers(None if security is None else security.scram_users)
         quotas = QuotaHandlers(None if security is None else security.configured_quotas)
@@ -169,7 +175,8 @@ class NodeKafkaListener:
             users,
             make_partition_handlers(requests.broker, settings.node_id, admin, cluster),
         )
-        dispatch = Dispatcher(handlers, context.instruments, context.tell, guard, limiting)
+        apis = APIS if transactions is None else (*APIS, *TRANSACTION_APIS)
+        dispatch = Dispatcher(handlers, context.instruments, context.tell, guard, limiting, apis)
         await self._listener.start(dispatch, make_connections(settings, security), context.tls)
         log.info("listening", host=self._bound.host, port=self._bound.port, advertised=list(self.advertised))
 

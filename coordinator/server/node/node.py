@@ -376,6 +376,7 @@ class CoordinatorNode:
         self.methods = GrpcMethods(table, malformed, *limits, gate)
         conditions = self.condition_reporter.conditions
         started.callback(self._backend.upkeep(conditions, self.engine, self._fail).stop)
+        await self._backend.resume_transactions(conditions)
         await self._listener.start(self.methods, **node_services.probe_authenticators(self._settings, gate))
         self._serving = True
         self.condition_reporter.start(self._listener.report)

@@ -311,6 +311,9 @@ class WatchBackend:
     def add_topic_news(self, change: TopicsChanged) -> TopicsChanged:
         return change
 
+    async def resume_transactions(self, conditions: Conditions) -> None:
+        """There are none here that this node would coordinate."""
+
     def group_service(self, context: GroupServiceContext) -> GroupCoordinator:
         return WatchedDescriptions(context, self._settings.watched, self._commits)
 

@@ -375,11 +375,3 @@ def test_without_acks_records_arrive_all_the_same(node: NodeProcess, topic: str)
         producer.produce(topic, value)
     assert producer.flush(PATIENCE_S) == 0
     assert [message.value() for message in consume(node.kafka_address, topic, 1_000)] == texts(1_000)
-
-
-def test_a_transactional_producer_hears_at_once_that_there_are_no_transactions(node: NodeProcess) -> None:
-    producer = Producer({"bootstrap.servers": node.kafka_address, "transactional.id": "orders", "log_level": 0})
-    with pytest.raises(KafkaException) as refusal:
-        producer.init_transactions(PATIENCE_S)
-    assert refusal.value.args[0].name() == "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
-    assert refusal.value.args[0].fatal()

@@ -6,6 +6,7 @@ from functools import partial
 from itertools import count
 from typing import Any
 
+from muster.coordinator.config import Settings
 from muster.coordinator.core.model import events
 from muster.coordinator.core.model.rights import Rights
 from muster.coordinator.core.model.types import Limits
@@ -19,15 +20,20 @@ from muster.coordinator.kafka.dispatch import (
     FutureAnswer,
     KafkaCall,
     find_handler,
+    next_connection_number,
     snake_case,
 )
+from muster.coordinator.kafka.handlers.classic_membership import MembershipHandlers
 from muster.coordinator.kafka.handlers.configs import ConfigHandlers, GroupConfigs
 from muster.coordinator.kafka.handlers.group_requests import GroupRequests, PendingGroupReply
 from muster.coordinator.kafka.handlers.handlers import LogHandlers
 from muster.coordinator.kafka.handlers.metadata import AdvertisedEndpoint
 from muster.coordinator.kafka.handlers.partition_tools import SoleNodeHandlers
-from muster.coordinator.kafka.protocol import APIS
+from muster.coordinator.kafka.protocol import APIS, TRANSACTION_APIS
+from muster.coordinator.runtime.node_status import Conditions
 from muster.coordinator.runtime.shards import refusal_of, refusal_while_loading
+from muster.coordinator.server.driver.clock import NodeClock
+from muster.coordinator.server.transactions.transaction_coordinator import TransactionCoordinator
 from muster.storage.broker.broker import Broker
 from muster.storage.broker.requests import LogRequests
 from muster.storage.config import LogSettings
@@ -36,7 +42,7 @@ from tests.support.pace import pace
 from tests.unit.storage.logs import T0
 
 NODE_ID = 7
-APIS_BY_NAME = {api.name: api for api in APIS}
+APIS_BY_NAME = {api.name: api for api in (*APIS, *TRANSACTION_APIS)}
 PATIENCE_S = 20
 
 
@@ -78,10 +84,19 @@ class Door:
     """Asks the handlers as a connection does: each request and each answer goes through its bytes."""
 
     def __init__(
-        self, broker: Broker, *, auto_create: bool, elsewhere: frozenset[str], cluster: ClusterView | None = None
+        self,
+        broker: Broker,
+        *,
+        auto_create: bool,
+        elsewhere: frozenset[str],
+        cluster: ClusterView | None = None,
+        transactions: Settings | None = None,
     ) -> None:
         self.broker = broker
         self.requests = LogRequests.standalone(broker, clock_ms=lambda: T0)
+        self.transactions = (
+            None if transactions is None else coordinator_of(transactions, broker, lambda: self.requests)
+        )
         endpoint = AdvertisedEndpoint(NODE_ID, "muster.example", 9092)
         records = LogHandlers(
             self.requests,
@@ -91,20 +106,27 @@ class Door:
             directory=broker.data_dir,
             elsewhere=elsewhere.__contains__,
             cluster=cluster,
+            transactions=self.transactions,
+            verifies=transactions is None or transactions.transaction_partition_verification_enable,
         )
         self.driver = OneShard()
         configs = ConfigHandlers(self.requests, NODE_ID, GroupConfigs(GroupRequests(self.driver, 1), cluster), cluster)
-        self._everyone = (records, configs, SoleNodeHandlers(broker, NODE_ID))
-        self._peer = ClientPeer("127.0.0.1", asyncio.get_running_loop().create_future())
+        members = MembershipHandlers(GroupRequests(self.driver, 1), lambda: endpoint, self.transactions)
+        self._everyone = (records, configs, SoleNodeHandlers(broker, NODE_ID), members)
+        self.peer = self.connect()
 
-    async def ask(self, api: str, version: int, **fields: object) -> Any:
-        """The answer as a client decodes it; None for no answer at all."""
+    def connect(self) -> ClientPeer:
+        """A further connection, for `ask` to go by."""
+        return ClientPeer("127.0.0.1", asyncio.get_running_loop().create_future())
+
+    async def ask(self, api: str, version: int, /, by: ClientPeer | None = None, **fields: object) -> Any:
+        """The answer as a client decodes it; None for no answer at all. by: the connection, if not the first."""
         data = b"".join(encode(f"{api}Request", version, struct(f"{api}Request")(**fields)))
         name = snake_case(api)
         handlers = find_handler(APIS_BY_NAME[api], self._everyone)
         read = getattr(handlers, f"{name}_reader", partial(decoder_of, f"{api}Request"))(version)
         request, _ = read(data, 0)
-        answer = await self._answer(handlers, name, request, KafkaCall(version, "tests", self._peer))
+        answer = await self._answer(handlers, name, request, KafkaCall(version, "tests", by or self.peer))
         if answer is None:
             return None
         body = answer.body if isinstance(answer, EncodedAnswer) else encode(f"{api}Response", version, answer)
@@ -120,6 +142,14 @@ class Door:
         return await getattr(handlers, name)(request, call) if answer is None else answer
 
 
+def coordinator_of(settings: Settings, broker: Broker, requests: Callable[[], LogRequests]) -> TransactionCoordinator:
+    return TransactionCoordinator(settings, broker, requests, NodeClock(), next_connection_number, raise_bug)
+
+
+def raise_bug(bug: BaseException) -> None:
+    raise AssertionError("the coordinator of transactions cannot go on") from bug
+
+
 def play(
     story: Callable[[Door], Awaitable[None]],
     disk: MemoryFiles | None = None,
@@ -127,20 +157,29 @@ def play(
     auto_create: bool = True,
     elsewhere: frozenset[str] = frozenset(),
     cluster: ClusterView | None = None,
+    transactions: Settings | None = None,
     **settings: object,
 ) -> None:
-    """Run the story against a node with topic `t` of three partitions; other nodes have the topics `elsewhere`."""
+    """Run the story against a node with topic `t` of three partitions; other nodes have the topics `elsewhere`.
+
+    transactions: the settings of a node that coordinates transactional ids. A disk that has been played on is opened.
+    """
     told = {name.replace("__", "."): str(value) for name, value in settings.items()}
     broker = Broker("/data", LogSettings.from_properties(told), disk or MemoryFiles(), clock_ms=lambda: T0)
-    broker.create_topic("t", 3)
-    broker.create_topic("__consumer_offsets", 1, internal=True)
+    if "t" not in broker.topics():
+        broker.create_topic("t", 3)
+        broker.create_topic("__consumer_offsets", 1, internal=True)
 
     async def run() -> None:
-        door = Door(broker, auto_create=auto_create, elsewhere=elsewhere, cluster=cluster)
+        door = Door(broker, auto_create=auto_create, elsewhere=elsewhere, cluster=cluster, transactions=transactions)
         try:
             async with asyncio.timeout(PATIENCE_S * pace()):
+                if door.transactions is not None:
+                    await door.transactions.open(Conditions(lambda: T0))
                 await story(door)
         finally:
+            if door.transactions is not None:
+                await door.transactions.close(PATIENCE_S)
             await door.requests.close()
 
     asyncio.run(run())

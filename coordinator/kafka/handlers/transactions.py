@@ -1,0 +1,371 @@
+"""Transactional producers: InitProducerId with an id, AddPartitionsToTxn, EndTxn, ListTransactions, and the gate of
+their first records.
+
+What a request means is decided by the coordinator of its transactional id (docs/design/transactions.md). The clients of
+these versions speak level 0: their EndTxn keeps the epoch, and each partition is added before records are sent to it.
+"""
+
+import asyncio
+import struct as packing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
+
+from muster.coordinator.errors import CoordinatorError, ErrorCode, NodeShuttingDown, Overloaded
+from muster.coordinator.kafka.codec.codec import struct
+from muster.coordinator.kafka.dispatch import HangUp, KafkaCall
+from muster.coordinator.kafka.protocol import TransactionAbortable
+from muster.coordinator.transactions.effects import (
+    AddPartitionsReply,
+    EndTxnReply,
+    InitProducerIdReply,
+    ListTransactionsReply,
+)
+from muster.coordinator.transactions.events import (
+    AddPartitions,
+    EndTxn,
+    InitProducerId,
+    ListTransactions,
+    TransactionRequest,
+)
+from muster.coordinator.transactions.records import NO_PRODUCER_ID, TransactionState
+from muster.storage.broker.record_log import RecordLog
+from muster.storage.broker.requests import Batches, Guards, LogRequests
+from muster.storage.errors import (
+    InvalidProducerEpoch,
+    InvalidProducerIdMapping,
+    InvalidRequest,
+    InvalidTxnState,
+    NotEnoughReplicas,
+    StorageError,
+)
+from muster.storage.logs.transactions import TransactionGuard
+from muster.storage.types import Topic, TopicPartition
+
+Reply = TypeVar("Reply")
+
+FENCED_SINCE: Final = {"InitProducerId": 4, "AddPartitionsToTxn": 2, "EndTxn": 2}
+"""The first version of an API whose clients know PRODUCER_FENCED; older ones hear INVALID_PRODUCER_EPOCH."""
+
+UNKNOWN_PARTITION: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+TRANSACTION_ABORTABLE_SINCE: Final = 11
+"""The first version of Produce in which TRANSACTION_ABORTABLE may be told."""
+
+
+class TransactionService(Protocol):
+    """The coordinator of a node's transactional ids, as its listeners call it."""
+
+    async def prepare(self) -> None:
+        """Be ready to coordinate. Raises CoordinatorError."""
+
+    async def ask(self, transactional_id: str, make: Callable[[int], TransactionRequest], wanted: type[Reply]) -> Reply:
+        """The reply to the request that `make` makes of its number. Raises CoordinatorError, Overloaded,
+        NodeShuttingDown."""
+
+    async def ask_every_shard(self, make: Callable[[int], TransactionRequest], wanted: type[Reply]) -> list[Reply]: ...
+
+    async def draw_producer_id(self) -> int:
+        """A producer id that was never given before. Raises StorageError."""
+
+
+def refusal_code(error: Exception) -> int:
+    """Kafka's number for what kept a request from being decided; clients try these again."""
+    if isinstance(error, CoordinatorError):
+        return error.code
+    busy = isinstance(error, Overloaded)
+    return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if busy else ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def told_code(api: str, code: int, version: int) -> int:
+    """The number that a client of this version knows it by."""
+    if code == ErrorCode.PRODUCER_FENCED and version < FENCED_SINCE[api]:
+        return InvalidProducerEpoch.code
+    return code
+
+
+REFUSALS: Final = (CoordinatorError, Overloaded, NodeShuttingDown)
+
+
+# Producers
+# ---------
+
+
+class TransactionalProducerHandlers:
+    """Handlers of the producers' requests to the coordinator of their transactional id."""
+
+    def __init__(self, requests: LogRequests, service: TransactionService) -> None:
+        self._requests = requests
+        self._service = service
+
+    async def init_producer_id(self, request: Any, call: KafkaCall) -> Any:
+        """An id that was never given before, or the next epoch of a transactional id."""
+        response = struct("InitProducerIdResponse")
+        try:
+            if request.transactional_id is None:
+                producer_id, epoch = self._requests.broker.next_producer_id()
+                return response(producer_id=producer_id, producer_epoch=epoch)
+            fresh_id = await self._service.draw_producer_id()
+        except StorageError as error:
+            return response(error_code=error.code, producer_id=-1, producer_epoch=-1)
+
+        def make(number: int) -> InitProducerId:
+            return InitProducerId(
+                number,
+                request.transactional_id,
+                request.transaction_timeout_ms,
+                fresh_id,
+                request.producer_id,
+                request.producer_epoch,
+                connection=call.peer.number,
+                client=describe_client(call),
+            )
+
+        reply = await self._ask(request.transactional_id, make, InitProducerIdReply)
+        code = told_code("InitProducerId", reply.code, call.api_version)
+        return response(error_code=code, producer_id=reply.producer_id, producer_epoch=reply.epoch)
+
+    async def add_partitions_to_txn(self, request: Any, call: KafkaCall) -> Any:
+        """All of the partitions join, or none: where one is unknown nothing is done about the others (KIP-98)."""
+        places = [(topic.name, number) for topic in request.topics for number in topic.partitions]
+        topics = self._requests.broker.topics()
+        unknown = {place for place in places if not is_partition(place, topics)}
+        if unknown:
+            other = ErrorCode.OPERATION_NOT_ATTEMPTED
+            return make_added_response(request, lambda place: UNKNOWN_PARTITION if place in unknown else other)
+
+        def make(number: int) -> AddPartitions:
+            return AddPartitions(
+                number,
+                request.transactional_id,
+                request.producer_id,
+                request.producer_epoch,
+                tuple(places),
+                connection=call.peer.number,
+            )
+
+        reply = await self._ask(request.transactional_id, make, AddPartitionsReply)
+        code = told_code("AddPartitionsToTxn", reply.code, call.api_version)
+        return make_added_response(request, lambda place: code)
+
+    async def end_txn(self, request: Any, call: KafkaCall) -> Any:
+        def make(number: int) -> EndTxn:
+            return EndTxn(
+                number,
+                request.transactional_id,
+                request.producer_id,
+                request.producer_epoch,
+                request.committed,
+                NO_PRODUCER_ID,
+                connection=call.peer.number,
+                client=describe_client(call),
+            )
+
+        reply = await self._ask(request.transactional_id, make, EndTxnReply)
+        return struct("EndTxnResponse")(error_code=told_code("EndTxn", reply.code, call.api_version))
+
+    async def list_transactions(self, request: Any, call: KafkaCall) -> Any:
+        """Those of all shards, as far as states, producers and age are asked for. States that there are none of are
+        told."""
+        asked = tuple(request.state_filters), tuple(request.producer_id_filters), request.duration_filter
+        row = struct("ListTransactionsResponse.transaction_states")
+        known = {state.title for state in TransactionState}
+        response = struct("ListTransactionsResponse")(
+            unknown_state_filters=[each for each in dict.fromkeys(request.state_filters) if each not in known]
+        )
+        try:
+            replies = await self._service.ask_every_shard(
+                lambda number: ListTransactions(number, *asked), ListTransactionsReply
+            )
+        except REFUSALS as error:
+            response.error_code = refusal_code(error)
+            return response
+        response.error_code = next((each.code for each in replies if each.code), 0)
+        if not response.error_code:
+            response.transaction_states = [
+                row(
+                    transactional_id=each.transactional_id,
+                    producer_id=each.producer_id,
+                    transaction_state=each.state,
+                )
+                for reply in replies
+                for each in reply.transactions
+            ]
+        return response
+
+    async def _ask(self, transactional_id: str, make: Callable[[int], TransactionRequest], wanted: type[Reply]) -> Any:
+        try:
+            reply: Any = await self._service.ask(transactional_id, make, wanted)
+        except REFUSALS as error:
+            refused: Any = wanted
+            return refused(code=refusal_code(error), message=str(error))
+        if reply.close_connection:
+            raise HangUp(f"a request of transactional id {transactional_id!r} was overtaken by a newer connection's")
+        return reply
+
+
+def describe_client(call: KafkaCall) -> str:
+    """Who ended a transaction, or took its id over, for people."""
+    return f"{call.client_id} at {call.peer_host}" if call.client_id else call.peer_host
+
+
+def is_partition(place: TopicPartition, topics: Mapping[str, Topic]) -> bool:
+    topic = topics.get(place[0])
+    return topic is not None and 0 <= place[1] < topic.partitions
+
+
+def make_added_response(request: Any, code_of: Callable[[TopicPartition], int]) -> Any:
+    topic_row = struct("AddPartitionsToTxnResponse.results")
+    row = struct("AddPartitionsToTxnResponse.results.results_by_partition")
+    return struct("AddPartitionsToTxnResponse")(
+        results=[
+            topic_row(
+                name=topic.name,
+                results_by_partition=[
+                    row(partition_index=number, partition_error_code=code_of((topic.name, number)))
+                    for number in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+# The gate of first records
+# -------------------------
+
+# Of a batch's header: attributes, and producer id, epoch and first sequence.
+_ATTRIBUTES: Final = slice(21, 23)
+_PRODUCER: Final = packing.Struct(">qhi")
+_PRODUCER_AT: Final = 43
+_TRANSACTIONAL: Final = 0x10
+
+
+class FirstBatch(NamedTuple):
+    """Records for a partition in whose log their producer has no transaction open."""
+
+    place: TopicPartition
+    producer_id: int
+    epoch: int
+    guard: TransactionGuard
+
+
+class TransactionGate:
+    """Asks the coordinator before a log takes the first records of a transaction (TX-L3, TX-L4)."""
+
+    def __init__(self, log: RecordLog, service: TransactionService, *, verifies: bool) -> None:
+        """verifies: `transaction.partition.verification.enable`; without it, whoever asks is let in."""
+        self._log = log
+        self._service = service
+        self._verifies = verifies
+
+    def is_open(self, parts: Iterable[Batches]) -> bool:
+        """Whether no coordinator has to be asked: every transaction that the batches are of is open in its log."""
+        for topic, partition, records in parts:
+            found = read_producer(records)
+            if found is None:
+                continue
+            try:
+                if not self._log.log(topic, partition).has_open_transaction(*found[:2]):
+                    return False
+            except StorageError:
+                continue  # the append says so
+        return True
+
+    async def ask(
+        self, transactional_id: str, parts: Sequence[Batches], version: int
+    ) -> tuple[Guards, dict[TopicPartition, StorageError]]:
+        """The guards of the parts that begin a transaction in their log, and why others may not."""
+        refused: dict[TopicPartition, StorageError] = {}
+        first = self._first_batches(parts, refused)
+        if first and self._verifies:
+            refused |= await self._verify(transactional_id, first, version)
+        for each in first:
+            if each.place in refused:
+                self._log.log(*each.place).drop_guard(each.guard)
+        return {each.place: each.guard for each in first if each.place not in refused}, refused
+
+    def _first_batches(self, parts: Sequence[Batches], refused: dict[TopicPartition, StorageError]) -> list[FirstBatch]:
+        first = []
+        for topic, partition, records in parts:
+            found = read_producer(records)
+            if found is None:
+                continue
+            try:
+                guard = self._log.log(topic, partition).make_guard(found[0], found[1], sequence=found[2])
+            except StorageError as error:
+                refused[topic, partition] = error
+                continue
+            if guard is not None:
+                first.append(FirstBatch((topic, partition), found[0], found[1], guard))
+        return first
+
+    async def _verify(
+        self, transactional_id: str, first: Sequence[FirstBatch], version: int
+    ) -> dict[TopicPartition, StorageError]:
+        """Each producer of the request is asked for by itself; as a rule there is one."""
+        by_producer: dict[tuple[int, int], list[TopicPartition]] = {}
+        for each in first:
+            by_producer.setdefault((each.producer_id, each.epoch), []).append(each.place)
+        try:
+            answers = await asyncio.gather(
+                *(self._verify_some(transactional_id, *who, places) for who, places in by_producer.items())
+            )
+        except BaseException:
+            for each in first:
+                self._log.log(*each.place).drop_guard(each.guard)
+            raise
+        codes = {place: code for answer in answers for place, code in answer.items()}
+        return {place: refuse_records(transactional_id, code, version) for place, code in codes.items() if code}
+
+    async def _verify_some(
+        self, transactional_id: str, producer_id: int, epoch: int, places: Sequence[TopicPartition]
+    ) -> Mapping[TopicPartition, int]:
+        def make(number: int) -> AddPartitions:
+            return AddPartitions(number, transactional_id, producer_id, epoch, tuple(places), verify_only=True)
+
+        try:
+            reply = await self._service.ask(transactional_id, make, AddPartitionsReply)
+        except REFUSALS as error:
+            return dict.fromkeys(places, refusal_code(error))
+        return {place: reply.partitions.get(place, reply.code) for place in places}
+
+
+def read_producer(records: Any) -> tuple[int, int, int] | None:
+    """Producer id, epoch and first sequence of a transactional batch; None for any other."""
+    if records is None or len(records) < _PRODUCER_AT + _PRODUCER.size:
+        return None
+    if not int.from_bytes(records[_ATTRIBUTES], "big") & _TRANSACTIONAL:
+        return None
+    producer_id, epoch, sequence = _PRODUCER.unpack_from(records, _PRODUCER_AT)
+    return producer_id, epoch, sequence
+
+
+AGAIN: Final = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+    }
+)
+REFUSED_FOR_GOOD: Final[Mapping[int, type[StorageError]]] = {
+    ErrorCode.PRODUCER_FENCED: InvalidProducerEpoch,
+    ErrorCode.INVALID_PRODUCER_EPOCH: InvalidProducerEpoch,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING: InvalidProducerIdMapping,
+    ErrorCode.INVALID_REQUEST: InvalidRequest,
+}
+
+
+def refuse_records(transactional_id: str, code: int, version: int) -> StorageError:
+    """What a producer of level 0 hears for its records when the coordinator does not agree (TX-L4)."""
+    if code in AGAIN:
+        return NotEnoughReplicas(
+            f"The coordinator of transactional id {transactional_id!r} cannot tell now whether its transaction "
+            "has this partition. Nothing was written; send again."
+        )
+    refusal = REFUSED_FOR_GOOD.get(code, InvalidTxnState)
+    if code == ErrorCode.TRANSACTION_ABORTABLE and version >= TRANSACTION_ABORTABLE_SINCE:
+        refusal = TransactionAbortable
+    return refusal(
+        f"The transaction of id {transactional_id!r} does not have this partition, or this producer is not its current "
+        "one. Abort the transaction."
+    )

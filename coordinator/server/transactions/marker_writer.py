@@ -1,0 +1,103 @@
+"""Writes the markers that end transactions into the logs of this node, and says what became of each.
+
+What several transactions need is appended together and made durable by one round of flushes in a thread; what comes
+meanwhile is in the next round. A log that fails is told as an error of its partitions and holds nobody else up.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from muster.coordinator.edge.background_tasks import RestartedTask
+from muster.coordinator.transactions.effects import SendMarkers
+from muster.coordinator.transactions.events import MarkersWritten
+from muster.coordinator.transactions.records import TopicPartition
+from muster.storage.broker.broker import Broker
+from muster.storage.errors import StorageError
+from muster.storage.logs.producer_state import MarkerToWrite
+
+MARKERS_PER_TURN: Final = 100
+"""Appends between two turns of the loop: each is a write to a file of its own."""
+
+STORAGE_FAILED: Final = 56
+"""KAFKA_STORAGE_ERROR: the coordinator sends the marker again."""
+
+
+class MarkerWriter:
+    """Belongs to the loop that starts it. `report` is told what became of the markers of each `SendMarkers`."""
+
+    def __init__(self, broker: Broker, clock_ms: Callable[[], int], report: Callable[[MarkersWritten], None]) -> None:
+        self._broker = broker
+        self._clock_ms = clock_ms
+        self._report = report
+        self._asked: list[SendMarkers] = []
+        self._work = asyncio.Event()
+        self._rounds = RestartedTask("transaction markers", self._write_rounds)
+
+    def start(self) -> None:
+        self._rounds.start()
+
+    async def stop(self) -> None:
+        """What is not written yet is asked for again when the shard is loaded next."""
+        await self._rounds.stop()
+
+    def write(self, asked: SendMarkers) -> None:
+        """Have these markers written in the next round."""
+        self._asked.append(asked)
+        self._work.set()
+
+    async def _write_rounds(self) -> None:
+        while True:
+            await self._work.wait()
+            self._work.clear()
+            asked, self._asked = self._asked, []
+            try:
+                await self._write_round(asked)
+            except BaseException:
+                self._asked = asked + self._asked  # a repetition changes nothing (TX-L5)
+                self._work.set()
+                raise
+
+    async def _write_round(self, asked: Sequence[SendMarkers]) -> None:
+        found: list[dict[TopicPartition, int]] = [{} for _ in asked]
+        for done, (number, place, content) in enumerate(markers_of(asked), start=1):
+            found[number][place] = self._append(place, content)
+            if not done % MARKERS_PER_TURN:
+                await asyncio.sleep(0)
+        written = {place for results in found for place, error in results.items() if not error}
+        failed = await asyncio.to_thread(self._flush, sorted(written))
+        topics = self._broker.topics()
+        for each, results in zip(asked, found, strict=True):
+            told = {place: error or failed.get(place, 0) for place, error in results.items()}
+            gone = frozenset(place for place in told if place[0] not in topics)
+            self._report(MarkersWritten(each.transactional_id, each.life, each.number, told, gone))
+
+    def _append(self, place: TopicPartition, content: MarkerToWrite) -> int:
+        """Kafka's error number, 0 for none."""
+        try:
+            self._broker.append_marker(*place, content, self._clock_ms())
+        except StorageError as error:
+            return error.code
+        except OSError:
+            return STORAGE_FAILED
+        return 0
+
+    def _flush(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        """Error numbers of those that are not durable. In a thread."""
+        failed: dict[TopicPartition, int] = {}
+        for place in places:
+            try:
+                self._broker.flush([place])
+            except StorageError as error:
+                failed[place] = error.code
+            except OSError:
+                failed[place] = STORAGE_FAILED
+        return failed
+
+
+def markers_of(asked: Sequence[SendMarkers]) -> Iterator[tuple[int, TopicPartition, MarkerToWrite]]:
+    """Each marker and where it goes, behind the number of who asks for it."""
+    for number, each in enumerate(asked):
+        content = MarkerToWrite(each.producer_id, each.epoch, each.commit, each.coordinator_epoch, each.level)
+        for place in each.partitions:
+            yield number, place, content

@@ -1,0 +1,322 @@
+"""Coordinates the transactional ids of a standalone node: an engine of its own, made when the first id asks.
+
+A node that never saw a transactional id has neither `__transaction_state` nor this engine. Once the topic is there, it
+is loaded at every start: decided transactions get their markers, open ones their timeouts. After each load the logs of
+the node are searched for open transactions that their coordinator does not know (TX-C14); until that has been done its
+ids are refused as loading.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeVar
+
+import structlog
+
+from muster.coordinator.config import Settings
+from muster.coordinator.core.model.events import TopicsChanged
+from muster.coordinator.core.model.types import Limits
+from muster.coordinator.edge.background_tasks import RestartedTask, SupervisedTasks
+from muster.coordinator.errors import CoordinatorError, ErrorCode
+from muster.coordinator.runtime.engine import Engine, EngineOptions
+from muster.coordinator.runtime.node_status import Conditions
+from muster.coordinator.runtime.shards import ShardStatus, partition_for
+from muster.coordinator.runtime.transaction_shards import (
+    TRANSACTIONS,
+    BrokerTransactionLog,
+    NewestConnection,
+    TransactionCores,
+    check_partition_count,
+    transaction_topic,
+)
+from muster.coordinator.server.driver.clock import NodeClock
+from muster.coordinator.server.driver.driver import DriverCallbacks, DriverLimits, EngineDriver
+from muster.coordinator.server.transactions.marker_writer import MarkerWriter
+from muster.coordinator.transactions.effects import (
+    AbortNoted,
+    MarkerTrouble,
+    OrphanReply,
+    OrphanVerdict,
+    ProducerIdWanted,
+    SendMarkers,
+)
+from muster.coordinator.transactions.events import (
+    MarkersWritten,
+    OrphanFound,
+    OrphansSearched,
+    ProducerIdDrawn,
+    TransactionRequest,
+)
+from muster.coordinator.transactions.state import TransactionLimits
+from muster.storage.broker.broker import Broker
+from muster.storage.broker.requests import LogRequests
+from muster.storage.errors import StorageError
+from muster.storage.logs.producer_state import MarkerToWrite
+from muster.storage.logs.transactions import OpenTransaction
+from muster.storage.types import TopicPartition
+
+log = structlog.get_logger("muster.transactions")
+
+TransactionReplyType = TypeVar("TransactionReplyType")
+
+LOGS_PER_TURN: Final = 200
+"""Logs that are looked at for open transactions between two turns of the loop."""
+
+
+def transaction_limits(settings: Settings) -> TransactionLimits:
+    return TransactionLimits(
+        max_timeout_ms=settings.transaction_max_timeout_ms,
+        expiration_ms=settings.transactional_id_expiration_ms,
+        expiration_check_ms=settings.transaction_remove_expired_transaction_cleanup_interval_ms,
+        patience_ms=settings.add_partitions_to_txn_retry_backoff_max_ms,
+        max_ids=settings.transaction_max_ids,
+        newest_connection=settings.transaction_newest_connection,
+    )
+
+
+class TransactionCoordinator:
+    """One per node, on the node's loop. `open` begins with what is there; `ask` makes the rest when it is needed."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        broker: Broker,
+        requests: Callable[[], LogRequests],
+        clock: NodeClock,
+        newest_connection: NewestConnection,
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        """requests: of the node's records, once it has joined. fail: hears of what the node cannot go on with."""
+        self._settings = settings
+        self._broker = broker
+        self._requests = requests
+        self._clock = clock
+        self._cores = TransactionCores(transaction_limits(settings), newest_connection)
+        self._fail = fail
+        self._conditions: Conditions | None = None
+        self._beginning = asyncio.Lock()
+        self._driver: EngineDriver | None = None
+        self._engine: Engine | None = None
+        self._closed = False
+        self._known: frozenset[str] = frozenset()
+        self._markers = MarkerWriter(broker, clock.now_ms, self._markers_written)
+        self._loaded, self._searched = asyncio.Event(), asyncio.Event()
+        self._search = RestartedTask("search for open transactions", self._search_after_loads)
+        self._drawing = SupervisedTasks(fail)
+
+    @property
+    def shards(self) -> int:
+        return self._settings.transaction_state_log_num_partitions
+
+    async def open(self, conditions: Conditions) -> None:
+        """Load the ids that there are. Raises PartitionCountConflict."""
+        self._conditions = conditions
+        if check_partition_count(self._broker, self.shards):
+            await self._begin()
+
+    async def ask(
+        self,
+        transactional_id: str,
+        make: Callable[[int], TransactionRequest],
+        wanted: type[TransactionReplyType],
+    ) -> TransactionReplyType:
+        """The reply to the request that `make` makes of its number. Raises CoordinatorError, Overloaded,
+        NodeShuttingDown."""
+        driver = self._driver or await self._begin()
+        shard = partition_for(transactional_id, self.shards)
+        event: Any = make(driver.next_id())
+        return await driver.ask_shard(shard, event, wanted)
+
+    async def ask_every_shard(
+        self, make: Callable[[int], TransactionRequest], wanted: type[TransactionReplyType]
+    ) -> list[TransactionReplyType]:
+        """The replies of all shards; none where no transactional id was ever seen."""
+        driver = self._driver
+        if driver is None:
+            return []
+        questions: list[Any] = [(shard, make(driver.next_id())) for shard in range(self.shards)]
+        return await driver.ask_all(questions, wanted)
+
+    async def prepare(self) -> None:
+        """Have the topic and the engine made: somebody asks who coordinates a transactional id."""
+        if self._driver is None:
+            await self._begin()
+
+    async def draw_producer_id(self) -> int:
+        """A producer id that was never given before. Raises StorageError. A thread writes the next block down."""
+        producer_id, _ = await asyncio.to_thread(self._broker.next_producer_id)
+        return producer_id
+
+    async def close(self, timeout_s: float) -> None:
+        """Answer everyone, and make durable what was decided. Raises TimeoutError."""
+        self._closed = True
+        await self._search.stop()
+        if self._driver is not None:
+            await self._driver.close(timeout_s)
+        await self._markers.stop()
+        await self._drawing.close()
+
+    # -- the engine -------------------------------------------------------------------------------------------------
+
+    async def _begin(self) -> EngineDriver:
+        async with self._beginning:
+            if self._driver is not None:
+                return self._driver
+            if self._closed:
+                raise CoordinatorError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the node is shutting down")
+            if made := not check_partition_count(self._broker, self.shards):
+                await self._make_topic()
+            self._engine = engine = self._make_engine()
+            self._driver = EngineDriver(
+                engine,
+                self._clock,
+                DriverLimits(max_parked=self._settings.max_parked_requests),
+                DriverCallbacks(on_notice=self._noticed, on_fatal=self._fail, on_bug=report_trouble),
+            )
+            self._broker.on_topics_changed(self._topics_changed)
+            self._markers.start()
+            self._search.start()
+            if made:  # there is next to nothing to load: whoever asked first need not ask again
+                await self._searched.wait()
+            return self._driver
+
+    async def _make_topic(self) -> None:
+        wanted = transaction_topic(self.shards, self._settings.transaction_state_log_segment_bytes)
+        (made,) = await self._requests().topics.create([wanted])
+        if isinstance(made, StorageError):
+            log.warning("the log of transactional ids cannot be made", why=str(made))
+            raise CoordinatorError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the log of transactional ids cannot be made: {made}"
+            )
+
+    def _make_engine(self) -> Engine:
+        options = EngineOptions(
+            on_bug=report_trouble,
+            on_status=self._report_status,
+            inbox_limit=self._settings.queued_max_requests,
+            loads_elsewhere=True,
+            kind=TRANSACTIONS,
+        )
+        engine = Engine(BrokerTransactionLog(self._broker), self.shards, Limits(), self._cores, options)
+        engine.submit_all(self._topics_now(()))
+        engine.load(self._clock.now_ms())
+        return engine
+
+    def _topics_now(self, gone: tuple[str, ...]) -> TopicsChanged:
+        topics = self._broker.topics()
+        self._known = frozenset(topics)
+        partitions = {name: topic.partitions for name, topic in topics.items()}
+        return TopicsChanged(partitions, gone, {name: topic.id for name, topic in topics.items()})
+
+    def _topics_changed(self) -> None:
+        if self._driver is not None:
+            gone = tuple(sorted(self._known - self._broker.topics().keys()))
+            self._driver.tell_all(self._topics_now(gone))
+
+    def _report_status(self, shard: int, status: ShardStatus, why: str) -> None:
+        if status is ShardStatus.ACTIVE:
+            self._loaded.set()
+        failed = status is ShardStatus.FAILED
+        tell = log.warning if failed else log.debug
+        tell("transaction shard", number=shard, status=status.value, why=why)
+        if self._conditions is None:
+            return
+        key = f"transaction-shard-failed:{shard}"
+        if failed:
+            self._conditions.report(key, f"the transactional ids of shard {shard} are not served: {why}")
+        else:
+            self._conditions.clear(key)
+
+    # -- what it asks for ---------------------------------------------------------------------------------------------
+
+    def _noticed(self, notice: Any) -> None:
+        match notice:
+            case SendMarkers():
+                self._markers.write(notice)
+            case AbortNoted():
+                log.info(
+                    "transaction aborted",
+                    transactional_id=notice.transactional_id,
+                    cause=notice.cause.value,
+                    by=notice.by,
+                    open_ms=notice.open_ms,
+                    partitions=len(notice.partitions),
+                )
+            case MarkerTrouble():
+                log.warning(
+                    "a transaction's marker was refused",
+                    transactional_id=notice.transactional_id,
+                    partition="-".join(map(str, notice.partition)),
+                    why=notice.message,
+                )
+            case ProducerIdWanted():
+                self._drawing.start(self._draw_for(notice.transactional_id), "producer ids of transactions")
+
+    def _markers_written(self, written: MarkersWritten) -> None:
+        if self._driver is not None:
+            event: Any = written
+            self._driver.submit_event(partition_for(written.transactional_id, self.shards), event)
+
+    async def _draw_for(self, transactional_id: str) -> None:
+        """The coordinator asks again, should there be none now."""
+        try:
+            drawn = ProducerIdDrawn(transactional_id, await self.draw_producer_id())
+        except StorageError as error:
+            log.warning("no producer id can be had", transactional_id=transactional_id, why=str(error))
+            return
+        if self._driver is not None:
+            event: Any = drawn
+            self._driver.submit_event(partition_for(transactional_id, self.shards), event)
+
+    # -- what logs have open, and nobody knows ----------------------------------------------------------------------
+
+    async def _search_after_loads(self) -> None:
+        """Search whenever a shard has been loaded, once all of them have been: any of them may know the producer."""
+        while True:
+            await self._loaded.wait()
+            driver, engine = self._driver, self._engine
+            if driver is None or engine is None:
+                return
+            await driver.all_loaded()
+            self._loaded.clear()
+            await self._search_logs(driver)
+            done: Any = OrphansSearched()
+            for shard in range(self.shards):
+                driver.submit_event(shard, done)
+            self._searched.set()
+
+    async def _search_logs(self, driver: EngineDriver) -> None:
+        for number, (place, found) in enumerate(self._open_in_logs()):
+            if not number % LOGS_PER_TURN:
+                await asyncio.sleep(0)
+            for each in found:
+                await self._settle_orphan(driver, place, each)
+
+    def _open_in_logs(self) -> Iterator[tuple[TopicPartition, list[OpenTransaction]]]:
+        return ((each.partition, each.open_transactions()) for each in list(self._broker.logs()))
+
+    async def _settle_orphan(self, driver: EngineDriver, place: TopicPartition, found: OpenTransaction) -> None:
+        questions: list[Any] = [
+            (shard, OrphanFound(driver.next_id(), found.producer_id, found.epoch, place))
+            for shard in range(self.shards)
+        ]
+        verdicts: list[OrphanReply] = await driver.ask_all(questions, OrphanReply)
+        if any(each.code for each in verdicts) or any(each.verdict is OrphanVerdict.TAKEN for each in verdicts):
+            return  # it is known, or a shard does not answer now and is loaded again
+        known = [each.marker_epoch for each in verdicts if each.verdict is OrphanVerdict.HANGING]
+        epoch = max(known, default=min(found.epoch + 1, 32_767))
+        await self._end_hanging(place, found, epoch)
+
+    async def _end_hanging(self, place: TopicPartition, found: OpenTransaction, epoch: int) -> None:
+        marker = MarkerToWrite(found.producer_id, epoch, commit=False, coordinator_epoch=0)
+        told = {"partition": "-".join(map(str, place)), "producer": found.producer_id, "epoch": found.epoch}
+        try:
+            self._broker.append_marker(*place, marker, self._clock.now_ms())
+            await asyncio.to_thread(self._broker.flush, [place])
+        except (StorageError, OSError) as error:
+            log.warning("a hanging transaction could not be ended", why=str(error), **told)
+        else:
+            log.warning("a hanging transaction was aborted: no coordinator knows its producer", **told)
+
+
+def report_trouble(what: str, error: Exception) -> None:
+    log.error("a bug in the coordinator of transactions", what=what, exc_info=error)

@@ -83,7 +83,11 @@ def collect_advice(bootstrap: str, overrides: dict[str, str], group: str | None,
             require_listener(bootstrap, overrides)
             status = await fetch_node_status(admin)
             now_ms = (status and status.now_ms) or int(time.time() * 1000)
-            listings = {listing.group_id: listing for listing in await admin.list_groups(missing=notice)}
+            untold: list[str] = []
+            listings = {listing.group_id: listing for listing in await admin.list_groups(missing=untold.append)}
+            if group is None or group not in listings:  # else nobody asked for the rest
+                for sentence in untold:
+                    notice(sentence)
             if group is not None and group not in listings:
                 raise GroupNotFound(NOT_FOUND, "GROUP_ID_NOT_FOUND", f"there is no group {group!r}")
             partitions = await admin.list_topics(include_internal=True)

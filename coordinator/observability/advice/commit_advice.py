@@ -40,7 +40,7 @@ def advise_on_frequent_commits(record: GroupRecord) -> Iterator[Advice]:
     needed = len(trails) * 1000 / USUAL_INTERVAL_MS
     if not trails or traffic.rate < max(BUSY_RATE, needed * TOO_OFTEN):
         return
-    read = sum(trail.records_between(traffic.from_ms, traffic.to_ms) or 0.0 for trail in trails)
+    read_rate = sum(trail.rate_since(traffic.from_ms) for trail in trails)
     share = round(1 - needed / traffic.rate, 4)
     yield Advice(
         kind="frequent-commits",
@@ -57,11 +57,23 @@ def advise_on_frequent_commits(record: GroupRecord) -> Iterator[Advice]:
             + f": {describe_rate(traffic.rate)}, {traffic.rate * DAY_MS / 1000:,.0f} a day",
             *describe_share(traffic),
             f"{plural(len(trails), 'partition')}, each committed every "
-            f"{seconds(len(trails) * 1000 / traffic.rate)} on average; by default it is every "
+            f"{describe_interval(len(trails) * 1000 / traffic.rate)} on average; by default it is every "
             f"{seconds(USUAL_INTERVAL_MS)}",
-            *((f"one commit for each {read / traffic.records:,.1f} records that were read",) if read else ()),
+            *(
+                (f"one commit for each {read_rate / traffic.rate:,.1f} records that were read",)
+                if read_rate >= traffic.rate / 2
+                else ()
+            ),
         ),
     )
+
+
+def describe_interval(ms: float) -> str:
+    """
+    >>> describe_interval(40.8), describe_interval(1_600)
+    ('41 ms', '1.6 s')
+    """
+    return f"{ms:.0f} ms" if ms < 1_000 else seconds(ms)
 
 
 def describe_rate(rate: float) -> str:

@@ -101,7 +101,9 @@ def replay_plans(record: GroupRecord, candidates: Sequence[str] = CANDIDATES) ->
     others = {
         name: carry_through(resolve(name), asked, cooperative or name == COOPERATIVE_STICKY)
         for name in candidates
-        if name != own and not (cooperative and name == "sticky")
+        if name != own
+        and not (cooperative and name == "sticky")
+        and not (record.by_consumer_protocol and name == COOPERATIVE_STICKY)
     }
     return PlanReplay(own, "", len(counted), real, others)
 

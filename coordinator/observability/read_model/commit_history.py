@@ -58,6 +58,14 @@ class CommitTrail:
         begin, end = self.at(from_ms), self.at(to_ms)
         return None if begin is None or end is None else max(0.0, end[0] - begin[0])
 
+    def rate_since(self, from_ms: int) -> float:
+        """Records a second that were read from then on, or from the first sample; 0 where that is not known."""
+        if not self.samples:
+            return 0.0
+        begin_ms, end_ms = max(from_ms, self.samples[0].at_ms), self.samples[-1].at_ms
+        read = self.records_between(begin_ms, end_ms) or 0.0
+        return read * 1000 / (end_ms - begin_ms) if end_ms > begin_ms else 0.0
+
 
 @dataclass(frozen=True, slots=True)
 class CommitTraffic:

@@ -390,7 +390,9 @@ class LogRequests:
 
     # -- produce ------------------------------------------------------------------------------------------
 
-    async def produce(self, parts: Sequence[Batches], acks: int, timeout_ms: int) -> list[Appended | StorageError]:
+    async def produce(
+        self, parts: Sequence[Batches], acks: int, timeout_ms: int, guards: Guards | None = None
+    ) -> list[Appended | StorageError]:
         """Append all, then wait for durability together (see `begin_produce`).
 
         Of very many others have their turn in between: whoever sends two such requests waits for the first one.
@@ -401,7 +403,7 @@ class LogRequests:
             for some in split_into_portions(parts):
                 if begun:
                     await asyncio.sleep(0)
-                begun += self.begin_produce(some, acks, timeout_ms)
+                begun += self.begin_produce(some, acks, timeout_ms, guards)
             for waiting in split_into_portions(begun):
                 await asyncio.wait(waiting)
                 results += map(partition_outcome, waiting)

@@ -306,7 +306,9 @@ class ReplicatedLog(TopicListeners):
     def delete_records(self, topic: str, partition: int, before: int) -> int:
         """See `Broker.delete_records`, of a log that this node leads."""
         self.log(topic, partition)
-        return self._disk.delete_records(topic, partition, before)
+        start = self._disk.delete_records(topic, partition, before)
+        self._moved(TopicPartition(topic, partition))  # The last stable offset may have moved along (TX-L8).
+        return start
 
     def flush(self, partitions: Iterable[Place] | None = None) -> None:
         self._disk.flush(partitions)

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from crc32c import crc32c
 
 from muster.storage import errors
 from muster.storage.broker.broker import Broker
@@ -275,8 +276,8 @@ def test_a_produce_brings_its_guards_by_partition() -> None:
         requests = LogRequests.standalone(broker)
         guard = broker.log("t", 0).make_guard(ME, 0)
         assert guard is not None
-        begun = requests.begin_produce([("t", 0, data_of(0)), ("u", 0, data_of(0))], -1, 0, {("t", 0): guard})
-        results = await asyncio.gather(*begun, return_exceptions=True)
+        parts = [("t", 0, data_of(0)), ("u", 0, data_of(0))]
+        results = await requests.produce(parts, -1, 0, {("t", 0): guard})
         assert [getattr(result, "base_offset", type(result)) for result in results] == [0, errors.InvalidTxnState]
         await requests.close()
         broker.close()
@@ -584,6 +585,22 @@ def test_a_copy_that_is_cut_or_opened_holds_back_what_is_not_committed() -> None
     assert (log.end_offset, log.high_watermark, log.last_stable_offset) == (15, 1, 0)
     log.tell_high_watermark(2)
     assert log.last_stable_offset == 2
+
+
+def test_a_snapshot_has_the_bytes_of_kafka_s() -> None:
+    """Version 1: of each producer id, epoch, last sequence, last offset, offset delta, timestamp, coordinator epoch and
+    first offset of the open transaction, behind version, CRC-32C and count."""
+    log = opened().log("t", 0)
+    begin(log, 7, number=8, count=2)
+    append_offsets(log)
+    end(log, number=8, epoch=1, coordinator=4, commit=False, level=2)
+    body = (
+        "00000002"
+        "0000000000000008 0001 ffffffff ffffffffffffffff 00000000 0000018bcfe56800 00000004 ffffffffffffffff"
+        "0000000000000009 0000 ffffffff 0000000000000003 00000001 0000018bcfe56800 ffffffff 0000000000000002"
+    )
+    data = bytes.fromhex(body)
+    assert log.producers.snapshot() == b"\x00\x01" + crc32c(data).to_bytes(4, "big") + data
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 500])

@@ -10,9 +10,10 @@ from muster.storage.errors import (
     StorageError,
     UnknownTopicOrPartition,
 )
+from muster.storage.logs.producer_state import MarkerToWrite
 from muster.storage.types import AppendOrigin
 from tests.support.led_side import HERE, ORDERS, THERE, LedSide, partition, topic
-from tests.unit.storage.logs import T0, batch
+from tests.unit.storage.logs import T0, batch, guard_for
 
 LED, COPIED = partition(), partition(leader=THERE, epoch=5)
 
@@ -138,6 +139,32 @@ def test_the_node_s_own_writers_ask_for_all_too() -> None:
     with pytest.raises(NotEnoughReplicas, match=r"min\.insync\.replicas"):
         one.led.append("orders", 0, batch(b"a"), T0, origin=AppendOrigin.COORDINATOR)
     assert one.log().end_offset == 0
+
+
+def test_markers_ask_for_all_too_and_end_what_is_open() -> None:
+    """CL-L2, TX-L5."""
+    one = side()
+    marker = MarkerToWrite(9, 0, commit=True, coordinator_epoch=3)
+    sent = batch(b"a", producer_id=9, producer_epoch=0, base_sequence=0, transactional=True)
+    one.led.append("orders", 0, sent, T0, guard=guard_for(one.log(), sent))
+    assert one.led.append_marker("orders", 0, marker, T0).base_offset == 1
+    assert not one.log().open_transactions()
+    one.hears(topic(partition(isr=(HERE,), version=1)))
+    with pytest.raises(NotEnoughReplicas, match=r"min\.insync\.replicas"):
+        one.led.append_marker("orders", 0, marker, T0)
+    assert one.log().end_offset == 2
+
+
+def test_who_reads_committed_records_hears_that_records_were_given_up() -> None:
+    """TX-L8."""
+    one = side()
+    one.led.append("orders", 0, batch(b"a"), T0)
+    one.log().flush()
+    one.log().tell_high_watermark(1)
+    heard: list[tuple[str, int]] = []
+    one.led.on_append(lambda name, number: heard.append((name, number)))
+    assert one.led.delete_records("orders", 0, 1) == 1
+    assert heard == [("orders", 0)]
 
 
 def test_producer_ids_come_from_whom_the_cluster_names() -> None:

@@ -163,21 +163,3 @@ def consumer_group(told: Any) -> LookedGroup:
         for each in told.members
     }
     return LookedGroup(told.group_id, CONSUMER, "", members, modern=True, epoch=told.group_epoch)
-
-
-# What is not allowed
-# -------------------
-
-
-def grant_command(bootstrap: str, user: str, operations: Sequence[str], resource: str) -> str:
-    """The command of Kafka's that lets this user do that.
-
-    >>> grant_command("b1:9092", "ann", ["Read", "Describe"], "--topic __consumer_offsets")
-    'kafka-acls.sh --bootstrap-server b1:9092 --add --allow-principal User:ann --operation Read --operation Describe \
---topic __consumer_offsets'
-    """
-    allowed = " ".join(f"--operation {each}" for each in operations)
-    return (
-        f"kafka-acls.sh --bootstrap-server {bootstrap} --add --allow-principal User:{user or 'NAME'} "
-        f"{allowed} {resource}"
-    )

@@ -29,11 +29,6 @@ OFFSETS_TOPIC: Final = "__consumer_offsets"
 
 UNKNOWN_TOPIC: Final = 3
 TOPIC_AUTHORIZATION_FAILED: Final = 29
-GRANT: Final = (
-    "this user lacks READ and DESCRIBE on the topic; to grant them: kafka-acls.sh --bootstrap-server HOST:PORT --add "
-    f"--allow-principal User:NAME --operation Read --operation Describe --topic {OFFSETS_TOPIC}"
-)
-
 WAIT_MS: Final = 500
 """How long a broker keeps a fetch open while less than MIN_BYTES comes: an answer for each commit costs it more."""
 
@@ -47,6 +42,33 @@ PAUSE_S: Final = 0.5
 
 LONG_PAUSE_S: Final = 10.0
 """Until it is tried again to read what nobody may read, and looked up whether the topic is still the same."""
+
+
+# What is not allowed
+# -------------------
+
+
+def grant_command(bootstrap: str, user: str, operations: Iterable[str], resource: str) -> str:
+    """The command of Kafka's that lets this user do that.
+
+    >>> grant_command("b1:9092", "ann", ["Read", "Describe"], "--topic __consumer_offsets")
+    'kafka-acls.sh --bootstrap-server b1:9092 --add --allow-principal User:ann --operation Read --operation Describe \
+--topic __consumer_offsets'
+    """
+    allowed = " ".join(f"--operation {each}" for each in operations)
+    return (
+        f"kafka-acls.sh --bootstrap-server {bootstrap} --add --allow-principal User:{user or 'NAME'} "
+        f"{allowed} {resource}"
+    )
+
+
+GRANT: Final = "this user lacks READ and DESCRIBE on the topic; to grant them: " + grant_command(
+    "HOST:PORT", "", ("Read", "Describe"), f"--topic {OFFSETS_TOPIC}"
+)
+
+
+# The reader
+# ----------
 
 
 class ReadingProgress(NamedTuple):

@@ -15,7 +15,7 @@ import gc
 import os
 import resource
 import shutil
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
@@ -31,6 +31,7 @@ from muster.coordinator.runtime.node_status import Conditions, Metrics
 from muster.coordinator.server.driver.clock import NodeClock
 from muster.coordinator.server.node_events import (
     LogConditions,
+    report_contained,
     update_disk_room_condition,
     update_lost_explanations_condition,
     update_starved_condition,
@@ -463,3 +464,43 @@ class NodeUpkeep:
             except Exception as error:
                 log.error("a log could not be compacted", exc_info=error)
                 update_upkeep_condition(self._conditions, [repr(error)])
+
+
+# What else is wrong
+# ------------------
+
+
+class ConditionLooks:
+    """A task on the loop that makes it, from then on until `stop`: every `pause_s` it looks whether something is wrong
+    that only looking tells. A look that fails leaves the others to be done."""
+
+    def __init__(
+        self, name: str, conditions: Conditions, certificates: "NodeCertificates | None", *, pause_s: float
+    ) -> None:
+        """name: of the task."""
+        self._conditions = conditions
+        self._certificates = certificates
+        self._pause_s = pause_s
+        if certificates is not None:
+            certificates.start(conditions)
+        self._ticking = RestartedTask(name, self._tick)
+        self._ticking.start()
+
+    def stop(self) -> None:
+        if self._certificates is not None:
+            self._certificates.stop()
+        self._ticking.cancel()
+
+    def looks(self) -> Iterator[Callable[[], object]]:
+        """All that is to be looked at this time."""
+        raise NotImplementedError
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(self._pause_s)
+            for look in self.looks():
+                try:
+                    look()
+                except Exception as error:  # the others, and the next time, must not be left undone for good
+                    report_contained("looking what is wrong", error)
+            self._conditions.current()  # what has run out is told, though nobody asks

@@ -5,7 +5,6 @@ DescribeConfigs and AlterConfigs that pass a node are answered for groups and fo
 upstream's (KB-X12).
 """
 
-import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -13,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from muster.coordinator.config import Settings
 from muster.coordinator.core.model.events import TopicsChanged
-from muster.coordinator.edge.background_tasks import RestartedTask
 from muster.coordinator.edge.cluster_view import ClientAddresses
 from muster.coordinator.kafka.handlers.configs import ConfigHandlers, GroupConfigs
 from muster.coordinator.kafka.handlers.group_requests import GroupRequests
@@ -24,6 +22,7 @@ from muster.coordinator.runtime.node_status import Conditions
 from muster.coordinator.server.backend.assignor_inputs import LogSpanOf, MeasuredSpans
 from muster.coordinator.server.backend.node_backend import MakeGroups, NodeBackend
 from muster.coordinator.server.backend.node_services import FENCE_SERVICE
+from muster.coordinator.server.backend.upkeep import ConditionLooks
 from muster.coordinator.server.driver.clock import NodeClock
 from muster.coordinator.server.driver.driver import EngineDriver
 from muster.coordinator.server.kafka_backend.backend import KafkaBackend
@@ -31,7 +30,6 @@ from muster.coordinator.server.kafka_backend.grpc_services import RefusedFencing
 from muster.coordinator.server.kafka_backend.upstream_diagnostics import NAMES, broker_names_sentence, set_condition
 from muster.coordinator.server.listeners.kafka_listener import KafkaListenerContext, NodeKafkaListener
 from muster.coordinator.server.listeners.proxy_listener import NodeProxyListener
-from muster.coordinator.server.node_events import report_contained
 from muster.coordinator.server.rpc_dispatch import ServiceMethod, methods_of
 from muster.coordinator.server.services.group_coordinator import GroupCoordinator, GroupServiceContext
 from muster.coordinator.zookeeper.group_observer import ReportGroup
@@ -185,36 +183,17 @@ class KafkaNodeBackend:
         return KafkaUpkeep(self._settings, self._part, conditions, self._certificates)
 
 
-class KafkaUpkeep:
-    """A task on the loop that makes it, from then on until `stop`."""
+class KafkaUpkeep(ConditionLooks):
+    """What is wrong with the Kafka, and with what this node keeps there."""
 
     def __init__(
         self, settings: Settings, side: KafkaBackend, conditions: Conditions, certificates: "NodeCertificates | None"
     ) -> None:
         self._settings = settings
         self._side = side
-        self._conditions = conditions
-        self._certificates = certificates
-        if certificates is not None:
-            certificates.start(conditions)
-        self._ticking = RestartedTask("conditions of the upstream", self._tick)
-        self._ticking.start()
+        super().__init__("conditions of the upstream", conditions, certificates, pause_s=TICK_S)
 
-    def stop(self) -> None:
-        if self._certificates is not None:
-            self._certificates.stop()
-        self._ticking.cancel()
-
-    async def _tick(self) -> None:
-        while True:
-            await asyncio.sleep(TICK_S)
-            for look in self._looks():
-                try:
-                    look()
-                except Exception as error:  # the others, and the next time, must not be left undone for good
-                    report_contained("looking what is wrong", error)
-
-    def _looks(self) -> Iterator[Callable[[], object]]:
+    def looks(self) -> Iterator[Callable[[], object]]:
         side, conditions = self._side, self._conditions
         yield lambda: side.shard_diagnostics.report_shards(side.owning, conditions, side.owning.now_ms())
         yield lambda: side.upstream_diagnostics.report_conditions(conditions)
@@ -223,7 +202,6 @@ class KafkaUpkeep:
         for part in (side.rights, side.mirroring):
             if part is not None:
                 yield partial(part.report_conditions, conditions)
-        yield conditions.current  # what has run out is told, though nobody asks
 
     def _look_at_names(self) -> None:
         shown = None if self._certificates is None else self._certificates.of("kafka")

@@ -19,9 +19,9 @@ from muster.coordinator.kafka_backend.upstream.protocol import Unspoken, describ
 from muster.coordinator.kafka_backend.upstream.topic_watch import UpstreamTopics
 from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
 from muster.coordinator.observability.views.formatting import plural
-from muster.coordinator.watch.described_groups import DescribedGroups, grant_command
+from muster.coordinator.watch.described_groups import DescribedGroups
 from muster.coordinator.watch.live_looks import LiveLooks, LooksListener
-from muster.coordinator.watch.offsets_topic_reader import OFFSETS_TOPIC
+from muster.coordinator.watch.offsets_topic_reader import OFFSETS_TOPIC, grant_command
 
 
 class WatchedShards(Protocol):

@@ -37,7 +37,7 @@ from muster.coordinator.runtime.shards import ShardStatus, partition_for
 from muster.coordinator.server.backend.assignor_inputs import LogSpanOf, MeasuredSpans
 from muster.coordinator.server.backend.node_backend import MakeGroups, NodeBackend
 from muster.coordinator.server.backend.node_services import FENCE_SERVICE
-from muster.coordinator.server.backend.upkeep import NodeUpkeep
+from muster.coordinator.server.backend.upkeep import ConditionLooks, NodeUpkeep
 from muster.coordinator.server.driver.clock import NodeClock
 from muster.coordinator.server.driver.driver import EngineDriver
 from muster.coordinator.server.kafka_backend.backend import UpstreamRefusedNode
@@ -746,8 +746,8 @@ class SegmentsWatchBackend(WatchBackend):
 # ------
 
 
-class WatchUpkeep:
-    """A task on the loop that makes it, from then on until `stop`."""
+class WatchUpkeep(ConditionLooks):
+    """What the node cannot see of its Kafka, or has not read yet; and the disk of its ledger, if that has one."""
 
     def __init__(
         self,
@@ -758,32 +758,22 @@ class WatchUpkeep:
     ) -> None:
         self._backend = backend
         self._disk = disk
-        self._conditions = conditions
-        self._certificates = certificates
-        if certificates is not None:
-            certificates.start(conditions)
-        self._ticking = RestartedTask("conditions of the watched Kafka", self._tick)
-        self._ticking.start()
+        super().__init__("conditions of the watched Kafka", conditions, certificates, pause_s=TICK_S)
 
     def stop(self) -> None:
-        if self._certificates is not None:
-            self._certificates.stop()
-        self._ticking.cancel()
+        super().stop()
         if self._disk is not None:
             self._disk.stop()
 
-    async def _tick(self) -> None:
-        while True:
-            await asyncio.sleep(TICK_S)
-            for name, sentence in (
-                (WATCHED_KAFKA, self._backend.trouble()),
-                (WATCHED_READING, self._backend.unread()),
-            ):
-                if sentence:
-                    self._conditions.report(name, sentence, impairs=GROUPS)
-                else:
-                    self._conditions.clear(name)
-            self._conditions.current()
+    def looks(self) -> Iterator[Callable[[], object]]:
+        yield lambda: self._tell(WATCHED_KAFKA, self._backend.trouble())
+        yield lambda: self._tell(WATCHED_READING, self._backend.unread())
+
+    def _tell(self, name: str, sentence: str) -> None:
+        if sentence:
+            self._conditions.report(name, sentence, impairs=GROUPS)
+        else:
+            self._conditions.clear(name)
 
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ import pytest
 
 from muster.coordinator.config import load_settings
 from muster.coordinator.runtime.node_status import Conditions
+from muster.coordinator.server.backend import upkeep as upkeep_module
 from muster.coordinator.server.kafka_backend import kafka_node_backend
 from muster.coordinator.server.kafka_backend.kafka_node_backend import KafkaUpkeep
 from tests.support.kafka.memory_node import until
@@ -16,7 +17,7 @@ from tests.support.kafka.memory_node import until
 def test_a_mistake_in_one_look_is_not_the_end_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka_node_backend, "TICK_S", 0.0)
     contained: list[BaseException] = []
-    monkeypatch.setattr(kafka_node_backend, "report_contained", lambda what, error: contained.append(error))
+    monkeypatch.setattr(upkeep_module, "report_contained", lambda what, error: contained.append(error))
     looked: list[str] = []
 
     def mistaken(*_: Any) -> None:

@@ -76,5 +76,5 @@ def fill_trail(
     told.times_ms.extend(sample.at_ms for sample in samples)
     told.offsets.extend(sample.offset for sample in samples)
     told.counts.extend(sample.commits for sample in samples)
-    seen = CommitTrail(tuple(SeenPosition(*sample) for sample in samples))
+    seen = CommitTrail.of(SeenPosition(*sample) for sample in samples)
     return commits, seen.extended(SeenPosition(positions.last_ms[at], row.committed_offset, commits))

@@ -24,9 +24,22 @@ class SeenPosition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CommitTrail:
-    """Of one partition: samples, oldest first. The last is the newest commit."""
+    """Of one partition: samples, oldest first, no two of one time. The last is the newest commit."""
 
     samples: tuple[SeenPosition, ...] = ()
+
+    @classmethod
+    def of(cls, samples: Iterable[SeenPosition]) -> "CommitTrail":
+        """Without those that are not later than the one before: a clock may have been set back.
+
+        >>> [sample.offset for sample in CommitTrail.of(map(SeenPosition, (1, 3, 2, 3, 4), (5, 6, 7, 8, 9))).samples]
+        [5, 6, 9]
+        """
+        kept: list[SeenPosition] = []
+        for sample in samples:
+            if not kept or sample.at_ms > kept[-1].at_ms:
+                kept.append(sample)
+        return cls(tuple(kept))
 
     def at(self, at_ms: int) -> tuple[float, float] | None:
         """Position and number of commits at a time; None before the first sample, the newest after the last.

@@ -164,7 +164,7 @@ def map_trail(row: pb.OffsetFetchPartition) -> CommitTrail:
     """With the newest commit as the last sample."""
     trail = row.trail
     counts = trail.counts or [0] * len(trail.offsets)
-    found = CommitTrail(tuple(map(SeenPosition, trail.times_ms, trail.offsets, counts)))
+    found = CommitTrail.of(map(SeenPosition, trail.times_ms, trail.offsets, counts))
     return found.extended(SeenPosition(row.commit_timestamp_ms, row.committed_offset, trail.commits))
 
 

@@ -165,6 +165,7 @@ def decide_end(
         client_level=level,
     )
     known.gone.clear()
+    known.wants_id = False
     step.disarm(("timeout", stored.transactional_id))
     begin_markers(known, left, step)
 
@@ -214,13 +215,23 @@ LONGEST_PAUSE_MS: Final = 1_000
 
 
 def begin_markers(known: TransactionalId, places: Iterable[TopicPartition], step: TransactionStep) -> None:
-    """Send a marker to each of these partitions; without any the transaction is complete."""
+    """Send a marker to each of these partitions; without any the transaction is complete.
+
+    While orphans are told nothing is sent: some of them may show that a marker is there, or that one more is wanted.
+    """
     step.state.rounds += 1
     known.markers = MarkerRound(step.state.rounds, dict.fromkeys(places))
-    if known.markers.waiting:
-        send_markers(known, tuple(known.markers.waiting), step)
-    else:
+    if not known.markers.waiting:
         complete_end(known, step)
+    elif not step.state.searching:
+        send_markers(known, tuple(known.markers.waiting), step)
+
+
+def send_recovered_markers(step: TransactionStep) -> None:
+    """Every orphan has been told: send what a load has left to be sent."""
+    for known in step.open_ids():
+        if known.markers is not None:
+            send_markers(known, tuple(known.markers.waiting), step)
 
 
 def send_markers(known: TransactionalId, places: tuple[TopicPartition, ...], step: TransactionStep) -> None:
@@ -274,6 +285,14 @@ def trouble_text(error: int) -> str:
     return f"error {error}; the marker is sent again in {LONGEST_PAUSE_MS} ms"
 
 
+def skip_marker(known: TransactionalId, place: TopicPartition, step: TransactionStep) -> None:
+    """The marker is known to be in that log, for there is something behind it."""
+    if known.markers is not None and place in known.markers.waiting:
+        del known.markers.waiting[place]
+        known.markers.again.pop(place, None)
+        after_markers(known, known.markers, step)
+
+
 def after_markers(known: TransactionalId, markers: MarkerRound, step: TransactionStep) -> None:
     if not markers.waiting:
         step.disarm(("markers", known.stored.transactional_id))
@@ -293,20 +312,19 @@ def join_markers(known: TransactionalId, place: TopicPartition, step: Transactio
     """A partition that the decided transaction does not name gets its marker too."""
     if known.markers is not None and place not in known.markers.waiting:
         known.markers.waiting[place] = None
-        send_markers(known, (place,), step)
+        if not step.state.searching:
+            send_markers(known, (place,), step)
 
 
 def forget_topics(event: TopicsDeleted, step: TransactionStep) -> None:
     """Nothing can be written to a deleted topic: its markers count as written, now or when the transaction ends."""
-    for known in list(step.state.ids.values()):
+    for known in step.open_ids():
         places = [place for place in known.stored.places if place[0] in event.topics]
         if known.stored.state is ONGOING:
             known.gone.update(places)
-        elif known.markers is not None and places:
+        else:
             for place in places:
-                known.markers.waiting.pop(place, None)
-                known.markers.again.pop(place, None)
-            after_markers(known, known.markers, step)
+                skip_marker(known, place, step)
 
 
 # The completion

@@ -55,14 +55,14 @@ class AddPartitions:
 
 @dataclass(slots=True, frozen=True)
 class EndTxn:
-    """The producer commits or aborts its transaction."""
+    """The producer commits or aborts its transaction. `fresh_id` is used at level 2 from epoch 32766 on only."""
 
     request_id: RequestId
     transactional_id: str
     producer_id: int
     epoch: int
     commit: bool
-    fresh_id: int
+    fresh_id: int = NO_PRODUCER_ID
     level: int = 0
     connection: int = NO_CONNECTION
     client: str = ""

@@ -12,7 +12,13 @@ from muster.coordinator.transactions.effects import (
     TerminateTransactionReply,
     transaction_refusal,
 )
-from muster.coordinator.transactions.ends import abort_by_coordinator, is_rotated, join_markers
+from muster.coordinator.transactions.ends import (
+    abort_by_coordinator,
+    is_rotated,
+    join_markers,
+    next_producer,
+    skip_marker,
+)
 from muster.coordinator.transactions.events import (
     AddPartitions,
     InitProducerId,
@@ -21,6 +27,7 @@ from muster.coordinator.transactions.events import (
 )
 from muster.coordinator.transactions.records import (
     LAST_CLIENT_EPOCH,
+    LAST_EPOCH,
     MAX_ID_BYTES,
     NO_EPOCH,
     NO_PRODUCER_ID,
@@ -244,31 +251,52 @@ def take_partitions(known: TransactionalId, places: set[TopicPartition], level: 
 
 
 def take_orphan(event: OrphanFound, step: TransactionStep) -> None:
-    """An open transaction of a log: it belongs to the id's present transaction, or hangs for ever (TX-C14)."""
+    """An open transaction of a log: it belongs to the id's present or next transaction, or hangs for ever (TX-C14)."""
     transactional_id = step.state.by_producer.get(event.producer_id)
     if transactional_id is None:
         step.reply(event.request_id, OrphanReply())
         return
     known = step.state.ids[transactional_id]
     stored = known.stored
-    if stored.state.prepared and decides_epoch(stored, event.epoch):
+    if stored.state.prepared and is_of_next(stored, event.producer_id, event.epoch):
+        known.next_places[event.partition] = None
+        skip_marker(known, event.partition, step)
+    elif stored.state.prepared and is_of_decided(stored, event.epoch):
         join_markers(known, event.partition, step)
     elif not stored.state.prepared and event.epoch == stored.epoch:
-        missing = missing_partitions(stored, (event.partition,))
-        if missing:
-            take_partitions(known, missing, stored.client_level if stored.state is ONGOING else 2, step)
+        join_unrecorded(known, (event.partition,), step)
     else:
-        marker_epoch = max(stored.epoch, event.epoch)
+        marker_epoch = max(stored.epoch, min(event.epoch + 1, LAST_EPOCH))
         step.reply(event.request_id, OrphanReply(verdict=OrphanVerdict.HANGING, marker_epoch=marker_epoch))
         return
     step.reply(event.request_id, OrphanReply(verdict=OrphanVerdict.TAKEN))
 
 
-def decides_epoch(stored: TransactionStored, epoch: int) -> bool:
+def is_of_next(stored: TransactionStored, producer_id: int, epoch: int) -> bool:
+    """Whether this writes the transaction after the decided one: the answer to its end has given that epoch already."""
+    return stored.client_level >= 2 and (producer_id, epoch) == next_producer(stored)
+
+
+def is_of_decided(stored: TransactionStored, epoch: int) -> bool:
     """Whether the decided transaction was written by that epoch. A raised epoch is carried by the markers only."""
     if stored.state is TransactionState.PREPARE_ABORT:
         return epoch <= stored.epoch
     return epoch == (stored.epoch - 1 if stored.client_level >= 2 else stored.epoch)
+
+
+def join_unrecorded(known: TransactionalId, places: tuple[TopicPartition, ...], step: TransactionStep) -> None:
+    """Data is in these partitions, and the record that would say so was lost: they join the present transaction."""
+    missing = missing_partitions(known.stored, places)
+    if missing:
+        take_partitions(known, missing, known.stored.client_level if known.stored.state is ONGOING else 2, step)
+
+
+def join_next_places(known: TransactionalId, step: TransactionStep) -> None:
+    """The transaction is complete, and the next one has begun in these partitions."""
+    if known.next_places:
+        places = tuple(known.next_places)
+        known.next_places.clear()
+        join_unrecorded(known, places, step)
 
 
 def decide_again(waiting: WaitingRequest, known: TransactionalId, step: TransactionStep) -> None:

@@ -195,6 +195,7 @@ def end_in_time(known: TransactionalId, fresh_id: int, step: TransactionStep) ->
     if stored.state is not ONGOING:
         return
     if stored.epoch >= LAST_CLIENT_EPOCH and fresh_id == NO_PRODUCER_ID:
+        known.wants_id = True
         step.out.notices.append(ProducerIdWanted(stored.transactional_id))
         step.arm(("timeout", stored.transactional_id), step.now_ms + ASK_AGAIN_MS)
         return
@@ -203,9 +204,7 @@ def end_in_time(known: TransactionalId, fresh_id: int, step: TransactionStep) ->
 
 def take_fresh_id(event: ProducerIdDrawn, step: TransactionStep) -> None:
     known = step.state.ids.get(event.transactional_id)
-    if known is None or known.stored.state is not ONGOING:
-        return
-    if step.past(known.stored.started_ms) + known.stored.timeout_ms <= step.now_ms:
+    if known is not None and known.wants_id:
         end_in_time(known, event.fresh_id, step)
 
 
@@ -257,11 +256,11 @@ def load(event: TransactionsLoaded, step: TransactionStep) -> None:
     state.life, state.coordinator_epoch = event.life, event.coordinator_epoch
     state.reign_connection, state.searching = event.newest_connection, event.orphans_follow
     state.loaded_ms = step.now_ms
-    for known in list(state.ids.values()):
+    for known in step.open_ids():
         stored = known.stored
         if stored.state.prepared:
             ends.begin_markers(known, stored.places, step)
-        elif stored.state is ONGOING:
+        else:
             heard_ms = step.now_ms + min(stored.timeout_ms, step.limits.unheard_ms)
             due_ms = max(step.past(stored.started_ms) + stored.timeout_ms, heard_ms)
             step.arm(("timeout", stored.transactional_id), due_ms)
@@ -269,11 +268,13 @@ def load(event: TransactionsLoaded, step: TransactionStep) -> None:
 
 
 def end_search(event: OrphansSearched, step: TransactionStep) -> None:
-    step.state.searching = False
+    if step.state.searching:
+        step.state.searching = False
+        ends.send_recovered_markers(step)
 
 
 def unload(event: UnloadTransactions, step: TransactionStep) -> None:
-    for known in step.state.ids.values():
+    for known in step.open_ids():  # Nothing waits for an id that is complete.
         for each in known.waiting:
             refusal = transaction_refusal(each.request, CoordinatorError(ErrorCode.NOT_COORDINATOR))
             step.reply(each.request.request_id, refusal)
@@ -370,7 +371,8 @@ class TransactionShard:
             remember_connection(event, self.state)
 
     def _resume(self, known: TransactionalId, step: TransactionStep) -> None:
-        """The transaction is complete: decide what has waited for it, in order of arrival."""
+        """The transaction is complete: the next one may have begun. Decide what has waited, in order of arrival."""
+        producers.join_next_places(known, step)
         waiting, known.waiting = known.waiting, []
         for each in waiting:
             try:

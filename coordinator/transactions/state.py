@@ -20,6 +20,7 @@ from muster.coordinator.transactions.events import (
 )
 from muster.coordinator.transactions.records import (
     NO_EPOCH,
+    NO_PRODUCER_ID,
     TopicPartition,
     TransactionExpired,
     TransactionRecord,
@@ -87,6 +88,8 @@ class TransactionalId:
     stored: TransactionStored
     last_epoch: int = NO_EPOCH
     fencing: bool = False
+    wants_id: bool = False
+    """The open transaction is over time, and waits for a producer id."""
     cause: EndCause = EndCause.UNKNOWN
     by: str = ""
     connections: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -94,6 +97,8 @@ class TransactionalId:
     waiting: list[WaitingRequest] = field(default_factory=list)
     markers: MarkerRound | None = None
     gone: set[TopicPartition] = field(default_factory=set)
+    next_places: dict[TopicPartition, None] = field(default_factory=dict)
+    """Partitions where the next transaction has begun already, though this one is not complete."""
     ends: deque[TransactionEnd] | None = None
 
     def note_end(self, end: TransactionEnd) -> None:
@@ -109,7 +114,9 @@ class TransactionsState:
     limits: TransactionLimits
     ids: dict[str, TransactionalId] = field(default_factory=dict)
     by_producer: dict[int, str] = field(default_factory=dict)
-    """Current producer id -> transactional id."""
+    """Current producer id, and the next one where it is decided -> transactional id."""
+    open: dict[str, None] = field(default_factory=dict)
+    """Ids with a transaction that is open or decided, and not complete: what most rounds over ids need to look at."""
     deadlines: dict[TimerKey, int] = field(default_factory=dict)
     parked: dict[RequestId, str] = field(default_factory=dict)
     """Request that waits -> transactional id."""
@@ -126,16 +133,24 @@ class TransactionsState:
 def apply_transaction(state: TransactionsState, record: TransactionRecord) -> None:
     """Make a recorded fact true. Tombstones of unknown ids and repeated facts are normal: logs are compacted."""
     known = state.ids.get(record.transactional_id)
-    if known is not None and state.by_producer.get(known.stored.producer_id) == record.transactional_id:
-        del state.by_producer[known.stored.producer_id]
+    if known is not None:
+        state.by_producer.pop(known.stored.producer_id, None)
+        state.by_producer.pop(known.stored.next_producer_id, None)
     if isinstance(record, TransactionExpired):
         state.ids.pop(record.transactional_id, None)
+        state.open.pop(record.transactional_id, None)
         return
+    if record.state.idle:
+        state.open.pop(record.transactional_id, None)
+    else:
+        state.open[record.transactional_id] = None
     if known is None:
         state.ids[record.transactional_id] = TransactionalId(record)
     else:
         known.stored = record
     state.by_producer[record.producer_id] = record.transactional_id
+    if record.next_producer_id != NO_PRODUCER_ID:
+        state.by_producer[record.next_producer_id] = record.transactional_id
 
 
 @dataclass(slots=True)
@@ -165,6 +180,10 @@ class TransactionStep:
         before = known.stored
         changed = {"previous_producer_id": before.producer_id, "updated_ms": self.now_ms, **changes}
         self.keep(replace(before, **changed))
+
+    def open_ids(self) -> list[TransactionalId]:
+        """Those with a transaction that is open or decided. A list: what is done to them may complete some."""
+        return [self.state.ids[name] for name in self.state.open]
 
     def reply(self, request_id: RequestId, reply: TransactionReply) -> None:
         self.state.parked.pop(request_id, None)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.transactions.effects import AbortNoted, EndCause, MarkerTrouble
+from muster.coordinator.transactions.effects import AbortNoted, EndCause, MarkerTrouble, ProducerIdWanted
 from muster.coordinator.transactions.events import (
     DescribeTransaction,
     MarkersWritten,
@@ -250,6 +250,11 @@ def test_a_transaction_that_times_out_at_the_last_epoch_asks_for_a_producer_id()
     desk = in_state("Ongoing", epoch=32_766)
     desk.wait(TIMEOUT_MS + 5_000)
     assert desk.told() == ("Ongoing", 7, 32_766)
+    assert ProducerIdWanted("A") in desk.notices
+    desk.reload()
+    desk.step(ProducerIdDrawn("A", 54))  # An earlier life has asked for it.
+    assert desk.told() == ("Ongoing", 7, 32_766)
+    desk.wait(10_000)
     desk.step(ProducerIdDrawn("A", 55))
     assert desk.told() == ("PrepareAbort", 7, 32_767)
     desk.write_markers()

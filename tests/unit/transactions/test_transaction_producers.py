@@ -2,7 +2,7 @@
 
 import pytest
 
-from muster.coordinator.transactions.effects import OrphanVerdict
+from muster.coordinator.transactions.effects import MarkerTrouble, OrphanVerdict
 from muster.coordinator.transactions.events import (
     DescribeTransaction,
     ExpireIds,
@@ -423,6 +423,69 @@ def test_an_open_transaction_of_a_decided_one_gets_its_marker(level: int, commit
     assert orphan(desk, 4) == (OrphanVerdict.TAKEN, -1)
     assert (desk.sent[-1].partitions, desk.sent[-1].commit) == ((("t", 5),), commit)
     assert orphan(desk, 3)[0] is (OrphanVerdict.HANGING if commit else OrphanVerdict.TAKEN)
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_data_of_the_epoch_that_an_end_has_given_belongs_to_the_next_transaction(commit: bool) -> None:
+    """A power cut took Complete and the next Ongoing, and left the data that was flushed with them."""
+    desk = at_epoch(4, ongoing=True)
+    assert desk.end(7, 4, commit, level=2).epoch == 5
+    desk.reload()
+    assert orphan(desk, 5) == (OrphanVerdict.TAKEN, -1)
+    assert desk.sent[-1].partitions == (("t", 0),)
+    desk.write_markers()
+    assert desk.told() == ("Ongoing", 7, 5)
+    assert desk.stored().partitions == {"t": (5,)}
+    assert decided_states(desk)[-2:] == ["CompleteCommit" if commit else "CompleteAbort", "Ongoing"]
+
+
+def test_markers_of_a_recovery_are_sent_once_the_orphans_are_told() -> None:
+    desk = at_epoch(4, ongoing=True)
+    desk.add(7, 4, ("t", 1))
+    desk.end(7, 4, level=2)
+    sent = len(desk.sent)
+    desk.reload(orphans=True)
+    orphan(desk, 4, place=("t", 5))
+    orphan(desk, 5, place=("t", 0))
+    assert len(desk.sent) == sent
+    desk.step(OrphansSearched())
+    assert [each.partitions for each in desk.sent[sent:]] == [(("t", 1), ("t", 5))]
+    desk.write_markers()
+    assert (desk.told(), desk.stored().partitions) == (("Ongoing", 7, 5), {"t": (0,)})
+
+
+def test_where_the_next_transaction_has_begun_the_marker_of_this_one_is_written() -> None:
+    desk = at_epoch(4, ongoing=True)
+    desk.end(7, 4, level=2)
+    desk.reload()
+    assert orphan(desk, 5, place=("t", 0)) == (OrphanVerdict.TAKEN, -1)
+    assert desk.told() == ("Ongoing", 7, 5)
+    desk.write_markers(47)  # The log tells that marker from a later transaction by its epoch.
+    assert not any(isinstance(notice, MarkerTrouble) for notice in desk.notices)
+    assert desk.stored().partitions == {"t": (0,)}
+
+
+def test_data_of_the_next_producer_id_belongs_to_the_next_transaction() -> None:
+    desk = at_epoch(32_766, ongoing=True)
+    fresh = desk.end(7, 32_766, level=2).producer_id
+    desk.reload()
+    assert orphan(desk, 0, producer_id=fresh) == (OrphanVerdict.TAKEN, -1)
+    desk.write_markers()
+    assert desk.told() == ("Ongoing", fresh, 0)
+
+
+def test_a_request_that_waited_comes_behind_what_has_begun() -> None:
+    desk = at_epoch(4, ongoing=True)
+    desk.end(7, 4, level=2)
+    orphan(desk, 5)
+    assert desk.init() is None
+    desk.write_markers()
+    assert desk.told() == ("PrepareAbort", 7, 6)
+    assert desk.sent[-1].partitions == (("t", 5),)
+
+
+def decided_states(desk: Desk) -> list[str]:
+    return [record.state.title for record in desk.log if isinstance(record, TransactionStored)]
 
 
 def test_requests_are_refused_as_loading_until_the_orphans_are_told() -> None:

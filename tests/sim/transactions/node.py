@@ -1,0 +1,380 @@
+"""The node of the simulator: one shard of transactional ids over a log of bytes, and the logs of a few partitions.
+
+It does what the server and the engine do: keeps records, holds answers and markers until what they rest on is durable,
+asks the coordinator on behalf of first batches, writes markers, and looks for orphans after a load.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from muster.coordinator.runtime.ports import KeyValue
+from muster.coordinator.runtime.transaction_records import decode_transaction, encode_transaction
+from muster.coordinator.transactions.effects import OrphanVerdict, SendMarkers
+from muster.coordinator.transactions.events import (
+    AddPartitions,
+    MarkersWritten,
+    OrphanFound,
+    OrphansSearched,
+    ProducerIdDrawn,
+    TransactionsLoaded,
+    TransactionTimer,
+)
+from muster.coordinator.transactions.records import TransactionExpired
+from muster.coordinator.transactions.shard import TransactionShard
+from muster.coordinator.transactions.state import TransactionLimits
+from tests.sim.transactions.logs import DataBatch, Guard, LogModel, MarkerBatch
+
+PLACES = (("t", 0), ("t", 1), ("o", 0))
+NOT_COORDINATOR, LOADING = 16, 14
+NOT_ENOUGH_REPLICAS, CONCURRENT = 19, 51
+AS_PRODUCE = {90: 47, 49: 47, 14: NOT_ENOUGH_REPLICAS, 15: NOT_ENOUGH_REPLICAS, 16: NOT_ENOUGH_REPLICAS}
+
+
+@dataclass(slots=True)
+class Produce:
+    """One batch, from the client's side."""
+
+    transactional_id: str
+    level: int
+    place: tuple[str, int]
+    batch: DataBatch
+
+
+@dataclass(slots=True, frozen=True)
+class Refused:
+    code: int
+    close_connection: bool = False
+
+
+@dataclass(slots=True)
+class HeldAnswer:
+    """What may leave once the first `position` records are durable."""
+
+    position: int
+    request_id: int
+    said: Any
+
+
+class Node:
+    """One process after another on one machine."""
+
+    log_class = LogModel
+    shard_class = TransactionShard
+
+    def __init__(self, world: Any) -> None:
+        self.world = world
+        self.records: list[KeyValue] = []
+        self.durable = 0
+        self.logs = {place: self.log_class() for place in PLACES}
+        self.next_producer = 100
+        self.boot = self.life = self.coordinator_epoch = 0
+        self.up = False
+        self.level = 2
+        self.die()
+
+    # -- lives --------------------------------------------------------------------------------------------
+
+    def die(self) -> None:
+        self.up = False
+        self.boot += 1
+        self.connection = 0
+        self.request = 0
+        self.asked: dict[int, Callable[[Any], None]] = {}
+        self.clients: dict[int, Callable[[Any], None]] = {}
+        self.held: list[HeldAnswer] = []
+        self.produced: list[tuple[int, LogModel, int, Callable[[Any], None]]] = []
+        self.marked: list[tuple[LogModel, int, SendMarkers, tuple[str, int]]] = []
+        self.flushing = False
+
+    def crash(self, *, power: bool) -> None:
+        """The process dies; with `power` what was not flushed is lost, of each log another part."""
+        self.die()
+        rng = self.world.rng
+        if power:
+            del self.records[rng.randint(self.durable, len(self.records)) :]
+            for log in self.logs.values():
+                log.cut(rng.randint(log.durable, len(log.batches)))
+        else:
+            for log in self.logs.values():
+                before = log.state()
+                log.forget()
+                assert log.state() == before, "a log that was read again is another one"
+
+    def start(self) -> None:
+        self.up = True
+        self.load(newest_connection=-1)
+        self.search_orphans()
+        self.step(OrphansSearched())
+        self.flush_later()
+
+    def drop(self) -> None:
+        """The shard alone is lost, and replayed; the process goes on."""
+        for request_id in list(self.asked):
+            self.asked.pop(request_id)(Refused(NOT_COORDINATOR))
+        for request_id in list(self.clients):
+            self.clients.pop(request_id)(Refused(NOT_COORDINATOR))
+        self.held = []
+        self.load(newest_connection=self.connection, orphans=False)
+
+    def limits(self) -> TransactionLimits:
+        return TransactionLimits(level=self.level, newest_connection=self.world.options.newest_connection)
+
+    def load(self, newest_connection: int, *, orphans: bool = True) -> None:
+        self.life += 1
+        self.loaded_ms = self.world.now_ms
+        self.world.judge.fences.clear()
+        if self.world.options.reigns:
+            self.coordinator_epoch += 1
+        self.shard = self.shard_class(self.limits(), 0)
+        self.mirror, self.kept = TransactionShard(self.limits(), 0), TransactionShard(self.limits(), 0)
+        self.kept_to = 0
+        for at, item in enumerate(self.records):
+            self.shard.apply(self.read(item))
+            self.mirror.apply(self.read(item))
+            if at < self.durable:
+                self.kept.apply(self.read(item))
+                self.kept_to = at + 1
+        self.step(TransactionsLoaded(self.life, self.coordinator_epoch, newest_connection, orphans))
+
+    def read(self, item: KeyValue) -> Any:
+        record = decode_transaction(item)
+        assert encode_transaction(record) == item, f"{record} is not written as it was read"  # type: ignore[arg-type]
+        return record
+
+    def search_orphans(self) -> None:
+        for place, log in self.logs.items():
+            for producer_id, epoch in log.open_transactions():
+                verdicts: list[Any] = []
+                records = len(self.records)
+                self.ask(lambda number, p=producer_id, e=epoch, t=place: OrphanFound(number, p, e, t), verdicts.append)
+                self.world.met["orphan joins"] += len(self.records) - records
+                self.settle_orphan(log, producer_id, epoch, verdicts[0])
+
+    def settle_orphan(self, log: LogModel, producer_id: int, epoch: int, reply: Any) -> None:
+        self.world.met[f"orphan {reply.verdict.name}"] += 1
+        if reply.verdict is OrphanVerdict.TAKEN:
+            return
+        marker_epoch = reply.marker_epoch if reply.verdict is OrphanVerdict.HANGING else min(epoch + 1, 32_767)
+        marker = MarkerBatch(producer_id, marker_epoch, False, self.coordinator_epoch, 0)
+        error, _ = log.append_marker(marker)
+        assert error == 0, f"a hanging transaction cannot be aborted: {error}"
+
+    # -- the coordinator ----------------------------------------------------------------------------------
+
+    def draw(self) -> int:
+        self.next_producer += 1
+        return self.next_producer
+
+    def ask(self, make: Callable[[int], Any], answered: Callable[[Any], None]) -> None:
+        """The node asks its own coordinator: it hears the decision, durable or not."""
+        self.request += 1
+        self.asked[self.request] = answered
+        self.step(make(self.request))
+
+    def serve(self, make: Callable[[int, int], Any], answered: Callable[[Any], None]) -> None:
+        """A client asks: it hears what is durable. `make` gets the request's number and a fresh producer id."""
+        self.request += 1
+        self.clients[self.request] = answered
+        self.step(make(self.request, self.draw()))
+
+    def step(self, event: Any) -> None:
+        before = {name: known.stored for name, known in self.shard.state.ids.items()}
+        out = self.shard.step(event, self.world.now_ms)
+        self.world.trace("step", event)
+        for record in out.records:
+            self.world.judge.decided(before.get(record.transactional_id), record, self)
+            if isinstance(record, TransactionExpired):
+                before.pop(record.transactional_id, None)
+            else:
+                before[record.transactional_id] = record
+            self.records.append(encode_transaction(record))
+            self.mirror.apply(self.read(self.records[-1]))
+            self.world.trace("record", record)
+        self.world.judge.replayed(self)
+        for request_id, reply in out.replies:
+            if request_id in self.asked:
+                self.asked.pop(request_id)(reply)
+            elif request_id in self.clients:
+                self.held.append(HeldAnswer(len(self.records), request_id, reply))
+            else:
+                self.world.judge.fail(f"request {request_id} is answered, and none waits for it: {reply}")
+        self.held += [HeldAnswer(len(self.records), 0, notice) for notice in out.notices]
+        for key, at_ms in out.timers.items():
+            if at_ms is not None:
+                self.world.at(at_ms, self.fire, key, self.boot, self.life)
+        for chore in out.chores:
+            self.world.after(1, self.do_chore, chore, self.boot)
+        self.release()
+        self.flush_later()
+
+    def fire(self, key: tuple[str, ...], boot: int, life: int) -> None:
+        at_ms = self.shard.deadlines.get(key)
+        if self.up and (boot, life) == (self.boot, self.life) and at_ms is not None and at_ms <= self.world.now_ms:
+            self.step(TransactionTimer(key, at_ms))
+
+    def do_chore(self, chore: Any, boot: int) -> None:
+        if self.up and boot == self.boot:
+            self.step(chore)
+
+    def may_leave(self, held: HeldAnswer) -> bool:
+        return held.position <= self.durable
+
+    def release(self) -> None:
+        while self.held and self.may_leave(self.held[0]):
+            held = self.held.pop(0)
+            if held.request_id:
+                self.clients.pop(held.request_id)(held.said)
+            elif isinstance(held.said, SendMarkers):
+                for place in held.said.partitions:
+                    self.world.after(self.marker_delay_ms(), self.write_marker, held.said, place, self.boot)
+            elif type(held.said).__name__ == "ProducerIdWanted":
+                self.world.met["producer id wanted"] += 1
+                self.world.after(5, self.give_producer_id, held.said.transactional_id, self.boot)
+
+    def marker_delay_ms(self) -> int:
+        """Until a marker is written: the next turn, or the way to another node."""
+        rng = self.world.rng
+        if self.world.options.late_markers and self.world.faulty and rng.random() < 0.1:
+            return rng.choice((300, 1_500))
+        return rng.randint(0, 30)
+
+    def give_producer_id(self, name: str, boot: int) -> None:
+        if self.up and boot == self.boot:
+            self.step(ProducerIdDrawn(name, self.draw()))
+
+    # -- markers ------------------------------------------------------------------------------------------
+
+    def write_marker(self, sent: SendMarkers, place: tuple[str, int], boot: int) -> None:
+        if not self.up or boot != self.boot or self.is_void(sent):
+            return
+        rng, log = self.world.rng, self.logs[place]
+        if self.world.faulty and rng.random() < 0.06:
+            self.report(sent, place, 6)
+            return
+        if sent.life == self.life:
+            self.world.judge.marking(sent, self)
+        else:
+            self.world.met["late marker"] += 1
+        marker = MarkerBatch(sent.producer_id, sent.epoch, sent.commit, sent.coordinator_epoch, sent.level)
+        error, offset = log.append_marker(marker)
+        self.world.trace("marker", place, marker, error)
+        if error:
+            self.report(sent, place, error)
+            return
+        self.world.judge.marked(place, marker)
+        self.marked.append((log, offset, sent, place))
+        self.after_marker()
+        self.flush_later()
+
+    def is_void(self, sent: SendMarkers) -> bool:
+        """An earlier life of the shard wanted it: this one has its own."""
+        return sent.life != self.life and not self.world.options.late_markers
+
+    def after_marker(self) -> None:
+        """Nothing is said of a marker before it is flushed."""
+
+    def report(self, sent: SendMarkers, place: tuple[str, int], error: int) -> None:
+        self.step(MarkersWritten(sent.transactional_id, sent.life, sent.number, {place: error}))
+
+    # -- data ---------------------------------------------------------------------------------------------
+
+    def produce(self, request: Produce, answered: Callable[[Any], None]) -> None:
+        log, batch = self.logs[request.place], request.batch
+        if log.known_batch(batch) is not None or log.is_open(batch.producer_id, batch.epoch):
+            self.append_data(request, None, answered)
+            return
+        known = log.producers.get(batch.producer_id)
+        if known is not None and batch.epoch < known.epoch:
+            answered(Refused(47))
+            return
+        guard = log.guard(batch.producer_id, batch.epoch)
+        self.ask(
+            lambda number: AddPartitions(
+                number,
+                request.transactional_id,
+                batch.producer_id,
+                batch.epoch,
+                (request.place,),
+                request.level,
+                verify_only=request.level < 2,
+            ),
+            lambda reply: self.decided(request, guard, reply, answered),
+        )
+
+    def decided(self, request: Produce, guard: Guard, reply: Any, answered: Callable[[Any], None]) -> None:
+        code = int(reply.code) or int(getattr(reply, "partitions", {}).get(request.place, 0))
+        if code == CONCURRENT and request.level < 2:
+            code = NOT_ENOUGH_REPLICAS
+        if code:
+            answered(Refused(AS_PRODUCE.get(code, code)))
+            return
+        delay = self.world.rng.choice((0, 0, 0, 3, 40, 600 if self.world.faulty else 0))
+        if request.level < 2 and delay:  # It was asked on another node, say.
+            self.world.after(delay, self.append_asked, request, guard, answered, self.boot)
+        else:
+            self.append_data(request, guard, answered)
+
+    def append_asked(self, request: Produce, guard: Guard, answered: Callable[[Any], None], boot: int) -> None:
+        if self.up and boot == self.boot:
+            self.append_data(request, guard, answered)
+
+    def append_data(self, request: Produce, guard: Guard | None, answered: Callable[[Any], None]) -> None:
+        log = self.logs[request.place]
+        before = len(log.batches)
+        error, offset = log.append_data(request.batch, guard, request.level)
+        self.world.trace("data", request.place, request.batch, error)
+        if error:
+            answered(Refused(error))
+            return
+        if offset == before:
+            self.world.judge.appended(request.place, request.batch)
+        self.produced.append((len(self.records), log, offset, answered))
+        self.flush_later()
+
+    # -- flushes ------------------------------------------------------------------------------------------
+
+    def flush_later(self) -> None:
+        if not self.flushing and self.up:
+            self.flushing = True
+            self.world.after(self.world.rng.randint(0, 10), self.begin_flush, self.boot)
+
+    def begin_flush(self, boot: int) -> None:
+        if boot == self.boot:
+            ends = {place: len(log.batches) for place, log in self.logs.items()}
+            self.world.after(self.world.rng.randint(1, 20), self.end_flush, boot, len(self.records), ends)
+
+    def end_flush(self, boot: int, records: int, ends: dict[tuple[str, int], int]) -> None:
+        if boot != self.boot:
+            return
+        self.flushing = False
+        self.durable = max(self.durable, records)
+        while self.kept_to < self.durable:
+            self.kept.apply(self.read(self.records[self.kept_to]))
+            self.kept_to += 1
+        for place, log in self.logs.items():
+            log.durable = max(log.durable, ends[place])
+        self.world.judge.look(self)
+        self.release()
+        produced, self.produced = self.produced, []
+        for each in produced:
+            position, log, offset, answered = each
+            if position <= self.durable and offset < log.durable:
+                answered(Refused(0))
+            else:
+                self.produced.append(each)
+        self.report_durable()
+        dirty = self.durable < len(self.records) or any(log.durable < len(log.batches) for log in self.logs.values())
+        if dirty:
+            self.flush_later()
+
+    def report_durable(self) -> None:
+        marked, self.marked = self.marked, []
+        for each in marked:
+            log, offset, sent, place = each
+            if offset >= log.durable:
+                self.marked.append(each)
+            elif self.world.faulty and self.world.rng.random() < 0.04:
+                self.report(sent, place, 7)  # It is written, and its answer lost.
+            else:
+                self.report(sent, place, 0)

@@ -88,6 +88,7 @@ from muster.coordinator.core.model.events import (
     TopicsChanged,
     TurnedAway,
     TxnEnded,
+    TxnMarkerRead,
     TxnOffsetCommit,
     TxnOffsetsWritten,
     TxnWriteOver,
@@ -400,10 +401,11 @@ HANDLERS: dict[type[Any], Callable[[Any, Step], None]] = {
     SyncGroup: on_sync,
     LeaveGroup: on_leave,
     OffsetDelete: committed_offsets.delete_offsets,
-    TxnOffsetCommit: committed_offsets.allow_transactional_commit,
+    TxnOffsetCommit: committed_offsets.commit_in_transaction,
+    TxnEnded: committed_offsets.end_transaction,
     TxnOffsetsWritten: committed_offsets.take_written,
     TxnWriteOver: committed_offsets.finish_write,
-    TxnEnded: committed_offsets.take_transaction_end,
+    TxnMarkerRead: committed_offsets.take_transaction_end,
     DescribeGroup: describe.describe_group,
     ListGroups: describe.list_groups,
     DeleteGroup: on_delete,
@@ -515,7 +517,7 @@ class Shard:
 
     def committed_to(self) -> Counter[tuple[str, bytes]]:
         """How many positions there are of each topic, by name and id. It looks at all: for whoever replays."""
-        return committed_offsets.count_committed(self.state.offsets)
+        return committed_offsets.count_committed(self.state.offsets) + self.state.pending.topics()
 
     def beat(self, group_id: str, member_id: str, generation: int, rights: Rights, now_ms: int) -> bool:
         """Take the heartbeat of a dynamic classic member if all is well: its session ends later now.

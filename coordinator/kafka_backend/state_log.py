@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 from muster.coordinator.kafka_backend.shard_ownership.append_queues import RECORD_BYTES
 from muster.coordinator.kafka_backend.shard_ownership.shard_log import MeasuredRecords, ShardBatch, ShardRecord
-from muster.coordinator.runtime.ports import Entry, KeyValue, LogDamage, LogFailed
+from muster.coordinator.runtime.ports import Entry, KeyValue, LogDamage, LogFailed, LogWithoutTransactions
 from muster.storage.records.batch import encode_written
 
 # Batches as bytes, and what no batch has room for (KB-S1, KB-S3)
@@ -180,7 +180,7 @@ class ReplayedRecords:
         self._most = max(THIN_OUT_FROM, 2 * self._count)
 
 
-class StateLog:
+class StateLog(LogWithoutTransactions):
     """A `GroupLog`. Its `append` never waits: `ShardOwner` is told of its number by the engine right after, and
     releases what rests on it once Kafka has acknowledged it."""
 

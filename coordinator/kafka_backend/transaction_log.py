@@ -11,7 +11,7 @@ from itertools import count
 from typing import Final, NamedTuple
 
 from muster.assignors.api import TopicPartition
-from muster.coordinator.core.model.events import Key, TxnEnded, TxnOffsetsWritten
+from muster.coordinator.core.model.events import Key, TxnMarkerRead, TxnOffsetsWritten
 from muster.coordinator.core.model.records import OffsetDeleted, OffsetsStored, OffsetStored
 from muster.coordinator.core.model.types import StoredOffset
 from muster.coordinator.edge.committed_offsets import run_off_loop_if_large
@@ -72,8 +72,8 @@ def pending_events(effect: TransactionPending) -> Iterator[TxnOffsetsWritten]:
         yield TxnOffsetsWritten(effect.producer_id, UNKNOWN_EPOCH, group_id, offsets, at)
 
 
-def ended_event(effect: TransactionEnded) -> TxnEnded:
-    return TxnEnded(*effect.producer, effect.committed, split_keys(effect.records), effect.offset)
+def ended_event(effect: TransactionEnded) -> TxnMarkerRead:
+    return TxnMarkerRead(*effect.producer, effect.committed, split_keys(effect.records), effect.offset)
 
 
 def decode_plain_offset(record: ShardRecord, plain: PlainOffsets) -> tuple[str, str, int, StoredOffset] | None:

@@ -2,13 +2,41 @@
 
 import errno
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 
-from muster.coordinator.runtime.ports import Entry, KeyValue, LogDamage, LogFailed
+from muster.coordinator.core.model.records import TxnMarked
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.runtime.ports import (
+    Entry,
+    KeyValue,
+    LogDamage,
+    LogFailed,
+    Read,
+    TxnBatchRead,
+    TxnMarkerFound,
+    TxnProducer,
+)
 from muster.coordinator.runtime.replay import GROUPS_TOPIC, LEDGER_TOPIC
 from muster.storage.broker.broker import Broker
-from muster.storage.errors import StorageError
-from muster.storage.records.batch import BatchView, TurnBody, checksum_error, encode_turn, read_batches
+from muster.storage.errors import (
+    InvalidProducerEpoch,
+    InvalidTxnState,
+    StorageError,
+    TransactionCoordinatorFenced,
+)
+from muster.storage.files import Buffer
+from muster.storage.logs.log import Log
+from muster.storage.logs.producer_state import MarkerToWrite, read_marker
+from muster.storage.logs.transactions import TransactionGuard
+from muster.storage.records.batch import (
+    BatchView,
+    TurnBody,
+    checksum_error,
+    encode_turn,
+    encode_written,
+    read_batches,
+)
 from muster.storage.types import AppendOrigin, Fetched
 
 READ_BYTES = 4 << 20
@@ -20,6 +48,8 @@ BATCH_BYTES = 8 << 20
 
 RECORD_BYTES = 32
 """What a record takes in a batch beside its key and its value, at most."""
+
+NO_SEQUENCE = -1
 
 MAX_LOSSES = 100
 """Losses that are kept until somebody asks; beyond that the oldest go."""
@@ -40,6 +70,10 @@ class FramedEntries(list[Entry]):
         some = list(records)
         super().extend(some)
         self.body.add(some)
+
+
+TRANSACTION_REFUSALS = (InvalidProducerEpoch, InvalidTxnState, TransactionCoordinatorFenced)
+"""What the log says of a producer, and not of itself."""
 
 
 class BrokerGroupLog:
@@ -88,10 +122,46 @@ class BrokerGroupLog:
 
     def _append(self, topic: str, shard: int, records: Sequence[Entry], now_ms: int) -> None:
         for batch in encode_batches(records, now_ms, self._batch_bytes):
-            try:
-                self._broker.append(topic, shard, batch, now_ms, origin=AppendOrigin.COORDINATOR)
-            except (StorageError, OSError) as error:
-                raise LogFailed(f"{topic}-{shard}: {error}", no_room=is_out_of_room(error)) from error
+            self._write(topic, shard, partial(self._append_batch, topic, shard, batch, now_ms))
+
+    def append_in_transaction(
+        self, shard: int, producer: TxnProducer, groups: Sequence[Entry], guard: object | None, now_ms: int
+    ) -> None:
+        assert guard is None or isinstance(guard, TransactionGuard), f"{guard!r} is no guard of a log"
+        for batch in encode_batches(groups, now_ms, self._batch_bytes, producer):
+            self._write(GROUPS_TOPIC, shard, partial(self._append_batch, GROUPS_TOPIC, shard, batch, now_ms, guard))
+
+    def append_marker(self, shard: int, marker: TxnMarked, now_ms: int) -> None:
+        wanted = marker_to_write(marker)
+        self._write(GROUPS_TOPIC, shard, lambda: self._broker.append_marker(GROUPS_TOPIC, shard, wanted, now_ms))
+
+    def transaction_refusal(self, shard: int, producer: TxnProducer, guard: object | None) -> ErrorCode:
+        assert guard is None or isinstance(guard, TransactionGuard), f"{guard!r} is no guard of a log"
+        return self._refusal(shard, lambda log: log.check_transaction(*producer, guard))
+
+    def marker_refusal(self, shard: int, marker: TxnMarked) -> ErrorCode:
+        return self._refusal(shard, lambda log: log.check_marker(marker_to_write(marker)))
+
+    def _refusal(self, shard: int, check: Callable[[Log], None]) -> ErrorCode:
+        try:
+            check(self._broker.log(GROUPS_TOPIC, shard))
+        except TRANSACTION_REFUSALS as refusal:
+            return ErrorCode(refusal.code)
+        except StorageError as error:
+            raise LogFailed(f"{GROUPS_TOPIC}-{shard}: {error}") from error
+        return ErrorCode.NONE
+
+    def _append_batch(
+        self, topic: str, shard: int, batch: Buffer, now_ms: int, guard: TransactionGuard | None = None
+    ) -> None:
+        self._broker.append(topic, shard, batch, now_ms, origin=AppendOrigin.COORDINATOR, guard=guard)
+
+    def _write(self, topic: str, shard: int, append: Callable[[], object]) -> None:
+        """Raises LogFailed."""
+        try:
+            append()
+        except (StorageError, OSError) as error:
+            raise LogFailed(f"{topic}-{shard}: {error}", no_room=is_out_of_room(error)) from error
 
     def take_losses(self) -> list[str]:
         """What could not be written of the ledger since the last call, a sentence each. Any thread."""
@@ -113,14 +183,14 @@ class BrokerGroupLog:
             failed = [shard for shard in shards if not self._can_flush(shard)]
             raise LogFailed(str(error), failed or shards) from error
 
-    def read_groups(self, shard: int) -> Iterator[KeyValue | LogDamage]:
+    def read_groups(self, shard: int) -> Iterator[Read | LogDamage]:
         for item in self._read(GROUPS_TOPIC, shard):
             if isinstance(item, LogDamage) and not item.given_up:
                 raise LogFailed(f"{GROUPS_TOPIC}-{shard}: {item.sentence}")
             yield item
 
     def read_ledger(self, shard: int) -> Iterator[KeyValue | LogDamage]:
-        return self._read(LEDGER_TOPIC, shard)
+        return (item for item in self._read(LEDGER_TOPIC, shard) if isinstance(item, KeyValue | LogDamage))
 
     def _flush_ledger(self, shard: int) -> None:
         try:
@@ -135,7 +205,7 @@ class BrokerGroupLog:
             return False
         return True
 
-    def _read(self, topic: str, shard: int) -> Iterator[KeyValue | LogDamage]:
+    def _read(self, topic: str, shard: int) -> Iterator[Read | LogDamage]:
         offset = end = 0
         try:
             # What is not durable cannot be fetched, and after a failure in this process there may be such records.
@@ -162,17 +232,38 @@ class BrokerGroupLog:
         return self._broker.fetch(topic, shard, offset, READ_BYTES, min_one=True)
 
 
-def records_from(offset: int, batches: Iterable[BatchView]) -> Iterator[KeyValue | LogDamage]:
-    """What batches of an internal topic have from an offset on; of a damaged one that it is, and why."""
+def records_from(offset: int, batches: Iterable[BatchView]) -> Iterator[Read | LogDamage]:
+    """What batches of an internal topic have from an offset on; of a damaged one that it is, and why. What transactions
+    wrote comes by batches, and their markers in between."""
     for batch in batches:
         if not batch.crc_ok:
             yield LogDamage(batch.base_offset, str(checksum_error(batch)), batch.next_offset)
         elif batch.lost:
             yield LogDamage(batch.base_offset, describe_lost_batch(batch), batch.next_offset, given_up=True)
-        elif not batch.control:
-            for record in batch.records():
-                if record.offset >= offset:
-                    yield KeyValue(record.key or b"", record.value, record.offset)
+        elif batch.control:
+            marker = read_marker(batch) if batch.next_offset > offset else None
+            if marker is not None:
+                yield TxnMarkerFound(producer_of(batch), not marker.aborted, batch.last_offset)
+        elif batch.transactional:
+            records = tuple(records_since(offset, batch))
+            if records:
+                yield TxnBatchRead(producer_of(batch), records)
+        else:
+            yield from records_since(offset, batch)
+
+
+def records_since(offset: int, batch: BatchView) -> Iterator[KeyValue]:
+    for record in batch.records():
+        if record.offset >= offset:
+            yield KeyValue(record.key or b"", record.value, record.offset)
+
+
+def producer_of(batch: BatchView) -> TxnProducer:
+    return TxnProducer(batch.producer_id, batch.producer_epoch)
+
+
+def marker_to_write(marker: TxnMarked) -> MarkerToWrite:
+    return MarkerToWrite(marker.producer_id, marker.epoch, marker.commit, marker.coordinator_epoch, marker.level)
 
 
 def describe_lost_batch(batch: BatchView) -> str:
@@ -192,16 +283,28 @@ def log_places(topic: str, shards: Sequence[int]) -> list[tuple[str, int]]:
     return [(topic, shard) for shard in shards]
 
 
-def encode_batches(records: Sequence[Entry], now_ms: int, batch_bytes: int = BATCH_BYTES) -> Iterator[bytes]:
-    """The records as one batch; as several where that would be too large."""
+def encode_batches(
+    records: Sequence[Entry], now_ms: int, batch_bytes: int = BATCH_BYTES, producer: TxnProducer | None = None
+) -> Iterator[bytes]:
+    """The records as one batch, of this producer's transaction if it has one; as several where that is too large."""
     if not records:
         return
-    whole = records.body.sealed(now_ms) if isinstance(records, FramedEntries) else encode_turn(records, now_ms)
+    if isinstance(records, FramedEntries):
+        whole = records.body.sealed(now_ms, producer)
+    else:
+        whole = encode_one(records, now_ms, producer)
     if len(whole) <= batch_bytes:
         yield whole
         return
     for part in split_by_size(records, batch_bytes):
-        yield encode_turn(part, now_ms)
+        yield encode_one(part, now_ms, producer)
+
+
+def encode_one(records: Sequence[Entry], now_ms: int, producer: TxnProducer | None) -> bytes:
+    """As one batch. What a coordinator writes in a transaction has no sequences (TX-L2)."""
+    if producer is None:
+        return encode_turn(records, now_ms)
+    return encode_written(records, now_ms, producer=(*producer, NO_SEQUENCE), transactional=True)
 
 
 def split_by_size(records: Sequence[Entry], batch_bytes: int) -> Iterator[Sequence[Entry]]:

@@ -58,6 +58,8 @@ from muster.coordinator.core.model.records import (
     TargetEpochStored,
     TargetStored,
     TopicId,
+    TxnMarked,
+    TxnOffsetsStored,
 )
 from muster.coordinator.core.model.types import NO_TOPIC_ID, Protocol, StoredOffset
 from muster.coordinator.runtime.own_records import (
@@ -382,6 +384,10 @@ def encode(records: Iterable[Record]) -> EncodedTurn:
         match record:
             case OffsetsStored():  # most records are
                 out.groups.extend(offset_records(record, heads))
+            case TxnOffsetsStored():  # its batch says whose they are
+                out.groups.extend(offset_records(OffsetsStored(record.group_id, record.offsets), heads))
+            case TxnMarked():
+                pass  # the log makes the control batch
             case OffsetStored():
                 key = heads[record.group_id, record.topic] + INT32.pack(record.partition)
                 out.groups.append(KeyValue(key, offset_value(record.value)))

@@ -28,7 +28,13 @@ from itertools import islice
 from typing import Final, Protocol, TypeAlias
 
 from muster.coordinator.core.model import events
-from muster.coordinator.core.model.effects import ConsumerHeartbeatReply, Effects, HeartbeatReply, PushReply, Reply
+from muster.coordinator.core.model.effects import (
+    ConsumerHeartbeatReply,
+    Effects,
+    HeartbeatReply,
+    PushReply,
+    Reply,
+)
 from muster.coordinator.core.model.events import Event, StoodStill, TimerFired, TopicsChanged, Unload
 from muster.coordinator.core.model.records import CentralStored, DelayStored, OwnRecord
 from muster.coordinator.core.model.rights import Rights
@@ -39,7 +45,7 @@ from muster.coordinator.runtime.deadlines import Deadlines
 from muster.coordinator.runtime.engine import NO_OPTIONS, Engine, EngineOptions, MakeShard
 from muster.coordinator.runtime.node_status import Metrics
 from muster.coordinator.runtime.own_records import decode_ledger
-from muster.coordinator.runtime.ports import GroupLog, KeyValue, LogDamage, LogFailed
+from muster.coordinator.runtime.ports import GroupLog, KeyValue, LogDamage, LogFailed, Read
 from muster.coordinator.runtime.replay import (
     FORGOTTEN,
     GROUPS_TOPIC,
@@ -332,7 +338,7 @@ SLICE: Final = 400
 class CommittedTail(Protocol):
     """One topic of a shard, read from its first record on. All of it from any thread, one at a time."""
 
-    def more(self, *, committed: bool) -> Iterator[KeyValue | LogDamage] | None:
+    def more(self, *, committed: bool) -> Iterator[Read | LogDamage] | None:
         """The records that follow what was given before, a portion of them; None: that was all, for now. With
         `committed`, no record above the high watermark. Raises LogFailed."""
 
@@ -379,7 +385,7 @@ class WarmShard:
         self._tell = tell
         self._groups = log.tail(GROUPS_TOPIC, shard)
         self._ledger = log.tail(LEDGER_TOPIC, shard)
-        self._coming: dict[CommittedTail, Iterator[KeyValue | LogDamage]] = {}
+        self._coming: dict[CommittedTail, Iterator[Read | LogDamage]] = {}
         self._more = False
         self._lock = lock
 
@@ -433,10 +439,10 @@ class WarmShard:
         groups = self._next(self._groups, committed)
         self._keep(groups)
         ledger = self._next(self._ledger, committed)
-        self._explain(ledger)
+        self._explain([item for item in ledger if isinstance(item, KeyValue)])
         return bool(groups or ledger)
 
-    def _next(self, tail: CommittedTail, committed: bool) -> list[KeyValue]:
+    def _next(self, tail: CommittedTail, committed: bool) -> list[Read]:
         """Some records that follow; none: that was all, for now."""
         while True:
             some = list(islice(self._coming.get(tail, iter(())), SLICE))
@@ -447,7 +453,7 @@ class WarmShard:
                 return []
             self._coming[tail] = portion
 
-    def _keep(self, items: list[KeyValue]) -> None:
+    def _keep(self, items: list[Read]) -> None:
         for record in group_offsets(items, f"{GROUPS_TOPIC}-{self.shard}", self.report):
             self.core.apply(record)
             self.report.tombstones += isinstance(record, TOMBSTONES)
@@ -469,7 +475,7 @@ class WarmShard:
             raise UnfitForWarming(self.report.complaints[0])
 
 
-def require_sound(item: KeyValue | LogDamage) -> KeyValue:
+def require_sound(item: Read | LogDamage) -> Read:
     if isinstance(item, LogDamage):
         raise UnfitForWarming(f"offset {item.offset}: {item.sentence}")
     return item

@@ -6,7 +6,8 @@ Positions of topics that no longer exist are dropped; the report names those top
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, groupby, islice
+from operator import attrgetter, itemgetter
 from typing import Protocol, TypeVar
 
 from muster.coordinator.core.model.events import TopicsChanged
@@ -25,6 +26,7 @@ from muster.coordinator.core.model.records import (
     NumbersPassed,
     OffsetDeleted,
     OffsetsStored,
+    OffsetStored,
     OfOperators,
     OwnRecord,
     RebalanceForgotten,
@@ -33,12 +35,23 @@ from muster.coordinator.core.model.records import (
     ShadowsForgotten,
     StallForgotten,
     TakeoverForgotten,
+    TxnMarked,
+    TxnOffsetsStored,
 )
 from muster.coordinator.core.model.types import StoredOffset
 from muster.coordinator.core.requests.committed_offsets import is_orphaned
 from muster.coordinator.runtime.kafka_records import PlainOffsets, decode_group
 from muster.coordinator.runtime.own_records import decode_ledger
-from muster.coordinator.runtime.ports import GroupLog, KeyValue, LogDamage, LogFailed
+from muster.coordinator.runtime.ports import (
+    GroupLog,
+    KeyValue,
+    LogDamage,
+    LogFailed,
+    Read,
+    TxnBatchRead,
+    TxnMarkerFound,
+    TxnProducer,
+)
 from muster.coordinator.runtime.record_fields import MalformedRecord, SkippedRecord
 
 GROUPS_TOPIC = "__consumer_offsets"
@@ -129,7 +142,7 @@ def replay_shard(
     own: set[tuple[bool, str]] = set()
     place = f"{GROUPS_TOPIC}-{shard}"
     losses, mended = list[LogDamage](), 0
-    wanted = newest_of_each_key(
+    wanted = newest_resolved(
         remaining_records(slices_while_wanted(log.read_groups(shard), place, given_up), losses), report
     )
     for record in group_offsets(slices_while_wanted(wanted, place, given_up), place, report):
@@ -144,10 +157,10 @@ def replay_shard(
             report.lost_until = loss.next_offset
             add_complaint(report, f"{place} offset {loss.offset}: {loss.sentence}; groups may be as they were before")
     place, passed = f"{LEDGER_TOPIC}-{shard}", 0
-    wanted = newest_of_each_key(
+    explained = newest_of_each_key(
         slices_while_wanted(readable_records(log.read_ledger(shard), place, report), place, given_up), report
     )
-    for record in decode_records(slices_while_wanted(wanted, place, given_up), decode_ledger, place, report):
+    for record in decode_records(slices_while_wanted(explained, place, given_up), decode_ledger, place, report):
         if isinstance(record, OwnRecord):
             if place_kept_elsewhere(record) in own:
                 continue  # it has been moved, or was written anew since
@@ -185,7 +198,7 @@ def readable_records(stored: Iterator[KeyValue | LogDamage], place: str, report:
         add_complaint(report, f"{error}; the rest of the explanations is passed over")
 
 
-def remaining_records(stored: Iterable[KeyValue | LogDamage], losses: list[LogDamage]) -> Iterator[KeyValue]:
+def remaining_records(stored: Iterable[Read | LogDamage], losses: list[LogDamage]) -> Iterator[Read]:
     """What is there; `losses` takes what was given up."""
     for item in stored:
         if isinstance(item, LogDamage):
@@ -209,15 +222,17 @@ def slices_while_wanted(items: Iterable[ReplayItem], place: str, given_up: Calla
         yield from some
 
 
-def group_offsets(stored: Iterable[KeyValue], place: str, report: LoadReport) -> Iterator[Record]:
+def group_offsets(stored: Iterable[Read], place: str, report: LoadReport) -> Iterator[Record]:
     """The facts in their order; positions of one group that follow each other are one fact, as they were when kept."""
     plain = PlainOffsets()
     group, offsets = "", dict[tuple[str, int], StoredOffset]()
     for item in stored:
+        found = None
         try:
-            found = plain.read(item)
+            if type(item) is KeyValue:
+                found = plain.read(item)
         except MalformedRecord:
-            found = None  # Said by the long way.
+            pass  # Said by the long way.
         if found is not None and found[0] == group:
             offsets[found[1], found[2]] = found[3]
             report.groups += 1
@@ -229,11 +244,31 @@ def group_offsets(stored: Iterable[KeyValue], place: str, report: LoadReport) ->
             report.groups += 1
             continue
         group, offsets = "", {}
-        for record in decode_records([item], decode_group, place, report):
-            report.groups += 1
-            yield record
+        if isinstance(item, KeyValue):
+            for record in decode_records([item], decode_group, place, report):
+                report.groups += 1
+                yield record
+        elif isinstance(item, TxnBatchRead):
+            yield from pending_facts(item, place, report)
+        else:
+            yield TxnMarked(*item.producer, item.commit)
     if offsets:
         yield OffsetsStored(group, offsets)
+
+
+def pending_facts(batch: TxnBatchRead, place: str, report: LoadReport) -> Iterator[TxnOffsetsStored]:
+    """What a producer's transaction has in the log: positions, and nothing else counts."""
+    for record in group_offsets(batch.records, place, report):
+        if isinstance(record, OffsetStored):
+            record = OffsetsStored(record.group_id, {(record.topic, record.partition): record.value})
+        if isinstance(record, OffsetsStored):
+            yield TxnOffsetsStored(*batch.producer, record.group_id, record.offsets)
+        else:
+            add_complaint(
+                report,
+                f"{place} up to offset {batch.offset}: the transaction of producer {batch.producer.id} holds a "
+                f"{type(record).__name__}; expected positions alone; the record is passed over",
+            )
 
 
 def decode_records(
@@ -275,6 +310,59 @@ def newest_of_each_key(stored: Iterable[KeyValue], report: LoadReport) -> Iterab
         report.superseded += latest.pop(item.key, None) is not None
         latest[item.key] = item
     return latest.values()
+
+
+def newest_resolved(stored: Iterable[Read], report: LoadReport) -> Iterable[Read]:
+    """The same of a log with transactions. What they wrote counts at its own place if their marker commits it, and has
+    never been there if the marker aborts it (TX-G9). Behind all that come the batches that still wait for a marker, as
+    far as nothing was written over them.
+    """
+    latest: dict[bytes, KeyValue] = {}
+    waiting: dict[TxnProducer, dict[bytes, KeyValue]] = {}
+    inserted = False
+    for item in stored:
+        if type(item) is KeyValue:
+            report.superseded += latest.pop(item.key, None) is not None
+            latest[item.key] = item
+        elif isinstance(item, TxnBatchRead):
+            of = waiting.setdefault(item.producer, {})
+            report.superseded += sum(of.pop(record.key, None) is not None for record in item.records)
+            of |= {record.key: record for record in item.records}
+        elif isinstance(item, TxnMarkerFound):
+            for producer in [each for each in waiting if each.id == item.producer.id]:
+                ended = waiting.pop(producer)
+                report.superseded += place_committed(ended.values(), latest) if item.commit else len(ended)
+                inserted = inserted or item.commit
+    plain = sorted(latest.values(), key=OFFSET) if inserted else latest.values()
+    return chain(plain, batches_waiting(waiting, latest)) if waiting else plain
+
+
+OFFSET = attrgetter("offset")
+
+
+def place_committed(ended: Iterable[KeyValue], latest: dict[bytes, KeyValue]) -> int:
+    """Each in place of an earlier record of its key. How many records are superseded thereby: these, or the others."""
+    superseded = 0
+    for record in ended:
+        other = latest.get(record.key)
+        superseded += other is not None
+        if other is None or other.offset < record.offset:
+            latest[record.key] = record
+    return superseded
+
+
+def batches_waiting(
+    waiting: Mapping[TxnProducer, Mapping[bytes, KeyValue]], latest: Mapping[bytes, KeyValue]
+) -> Iterator[TxnBatchRead]:
+    """What still waits, in the order of the log."""
+    left = sorted(
+        (record.offset, producer, record)
+        for producer, records in waiting.items()
+        for key, record in records.items()
+        if key not in latest or latest[key].offset < record.offset
+    )
+    for producer, some in groupby(left, key=itemgetter(1)):
+        yield TxnBatchRead(producer, tuple(record for _, _, record in some))
 
 
 # Orphaned positions

@@ -11,11 +11,11 @@ between. However long it takes, it is one append: what one event brought is in t
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import lru_cache
 from itertools import islice
-from typing import Any, Final, Protocol, TypeAlias, TypeGuard
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeGuard
 
 from muster.coordinator.core.model import effects, events
 from muster.coordinator.core.model.effects import (
@@ -28,9 +28,18 @@ from muster.coordinator.core.model.effects import (
     ResolveRegex,
     refusal_reply,
 )
-from muster.coordinator.core.model.events import ConsumerHeartbeat, Event, JoinGroup, OffsetCommit, Request
+from muster.coordinator.core.model.events import (
+    NO_PRODUCER,
+    ConsumerHeartbeat,
+    Event,
+    JoinGroup,
+    OffsetCommit,
+    Request,
+    TxnEnded,
+    TxnOffsetCommit,
+)
 from muster.coordinator.core.model.plan import PlanRequest
-from muster.coordinator.core.model.records import OffsetsStored, Record
+from muster.coordinator.core.model.records import OffsetsStored, Record, TxnMarked, TxnOffsetsStored
 from muster.coordinator.core.model.rights import Rights
 from muster.coordinator.core.model.shadow_scoring import ShadowRequest
 from muster.coordinator.core.model.types import RequestId, TimerKey, frozen_value
@@ -38,7 +47,7 @@ from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime.kafka_records import EncodedTurn, encode
 from muster.coordinator.runtime.node_status import FENCING, Metrics
 from muster.coordinator.runtime.own_records import room_probe_record
-from muster.coordinator.runtime.ports import Entry, GroupLog
+from muster.coordinator.runtime.ports import Entry, GroupLog, TxnProducer
 from muster.coordinator.runtime.replay import LoadReport, Replayable, replay_shard
 from muster.coordinator.transactions.effects import TRANSACTION_REPLIES
 
@@ -87,6 +96,12 @@ ReplayShard: TypeAlias = Callable[[GroupLog, int, Replayable, LoadReport, Callab
 """Applies a shard's facts to a core, and says in a report what it met. Raises LogFailed."""
 
 
+Writer: TypeAlias = TxnProducer | TxnMarked | None
+"""What a batch is of: a producer's transaction, or its end; None: the shard's own facts."""
+
+TxnRequest: TypeAlias = TxnOffsetCommit | TxnEnded
+
+
 @dataclass(frozen=True, slots=True)
 class ShardKind:
     """How facts of a kind of core become bytes of its log, and come back. In all else the engine runs them alike."""
@@ -95,24 +110,52 @@ class ShardKind:
     replay: ReplayShard
     room_probe: Callable[[], Entry]
     """A record that says nothing: a log that takes it has room."""
+    of_transactions: frozenset[type[Event]] = frozenset()
+    """Requests of which the log is asked first whether it takes what they write."""
 
 
-GROUPS: Final = ShardKind(encode, replay_shard, room_probe_record)
+GROUPS: Final = ShardKind(encode, replay_shard, room_probe_record, frozenset({TxnOffsetCommit, TxnEnded}))
+
+
+def writer_asked_for(request: TxnRequest) -> Writer:
+    """What the log will be asked to write of the request; None: nothing of a transaction, others write it."""
+    if isinstance(request, TxnEnded):
+        return TxnMarked(request.producer_id, request.epoch, request.commit, request.coordinator_epoch, request.level)
+    if request.producer_id == NO_PRODUCER:
+        return None
+    return TxnProducer(request.producer_id, request.producer_epoch)
+
 
 # Drafts
 # ------
 
 
+class LogPart(NamedTuple):
+    """Records of the groups' topic that come into it as a batch of their own."""
+
+    writer: Writer
+    groups: Sequence[Entry]
+
+
 class AppendDraft:
-    """Records of one shard on their way into one append; `groups` is the log's place for them (`GroupLog.draft`)."""
+    """Records of one shard on their way into one append; `draft` gives the log's place for a batch (`GroupLog.draft`).
+
+    What belongs to transactions has batches of its own, in the order in which all was decided (TX-G3).
+    """
 
     def __init__(
-        self, records: Sequence[Record], at_once: int, groups: list[Entry], encode_records: EncodeRecords = encode
+        self,
+        records: Sequence[Record],
+        at_once: int,
+        draft: Callable[[], list[Entry]],
+        encode_records: EncodeRecords = encode,
     ) -> None:
         self.records = records
-        self._encode = encode_records
-        self.groups = groups
+        self.parts: list[LogPart] = []
         self.ledger: list[Entry] = []
+        self._draft = draft
+        self._encode = encode_records
+        self._open: list[Entry] = []
         self._portions = split_into_portions(records, at_once)
 
     def write_on(self) -> bool:
@@ -120,31 +163,45 @@ class AppendDraft:
         portion = next(self._portions, None)
         if portion is None:
             return False
+        writer = writer_of(portion[0])
+        if not self.parts or self.parts[-1].writer != writer:
+            self._open = self._draft()
+            self.parts.append(LogPart(writer, self._open))
         encoded = self._encode(portion)
-        self.groups.extend(encoded.groups)
+        self._open.extend(encoded.groups)
         self.ledger.extend(encoded.ledger)
         return True
+
+
+def writer_of(record: Record) -> Writer:
+    if isinstance(record, TxnOffsetsStored):
+        return TxnProducer(record.producer_id, record.epoch)
+    return record if isinstance(record, TxnMarked) else None
 
 
 def count_entries(records: Sequence[Record]) -> int:
     """How many entries of the log they come to, about."""
     count = len(records)
     for record in records:
-        if type(record) is OffsetsStored:  # cheaper than isinstance: every turn asks
+        if (
+            type(record) is OffsetsStored or type(record) is TxnOffsetsStored
+        ):  # cheaper than isinstance: every turn asks
             count += len(record.offsets)
     return count
 
 
 def split_into_portions(records: Sequence[Record], at_once: int) -> Iterator[list[Record]]:
-    """The records in their order, in lists of at most so many entries of the log."""
-    portion, room = list[Record](), at_once
+    """The records in their order, in lists of at most so many entries of the log, and each of one writer."""
+    portion, room, of = list[Record](), at_once, None
     for record in split_commits(records, at_once):
-        size = len(record.offsets) if isinstance(record, OffsetsStored) else 1
-        if portion and size > room:
+        size = len(record.offsets) if isinstance(record, OffsetsStored | TxnOffsetsStored) else 1
+        writer = writer_of(record)
+        if portion and (size > room or writer != of):
             yield portion
             portion, room = [], at_once
         portion.append(record)
         room -= size
+        of = writer
     if portion:
         yield portion
 
@@ -152,10 +209,10 @@ def split_into_portions(records: Sequence[Record], at_once: int) -> Iterator[lis
 def split_commits(records: Sequence[Record], at_once: int) -> Iterator[Record]:
     """The records in their order; what one commit brought as several, where it is more than so many positions."""
     for record in records:
-        if isinstance(record, OffsetsStored) and len(record.offsets) > at_once:
+        if isinstance(record, OffsetsStored | TxnOffsetsStored) and len(record.offsets) > at_once:
             left = iter(record.offsets.items())
             while some := dict(islice(left, at_once)):
-                yield OffsetsStored(record.group_id, some)
+                yield replace(record, offsets=some)
         else:
             yield record
 
@@ -233,6 +290,10 @@ class ShardSlot:
     unanswered: dict[RequestId, Request] = field(default_factory=dict)
     records: list[Record] = field(default_factory=list)
     """What this turn decided and has not appended yet; behind a draft, what later turns did."""
+    in_transactions: bool = False
+    """Whether some of these belong to transactions."""
+    guard: object | None = None
+    """Leave to begin a transaction in the shard's log, for what is not appended yet: of one producer at a time."""
     draft: AppendDraft | None = None
     """What an earlier turn decided, and what is so long that its append is still being made."""
     held: deque[HeldAnswers] = field(default_factory=deque)
@@ -288,6 +349,8 @@ def refuse_request(request: Any, code: ErrorCode, why: str) -> Reply:
 
 
 def refusal_of(kind: type[Event], code: ErrorCode, why: str = "") -> Reply:
+    if kind in REPLY_TYPES:
+        return effects.refusal_of(kind, code, why)
     reply: Reply = REPLIES[kind](code=code, message=why or code.meaning)
     return reply
 

@@ -15,7 +15,7 @@ topic, are owed: their groups are closed until the log has taken them, so no cli
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from muster.coordinator.core.model.effects import Effects
 from muster.coordinator.core.model.events import (
@@ -25,6 +25,7 @@ from muster.coordinator.core.model.events import (
     TimerFired,
     TopicsChanged,
     TurnedAway,
+    TxnOffsetCommit,
     Unload,
 )
 from muster.coordinator.core.model.records import Record
@@ -32,12 +33,13 @@ from muster.coordinator.core.model.types import RequestId, TimerKey
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime.deadlines import Deadlines, RetryPauses
 from muster.coordinator.runtime.node_status import Metrics
-from muster.coordinator.runtime.ports import Entry, GroupLog, LogFailed
+from muster.coordinator.runtime.ports import Entry, GroupLog, LogFailed, TxnProducer
 from muster.coordinator.runtime.replay import LoadReport, describe_dropped_orphans
 from muster.coordinator.runtime.shards import (
     GROUPS,
     Answers,
     AppendDraft,
+    LogPart,
     Notices,
     Replies,
     ShardCore,
@@ -48,6 +50,7 @@ from muster.coordinator.runtime.shards import (
     is_request,
     not_served_sentence,
     refuse_request,
+    writer_asked_for,
 )
 
 # Group commit
@@ -389,6 +392,8 @@ class Stepper:
             return
         if slot.index in self.starved.by_shard and not self._goes_on(slot, slot.core, event, now_ms):
             return
+        if type(event) in self._kind.of_transactions and not self._admitted(slot, event, now_ms):
+            return
         try:
             effects = slot.core.step(event, now_ms)
         except Exception as error:  # a bug stops the shard, not the node
@@ -453,16 +458,20 @@ class Stepper:
         records, slot.records = slot.records, []
         if not records:
             return  # the shard was dropped after it had decided something
-        if count_entries(records) > self._at_once:
-            slot.draft = AppendDraft(records, self._at_once, self._log.draft(), self._kind.encode)
+        long = count_entries(records) > self._at_once
+        if long or slot.in_transactions:
+            slot.in_transactions = False
+            slot.draft = AppendDraft(records, self._at_once, self._log.draft, self._kind.encode)
             self._drafted[slot.index] = slot
+            if not long:
+                self.finish_drafts(slot, now_ms)
             return
         try:
             encoded = self._kind.encode(records)
         except Exception as error:  # a record that has no bytes is a bug of whoever let it in
             self._unwritable(slot, error, now_ms)
         else:
-            self._keep(slot, records, encoded.groups, encoded.ledger, now_ms)
+            self._keep(slot, records, (LogPart(None, encoded.groups),), encoded.ledger, now_ms)
 
     def _write_on(self, slot: ShardSlot, now_ms: int) -> None:
         """A portion of the shard's draft; once there is none left, its append, and what was decided meanwhile."""
@@ -476,7 +485,7 @@ class Stepper:
         if more:
             slot.draft, self._drafted[slot.index] = draft, slot  # behind those of other shards
             return
-        self._keep(slot, draft.records, draft.groups, draft.ledger, now_ms)
+        self._keep(slot, draft.records, draft.parts, draft.ledger, now_ms)
         self._append(slot, now_ms)
 
     def _no_draft(self, slot: ShardSlot) -> AppendDraft | None:
@@ -489,13 +498,22 @@ class Stepper:
         self,
         slot: ShardSlot,
         records: Sequence[Record],
-        groups: Sequence[Entry],
+        parts: Sequence[LogPart],
         ledger: Sequence[Entry],
         now_ms: int,
     ) -> None:
-        """One append."""
+        """One append, of one batch or of several in order. If a later one fails, the replay finds the earlier ones."""
+        explained = bool(ledger)
+        entries = sum(len(part.groups) for part in parts) + len(ledger)
         try:
-            self._log.append(slot.index, groups, ledger, now_ms)
+            for writer, groups in parts:
+                if writer is None:
+                    self._log.append(slot.index, groups, ledger, now_ms)
+                    ledger = ()
+                elif isinstance(writer, TxnProducer):
+                    self._log.append_in_transaction(slot.index, writer, groups, slot.guard, now_ms)
+                else:
+                    self._log.append_marker(slot.index, writer, now_ms)
         except LogFailed as error:
             if error.no_room:
                 self.starved.refused(slot.index, str(error), now_ms)
@@ -504,14 +522,46 @@ class Stepper:
             self._unwritable(slot, error, now_ms)
         else:
             self._metrics.appends += 1
-            self._metrics.records += len(groups) + len(ledger)
-            if ledger:
+            self._metrics.records += entries
+            if explained:
                 self._metrics.decided(records)
             self.flushing.wrote(slot, now_ms)
 
     def _unwritable(self, slot: ShardSlot, error: Exception, now_ms: int) -> None:
         self._reports.bug(f"shard {slot.index} at {now_ms}ms append", error)
         self.drop(slot, f"its records cannot be encoded: {error!r}")
+
+    def _admitted(self, slot: ShardSlot, request: Any, now_ms: int) -> bool:
+        """Whether the log takes what the request is to write. If not, it was answered, or waits for a later turn.
+
+        The log is asked when all that was decided before is in it: what a core has decided is never refused (TX-G2).
+        """
+        writer = writer_asked_for(request)
+        if writer is None:
+            return True
+        if slot.draft is None:
+            self._append(slot, now_ms)
+        if slot.draft is not None:
+            self.chores.append((slot, slot.life, request))
+            return False
+        if slot.core is None:
+            return False  # dropped: whoever waited was answered
+        guard = request.guard if isinstance(request, TxnOffsetCommit) else None
+        try:
+            if isinstance(writer, TxnProducer):
+                code = self._log.transaction_refusal(slot.index, writer, guard)
+            else:
+                code = self._log.marker_refusal(slot.index, writer)
+        except LogFailed as error:
+            self.drop(slot, f"its log cannot be asked: {error}")
+            return False
+        if code is not ErrorCode.NONE:
+            refusal = refuse_request(request, code, code.meaning)
+            self._apply_effects(slot, Effects(replies=[(request.request_id, refusal)]))
+            return False
+        slot.guard = guard
+        slot.in_transactions = True
+        return True
 
     def probe(self, slot: ShardSlot, now_ms: int) -> None:
         """See whether the log takes what is owed. If it does, all goes on, and nobody was late meanwhile."""
@@ -537,6 +587,8 @@ class Stepper:
         slot.life += 1
         slot.core = None
         slot.records.clear()
+        slot.guard = None
+        slot.in_transactions = False
         self._no_draft(slot)
         self.answers.forget_held(slot)
         self.deadlines.forget(slot)

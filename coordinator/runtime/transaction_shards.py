@@ -15,7 +15,15 @@ from muster.coordinator.core.model.rights import Rights
 from muster.coordinator.core.model.types import Limits
 from muster.coordinator.runtime.group_log import PartitionCountConflict, is_out_of_room, log_places, records_from
 from muster.coordinator.runtime.kafka_records import EncodedTurn
-from muster.coordinator.runtime.ports import Entry, GroupLog, KeyValue, LogDamage, LogFailed
+from muster.coordinator.runtime.ports import (
+    Entry,
+    GroupLog,
+    KeyValue,
+    LogDamage,
+    LogFailed,
+    LogWithoutTransactions,
+    Read,
+)
 from muster.coordinator.runtime.replay import LoadReport, Replayable, newest_of_each_key, slices_while_wanted
 from muster.coordinator.runtime.shards import ShardKind
 from muster.coordinator.runtime.transaction_records import (
@@ -203,7 +211,7 @@ def check_partition_count(broker: Broker, partitions: int) -> bool:
     return present is not None
 
 
-class BrokerTransactionLog:
+class BrokerTransactionLog(LogWithoutTransactions):
     """`__transaction_state` in a broker, as a `GroupLog` without a ledger. The topic has to be there."""
 
     def __init__(self, broker: Broker) -> None:
@@ -235,7 +243,7 @@ class BrokerTransactionLog:
             return False
         return True
 
-    def read_groups(self, shard: int) -> Iterator[KeyValue | LogDamage]:
+    def read_groups(self, shard: int) -> Iterator[Read | LogDamage]:
         """Every record, oldest first. Raises LogFailed for what cannot be read and was not given up."""
         place = (TRANSACTIONS_TOPIC, shard)
         try:

@@ -55,6 +55,7 @@ from muster.storage.logs.producer_state import (
     TransactionMarker,
     encode_marker,
     load_producers,
+    transactional_head,
 )
 from muster.storage.logs.segment import (
     EARLIEST,
@@ -997,6 +998,21 @@ class Log:
         """The append that the guard was made for does not come. Safe to call for one that is used or void."""
         with self.lock:
             self.producers.guards.drop(guard)
+
+    def check_transaction(self, producer_id: int, epoch: int, guard: TransactionGuard | None = None) -> None:
+        """Raise what `append` would of a coordinator's records in this producer's transaction (TX-L3):
+        InvalidProducerEpoch or InvalidTxnState. Nothing is written."""
+        with self.lock:
+            self.producers.check([transactional_head(producer_id, epoch)], guard)
+
+    def check_marker(self, marker: MarkerToWrite) -> None:
+        """Raise what `append_marker` would for its producer (TX-L5). Nothing is written."""
+        with self.lock:
+            self.producers.check_marker(
+                transactional_head(marker.producer_id, marker.epoch),
+                TransactionMarker(not marker.commit, marker.coordinator_epoch),
+                marker.level,
+            )
 
     def look_into(self, batches: Buffer, now_ms: int) -> None:
         """Refuse what `append` would refuse of the batches themselves. From any thread; it may take its time."""

@@ -167,6 +167,11 @@ def _is_transactional(head: BatchHead) -> bool:
     return head.attributes & (TRANSACTIONAL_BIT | CONTROL_BIT) == TRANSACTIONAL_BIT
 
 
+def transactional_head(producer_id: int, epoch: int) -> BatchHead:
+    """Of a batch without sequences that a coordinator would write in this producer's transaction."""
+    return BatchHead(0, 0, 0, 0, _NONE, _NONE, producer_id, epoch, _NONE, 1, TRANSACTIONAL_BIT)
+
+
 class TransactionMarker(NamedTuple):
     """What a control batch says."""
 

@@ -521,10 +521,11 @@ class TurnBody:
         self._pieces.append(b"".join(frame_records(records, self._deltas)))
         self._count += len(records)
 
-    def sealed(self, timestamp_ms: int) -> bytes:
-        """The batch of all that was added."""
-        stamp = (0, -1, 0, max(self._count - 1, 0), timestamp_ms, timestamp_ms)
-        return seal_batch(stamp, (-1, -1, -1), self._count, b"".join(self._pieces))
+    def sealed(self, timestamp_ms: int, transaction: tuple[int, int] | None = None) -> bytes:
+        """The batch of all that was added; of the transaction of this producer (id, epoch), without sequences."""
+        attributes, producer = (0, (-1, -1)) if transaction is None else (TRANSACTIONAL_BIT, transaction)
+        stamp = (0, -1, attributes, max(self._count - 1, 0), timestamp_ms, timestamp_ms)
+        return seal_batch(stamp, (*producer, -1), self._count, b"".join(self._pieces))
 
 
 def frame_records(records: Sequence[KeyAndValue], deltas: Iterator[bytes]) -> list[bytes]:

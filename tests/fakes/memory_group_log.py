@@ -3,14 +3,25 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from muster.coordinator.runtime.ports import Entry, KeyValue, LogDamage, LogFailed
+from muster.coordinator.core.model.records import TxnMarked
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.runtime.ports import (
+    Entry,
+    KeyValue,
+    LogDamage,
+    LogFailed,
+    Read,
+    TxnBatchRead,
+    TxnMarkerFound,
+    TxnProducer,
+)
 
 
 @dataclass
 class MemoryPartition:
     """Batches in order; the first `durable` of them survive a crash for certain."""
 
-    batches: list[tuple[KeyValue, ...]] = field(default_factory=list)
+    batches: list[tuple[Read, ...]] = field(default_factory=list)
     durable: int = 0
 
     @property
@@ -18,11 +29,26 @@ class MemoryPartition:
         return self.batches[-1][-1].offset + 1 if self.batches else 0
 
     def append(self, records: Sequence[Entry]) -> None:
-        start = self.end_offset
-        self.batches.append(tuple(KeyValue(key, value, start + at) for at, (key, value, _) in enumerate(records)))
+        self.batches.append(self.placed(records))
 
-    def read(self) -> Iterator[KeyValue]:
-        return iter([record for batch in self.batches for record in batch])
+    def append_in_transaction(self, producer: TxnProducer, records: Sequence[Entry]) -> None:
+        self.batches.append((TxnBatchRead(producer, self.placed(records)),))
+
+    def append_marker(self, marker: TxnMarked) -> None:
+        producer = TxnProducer(marker.producer_id, marker.epoch)
+        self.batches.append((TxnMarkerFound(producer, marker.commit, self.end_offset),))
+
+    def placed(self, records: Sequence[Entry]) -> tuple[KeyValue, ...]:
+        start = self.end_offset
+        return tuple(KeyValue(key, value, start + at) for at, (key, value, _) in enumerate(records))
+
+    def epoch_of(self, producer_id: int) -> int:
+        """The last epoch that it has here; -1: it is not known."""
+        found = (item.producer for batch in self.batches for item in batch if not isinstance(item, KeyValue))
+        return max((producer.epoch for producer in found if producer.id == producer_id), default=-1)
+
+    def read(self) -> Iterator[Read]:
+        return iter([item for batch in self.batches for item in batch])
 
 
 def nothing_more(unflushed: int) -> int:
@@ -35,7 +61,7 @@ class MemoryGroupLog:
 
     Calls are counted from 1 since the log was made. `failing_appends`, `failing_flushes` and `failing_reads` hold the
     numbers of the calls that raise LogFailed; a failing call keeps nothing. `broken_shards` fail every flush.
-    A log that is `full` takes no append.
+    A log that is `full` takes no append. Of producers an epoch before their last one is refused, and nothing else.
     """
 
     def __init__(self, shards: int) -> None:
@@ -54,14 +80,34 @@ class MemoryGroupLog:
         return []
 
     def append(self, shard: int, groups: Sequence[Entry], ledger: Sequence[Entry], now_ms: int) -> None:
+        self._count_append()
+        for partition, records in ((self.ledger[shard], ledger), (self.groups[shard], groups)):
+            if records:
+                partition.append(records)
+
+    def append_in_transaction(
+        self, shard: int, producer: TxnProducer, groups: Sequence[Entry], guard: object | None, now_ms: int
+    ) -> None:
+        self._count_append()
+        self.groups[shard].append_in_transaction(producer, groups)
+
+    def append_marker(self, shard: int, marker: TxnMarked, now_ms: int) -> None:
+        self._count_append()
+        self.groups[shard].append_marker(marker)
+
+    def transaction_refusal(self, shard: int, producer: TxnProducer, guard: object | None) -> ErrorCode:
+        late = producer.epoch < self.groups[shard].epoch_of(producer.id)
+        return ErrorCode.INVALID_PRODUCER_EPOCH if late else ErrorCode.NONE
+
+    def marker_refusal(self, shard: int, marker: TxnMarked) -> ErrorCode:
+        return self.transaction_refusal(shard, TxnProducer(marker.producer_id, marker.epoch), None)
+
+    def _count_append(self) -> None:
         self.appends += 1
         if self.full:
             raise LogFailed("no space left", no_room=True)
         if self.appends in self.failing_appends:
             raise LogFailed(f"append {self.appends} was told to fail")
-        for partition, records in ((self.ledger[shard], ledger), (self.groups[shard], groups)):
-            if records:
-                partition.append(records)
 
     def flush(self, shards: Sequence[int]) -> None:
         self.flushes += 1
@@ -73,14 +119,14 @@ class MemoryGroupLog:
         if broken := self.broken_shards & set(shards):
             raise LogFailed(f"shards {sorted(broken)} cannot be flushed", broken)
 
-    def read_groups(self, shard: int) -> Iterator[KeyValue]:
+    def read_groups(self, shard: int) -> Iterator[Read]:
         self.reads += 1
         if self.reads in self.failing_reads:
             raise LogFailed(f"read {self.reads} was told to fail")
         return self.groups[shard].read()
 
     def read_ledger(self, shard: int) -> Iterator[KeyValue | LogDamage]:
-        return self.ledger[shard].read()
+        return (item for item in self.ledger[shard].read() if isinstance(item, KeyValue))
 
     def crash(self, survivors: Callable[[int], int] = nothing_more) -> None:
         """The machine stops. Of each partition's unflushed batches the first `survivors(count)` live on by luck."""

@@ -7,7 +7,7 @@ from muster.coordinator.core.model import events as central
 from muster.coordinator.core.model import events as control
 from muster.coordinator.core.model import events as trial
 from muster.coordinator.core.model.effects import Reply
-from muster.coordinator.core.model.events import ClaimFence, Event, TxnOffsetCommit, TxnWriteOver
+from muster.coordinator.core.model.events import ClaimFence, Event, TxnEnded, TxnOffsetCommit, TxnWriteOver
 from muster.coordinator.core.model.types import Limits
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime.engine import Engine, EngineOptions
@@ -91,6 +91,11 @@ def codes(replies: list[tuple[int, Reply]]) -> list[tuple[int, ErrorCode]]:
     return [(request_id, reply.code) for request_id, reply in replies]
 
 
+def elsewhere(kind: type[Event], code: ErrorCode) -> ErrorCode:
+    """By which code a request hears that the shard is not served here: whoever writes markers, by the log's."""
+    return ErrorCode.NOT_LEADER_OR_FOLLOWER if kind is TxnEnded else code
+
+
 def example(kind: type[events.Request]) -> events.Request:
     examples: dict[type[events.Request], events.Request] = {
         events.JoinGroup: join(1),
@@ -105,6 +110,7 @@ def example(kind: type[events.Request]) -> events.Request:
         events.OffsetDelete: events.OffsetDelete(1, "g", ()),
         TxnOffsetCommit: TxnOffsetCommit(1, "g", "", None, -1, {}),
         TxnWriteOver: TxnWriteOver(1, "g", 0),
+        TxnEnded: TxnEnded(1, 50, 0, True, 0),
         events.DescribeGroup: events.DescribeGroup(1, "g"),
         events.ListGroups: events.ListGroups(1),
         events.DeleteGroup: events.DeleteGroup(1, "g"),

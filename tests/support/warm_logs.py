@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from muster.coordinator.runtime.ports import KeyValue, LogDamage
+from muster.coordinator.runtime.ports import LogDamage, Read
 from muster.coordinator.runtime.replay import GROUPS_TOPIC
 from tests.fakes.memory_group_log import MemoryGroupLog, MemoryPartition
 
@@ -23,7 +23,7 @@ class MemoryTail:
     def behind(self) -> bool:
         return self.at < self.committed
 
-    def more(self, *, committed: bool) -> Iterator[KeyValue | LogDamage] | None:
+    def more(self, *, committed: bool) -> Iterator[Read | LogDamage] | None:
         items = list(self.part.read())
         some = items[self.at : min(self.at + self.portion, self.committed if committed else len(items))]
         self.at += len(some)

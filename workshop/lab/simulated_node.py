@@ -13,7 +13,7 @@ from muster.coordinator.core.model.effects import CentralReply, Ping, PushReply,
 from muster.coordinator.core.model.events import AwaitOrders, Forget, Listen, Request, StreamClosed, TopicsChanged
 from muster.coordinator.core.model.types import Limits, RequestId
 from muster.coordinator.runtime.engine import Engine, EngineOptions
-from muster.coordinator.runtime.ports import Entry, KeyValue
+from muster.coordinator.runtime.ports import Entry, KeyValue, LogWithoutTransactions
 from muster.coordinator.runtime.stepper import FlushJob
 
 # Virtual time
@@ -66,7 +66,7 @@ NETWORK_MS = (1, 3)
 OnReply = Callable[[Reply], None]
 
 
-class MemoryGroupLog:
+class MemoryGroupLog(LogWithoutTransactions):
     """A `GroupLog` for a node that lives for one run: nothing of it is ever read back."""
 
     def draft(self) -> list[Entry]:

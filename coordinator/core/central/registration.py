@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from muster.coordinator.core.central import group_task, ownership_ledger
 from muster.coordinator.core.central.group import NOT_FETCHING, CentralGroup, CentralMember, CentralState
 from muster.coordinator.core.consumer.target import check_regex
-from muster.coordinator.core.groups.bookkeeping import check_nobody_in, fences_hold, forget_belongings, forget_unread
+from muster.coordinator.core.groups.bookkeeping import check_nobody_in, forget_belongings, forget_unread, is_held
 from muster.coordinator.core.groups.group import owners_by_partition
 from muster.coordinator.core.groups.kind import RefusedPositions
 from muster.coordinator.core.groups.member_causes import (
@@ -102,7 +102,7 @@ def owns_partition(group: CentralGroup, request: ClaimFence, step: Step) -> bool
 def expire_positions(group: CentralGroup, step: Step) -> None:
     """Drop what nobody reads and nobody has committed for the retention time, then the group if it has nothing left."""
     forget_unread(group.id, group.subscribed_topics() if group.members else frozenset(), step)
-    if not group.members and not step.state.offsets.get(group.id) and not fences_hold(group.id, step):
+    if not group.members and not step.state.offsets.get(group.id) and not is_held(group.id, step):
         delete_records(group, step)
 
 

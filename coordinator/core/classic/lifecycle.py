@@ -27,7 +27,7 @@ from muster.coordinator.core.classic.rebalance import (
     subscribed_topics,
 )
 from muster.coordinator.core.groups import member_causes
-from muster.coordinator.core.groups.bookkeeping import expired, fences_hold, forget_belongings
+from muster.coordinator.core.groups.bookkeeping import expired, forget_belongings, is_held
 from muster.coordinator.core.groups.kind import Positions, RefusedPositions
 from muster.coordinator.core.groups.member_history import NO_CONNECTION
 from muster.coordinator.core.groups.state import ShardState, Step
@@ -346,7 +346,7 @@ def expire_positions(group: ClassicGroup, step: Step) -> None:
     ]:
         step.keep(OffsetDeleted(group.id, topic, partition))
     empty = group.state is GroupState.EMPTY and not group.pending_joins
-    if empty and not group.offsets and not fences_hold(group.id, step):
+    if empty and not group.offsets and not is_held(group.id, step):
         delete_records(group, step)
 
 

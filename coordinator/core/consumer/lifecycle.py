@@ -10,7 +10,7 @@ from muster.coordinator.core.consumer import epoch_ledger, handoff, members, tar
 from muster.coordinator.core.consumer.group import AWAY, ConsumerGroup, ConsumerMember, ConsumerMemberState
 from muster.coordinator.core.consumer.members import delete_records, forget_member
 from muster.coordinator.core.consumer.migration import DOWNGRADE, LeavingMembers
-from muster.coordinator.core.groups.bookkeeping import fences_hold, forget_unread
+from muster.coordinator.core.groups.bookkeeping import forget_unread, is_held
 from muster.coordinator.core.groups.kind import Positions, RefusedPositions
 from muster.coordinator.core.groups.member_causes import cause_from_reason, departure_of_expired, trigger_of_expiry
 from muster.coordinator.core.groups.state import Step
@@ -370,5 +370,5 @@ def fetch_positions(group: ConsumerGroup, request: OffsetFetch, step: Step) -> P
 def expire_positions(group: ConsumerGroup, step: Step) -> None:
     """Drop what nobody reads and nobody has committed for the retention time, then the group if it has nothing left."""
     forget_unread(group.id, group.subscribed_topics(), step)
-    if not group.members and not step.state.offsets.get(group.id) and not fences_hold(group.id, step):
+    if not group.members and not step.state.offsets.get(group.id) and not is_held(group.id, step):
         delete_records(group, step)

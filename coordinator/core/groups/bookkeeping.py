@@ -171,6 +171,11 @@ def fences_hold(group_id: str, step: Step) -> bool:
     )
 
 
+def is_held(group_id: str, step: Step) -> bool:
+    """Whether a group without members and positions is kept: for a former owner, or for a transaction (TX-G6)."""
+    return bool(step.state.pending.of_group(group_id)) or fences_hold(group_id, step)
+
+
 # Forgetting a group
 # ------------------
 

@@ -7,7 +7,7 @@ persisted with the step.
 written into one.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
@@ -63,7 +63,7 @@ class FirstSession(NamedTuple):
 
 
 class PendingPosition(NamedTuple):
-    """at: the offset of its record in the shard's log."""
+    """at: its record's place in the order of the shard's log, as an offset, or as a number in that order."""
 
     value: StoredOffset
     at: int
@@ -81,6 +81,8 @@ class PendingPositions:
     """
 
     of: dict[int, OfGroups] = field(default_factory=dict)
+    placed: int = 0
+    """Where this shard writes its log itself: how many have been placed in it, which is all that is told of where."""
     writing: dict[RequestId, tuple[str, frozenset[TopicPartition]]] = field(default_factory=dict)
     _in_group: dict[str, set[int]] = field(default_factory=dict)
     _count: int = 0
@@ -101,12 +103,47 @@ class PendingPositions:
         """What is in the log, and waits."""
         return {place for producer_id in self._in_group.get(group_id, ()) for place in self.of[producer_id][group_id]}
 
+    def groups(self) -> Iterable[str]:
+        """Those of which something is in the log, and waits or did so until its producer's marker comes."""
+        return self._in_group.keys()
+
+    def topics_of(self, producer_id: int) -> set[tuple[str, TopicId]]:
+        """What waits for this producer is of these topics, each with its id."""
+        waiting = (each for places in self.of.get(producer_id, {}).values() for each in places.items())
+        return {(topic, one.value.topic_id) for (topic, _), each in waiting for one in each}
+
+    def topics(self) -> Counter[tuple[str, TopicId]]:
+        """The same of all producers, and of how many positions."""
+        waiting = (places for groups in self.of.values() for places in groups.values())
+        each_of = ((topic, each) for places in waiting for (topic, _), each in places.items())
+        return Counter((topic, one.value.topic_id) for topic, each in each_of for one in each)
+
+    def newest_of_group(self, group_id: str) -> dict[TopicPartition, StoredOffset]:
+        """What is in the log, and waits: of each place the last, whoever wrote it."""
+        newest: dict[TopicPartition, PendingPosition] = {}
+        for producer_id in self._in_group.get(group_id, ()):
+            for place, each in self.of[producer_id][group_id].items():
+                if each and (place not in newest or newest[place].at < each[-1].at):
+                    newest[place] = each[-1]
+        return {place: each.value for place, each in newest.items()}
+
     def written(self, producer_id: int, group_id: str, offsets: Mapping[TopicPartition, StoredOffset], at: int) -> None:
         waiting = self.of.setdefault(producer_id, {}).setdefault(group_id, {})
         self._in_group.setdefault(group_id, set()).add(producer_id)
         self._count += len(offsets)
         for number, (place, value) in enumerate(offsets.items()):
             waiting[place] = (*waiting.get(place, ()), PendingPosition(value, at + number))
+
+    def stored(self, producer_id: int, group_id: str, offsets: Mapping[TopicPartition, StoredOffset]) -> None:
+        """They come into the log behind all that is there. A producer has one transaction at a time in it: what it said
+        of a position before, it says no longer."""
+        waiting = self.of.setdefault(producer_id, {}).setdefault(group_id, {})
+        self._in_group.setdefault(group_id, set()).add(producer_id)
+        self._count += len(offsets)
+        for number, (place, value) in enumerate(offsets.items(), self.placed):
+            self._count -= len(waiting.get(place, ()))
+            waiting[place] = (PendingPosition(value, number),)
+        self.placed += len(offsets)
 
     def ended(self, producer_id: int, before: int) -> dict[str, dict[TopicPartition, PendingPosition]]:
         """What waited for this producer, at places before that offset, and does so no longer: the newest of each."""
@@ -358,12 +395,11 @@ class Step:
     def keep(self, record: Record) -> None:
         apply_record(self.state, record)
         self.out.records.append(record)
-        if self.state.pending.of:
-            self.state.pending.overtaken_by(record)
 
     def learn(self, record: Record) -> None:
-        """The log has this fact already, written under another's name: nothing is appended."""
-        apply_record(self.state, record)
+        """The log has this fact already, written under another's name: nothing is appended, and what waits for a marker
+        may lie behind it."""
+        self.state.facts[type(record)](self.state, record)
 
     def lost_member(self, group_id: str, why: str) -> None:
         """To session or poll timeout."""
@@ -416,3 +452,5 @@ class Step:
 def apply_record(state: ShardState, record: Record) -> None:
     """Make a fact true. Tombstones for unknown things are harmless (compaction leaves them behind)."""
     state.facts[type(record)](state, record)
+    if state.pending.of:
+        state.pending.overtaken_by(record)

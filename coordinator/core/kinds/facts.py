@@ -7,12 +7,14 @@ own tables follow. Tombstones for unknown things are harmless: compaction leaves
 from collections.abc import Mapping
 from typing import Any, TypeAlias, assert_never, get_args
 
+from muster.assignors.api import TopicPartition
 from muster.coordinator.core.central.group import CentralGroup
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.consumer.group import FIRST_EPOCH, ConsumerGroup, ConsumerMember, ConsumerMemberState
 from muster.coordinator.core.groups.bookkeeping import FENCE_FACTS
 from muster.coordinator.core.groups.kind import FactApplier
-from muster.coordinator.core.groups.state import ShardState
+from muster.coordinator.core.groups.state import PendingPosition, ShardState
+from muster.coordinator.core.model.events import END
 from muster.coordinator.core.model.ledger import GroupLedger
 from muster.coordinator.core.model.records import (
     BalanceForgotten,
@@ -55,6 +57,8 @@ from muster.coordinator.core.model.records import (
     TargetEpochDeleted,
     TargetEpochStored,
     TargetStored,
+    TxnMarked,
+    TxnOffsetsStored,
 )
 from muster.coordinator.core.model.types import Outcome, StoredOffset
 
@@ -96,6 +100,28 @@ def forget_offset(state: ShardState, record: OffsetDeleted) -> None:
     if not offsets and state.find(ClassicGroup, record.group_id) is None:
         del state.offsets[record.group_id]
         state.commit_counts.pop(record.group_id, None)
+
+
+def keep_pending(state: ShardState, record: TxnOffsetsStored) -> None:
+    """They count once the transaction commits. Until then they hold their group, which they may have made."""
+    state.pending.stored(record.producer_id, record.group_id, record.offsets)
+    own_offsets(state, record.group_id)
+
+
+def end_transaction(state: ShardState, record: TxnMarked) -> None:
+    take_ended(state, state.pending.ended(record.producer_id, END), record.commit)
+
+
+def take_ended(
+    state: ShardState, waiting: Mapping[str, Mapping[TopicPartition, PendingPosition]], commit: bool
+) -> None:
+    """What waited for a marker counts, if it commits, each at its own place in the log: what was written behind it
+    counts more, and waits no longer if it is of another transaction before it (TX-G4)."""
+    if not commit:
+        return
+    for group_id, offsets in waiting.items():
+        state.pending.overtaken(group_id, {place: each.at for place, each in offsets.items()})
+        keep_offsets(state, OffsetsStored(group_id, {place: each.value for place, each in offsets.items()}))
 
 
 def apply_rebalance_decided(state: ShardState, record: RebalanceDecided) -> None:
@@ -210,6 +236,8 @@ COMMON_FACTS: Mapping[type[Any], FactApplier] = {
     OffsetsStored: keep_offsets,
     OffsetStored: keep_offset,
     OffsetDeleted: forget_offset,
+    TxnOffsetsStored: keep_pending,
+    TxnMarked: end_transaction,
     RebalanceDecided: apply_rebalance_decided,
     RebalanceSettled: apply_rebalance_settled,
     RebalanceShadowed: keep_shadows,

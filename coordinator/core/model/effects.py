@@ -20,6 +20,7 @@ from muster.coordinator.core.model.events import (
     Event,
     JoinGroup,
     Request,
+    TxnEnded,
     TxnOffsetCommit,
     TxnWriteOver,
 )
@@ -155,7 +156,7 @@ NO_CONTROLS: Final = Controls()
 @frozen_value
 class TxnOffsetCommitReply:
     """`code` stands for every partition that `partitions` does not name. `kept`: what is to be written now, under the
-    producer's own numbers."""
+    producer's own numbers, where the request named no producer."""
 
     code: ErrorCode = ErrorCode.NONE
     message: str = ""
@@ -166,6 +167,14 @@ class TxnOffsetCommitReply:
 @frozen_value
 class TxnWriteOverReply:
     """All that was decided before is in the log."""
+
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+
+
+@frozen_value
+class TxnEndedReply:
+    """The marker is durable, and its positions count or are dropped."""
 
     code: ErrorCode = ErrorCode.NONE
     message: str = ""
@@ -506,6 +515,7 @@ Reply: TypeAlias = (
     | OffsetDeleteReply
     | TxnOffsetCommitReply
     | TxnWriteOverReply
+    | TxnEndedReply
     | DescribeReply
     | ListReply
     | DeleteReply
@@ -609,6 +619,7 @@ REPLY_TYPES: Mapping[type[Event], type[Reply]] = {
     events.OffsetDelete: OffsetDeleteReply,
     TxnOffsetCommit: TxnOffsetCommitReply,
     TxnWriteOver: TxnWriteOverReply,
+    TxnEnded: TxnEndedReply,
     events.DescribeGroup: DescribeReply,
     events.ListGroups: ListReply,
     events.DeleteGroup: DeleteReply,
@@ -647,4 +658,20 @@ def refusal_reply(request: Request, code: ErrorCode, message: str) -> Reply:
         return JoinReply(code, message, member_id=request.member_id)
     if isinstance(request, DescribeGroup):
         return DescribeReply(code, message, group_id=request.group_id)
-    return REPLY_TYPES[type(request)](code=code, message=message)
+    return refusal_of(type(request), code, message)
+
+
+ELSEWHERE = frozenset(
+    {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
+)
+"""For now this shard takes nothing here."""
+
+
+def refusal_of(kind: type[Event], code: ErrorCode, why: str = "") -> Reply:
+    """A reply that says no to a request of this type, where nothing more is known of it.
+
+    Whoever writes markers knows the log's codes, and tries again at whoever leads the partition (TX-G4).
+    """
+    if kind is TxnEnded and code in ELSEWHERE:
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return REPLY_TYPES[kind](code=code, message=why or code.meaning)

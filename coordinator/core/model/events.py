@@ -7,9 +7,11 @@ fences, balance, canaries and shadow assignors, operator overrides, and at last 
 Central groups: each message is answered, so a stream carries one at a time. `stream` is the request id of the
 registration that opened the stream; messages of an older stream are refused.
 
-Transactions: a commit has two parts, since the log may refuse a producer what its group allows. `TxnOffsetCommit`
-asks whether the commit is allowed; the writer reports by `TxnOffsetsWritten` what it wrote, and ends the write by
-`TxnWriteOver` in any case, whose answer precedes the producer's. A marker arrives as `TxnEnded`.
+Transactions: over Muster's own log a `TxnOffsetCommit` names its producer, and its positions are kept with the step,
+pending until `TxnEnded` commits or drops them; the runtime asks the log beforehand whether it takes them. Over a Kafka
+a commit has two parts, since that log refuses only when it is written to. `TxnOffsetCommit`, without a producer, asks
+whether the commit is allowed; the writer reports by `TxnOffsetsWritten` what it wrote, and ends the write by
+`TxnWriteOver` in any case, whose answer precedes the producer's. A marker that was read there is a `TxnMarkerRead`.
 """
 
 from collections.abc import Mapping
@@ -147,12 +149,18 @@ END = 1 << 62
 Key: TypeAlias = tuple[str, str, int]
 """Group, topic, partition: what a record of the log is about."""
 
+NO_PRODUCER = -1
+
 
 @frozen_value
 class TxnOffsetCommit:
-    """May these positions be committed by a transaction? From here on they are unstable, until `TxnWriteOver`.
+    """Positions that a transaction is to commit. From here on they are unstable (KIP-98, KIP-447).
+
+    With a producer they are kept, pending until its `TxnEnded`. Without one (over a Kafka) the question is whether they
+    may be committed; they are unstable until `TxnWriteOver`, or pending from `TxnOffsetsWritten` on.
 
     `generation` -1, no member id and no instance id: who says nothing of himself (before TxnOffsetCommit v3).
+    `guard` is for the log (TX-L3): leave to begin a transaction in the shard's partition; None: it has begun there.
     """
 
     request_id: RequestId
@@ -161,6 +169,26 @@ class TxnOffsetCommit:
     group_instance_id: str | None
     generation: int
     offsets: Mapping[TopicPartition, Position]
+    producer_id: int = NO_PRODUCER
+    producer_epoch: int = -1
+    guard: object | None = field(default=None, repr=False, compare=False)
+
+
+@frozen_value
+class TxnEnded:
+    """The coordinator of transactions has decided: the shard's part of the producer's transaction ends so (KIP-98).
+
+    A request, answered once the marker is durable. The log's rules for markers may refuse it (TX-L5):
+    INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED. `coordinator_epoch`: the leader epoch of the transactional
+    id's partition. `level`: how the transaction ends (`transaction.version`).
+    """
+
+    request_id: RequestId
+    producer_id: int
+    epoch: int
+    commit: bool
+    coordinator_epoch: int
+    level: int = 0
 
 
 @frozen_value
@@ -192,7 +220,7 @@ class TxnWriteOver:
 
 
 @frozen_value
-class TxnEnded:
+class TxnMarkerRead:
     """A producer's transaction has its marker. `counts`: what of it nothing later in the log is written over, as far as
     whoever reads it can tell; None: all. What was decided here since, and is not in the log yet, is known here.
 
@@ -206,7 +234,7 @@ class TxnEnded:
     at: int = END
 
 
-TxnEvent: TypeAlias = TxnOffsetsWritten | TxnEnded
+TxnEvent: TypeAlias = TxnOffsetsWritten | TxnMarkerRead
 
 
 # Groups observed in ZooKeeper
@@ -366,8 +394,6 @@ class HeldBack:
 
 # Fences
 # ------
-
-NO_PRODUCER = -1
 
 
 @frozen_value
@@ -1004,6 +1030,7 @@ Request: TypeAlias = (
     | OffsetDelete
     | TxnOffsetCommit
     | TxnWriteOver
+    | TxnEnded
     | DescribeGroup
     | ListGroups
     | DeleteGroup

@@ -581,6 +581,29 @@ class OffsetsStored:
 
 
 @frozen_value
+class TxnOffsetsStored:
+    """Positions of a producer's transaction, which count if its marker commits it: in the log an `OffsetStored` for
+    each, in a batch that bears the producer's id and epoch."""
+
+    producer_id: int
+    epoch: int
+    group_id: str
+    offsets: Mapping[tuple[str, int], StoredOffset]
+
+
+@frozen_value
+class TxnMarked:
+    """The producer's transaction ends here. In the log a control batch."""
+
+    producer_id: int
+    epoch: int
+    commit: bool
+    coordinator_epoch: int = -1
+    level: int = 0
+    """Of the transaction's end (`transaction.version`). The log's bytes do not tell it."""
+
+
+@frozen_value
 class OffsetDeleted:
     """The tombstone of a committed offset."""
 
@@ -730,12 +753,16 @@ OwnRecord: TypeAlias = (
     | CentralRecord
 )
 """Hard facts that Kafka has no record for."""
+TxnRecord: TypeAlias = TxnOffsetsStored | TxnMarked
+"""What has batches of its own in the log."""
+
 GroupRecord: TypeAlias = (
     GroupStored
     | GroupDeleted
     | OffsetStored
     | OffsetsStored
     | OffsetDeleted
+    | TxnRecord
     | ConsumerRecord
     | OwnRecord
     | FenceRecord

@@ -4,12 +4,13 @@ What concerns every position of a shard, or of a large group, goes a slice at a 
 between. A slice is a step like any other: what it decides is whole, and after a crash the next life continues with
 what is left. What is left comes back as an event (`Effects.chores`), which the runtime steps in a later turn.
 
-Positions of a transaction are pending until its marker commits or drops them.
+Positions of a transaction are pending until its marker commits or drops them (TX-G3, TX-G4). Over Muster's own log
+both are records of the shard; over a Kafka both are written under the client's own producer, and told as events.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, islice
 from typing import TypeAlias
 
 from muster.assignors.api import TopicPartition
@@ -24,10 +25,12 @@ from muster.coordinator.core.model.effects import (
     OffsetCommitReply,
     OffsetDeleteReply,
     OffsetFetchReply,
+    TxnEndedReply,
     TxnOffsetCommitReply,
     TxnWriteOverReply,
 )
 from muster.coordinator.core.model.events import (
+    NO_PRODUCER,
     ConsumerHeartbeat,
     DeleteGroup,
     ExpireOffsets,
@@ -40,11 +43,12 @@ from muster.coordinator.core.model.events import (
     RegisterConsumer,
     TopicsChanged,
     TxnEnded,
+    TxnMarkerRead,
     TxnOffsetCommit,
     TxnOffsetsWritten,
     TxnWriteOver,
 )
-from muster.coordinator.core.model.records import OffsetDeleted, OffsetsStored
+from muster.coordinator.core.model.records import OffsetDeleted, OffsetsStored, TxnMarked, TxnOffsetsStored
 from muster.coordinator.core.model.types import NO_TOPIC_ID, GroupState, PositionChange, StoredOffset
 from muster.coordinator.core.requests import audit_entries
 from muster.coordinator.errors import CoordinatorError, ErrorCode
@@ -127,7 +131,7 @@ def delete_offsets(request: OffsetDelete, step: Step) -> None:
     group = step.state.groups.get(request.group_id)
     subscribed = KINDS[type(group)].subscribed(group, request.group_id)
     stored = step.state.offsets.get(request.group_id, {})
-    pending = step.state.pending.of_group(request.group_id)
+    pending = step.state.pending.of_group(request.group_id)  # it goes, too: a tombstone is written behind it (TX-G7)
     results: dict[tuple[str, int], ErrorCode] = {}
     gone: list[PositionChange] = []
     for topic, partition in request.partitions:
@@ -231,8 +235,10 @@ def expire_slice(event: ExpireOffsets, step: Step) -> None:
     """A slice of it. The next look is due when this one is over."""
     portion = SweepSlice(event)
     for group_id, places in portion.taken(step):
-        if group_id not in step.state.going and not step.state.pending.of_group(group_id):
-            step.looked_at = places
+        if group_id not in step.state.going:
+            pending = step.state.pending.of_group(group_id)
+            # What a transaction may yet move is no old position, however long ago it was committed (TX-G6).
+            step.looked_at = tuple(place for place in places if place not in pending) if pending else places
             group = step.state.groups.get(group_id)
             KINDS[type(group)].expire(group, step)
     if portion.groups:
@@ -244,21 +250,23 @@ def expire_slice(event: ExpireOffsets, step: Step) -> None:
 
 def forget_topics(event: TopicsChanged, step: Step) -> None:
     """Deleted topics take their positions with them, in every group; what is still there until then is told nobody."""
-    if event.deleted and step.state.offsets:
+    if event.deleted and (step.state.offsets or step.state.pending.of):
         start_forgetting(dict.fromkeys(event.deleted, step.now_ms), step)
 
 
 def forget_orphan_slice(event: Loaded, step: Step) -> None:
     """So do topics that went while nobody listened. Of one made anew since then, positions without an id stay."""
+    start_forgetting(orphaned_topics(event.topics, step), step)
+
+
+def orphaned_topics(topics: Iterable[tuple[str, TopicId]], step: Step) -> dict[str, int]:
+    """Those that are gone or were made anew, and when they count as deleted."""
     state = step.state
-    start_forgetting(
-        {
-            topic: MADE_ANEW if topic in state.partitions else step.now_ms
-            for topic, topic_id in event.topics
-            if is_orphaned(topic, topic_id, state.partitions, state.topic_ids)
-        },
-        step,
-    )
+    return {
+        topic: MADE_ANEW if topic in state.partitions else step.now_ms
+        for topic, topic_id in topics
+        if is_orphaned(topic, topic_id, state.partitions, state.topic_ids)
+    }
 
 
 def start_forgetting(topics: Mapping[str, int], step: Step) -> None:
@@ -271,7 +279,7 @@ def start_forgetting(topics: Mapping[str, int], step: Step) -> None:
 
 
 def topics_being_forgotten(state: ShardState) -> ForgetOffsets:
-    return ForgetOffsets(tuple(state.offsets), dict(state.forgetting))
+    return ForgetOffsets(tuple(dict.fromkeys((*state.offsets, *state.pending.groups()))), dict(state.forgetting))
 
 
 def forget_slice(event: ForgetOffsets, step: Step) -> None:
@@ -284,6 +292,8 @@ def forget_slice(event: ForgetOffsets, step: Step) -> None:
             value = stored.get((topic, partition)) if topic in gone else None
             if value is not None and is_of_deleted_topic(topic, value, gone[topic], step):
                 step.keep(OffsetDeleted(group_id, topic, partition))
+        if state.pending.of:
+            forget_pending(group_id, gone, step)
     if portion.groups:
         step.out.chores.append(ForgetOffsets(portion.groups, gone, portion.places, portion.begin))
         return
@@ -293,16 +303,25 @@ def forget_slice(event: ForgetOffsets, step: Step) -> None:
         step.out.chores.append(topics_being_forgotten(state))
 
 
+def forget_pending(group_id: str, gone: Mapping[str, int], step: Step) -> None:
+    """What waits for a marker goes with its topic, as if it had counted already (TX-G7)."""
+    for place, value in step.state.pending.newest_of_group(group_id).items():
+        if place[0] in gone and is_of_deleted_topic(place[0], value, gone[place[0]], step):
+            step.keep(OffsetDeleted(group_id, *place))
+
+
 def delete_in_part(event: DeleteGroup, step: Step) -> bool:
     """Let go of as many positions of a large empty group as one step may. False: the rest of it may go at once."""
     state, group_id = step.state, event.group_id
     stored, most = state.offsets.get(group_id, {}), step.limits.slice_positions
+    pending = state.pending.of_group(group_id)
     group = state.groups.get(group_id)
-    if len(stored) <= most or group is None or group.logged is not group or group.members:
+    if len(stored) + len(pending) <= most or group is None or group.logged is not group or group.members:
         return False
     if group_id not in state.going:
         state.going[group_id] = audit_entries.lost_positions(stored)
-    for topic, partition in list(islice(stored, most)):
+    places = chain(stored, sorted(pending - stored.keys()))
+    for topic, partition in list(islice(places, most)):
         step.keep(OffsetDeleted(group_id, topic, partition))
     step.out.chores.append(event)
     return True
@@ -326,8 +345,9 @@ STALE = {ErrorCode.STALE_MEMBER_EPOCH: ErrorCode.ILLEGAL_GENERATION}
 """TxnOffsetCommit knows the second one only, before its v6."""
 
 
-def allow_transactional_commit(request: TxnOffsetCommit, step: Step) -> None:
-    """Allow what may be, and take it for unstable: it may be in the log before its writer hears so."""
+def commit_in_transaction(request: TxnOffsetCommit, step: Step) -> None:
+    """Keep what may be until the transaction ends; or, where others write it, allow it, and take it for unstable: it
+    may be in the log before its writer hears so."""
     group_id_given(request.group_id)
     state, now_ms = step.state, step.now_ms
     refused = check_may_commit(request, step)
@@ -346,13 +366,19 @@ def allow_transactional_commit(request: TxnOffsetCommit, step: Step) -> None:
             continue
         topic_id = state.topic_ids.get(place[0], NO_TOPIC_ID)
         kept[place] = StoredOffset(offset, leader_epoch, metadata, now_ms, None, topic_id)
+    if request.producer_id != NO_PRODUCER:
+        if kept:
+            step.keep(TxnOffsetsStored(request.producer_id, request.producer_epoch, request.group_id, kept))
+        step.reply(request.request_id, TxnOffsetCommitReply(partitions=refused))
+        return
     if kept:
         state.pending.writing[request.request_id] = (request.group_id, frozenset(kept))
     step.reply(request.request_id, TxnOffsetCommitReply(partitions=refused, kept=kept))
 
 
 def check_may_commit(request: TxnOffsetCommit, step: Step) -> RefusedPositions:
-    """As for a plain commit, but that nothing need be said of oneself, and that a rebalance is no reason to refuse."""
+    """As for a plain commit, but that nothing need be said of oneself, and that a rebalance is no reason to refuse
+    (TX-G2)."""
     group = step.state.logged(request.group_id)
     nobody = request.generation < 0 and not request.member_id and request.group_instance_id is None
     if isinstance(group, ClassicGroup):
@@ -388,13 +414,26 @@ def finish_write(event: TxnWriteOver, step: Step) -> None:
     step.reply(event.request_id, TxnWriteOverReply())
 
 
-def take_transaction_end(event: TxnEnded, step: Step) -> None:
-    """The log has it already: nothing is written. Positions of topics that went meanwhile go after them."""
+def end_transaction(event: TxnEnded, step: Step) -> None:
+    """Keep the marker, whatever waits for it, and tell so once it is durable. A group's kind makes no difference."""
+    pending = step.state.pending
+    topics = pending.topics_of(event.producer_id) if event.commit else set()
+    counting = {group_id: len(places) for group_id, places in pending.of.get(event.producer_id, {}).items()}
+    step.keep(TxnMarked(event.producer_id, event.epoch, event.commit, event.coordinator_epoch, event.level))
+    for group_id, count in counting.items():
+        if event.commit and count:
+            count_commits(group_id, count, step)
+    forget_gone(topics, step)
+    step.reply(event.request_id, TxnEndedReply())
+
+
+def take_transaction_end(event: TxnMarkerRead, step: Step) -> None:
+    """The log has it already: nothing is written."""
     state = step.state
     waiting = state.pending.ended(event.producer_id, event.at)
     if not event.committed:
         return
-    topics: set[str] = set()
+    topics: set[tuple[str, TopicId]] = set()
     for group_id, offsets in waiting.items():
         counting = {
             place: each for place, each in offsets.items() if event.counts is None or (group_id, *place) in event.counts
@@ -403,7 +442,11 @@ def take_transaction_end(event: TxnEnded, step: Step) -> None:
             state.pending.overtaken(group_id, {place: each.at for place, each in counting.items()})
             step.learn(OffsetsStored(group_id, {place: each.value for place, each in counting.items()}))
             count_commits(group_id, len(counting), step)
-            topics.update(topic for topic, _ in counting)
-    gone = [topic for topic in topics if topic not in state.partitions] if state.catalog_known else []
-    if gone:
-        start_forgetting(dict.fromkeys(gone, step.now_ms), step)
+            topics.update((topic, each.value.topic_id) for (topic, _), each in counting.items())
+    forget_gone(topics, step)
+
+
+def forget_gone(topics: Iterable[tuple[str, TopicId]], step: Step) -> None:
+    """Positions that have come to count, of topics that went meanwhile, go after them."""
+    if step.state.catalog_known and (gone := orphaned_topics(topics, step)):
+        start_forgetting(gone, step)

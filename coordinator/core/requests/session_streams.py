@@ -42,6 +42,8 @@ from muster.coordinator.core.model.records import (
     StallRecorded,
     TakeoverForgotten,
     TakeoverRecorded,
+    TxnMarked,
+    TxnOffsetsStored,
 )
 from muster.coordinator.core.model.types import HEARTBEATS_IN_SESSION, RequestId
 from muster.coordinator.errors import CoordinatorError, ErrorCode
@@ -54,6 +56,7 @@ SILENT = (
     *(RebalanceDecided, RebalanceSettled, RebalanceShadowed, ShadowsForgotten, RebalanceForgotten),
     *(StallRecorded, StallForgotten, TakeoverRecorded, TakeoverForgotten, NumbersPassed, LossMended),
     *(FenceStored, FenceForgotten),
+    *(TxnOffsetsStored, TxnMarked),
 )
 """Facts that no heartbeat speaks of."""
 

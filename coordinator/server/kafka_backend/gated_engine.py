@@ -28,7 +28,7 @@ from muster.coordinator.runtime.leased import (
     LeasedStepper,
 )
 from muster.coordinator.runtime.ports import Entry, GroupLog
-from muster.coordinator.runtime.shards import ShardSlot, ShardStatus, is_request
+from muster.coordinator.runtime.shards import LogPart, ShardSlot, ShardStatus, is_request
 from muster.coordinator.runtime.stepper import LoadJob
 
 SHARD_MOVES: Final = "the group's shard is about to be another node's; look the coordinator up again"
@@ -68,14 +68,15 @@ class GatedStepper(LeasedStepper):
     waits = GatedDeadlines
 
     def _keep(
-        self, slot: ShardSlot, records: Sequence[Record], groups: Sequence[Entry], ledger: Sequence[Entry], now_ms: int
+        self, slot: ShardSlot, records: Sequence[Record], parts: Sequence[LogPart], ledger: Sequence[Entry], now_ms: int
     ) -> None:
         try:
             if isinstance(self._log, StateLog):
-                self._log.check_room(slot.index, groups)
+                for part in parts:
+                    self._log.check_room(slot.index, part.groups)
         except RecordTooLarge as error:
             self._refuse_large_requests(slot, error)
-        super()._keep(slot, records, groups, ledger, now_ms)
+        super()._keep(slot, records, parts, ledger, now_ms)
         if isinstance(self._log, StateLog) and self._log.on_positions is not None:
             self._log.on_positions(slot.index, {record.group_id for record in records if isinstance(record, POSITIONS)})
 

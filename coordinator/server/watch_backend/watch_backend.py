@@ -31,7 +31,7 @@ from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.runtime.engine import Engine, EngineOptions, MakeShard
 from muster.coordinator.runtime.group_log import BrokerGroupLog
 from muster.coordinator.runtime.node_status import GROUPS, Conditions
-from muster.coordinator.runtime.ports import Entry, GroupLog, KeyValue, LogDamage, LogFailed
+from muster.coordinator.runtime.ports import Entry, GroupLog, KeyValue, LogDamage, LogFailed, LogWithoutTransactions
 from muster.coordinator.runtime.replay import LEDGER_TOPIC
 from muster.coordinator.runtime.shards import ShardStatus, partition_for
 from muster.coordinator.server.backend.assignor_inputs import LogSpanOf, MeasuredSpans
@@ -98,7 +98,7 @@ WATCHED_READING: Final = "watched-reading"
 # ----------------
 
 
-class LedgerLog:
+class LedgerLog(LogWithoutTransactions):
     """A group log that keeps the ledger alone, or nothing at all."""
 
     def __init__(self, kept: BrokerGroupLog | None) -> None:

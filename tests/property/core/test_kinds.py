@@ -22,11 +22,13 @@ from muster.coordinator.core.model import events as control
 from muster.coordinator.core.model import events as trial
 from muster.coordinator.core.model.effects import REPLY_TYPES, Effects
 from muster.coordinator.core.model.events import (
+    NO_PRODUCER,
     ClaimFence,
     Event,
     GroupObserved,
     GroupUnseen,
     ObservedMember,
+    TxnEnded,
     TxnOffsetCommit,
     TxnWriteOver,
 )
@@ -117,7 +119,10 @@ REQUESTS: Mapping[type, st.SearchStrategy[Any]] = {
         st.builds(events.LeaveGroup, requests, groups, st.just(()), st.just("op"), st.just(True)),
     ),
     events.OffsetCommit: st.builds(events.OffsetCommit, requests, groups, members, instances, numbers, offsets),
-    TxnOffsetCommit: st.builds(TxnOffsetCommit, requests, groups, members, instances, numbers, offsets),
+    TxnOffsetCommit: st.builds(
+        TxnOffsetCommit, requests, groups, members, instances, numbers, offsets, st.sampled_from([NO_PRODUCER, 50, 51])
+    ),
+    TxnEnded: st.builds(TxnEnded, requests, st.sampled_from([50, 51, 52]), st.just(0), st.booleans(), st.just(0)),
     TxnWriteOver: st.builds(TxnWriteOver, requests, groups, requests),
     events.OffsetFetch: st.builds(events.OffsetFetch, requests, groups, st.none(), st.booleans(), members, numbers),
     events.OffsetDelete: st.builds(events.OffsetDelete, requests, groups, st.just((("t", 0), ("x", 1)))),

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from muster.coordinator.core.model import events
 from muster.coordinator.core.model.effects import TxnOffsetCommitReply
-from muster.coordinator.core.model.events import TxnEnded, TxnOffsetCommit, TxnOffsetsWritten, TxnWriteOver
+from muster.coordinator.core.model.events import TxnMarkerRead, TxnOffsetCommit, TxnOffsetsWritten, TxnWriteOver
 from muster.coordinator.core.model.records import OffsetDeleted, OffsetsStored
 from muster.coordinator.core.model.types import CommittedOffset, Limits
 from muster.coordinator.core.shard import Shard
@@ -45,7 +45,7 @@ class Both:
         self.shard.step(events.Loaded(), 0)
         self.end, self.number = 0, 0
         self.log_says: dict[bytes, int] = {}
-        self.unheard: list[TxnEnded] = []
+        self.unheard: list[TxnMarkerRead] = []
         """Markers that are in the log, and not read yet."""
         key, value, _ = encode_owner_record(OwnerRecord(1, 1, OWNER))
         self.append(OWNER, [(key, value)])
@@ -106,7 +106,7 @@ class Both:
     def marker(self, client: int, commits: bool) -> None:
         at = self.end
         counts = self.read(LogBatch(at, at + 1, ProducerEpoch(client, 0), (), True, commits))
-        self.unheard.append(TxnEnded(client, 0, commits, frozenset(counts), at))
+        self.unheard.append(TxnMarkerRead(client, 0, commits, frozenset(counts), at))
 
     def heard(self) -> None:
         for event in self.unheard:

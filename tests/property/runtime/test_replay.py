@@ -14,12 +14,15 @@ from muster.coordinator.core.model.events import (
     OffsetDelete,
     SyncGroup,
     TopicsChanged,
+    TxnEnded,
+    TxnOffsetCommit,
 )
 from muster.coordinator.core.model.types import CommittedOffset, Limits, MemberIdentity, Protocol
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.replay import replay_shard
 from tests.fakes.memory_group_log import MemoryGroupLog
+from tests.sim.checkers.replay import what_waits
 
 GROUPS = ("g", "h")
 LIMITS = Limits(initial_rebalance_delay_ms=0, ledger_max_entries=3)
@@ -28,6 +31,7 @@ RANGE = (Protocol("range", bytes.fromhex("0000 00000001 0001 74 ffffffff")),)
 COMMANDS = st.one_of(
     st.tuples(st.sampled_from(["join", "join", "rejoin", "sync", "sync", "leave", "commit"]), st.integers(0, 7)),
     st.tuples(st.sampled_from(["simple commit", "delete group", "delete offset"]), st.integers(0, 7)),
+    st.tuples(st.sampled_from(["txn", "txn", "txn commits", "txn aborts"]), st.integers(0, 11)),
     st.tuples(st.just("wait"), st.sampled_from([10, 6_000, 20_000, 700_000, 8 * 86_400_000])),
 )
 
@@ -81,6 +85,10 @@ class Cluster:
                 self.engine.submit(0, LeaveGroup(request_id, owner, (MemberIdentity(member_id),)))
             case "commit" | "simple commit":
                 self.commit(request_id, command, owner, member_id)
+            case "txn":
+                self.commit_in_transaction(request_id, number)
+            case "txn commits" | "txn aborts":
+                self.engine.submit(0, TxnEnded(request_id, 50 + number % 3, 0, command == "txn commits", 0))
             case "delete group":
                 self.engine.submit(0, DeleteGroup(request_id, group_id))
             case "delete offset":
@@ -110,6 +118,12 @@ class Cluster:
         elif reply is not None:
             self.engine.submit(0, OffsetCommit(request_id, group_id, member_id, None, reply.generation, offsets))
 
+    def commit_in_transaction(self, request_id: int, number: int) -> None:
+        """One of three producers commits one or two positions of a group, without a word of who it is."""
+        offsets = {("t", place): CommittedOffset(request_id) for place in range(number % 2 + 1)}
+        group_id, producer_id = ("g", "h", "simple")[number // 3 % 3], 50 + number % 3
+        self.engine.submit(0, TxnOffsetCommit(request_id, group_id, "", None, -1, offsets, producer_id, 0))
+
 
 def hard_state(shard: Shard) -> dict[str, object]:
     """What the log must be able to give back; a group that was only ever joined is soft."""
@@ -118,7 +132,7 @@ def hard_state(shard: Shard) -> dict[str, object]:
         for group_id, group in shard.groups.items()
         if group.stored is not None or group.offsets
     }
-    return {"groups": groups, "ledgers": dict(shard.ledgers)}
+    return {"groups": groups, "ledgers": dict(shard.ledgers), "waiting": what_waits(shard)}
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])

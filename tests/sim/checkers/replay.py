@@ -150,7 +150,20 @@ def hard_shard(shard: Shard) -> dict[str, object]:
     state = shard.state
     of_the_node = (state.stalls, state.takeovers, state.numbers_passed, state.losses_mended, state.farewells)
     beside = {what: getattr(state, what) for what in BESIDE}
-    return {"groups": hard_groups(shard), "ledgers": shard.ledgers, "node": of_the_node, **beside}
+    waiting = {"waiting": what_waits(shard)}
+    return {"groups": hard_groups(shard), "ledgers": shard.ledgers, "node": of_the_node, **beside, **waiting}
+
+
+def what_waits(shard: Shard) -> list[tuple[object, ...]]:
+    """The positions of open transactions, in the order of the log: producer, group, partition, position."""
+    found = [
+        (one.at, producer_id, group_id, place, one.value)
+        for producer_id, groups in shard.state.pending.of.items()
+        for group_id, places in groups.items()
+        for place, each in places.items()
+        for one in each
+    ]
+    return [what[1:] for what in sorted(found, key=lambda one: one[0])]
 
 
 NOTHING = (None, None, None, None)

@@ -23,7 +23,7 @@ from muster.coordinator.runtime.own_records import (
     PROBE_KEY,
     SETTINGS_KEY,
 )
-from muster.coordinator.runtime.ports import Entry, KeyValue, LogDamage, LogFailed
+from muster.coordinator.runtime.ports import Entry, KeyValue, LogDamage, LogFailed, LogWithoutTransactions
 from muster.coordinator.runtime.record_fields import INT16, FieldReader
 from tests.sim.faults import CALM, Faults
 from tests.sim.node.room import Room
@@ -95,7 +95,7 @@ class Part:
         self.durable = len(kept)
 
 
-class CrashingLog:
+class CrashingLog(LogWithoutTransactions):
     """Shard by shard the two internal topics. `flush` covers what `mark` saw, as a flush that takes its time does."""
 
     def __init__(self, world: World, shards: int, watch: Watch) -> None:

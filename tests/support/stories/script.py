@@ -23,7 +23,7 @@ from muster.coordinator.core.model.effects import (
 from muster.coordinator.core.model.events import HeldBack
 from muster.coordinator.core.model.ledger import entry_with_settlement
 from muster.coordinator.core.model.plan import Plan, PlanRequest, compute_plan
-from muster.coordinator.core.model.records import Record
+from muster.coordinator.core.model.records import Record, TxnOffsetsStored
 from muster.coordinator.core.model.shadow_scoring import ShadowRequest
 from muster.coordinator.core.model.types import Limits, TimerKey
 from muster.coordinator.core.shard import Shard
@@ -32,6 +32,7 @@ from muster.coordinator.observability.views.incidents import find_incidents
 from muster.coordinator.observability.views.member_names import names_of
 from muster.coordinator.runtime.deadlines import deadline_shift_ms
 from muster.coordinator.server.services.group_responses import build_rebalance
+from tests.sim.checkers.replay import what_waits
 from tests.support.stories.balance_stage import BalanceStage
 from tests.support.stories.central_stage import CentralStage
 from tests.support.stories.classic_stage import ClassicStage, Client
@@ -350,7 +351,10 @@ class Stage(
         return shard
 
     def replay_equals_live(self) -> None:
-        assert hard_state(self.replayed()) == hard_state(self.shard)
+        again = self.replayed()
+        assert hard_state(again) == hard_state(self.shard)
+        if any(isinstance(record, TxnOffsetsStored) for record in self.records):
+            assert what_waits(again) == what_waits(self.shard)
 
 
 def hard_state(shard: Shard) -> tuple[object, ...]:

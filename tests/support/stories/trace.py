@@ -10,7 +10,7 @@ from muster.coordinator.core.model import records as central
 from muster.coordinator.core.model import records as consumer
 from muster.coordinator.core.model import records as holds
 from muster.coordinator.core.model import records as trial
-from muster.coordinator.core.model.effects import CanaryReply, TxnOffsetCommitReply
+from muster.coordinator.core.model.effects import CanaryReply, TxnEndedReply, TxnOffsetCommitReply
 from muster.coordinator.core.model.plan import assignment_of
 from muster.coordinator.core.model.records import (
     NEVER_MS,
@@ -37,6 +37,11 @@ def describe_records(decided: Iterable[records.Record]) -> Iterator[str]:
     for record in decided:
         if isinstance(record, records.OffsetsStored):
             yield from (describe_offset(*tp, value) for tp, value in record.offsets.items())
+        elif isinstance(record, records.TxnOffsetsStored):
+            of = f"in transaction {record.producer_id}/{record.epoch}"
+            yield from (f"{describe_offset(*tp, value)} {of}" for tp, value in record.offsets.items())
+        elif isinstance(record, records.TxnMarked):
+            yield f"append marker {record.producer_id}/{record.epoch} {'commits' if record.commit else 'aborts'}"
         elif isinstance(record, records.RebalanceShadowed):
             yield from (f"ledger #{record.number} shadow {describe_score(score)}" for score in record.scores)
         else:
@@ -287,6 +292,8 @@ def describe_reply(reply: effects.Reply) -> str:
         case effects.OffsetCommitReply() | effects.OffsetDeleteReply() | TxnOffsetCommitReply():
             refused = [f"{topic}-{p} {code(why)}" for (topic, p), why in sorted(reply.partitions.items()) if why]
             return " ".join([code(reply.code), *refused])
+        case TxnEndedReply():
+            return code(reply.code)
         case effects.OffsetFetchReply():
             found = [
                 f"{t}-{p} {code(reply.refused[t, p])}"

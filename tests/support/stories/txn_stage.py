@@ -1,10 +1,21 @@
-"""What stories can say of transactions: `txn-commit`, `txn-written`, `txn-over`, `txn-end`."""
+"""What stories can say of transactions.
+
+Over the node's own log: `txn-commit ... producer=N` and `txn-marker`; over a Kafka: `txn-commit`, `txn-written`,
+`txn-over`, `txn-end`.
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from muster.coordinator.core.model.effects import TxnOffsetCommitReply
-from muster.coordinator.core.model.events import TxnEnded, TxnOffsetCommit, TxnOffsetsWritten, TxnWriteOver
+from muster.coordinator.core.model.events import (
+    NO_PRODUCER,
+    TxnEnded,
+    TxnMarkerRead,
+    TxnOffsetCommit,
+    TxnOffsetsWritten,
+    TxnWriteOver,
+)
 from muster.coordinator.core.model.records import OffsetsStored
 from muster.coordinator.core.model.types import CommittedOffset, RequestId, StoredOffset
 from tests.support.stories.classic_stage import instance_from
@@ -27,9 +38,10 @@ class TxnStage:
         self.log_end = 0
 
     def do_txn_commit(self, words: list[str], _lines: list[str]) -> Iterator[str]:
-        """txn-commit GROUP NAME as=WORD topic-partition=offset[:metadata] ...; NAME `-` says nothing of himself.
+        """txn-commit GROUP NAME [as=WORD | producer=N [epoch=N]] topic-partition=offset[:metadata] ...; NAME `-` says
+        nothing of himself.
 
-        `WORD` is how the story speaks of it later.
+        `WORD` is how the story speaks of it later; what a producer is named for is kept at once.
         """
         group, name, *rest = words
         nobody = name == "-"
@@ -49,8 +61,17 @@ class TxnStage:
             None if nobody else instance_from(options, client),
             int(options.get("generation", -1 if nobody else client.generation)),
             offsets,
+            int(options.get("producer", NO_PRODUCER)),
+            int(options.get("epoch", 0)),
         )
         yield from self.asked(event)
+
+    def do_txn_marker(self, words: list[str], _lines: list[str]) -> Iterator[str]:
+        """txn-marker PRODUCER commit|abort [epoch=N]: the coordinator of transactions has decided."""
+        producer, how, *rest = words
+        epoch = int(pairs(rest).get("epoch", 0))
+        request = self.request("txn-marker", self.client("", "*"))
+        yield from self.asked(TxnEnded(request, int(producer), epoch, how == "commit", 0))
 
     def may_be_written(self, request: RequestId, reply: TxnOffsetCommitReply) -> None:
         self.allowed[self.next_word] = request, self.next_group, reply.kept
@@ -96,5 +117,5 @@ class TxnStage:
         }
         self.records += [OffsetsStored(group, offsets) for group, offsets in found.items() if offsets]
         told = [f"{group} {t}-{p}={v.offset}" for group, offsets in found.items() for (t, p), v in offsets.items()]
-        lines = self.step(TxnEnded(int(producer), 0, how == "commit", counts, at))
+        lines = self.step(TxnMarkerRead(int(producer), 0, how == "commit", counts, at))
         yield from [*(f"counts {word}" for word in told), *lines] or ["nothing counts"]

@@ -63,7 +63,9 @@ def marker_is_ignored(honest: Any) -> Any:
 def counts_at_once(honest: Any) -> Any:
     def written(event: Any, step: Step) -> None:
         honest(event, step)
-        committed_offsets.take_transaction_end(committed_offsets.TxnEnded(event.producer_id, event.epoch, True), step)
+        committed_offsets.take_transaction_end(
+            committed_offsets.TxnMarkerRead(event.producer_id, event.epoch, True), step
+        )
 
     return written
 

@@ -239,13 +239,14 @@ def test_portions_are_all_there_is_in_its_order() -> None:
 
 def test_a_draft_is_the_batch_that_would_have_been_made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     (record,) = Shard(Limits(), 0).step(commit(1, "g", 300), 7).records
-    draft = AppendDraft([record], 64, group_log.FramedEntries())
+    draft = AppendDraft([record], 64, group_log.FramedEntries)
     while draft.write_on():
         pass
     whole = encode([record]).groups
-    assert draft.groups == whole
+    ((writer, groups),) = draft.parts
+    assert (writer, groups) == (None, whole)
     at_once = encode_turn(whole, 7)
     several = list(group_log.encode_batches(whole, 7, len(at_once) - 1))
-    assert list(group_log.encode_batches(draft.groups, 7, len(at_once) - 1)) == several
+    assert list(group_log.encode_batches(groups, 7, len(at_once) - 1)) == several
     monkeypatch.setattr(group_log, "encode_turn", None)  # nothing is made twice
-    assert list(group_log.encode_batches(draft.groups, 7)) == [at_once]
+    assert list(group_log.encode_batches(groups, 7)) == [at_once]

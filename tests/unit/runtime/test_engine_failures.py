@@ -11,7 +11,7 @@ from muster.coordinator.runtime.ports import LogFailed
 from muster.coordinator.runtime.shards import CALM_MS, FIRST_PAUSE_MS, LONGEST_PAUSE_MS, ShardStatus
 from muster.coordinator.runtime.stepper import SCRIPT_LIMIT
 from tests.fakes.tiny_shard import JOIN_WAIT_MS, TinyShard, break_it, commit, fetch, join
-from tests.support.engine_bench import GONE, NONE, Bench, codes, example
+from tests.support.engine_bench import GONE, NONE, Bench, codes, elsewhere, example
 
 
 def test_a_failed_append_answers_everyone_and_replays_the_log() -> None:
@@ -110,7 +110,7 @@ def test_a_failed_shard_refuses_with_the_right_reply(kind: type[events.Request])
     bench.told()
     assert bench.engine.submit(0, example(kind))
     ((request_id, reply),) = bench.told()
-    assert (request_id, type(reply), reply.code) == (1, REPLY_TYPES[kind], GONE)
+    assert (request_id, type(reply), reply.code) == (1, REPLY_TYPES[kind], elsewhere(kind, GONE))
     assert reply.message
 
 

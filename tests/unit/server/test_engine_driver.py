@@ -16,7 +16,7 @@ from muster.coordinator.core.model.types import CommittedOffset, Limits, Protoco
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.errors import ErrorCode, NodeShuttingDown, Overloaded
 from muster.coordinator.runtime.engine import Engine
-from muster.coordinator.runtime.ports import Entry, KeyValue, LogFailed
+from muster.coordinator.runtime.ports import Entry, KeyValue, LogFailed, LogWithoutTransactions
 from muster.coordinator.server.driver.clock import STALL_MS, NodeClock
 from muster.coordinator.server.driver.driver import DriverCallbacks, DriverLimits, EngineDriver
 from tests.support.pace import pace
@@ -33,7 +33,7 @@ class JumpingClock(NodeClock):
         return super().now_ms() + self.jumped_ms
 
 
-class GatedLog:
+class GatedLog(LogWithoutTransactions):
     """Keeps records in memory; a flush lasts until the gate is open, and fails when told to."""
 
     def __init__(self) -> None:

@@ -4,12 +4,12 @@ import asyncio
 import threading
 from collections.abc import Iterator
 
-from muster.coordinator.runtime.ports import KeyValue, LogFailed
+from muster.coordinator.runtime.ports import KeyValue, LogFailed, LogWithoutTransactions
 from muster.coordinator.runtime.stepper import FlushJob
 from muster.coordinator.server.driver.driver import JobThread
 
 
-class SickLog:
+class SickLog(LogWithoutTransactions):
     """Notes who flushes what; shard 7 cannot be flushed."""
 
     def __init__(self) -> None:

@@ -12,13 +12,13 @@ from muster.coordinator.core.model.types import Limits, Protocol
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime.engine import Engine
-from muster.coordinator.runtime.ports import Entry, KeyValue
+from muster.coordinator.runtime.ports import Entry, KeyValue, LogWithoutTransactions
 
 SESSION_MS = 10_000
 BEAT_MS = 2_000
 
 
-class Memory:
+class Memory(LogWithoutTransactions):
     """A log that keeps nothing and is durable at once."""
 
     def draft(self) -> list[Entry]:

@@ -8,17 +8,19 @@ shard that another node leads, so that a takeover does not grow with the log.
 import asyncio
 import threading
 from collections.abc import Callable, Container, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final, Protocol
 
 import structlog
 
+from muster.coordinator.core.model.records import TxnMarked
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.protocol.cluster_metadata import NO_EPOCH, OFFSETS, TopicPartition, halves_of
 from muster.coordinator.replication.protocol.leader import ALL
 from muster.coordinator.replication.protocol.node_replicas import NodeReplicas
 from muster.coordinator.runtime.group_log import READ_BYTES, BrokerGroupLog, records_from
 from muster.coordinator.runtime.leased import WarmLog, WarmShard
-from muster.coordinator.runtime.ports import Entry, KeyValue, LogDamage, LogFailed
+from muster.coordinator.runtime.ports import Entry, LogDamage, LogFailed, Read, TxnProducer
 from muster.coordinator.runtime.shards import ShardCore
 from muster.storage.broker.broker import Broker
 from muster.storage.errors import StorageError
@@ -45,7 +47,7 @@ class StoredShardTail:
         self._start = self._at = self._log.start_offset
         self._epoch = NO_EPOCH  # of the record before `_at`
 
-    def more(self, *, committed: bool) -> Iterator[KeyValue | LogDamage] | None:
+    def more(self, *, committed: bool) -> Iterator[Read | LogDamage] | None:
         until = self._log.high_watermark if committed else self._log.end_offset
         if self._at >= until:
             return None
@@ -128,6 +130,22 @@ class ReplicatedGroupLog(BrokerGroupLog):
         """The controller does (CL-C12)."""
 
     def append(self, shard: int, groups: Sequence[Entry], ledger: Sequence[Entry], now_ms: int) -> None:
+        with self._leading(shard):
+            super().append(shard, groups, ledger, now_ms)
+
+    def append_in_transaction(
+        self, shard: int, producer: TxnProducer, groups: Sequence[Entry], guard: object | None, now_ms: int
+    ) -> None:
+        with self._leading(shard):
+            super().append_in_transaction(shard, producer, groups, guard, now_ms)
+
+    def append_marker(self, shard: int, marker: TxnMarked, now_ms: int) -> None:
+        with self._leading(shard):
+            super().append_marker(shard, marker, now_ms)
+
+    @contextmanager
+    def _leading(self, shard: int) -> Iterator[None]:
+        """Something is appended now. Raises LogFailed where this node may not."""
         place = shard_unit(shard)
         leader = self._side.replicas.leaders.get(place)
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER if leader is None else leader.may_append(ALL)
@@ -136,7 +154,7 @@ class ReplicatedGroupLog(BrokerGroupLog):
         if code is not ErrorCode.NONE:
             raise LogFailed(f"{place}: another node leads it")
         try:
-            super().append(shard, groups, ledger, now_ms)
+            yield
         finally:  # a part of it may have been written
             self._side.written(halves_of(place))
 
@@ -144,9 +162,9 @@ class ReplicatedGroupLog(BrokerGroupLog):
         """One half, to be read as it grows (CL-G8)."""
         return StoredShardTail(self._broker, topic, shard)
 
-    def _append(self, topic: str, shard: int, records: Sequence[Entry], now_ms: int) -> None:
+    def _write(self, topic: str, shard: int, append: Callable[[], object]) -> None:
         try:
-            super()._append(topic, shard, records, now_ms)
+            super()._write(topic, shard, append)
         except LogFailed as error:
             if self._broker.log(topic, shard).failure is not None:
                 # It takes nothing more until the process starts anew: another copy is to lead.

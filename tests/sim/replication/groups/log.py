@@ -8,13 +8,13 @@ from muster.coordinator.replication.protocol.cluster_metadata import LEDGER, Top
 from muster.coordinator.replication.protocol.leader import ALL
 from muster.coordinator.replication.protocol.node_replicas import NodeReplicas
 from muster.coordinator.replication.protocol.replica_fetch import LogBroken
-from muster.coordinator.runtime.ports import Entry, KeyValue, LogFailed
+from muster.coordinator.runtime.ports import Entry, KeyValue, LogFailed, LogWithoutTransactions
 from tests.sim.replication.disk import Disk, NoRoom, SimLog
 
 PORTION = 7
 
 
-class SimGroupLog:
+class SimGroupLog(LogWithoutTransactions):
     """As `ShardGroupLog`. What a flush covers is what was there when it began (`mark`)."""
 
     def __init__(

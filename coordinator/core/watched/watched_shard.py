@@ -98,8 +98,9 @@ def learn_facts(event: RecordsWatched, step: Step, seen: dict[str, SeenRounds], 
             continue
         if isinstance(fact, RebalanceDecided):
             rounds = take_seen(fact, seen, step.now_ms)
-            if not (read_anew and was_kept(fact, step)):
-                keep_watched_entry(fact, rounds, step)
+            number = number_of(fact, step, read_anew=read_anew)
+            if number is not None:
+                keep_watched_entry(fact, number, rounds, step)
             continue
         step.learn(fact)
         group = step.state.groups.get(getattr(fact, "group_id", ""))
@@ -107,17 +108,27 @@ def learn_facts(event: RecordsWatched, step: Step, seen: dict[str, SeenRounds], 
             restore_members(group, fact, step)
 
 
-def was_kept(decided: RebalanceDecided, step: Step) -> bool:
-    """Rebalances are kept in the order of their records: what is older than the newest was kept, or made room. Several
-    may end with one record."""
+def number_of(decided: RebalanceDecided, step: Step, *, read_anew: bool) -> int | None:
+    """The number that its entry gets; None: it is kept already, or made room for others.
+
+    Rebalances are kept in the order of their records, and several may end with one. One of a later generation is newer
+    whatever its time, for brokers' clocks differ; unless it is older than all: then the group has been made anew since,
+    and counts from 1 again. One that is missing between others could not be written, as on a full disk: its number is
+    still free.
+    """
     ledger = step.state.ledgers.get(decided.group_id)
     newest = None if ledger is None else ledger.newest
-    if ledger is None or newest is None:
-        return False
-    of = decided.entry
-    return of.ended_at_ms < newest.ended_at_ms or any(
-        (each.ended_at_ms, each.generation) == (of.ended_at_ms, of.generation) for each in ledger.entries.values()
-    )
+    if not read_anew or ledger is None or newest is None:
+        return next_number(decided.group_id, step)
+    of, kept = decided.entry, ledger.entries.values()
+    if any((each.ended_at_ms, each.generation) == (of.ended_at_ms, of.generation) for each in kept):
+        return None
+    if of.ended_at_ms < min(each.ended_at_ms for each in kept):
+        return None
+    if of.ended_at_ms >= newest.ended_at_ms or of.generation > newest.generation:
+        return next_number(decided.group_id, step)
+    number = 1 + max(each.number for each in kept if each.ended_at_ms <= of.ended_at_ms)
+    return None if number in ledger.entries else number
 
 
 def forget_groups(event: GroupsVanished, step: Step) -> None:
@@ -130,9 +141,9 @@ def forget_groups(event: GroupsVanished, step: Step) -> None:
             step.out.notices.append(GroupChanged(group_id, GroupState.DEAD.value, 0))
 
 
-def keep_watched_entry(decided: RebalanceDecided, seen: SeenRound | None, step: Step) -> None:
+def keep_watched_entry(decided: RebalanceDecided, number: int, seen: SeenRound | None, step: Step) -> None:
     group_id = decided.group_id
-    entry = replace(with_seen_phases(decided.entry, seen), number=next_number(group_id, step))
+    entry = replace(with_seen_phases(decided.entry, seen), number=number)
     keep_entry(group_id, entry, step)
     tell_entry(group_id, entry, step)
 

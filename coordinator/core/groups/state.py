@@ -140,9 +140,11 @@ class PendingPositions:
         waiting = self.of.setdefault(producer_id, {}).setdefault(group_id, {})
         self._in_group.setdefault(group_id, set()).add(producer_id)
         self._count += len(offsets)
+        if waiting:
+            self._count -= sum(len(waiting.get(place, ())) for place in offsets)
+        made = tuple.__new__  # there may be many, and a NamedTuple's own constructor takes its time
         for number, (place, value) in enumerate(offsets.items(), self.placed):
-            self._count -= len(waiting.get(place, ()))
-            waiting[place] = (PendingPosition(value, number),)
+            waiting[place] = (made(PendingPosition, (value, number)),)
         self.placed += len(offsets)
 
     def ended(self, producer_id: int, before: int) -> dict[str, dict[TopicPartition, PendingPosition]]:

@@ -365,7 +365,7 @@ def commit_in_transaction(request: TxnOffsetCommit, step: Step) -> None:
             refused[place] = ErrorCode.OFFSET_METADATA_TOO_LARGE
             continue
         topic_id = state.topic_ids.get(place[0], NO_TOPIC_ID)
-        kept[place] = StoredOffset(offset, leader_epoch, metadata, now_ms, None, topic_id)
+        kept[place] = made(StoredOffset, (offset, leader_epoch, metadata, now_ms, None, topic_id))
     if request.producer_id != NO_PRODUCER:
         if kept:
             step.keep(TxnOffsetsStored(request.producer_id, request.producer_epoch, request.group_id, kept))

@@ -6,6 +6,7 @@ takes part (TX-L10), and so do its rules for producers and markers.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any
 
 import pytest
@@ -94,13 +95,19 @@ class Node:
     """One shard on a real log, and the model."""
 
     def __init__(self) -> None:
-        self.now_ms = 1_000_000
-        self.broker = Broker("/data", files=MemoryFiles(), clock_ms=lambda: self.now_ms)
-        self.log = BrokerGroupLog(self.broker, 1, SEGMENT)
         self.next_id = 0
+        self.now_ms = 1_000_000
+        self.files = MemoryFiles()
         self.epochs = dict.fromkeys(PRODUCERS, 0)
         self.model = Model()
+        self.unheard = False
+        """Whether nobody waits for what is decided."""
+        self.open_log()
         self.start_anew()
+
+    def open_log(self) -> None:
+        self.broker = Broker("/data", files=self.files, clock_ms=lambda: self.now_ms, random_bytes=bytes)
+        self.log = BrokerGroupLog(self.broker, 1, SEGMENT)
 
     def start_anew(self) -> None:
         self.engine = Engine(self.log, 1, Limits())
@@ -129,7 +136,10 @@ class Node:
         return reply
 
     def told(self, event: Any) -> None:
-        assert self.ask(event).code is ErrorCode.NONE
+        if self.unheard:
+            self.engine.submit(0, event)
+        else:
+            assert self.ask(event).code is ErrorCode.NONE
 
     def offsets(self, parts: Sequence[int], value: int) -> dict[tuple[str, int], CommittedOffset]:
         return {("t", part): CommittedOffset(value) for part in parts}
@@ -166,6 +176,27 @@ class Node:
         self.broker.log(GROUPS_TOPIC, 0).roll(self.now_ms)
         while self.broker.compact(self.now_ms) is not None:
             pass
+
+    def lose_power(self, steps: Sequence[tuple[Any, ...]], seed: int) -> None:
+        """These were decided and nobody was told, when the disk forgot what it liked of it. The log has a beginning of
+        what it had, and so has the model."""
+        durable = len(self.model.entries)
+        self.unheard = True
+        for step in steps:
+            self.obey(*step)
+        self.unheard = False
+        self.engine.turn(self.now_ms)
+        assert self.engine.take_released().replies == [], "nothing is told that could be lost"
+        self.files.crash(Random(seed).choice)
+        self.open_log()
+        self.start_anew()
+        left = known(self.engine.core(0))
+        for count in range(len(self.model.entries), durable - 1, -1):
+            beginning = Model(self.model.entries[:count])
+            if beginning.resolve() == left:
+                self.model = beginning
+                return
+        raise AssertionError(f"the log has {left}, which it never had")
 
     def obey(self, what: str, *rest: Any) -> None:
         getattr(self, what.replace(" ", "_"))(*rest)
@@ -214,6 +245,28 @@ def check_fetches(node: Node, wanted: tuple[dict[Key, int], list[tuple[int, Key,
             found = {place[1]: each.offset for place, each in reply.offsets.items() if each is not None}
             mine = {key[1]: value for key, value in committed.items() if key[0] == group_id}
             assert found == {part: value for part, value in mine.items() if ("t", part) not in refused}
+
+
+WRITES = st.lists(
+    st.one_of(
+        st.tuples(st.just("commit"), group, parts),
+        st.tuples(st.just("write"), group, parts, producer),
+        st.tuples(st.just("write"), group, parts, producer),
+        st.tuples(st.just("end"), producer, st.booleans()),
+    ),
+    max_size=6,
+)
+LIVES = st.lists(st.tuples(STEPS.map(lambda steps: steps[:6]), WRITES, st.integers(0, 1 << 32)), max_size=4)
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(LIVES)
+def test_a_loss_of_power_leaves_a_beginning_of_the_log_and_all_that_was_acknowledged(lives: list[Any]) -> None:
+    node = Node()
+    for steps, lost, seed in lives:
+        for step in steps:
+            check(node, *step)
+        node.lose_power(lost, seed)
 
 
 # Shards that break one rule each

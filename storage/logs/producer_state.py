@@ -498,29 +498,48 @@ def read_marker(batch: BatchView) -> TransactionMarker | None:
 logger = logging.getLogger("muster.storage")
 
 
-def load_producers(segments: list[Segment], high_watermark: int | None = None) -> ProducerState:
+def load_producers(segments: Sequence[Segment], high_watermark: int | None = None) -> ProducerState:
     """The state at the log's end: from the newest snapshot that can be trusted, and the batches after it.
 
     `high_watermark` is that of a log which is told its own: a snapshot behind it does not say which transactions have
     their markers between the two.
     """
-    state = ProducerState()
-    # Of all segments: readers need to know what was aborted, wherever it was.
-    first = next((place for place, segment in enumerate(segments) if not _load_aborted(segment)), len(segments))
-    while first > 0:
-        segment = segments[first - 1]
-        decided = high_watermark is None or segment.next_offset <= high_watermark
-        known = _snapshot_after(segment) if decided else None
-        if known is not None:
-            state = known
-            break
-        first -= 1
+    first, state = newest_snapshot(segments, high_watermark)
+    load_aborted(segments[:first])
     for segment in segments[first:]:
         if segment.producers:
             replay_producers(segment, state)
     if first < len(segments):  # a log that was closed in order is believed as it is
         recall_batches(segments[:first], state)
     return state
+
+
+def newest_snapshot(segments: Sequence[Segment], high_watermark: int | None = None) -> tuple[int, ProducerState]:
+    """The state behind so many of the segments, from the newest snapshot that can be trusted; nothing behind none."""
+    for first in range(len(segments), 0, -1):
+        segment = segments[first - 1]
+        if high_watermark is None or segment.next_offset <= high_watermark:
+            known = _snapshot_after(segment)
+            if known is not None:
+                return first, known
+    return 0, ProducerState()
+
+
+def load_aborted(segments: Sequence[Segment]) -> None:
+    """Know what was aborted in these segments, which begin the log: readers need to, wherever it was.
+
+    Where the index cannot be trusted, the segment's batches tell. What they tell of producers is not needed here: where
+    there is damage, the snapshot behind it knows more.
+    """
+    state, reached = ProducerState(), 0
+    for place, segment in enumerate(segments):
+        if _load_aborted(segment):
+            continue
+        if reached < place:
+            reached, state = newest_snapshot(segments[:place])
+        for unknown in segments[reached : place + 1]:
+            replay_producers(unknown, state)
+        reached = place + 1
 
 
 def _load_aborted(segment: Segment) -> bool:
@@ -557,7 +576,7 @@ TAIL_BYTES: Final = 8 << 20
 WINDOW_BYTES: Final = 512 << 10
 
 
-def recall_batches(segments: list[Segment], state: ProducerState) -> None:
+def recall_batches(segments: Sequence[Segment], state: ProducerState) -> None:
     """Find the batches before the only one that a snapshot has of a producer, until five of each are known.
 
     segments: those before the replayed ones, of which the last TAIL_BYTES are looked at. Who has sent nothing there
@@ -609,7 +628,7 @@ class TailWindow(NamedTuple):
     first_offset: int
 
 
-def tail_windows(segments: list[Segment]) -> list[TailWindow]:
+def tail_windows(segments: Sequence[Segment]) -> list[TailWindow]:
     """The last TAIL_BYTES of these segments, in pieces of about WINDOW_BYTES, the last first."""
     windows: list[TailWindow] = []
     left = TAIL_BYTES

@@ -564,6 +564,28 @@ def test_what_was_aborted_is_known_after_a_restart_wherever_it_lies(clean: bool,
     assert log.fetch(0, 1, committed=True).aborted[0] == named[0]
 
 
+def test_a_snapshot_knows_more_of_producers_than_damaged_records_before_it() -> None:
+    disk = MemoryFiles()
+    broker = opened(disk)
+    log = broker.log("t", 0)
+    begin(log, number=1)
+    end(log, number=1, commit=False)
+    for number in range(2, 12):
+        begin(log, number=number)
+        end(log, number=number, commit=number % 2 == 0)
+    log.flush()
+    known, open_ = log.list_producers(), log.open_transactions()
+    aborted = [segment.aborted for segment in log.segments]
+    assert aborted[0]
+    broker.close()
+    for suffix in (".log", ".txnindex"):
+        path = f"/data/t-0/{0:020d}{suffix}"
+        disk.put(path, b"\xff" * 20 + disk.content(path)[20:])
+    log = opened(disk).log("t", 0)
+    assert (log.list_producers(), log.open_transactions()) == (known, open_)
+    assert [segment.aborted for segment in log.segments] == [[], *aborted[1:]]
+
+
 def test_a_copy_that_is_cut_or_opened_holds_back_what_is_not_committed() -> None:
     """Its high watermark may lie before the newest snapshot, which does not tell what has ended since."""
     disk = MemoryFiles()

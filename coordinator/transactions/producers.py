@@ -251,7 +251,10 @@ def take_partitions(known: TransactionalId, places: set[TopicPartition], level: 
 
 
 def take_orphan(event: OrphanFound, step: TransactionStep) -> None:
-    """An open transaction of a log: it belongs to the id's present or next transaction, or hangs for ever (TX-C14)."""
+    """An open transaction of a log: it belongs to the id's present or next transaction, or hangs for ever (TX-C14).
+
+    A shard that is not waiting for its orphans has lost no record: what is not in its transaction has ended meanwhile.
+    """
     transactional_id = step.state.by_producer.get(event.producer_id)
     if transactional_id is None:
         step.reply(event.request_id, OrphanReply())
@@ -264,7 +267,8 @@ def take_orphan(event: OrphanFound, step: TransactionStep) -> None:
     elif stored.state.prepared and is_of_decided(stored, event.epoch):
         join_markers(known, event.partition, step)
     elif not stored.state.prepared and event.epoch == stored.epoch:
-        join_unrecorded(known, (event.partition,), step)
+        if step.state.searching:
+            join_unrecorded(known, (event.partition,), step)
     else:
         marker_epoch = max(stored.epoch, min(event.epoch + 1, LAST_EPOCH))
         step.reply(event.request_id, OrphanReply(verdict=OrphanVerdict.HANGING, marker_epoch=marker_epoch))

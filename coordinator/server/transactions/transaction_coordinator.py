@@ -310,6 +310,8 @@ class TransactionCoordinator:
         marker = MarkerToWrite(found.producer_id, epoch, commit=False, coordinator_epoch=0)
         told = {"partition": "-".join(map(str, place)), "producer": found.producer_id, "epoch": found.epoch}
         try:
+            if found not in self._broker.log(*place).open_transactions():
+                return  # It has ended since, and the next one of its producer may have begun.
             self._broker.append_marker(*place, marker, self._clock.now_ms())
             await asyncio.to_thread(self._broker.flush, [place])
         except (StorageError, OSError) as error:

@@ -90,6 +90,28 @@ def test_what_is_committed_is_read_and_what_is_aborted_is_not() -> None:
     play(story, transactions=NODE)
 
 
+def test_a_search_leaves_the_transaction_alone_that_has_begun_since() -> None:
+    """A shard is loaded while the node runs: what was open when the logs were looked at may have ended by now."""
+
+    async def story(door: Door) -> None:
+        who = await begin(door)
+        assert await add(door, who, ADDED[0]) == [0]
+        assert await send(door, who, b"a") == 0
+        (seen,) = door.broker.log("t", 0).open_transactions()
+        await ended(door, who)
+        who = await begin(door)
+        assert await add(door, who, ADDED[0]) == [0]
+        assert await send(door, who, b"b") == 0
+        ours = door.transactions
+        assert ours is not None
+        assert ours._driver is not None
+        await ours._settle_orphan(ours._driver, ADDED[0], seen)
+        await ended(door, who)
+        assert await committed(door) == [b"a", b"b"]
+
+    play(story, transactions=NODE)
+
+
 def test_only_who_added_a_partition_may_write_to_it() -> None:
     async def story(door: Door) -> None:
         who = await begin(door)

@@ -398,12 +398,23 @@ def orphan(
 
 def test_an_open_transaction_of_the_log_joins_the_id_s_present_one() -> None:
     desk = at_epoch(4)
+    desk.reload(orphans=True)
     assert orphan(desk, 4) == (OrphanVerdict.TAKEN, -1)
     assert desk.told()[0] == "Ongoing"
     assert desk.stored().partitions == {"t": (5,)}
     assert orphan(desk, 4, place=("u", 0)) == (OrphanVerdict.TAKEN, -1)
+    desk.step(OrphansSearched())
     desk.wait(TIMEOUT_MS)
     assert desk.sent[-1].partitions == (("t", 5), ("u", 0))
+
+
+def test_a_shard_that_has_lost_nothing_takes_nothing_in() -> None:
+    """Another shard is loaded: when this one is asked, the transaction that the log had open has been committed."""
+    desk = at_epoch(4, ongoing=True)
+    desk.end(7, 4)
+    desk.write_markers()
+    assert orphan(desk, 4, place=("t", 0)) == (OrphanVerdict.TAKEN, -1)
+    assert desk.told() == ("CompleteCommit", 7, 4)
 
 
 def test_an_open_transaction_of_an_older_epoch_hangs() -> None:

@@ -80,7 +80,7 @@ class PositionSamples:
         place = len(self._taken)
         if place == self._most:
             return NEVER
-        self._numbers.extend(bytes(8 * 3 * SAMPLES))
+        self._numbers.frombytes(bytes(8 * 3 * SAMPLES))
         self._taken.append(0)
         self._distance_ms.append(FIRST_DISTANCE_MS)
         return place
@@ -129,8 +129,8 @@ class WatchedPositions:
         self._free: list[int] = []
         """Rows of positions that were deleted."""
         self._samples = PositionSamples()
-        self._places: dict[int, int] = {}
-        """Row -> where its samples are kept."""
+        self._places = array("i")
+        """By row: where its samples are kept; NEVER: nowhere."""
 
     def add(self, key: bytes) -> int:
         """The row of a position that has none yet."""
@@ -144,6 +144,7 @@ class WatchedPositions:
             self.usual_ms.append(NEVER)
             self.commits.append(0)
             self.due_ms.append(0)
+            self._places.append(NEVER)
         self.rows[key] = row
         return row
 
@@ -161,7 +162,7 @@ class WatchedPositions:
 
     def sample(self, row: int, at_ms: int, value: bytes) -> None:
         """Keep where it stands now; the commit has been counted."""
-        place = self._places.get(row, NEVER)
+        place = self._places[row]
         if place == NEVER:
             place = self._samples.begin()
             if place == NEVER:
@@ -173,15 +174,16 @@ class WatchedPositions:
 
     def trail_of(self, row: int) -> tuple[int, list[PositionSample]]:
         """How often a position was committed, and samples of it, oldest first."""
-        place = self._places.get(row, NEVER)
+        place = self._places[row]
         return self.commits[row], [] if place == NEVER else self._samples.samples_of(place)
 
     def delete(self, key: bytes) -> None:
         row = self.rows.pop(key, None)
         if row is not None:
             self._free.append(row)
-            if (place := self._places.pop(row, NEVER)) != NEVER:
+            if (place := self._places[row]) != NEVER:
                 self._samples.end(place)
+                self._places[row] = NEVER
             self.changed[key] = None
 
     def take(self, most: int) -> list[tuple[bytes, bytes | None]]:

@@ -111,6 +111,14 @@ def test_samples_are_bounded_however_long_it_goes_on() -> None:
     assert all(each.offset == each.at_ms // 10 for each in kept)
 
 
+def test_a_position_s_samples_take_192_bytes() -> None:
+    samples = PositionSamples()
+    for _ in range(100):
+        samples.begin()
+    numbers = samples._numbers
+    assert len(numbers) * numbers.itemsize == 100 * SAMPLES * 3 * 8
+
+
 def test_positions_beyond_the_limit_are_counted_and_not_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     positions = WatchedPositions()
     monkeypatch.setattr(positions, "_samples", PositionSamples(most=1))

@@ -15,12 +15,12 @@ that follow it until it is answered. Answers always leave in order.
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 from time import thread_time
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
 from muster.coordinator.edge.listener_base import (
     ACTIONS,
@@ -312,13 +312,14 @@ class Dispatcher:
         guard: RequestAuthorizer | None = None,
         limiting: RequestLimiter | None = None,
         apis: Sequence[Api] = APIS,
+        features: "FinalizedFeatures | None" = None,
     ) -> None:
         self.instruments = instruments
         self.apis = apis
         self._tell = tell
         self._guard = guard
         self._limiting = limiting
-        everyone = (ApiVersionsHandler(apis), SaslHandlers(), *handlers)
+        everyone = (ApiVersionsHandler(apis, features), SaslHandlers(), *handlers)
         self._answering = {api.key: (api, find_handler(api, everyone)) for api in apis}
         self._forms: dict[tuple[int, int], ServedVersion] = {}
         if limiting is not None:
@@ -386,11 +387,25 @@ def find_handler(api: Api, handlers: Sequence[object]) -> object:
     raise LookupError(f"{api.name} has no handler; one of {[type(each).__name__ for each in handlers]} needs {name}()")
 
 
-class ApiVersionsHandler:
-    """ApiVersions: what is served here, and what the client is (KIP-35, KIP-511)."""
+class FinalizedFeatures(NamedTuple):
+    """What clients may count on from every node (KIP-584): name -> level.
 
-    def __init__(self, apis: Sequence[Api] = APIS) -> None:
+    epoch: 0 or more, and higher after each change. Clients pass over what has none, and what is older than they know.
+    """
+
+    epoch: int
+    levels: Mapping[str, int]
+
+
+class ApiVersionsHandler:
+    """ApiVersions: what is served here, and what the client is (KIP-35, KIP-511).
+
+    Supported features are never told: up to version 3 none with a minimum of 0 may be (KAFKA-17011).
+    """
+
+    def __init__(self, apis: Sequence[Api] = APIS, features: FinalizedFeatures | None = None) -> None:
         self._apis = apis
+        self._features = features
 
     def api_versions_now(self, request: Any, call: KafkaCall) -> Any:
         if call.api_version >= 3:
@@ -400,7 +415,15 @@ class ApiVersionsHandler:
             call.peer.software_name = request.client_software_name
             call.peer.software_version = request.client_software_version
             call.peer.software = format_software(request.client_software_name, request.client_software_version)
-        return struct("ApiVersionsResponse")(api_keys=version_ranges(self._apis))
+        response = struct("ApiVersionsResponse")(api_keys=version_ranges(self._apis))
+        if self._features is not None:
+            row = struct("ApiVersionsResponse.finalized_features")
+            response.finalized_features_epoch = self._features.epoch
+            response.finalized_features = [
+                row(name=name, max_version_level=level, min_version_level=level)
+                for name, level in self._features.levels.items()
+            ]
+        return response
 
 
 def version_ranges(apis: Sequence[Api]) -> list[Any]:

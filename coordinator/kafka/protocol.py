@@ -8,7 +8,7 @@ The exceptions are refusals for what the protocol lets a client ask for and a no
 length of names that are stored; how many elements a request lists is checked by its decoder.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from muster.coordinator.edge.request_limits import MAX_NAME_CHARS, describe_too_long
@@ -92,6 +92,20 @@ APIS: Final = (
 TRANSACTION_APIS: Final = (Api(24, "AddPartitionsToTxn", 0, 3), Api(26, "EndTxn", 0, 3))
 """What a node serves besides that coordinates transactional ids."""
 
+RAISES_EPOCH: Final = 2
+"""The `transaction.version` from which on the end of each transaction raises its producer's epoch (KIP-890)."""
+TRANSACTION_VERSION: Final = "transaction.version"
+LAST_VERSIONS: Final = {"Produce": 12, "InitProducerId": 5, "EndTxn": 5}
+"""Up to where a node goes that coordinates transactional ids with RAISES_EPOCH."""
+LAST_VERSIONS_BEFORE: Final = {"Produce": 11, "InitProducerId": 5, "EndTxn": 4}
+
+
+def transactional_apis(level: int) -> tuple[Api, ...]:
+    """What a node serves that coordinates transactional ids with this `transaction.version`."""
+    last = LAST_VERSIONS if level >= RAISES_EPOCH else LAST_VERSIONS_BEFORE
+    return tuple(replace(api, last=last.get(api.name, api.last)) for api in (*APIS, *TRANSACTION_APIS))
+
+
 API_VERSIONS: Final = 18
 HEARTBEAT: Final = 12
 SASL_HANDSHAKE: Final = 17
@@ -154,6 +168,13 @@ class TransactionAbortable(StorageError):
 
     code = 120
     name = "TRANSACTION_ABORTABLE"
+
+
+class ConcurrentTransactions(StorageError):
+    """The transaction before is not complete yet. Clients from Produce 12 on know it, and send again."""
+
+    code = 51
+    name = "CONCURRENT_TRANSACTIONS"
 
 
 class InvalidReplicaAssignment(StorageError):

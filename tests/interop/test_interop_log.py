@@ -41,7 +41,6 @@ def test_java_produces_fetches_and_administers(node: NodeProcess) -> None:
         "retention 86400001 DYNAMIC_TOPIC_CONFIG",
         f"latest {len(sent)}",
         "low 10",
-        "transactions TransactionalIdAuthorizationException",
     ]
     # The ten that it deleted are gone for everybody.
     assert by_grpc(node, "java", len(sent) - 10) == sent[10:]

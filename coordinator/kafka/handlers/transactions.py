@@ -1,8 +1,9 @@
 """Transactional producers: InitProducerId with an id, AddPartitionsToTxn, EndTxn, ListTransactions, and the gate of
 their first records.
 
-What a request means is decided by the coordinator of its transactional id (docs/design/transactions.md). The clients of
-these versions speak level 0: their EndTxn keeps the epoch, and each partition is added before records are sent to it.
+What a request means is decided by the coordinator of its transactional id (docs/design/transactions.md). Clients speak
+level 0 or 2, by the version of the request. At level 0 EndTxn keeps the epoch, and each partition is added before
+records are sent to it. At level 2 each EndTxn raises the epoch, and records add their partition themselves (KIP-890).
 """
 
 import asyncio
@@ -13,7 +14,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 from muster.coordinator.errors import CoordinatorError, ErrorCode, NodeShuttingDown, Overloaded
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka.dispatch import HangUp, KafkaCall
-from muster.coordinator.kafka.protocol import TransactionAbortable
+from muster.coordinator.kafka.protocol import RAISES_EPOCH, ConcurrentTransactions, TransactionAbortable
 from muster.coordinator.transactions.effects import (
     AddPartitionsReply,
     EndTxnReply,
@@ -27,7 +28,7 @@ from muster.coordinator.transactions.events import (
     ListTransactions,
     TransactionRequest,
 )
-from muster.coordinator.transactions.records import NO_PRODUCER_ID, TransactionState
+from muster.coordinator.transactions.records import LAST_CLIENT_EPOCH, NO_PRODUCER_ID, TransactionState
 from muster.storage.broker.record_log import RecordLog
 from muster.storage.broker.requests import Batches, Guards, LogRequests
 from muster.storage.errors import (
@@ -49,6 +50,8 @@ FENCED_SINCE: Final = {"InitProducerId": 4, "AddPartitionsToTxn": 2, "EndTxn": 2
 UNKNOWN_PARTITION: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 TRANSACTION_ABORTABLE_SINCE: Final = 11
 """The first version of Produce in which TRANSACTION_ABORTABLE may be told."""
+RAISES_EPOCH_SINCE: Final = {"Produce": 12, "EndTxn": 5}
+"""The first version of an API whose clients speak level 2."""
 
 
 class TransactionService(Protocol):
@@ -80,6 +83,11 @@ def told_code(api: str, code: int, version: int) -> int:
     if code == ErrorCode.PRODUCER_FENCED and version < FENCED_SINCE[api]:
         return InvalidProducerEpoch.code
     return code
+
+
+def level_of(api: str, version: int) -> int:
+    """The `transaction.version` that the client of such a request speaks."""
+    return RAISES_EPOCH if version >= RAISES_EPOCH_SINCE[api] else 0
 
 
 REFUSALS: Final = (CoordinatorError, Overloaded, NodeShuttingDown)
@@ -147,6 +155,14 @@ class TransactionalProducerHandlers:
         return make_added_response(request, lambda place: code)
 
     async def end_txn(self, request: Any, call: KafkaCall) -> Any:
+        response, level = struct("EndTxnResponse"), level_of("EndTxn", call.api_version)
+        fresh_id = NO_PRODUCER_ID
+        if level >= RAISES_EPOCH and request.producer_epoch >= LAST_CLIENT_EPOCH:
+            try:
+                fresh_id = await self._service.draw_producer_id()
+            except StorageError:
+                return response(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
         def make(number: int) -> EndTxn:
             return EndTxn(
                 number,
@@ -154,13 +170,15 @@ class TransactionalProducerHandlers:
                 request.producer_id,
                 request.producer_epoch,
                 request.committed,
-                NO_PRODUCER_ID,
+                fresh_id,
+                level=level,
                 connection=call.peer.number,
                 client=describe_client(call),
             )
 
         reply = await self._ask(request.transactional_id, make, EndTxnReply)
-        return struct("EndTxnResponse")(error_code=told_code("EndTxn", reply.code, call.api_version))
+        code = told_code("EndTxn", reply.code, call.api_version)
+        return response(error_code=code, producer_id=reply.producer_id, producer_epoch=reply.epoch)
 
     async def list_transactions(self, request: Any, call: KafkaCall) -> Any:
         """Those of all shards, as far as states, producers and age are asked for. States that there are none of are
@@ -252,7 +270,7 @@ class TransactionGate:
     """Asks the coordinator before a log takes the first records of a transaction (TX-L3, TX-L4)."""
 
     def __init__(self, log: RecordLog, service: TransactionService, *, verifies: bool) -> None:
-        """verifies: `transaction.partition.verification.enable`; without it, whoever asks is let in."""
+        """verifies: `transaction.partition.verification.enable`; without it, whoever asks at level 0 is let in."""
         self._log = log
         self._service = service
         self._verifies = verifies
@@ -275,22 +293,25 @@ class TransactionGate:
     ) -> tuple[Guards, dict[TopicPartition, StorageError]]:
         """The guards of the parts that begin a transaction in their log, and why others may not."""
         refused: dict[TopicPartition, StorageError] = {}
-        first = self._first_batches(parts, refused)
-        if first and self._verifies:
-            refused |= await self._verify(transactional_id, first, version)
+        level = level_of("Produce", version)
+        first = self._first_batches(parts, level, refused)
+        if first and (self._verifies or level >= RAISES_EPOCH):
+            refused |= await self._ask_coordinator(transactional_id, first, version)
         for each in first:
             if each.place in refused:
                 self._log.log(*each.place).drop_guard(each.guard)
         return {each.place: each.guard for each in first if each.place not in refused}, refused
 
-    def _first_batches(self, parts: Sequence[Batches], refused: dict[TopicPartition, StorageError]) -> list[FirstBatch]:
+    def _first_batches(
+        self, parts: Sequence[Batches], level: int, refused: dict[TopicPartition, StorageError]
+    ) -> list[FirstBatch]:
         first = []
         for topic, partition, records in parts:
             found = read_producer(records)
             if found is None:
                 continue
             try:
-                guard = self._log.log(topic, partition).make_guard(found[0], found[1], sequence=found[2])
+                guard = self._log.log(topic, partition).make_guard(found[0], found[1], sequence=found[2], level=level)
             except StorageError as error:
                 refused[topic, partition] = error
                 continue
@@ -298,7 +319,7 @@ class TransactionGate:
                 first.append(FirstBatch((topic, partition), found[0], found[1], guard))
         return first
 
-    async def _verify(
+    async def _ask_coordinator(
         self, transactional_id: str, first: Sequence[FirstBatch], version: int
     ) -> dict[TopicPartition, StorageError]:
         """Each producer of the request is asked for by itself; as a rule there is one."""
@@ -307,7 +328,10 @@ class TransactionGate:
             by_producer.setdefault((each.producer_id, each.epoch), []).append(each.place)
         try:
             answers = await asyncio.gather(
-                *(self._verify_some(transactional_id, *who, places) for who, places in by_producer.items())
+                *(
+                    self._ask_for(transactional_id, *who, places, level_of("Produce", version))
+                    for who, places in by_producer.items()
+                )
             )
         except BaseException:
             for each in first:
@@ -316,11 +340,16 @@ class TransactionGate:
         codes = {place: code for answer in answers for place, code in answer.items()}
         return {place: refuse_records(transactional_id, code, version) for place, code in codes.items() if code}
 
-    async def _verify_some(
-        self, transactional_id: str, producer_id: int, epoch: int, places: Sequence[TopicPartition]
+    async def _ask_for(
+        self, transactional_id: str, producer_id: int, epoch: int, places: Sequence[TopicPartition], level: int
     ) -> Mapping[TopicPartition, int]:
+        """At level 2 they join the transaction; at level 0 it is asked whether they have."""
+        verify_only = level < RAISES_EPOCH
+
         def make(number: int) -> AddPartitions:
-            return AddPartitions(number, transactional_id, producer_id, epoch, tuple(places), verify_only=True)
+            return AddPartitions(
+                number, transactional_id, producer_id, epoch, tuple(places), level=level, verify_only=verify_only
+            )
 
         try:
             reply = await self._service.ask(transactional_id, make, AddPartitionsReply)
@@ -356,7 +385,11 @@ REFUSED_FOR_GOOD: Final[Mapping[int, type[StorageError]]] = {
 
 
 def refuse_records(transactional_id: str, code: int, version: int) -> StorageError:
-    """What a producer of level 0 hears for its records when the coordinator does not agree (TX-L4)."""
+    """What a producer hears for its records when the coordinator does not agree (TX-L4)."""
+    if code == ErrorCode.CONCURRENT_TRANSACTIONS and level_of("Produce", version) >= RAISES_EPOCH:
+        return ConcurrentTransactions(
+            f"The transaction before of id {transactional_id!r} is not complete yet. Nothing was written; send again."
+        )
     if code in AGAIN:
         return NotEnoughReplicas(
             f"The coordinator of transactional id {transactional_id!r} cannot tell now whether its transaction "

@@ -4,6 +4,7 @@ It is bound before the log is opened, serves once the groups are there, and drai
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +18,7 @@ from muster.coordinator.edge.listener_base import UNRESTRICTED, ListenerTls, Rep
 from muster.coordinator.kafka.connections.connection import ServerConnection
 from muster.coordinator.kafka.connections.listener import ConnectionListener, ListenerLimits
 from muster.coordinator.kafka.connections.request_slots import ConnectionLimits
-from muster.coordinator.kafka.dispatch import Dispatcher, RequestAuthorizer, RequestLimiter
+from muster.coordinator.kafka.dispatch import Dispatcher, FinalizedFeatures, RequestAuthorizer, RequestLimiter
 from muster.coordinator.kafka.handlers.configs import ConfigHandlers, GroupConfigs
 from muster.coordinator.kafka.handlers.departed_readers import DepartedReaders
 from muster.coordinator.kafka.handlers.group_requests import GroupRequests
@@ -26,7 +27,7 @@ from muster.coordinator.kafka.handlers.metadata import AdvertisedEndpoint
 from muster.coordinator.kafka.handlers.partition_tools import SoleNodeHandlers
 from muster.coordinator.kafka.handlers.quotas_and_users import DisabledAclHandlers, QuotaHandlers, ScramHandlers
 from muster.coordinator.kafka.handlers.transactions import TransactionService
-from muster.coordinator.kafka.protocol import APIS, TRANSACTION_APIS
+from muster.coordinator.kafka.protocol import APIS, RAISES_EPOCH, TRANSACTION_VERSION, Api, transactional_apis
 from muster.coordinator.runtime.shards import partition_for
 from muster.coordinator.server.driver.driver import EngineDriver
 from muster.coordinator.server.grpc.listener import AddressTaken, describe_remedy
@@ -175,8 +176,8 @@ class NodeKafkaListener:
             users,
             make_partition_handlers(requests.broker, settings.node_id, admin, cluster),
         )
-        apis = APIS if transactions is None else (*APIS, *TRANSACTION_APIS)
-        dispatch = Dispatcher(handlers, context.instruments, context.tell, guard, limiting, apis)
+        apis, features = what_is_told(None if transactions is None else settings.transaction_version)
+        dispatch = Dispatcher(handlers, context.instruments, context.tell, guard, limiting, apis, features)
         await self._listener.start(dispatch, make_connections(settings, security), context.tls)
         log.info("listening", host=self._bound.host, port=self._bound.port, advertised=list(self.advertised))
 
@@ -186,6 +187,19 @@ class NodeKafkaListener:
 
     async def close(self, grace_s: float) -> None:
         await self._listener.close(grace_s)
+
+
+def what_is_told(level: int | None) -> tuple[tuple[Api, ...], FinalizedFeatures | None]:
+    """The APIs and features of a node that coordinates transactional ids with this `transaction.version`; None: it
+    does not.
+
+    The epoch is the start of the node, ms: clients that stay over a restart take in what has changed, which they do
+    for a higher epoch only.
+    """
+    if level is None:
+        return APIS, None
+    levels = {TRANSACTION_VERSION: level} if level >= RAISES_EPOCH else {}
+    return transactional_apis(level), FinalizedFeatures(round(time.time() * 1000), levels)
 
 
 def make_connections(settings: Settings, security: "NodeSecurity | None") -> Callable[..., ServerConnection] | None:

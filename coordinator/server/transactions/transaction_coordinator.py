@@ -64,6 +64,7 @@ LOGS_PER_TURN: Final = 200
 
 def transaction_limits(settings: Settings) -> TransactionLimits:
     return TransactionLimits(
+        level=settings.transaction_version,
         max_timeout_ms=settings.transaction_max_timeout_ms,
         expiration_ms=settings.transactional_id_expiration_ms,
         expiration_check_ms=settings.transaction_remove_expired_transaction_cleanup_interval_ms,

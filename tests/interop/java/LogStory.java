@@ -13,7 +13,6 @@ import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
-import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
@@ -35,7 +34,6 @@ public class LogStory {
       look(admin);
       change(admin);
     }
-    transact();
   }
 
   static void make(Admin admin) throws Exception {
@@ -97,14 +95,5 @@ public class LogStory {
     admin.createPartitions(Map.of(place.topic(), NewPartitions.increaseTo(3))).all().get();
     var deleted = admin.deleteRecords(Map.of(place, RecordsToDelete.beforeOffset(10))).lowWatermarks();
     System.out.println("low " + deleted.get(place).get().lowWatermark());
-  }
-
-  static void transact() {
-    Map<String, Object> told = Map.of("bootstrap.servers", address, "transactional.id", "orders");
-    try (var producer = new KafkaProducer<>(told, new ByteArraySerializer(), new ByteArraySerializer())) {
-      producer.initTransactions();
-    } catch (KafkaException refusal) {
-      System.out.println("transactions " + refusal.getClass().getSimpleName());
-    }
   }
 }

@@ -26,7 +26,7 @@ SINGLE = st.tuples(NAMES, st.tuples(INT32, RECORDS).map(lambda part: [part])).ma
 
 @st.composite
 def requests(draw: st.DrawFn) -> tuple[int, bytes]:
-    version = draw(st.sampled_from([9, 9, 9, 8, 3]))
+    version = draw(st.sampled_from([9, 9, 10, 11, 12, 8, 3]))
     row, topic = struct("ProduceRequest.topic_data.partition_data"), struct("ProduceRequest.topic_data")
     request = struct("ProduceRequest")(
         transactional_id=draw(st.sampled_from([None, None, None, "", "t"])),
@@ -114,7 +114,9 @@ def test_an_answer_has_the_bytes_of_the_schema(topic: str, index: int, numbers: 
     if len(topic.encode()) > 126:
         return  # not read as a single batch
     request, result = SingleBatch(-1, 0, topic, index, memoryview(b"")), Appended(*numbers)
-    assert request.answer(result) == b"".join(encode("ProduceResponse", 9, make_produce_response(request, [result])))
+    told = make_produce_response(request, [result])
+    for version in range(9, 13):
+        assert request.answer(result) == b"".join(encode("ProduceResponse", version, told))
 
 
 def test_what_librdkafka_sends_is_a_single_batch() -> None:

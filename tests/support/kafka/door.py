@@ -29,7 +29,7 @@ from muster.coordinator.kafka.handlers.group_requests import GroupRequests, Pend
 from muster.coordinator.kafka.handlers.handlers import LogHandlers
 from muster.coordinator.kafka.handlers.metadata import AdvertisedEndpoint
 from muster.coordinator.kafka.handlers.partition_tools import SoleNodeHandlers
-from muster.coordinator.kafka.protocol import APIS, TRANSACTION_APIS
+from muster.coordinator.kafka.protocol import transactional_apis
 from muster.coordinator.runtime.node_status import Conditions
 from muster.coordinator.runtime.shards import refusal_of, refusal_while_loading
 from muster.coordinator.server.driver.clock import NodeClock
@@ -42,7 +42,7 @@ from tests.support.pace import pace
 from tests.unit.storage.logs import T0
 
 NODE_ID = 7
-APIS_BY_NAME = {api.name: api for api in (*APIS, *TRANSACTION_APIS)}
+APIS_BY_NAME = {api.name: api for api in transactional_apis(2)}
 PATIENCE_S = 20
 
 

@@ -1,12 +1,19 @@
-"""Transactional producers at the Kafka listener: clients of level 0, whose EndTxn keeps the epoch."""
+"""Transactional producers at the Kafka listener: clients of level 0, whose EndTxn keeps the epoch, and of level 2."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from muster.coordinator.config import Settings
-from muster.coordinator.kafka.dispatch import ClientPeer, HangUp
-from muster.storage.records.batch import read_batches
+from muster.coordinator.kafka.codec.codec import decode_frame, encode, struct
+from muster.coordinator.kafka.dispatch import ApiVersionsHandler, ClientPeer, HangUp, KafkaCall
+from muster.coordinator.kafka.handlers.transactions import refuse_records
+from muster.coordinator.runtime.shards import partition_for
+from muster.coordinator.runtime.transaction_records import encode_transaction
+from muster.coordinator.server.listeners.kafka_listener import what_is_told
+from muster.coordinator.transactions.records import LAST_CLIENT_EPOCH, TransactionState, TransactionStored
+from muster.storage.records.batch import encode_batch, read_batches
 from tests.fakes.memory_files import MemoryFiles
 from tests.support.kafka.door import Door, made, play
 from tests.unit.kafka.test_kafka_log_records import fetch, produce
@@ -33,10 +40,15 @@ async def add(
 
 
 async def send(
-    door: Door, who: tuple[int, int], *texts: bytes, first: int = 0, place: tuple[str, int] = ADDED[0]
+    door: Door,
+    who: tuple[int, int],
+    *texts: bytes,
+    first: int = 0,
+    place: tuple[str, int] = ADDED[0],
+    version: int = 9,
 ) -> int:
     data = batch(*texts, producer_id=who[0], producer_epoch=who[1], base_sequence=first, transactional=True)
-    (part,) = await produce(door, 9, (*place, data), transactional_id="app")
+    (part,) = await produce(door, version, (*place, data), transactional_id="app")
     code: int = part.error_code
     return code
 
@@ -59,13 +71,17 @@ async def ended(door: Door, who: tuple[int, int], *, commit: bool = True) -> Non
 
 async def committed(door: Door) -> list[bytes]:
     """What a reader of committed records gets of the first partition, fetch by fetch."""
-    values, offset, stable = list[bytes](), 0, 1
+    values, offset, stable, dropped = list[bytes](), 0, 1, set[int]()
     while offset < stable:
         (found,) = await fetch(door, 12, ("t", 0, offset), isolation_level=1)
         stable = found.last_stable_offset
-        aborted = {each.first_offset for each in found.aborted_transactions}
+        aborted = {(each.producer_id, each.first_offset) for each in found.aborted_transactions}
         for each in read_batches(found.records or b""):
-            if not each.control and each.base_offset not in aborted:
+            if each.control:
+                dropped.discard(each.producer_id)
+            elif (each.producer_id, each.base_offset) in aborted:
+                dropped.add(each.producer_id)
+            if not each.control and each.producer_id not in dropped:
                 values += [record.value or b"" for record in each.records()]
             offset = each.next_offset
     return values
@@ -284,3 +300,240 @@ def test_the_number_of_partitions_is_fixed_once_there_are_ids() -> None:
     play(nothing, disk, transactions=NODE)
     with pytest.raises(ValueError, match=r"transaction\.state\.log\.num\.partitions is 5"):
         play(nothing, disk, transactions=Settings(transaction_state_log_num_partitions=5))
+
+
+# Level 2: each end raises the epoch (KIP-890)
+# --------------------------------------------
+
+NO_PRODUCER = (-1, -1)
+
+
+async def send_raising(
+    door: Door, who: tuple[int, int], *texts: bytes, first: int = 0, place: tuple[str, int] = ADDED[0]
+) -> int:
+    return await send(door, who, *texts, first=first, place=place, version=12)
+
+
+async def end_raising(door: Door, who: tuple[int, int], *, commit: bool = True) -> tuple[int, tuple[int, int]]:
+    """The code, and what the next transaction is written by."""
+    asked = {"transactional_id": "app", "producer_id": who[0], "producer_epoch": who[1], "committed": commit}
+    answer = await door.ask("EndTxn", 5, **asked)
+    return answer.error_code, (answer.producer_id, answer.producer_epoch)
+
+
+async def state_of(door: Door) -> str:
+    """The state of the id, once its markers are written."""
+    while True:
+        (found,) = (await door.ask("ListTransactions", 1)).transaction_states
+        if not found.transaction_state.startswith("Prepare"):
+            return str(found.transaction_state)
+
+
+async def brought_to(door: Door, state: str) -> tuple[int, int]:
+    """Producer id and epoch of an id in this state, whose epoch has been raised before."""
+    who = await begin(door, name="app")
+    who = await begin(door, name="app")
+    if state != "Empty":
+        assert await send_raising(door, who, b"x") == 0
+    if state.startswith("Complete"):
+        code, who = await end_raising(door, who, commit=state == "CompleteCommit")
+        assert code == 0
+    assert await state_of(door) == state
+    return who
+
+
+AGAIN, NEXT = "the answer again", "the next epoch"
+
+
+@pytest.mark.parametrize(
+    ("state", "abort_before", "abort_current", "commit_before", "commit_current"),
+    [
+        ("Empty", 90, NEXT, 90, 48),
+        ("CompleteAbort", AGAIN, NEXT, 48, 48),
+        ("CompleteCommit", 48, NEXT, AGAIN, 48),
+        ("Ongoing", 90, NEXT, 90, NEXT),
+    ],
+)
+def test_what_end_txn_of_level_2_answers_in_each_state(
+    state: str, abort_before: object, abort_current: object, commit_before: object, commit_current: object
+) -> None:
+    async def story(door: Door) -> None:
+        for commit, back, expected in (
+            (False, 1, abort_before),
+            (False, 0, abort_current),
+            (True, 1, commit_before),
+            (True, 0, commit_current),
+        ):
+            producer, epoch = await brought_to(door, state)
+            answer = {AGAIN: (0, (producer, epoch)), NEXT: (0, (producer, epoch + 1))}.get(
+                str(expected), (expected, NO_PRODUCER)
+            )
+            assert await end_raising(door, (producer, epoch - back), commit=commit) == answer
+            assert await state_of(door) == (
+                {True: "CompleteCommit", False: "CompleteAbort"}[commit] if expected == NEXT else state
+            )
+            assert await end_raising(door, (producer, epoch + 7), commit=commit) == (90, NO_PRODUCER)
+            assert await end_raising(door, (producer + 1, epoch), commit=commit) == (49, NO_PRODUCER)
+
+    play(story, transactions=NODE)
+
+
+def test_each_transaction_has_an_epoch_of_its_own_which_its_marker_ends() -> None:
+    async def story(door: Door) -> None:
+        first = who = await begin(door)
+        for number in range(3):
+            # It follows the end of the one before at once: the node waits until that is complete.
+            assert await send_raising(door, who, b"%d" % number) == 0
+            assert await send_raising(door, who, b"more", first=1) == 0
+            code, who = await end_raising(door, who, commit=number != 1)
+            assert (code, who) == (0, (first[0], first[1] + number + 1))
+        assert await state_of(door) == "CompleteCommit"
+        epochs, offset = list[tuple[bool, int]](), 0
+        while offset < door.broker.end_offset("t", 0):
+            (found,) = await fetch(door, 12, ("t", 0, offset))
+            for each in read_batches(found.records):
+                epochs.append((each.control, each.producer_epoch))
+                offset = each.next_offset
+        assert epochs == [(marker, n + marker) for n in range(3) for marker in (False, False, True)]
+        assert await committed(door) == [b"0", b"more", b"2", b"more"]
+
+    play(story, transactions=NODE)
+
+
+def test_a_delayed_end_of_the_transaction_before_ends_nothing() -> None:
+    async def story(door: Door) -> None:
+        before = await begin(door)
+        assert await send_raising(door, before, b"a") == 0
+        _, who = await end_raising(door, before)
+        assert await state_of(door) == "CompleteCommit"
+        assert await end_raising(door, before) == (0, who)
+        assert await send_raising(door, who, b"b") == 0
+        for commit in (True, False):
+            assert await end_raising(door, before, commit=commit) == (90, NO_PRODUCER)
+        assert await state_of(door) == "Ongoing"
+        assert await committed(door) == [b"a"]
+
+    play(story, transactions=NODE)
+
+
+def test_delayed_records_of_the_transaction_before_do_not_get_into_the_next_one() -> None:
+    async def story(door: Door) -> None:
+        before = await begin(door)
+        assert await send_raising(door, before, b"a") == 0
+        _, who = await end_raising(door, before)
+        assert await state_of(door) == "CompleteCommit"
+        assert await send_raising(door, before, b"late", first=1) == 47
+        assert await send_raising(door, who, b"b") == 0
+        assert await send_raising(door, before, b"late", first=1) == 47
+        assert await send_raising(door, before, b"late", place=ADDED[1]) == 47
+        assert (await end_raising(door, who))[0] == 0
+        assert await state_of(door) == "CompleteCommit"
+        assert await committed(door) == [b"a", b"b"]
+
+    play(story, transactions=NODE)
+
+
+@pytest.mark.parametrize("verifies", [True, False])
+def test_records_of_level_2_add_their_partition_themselves(verifies: bool) -> None:
+    async def story(door: Door) -> None:
+        who = await begin(door)
+        assert await send_raising(door, who, b"a") == 0
+        assert await send_raising(door, who, b"b", place=ADDED[1]) == 0
+        assert await state_of(door) == "Ongoing"
+        _, who = await end_raising(door, who)
+        assert await state_of(door) == "CompleteCommit"
+        for partition in (0, 1):
+            assert door.broker.log("t", partition).open_transactions() == []
+        assert await committed(door) == [b"a"]
+
+    play(story, transactions=NODE.model_copy(update={"transaction_partition_verification_enable": verifies}))
+
+
+def test_a_partition_that_was_not_added_is_told_by_what_the_client_knows() -> None:
+    async def story(door: Door) -> None:
+        who = await begin(door)
+        assert [await send(door, who, b"a", version=version) for version in (9, 10, 11)] == [48, 48, 120]
+
+    play(story, transactions=NODE)
+
+
+def test_the_first_batch_of_an_epoch_has_the_first_sequence() -> None:
+    async def story(door: Door) -> None:
+        who = await begin(door)
+        assert await send_raising(door, who, b"b", first=1) == 45
+        assert await send_raising(door, who, b"a") == 0
+        assert await send_raising(door, who, b"b", first=1) == 0
+
+    play(story, transactions=NODE)
+
+
+@pytest.mark.parametrize(("version", "code"), [(9, 19), (11, 19), (12, 51)])
+def test_a_transaction_that_is_not_complete_yet_is_told_to_who_knows_the_word(version: int, code: int) -> None:
+    assert refuse_records("app", 51, version).code == code
+
+
+def test_the_last_epoch_ends_with_a_fresh_producer_id() -> None:
+    disk = MemoryFiles()
+
+    async def before(door: Door) -> None:
+        found = await door.ask("FindCoordinator", 3, key="app", key_type=1)
+        assert found.error_code == 0
+        old = TransactionStored("app", 900, LAST_CLIENT_EPOCH, 60_000, TransactionState.EMPTY, updated_ms=T0)
+        key, value = encode_transaction(old)[:2]
+        place = "__transaction_state", partition_for("app", NODE.transaction_state_log_num_partitions)
+        door.broker.log(*place).append(encode_batch([(T0, key, value, ())]), T0)
+        door.broker.flush()
+
+    async def after(door: Door) -> None:
+        last = 900, LAST_CLIENT_EPOCH
+        while (code := await send_raising(door, last, b"a")) == 19:
+            pass
+        assert code == 0
+        code, who = await end_raising(door, last)
+        assert code == 0
+        assert who[0] != 900
+        assert who[1] == 0
+        assert await state_of(door) == "CompleteCommit"
+        assert await end_raising(door, last) == (0, who), "repeated"
+        assert await send_raising(door, who, b"b") == 0
+        assert (await end_raising(door, who))[1] == (who[0], 1)
+
+    play(before, disk, transactions=NODE)
+    play(after, disk, transactions=NODE)
+
+
+def told_versions(level: int | None) -> tuple[dict[int, int], Any]:
+    """The last version of each API, and the answer."""
+
+    async def ask() -> Any:
+        peer = ClientPeer("127.0.0.1", asyncio.get_running_loop().create_future())
+        asked = struct("ApiVersionsRequest")(client_software_name="tests", client_software_version="1")
+        return ApiVersionsHandler(*what_is_told(level)).api_versions_now(asked, KafkaCall(3, "tests", peer))
+
+    answer = decode_frame("ApiVersionsResponse", 3, b"".join(encode("ApiVersionsResponse", 3, asyncio.run(ask()))))
+    return {each.api_key: each.max_version for each in answer.api_keys}, answer
+
+
+def test_level_2_is_told_as_a_finalized_feature() -> None:
+    last, answer = told_versions(2)
+    assert (last[0], last[22], last[26]) == (12, 5, 5)
+    assert answer.supported_features == ()
+    assert answer.finalized_features_epoch > 0
+    (feature,) = answer.finalized_features
+    assert (feature.name, feature.min_version_level, feature.max_version_level) == ("transaction.version", 2, 2)
+
+
+@pytest.mark.parametrize("level", [0, 1])
+def test_below_level_2_clients_are_told_to_go_on_as_before(level: int) -> None:
+    last, answer = told_versions(level)
+    assert (last[0], last[22], last[26]) == (11, 5, 4)
+    assert answer.finalized_features == ()
+    assert answer.finalized_features_epoch > 0, "a client that knows level 2 from before takes it back"
+
+
+def test_a_node_without_a_coordinator_of_transactions_tells_of_none() -> None:
+    last, answer = told_versions(None)
+    assert (last[0], last[22]) == (9, 4)
+    assert 26 not in last
+    assert answer.finalized_features_epoch == -1
+    assert answer.finalized_features == ()

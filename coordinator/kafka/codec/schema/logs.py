@@ -4,7 +4,7 @@ Facts of Kafka's protocol (kafka.apache.org/protocol), in the notation of `kafka
 """
 
 FIELDS = """
-ProduceRequest 3-9 flexible 9+
+ProduceRequest 3-12 flexible 9+
     transactional_id: string? = null
     acks: int16
     timeout_ms: int32
@@ -14,7 +14,7 @@ ProduceRequest 3-9 flexible 9+
             index: int32
             records: records? = null
 
-ProduceResponse 3-9 flexible 9+
+ProduceResponse 3-12 flexible 9+
     responses: []
         name: string
         partition_responses: []
@@ -27,7 +27,15 @@ ProduceResponse 3-9 flexible 9+
                 batch_index: int32
                 batch_index_error_message: string? = null
             error_message: string? 8+ = null
+            current_leader: {} 10+ tag 0
+                leader_id: int32 = -1
+                leader_epoch: int32 = -1
     throttle_time_ms: int32
+    node_endpoints: [] 10+ tag 0
+        node_id: int32
+        host: string
+        port: int32
+        rack: string? = null
 
 FetchRequest 0-15 flexible 12+
     cluster_id: string? 12+ = null tag 0
@@ -332,13 +340,13 @@ ListConfigResourcesResponse 0-1 flexible 0+
         resource_name: string
         resource_type: int8 1+ = 16
 
-InitProducerIdRequest 0-4 flexible 2+
+InitProducerIdRequest 0-5 flexible 2+
     transactional_id: string?
     transaction_timeout_ms: int32
     producer_id: int64 3+ = -1
     producer_epoch: int16 3+ = -1
 
-InitProducerIdResponse 0-4 flexible 2+
+InitProducerIdResponse 0-5 flexible 2+
     throttle_time_ms: int32
     error_code: int16
     producer_id: int64 = -1

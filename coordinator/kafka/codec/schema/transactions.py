@@ -1,7 +1,7 @@
 """Fields of the messages about transactions and the producers of a partition.
 
-Facts of Kafka's protocol (kafka.apache.org/protocol), in the notation of `kafka/codec/messages.py`. The versions are
-those of transactions version 1.
+Facts of Kafka's protocol (kafka.apache.org/protocol), in the notation of `kafka/codec/messages.py`. EndTxn and
+InitProducerId go up to transactions version 2 (KIP-890).
 """
 
 FIELDS = """
@@ -31,15 +31,17 @@ AddOffsetsToTxnResponse 0-3 flexible 3+
     throttle_time_ms: int32
     error_code: int16
 
-EndTxnRequest 0-3 flexible 3+
+EndTxnRequest 0-5 flexible 3+
     transactional_id: string
     producer_id: int64
     producer_epoch: int16
     committed: bool
 
-EndTxnResponse 0-3 flexible 3+
+EndTxnResponse 0-5 flexible 3+
     throttle_time_ms: int32
     error_code: int16
+    producer_id: int64 5+ = -1
+    producer_epoch: int16 5+ = -1
 
 TxnOffsetCommitRequest 0-3 flexible 3+
     transactional_id: string

@@ -1,0 +1,23 @@
+"""Transactions by Kafka's own producer, at level 2 (KIP-890) and at the one before."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.interop.peers import java_story
+from tests.support.node import running_node
+
+
+@pytest.mark.parametrize("level", [2, 1])
+def test_kafkas_own_producer_commits_aborts_and_is_fenced(tmp_path: Path, level: int) -> None:
+    more = {"kafka.listeners": "127.0.0.1:0", "transaction.version": str(level)}
+    with running_node(tmp_path / "data", more) as node:
+        told = java_story("TransactionStory", node.kafka_address, "orders")
+    assert told == [
+        f"level {level}" if level == 2 else "level none",
+        "first ProducerFencedException",
+        "slow InvalidProducerEpochException",
+        "slow is alive",
+        "committed 0 102 committed, of the second",
+        "committed 1 82 committed too, alive",
+    ]

@@ -210,8 +210,8 @@ class OffsetsSettings(SettingsModel):
 class TransactionSettings(SettingsModel):
     transaction_version: Annotated[int, Field(ge=0, le=2)] = setting(
         2,
-        "How transactions end. 2 (KIP-890): each end raises the epoch of its producer, and partitions need not be "
-        "added before records are sent; clients that do not know it go on as before. 0, 1: as before, for all.",
+        "How transactions end: with 2 (KIP-890) each end raises the epoch of its producer, and records add their "
+        "partition themselves, for clients that know it; with 0 or 1 all clients go on as before.",
     )
     transaction_max_timeout_ms: PositiveInt32 = setting(
         900_000, "The longest transaction.timeout.ms that a producer may ask for."

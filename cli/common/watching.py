@@ -48,7 +48,7 @@ def watching_options(function: Function) -> Function:
         group = given.get("group")
         with logs_as_files(broker_logs) as logs:
             settings = watching_settings(kafka, segments, since, logs)
-            settings |= {"watch.group": group} if group and kafka else {}
+            settings |= {"watch.group": group} if group else {}
             with watching_node(settings) as address:
                 wait_until_read(address, group)
                 return function(**given | {"bootstrap": address, "overrides": {}})

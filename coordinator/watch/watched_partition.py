@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from struct import Struct
 from struct import error as StructError
-from typing import Any, Final, NamedTuple, Protocol, get_args
+from typing import Final, NamedTuple, Protocol, get_args
 
 from crc32c import crc32c
 
@@ -45,7 +45,22 @@ from muster.coordinator.runtime.kafka_records import (
 )
 from muster.coordinator.runtime.own_records import FENCE_KEY, OWN_KINDS, PROBE_KEY
 from muster.coordinator.runtime.ports import KeyValue
-from muster.coordinator.runtime.record_fields import INT64, MalformedRecord, UnknownVersion
+from muster.coordinator.runtime.record_fields import INT16, INT64, MalformedRecord, UnknownVersion, plain_string
+from muster.coordinator.watch.record_shapes import (
+    OF_TOPIC,
+    OF_TOPIC_BYTES,
+    OF_TOPIC_VERSION,
+    PLAIN,
+    PLAIN_BYTES,
+    PLAIN_VERSION,
+    POSITION_HEAD,
+    RUNS,
+    SHAPE_BYTES,
+    SHAPES,
+    PositionRun,
+    are_positions,
+    shape_at,
+)
 from muster.coordinator.watch.watched_positions import (
     NEVER,
     RowTimes,
@@ -68,7 +83,6 @@ from muster.storage.records.batch import (
     BatchView,
     decode_body,
     read_varint,
-    varint,
     view_at,
 )
 
@@ -88,6 +102,7 @@ OTHER_REASONS = "something else"
 DAMAGED_BATCH = "batch whose records do not add up"
 
 FACTS_OF_GROUPS = (GroupStored, GroupDeleted, *get_args(ConsumerRecord))
+CLASSIC_HEAD = INT16.pack(GROUP_KEY)
 GROUP_KEYS = {GROUP_KEY, *CONSUMER_KINDS}
 OWN_KEYS = {*OWN_KINDS, FENCE_KEY, PROBE_KEY}
 """Of records of Muster's own."""
@@ -105,7 +120,62 @@ LEAST_LENGTH = HEADER_SIZE - LENGTH_OVERHEAD
 UNUSUAL = CODEC_MASK | CONTROL_BIT | TRANSACTIONAL_BIT
 
 SILENCE_MS = 3_600_000
-"""Commits are read from so long before the first moment that is asked about: how a member went is told by its last."""
+"""What was written so long before the first moment that is asked about, or earlier, is read as after compaction
+(WA-R6): how a member went is told by its last commit, and who is back had gone a quarter of an hour before (WA-M2)."""
+
+KEPT_GENERATIONS = 2
+"""Of what a classic group was like before: what its members waited for shows in the last two (WA-C1)."""
+
+MOST_GROUPS = 20
+"""Whose past is taken in one piece: the loop has others to serve."""
+
+
+class PastRecord(NamedTuple):
+    """One from before the first moment, as it was written."""
+
+    stored: KeyValue
+    written_ms: int
+    leader_epoch: int
+
+
+class PastRecords:
+    """Records of groups from before the first moment: of each key the last, as after compaction; of a classic group the
+    last generations."""
+
+    def __init__(self) -> None:
+        self._groups: dict[bytes, dict[bytes, list[PastRecord]]] = {}
+        """By the group's id, as keys have it."""
+
+    def __len__(self) -> int:
+        """How many groups they are of."""
+        return len(self._groups)
+
+    def hold(self, record: PastRecord) -> None:
+        key, value, _ = record.stored
+        group = group_bytes(key)
+        if value is None:
+            held = self._groups.get(group, {})
+            held.pop(key, None)
+            if not held:
+                self._groups.pop(group, None)
+            return
+        held = self._groups.setdefault(group, {})
+        before = held.pop(key, [])  # in the order in which keys were written last
+        held[key] = [*before[1 - KEPT_GENERATIONS :], record] if key.startswith(CLASSIC_HEAD) else [record]
+
+    def take(self, key: bytes) -> list[PastRecord]:
+        """Those of the group of this key."""
+        held = self._groups.pop(group_bytes(key), {})
+        return [record for records in held.values() for record in records]
+
+    def take_next(self) -> list[PastRecord]:
+        """Those of any group."""
+        return [record for records in self._groups.pop(next(iter(self._groups))).values() for record in records]
+
+
+def group_bytes(key: bytes) -> bytes:
+    """The group's id, with its length: keys of groups have it behind their kind."""
+    return key[2 : 4 + int.from_bytes(key[2:4], "big")]
 
 
 class WatchedRecordsSink(Protocol):
@@ -131,56 +201,8 @@ class WatchedGroup:
     """Those of its last entry, by member."""
 
 
-# Records that look alike
-# -----------------------
-
-
-class RecordShape(NamedTuple):
-    """Of records that begin with the same bytes. unpack: the key, the length of the value, the value, and the number of
-    headers. value_size: what the length has to be. key_at: where the key begins."""
-
-    unpack: Callable[[bytes, int], tuple[Any, ...]]
-    size: int
-    value_size: bytes
-    key_at: int
-
-
-SHAPE_BYTES = 8
-"""How a record begins: its length, attributes, the differences of time and offset, and its key's length."""
-
-MAX_SHAPES = 1 << 15
-
-SHAPES: dict[bytes, RecordShape] = {}
-
-PLAIN = Struct(">H12xHq")
-"""A value of version 3: its version, the length of its metadata, and where there is none, the commit time."""
-PLAIN_VERSION, PLAIN_BYTES = 3, PLAIN.size
-
-OF_TOPIC = Struct(">H12xBq3s16s")
-"""A value of version 4: its version, one more than the length of its metadata, and where there is none, the commit time
-and the topic's id behind its tag."""
-OF_TOPIC_VERSION, OF_TOPIC_BYTES = 4, OF_TOPIC.size
-
-POSITION_HEAD = OFFSET_KEY_HEADS[-1]
-"""Of the key of a position, as all but the oldest brokers write it."""
-
-
-def shape_at(body: bytes, at: int) -> RecordShape | None:
-    """None: the record has to be read the plain way. Raises IndexError or CorruptMessage."""
-    size, begin = read_varint(body, at)
-    _, key_at = read_varint(body, begin + 1, 10)
-    _, key_at = read_varint(body, key_at)
-    key_size, key_at = read_varint(body, key_at)
-    rest = begin + size - key_at - key_size - 1
-    value_size = varint(rest - 1 if rest <= 64 else rest - 2)
-    value_bytes = rest - len(value_size)
-    if key_at - at > SHAPE_BYTES or key_size < 0 or value_bytes < PLAIN.size:
-        return None
-    layout = Struct(f">{key_at - at}x{key_size}s{len(value_size)}s{value_bytes}sB")
-    if len(SHAPES) >= MAX_SHAPES:
-        SHAPES.clear()
-    shape = SHAPES[body[at : at + SHAPE_BYTES]] = RecordShape(layout.unpack_from, layout.size, value_size, key_at - at)
-    return shape
+# Generations that say the same
+# -----------------------------
 
 
 def share_members(now: GroupStored, before: GroupStored | None) -> GroupStored:
@@ -193,12 +215,15 @@ def share_members(now: GroupStored, before: GroupStored | None) -> GroupStored:
 def share_member(now: MemberRecord, before: MemberRecord | None) -> MemberRecord:
     if before is None or now == before:
         return before or now
-    return replace(
-        now,
-        member_id=before.member_id,
-        client_id=before.client_id if now.client_id == before.client_id else now.client_id,
-        client_host=before.client_host if now.client_host == before.client_host else now.client_host,
-        subscription=before.subscription if now.subscription == before.subscription else now.subscription,
+    return MemberRecord(
+        before.member_id,
+        now.group_instance_id,
+        before.client_id if now.client_id == before.client_id else now.client_id,
+        before.client_host if now.client_host == before.client_host else now.client_host,
+        now.rebalance_timeout_ms,
+        now.session_timeout_ms,
+        before.subscription if now.subscription == before.subscription else now.subscription,
+        now.assignment,
     )
 
 
@@ -233,7 +258,8 @@ class WatchedPartition:
         `group.consumer.session.timeout.ms`; None: nobody knows it. group_sessions: by group, its own in its place.
 
         since_ms: rebalances that ended before are not told, and positions are passed over that were committed an hour
-        before it or earlier. What groups were like before is needed to tell what changed, so their facts are taken.
+        before it or earlier. What groups were like before is needed to tell what changed, so the last of their facts
+        are taken: when the group's next comes, or by `tell_past`.
         """
         self._session_ms = session_ms
         self._group_sessions = {} if group_sessions is None else group_sessions
@@ -248,6 +274,7 @@ class WatchedPartition:
         self.next_offset = -1
         """Behind the last batch taken."""
         self._positions = WatchedPositions()
+        self._past = PastRecords()
         self._pending: dict[int, list[tuple[bytes, bytes | None]]] = {}
         """By producer id."""
         self._pending_bytes = 0
@@ -257,10 +284,26 @@ class WatchedPartition:
         """Of all its groups."""
         return self._positions
 
+    def adopt(self, positions: WatchedPositions, records: int) -> None:
+        """What another process has read of the partition; its facts are told by that process."""
+        self._positions, self.records = positions, records
+
     def skip(self, what: str) -> None:
         """Count what is passed over."""
         known = what in self.skipped or len(self.skipped) < MAX_REASONS
         self.skipped[what if known else OTHER_REASONS] += 1
+
+    def has_group(self, group_id: str) -> bool:
+        """Whether one of the records that were taken is of this group."""
+        wanted = group_bytes(bytes(2) + plain_string(group_id))
+        return group_id in self.groups or any(group_bytes(key) == wanted for key in self._positions.rows)
+
+    def tell_past(self, most: int = sys.maxsize) -> bool:
+        """Tell the sink what groups were like before the first moment, of those that nothing was told of since: at most
+        so many groups. Whether there are more."""
+        for _ in range(min(len(self._past), most)):
+            self._take_past(self._past.take_next())
+        return bool(self._past)
 
     def take_batch(self, batch: BatchView) -> None:
         self.take_batches(batch.data)
@@ -273,7 +316,7 @@ class WatchedPartition:
         """
         data = bytes(data)  # pieces of bytes are made faster than views
         head, checksum_of, shapes, plain, of_topic = HEAD.unpack_from, crc32c, SHAPES, PLAIN.unpack, OF_TOPIC.unpack
-        positions, names = self._positions, self._names
+        positions, names, runs = self._positions, self._names, RUNS
         rows, last_ms, usual_ms, changed = positions.rows, positions.last_ms, positions.usual_ms, positions.changed
         commits, due_ms = positions.commits, positions.due_ms
         read_from_ms, next_offset, records = self._positions_since_ms, self.next_offset, 0
@@ -304,12 +347,21 @@ class WatchedPartition:
                 place, close = 0, len(body)
             taken = 0
             try:
+                if (
+                    count > 1
+                    and pending is None
+                    and (run := runs.get((body[place : place + SHAPE_BYTES], count)))
+                    and run.size == close - place
+                    and self._take_run(run, body, place)
+                ):
+                    records += count
+                    continue
                 for taken in range(1, count + 1):  # noqa: B007
                     shape = shapes.get(body[place : place + SHAPE_BYTES]) or shape_at(body, place)
                     if shape is None:
                         place = self._take_record(batch_in(data, begin), body, place, close, pending)
                         continue
-                    unpack, size, value_size, _ = shape
+                    unpack, size, value_size, _, _, _ = shape
                     key, said_size, value, headers = unpack(body, place)
                     if (row := rows.get(key, NEVER)) == NEVER and pending is None:
                         row = self._new_row(key)
@@ -344,6 +396,8 @@ class WatchedPartition:
                     changed[key] = value
                 if place != close:
                     self.skip(DAMAGED_BATCH)
+                elif count > 1 and pending is None:
+                    are_positions(body, 0 if body is not data else begin + HEADER_SIZE, close, count)
             except (CorruptMessage, IndexError, StructError):
                 self.skip(DAMAGED_BATCH)
             records += taken
@@ -351,27 +405,57 @@ class WatchedPartition:
         self.records += records
         return at
 
+    def _take_run(self, run: PositionRun, body: bytes, place: int) -> bool:
+        """Take all positions of a batch whose records are as those of one before; False: they are not."""
+        fields = run.read(body, place)
+        if not run.fits(fields):
+            return False
+        step, positions, names = run.step, self._positions, self._names
+        keys = fields[1::step]
+        found = [positions.rows.get(key, NEVER) for key in keys]
+        if NEVER in found:
+            return False
+        last_ms, usual_ms, changed = positions.last_ms, positions.usual_ms, positions.changed
+        commits, due_ms, at = positions.commits, positions.due_ms, place + run.value_at
+        if run.topic_at:
+            for topic_id, key in zip(fields[run.topic_at :: step], keys, strict=True):
+                if topic_id not in names:
+                    names[topic_id] = read_place(key).topic
+        for row, key, at_ms in zip(found, keys, fields[run.time_at :: step], strict=True):
+            before_ms = last_ms[row]
+            if at_ms > before_ms:
+                if before_ms >= 0:
+                    usual, distance = usual_ms[row], at_ms - before_ms
+                    usual_ms[row] = distance if distance >= usual else (3 * usual + distance) >> 2
+                last_ms[row] = at_ms
+            commits[row] += 1
+            value = body[at : at + run.value_bytes]
+            if at_ms >= due_ms[row]:
+                positions.sample(row, at_ms, value)
+            changed[key] = value
+            at += run.stride
+        return True
+
     def _pass_positions(self, data: bytes, at: int, most: int) -> int:
         """Pass over batches from before the first moment that hold nothing but positions, as far as that is seen at
         once; where they end."""
         last, end, from_ms = -1, len(data), self._positions_since_ms
-        head, shapes = SHORT_HEAD.unpack_from, SHAPES
+        head, shapes, runs = SHORT_HEAD.unpack_from, SHAPES, RUNS
         while at < most and end - at >= HEADER_SIZE:
             length, magic, attributes, newest_ms, count = head(data, at)
             stop = at + LENGTH_OVERHEAD + length
             if stop > end or magic != MAGIC or newest_ms >= from_ms or attributes & UNUSUAL or length < LEAST_LENGTH:
                 break
             place = at + HEADER_SIZE
-            for _ in range(count):
-                shape = shapes.get(data[place : place + SHAPE_BYTES])
-                if shape is None:
+            begins = data[place : place + SHAPE_BYTES]
+            if count == 1 and (shape := shapes.get(begins)):  # nearly as many are so as are not
+                if place + shape.size != stop or not data.startswith(POSITION_HEAD, place + shape.key_at):
                     break
-                _, size, _, key_at = shape
-                key_at += place
-                if data[key_at : key_at + 2] != POSITION_HEAD:
-                    break
-                place += size
-            if place != stop:
+            elif (
+                (run := runs.get((begins, count))) is None
+                or place + run.size != stop
+                or run.begin(data, place) != run.beginnings
+            ) and not are_positions(data, place, stop, count):
                 break
             self.records += count
             last, at = at, stop
@@ -426,10 +510,22 @@ class WatchedPartition:
         if kind not in GROUP_KEYS:
             self.skip("record of Muster's own" if kind in OWN_KEYS else f"record of key type {kind}")
             return
+        if written_ms < self._positions_since_ms:
+            self._past.hold(PastRecord(stored, written_ms, leader_epoch))
+            return
+        if self._past:
+            self._take_past(self._past.take(stored.key))
+        self._take_group_record(stored, written_ms, leader_epoch)
+
+    def _take_past(self, records: Iterable[PastRecord]) -> None:
+        for record in records:
+            self._take_group_record(*record)
+
+    def _take_group_record(self, stored: KeyValue, written_ms: int, leader_epoch: int) -> None:
         try:
             record = decode_group(stored)
         except ValueError as error:
-            self._skip_unreadable(f"record of key type {kind}", error)
+            self._skip_unreadable(f"record of key type {int.from_bytes(stored.key[:2], 'big', signed=True)}", error)
             return
         if isinstance(record, FACTS_OF_GROUPS):
             self._take_fact(record, written_ms, leader_epoch)
@@ -553,6 +649,18 @@ class WatchedPartition:
         ]
 
 
+def position_facts(changed: Iterable[tuple[str, str, int, StoredOffset | None]]) -> list[Record]:
+    """Of what `take_positions` gives: one of all positions of a group, and one for each that was deleted."""
+    stored: dict[str, dict[tuple[str, int], StoredOffset]] = {}
+    facts: list[Record] = []
+    for group_id, topic, number, position in changed:
+        if position is None:
+            facts.append(OffsetDeleted(group_id, topic, number))
+        else:
+            stored.setdefault(group_id, {})[topic, number] = position
+    return [*facts, *(OffsetsStored(group_id, offsets) for group_id, offsets in stored.items())]
+
+
 # To the shards that answer
 # -------------------------
 
@@ -586,7 +694,7 @@ class WatchedFacts:
         self.shard_of: Callable[[str], int] | None = None
         """Of a group, where partitions and shards are not the same."""
         self.evidence = BrokerEvidence()
-        self._since_ms = since_ms
+        self.since_ms = since_ms
         self.session_ms: int | None = None
         """The broker's group.consumer.session.timeout.ms, once it is known: no record tells it."""
         self._group_sessions: dict[str, int] = {}
@@ -615,7 +723,7 @@ class WatchedFacts:
         """One that has read nothing yet, in place of what was there."""
         collector = self._collectors[partition] = FactsCollector(self._settled)
         watched = self.partitions[partition] = WatchedPartition(
-            collector, self._names, self.session_ms, since_ms=self._since_ms, group_sessions=self._group_sessions
+            collector, self._names, self.session_ms, since_ms=self.since_ms, group_sessions=self._group_sessions
         )
         return watched
 
@@ -625,18 +733,29 @@ class WatchedFacts:
         facts, collector.facts = collector.facts, []
         self._pass(partition, shard, facts)
 
+    def pass_settled(self, partition: int, facts: Iterable[Record], shard: int) -> None:
+        """Facts that another process has read; what else is known of a rebalance is put into its entry."""
+        self._pass(
+            partition,
+            shard,
+            [
+                replace(fact, entry=self._settled(fact.group_id, fact.entry))
+                if isinstance(fact, RebalanceDecided)
+                else fact
+                for fact in facts
+            ],
+        )
+
     def pass_positions(self, partition: int, shard: int) -> bool:
-        """The newest positions, so many at a time. Whether there are more."""
-        changed = self.partitions[partition].take_positions(MOST_POSITIONS)
-        stored: dict[str, dict[tuple[str, int], StoredOffset]] = {}
-        facts: list[Record] = []
-        for group_id, topic, number, position in changed:
-            if position is None:
-                facts.append(OffsetDeleted(group_id, topic, number))
-            else:
-                stored.setdefault(group_id, {})[topic, number] = position
-        facts += [OffsetsStored(group_id, offsets) for group_id, offsets in stored.items()]
-        self._pass(partition, shard, facts)
+        """What groups were like before all that is told, then the newest positions, so many at a time. Whether there
+        are more."""
+        watched = self.partitions[partition]
+        more = watched.tell_past(MOST_GROUPS)
+        self.pass_facts(partition, shard)
+        if more:
+            return True
+        changed = watched.take_positions(MOST_POSITIONS)
+        self._pass(partition, shard, position_facts(changed))
         return len(changed) == MOST_POSITIONS
 
     def _pass(self, partition: int, shard: int, facts: list[Record]) -> None:

@@ -55,6 +55,7 @@ def watched(data: bytes) -> None:
         at = 0
         while at < len(each) and (taken := partition.take_batches(each[at:], 1)):
             at += taken
+    assert not partition.tell_past()
     taken_positions = partition.take_positions(1 << 30)
     assert len(taken_positions) + len(heard.facts) + len(heard.entries) <= 2 * partition.records + 1
     assert len(partition.skipped) <= MAX_REASONS + 1

@@ -1,7 +1,8 @@
 """Made-up partitions of `__consumer_offsets`, of any size, and what it takes to explain their groups.
 
 `python -m muster.workshop.bench.watch_load FOLDER --mib 5120` writes segments as a broker would have: groups of five
-members that commit ten partitions each, and rebalance now and then. `--read --since-hours 24` reads them.
+members that commit ten partitions each, and rebalance now and then; positions are 95 % of the bytes.
+`--read --since-hours 24` reads them.
 """
 
 import argparse
@@ -10,7 +11,7 @@ import random
 import resource
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from crc32c import crc32c
@@ -49,13 +50,25 @@ Written = tuple[bytes, bytes | None, object]
 
 @dataclass(frozen=True, slots=True)
 class LoadShape:
-    """Of one partition: how many groups it has, records in a batch of positions, generations of each group, and when
-    the last record was written, in ms."""
+    """Of one partition: how many groups it has, records in a batch of positions, generations of each group (None: as
+    many as their share of the bytes has room for), and when the last record was written, in ms."""
 
     groups: int
     batch: int
-    generations: int
+    generations: int | None
     until_ms: int
+
+
+def shape_of(size: int, shape: LoadShape, share: float) -> tuple[LoadShape, int]:
+    """The shape with its number of generations, and how many batches of positions come to this many bytes with them.
+    share: of the bytes that positions have, where that number is not given."""
+    position = len(next(made_batches(replace(shape, groups=1, generations=0), 0, 1)))
+    generation = len(next(made_batches(replace(shape, groups=1, generations=1), 0, 1)))
+    generations = shape.generations
+    if generations is None:
+        generations = round(size * (1 - share) / generation / shape.groups)
+    left = size - generations * generation * shape.groups
+    return replace(shape, generations=generations), max(1, left // position)
 
 
 def group_record(number: int, generation: int, at_ms: int) -> Written:
@@ -96,8 +109,9 @@ def made_batches(shape: LoadShape, first_group: int, batches: int) -> Iterator[b
     rng = random.Random(first_group)
     numbers = range(first_group, first_group + shape.groups)
     keys = {number: position_keys(number) for number in numbers}
-    rounds = [(shape.generations * at // max(1, batches)) for at in range(batches)]
-    base_offset, written = 0, -1
+    generations = shape.generations or 0
+    rounds = ((generations * at // max(1, batches)) for at in range(batches))
+    base_offset, written = 0, -1 if generations else 0
     for at, generation in enumerate(rounds):
         at_ms = shape.until_ms - SPAN_MS + SPAN_MS * at // max(1, batches)
         made: list[tuple[list[Written], int]] = []
@@ -191,6 +205,7 @@ def read_load(paths: Sequence[Path], since_ms: int | None = None) -> LoadReading
         size += sum(read_segment(segment, watched[segment.partition]))
     taken: list[tuple[str, str, int, StoredOffset | None]] = []
     for each in watched.values():
+        each.tell_past()
         taken += each.take_positions(1 << 30)
     return LoadReading(
         sink.first_s,
@@ -209,9 +224,10 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--mib", type=int, default=64, help="size of all partitions together")
     parser.add_argument("--partitions", type=int, default=PARTITIONS)
-    parser.add_argument("--groups", type=int, default=20, help="of each partition")
+    parser.add_argument("--groups", type=int, default=10, help="of each partition")
     parser.add_argument("--batch", type=int, default=10, help="positions in a batch")
-    parser.add_argument("--generations", type=int, default=20, help="of each group, over three days")
+    parser.add_argument("--share", type=float, default=0.95, help="of the bytes that positions have")
+    parser.add_argument("--generations", type=int, help="of each group, over three days, in place of --share")
     parser.add_argument("--read", action="store_true", help="read them instead")
     parser.add_argument("--since-hours", type=float, help="with --read: tell what happened since so long before now")
     given = parser.parse_args()
@@ -220,9 +236,8 @@ def main() -> None:
         since_ms = None if given.since_hours is None else now_ms - int(given.since_hours * 3_600_000)
         print(json.dumps(asdict(read_load([given.folder], since_ms))))
         return
-    shape = LoadShape(given.groups, given.batch, given.generations, now_ms)
-    each = len(next(made_batches(LoadShape(1, given.batch, 0, now_ms), 0, 1)))
-    batches = (given.mib << 20) // given.partitions // each
+    size = (given.mib << 20) // given.partitions
+    shape, batches = shape_of(size, LoadShape(given.groups, given.batch, given.generations, now_ms), given.share)
     print(sum(write_partition(given.folder, number, shape, batches) for number in range(given.partitions)))
 
 

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from muster.workshop.bench.watch_load import (
     LoadShape,
     compressed_batches,
     made_batches,
+    shape_of,
     write_partition,
 )
 
@@ -30,7 +30,7 @@ BENCH = "watch"
 WANTED_PER_S = 400_000
 ROUNDS, POSITIONS = 15, 20_000
 """Of a pair: the best round of each counts, in turns."""
-MIB, LOAD_PARTITIONS, LOAD_GROUPS = 128, 10, 20
+MIB, LOAD_PARTITIONS, LOAD_GROUPS, LOAD_SHARE = 128, 10, 10, 0.95
 MANY_GROUPS, MANY_GENERATIONS = 10_000, 20
 FIRST_S, WANTED_S, RESIDENT_MB = 5.0, 60.0, 300.0
 READ_S = 900
@@ -110,7 +110,7 @@ def best_rates(ways: list[Callable[[], object]]) -> list[float]:
 
 def measure_segments(name: str, home: str) -> Iterator[BenchRow]:
     """Three days of which one is asked about, beside all three; megabytes a second of processor time."""
-    folder = write_load(Path(home), MIB << 20, LoadShape(LOAD_GROUPS, 10, 3, time.time_ns() // 1_000_000))
+    folder = write_load(Path(home), MIB << 20, LoadShape(LOAD_GROUPS, 10, None, time.time_ns() // 1_000_000))
     whole, day = read_apart(folder), read_apart(folder, "--since-hours", "24")
     what = f"{name}, {whole['size'] >> 20} MiB"
     rate, of_day = (read["size"] / read["cpu_s"] / 1e6 for read in (whole, day))
@@ -134,9 +134,9 @@ def measure_many_groups(name: str, home: str) -> Iterator[BenchRow]:
 
 def write_load(home: Path, size: int, shape: LoadShape) -> Path:
     folder = home / "load"
-    sample = b"".join(made_batches(replace(shape, generations=0), 0, 100))
+    filled, batches = shape_of(size // LOAD_PARTITIONS, shape, LOAD_SHARE)
     for number in range(LOAD_PARTITIONS):
-        write_partition(folder, number, shape, max(1, size // LOAD_PARTITIONS * 100 // len(sample)))
+        write_partition(folder, number, filled, batches)
     return folder
 
 

@@ -7,6 +7,7 @@ inferred from when its partitions were committed last. What neither tells is unk
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import NamedTuple
 
 from muster.assignors.api import TopicPartition
@@ -125,19 +126,18 @@ class ClassicHistory:
         known = dict(self._partitions)
         awaited = frozenset(topic for topic, since in self._awaited.items() if written_ms - since > LEARNING_MS)
         self._awaited = {topic: self._awaited.get(topic, joined_ms) for topic, count in known.items() if not count}
-        self._note_partitions(now)
+        named = named_partitions(now)
+        self._note_partitions(now, named)
         if before is None or now.generation < before.generation:
             self._carried, self._surely_free = {}, {}
             return None
-        step = GenerationStep(before, now, joined_ms, written_ms, known, awaited)
+        step = GenerationStep(before, now, joined_ms, written_ms, known, awaited, named=named)
         return self._conclude(step, coordinator_moved=-1 < moved_from < coordinator_epoch)
 
-    def _note_partitions(self, now: GroupStored) -> None:
-        """Topics that nobody subscribes to any more are forgotten, unless nobody is there."""
-        named = named_partitions(now)
+    def _note_partitions(self, now: GroupStored, named: Mapping[str, int]) -> None:
+        """Topics that nobody subscribes to any more are forgotten, unless nobody is there. named: those in `now`."""
         if now.members:
-            wanted = frozenset().union(*(topics_of(each.subscription) or () for each in now.members))
-            self._partitions = {topic: named.get(topic, 0) for topic in wanted | named.keys()}
+            self._partitions = {topic: named.get(topic, 0) for topic in wanted_topics(now) | named.keys()}
 
     def take_deletion(self) -> None:
         """The broker forgot the group."""
@@ -159,7 +159,7 @@ class ClassicHistory:
         self.number += 1
         rebalance = OngoingRebalance(self.number, triggers[0], step.before.generation, step.begun_ms(self.commits))
         rebalance.incarnations = incarnations
-        rebalance.topics = step.topic_changes()
+        rebalance.topics = step.topic_changes
         for trigger in triggers[1:]:
             rebalance.note(trigger, step.written_ms)
         for member_id, ending in gone.items():
@@ -298,7 +298,7 @@ class ClassicHistory:
         return replace(trigger, certainty=Certainty.INFERRED, evidence=evidence), incarnation
 
     def _triggers_of_those_who_stayed(self, step: "GenerationStep") -> list[RebalanceTrigger]:
-        changes = step.topic_changes()
+        changes = step.topic_changes
         told = {each.topic for each in changes}
         triggers, followers = [], []
         for member_id in step.stayed:
@@ -314,7 +314,7 @@ class ClassicHistory:
         if step.before.protocol and step.now.protocol and step.before.protocol != step.now.protocol:
             what = f"the members chose {step.now.protocol} instead of {step.before.protocol}"
             triggers.append(RebalanceTrigger(Cause.PROTOCOL_CHANGED, what))
-        if (learned := step.learned_topics()) and step.now.leader in step.new:
+        if (learned := step.learned_topics) and step.now.leader in step.new:
             triggers.append(trigger_of_learning(step, learned))
         if changes:
             triggers.append(trigger_of_topics(changes))
@@ -493,8 +493,12 @@ class GenerationStep:
         written_ms: int,
         partitions: Mapping[str, int],
         awaited: frozenset[str] = frozenset(),
+        *,
+        named: dict[str, int] | None = None,
     ) -> None:
+        """named: partitions that `now` names; None: they are counted here."""
         self.before, self.now, self.joined_ms, self.written_ms = before, now, joined_ms, written_ms
+        self.named = named_partitions(now) if named is None else named
         self._partitions = partitions
         self._awaited = awaited
         self.old = {member.member_id: member for member in before.members}
@@ -504,6 +508,7 @@ class GenerationStep:
         self.stayed = [member_id for member_id in self.new if member_id in self.old]
         self.plan_before: Plan = plan_of(before)
         self.plan: Plan = plan_of(now)
+        self._last_ms: dict[str, int | None] = {}
 
     @property
     def cooperative(self) -> bool:
@@ -519,9 +524,15 @@ class GenerationStep:
         alone = not self.came and len(self.gone) == 1
         return LastSigns(silence, self.joined_ms, self.begun_ms(commits), self.written_ms, alone)
 
+    def last_commit_ms(self, commits: CommitTimes, member_id: str) -> int | None:
+        """Of a member of the generation before, in that generation."""
+        if member_id not in self._last_ms:
+            self._last_ms[member_id] = commits.silence(self.cells_before(member_id), self.joined_ms).last_ms
+        return self._last_ms[member_id]
+
     def heard_ms(self, commits: CommitTimes, member_id: str) -> int:
         """The last sign of life of a member of the generation before."""
-        last_ms = commits.silence(self.cells_before(member_id), self.joined_ms).last_ms
+        last_ms = self.last_commit_ms(commits, member_id)
         return min(self.joined_ms if last_ms is None else last_ms, self.written_ms)
 
     def begun_ms(self, commits: CommitTimes) -> int:
@@ -529,7 +540,7 @@ class GenerationStep:
         they have read when they hear of it, and nothing after. Cooperative ones go on."""
         if self.cooperative:
             return self.written_ms
-        heard = [commits.silence(self.cells_before(each), self.joined_ms).last_ms for each in self.stayed]
+        heard = [self.last_commit_ms(commits, each) for each in self.stayed]
         return min([self.written_ms, *(each for each in heard if each is not None)])
 
     def shares_names(self, member: MemberRecord) -> bool:
@@ -547,6 +558,7 @@ class GenerationStep:
             return JoinDifference()
         return compare_joins((Protocol(name, old),), (Protocol(name, new),), name)
 
+    @cached_property
     def topic_changes(self) -> tuple[TopicChange, ...]:
         """Topics with more or less partitions in shares and claims than there were.
 
@@ -555,11 +567,11 @@ class GenerationStep:
         """
         if not self.new or not self.old:
             return ()
-        wanted = (self._topics_of(self.old) & self._topics_of(self.new)) | self._topics_of_all_changes()
-        named, found = named_partitions(self.now), []
+        wanted = self._wanted_still | self._topics_of_all_changes()
+        named, found = self.named, []
         for topic in sorted(wanted):
             before, count = self._partitions.get(topic, 0), named.get(topic, 0)
-            if count == before or topic in self.learned_topics():
+            if count == before or topic in self.learned_topics:
                 continue
             kind = TopicChangeKind.GREW if count > before else TopicChangeKind.REMADE
             if not before or not count:
@@ -567,13 +579,13 @@ class GenerationStep:
             found.append(TopicChange(topic, kind, before, count, self.written_ms))
         return tuple(found)
 
+    @cached_property
     def learned_topics(self) -> frozenset[str]:
         """Topics that members named first in the generation before, or just now, and that its plan left out: clients
         look up what their members read after they have become its leader, and plan again, some only after a round
         more."""
-        named = named_partitions(self.now)
-        wanted = self._topics_of(self.old) & self._topics_of(self.new)
-        return frozenset(each for each in wanted & named.keys() - self._awaited if not self._partitions.get(each))
+        wanted = self._wanted_still
+        return frozenset(each for each in wanted & self.named.keys() - self._awaited if not self._partitions.get(each))
 
     def _topics_of_all_changes(self) -> frozenset[str]:
         """Topics that each of several members has begun, or ceased, to name."""
@@ -585,15 +597,16 @@ class GenerationStep:
 
     def is_without_partitions(self, topic: str) -> bool:
         """Nobody has had any of the topic since the generation before, or has now."""
-        return not self._partitions.get(topic) and topic not in named_partitions(self.now)
+        return not self._partitions.get(topic) and topic not in self.named
 
     def is_read_still(self, topics: Iterable[str]) -> bool:
         """Whether members have partitions of one of them."""
-        return not named_partitions(self.now).keys().isdisjoint(topics)
+        return not self.named.keys().isdisjoint(topics)
 
-    @staticmethod
-    def _topics_of(members: Mapping[str, MemberRecord]) -> frozenset[str]:
-        return frozenset().union(*(topics_of(each.subscription) or () for each in members.values()))
+    @cached_property
+    def _wanted_still(self) -> frozenset[str]:
+        """What members subscribed to before, and still do."""
+        return wanted_topics(self.before) & wanted_topics(self.now)
 
     def member_plans(self, only: str = "") -> tuple[MemberPlan, ...]:
         return tuple(
@@ -616,8 +629,13 @@ class GenerationStep:
         if self.now.protocol_type != CONSUMER or not self.new:
             return ""
         subscriptions = {each.member_id: (each.group_instance_id, each.subscription) for each in self.now.members}
-        rebuilt = rebuilt_snapshot(self.now.protocol or "", subscriptions, named_partitions(self.now))
+        rebuilt = rebuilt_snapshot(self.now.protocol or "", subscriptions, self.named)
         return "" if rebuilt is None else rebuilt.to_json()
+
+
+def wanted_topics(stored: GroupStored) -> frozenset[str]:
+    """What members subscribe to."""
+    return frozenset().union(*{topics for each in stored.members if (topics := topics_of(each.subscription))})
 
 
 def named_partitions(stored: GroupStored) -> dict[str, int]:

@@ -56,7 +56,14 @@ from muster.coordinator.server.watch_backend.looked_kafka import LookedKafka, Wa
 from muster.coordinator.watch.broker_log import STDIN, NoBrokerLog, find_logs
 from muster.coordinator.watch.followed_logs import FollowedLogs
 from muster.coordinator.watch.offsets_topic_reader import GRANT, OFFSETS_TOPIC, OffsetsTopicReader, ReadingProgress
-from muster.coordinator.watch.segment_files import NoSegments, find_segments, read_segment
+from muster.coordinator.watch.segment_files import NoSegments, SegmentFile, find_segments, read_segment
+from muster.coordinator.watch.segment_workers import (
+    SegmentNews,
+    SegmentWork,
+    read_by_worker,
+    share_segments,
+    usable_processors,
+)
 from muster.coordinator.watch.watched_commits import WatchedCommits
 from muster.coordinator.watch.watched_partition import MOST_FACTS, WatchedFacts, WatchedPartition
 from muster.coordinator.zookeeper.group_observer import ReportGroup
@@ -722,17 +729,61 @@ class SegmentsWatchBackend(WatchBackend):
         self.requests = UpstreamRequests(self.record_log)
 
     async def read(self) -> None:
-        whole, done = sum(segment.size for segment in self._segments), 0
-        for segment in self._segments:
+        self._read_bytes = 0
+        if await self._read_of_one_group():
+            self.stand(0, "")
+            return
+        if shares := share_segments(self._segments, usable_processors()):
+            await self._read_by_workers(shares)
+        else:
+            await self._read_alone(self._segments)
+        self.stand(0, "")
+
+    async def _read_of_one_group(self) -> bool:
+        """Where one group alone matters: read the partition that has it, if all partitions are here. Whether it has."""
+        count = 1 + max(segment.partition for segment in self._segments)
+        group = self._settings.watch_group
+        place = partition_for(group, count)
+        found = [segment for segment in self._segments if segment.partition == place]
+        if not group or not found:
+            return False
+        await self._read_alone(found)
+        if self._facts.partitions[place].has_group(group):
+            return True
+        self._facts.partitions.clear()
+        self._read_bytes = 0
+        return False
+
+    async def _read_by_workers(self, shares: list[list[SegmentFile]]) -> None:
+        most, since_ms = self._settings.group_ledger_max_entries, self._facts.since_ms
+        works = [SegmentWork(tuple(share), since_ms, most) for share in shares]
+        ended = await asyncio.gather(*(read_by_worker(work, self._take_news) for work in works), return_exceptions=True)
+        for error in ended:
+            if error is not None:
+                raise error
+        for partition in self._facts.partitions:
+            await self.pass_positions(partition, 0)
+
+    def _take_news(self, news: SegmentNews) -> None:
+        self._progress(news.read)
+        self._facts.pass_settled(news.partition, news.facts, 0)
+        if news.positions is not None:
+            self._facts.made_partition(news.partition).adopt(news.positions, news.records)
+
+    async def _read_alone(self, segments: list[SegmentFile]) -> None:
+        for segment in segments:
             watched = self._facts.partitions.get(segment.partition) or self._facts.made_partition(segment.partition)
             for read in read_segment(segment, watched):
-                done += read
                 self._facts.pass_facts(segment.partition, 0)
-                self.stand(0, f"the segments are being read: {part_of_size(done, whole)}")
+                self._progress(read)
                 await asyncio.sleep(0)
         for partition in self._facts.partitions:
             await self.pass_positions(partition, 0)
-        self.stand(0, "")
+
+    def _progress(self, read: int) -> None:
+        self._read_bytes += read
+        whole = sum(segment.size for segment in self._segments)
+        self.stand(0, f"the segments are being read: {part_of_size(self._read_bytes, whole)}")
 
     def read_again(self, shard: int) -> None:
         self._facts.partitions.clear()

@@ -4,10 +4,14 @@ import asyncio
 import lzma
 from pathlib import Path
 
+import pytest
+
 from muster.coordinator.config import Settings
 from muster.coordinator.core.watched.watched_shard import WatchedShard
 from muster.coordinator.runtime.shards import ShardStatus
 from muster.coordinator.server.node.node import CoordinatorNode
+from muster.coordinator.server.watch_backend import watch_backend
+from muster.coordinator.watch import segment_workers
 
 RECORDED = Path(__file__).parents[1] / "core" / "watched" / "kafka_4_1_1"
 PATIENCE_S = 30.0
@@ -76,3 +80,31 @@ def test_with_a_ledger_of_its_own_nothing_is_told_twice(tmp_path: Path) -> None:
     )
     before, after = asyncio.run(lose_and_read_again(settings))
     assert before == after
+
+
+async def read_once(settings: Settings) -> dict[str, list[int]]:
+    node = CoordinatorNode(settings)
+    await node.start()
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            return await until_known(node)
+    finally:
+        await node.stop()
+
+
+def test_one_group_is_told_of_the_same_whether_others_are_read_or_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = Settings(
+        watch_enable=True,
+        watch_segments=str(copied_segments(tmp_path / "copies")),
+        listeners="127.0.0.1:0",
+        http_listeners="",
+    )
+    whole = asyncio.run(read_once(settings))
+    for group in ("orders", "pay"):
+        alone = asyncio.run(read_once(settings.model_copy(update={"watch_group": group})))
+        assert alone[group] == whole[group]
+    monkeypatch.setattr(segment_workers, "LEAST_BYTES", 1)
+    monkeypatch.setattr(watch_backend, "usable_processors", lambda: 2)
+    assert asyncio.run(read_once(settings)) == whole

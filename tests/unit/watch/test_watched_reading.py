@@ -11,11 +11,24 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.coordinator.core.model.records import GroupRecord, GroupStored, MemberRecord, OffsetDeleted, OffsetStored
+from muster.coordinator.core.model.records import (
+    ConsumerMemberDeleted,
+    ConsumerMemberStored,
+    ConsumerRecord,
+    GroupDeleted,
+    GroupEpochDeleted,
+    GroupEpochStored,
+    GroupRecord,
+    GroupStored,
+    MemberRecord,
+    OffsetDeleted,
+    OffsetStored,
+)
 from muster.coordinator.core.model.types import Cause, StoredOffset
 from muster.coordinator.core.watched.endings import CommitTimes
 from muster.coordinator.runtime.kafka_records import decode_group
 from muster.coordinator.runtime.ports import KeyValue
+from muster.coordinator.watch.record_shapes import RUNS, SHAPES
 from muster.coordinator.watch.segment_files import NoSegments, find_segments, read_segment
 from muster.coordinator.watch.watched_partition import (
     MAX_REASONS,
@@ -343,6 +356,74 @@ def test_a_segment_that_ends_within_a_batch_is_read_so_far(tmp_path: Path, rest:
     assert sum(watched.skipped.values()) == said
 
 
+# Batches that look like one before
+# ---------------------------------
+
+
+def commit(count: int, at_ms: int = NOW_MS, *, version: int = 3, **how: object) -> list[NewRecord]:
+    value = {"topic_id": TOPIC_ID} if version == 4 else {}
+    made = [replace_offset(StoredOffset(each, 0, "", at_ms), **{**value, **how}) for each in range(count)]
+    return [
+        (at_ms, position_key("g", partition=each), position_value(stored, version), ())
+        for each, stored in enumerate(made)
+    ]
+
+
+def replace_offset(stored: StoredOffset, **how: object) -> StoredOffset:
+    return stored._replace(**how)
+
+
+def odd_ones(version: int) -> Iterator[list[NewRecord]]:
+    """Of the same length as a usual commit, or nearly."""
+    usual = commit(5, NOW_MS + 9, version=version)
+    yield usual
+    for place in (0, 2, 4):
+        time_ms, key, value, _ = usual[place]
+        assert key is not None
+        assert value is not None
+        for odd in (
+            (time_ms, key, value, [("h", b"v")]),
+            (time_ms, b"\x00\x00" + key[2:], value, ()),
+            (time_ms, b"\x00\x09" + key[2:], value, ()),
+            (time_ms, key[:2] + b"\x7f\xff" + key[4:], value, ()),
+            (time_ms, key, b"\x00\x07" + value[2:], ()),
+            (time_ms, key, value[:14] + b"\x00\x09" + value[16:], ()),
+            (time_ms, key, None, ()),
+            (time_ms + 1, key, value, ()),
+            (time_ms, key + b"x", value[:-1], ()),
+        ):
+            yield [*usual[:place], odd, *usual[place + 1 :]]
+
+
+@pytest.mark.parametrize("version", [3, 4])
+@pytest.mark.parametrize("since_ms", [None, NOW_MS + 10**10])
+def test_a_batch_is_read_the_same_whether_one_like_it_came_before_or_not(version: int, since_ms: int | None) -> None:
+    first = batch(commit(5, version=version))
+    for odd in odd_ones(version):
+        second = batch(odd, 5)
+        read: list[object] = []
+        for known in (False, True):
+            SHAPES.clear()
+            RUNS.clear()
+            watched = WatchedPartition(Heard(), {}, since_ms=since_ms)
+            data = b"".join([first, second])
+            if known:
+                WatchedPartition(Heard(), {}).take_batches(first)
+                WatchedPartition(Heard(), {}).take_batches(first)
+                assert RUNS
+                assert watched.take_batches(data) == len(data)
+            else:
+                for piece in (first, second):
+                    SHAPES.clear()
+                    RUNS.clear()
+                    watched.take_batches(piece)
+            times = RowTimes(watched._positions, "g")
+            known_times = [times.times_of(("t", each)) for each in range(5)]
+            told = () if since_ms else (positions(watched), known_times, watched.skipped)
+            read.append((told, watched.records, watched.next_offset))
+        assert read[0] == read[1], odd
+
+
 # From a moment on
 # ----------------
 
@@ -367,13 +448,51 @@ def test_facts_from_before_the_first_moment_count_and_positions_and_entries_do_n
     watched.take_batches(data)
     watched = WatchedPartition(heard := Heard(), {}, since_ms=NOW_MS - day_ms)  # shapes of records are known now
     assert watched.take_batches(data) == len(data)
-    assert [fact.generation for fact in heard.facts if isinstance(fact, GroupStored)] == [1, 2, 3, 3]
+    assert not watched.tell_past()
+    assert [(fact.group_id, fact.generation) for fact in heard.facts if isinstance(fact, GroupStored)] == [
+        ("g", 1), ("g", 2), ("g", 3), ("old", 3)
+    ]  # fmt: skip
     assert [(group_id, entry.generation) for group_id, entry in heard.entries] == [("g", 3)]
     known = {partition for _, _, partition in positions(watched)}
     assert 7 in known
     assert not known & {0, 1, 2, 5}
     assert (watched.records, watched.next_offset) == (10, 10)
     assert not watched.skipped
+
+
+def test_what_was_before_the_first_moment_is_read_as_after_compaction() -> None:
+    """Of a group the last two generations; nothing of one that was deleted; so many groups at a time."""
+    before_ms = NOW_MS - 2 * 86_400_000
+    written = [
+        *facts(*(group(each) for each in range(1, 6)), at_ms=before_ms),
+        *facts(group(1, "gone"), GroupDeleted("gone"), at_ms=before_ms),
+        *facts(group(7, "quiet"), at_ms=before_ms),
+        *facts(*consumer_group("k8"), at_ms=before_ms),
+        *facts(*consumer_group("deleted"), *deleted_group("deleted"), at_ms=before_ms),
+    ]
+    heard = Heard()
+    watched = WatchedPartition(heard, {}, since_ms=NOW_MS - 86_400_000)
+    watched.take_batches(b"".join(batch([record], at) for at, record in enumerate(written)))
+    assert heard.facts == []
+    assert watched.tell_past(1)
+    assert [(fact.group_id, fact.generation) for fact in heard.facts if isinstance(fact, GroupStored)] == [
+        ("g", 4), ("g", 5)
+    ]  # fmt: skip
+    assert not watched.tell_past()
+    assert {getattr(fact, "group_id", "") for fact in heard.facts} == {"g", "quiet", "k8"}
+    assert [fact for fact in heard.facts if getattr(fact, "group_id", "") == "k8"] == list(consumer_group("k8"))
+    assert heard.entries == []
+    watched.take_batches(batch(facts(replace(group(6), members=())), len(written)))
+    assert [(group_id, entry.previous_generation) for group_id, entry in heard.entries] == [("g", 5)]
+
+
+def consumer_group(group_id: str) -> tuple[ConsumerRecord, ...]:
+    member = ConsumerMemberStored(group_id, "m1", None, None, "c", "/h", ("t",), None, 60_000, None)
+    return member, GroupEpochStored(group_id, 1, 0)
+
+
+def deleted_group(group_id: str) -> tuple[ConsumerRecord, ...]:
+    return ConsumerMemberDeleted(group_id, "m1"), GroupEpochDeleted(group_id)
 
 
 # Groups that are no consumers

@@ -158,10 +158,10 @@ def engine_rows(only: str, place: str = "") -> Rows:
         ) from failure
 
 
-def watch_rows(only: str) -> Rows:
+def watch_rows(only: str, place: str = "") -> Rows:
     from muster.workshop.bench import watch_suite
 
-    return report_failures(watch_suite.run(only))
+    return report_failures(watch_suite.run(only, place))
 
 
 def growth_rows(only: str, small: bool = False) -> Rows:
@@ -186,6 +186,7 @@ SUITES: dict[str, Callable[[str], Rows]] = {
 BESIDE_KAFKA: dict[str, Callable[[str, str], Rows]] = {
     "cluster": cluster_rows,
     "engine": engine_rows,
+    "watch": watch_rows,
     "wire": wire_rows,
 }
 
@@ -200,7 +201,7 @@ BESIDE_KAFKA: dict[str, Callable[[str, str], Rows]] = {
 @click.option(
     "--kafka",
     metavar="PLACE",
-    help="For wire, cluster, engine: directory of Kafka 4 or its jars, as a peer; for wire also HOST:PORT.",
+    help="For wire, cluster, engine, watch: directory of Kafka 4 or its jars, as a peer; for wire also HOST:PORT.",
 )
 def bench(suite: str, as_json: bool, only: str, runs: int, quick: bool, jar: str | None, kafka: str | None) -> int:
     """Run a benchmark SUITE on this machine.
@@ -212,7 +213,7 @@ def bench(suite: str, as_json: bool, only: str, runs: int, quick: bool, jar: str
     if quick and suite != "growth":
         raise click.UsageError("--quick works only with the suite growth")
     if kafka and suite not in BESIDE_KAFKA:
-        raise click.UsageError("--kafka works only with the suites wire, cluster and engine")
+        raise click.UsageError("--kafka works only with the suites wire, cluster, engine and watch")
     require_workshop()
     rows: list[dict[str, Any]] = []
     try:

@@ -36,6 +36,11 @@ NEWEST_ANSWERS: Final = 5
 """The quickest of so many tells what an answer takes of the broker: others had to wait for something. Before there are
 so many nothing is concluded: the first has to wait for its connection."""
 
+CALM_S: Final = 30.0
+CALMLY: Final = 4
+"""Where nothing has rebalanced for so long, a broker is left alone so many times as long: rounds mostly last longer,
+for members hear of them with a heartbeat, every three seconds."""
+
 LONGEST_S: Final = 30.0
 """Between two looks at a broker that fails."""
 
@@ -62,18 +67,27 @@ class LookPace:
 
     poll_s: float
     failures: int = 0
+    calm_s: float = 0.0
+    """For how long nothing has been seen to rebalance."""
     took_s: deque[float] = field(default_factory=lambda: deque(maxlen=NEWEST_ANSWERS))
 
-    def after_answer(self, took_s: float, throttle_s: float) -> float:
-        """
+    def after_answer(self, took_s: float, throttle_s: float, *, busy: bool = True) -> float:
+        """busy: something rebalances.
+
         >>> pace = LookPace(0.5)
         >>> pace.after_answer(0.002, 0), pace.after_answer(0.002, 4)
         (0.5, 4)
         """
+        pause_s = self._pause_s(took_s, throttle_s)
+        self.calm_s = 0.0 if busy else self.calm_s + pause_s
+        return pause_s
+
+    def _pause_s(self, took_s: float, throttle_s: float) -> float:
+        poll_s = self.poll_s * (CALMLY if self.calm_s >= CALM_S else 1)
         self.failures = 0
         self.took_s.append(took_s)
         known = len(self.took_s) == NEWEST_ANSWERS
-        return max(self.poll_s, LEFT_ALONE * min(self.took_s) if known else 0.0, throttle_s)
+        return max(poll_s, LEFT_ALONE * min(self.took_s) if known else 0.0, throttle_s)
 
     def after_failure(self) -> float:
         """
@@ -107,6 +121,8 @@ class LiveLooks:
         self._looking: dict[int, RestartedTask] = {}
         self._sights: dict[int, BrokerSight] = {}
         self._minding = RestartedTask("brokers to look at", self._mind_brokers)
+        self.only_looks = False
+        """Whether looks are all that is known of groups: then they do not become rarer."""
 
     def start(self) -> None:
         self._minding.start()
@@ -139,8 +155,10 @@ class LiveLooks:
         while True:
             began_s = clock()
             try:
+                before = bool(self._sights[broker].rebalancing)
                 throttle_s = await self.look(broker)
-                pause_s = pace.after_answer(clock() - began_s, throttle_s)
+                busy = before or bool(self._sights[broker].rebalancing) or self.only_looks
+                pause_s = pace.after_answer(clock() - began_s, throttle_s, busy=busy)
                 if self._is_due(broker, clock()):
                     pause_s = max(pause_s, await self._look_at_all(broker))
                 self._tell_trouble(broker, "")

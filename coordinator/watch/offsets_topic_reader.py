@@ -29,10 +29,12 @@ OFFSETS_TOPIC: Final = "__consumer_offsets"
 
 UNKNOWN_TOPIC: Final = 3
 TOPIC_AUTHORIZATION_FAILED: Final = 29
-WAIT_MS: Final = 500
-"""How long a broker keeps a fetch open while less than MIN_BYTES comes: an answer for each commit costs it more."""
+IDLE_S: Final = 2.0
+"""Between two fetches of a broker once all has been read. The broker keeps none of them open: it would look at all that
+is asked for with each commit that comes."""
 
-MIN_BYTES: Final = 1 << 20
+MUCH_BYTES: Final = 256 << 10
+"""Of one partition in an answer: then it is asked again at once."""
 
 SLICE_BYTES: Final = 64 << 10
 """Of batches that are taken in one piece, some 2 ms: the loop has others to serve."""
@@ -147,6 +149,10 @@ class OffsetsTopicReader:
         self._positions = {each: WatchedPosition(listener.made_partition(each)) for each in partitions}
         self._following: dict[int, RestartedTask] = {}
         self._looking = RestartedTask("leaders of watched partitions", self._look_for_leaders)
+        self._hurried: dict[int, asyncio.Event] = {}
+        """By leader: set, its next fetch is wanted at once."""
+        self._flowing: dict[int, bool] = {}
+        """By leader, whether its last answer was so large that there is likely to be more."""
         self._stale = asyncio.Event()
         self._topic_id = b""
         self._allowed = True
@@ -158,6 +164,11 @@ class OffsetsTopicReader:
         """From its begin: what was said of it is lost."""
         if partition in self._positions:
             self._positions[partition] = WatchedPosition(self._listener.made_partition(partition, again=True))
+
+    def hurry(self) -> None:
+        """Something has happened that records will tell of."""
+        for hurried in self._hurried.values():
+            hurried.set()
 
     async def stop(self) -> None:
         await self._looking.stop()
@@ -232,6 +243,19 @@ class OffsetsTopicReader:
             if moved:
                 self._stale.set()
                 await asyncio.sleep(PAUSE_S if self._allowed else LONG_PAUSE_S)
+            elif not self._flowing.get(leader) and all(position.next >= position.goal for position in self._known(led)):
+                await self._rest(leader)
+
+    def _known(self, partitions: Iterable[int]) -> list[WatchedPosition]:
+        return [self._positions[each] for each in partitions if each in self._positions]
+
+    async def _rest(self, leader: int) -> None:
+        """Until the next fetch of all that a leader has is due, or wanted."""
+        hurried = self._hurried.setdefault(leader, asyncio.Event())
+        with suppress(TimeoutError):
+            async with asyncio.timeout(IDLE_S):
+                await hurried.wait()
+        hurried.clear()
 
     async def _read_once(self, leader: int, led: Sequence[int]) -> bool:
         """Fetch once for all partitions of a leader. Whether leaders have to be looked for. Raises UpstreamError."""
@@ -240,10 +264,9 @@ class OffsetsTopicReader:
         if not ready:
             return True
         asked = {(OFFSETS_TOPIC, each): position.next for each, position in ready.items()}
-        caught_up = all(position.next >= position.goal for position in ready.values())
-        wait_ms = WAIT_MS if caught_up else 0
-        answer = await fetch_unread(self._upstream, leader, asked, max_wait_ms=wait_ms, min_bytes=MIN_BYTES)
+        answer = await fetch_unread(self._upstream, leader, asked)
         told = {each.partition_index: each for topic in answer.responses for each in topic.partitions}
+        self._flowing[leader] = any(len(each.records or b"") >= MUCH_BYTES for each in told.values())
         return any([await self._take(each, told.get(each)) for each in ready if self._reads(each, ready)])
 
     def _reads(self, partition: int, asked: Mapping[int, WatchedPosition]) -> bool:

@@ -1,6 +1,7 @@
 """The benchmark of the reader of a watched Kafka's groups, at a size that proves nothing about speed."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ from muster.cli.common.commands import Exit
 from muster.cli.main import main
 from muster.coordinator.watch.segment_files import find_segments
 from muster.workshop.bench import watch_suite
+from muster.workshop.bench.kafka_peer import JarsUnavailable
+from muster.workshop.bench.report import BenchRow
 from muster.workshop.bench.watch_load import LoadShape, read_load, write_partition
 
 NOW_MS = 1_790_000_000_000
@@ -28,10 +31,16 @@ def test_made_up_segments_are_those_of_a_broker(tmp_path: Path, monkeypatch: pyt
 
 
 def test_the_suite_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    for name, value in {"ROUNDS": 1, "POSITIONS": 100, "MIB": 1, "MANY_GROUPS": 20, "MANY_GENERATIONS": 2}.items():
+    for name, value in {"ROUNDS": 1, "POSITIONS": 100, "MIB": 8, "MANY_GROUPS": 20, "MANY_GENERATIONS": 2}.items():
         monkeypatch.setattr(watch_suite, name, value)
+    monkeypatch.setattr(watch_suite, "BESIDE_KAFKA", {"comparators": without_kafka})
     assert main(["bench", "watch", "--json"]) in (Exit.OK, Exit.UNHEALTHY)
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert {row["bench"] for row in rows} == {"watch"}
-    assert len(rows) == 10
-    assert all(row["value"] > 0 for row in rows)
+    assert len(rows) == 19
+    assert all(row["value"] > 0 for row in rows[:-1])
+    assert rows[-1]["case"] == "comparators: skipped, there are none"
+
+
+def without_kafka(name: str, home: str, place: str, bench: str) -> Iterator[BenchRow]:
+    raise JarsUnavailable("there are none")

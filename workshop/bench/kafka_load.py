@@ -38,6 +38,8 @@ CALL_S = 120.0
 class LoadConnection(asyncio.Protocol):
     """Answers come in order, so whoever waits longest gets the next one."""
 
+    client_id = "bench"
+
     def __init__(self) -> None:
         self._frames = FrameBuffer(LARGEST)
         self._waiting: deque[Callable[[Frame], None]] = deque()
@@ -135,7 +137,7 @@ class LoadConnection(asyncio.Protocol):
             request_api_key=KEYS[name],
             request_api_version=version,
             correlation_id=self._correlation,
-            client_id="bench",
+            client_id=self.client_id,
         )
         head = b"".join(encode("RequestHeader", 1 + is_flexible(f"{name}Request", version), header))
         body = b"".join(encode(f"{name}Request", version, message))

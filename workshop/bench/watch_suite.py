@@ -6,8 +6,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from muster.coordinator.core.model.records import OffsetStored
 from muster.coordinator.runtime.kafka_records import decode_group
@@ -15,8 +16,10 @@ from muster.coordinator.runtime.ports import KeyValue
 from muster.coordinator.watch.watched_partition import WatchedPartition
 from muster.storage.compression import CODECS
 from muster.storage.records.batch import read_batches
+from muster.workshop.bench.kafka_peer import JarsUnavailable
 from muster.workshop.bench.processes import BenchFailed
-from muster.workshop.bench.report import BenchRow, at_least, at_most, measure_cases
+from muster.workshop.bench.report import BenchRow, MeasureCase, at_least, at_most, measure_cases
+from muster.workshop.bench.watch_broker import measure_broker
 from muster.workshop.bench.watch_load import (
     CountedEntries,
     LoadShape,
@@ -25,6 +28,7 @@ from muster.workshop.bench.watch_load import (
     shape_of,
     write_partition,
 )
+from muster.workshop.bench.watch_peers import measure_peers
 
 BENCH = "watch"
 WANTED_PER_S = 400_000
@@ -35,16 +39,30 @@ MANY_GROUPS, MANY_GENERATIONS = 10_000, 20
 FIRST_S, WANTED_S, RESIDENT_MB = 5.0, 60.0, 300.0
 READ_S = 900
 
+MeasureBeside: TypeAlias = Callable[[str, str, str, str], Iterator[BenchRow]]
+"""Of the case's name, a directory, where Kafka's jars are, and the bench's name."""
 
-def run(only: str = "") -> Iterator[BenchRow]:
-    cases = {
+BESIDE_KAFKA: dict[str, MeasureBeside] = {"comparators": measure_peers, "broker": measure_broker}
+
+
+def run(only: str = "", place: str = "") -> Iterator[BenchRow]:
+    """place: of Kafka's jars, for the cases beside a real one; empty: Maven has them, or they are skipped."""
+    cases: dict[str, MeasureCase] = {
         "positions, one in a batch": lambda name, home: measure_positions(name, 1),
         "positions, ten in a batch": lambda name, home: measure_positions(name, 10),
         "compressed positions": measure_compressed,
         "segments": measure_segments,
         "many groups": measure_many_groups,
     }
+    cases |= {name: partial(measure_beside_kafka, measure, place) for name, measure in BESIDE_KAFKA.items()}
     return measure_cases(cases, only)
+
+
+def measure_beside_kafka(measure: MeasureBeside, place: str, name: str, home: str) -> Iterator[BenchRow]:
+    try:
+        yield from measure(name, home, place, BENCH)
+    except JarsUnavailable as missing:
+        yield BenchRow(BENCH, f"{name}: skipped, {missing}", 0.0, "", "Kafka", 0.0, 0.0, 0.0, True)
 
 
 # The reader

@@ -69,6 +69,7 @@ class LookedKafka:
         self.hidden = hidden
         self._listed.clear()
         self._described.forget()
+        self._looks.only_looks = hidden
         self._looks.look_at_all_soon()
 
     def _learn(self, group_id: str, facts: Sequence[Record]) -> None:

@@ -578,6 +578,8 @@ class KafkaWatchBackend(WatchBackend):
 
     def tell_group(self, group_id: str, event: RecordsWatched | GroupSeen) -> None:
         self._driver.submit_event(partition_for(group_id, self.shards), event)
+        if isinstance(event, GroupSeen):
+            self._reader.hurry()
 
     def learn_sessions(self, sessions: Mapping[str, int]) -> None:
         self._facts.learn_sessions(sessions)

@@ -10,7 +10,7 @@ from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka_backend.upstream.group_requests import ListedUpstreamGroup
 from muster.coordinator.kafka_backend.upstream.protocol import SUPPORTED_APIS, UpstreamAddress, UpstreamRefused
 from muster.coordinator.kafka_backend.upstream.upstream_client import Upstream
-from muster.coordinator.watch.live_looks import LEFT_ALONE, LONGEST_S, REBALANCING, LiveLooks, LookPace
+from muster.coordinator.watch.live_looks import CALMLY, LEFT_ALONE, LONGEST_S, REBALANCING, LiveLooks, LookPace
 from tests.fakes.upstream_broker import UpstreamBroker, metadata
 
 PREPARING, COMPLETING = "PreparingRebalance", "CompletingRebalance"
@@ -199,3 +199,12 @@ def test_failures_make_pauses_longer_until_it_answers_again() -> None:
     assert max(pauses) == LONGEST_S
     pace.after_answer(0.001, 0)
     assert pace.after_failure() == 1.0
+
+
+def test_where_nothing_rebalances_for_long_looks_are_rarer_until_something_does() -> None:
+    pace = LookPace(0.5)
+    pauses = [pace.after_answer(0.001, 0, busy=False) for _ in range(100)]
+    assert pauses[:60] == [0.5] * 60
+    assert set(pauses[61:]) == {0.5 * CALMLY}
+    pace.after_answer(0.001, 0, busy=True)
+    assert pace.after_answer(0.001, 0, busy=False) == 0.5

@@ -40,6 +40,10 @@ class Heard:
                 self._news.clear()
                 await self._news.wait()
 
+    def look_again_soon(self) -> None:
+        """Something that nobody says may have become so."""
+        asyncio.get_running_loop().call_soon(self._news.set)
+
     def made_partition(self, partition: int, again: bool = False) -> WatchedPartition:
         self.made.append(partition)
         self.again[partition] = again
@@ -128,9 +132,11 @@ def run(
     story: Callable[[Scene], Coroutine[Any, Any, None]],
     monkeypatch: pytest.MonkeyPatch,
     before: Callable[[Scene], None] = lambda scene: None,
+    idle_s: float = 0.01,
 ) -> None:
     monkeypatch.setattr(module, "PAUSE_S", 0.001)
     monkeypatch.setattr(module, "LONG_PAUSE_S", 0.01)
+    monkeypatch.setattr(module, "IDLE_S", idle_s)
 
     async def whole() -> None:
         async with UpstreamBroker() as broker:
@@ -267,3 +273,34 @@ def test_a_topic_that_may_be_seen_and_not_read_is_forbidden_until_it_may(monkeyp
         await scene.heard.until(scene.has_read(0, 3))
 
     run(story, monkeypatch, forbid)
+
+
+def test_a_broker_is_left_alone_once_all_is_read_until_something_has_happened(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(scene: Scene) -> None:
+        await scene.heard.until(scene.has_read(0, 3))
+        await scene.heard.until(lambda: leader_rests(scene))
+        fetched = len(scene.broker.of("Fetch"))
+        scene.write(0, 0, 5)
+        scene.reader.hurry()
+        await scene.heard.until(scene.has_read(0, 5))
+        assert len(scene.broker.of("Fetch")) == fetched + 1
+        assert {request.max_wait_ms for request in scene.broker.of("Fetch")} == {0}
+
+    run(story, monkeypatch, idle_s=3_600)
+
+
+def leader_rests(scene: Scene) -> bool:
+    scene.heard.look_again_soon()
+    return 1 in scene.reader._hurried and not scene.reader._hurried[1].is_set()
+
+
+def test_a_broker_that_has_much_is_asked_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MUCH_BYTES", 1)
+
+    async def story(scene: Scene) -> None:
+        await scene.heard.until(scene.has_read(0, 3))
+        scene.reader.hurry()
+        scene.write(0, 0, 5)
+        await scene.heard.until(scene.has_read(0, 5))
+
+    run(story, monkeypatch, idle_s=3_600)

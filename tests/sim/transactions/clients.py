@@ -38,8 +38,8 @@ class Transaction:
     sent: int = 0
     commit_sent: bool = False
     outcome: str = "open"
-    over: set[tuple[str, int]] = field(default_factory=set)
-    """Where the marker of its end is in the log."""
+    over: dict[tuple[str, int], int] = field(default_factory=dict)
+    """Where the marker of its end is in the log: the offset, by partition."""
 
     def __post_init__(self) -> None:
         self.producer_id, self.epoch = self.producer.producer_id, self.producer.epoch

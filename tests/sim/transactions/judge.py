@@ -124,16 +124,22 @@ class Judge:
         committed = stored is not None and stored.state is TransactionState.PREPARE_COMMIT
         self.want(committed == sent.commit, f"5: {sent} is written, and durable is {stored}")
 
-    def marked(self, place: Place, marker: MarkerBatch) -> None:
+    def marked(self, place: Place, marker: MarkerBatch, offset: int) -> None:
         for transaction in self.world.transactions:
             # The next transaction may be begun, but at level 0 nothing is sent before the last one is complete.
             mine = transaction.producer_id == marker.producer_id and transaction.sent
             if mine and (transaction.producer.level < 2 or transaction.epoch < marker.epoch):
-                transaction.over.add(place)
+                transaction.over.setdefault(place, offset)
         if marker.level >= 2:
             key = (marker.producer_id, marker.epoch)
             known = self.results.setdefault(key, marker.commit)
             self.want(known == marker.commit, f"5: producer {key} has markers of both results, one in {place}")
+
+    def cut(self, place: Place, end: int) -> None:
+        """A power cut took away what was behind this."""
+        for transaction in self.world.transactions:
+            if transaction.over.get(place, -1) >= end:
+                del transaction.over[place]
 
     def appended(self, place: Place, batch: DataBatch) -> None:
         transaction = batch.record.transaction

@@ -93,8 +93,9 @@ class Node:
         rng = self.world.rng
         if power:
             del self.records[rng.randint(self.durable, len(self.records)) :]
-            for log in self.logs.values():
+            for place, log in self.logs.items():
                 log.cut(rng.randint(log.durable, len(log.batches)))
+                self.world.judge.cut(place, len(log.batches))
         else:
             for log in self.logs.values():
                 before = log.state()
@@ -262,7 +263,7 @@ class Node:
         if error:
             self.report(sent, place, error)
             return
-        self.world.judge.marked(place, marker)
+        self.world.judge.marked(place, marker, offset)
         self.marked.append((log, offset, sent, place))
         self.after_marker()
         self.flush_later()

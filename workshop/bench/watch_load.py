@@ -51,12 +51,14 @@ Written = tuple[bytes, bytes | None, object]
 @dataclass(frozen=True, slots=True)
 class LoadShape:
     """Of one partition: how many groups it has, records in a batch of positions, generations of each group (None: as
-    many as their share of the bytes has room for), and when the last record was written, in ms."""
+    many as their share of the bytes has room for), and when the last record was written, in ms; span_ms: how long after
+    the first."""
 
     groups: int
     batch: int
     generations: int | None
     until_ms: int
+    span_ms: int = SPAN_MS
 
 
 def shape_of(size: int, shape: LoadShape, share: float) -> tuple[LoadShape, int]:
@@ -113,7 +115,7 @@ def made_batches(shape: LoadShape, first_group: int, batches: int) -> Iterator[b
     rounds = ((generations * at // max(1, batches)) for at in range(batches))
     base_offset, written = 0, -1 if generations else 0
     for at, generation in enumerate(rounds):
-        at_ms = shape.until_ms - SPAN_MS + SPAN_MS * at // max(1, batches)
+        at_ms = shape.until_ms - shape.span_ms + shape.span_ms * at // max(1, batches)
         made: list[tuple[list[Written], int]] = []
         if generation != written:
             written = generation

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -21,6 +22,8 @@ from muster.workshop.bench.processes import BenchFailed
 from muster.workshop.bench.report import BenchRow, MeasureCase, at_least, at_most, measure_cases
 from muster.workshop.bench.watch_broker import measure_broker
 from muster.workshop.bench.watch_load import (
+    MEMBERS,
+    OWNED,
     CountedEntries,
     LoadShape,
     compressed_batches,
@@ -34,6 +37,7 @@ BENCH = "watch"
 WANTED_PER_S = 400_000
 ROUNDS, POSITIONS = 15, 20_000
 """Of a pair: the best round of each counts, in turns."""
+COMMIT_MS = 5_000
 MIB, LOAD_PARTITIONS, LOAD_GROUPS, LOAD_SHARE = 128, 10, 10, 0.95
 MANY_GROUPS, MANY_GENERATIONS = 10_000, 20
 FIRST_S, WANTED_S, RESIDENT_MB = 5.0, 60.0, 300.0
@@ -70,7 +74,7 @@ def measure_beside_kafka(measure: MeasureBeside, place: str, name: str, home: st
 
 
 def measure_positions(name: str, batch: int) -> Iterator[BenchRow]:
-    shape = LoadShape(groups=100, batch=batch, generations=0, until_ms=time.time_ns() // 1_000_000)
+    shape = busy_groups(batch)
     data = b"".join(made_batches(shape, 0, POSITIONS // batch))
     later_ms = shape.until_ms + 1_000 * 3_600_000
 
@@ -83,10 +87,16 @@ def measure_positions(name: str, batch: int) -> Iterator[BenchRow]:
     yield at_least(1.5, f"{name}, from before --since", passing, "positions/s", "read", reading, bench=BENCH)
 
 
+def busy_groups(batch: int) -> LoadShape:
+    """Each position is committed every five seconds, as clients do by default."""
+    shape = LoadShape(groups=100, batch=batch, generations=0, until_ms=time.time_ns() // 1_000_000)
+    return replace(shape, span_ms=COMMIT_MS * POSITIONS // (shape.groups * MEMBERS * OWNED))
+
+
 def measure_compressed(name: str, home: str) -> Iterator[BenchRow]:
     """Of each codec, in turns."""
     for batch in (1, 10):
-        shape = LoadShape(groups=100, batch=batch, generations=0, until_ms=time.time_ns() // 1_000_000)
+        shape = busy_groups(batch)
         plain = b"".join(made_batches(shape, 0, POSITIONS // batch))
         codecs = {codec: compressed_batches(plain, codec) for codec in CODECS[1:]}
 

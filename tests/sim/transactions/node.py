@@ -116,12 +116,14 @@ class Node:
         for request_id in list(self.clients):
             self.clients.pop(request_id)(Refused(NOT_COORDINATOR))
         self.held = []
-        self.load(newest_connection=self.connection, orphans=False)
+        self.load(newest_connection=self.connection)
+        self.search_orphans()
+        self.step(OrphansSearched())
 
     def limits(self) -> TransactionLimits:
         return TransactionLimits(level=self.level, newest_connection=self.world.options.newest_connection)
 
-    def load(self, newest_connection: int, *, orphans: bool = True) -> None:
+    def load(self, newest_connection: int) -> None:
         self.life += 1
         self.loaded_ms = self.world.now_ms
         self.world.judge.fences.clear()
@@ -136,7 +138,7 @@ class Node:
             if at < self.durable:
                 self.kept.apply(self.read(item))
                 self.kept_to = at + 1
-        self.step(TransactionsLoaded(self.life, self.coordinator_epoch, newest_connection, orphans))
+        self.step(TransactionsLoaded(self.life, self.coordinator_epoch, newest_connection, orphans_follow=True))
 
     def read(self, item: KeyValue) -> Any:
         record = decode_transaction(item)

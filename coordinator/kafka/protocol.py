@@ -89,15 +89,20 @@ APIS: Final = (
     Api(74, "ListConfigResources", 0, 1, parks=True),
 )
 
-TRANSACTION_APIS: Final = (Api(24, "AddPartitionsToTxn", 0, 3), Api(26, "EndTxn", 0, 3))
+TRANSACTION_APIS: Final = (
+    Api(24, "AddPartitionsToTxn", 0, 3),
+    Api(25, "AddOffsetsToTxn", 0, 3),
+    Api(26, "EndTxn", 0, 3),
+    Api(28, "TxnOffsetCommit", 0, 3),
+)
 """What a node serves besides that coordinates transactional ids."""
 
 RAISES_EPOCH: Final = 2
 """The `transaction.version` from which on the end of each transaction raises its producer's epoch (KIP-890)."""
 TRANSACTION_VERSION: Final = "transaction.version"
-LAST_VERSIONS: Final = {"Produce": 12, "InitProducerId": 5, "EndTxn": 5}
+LAST_VERSIONS: Final = {"Produce": 12, "InitProducerId": 5, "AddOffsetsToTxn": 4, "EndTxn": 5, "TxnOffsetCommit": 5}
 """Up to where a node goes that coordinates transactional ids with RAISES_EPOCH."""
-LAST_VERSIONS_BEFORE: Final = {"Produce": 11, "InitProducerId": 5, "EndTxn": 4}
+LAST_VERSIONS_BEFORE: Final = LAST_VERSIONS | {"Produce": 11, "EndTxn": 4, "TxnOffsetCommit": 4}
 
 
 def transactional_apis(level: int) -> tuple[Api, ...]:

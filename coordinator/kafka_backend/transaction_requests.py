@@ -8,9 +8,8 @@ for more than a minute.
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import field, replace
-from functools import partial
-from typing import Any, Final, NamedTuple, TypeAlias
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
 
 import structlog
 
@@ -18,15 +17,19 @@ from muster.assignors.api import TopicPartition
 from muster.coordinator.core.groups.state import PendingPositions
 from muster.coordinator.core.model.effects import TxnOffsetCommitReply, TxnWriteOverReply
 from muster.coordinator.core.model.events import TxnOffsetCommit, TxnWriteOver
-from muster.coordinator.core.model.types import Position, StoredOffset, frozen_value
+from muster.coordinator.core.model.types import StoredOffset
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.edge.committed_offsets import partition_exists, run_off_loop_if_large
+from muster.coordinator.edge.committed_offsets import run_off_loop_if_large
 from muster.coordinator.errors import CoordinatorError, ErrorCode
-from muster.coordinator.kafka.codec.codec import encode, struct
-from muster.coordinator.kafka.dispatch import EncodedAnswer, KafkaCall
-from muster.coordinator.kafka.handlers.committed_offsets import answer_with_codes
+from muster.coordinator.kafka.codec.codec import struct
+from muster.coordinator.kafka.dispatch import KafkaCall
 from muster.coordinator.kafka.handlers.group_requests import GroupRequests
-from muster.coordinator.kafka.protocol import check_length, check_optional_length
+from muster.coordinator.kafka.handlers.transactional_offsets import (
+    TransactionCommitResult,
+    encode_commit_answer,
+    event_of,
+    offsets_of,
+)
 from muster.coordinator.kafka_backend.shard_ownership.shard_log import ProducerEpoch, TransactionalClient
 from muster.coordinator.kafka_backend.transaction_log import ClientTransactions
 from muster.coordinator.kafka_backend.upstream import record_requests
@@ -50,17 +53,7 @@ else COORDINATOR_NOT_AVAILABLE (KB-E3)."""
 NO_RIGHT: Final = frozenset({29, 53})
 """Muster's own login may not write to the state topic, or not in clients' names (KB-E7)."""
 
-Codes: TypeAlias = Mapping[TopicPartition, int]
-
 log = structlog.get_logger("muster.engine")
-
-
-@frozen_value
-class TransactionCommitResult:
-    """Kafka's code, of every position that `partitions` does not name."""
-
-    code: int = 0
-    partitions: Codes = field(default_factory=dict)
 
 
 class TransactionCommits:
@@ -122,7 +115,6 @@ class TransactionCommits:
 # The Kafka APIs
 # --------------
 
-ANSWER: Final = "TxnOffsetCommitResponse"
 UNKNOWN_TOPIC: Final = 3
 GROUP_AUTHORIZATION_FAILED: Final = 30
 
@@ -182,45 +174,6 @@ class TransactionHandlers:
         return await encode_commit_answer(
             request, call, rows, replace(committed, partitions={**committed.partitions, **refused})
         )
-
-
-def offsets_of(
-    request: Any, catalog: Mapping[str, int]
-) -> tuple[dict[tuple[str, int], Position], dict[tuple[str, int], int]]:
-    """What can be committed; and what cannot be, with codes."""
-    kept: dict[tuple[str, int], Position] = {}
-    refused: dict[tuple[str, int], int] = {}
-    for topic in request.topics:
-        for each in topic.partitions:
-            place = (topic.name, each.partition_index)
-            if not partition_exists(catalog, *place):
-                refused[place] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            elif each.committed_offset < 0:
-                refused[place] = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
-            else:
-                epoch = max(each.committed_leader_epoch, -1)
-                kept[place] = (each.committed_offset, epoch, each.committed_metadata or "")
-    return kept, refused
-
-
-def event_of(request: Any, request_id: int, positions: Mapping[tuple[str, int], Position]) -> TxnOffsetCommit:
-    """Raises CoordinatorError for a name that is too long."""
-    return TxnOffsetCommit(
-        request_id,
-        check_length("group_id", request.group_id),
-        check_length("member_id", request.member_id),
-        check_optional_length("group_instance_id", request.group_instance_id),
-        request.generation_id,
-        positions,
-    )
-
-
-async def encode_commit_answer(
-    request: Any, call: KafkaCall, rows: int, committed: TransactionCommitResult
-) -> EncodedAnswer:
-    """A row for each of the request's, of which there are so many."""
-    told = partial(answer_with_codes, ANSWER, request.topics, committed.partitions, committed.code)
-    return await run_off_loop_if_large(lambda: EncodedAnswer(encode(ANSWER, call.api_version, told())), rows)
 
 
 # Open transactions, for operators

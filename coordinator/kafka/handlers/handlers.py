@@ -18,6 +18,7 @@ from muster.coordinator.kafka.handlers.metadata import AdvertisedEndpoint, Descr
 from muster.coordinator.kafka.handlers.produce_and_fetch import RecordHandlers
 from muster.coordinator.kafka.handlers.single_batch_produce import ProduceReader
 from muster.coordinator.kafka.handlers.topics import TopicHandlers
+from muster.coordinator.kafka.handlers.transactional_offsets import TransactionalOffsetHandlers
 from muster.coordinator.kafka.handlers.transactions import (
     TransactionalProducerHandlers,
     TransactionGate,
@@ -39,7 +40,8 @@ class GroupHandlers:
     `endpoint` is asked each time: the port is known only once the node listens. `partitions` gives the catalog's
     partition counts, `log_span` the first offset and the end of one partition; `elsewhere` are the groups of a
     ZooKeeper, if there is one; `rights_of` says what a member may read; `cluster` knows who
-    coordinates which group where this node is one of many. `departed` learns by which names members join.
+    coordinates which group where this node is one of many. `departed` learns by which names members join. `records`:
+    the handlers of the log, whose producers commit positions in their transactions.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class GroupHandlers:
         cluster: "ClusterView | None" = None,
         departed: DepartedReaders | None = None,
         transactions: TransactionService | None = None,
+        records: "LogHandlers | None" = None,
     ) -> None:
         groups = GroupRequests(driver, shards, rights_of, departed)
         members = make_membership_handlers(groups, endpoint, cluster, transactions)
@@ -64,6 +67,9 @@ class GroupHandlers:
         offsets = CommittedOffsetHandlers(groups, partitions, log_span, elsewhere)
         self.offset_commit_now, self.offset_commit_reader = offsets.offset_commit_now, offsets.offset_commit_reader
         self.offset_fetch, self.offset_delete = offsets.offset_fetch, offsets.offset_delete
+        if records is not None and records.producers is not None and records.gate is not None:
+            positions = TransactionalOffsetHandlers(groups, records.producers, records.gate, partitions)
+            self.add_offsets_to_txn, self.txn_offset_commit = positions.add_offsets_to_txn, positions.txn_offset_commit
         tools = GroupAdminHandlers(groups)
         self.list_groups, self.describe_groups = tools.list_groups, tools.describe_groups
         self.delete_groups = tools.delete_groups
@@ -113,6 +119,8 @@ class LogHandlers:
         verifies: bool = True,
     ) -> None:
         gate = None if transactions is None else TransactionGate(requests.broker, transactions, verifies=verifies)
+        self.gate = gate
+        self.producers: TransactionalProducerHandlers | None = None
         records = RecordHandlers(requests, departed, gate)
         self.produce, self.produce_now, self.produce_reader = records.produce, records.produce_now, ProduceReader
         self.fetch, self.fetch_now = records.fetch, records.fetch_now
@@ -123,7 +131,7 @@ class LogHandlers:
         self.describe_log_dirs, self.describe_producers = inspection.describe_log_dirs, inspection.describe_producers
         self.list_transactions = inspection.list_transactions
         if transactions is not None:
-            producers = TransactionalProducerHandlers(requests, transactions)
+            self.producers = producers = TransactionalProducerHandlers(requests, transactions)
             self.init_producer_id, self.list_transactions = producers.init_producer_id, producers.list_transactions
             self.add_partitions_to_txn, self.end_txn = producers.add_partitions_to_txn, producers.end_txn
         self.offset_for_leader_epoch = LeaderEpochHandlers(requests).offset_for_leader_epoch

@@ -44,13 +44,13 @@ from muster.storage.types import Topic, TopicPartition
 
 Reply = TypeVar("Reply")
 
-FENCED_SINCE: Final = {"InitProducerId": 4, "AddPartitionsToTxn": 2, "EndTxn": 2}
+FENCED_SINCE: Final = {"InitProducerId": 4, "AddPartitionsToTxn": 2, "AddOffsetsToTxn": 2, "EndTxn": 2}
 """The first version of an API whose clients know PRODUCER_FENCED; older ones hear INVALID_PRODUCER_EPOCH."""
 
 UNKNOWN_PARTITION: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 TRANSACTION_ABORTABLE_SINCE: Final = 11
 """The first version of Produce in which TRANSACTION_ABORTABLE may be told."""
-RAISES_EPOCH_SINCE: Final = {"Produce": 12, "EndTxn": 5}
+RAISES_EPOCH_SINCE: Final = {"Produce": 12, "EndTxn": 5, "TxnOffsetCommit": 5}
 """The first version of an API whose clients speak level 2."""
 
 
@@ -127,7 +127,7 @@ class TransactionalProducerHandlers:
                 client=describe_client(call),
             )
 
-        reply = await self._ask(request.transactional_id, make, InitProducerIdReply)
+        reply = await self.ask(request.transactional_id, make, InitProducerIdReply)
         code = told_code("InitProducerId", reply.code, call.api_version)
         return response(error_code=code, producer_id=reply.producer_id, producer_epoch=reply.epoch)
 
@@ -150,7 +150,7 @@ class TransactionalProducerHandlers:
                 connection=call.peer.number,
             )
 
-        reply = await self._ask(request.transactional_id, make, AddPartitionsReply)
+        reply = await self.ask(request.transactional_id, make, AddPartitionsReply)
         code = told_code("AddPartitionsToTxn", reply.code, call.api_version)
         return make_added_response(request, lambda place: code)
 
@@ -176,7 +176,7 @@ class TransactionalProducerHandlers:
                 client=describe_client(call),
             )
 
-        reply = await self._ask(request.transactional_id, make, EndTxnReply)
+        reply = await self.ask(request.transactional_id, make, EndTxnReply)
         code = told_code("EndTxn", reply.code, call.api_version)
         return response(error_code=code, producer_id=reply.producer_id, producer_epoch=reply.epoch)
 
@@ -209,7 +209,7 @@ class TransactionalProducerHandlers:
             ]
         return response
 
-    async def _ask(self, transactional_id: str, make: Callable[[int], TransactionRequest], wanted: type[Reply]) -> Any:
+    async def ask(self, transactional_id: str, make: Callable[[int], TransactionRequest], wanted: type[Reply]) -> Any:
         try:
             reply: Any = await self._service.ask(transactional_id, make, wanted)
         except REFUSALS as error:
@@ -301,6 +301,32 @@ class TransactionGate:
             if each.place in refused:
                 self._log.log(*each.place).drop_guard(each.guard)
         return {each.place: each.guard for each in first if each.place not in refused}, refused
+
+    async def ask_for(
+        self, transactional_id: str, producer_id: int, epoch: int, place: TopicPartition, level: int
+    ) -> TransactionGuard | None:
+        """Leave for the node's own records of a transaction; None: it is open in that log. Raises CoordinatorError."""
+        try:
+            guard = self._log.log(*place).make_guard(producer_id, epoch, level=level)
+        except StorageError as error:
+            raise CoordinatorError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
+        if guard is None or (level < RAISES_EPOCH and not self._verifies):
+            return guard
+        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        try:
+            codes = await self._ask_for(transactional_id, producer_id, epoch, (place,), level)
+            code = ErrorCode(codes[place])
+        finally:
+            if code:
+                self.drop(place, guard)
+        if code:
+            raise CoordinatorError(code)
+        return guard
+
+    def drop(self, place: TopicPartition, guard: TransactionGuard | None) -> None:
+        """The records have come, or do not. Safe to call for a guard that is used."""
+        if guard is not None:
+            self._log.log(*place).drop_guard(guard)
 
     def _first_batches(
         self, parts: Sequence[Batches], level: int, refused: dict[TopicPartition, StorageError]

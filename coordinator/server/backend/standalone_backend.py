@@ -179,7 +179,7 @@ class StandaloneBackend:
     ) -> None:
         """All shards are this node's already."""
         self._transactions = TransactionCoordinator(
-            self._settings, self.disk, lambda: self.requests, self._clock, next_connection_number, fail
+            self._settings, self.disk, lambda: self.requests, driver, self._clock, next_connection_number, fail
         )
 
     async def resume_transactions(self, conditions: Conditions) -> None:

@@ -624,7 +624,9 @@ class EngineDriver:
             try:
                 self._on_notice(notice)
             except Exception as error:
-                self._on_bug(f"telling of {notice!r:.200}", error)
+                group_id = getattr(notice, "group_id", None)  # transactions have notices of their own
+                what = "telling what was decided" if group_id is None else f"telling the watchers of group {group_id!r}"
+                self._on_bug(what, error)
         for work in released.work:
             self._begin_work(work)
         for load in released.loads:

@@ -134,18 +134,6 @@ class NodeKafkaListener:
         def log_span(topic: str, partition: int) -> tuple[int, int]:
             return requests.broker.start_offset(topic, partition), requests.broker.high_watermark(topic, partition)
 
-        groups = GroupHandlers(
-            driver,
-            shards=shards,
-            endpoint=endpoint,
-            partitions=partitions,
-            log_span=log_span,
-            elsewhere=observed,
-            rights_of=UNRESTRICTED if security is None else security.topic_rights,
-            cluster=cluster,
-            departed=context.departed,
-            transactions=transactions,
-        )
         records = LogHandlers(
             requests,
             endpoint,
@@ -157,6 +145,19 @@ class NodeKafkaListener:
             departed=context.departed,
             transactions=transactions,
             verifies=settings.transaction_partition_verification_enable,
+        )
+        groups = GroupHandlers(
+            driver,
+            shards=shards,
+            endpoint=endpoint,
+            partitions=partitions,
+            log_span=log_span,
+            elsewhere=observed,
+            rights_of=UNRESTRICTED if security is None else security.topic_rights,
+            cluster=cluster,
+            departed=context.departed,
+            transactions=transactions,
+            records=records,
         )
         users = ScramHandlers(None if security is None else security.scram_users)
         quotas = QuotaHandlers(None if security is None else security.configured_quotas)

@@ -2,13 +2,17 @@
 
 What several transactions need is appended together and made durable by one round of flushes in a thread; what comes
 meanwhile is in the next round. A log that fails is told as an error of its partitions and holds nobody else up.
+Partitions of `__consumer_offsets` are the groups' engine's, which writes the marker between its own records (TX-G4);
+each of them is asked for by itself, and reported when it has been written.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Final, TypeAlias
 
-from muster.coordinator.edge.background_tasks import RestartedTask
+from muster.coordinator.edge.background_tasks import RestartedTask, SupervisedTasks
+from muster.coordinator.runtime.replay import GROUPS_TOPIC
 from muster.coordinator.transactions.effects import SendMarkers
 from muster.coordinator.transactions.events import MarkersWritten
 from muster.coordinator.transactions.records import TopicPartition
@@ -23,11 +27,24 @@ STORAGE_FAILED: Final = 56
 """KAFKA_STORAGE_ERROR: the coordinator sends the marker again."""
 
 
-class MarkerWriter:
-    """Belongs to the loop that starts it. `report` is told what became of the markers of each `SendMarkers`."""
+EndPositions: TypeAlias = Callable[[int, MarkerToWrite], Awaitable[int]]
+"""Has a shard of the groups end a producer's positions; returns Kafka's error number, 0 once that is durable."""
 
-    def __init__(self, broker: Broker, clock_ms: Callable[[], int], report: Callable[[MarkersWritten], None]) -> None:
+
+class MarkerWriter:
+    """Belongs to the loop that starts it. `report` is told what became of the markers of each `SendMarkers`, of some of
+    them at a time."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        clock_ms: Callable[[], int],
+        end_positions: EndPositions,
+        report: Callable[[MarkersWritten], None],
+    ) -> None:
         self._broker = broker
+        self._end_positions = end_positions
+        self._ending = SupervisedTasks()
         self._clock_ms = clock_ms
         self._report = report
         self._asked: list[SendMarkers] = []
@@ -40,11 +57,25 @@ class MarkerWriter:
     async def stop(self) -> None:
         """What is not written yet is asked for again when the shard is loaded next."""
         await self._rounds.stop()
+        await self._ending.close()
 
     def write(self, asked: SendMarkers) -> None:
-        """Have these markers written in the next round."""
-        self._asked.append(asked)
-        self._work.set()
+        """Have these markers written in the next round, and those for groups' positions by their engine."""
+        records = tuple(place for place in asked.partitions if place[0] != GROUPS_TOPIC)
+        for topic, shard in asked.partitions:
+            if topic == GROUPS_TOPIC:
+                self._ending.start(self._end(asked, shard), "positions of a transaction")
+        if records:
+            self._asked.append(replace(asked, partitions=records))
+            self._work.set()
+
+    async def _end(self, asked: SendMarkers, shard: int) -> None:
+        error = STORAGE_FAILED
+        try:
+            error = await self._end_positions(shard, content_of(asked))
+        finally:
+            place = (GROUPS_TOPIC, shard)
+            self._report(MarkersWritten(asked.transactional_id, asked.life, asked.number, {place: error}))
 
     async def _write_rounds(self) -> None:
         while True:
@@ -98,6 +129,10 @@ class MarkerWriter:
 def markers_of(asked: Sequence[SendMarkers]) -> Iterator[tuple[int, TopicPartition, MarkerToWrite]]:
     """Each marker and where it goes, behind the number of who asks for it."""
     for number, each in enumerate(asked):
-        content = MarkerToWrite(each.producer_id, each.epoch, each.commit, each.coordinator_epoch, each.level)
+        content = content_of(each)
         for place in each.partitions:
             yield number, place, content
+
+
+def content_of(asked: SendMarkers) -> MarkerToWrite:
+    return MarkerToWrite(asked.producer_id, asked.epoch, asked.commit, asked.coordinator_epoch, asked.level)

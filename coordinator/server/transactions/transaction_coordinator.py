@@ -13,12 +13,15 @@ from typing import Any, Final, TypeVar
 import structlog
 
 from muster.coordinator.config import Settings
-from muster.coordinator.core.model.events import TopicsChanged
+from muster.coordinator.core.model.effects import TxnEndedReply
+from muster.coordinator.core.model.events import TopicsChanged, TxnEnded
 from muster.coordinator.core.model.types import Limits
 from muster.coordinator.edge.background_tasks import RestartedTask, SupervisedTasks
-from muster.coordinator.errors import CoordinatorError, ErrorCode
+from muster.coordinator.errors import CoordinatorError, ErrorCode, NodeShuttingDown, Overloaded
+from muster.coordinator.kafka.handlers.group_requests import GroupDriver
 from muster.coordinator.runtime.engine import Engine, EngineOptions
 from muster.coordinator.runtime.node_status import Conditions
+from muster.coordinator.runtime.replay import GROUPS_TOPIC
 from muster.coordinator.runtime.shards import ShardStatus, partition_for
 from muster.coordinator.runtime.transaction_shards import (
     TRANSACTIONS,
@@ -82,11 +85,13 @@ class TransactionCoordinator:
         settings: Settings,
         broker: Broker,
         requests: Callable[[], LogRequests],
+        groups: GroupDriver,
         clock: NodeClock,
         newest_connection: NewestConnection,
         fail: Callable[[BaseException], None],
     ) -> None:
-        """requests: of the node's records, once it has joined. fail: hears of what the node cannot go on with."""
+        """requests: of the node's records, once it has joined. groups: those of the node, whose positions transactions
+        commit. fail: hears of what the node cannot go on with."""
         self._settings = settings
         self._broker = broker
         self._requests = requests
@@ -99,7 +104,8 @@ class TransactionCoordinator:
         self._engine: Engine | None = None
         self._closed = False
         self._known: frozenset[str] = frozenset()
-        self._markers = MarkerWriter(broker, clock.now_ms, self._markers_written)
+        self._groups = groups
+        self._markers = MarkerWriter(broker, clock.now_ms, self._end_positions, self._markers_written)
         self._loaded, self._searched = asyncio.Event(), asyncio.Event()
         self._search = RestartedTask("search for open transactions", self._search_after_loads)
         self._drawing = SupervisedTasks(fail)
@@ -252,6 +258,22 @@ class TransactionCoordinator:
             case ProducerIdWanted():
                 self._drawing.start(self._draw_for(notice.transactional_id), "producer ids of transactions")
 
+    async def _end_positions(self, shard: int, marker: MarkerToWrite) -> int:
+        """See `EndPositions`. Whoever leads the shard elsewhere, or loads it, is asked again (TX-C10)."""
+        ended = TxnEnded(
+            self._groups.next_id(),
+            marker.producer_id,
+            marker.epoch,
+            marker.commit,
+            marker.coordinator_epoch,
+            marker.level,
+        )
+        try:
+            reply = await self._groups.ask_shard(shard, ended, TxnEndedReply)
+        except (Overloaded, NodeShuttingDown):
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return reply.code
+
     def _markers_written(self, written: MarkersWritten) -> None:
         if self._driver is not None:
             event: Any = written
@@ -313,12 +335,20 @@ class TransactionCoordinator:
         try:
             if found not in self._broker.log(*place).open_transactions():
                 return  # It has ended since, and the next one of its producer may have begun.
-            self._broker.append_marker(*place, marker, self._clock.now_ms())
-            await asyncio.to_thread(self._broker.flush, [place])
+            if place[0] == GROUPS_TOPIC:  # the groups' engine writes there
+                await self._end_hanging_positions(place[1], marker)
+            else:
+                self._broker.append_marker(*place, marker, self._clock.now_ms())
+                await asyncio.to_thread(self._broker.flush, [place])
         except (StorageError, OSError) as error:
             log.warning("a hanging transaction could not be ended", why=str(error), **told)
         else:
             log.warning("a hanging transaction was aborted: no coordinator knows its producer", **told)
+
+    async def _end_hanging_positions(self, shard: int, marker: MarkerToWrite) -> None:
+        """Raises OSError where the groups' shard cannot write the marker now; the next search tries again."""
+        if error := await self._end_positions(shard, marker):
+            raise OSError(f"shard {shard} of the groups answered {error}")
 
 
 def report_trouble(what: str, error: Exception) -> None:

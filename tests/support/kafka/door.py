@@ -29,9 +29,11 @@ from muster.coordinator.kafka.handlers.group_requests import GroupRequests, Pend
 from muster.coordinator.kafka.handlers.handlers import LogHandlers
 from muster.coordinator.kafka.handlers.metadata import AdvertisedEndpoint
 from muster.coordinator.kafka.handlers.partition_tools import SoleNodeHandlers
+from muster.coordinator.kafka.handlers.transactional_offsets import TransactionalOffsetHandlers
 from muster.coordinator.kafka.protocol import transactional_apis
 from muster.coordinator.runtime.node_status import Conditions
 from muster.coordinator.runtime.shards import refusal_of, refusal_while_loading
+from muster.coordinator.server.backend.assignor_inputs import partition_counts
 from muster.coordinator.server.driver.clock import NodeClock
 from muster.coordinator.server.transactions.transaction_coordinator import TransactionCoordinator
 from muster.storage.broker.broker import Broker
@@ -94,8 +96,9 @@ class Door:
     ) -> None:
         self.broker = broker
         self.requests = LogRequests.standalone(broker, clock_ms=lambda: T0)
+        self.driver = OneShard()
         self.transactions = (
-            None if transactions is None else coordinator_of(transactions, broker, lambda: self.requests)
+            None if transactions is None else coordinator_of(transactions, broker, lambda: self.requests, self.driver)
         )
         endpoint = AdvertisedEndpoint(NODE_ID, "muster.example", 9092)
         records = LogHandlers(
@@ -109,10 +112,13 @@ class Door:
             transactions=self.transactions,
             verifies=transactions is None or transactions.transaction_partition_verification_enable,
         )
-        self.driver = OneShard()
         configs = ConfigHandlers(self.requests, NODE_ID, GroupConfigs(GroupRequests(self.driver, 1), cluster), cluster)
         members = MembershipHandlers(GroupRequests(self.driver, 1), lambda: endpoint, self.transactions)
-        self._everyone = (records, configs, SoleNodeHandlers(broker, NODE_ID), members)
+        self._everyone = [records, configs, SoleNodeHandlers(broker, NODE_ID), members]
+        if records.producers is not None and records.gate is not None:
+            groups = GroupRequests(self.driver, 1)
+            counts = partial(partition_counts, broker)
+            self._everyone.append(TransactionalOffsetHandlers(groups, records.producers, records.gate, counts))
         self.peer = self.connect()
 
     def connect(self) -> ClientPeer:
@@ -142,8 +148,10 @@ class Door:
         return await getattr(handlers, name)(request, call) if answer is None else answer
 
 
-def coordinator_of(settings: Settings, broker: Broker, requests: Callable[[], LogRequests]) -> TransactionCoordinator:
-    return TransactionCoordinator(settings, broker, requests, NodeClock(), next_connection_number, raise_bug)
+def coordinator_of(
+    settings: Settings, broker: Broker, requests: Callable[[], LogRequests], groups: OneShard
+) -> TransactionCoordinator:
+    return TransactionCoordinator(settings, broker, requests, groups, NodeClock(), next_connection_number, raise_bug)
 
 
 def raise_bug(bug: BaseException) -> None:

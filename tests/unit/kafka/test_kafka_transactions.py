@@ -516,7 +516,7 @@ def told_versions(level: int | None) -> tuple[dict[int, int], Any]:
 
 def test_level_2_is_told_as_a_finalized_feature() -> None:
     last, answer = told_versions(2)
-    assert (last[0], last[22], last[26]) == (12, 5, 5)
+    assert (last[0], last[22], last[25], last[26], last[28]) == (12, 5, 4, 5, 5)
     assert answer.supported_features == ()
     assert answer.finalized_features_epoch > 0
     (feature,) = answer.finalized_features
@@ -526,7 +526,7 @@ def test_level_2_is_told_as_a_finalized_feature() -> None:
 @pytest.mark.parametrize("level", [0, 1])
 def test_below_level_2_clients_are_told_to_go_on_as_before(level: int) -> None:
     last, answer = told_versions(level)
-    assert (last[0], last[22], last[26]) == (11, 5, 4)
+    assert (last[0], last[22], last[25], last[26], last[28]) == (11, 5, 4, 4, 4)
     assert answer.finalized_features == ()
     assert answer.finalized_features_epoch > 0, "a client that knows level 2 from before takes it back"
 
@@ -537,3 +537,61 @@ def test_a_node_without_a_coordinator_of_transactions_tells_of_none() -> None:
     assert 26 not in last
     assert answer.finalized_features_epoch == -1
     assert answer.finalized_features == ()
+
+
+# -- positions of groups -------------------------------------------------------------------------------------
+
+
+async def add_offsets(door: Door, who: tuple[int, int], version: int = 3) -> int:
+    asked = {"transactional_id": "app", "producer_id": who[0], "producer_epoch": who[1], "group_id": "g"}
+    code: int = (await door.ask("AddOffsetsToTxn", version, **asked)).error_code
+    return code
+
+
+async def commit_positions(door: Door, who: tuple[int, int], version: int = 3, **more: Any) -> list[int]:
+    row = "TxnOffsetCommitRequest.topics.partitions"
+    topics = [
+        made(
+            "TxnOffsetCommitRequest.topics",
+            name=name,
+            partitions=[made(row, partition_index=number, committed_offset=5) for number in numbers],
+        )
+        for name, numbers in (("t", (0, 9)), ("nowhere", (0,)))
+    ]
+    asked = {"transactional_id": "app", "producer_id": who[0], "producer_epoch": who[1], "topics": topics}
+    answer = await door.ask("TxnOffsetCommit", version, **(asked | {"group_id": "g"} | more))
+    return [part.error_code for topic in answer.topics for part in topic.partitions]
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_positions_are_taken_once_the_group_has_joined_the_transaction(version: int) -> None:
+    async def story(door: Door) -> None:
+        who = await begin(door)
+        assert await commit_positions(door, who, version) == [48, 3, 3]
+        assert await add_offsets(door, who, version) == 0
+        assert await commit_positions(door, who, version) == [0, 3, 3]
+
+    play(story, transactions=NODE)
+
+
+def test_what_commits_of_positions_refuse() -> None:
+    async def story(door: Door) -> None:
+        who = await begin(door)
+        assert await add_offsets(door, (who[0] + 1, 0)) == 49
+        assert [await add_offsets(door, (who[0], 1), version) for version in range(4)] == [47, 47, 90, 90]
+        assert await add_offsets(door, who) == 0
+        assert (await commit_positions(door, who, group_id=""))[0] == 24
+        assert (await commit_positions(door, (who[0] + 1, 0)))[0] == 49
+        assert (await commit_positions(door, (who[0], 1)))[0] == 47
+        assert (await commit_positions(door, who, generation_id=3))[0] == 22
+
+    play(story, transactions=NODE)
+
+
+def test_positions_of_level_2_join_the_transaction_by_themselves() -> None:
+    async def story(door: Door) -> None:
+        who = await begin(door)
+        assert await commit_positions(door, who, 5) == [0, 3, 3]
+        assert await commit_positions(door, who, 4) == [0, 3, 3]
+
+    play(story, transactions=NODE)

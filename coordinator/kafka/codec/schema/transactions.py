@@ -21,13 +21,13 @@ AddPartitionsToTxnResponse 0-3 flexible 3+
             partition_index: int32
             partition_error_code: int16
 
-AddOffsetsToTxnRequest 0-3 flexible 3+
+AddOffsetsToTxnRequest 0-4 flexible 3+
     transactional_id: string
     producer_id: int64
     producer_epoch: int16
     group_id: string
 
-AddOffsetsToTxnResponse 0-3 flexible 3+
+AddOffsetsToTxnResponse 0-4 flexible 3+
     throttle_time_ms: int32
     error_code: int16
 
@@ -43,7 +43,7 @@ EndTxnResponse 0-5 flexible 3+
     producer_id: int64 5+ = -1
     producer_epoch: int16 5+ = -1
 
-TxnOffsetCommitRequest 0-3 flexible 3+
+TxnOffsetCommitRequest 0-5 flexible 3+
     transactional_id: string
     group_id: string
     producer_id: int64
@@ -59,7 +59,7 @@ TxnOffsetCommitRequest 0-3 flexible 3+
             committed_leader_epoch: int32 2+ = -1
             committed_metadata: string?
 
-TxnOffsetCommitResponse 0-3 flexible 3+
+TxnOffsetCommitResponse 0-5 flexible 3+
     throttle_time_ms: int32
     topics: []
         name: string

@@ -60,6 +60,9 @@ class TransactionService(Protocol):
     async def prepare(self) -> None:
         """Be ready to coordinate. Raises CoordinatorError."""
 
+    def check_room(self, transactional_id: str) -> None:
+        """Raises CoordinatorError for an id that would be one too many."""
+
     async def ask(self, transactional_id: str, make: Callable[[int], TransactionRequest], wanted: type[Reply]) -> Reply:
         """The reply to the request that `make` makes of its number. Raises CoordinatorError, Overloaded,
         NodeShuttingDown."""
@@ -111,8 +114,9 @@ class TransactionalProducerHandlers:
             if request.transactional_id is None:
                 producer_id, epoch = self._requests.broker.next_producer_id()
                 return response(producer_id=producer_id, producer_epoch=epoch)
+            self._service.check_room(request.transactional_id)
             fresh_id = await self._service.draw_producer_id()
-        except StorageError as error:
+        except (StorageError, CoordinatorError) as error:
             return response(error_code=error.code, producer_id=-1, producer_epoch=-1)
 
         def make(number: int) -> InitProducerId:

@@ -8,7 +8,7 @@ ids are refused as loading.
 
 import asyncio
 from collections.abc import Callable, Iterator
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeGuard, TypeVar
 
 import structlog
 
@@ -28,6 +28,7 @@ from muster.coordinator.runtime.transaction_shards import (
     BrokerTransactionLog,
     NewestConnection,
     TransactionCores,
+    TransactionShardCore,
     check_partition_count,
     transaction_topic,
 )
@@ -119,6 +120,18 @@ class TransactionCoordinator:
         self._conditions = conditions
         if check_partition_count(self._broker, self.shards):
             await self._begin()
+
+    def check_room(self, transactional_id: str) -> None:
+        """Raises CoordinatorError for an id that would be one more than `transaction.max.ids`."""
+        if self._engine is None:
+            return
+        shards = [core.shard.state.ids for core in map(self._engine.core, range(self.shards)) if is_transactional(core)]
+        most = self._settings.transaction_max_ids
+        if sum(map(len, shards)) >= most and not any(transactional_id in ids for ids in shards):
+            raise CoordinatorError(
+                ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+                f"the node knows {most} transactional ids, as many as transaction.max.ids allows; try later",
+            )
 
     async def ask(
         self,
@@ -349,6 +362,10 @@ class TransactionCoordinator:
         """Raises OSError where the groups' shard cannot write the marker now; the next search tries again."""
         if error := await self._end_positions(shard, marker):
             raise OSError(f"shard {shard} of the groups answered {error}")
+
+
+def is_transactional(core: object) -> TypeGuard[TransactionShardCore]:
+    return isinstance(core, TransactionShardCore)
 
 
 def report_trouble(what: str, error: Exception) -> None:

@@ -291,6 +291,17 @@ def test_transactions_are_listed_by_state_and_producer() -> None:
     play(story, transactions=NODE)
 
 
+def test_a_node_knows_only_so_many_ids() -> None:
+    async def story(door: Door) -> None:
+        first = await begin(door, "a")
+        await begin(door, "b")
+        refused = await door.ask("InitProducerId", 4, transactional_id="c", transaction_timeout_ms=1_000)
+        assert refused.error_code == 89
+        assert await begin(door, "a") == (first[0], 1), "those that are known go on"
+
+    play(story, transactions=NODE.model_copy(update={"transaction_max_ids": 2}))
+
+
 def test_the_number_of_partitions_is_fixed_once_there_are_ids() -> None:
     disk = MemoryFiles()
 

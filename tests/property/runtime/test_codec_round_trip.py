@@ -1,6 +1,7 @@
 """Whatever the core can record comes back from its bytes, and whatever bytes there are, nothing but one error comes."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -35,7 +36,14 @@ from muster.coordinator.core.model.records import (
     TakeoverForgotten,
     TakeoverRecorded,
 )
-from muster.coordinator.core.model.types import Protocol, RebalanceEntry, Score, Settlement, StoredOffset
+from muster.coordinator.core.model.types import (
+    Protocol,
+    RebalanceEntry,
+    RebalanceSource,
+    Score,
+    Settlement,
+    StoredOffset,
+)
 from muster.coordinator.runtime.kafka_records import decode_group, encode
 from muster.coordinator.runtime.own_records import decode_ledger
 from muster.coordinator.runtime.ports import KeyValue
@@ -56,6 +64,14 @@ def stored_offsets(draw: st.DrawFn) -> StoredOffset:
     leader_epoch = draw(INT32) if expire_ms is None else -1
     topic_id = draw(st.just(b"") | TOPIC_ID.filter(any)) if expire_ms is None else b""
     return StoredOffset(draw(INT64), leader_epoch, draw(TEXT), draw(INT64), expire_ms, topic_id)
+
+
+def without_bounds_of_its_own(entry: RebalanceEntry) -> RebalanceEntry:
+    """A coordinator knows how long nobody owned what it moves: only watched entries have bounds."""
+    if entry.source is not RebalanceSource.COORDINATOR:
+        return entry
+    moves = tuple(replace(move, unowned_at_least_ms=None) for move in entry.moves)
+    return replace(entry, unowned_at_least_partition_ms=None, moves=moves)
 
 
 PARTITION = st.integers(0, 2**31 - 1)
@@ -127,7 +143,7 @@ st.register_type_strategy(
     ),
 )
 LEDGER_RECORDS = st.one_of(
-    st.builds(RebalanceDecided, TEXT, st.from_type(RebalanceEntry)),
+    st.builds(RebalanceDecided, TEXT, st.from_type(RebalanceEntry).map(without_bounds_of_its_own)),
     st.builds(RebalanceSettled, TEXT, st.from_type(Settlement)),
     st.from_type(RebalanceShadowed),
     st.builds(ShadowsForgotten, TEXT, st.integers(0, 2**31)),

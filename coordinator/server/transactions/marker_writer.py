@@ -7,6 +7,7 @@ each of them is asked for by itself, and reported when it has been written.
 """
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
@@ -45,6 +46,7 @@ class MarkerWriter:
         self._broker = broker
         self._end_positions = end_positions
         self._ending = SupervisedTasks()
+        self._flushing = threading.Lock()
         self._clock_ms = clock_ms
         self._report = report
         self._asked: list[SendMarkers] = []
@@ -58,6 +60,7 @@ class MarkerWriter:
         """What is not written yet is asked for again when the shard is loaded next."""
         await self._rounds.stop()
         await self._ending.close()
+        await asyncio.to_thread(self._flush, ())  # behind one that is under way
 
     def write(self, asked: SendMarkers) -> None:
         """Have these markers written in the next round, and those for groups' positions by their engine."""
@@ -116,13 +119,14 @@ class MarkerWriter:
     def _flush(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         """Error numbers of those that are not durable. In a thread."""
         failed: dict[TopicPartition, int] = {}
-        for place in places:
-            try:
-                self._broker.flush([place])
-            except StorageError as error:
-                failed[place] = error.code
-            except OSError:
-                failed[place] = STORAGE_FAILED
+        with self._flushing:
+            for place in places:
+                try:
+                    self._broker.flush([place])
+                except StorageError as error:
+                    failed[place] = error.code
+                except OSError:
+                    failed[place] = STORAGE_FAILED
         return failed
 
 

@@ -8,6 +8,7 @@ ids are refused as loading.
 
 import asyncio
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any, Final, TypeGuard, TypeVar
 
 import structlog
@@ -62,6 +63,9 @@ log = structlog.get_logger("muster.transactions")
 
 TransactionReplyType = TypeVar("TransactionReplyType")
 
+FIRST_LOAD_S: Final = 5.0
+"""How long the first request for a transactional id waits until the log that was made for it is loaded."""
+
 LOGS_PER_TURN: Final = 200
 """Logs that are looked at for open transactions between two turns of the loop."""
 
@@ -108,6 +112,9 @@ class TransactionCoordinator:
         self._groups = groups
         self._markers = MarkerWriter(broker, clock.now_ms, self._end_positions, self._markers_written)
         self._loaded, self._searched = asyncio.Event(), asyncio.Event()
+        self._loads = 0
+        self._unsearched: dict[int, int] = {}
+        """Shard -> the load of it that no search has followed yet."""
         self._search = RestartedTask("search for open transactions", self._search_after_loads)
         self._drawing = SupervisedTasks(fail)
 
@@ -196,7 +203,9 @@ class TransactionCoordinator:
             self._markers.start()
             self._search.start()
             if made:  # there is next to nothing to load: whoever asked first need not ask again
-                await self._searched.wait()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(FIRST_LOAD_S):
+                        await self._searched.wait()
             return self._driver
 
     async def _make_topic(self) -> None:
@@ -234,6 +243,8 @@ class TransactionCoordinator:
 
     def _report_status(self, shard: int, status: ShardStatus, why: str) -> None:
         if status is ShardStatus.ACTIVE:
+            self._loads += 1
+            self._unsearched[shard] = self._loads
             self._loaded.set()
         failed = status is ShardStatus.FAILED
         tell = log.warning if failed else log.debug
@@ -306,18 +317,24 @@ class TransactionCoordinator:
     # -- what logs have open, and nobody knows ----------------------------------------------------------------------
 
     async def _search_after_loads(self) -> None:
-        """Search whenever a shard has been loaded, once all of them have been: any of them may know the producer."""
+        """Search whenever a shard has been loaded, once all of them have been: any of them may know the producer.
+
+        A shard that is loaded again meanwhile waits for the next search, and so do all where this one fails.
+        """
         while True:
+            if not self._unsearched:
+                self._loaded.clear()
             await self._loaded.wait()
-            driver, engine = self._driver, self._engine
-            if driver is None or engine is None:
-                return
+            driver = self._driver
+            assert driver is not None, "a shard was loaded, so there is an engine that is driven"
             await driver.all_loaded()
-            self._loaded.clear()
+            waiting = dict(self._unsearched)
             await self._search_logs(driver)
             done: Any = OrphansSearched()
-            for shard in range(self.shards):
-                driver.submit_event(shard, done)
+            for shard, load in waiting.items():
+                if self._unsearched[shard] == load:
+                    del self._unsearched[shard]
+                    driver.submit_event(shard, done)
             self._searched.set()
 
     async def _search_logs(self, driver: EngineDriver) -> None:

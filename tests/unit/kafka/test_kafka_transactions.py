@@ -11,7 +11,9 @@ from muster.coordinator.kafka.dispatch import ApiVersionsHandler, ClientPeer, Ha
 from muster.coordinator.kafka.handlers.transactions import refuse_records
 from muster.coordinator.runtime.shards import partition_for
 from muster.coordinator.runtime.transaction_records import encode_transaction
+from muster.coordinator.server.driver.driver import EngineDriver
 from muster.coordinator.server.listeners.kafka_listener import what_is_told
+from muster.coordinator.server.transactions.transaction_coordinator import TransactionCoordinator
 from muster.coordinator.transactions.records import LAST_CLIENT_EPOCH, TransactionState, TransactionStored
 from muster.storage.records.batch import encode_batch, read_batches
 from tests.fakes.memory_files import MemoryFiles
@@ -604,5 +606,23 @@ def test_positions_of_level_2_join_the_transaction_by_themselves() -> None:
         who = await begin(door)
         assert await commit_positions(door, who, 5) == [0, 3, 3]
         assert await commit_positions(door, who, 4) == [0, 3, 3]
+
+    play(story, transactions=NODE)
+
+
+def test_a_search_for_open_transactions_that_fails_is_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    failures = iter([OSError(5, "Input/output error")])
+    search = TransactionCoordinator._search_logs
+
+    async def search_or_fail(coordinator: TransactionCoordinator, driver: EngineDriver) -> None:
+        for failure in failures:
+            raise failure
+        await search(coordinator, driver)
+
+    monkeypatch.setattr(TransactionCoordinator, "_search_logs", search_or_fail)
+
+    async def story(door: Door) -> None:
+        who = await begin(door)
+        assert await add(door, who, ADDED[0]) == [0]
 
     play(story, transactions=NODE)

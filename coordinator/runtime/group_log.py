@@ -122,7 +122,10 @@ class BrokerGroupLog:
 
     def _append(self, topic: str, shard: int, records: Sequence[Entry], now_ms: int) -> None:
         for batch in encode_batches(records, now_ms, self._batch_bytes):
-            self._write(topic, shard, partial(self._append_batch, topic, shard, batch, now_ms))
+            try:  # every commit comes here: no call more than it takes
+                self._broker.append(topic, shard, batch, now_ms, origin=AppendOrigin.COORDINATOR)
+            except (StorageError, OSError) as error:
+                raise LogFailed(f"{topic}-{shard}: {error}", no_room=is_out_of_room(error)) from error
 
     def append_in_transaction(
         self, shard: int, producer: TxnProducer, groups: Sequence[Entry], guard: object | None, now_ms: int

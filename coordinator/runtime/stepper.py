@@ -503,10 +503,10 @@ class Stepper:
         now_ms: int,
     ) -> None:
         """One append, of one batch or of several in order. If a later one fails, the replay finds the earlier ones."""
-        explained = bool(ledger)
-        entries = sum(len(part.groups) for part in parts) + len(ledger)
+        explained, entries = bool(ledger), len(ledger)
         try:
             for writer, groups in parts:
+                entries += len(groups)
                 if writer is None:
                     self._log.append(slot.index, groups, ledger, now_ms)
                     ledger = ()

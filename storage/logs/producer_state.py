@@ -9,6 +9,7 @@ Producer ids are never given twice: they are reserved on disk a block at a time.
 
 import logging
 import struct
+import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple, TypeAlias
@@ -54,12 +55,13 @@ def is_fence(producer_id: int) -> bool:
 
 
 class LocalProducerIds:
-    """Hands out ids from a block whose end was made durable before the first of it is given."""
+    """Hands out ids from a block whose end was made durable before the first of it is given. In any thread."""
 
     def __init__(self, files: Files, data_dir: str) -> None:
         self._files = files
         self._path = f"{data_dir}/{_NAME}"
         self._next = self._end = 0
+        self._lock = threading.Lock()
 
     def next(self, known: int, epoch: int) -> tuple[int, int]:
         """The next epoch of `known`, or a fresh id at epoch 0 when it has none or its epochs are used up."""
@@ -72,13 +74,14 @@ class LocalProducerIds:
         return FENCES_FROM + self._fresh()
 
     def _fresh(self) -> int:
-        if self._next == self._end:
-            lines = read_lines(self._files, self._path, 2)
-            first = int(lines[0][1]) if lines else 0
-            write_lines(self._files, self._path, [("next", str(first + BLOCK))], 2)
-            self._next, self._end = first, first + BLOCK
-        self._next += 1
-        return self._next - 1
+        with self._lock:
+            if self._next == self._end:
+                lines = read_lines(self._files, self._path, 2)
+                first = int(lines[0][1]) if lines else 0
+                write_lines(self._files, self._path, [("next", str(first + BLOCK))], 2)
+                self._next, self._end = first, first + BLOCK
+            self._next += 1
+            return self._next - 1
 
 
 # Sequences, epochs, open transactions

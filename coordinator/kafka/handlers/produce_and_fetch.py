@@ -242,8 +242,11 @@ class RecordHandlers:
         parts, refused = split_refused_batches(request, call.api_version, True)
         guards, closed = await gate.ask(request.transactional_id, parts, call.api_version)
         let_in = [part for part in parts if part[:2] not in closed]
-        begun = self._requests.begin_produce(let_in, request.acks, max(request.timeout_ms, 0), guards)
-        await asyncio.gather(*begun, return_exceptions=True)
+        try:
+            begun = self._requests.begin_produce(let_in, request.acks, max(request.timeout_ms, 0), guards)
+            await asyncio.gather(*begun, return_exceptions=True)
+        finally:  # one that the log did not take would keep later records of its producer out
+            gate.drop_all(guards)
         outcomes = iter([partition_outcome(part) for part in begun])
         results = [closed[part[:2]] if part[:2] in closed else next(outcomes) for part in parts]
         return make_produce_response(request, merge_refusals(results, refused))

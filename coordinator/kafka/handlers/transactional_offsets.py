@@ -26,12 +26,12 @@ from muster.coordinator.kafka.handlers.transactions import (
     told_code,
 )
 from muster.coordinator.kafka.protocol import check_length, check_optional_length
+from muster.coordinator.runtime.replay import GROUPS_TOPIC
 from muster.coordinator.transactions.effects import AddPartitionsReply
 from muster.coordinator.transactions.events import AddPartitions
 
 ANSWER: Final = "TxnOffsetCommitResponse"
 COMMIT: Final = "TxnOffsetCommit"
-OFFSETS_TOPIC: Final = "__consumer_offsets"
 
 LOADING_SINCE: Final = 2
 """The first version of TxnOffsetCommit whose clients take COORDINATOR_LOAD_IN_PROGRESS in their stride."""
@@ -66,7 +66,7 @@ class TransactionalOffsetHandlers:
 
     async def add_offsets_to_txn(self, request: Any, call: KafkaCall) -> Any:
         """The group's partition of `__consumer_offsets` joins the transaction."""
-        place = OFFSETS_TOPIC, self._groups.shard_of(request.group_id)
+        place = GROUPS_TOPIC, self._groups.shard_of(request.group_id)
 
         def make(number: int) -> AddPartitions:
             return AddPartitions(
@@ -96,7 +96,7 @@ class TransactionalOffsetHandlers:
     ) -> TransactionCommitResult:
         if not request.group_id:
             return TransactionCommitResult(ErrorCode.INVALID_GROUP_ID)
-        place = OFFSETS_TOPIC, self._groups.shard_of(request.group_id)
+        place = GROUPS_TOPIC, self._groups.shard_of(request.group_id)
         producer = request.producer_id, request.producer_epoch
         try:
             event = event_of(request, self._groups.next_id(), kept)

@@ -9,6 +9,7 @@ records are sent to it. At level 2 each EndTxn raises the epoch, and records add
 import asyncio
 import struct as packing
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from muster.coordinator.errors import CoordinatorError, ErrorCode, NodeShuttingDown, Overloaded
@@ -327,19 +328,25 @@ class TransactionGate:
             raise CoordinatorError(code)
         return guard
 
+    def drop_all(self, guards: Guards) -> None:
+        """See `drop`."""
+        for place, guard in guards.items():
+            self.drop(place, guard)
+
     def drop(self, place: TopicPartition, guard: TransactionGuard | None) -> None:
         """The records have come, or do not. Safe to call for a guard that is used."""
         if guard is not None:
-            self._log.log(*place).drop_guard(guard)
+            with suppress(StorageError):  # the topic is gone, and its guards with it
+                self._log.log(*place).drop_guard(guard)
 
     def _first_batches(
         self, parts: Sequence[Batches], level: int, refused: dict[TopicPartition, StorageError]
     ) -> list[FirstBatch]:
-        first = []
+        first, begun = list[FirstBatch](), set[TopicPartition]()
         for topic, partition, records in parts:
             found = read_producer(records)
-            if found is None:
-                continue
+            if found is None or (topic, partition) in begun:
+                continue  # of two batches for one partition the first begins the transaction
             try:
                 guard = self._log.log(topic, partition).make_guard(found[0], found[1], sequence=found[2], level=level)
             except StorageError as error:
@@ -347,6 +354,7 @@ class TransactionGate:
                 continue
             if guard is not None:
                 first.append(FirstBatch((topic, partition), found[0], found[1], guard))
+                begun.add((topic, partition))
         return first
 
     async def _ask_coordinator(

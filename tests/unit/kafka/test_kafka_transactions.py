@@ -626,3 +626,18 @@ def test_a_search_for_open_transactions_that_fails_is_done_again(monkeypatch: py
         assert await add(door, who, ADDED[0]) == [0]
 
     play(story, transactions=NODE)
+
+
+def test_a_repeated_batch_of_the_transaction_before_keeps_no_later_one_out() -> None:
+    async def story(door: Door) -> None:
+        who = await begin(door)
+        await add(door, who, ADDED[0])
+        assert await send(door, who, b"a") == 0
+        await ended(door, who)
+        await add(door, who, ADDED[0])
+        assert await send(door, who, b"a") == 0, "it is in the log, so nothing is appended"
+        assert await send(door, who, b"b", first=1) == 0
+        await ended(door, who)
+        assert await committed(door) == [b"a", b"b"]
+
+    play(story, transactions=NODE)

@@ -1,6 +1,9 @@
 """What a log takes in of a transaction, and what readers of committed records see of it (TX-L...)."""
 
 import asyncio
+import contextlib
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -14,7 +17,7 @@ from muster.storage.broker.requests import LogRequests
 from muster.storage.logs import log as log_module
 from muster.storage.logs import transactions
 from muster.storage.logs.log import Log
-from muster.storage.logs.producer_state import MAX_EPOCH, MarkerToWrite, encode_marker
+from muster.storage.logs.producer_state import MAX_EPOCH, LocalProducerIds, MarkerToWrite, encode_marker
 from muster.storage.logs.replica import append_as_follower
 from muster.storage.logs.retention import apply_retention, retention_policies
 from muster.storage.logs.segment import MAX_TIMESTAMP
@@ -636,3 +639,20 @@ def test_producers_are_told_with_what_is_open(at_once: int, monkeypatch: pytest.
     log.append(data_of(5, number=4, transactional=False), T0)
     monkeypatch.setattr(log_module, "PRODUCERS_AT_ONCE", at_once)
     assert [tuple(known) for known in log.list_producers()] == [(4, 0, 5, T0, -1, -1), (ME, 1, 1, T0, 7, 2)]
+
+
+def test_two_threads_are_never_given_one_producer_id() -> None:
+    """Both come while the next block is being written down."""
+    disk, both = MemoryFiles(), threading.Barrier(2)
+
+    def meet(operation: str, path: str) -> None:
+        if "producer-id-block" in path:
+            with contextlib.suppress(threading.BrokenBarrierError):
+                both.wait(0.2)
+
+    disk.make_dir("/d")
+    disk.fault = meet
+    ids = LocalProducerIds(disk, "/d")
+    with ThreadPoolExecutor(2) as pool:
+        given = list(pool.map(lambda _: ids.next(-1, -1)[0], range(2)))
+    assert len(set(given)) == 2

@@ -5,6 +5,8 @@ epoch int16, timeout int32 (ms), state int8, partitions by topic (null in Empty)
 tagged fields: 0 the previous producer id, 1 the next one, 2 the client's `transaction.version`; each is left out where
 it has its default (-1, -1, 0). Version 0 has plain lengths and no tags. A null value is a tombstone.
 
+A node with `transaction.version=0` writes version 0, which brokers of every age read, unless that would lose a fact.
+
 Kafka before KAFKA-20310 (4.1 among them) writes neither tag 0 nor 1; such records are read all the same.
 """
 
@@ -68,6 +70,18 @@ def encode_transaction(record: TransactionRecord, version: int = FLEXIBLE_VERSIO
     head += INT32.pack(record.timeout_ms) + INT8.pack(record.state)
     times = INT64.pack(record.updated_ms) + INT64.pack(record.started_ms)
     return KeyValue(key, head + encode_partitions(record, version) + times + encode_tags(record, version))
+
+
+def version_for(record: TransactionRecord, level: int) -> int:
+    """The version of the value that a node with this `transaction.version` writes (TX-C16).
+
+    A transaction that was begun or decided at a higher level, or whose producer id is replaced, needs version 1.
+    """
+    if level > 0 or isinstance(record, TransactionExpired):
+        return FLEXIBLE_VERSION
+    replaced = record.previous_producer_id not in (NO_PRODUCER_ID, record.producer_id)
+    tagged_facts = replaced or record.next_producer_id != NO_PRODUCER_ID or record.client_level != 0
+    return FLEXIBLE_VERSION if tagged_facts else PLAIN_VERSION
 
 
 def encode_partitions(record: TransactionStored, version: int) -> bytes:

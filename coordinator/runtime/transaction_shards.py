@@ -6,6 +6,7 @@ the facts in `__transaction_state`, each record in a batch of its own, as Kafka 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -30,6 +31,7 @@ from muster.coordinator.runtime.transaction_records import (
     TRANSACTIONS_TOPIC,
     TransactionReadReport,
     encode_transaction,
+    version_for,
 )
 from muster.coordinator.transactions.effects import TransactionEffects
 from muster.coordinator.transactions.events import (
@@ -149,9 +151,9 @@ class TransactionCores:
 # ------------------------
 
 
-def encode_transactions(records: Iterable[TransactionRecord]) -> EncodedTurn:
-    """Raises ValueError for a name that Kafka's format cannot hold."""
-    return EncodedTurn(groups=[encode_transaction(record) for record in records])
+def encode_transactions(records: Iterable[TransactionRecord], level: int = 2) -> EncodedTurn:
+    """Encode for a node with this `transaction.version`. Raises ValueError for a name that no record can hold."""
+    return EncodedTurn(groups=[encode_transaction(record, version_for(record, level)) for record in records])
 
 
 def room_probe() -> Entry:
@@ -180,7 +182,12 @@ def replay_transactions(
     report.skipped.update({f"{TRANSACTIONS_TOPIC} {kind}": times for kind, times in read.skipped.items()})
 
 
-TRANSACTIONS: Final = ShardKind(encode_transactions, replay_transactions, room_probe)
+def transaction_kind(level: int) -> ShardKind:
+    """Shards of transactional ids, on a node with this `transaction.version`."""
+    return ShardKind(partial(encode_transactions, level=level), replay_transactions, room_probe)
+
+
+TRANSACTIONS: Final = transaction_kind(2)
 
 
 # The log

@@ -25,12 +25,12 @@ from muster.coordinator.runtime.node_status import Conditions
 from muster.coordinator.runtime.replay import GROUPS_TOPIC
 from muster.coordinator.runtime.shards import ShardStatus, partition_for
 from muster.coordinator.runtime.transaction_shards import (
-    TRANSACTIONS,
     BrokerTransactionLog,
     NewestConnection,
     TransactionCores,
     TransactionShardCore,
     check_partition_count,
+    transaction_kind,
     transaction_topic,
 )
 from muster.coordinator.server.driver.clock import NodeClock
@@ -223,7 +223,7 @@ class TransactionCoordinator:
             on_status=self._report_status,
             inbox_limit=self._settings.queued_max_requests,
             loads_elsewhere=True,
-            kind=TRANSACTIONS,
+            kind=transaction_kind(self._settings.transaction_version),
         )
         engine = Engine(BrokerTransactionLog(self._broker), self.shards, Limits(), self._cores, options)
         engine.submit_all(self._topics_now(()))

@@ -1,5 +1,6 @@
 """The codec of `__transaction_state` against a second one, written as the table of Kafka's message definition."""
 
+from dataclasses import replace
 from struct import pack
 from typing import Any
 
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from muster.coordinator.runtime.ports import KeyValue
 from muster.coordinator.runtime.record_fields import MalformedRecord
-from muster.coordinator.runtime.transaction_records import decode_transaction, encode_transaction
+from muster.coordinator.runtime.transaction_records import decode_transaction, encode_transaction, version_for
 from muster.coordinator.transactions.records import TransactionExpired, TransactionState, TransactionStored
 
 INT64 = st.integers(-1, 2**63 - 1)
@@ -104,6 +105,33 @@ def test_a_record_is_read_as_it_was_written(record: TransactionStored | Transact
     read = decode_transaction(written)
     assert read == record
     assert not isinstance(read, TransactionStored) or encode_transaction(read) == written
+
+
+def is_same_fact(read: object, record: TransactionStored) -> bool:
+    """Version 0 has no place for the producer id before the move, where that is the present one."""
+    if not isinstance(read, TransactionStored):
+        return False
+    before = record.previous_producer_id
+    same_before = read.previous_producer_id in (before, -1) and before in (read.previous_producer_id, read.producer_id)
+    return same_before and replace(read, previous_producer_id=before) == record
+
+
+@given(stored(), st.sampled_from([0, 1, 2]))
+def test_no_level_loses_a_fact(record: TransactionStored, level: int) -> None:
+    version = version_for(record, level)
+    written = encode_transaction(record, version)
+    assert written.value is not None
+    assert written.value[:2] == pack(">h", version)
+    assert is_same_fact(decode_transaction(written), record)
+
+
+@given(stored())
+def test_level_0_writes_version_0_wherever_it_has_no_level_and_no_other_producer_id(record: TransactionStored) -> None:
+    old = replace(record, client_level=0, next_producer_id=-1, previous_producer_id=record.producer_id)
+    assert version_for(old, 0) == 0
+    assert version_for(replace(old, client_level=2), 0) == 1
+    assert version_for(replace(old, next_producer_id=5), 0) == 1
+    assert version_for(old, 1) == 1
 
 
 @given(stored(), st.data())

@@ -515,6 +515,21 @@ def test_the_last_epoch_ends_with_a_fresh_producer_id() -> None:
     play(after, disk, transactions=NODE)
 
 
+@pytest.mark.parametrize(("level", "version"), [(0, 0), (1, 1), (2, 1)])
+def test_level_0_writes_records_that_brokers_of_every_age_read(level: int, version: int) -> None:
+    async def story(door: Door) -> None:
+        who = await begin(door)
+        assert await add(door, who, *ADDED) == [0, 0]
+        await ended(door, who)
+        log = door.broker.log("__transaction_state", partition_for("app", NODE.transaction_state_log_num_partitions))
+        values = [
+            record.value or b"" for found in read_batches(log.fetch(0, 1 << 20).records) for record in found.records()
+        ]
+        assert [value[:2].hex() for value in values] == [f"000{version}"] * 4
+
+    play(story, transactions=NODE.model_copy(update={"transaction_version": level}))
+
+
 def told_versions(level: int | None) -> tuple[dict[int, int], Any]:
     """The last version of each API, and the answer."""
 

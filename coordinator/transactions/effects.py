@@ -7,10 +7,11 @@ reason. `TRANSACTION_REPLIES` gives the type of answer to each request; a refusa
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.transactions.events import (
+    NO_ORIGIN,
     AddPartitions,
     DescribeTransaction,
     EndTxn,
@@ -18,6 +19,7 @@ from muster.coordinator.transactions.events import (
     ListTransactions,
     OrphanFound,
     RequestId,
+    RequestOrigin,
     TerminateTransaction,
     TimerKey,
     TransactionEvent,
@@ -85,20 +87,51 @@ class EndCause(Enum):
 
 
 @dataclass(slots=True, frozen=True)
-class TransactionEnd:
-    """One of the last ends of an id, for explanations. by: the client or operator that decided it; empty: nobody."""
+class EndDecision:
+    """Why a transaction ends, and who decided it. Soft: after a replay it is not known.
 
-    at_ms: int
+    by: the client or operator that asked for it; NO_ORIGIN where the coordinator did. of: the newest instance of the
+    producer that had the transaction. epoch: the one that its records carry; -1 where it is not known.
+    """
+
+    cause: EndCause = EndCause.UNKNOWN
+    by: RequestOrigin = NO_ORIGIN
+    of: RequestOrigin = NO_ORIGIN
+    epoch: int = NO_EPOCH
+    stood_still_ms: int = 0
+    """How long the node stood still while the transaction was open."""
+
+
+NOT_KNOWN: Final = EndDecision()
+
+
+@dataclass(slots=True, frozen=True)
+class TransactionEnd:
+    """One of the last ends of an id, for explanations. Times are milliseconds since 1970.
+
+    marker_epoch: the one that its markers carry. started_ms: when it began, by the clock of the node then; one still to
+    come at the decision is of a clock that was set back since. partitions: how many it had.
+    """
+
+    producer_id: int
+    marker_epoch: int
     committed: bool
-    cause: EndCause
-    by: str
-    open_ms: int
+    decision: EndDecision
+    started_ms: int
+    decided_ms: int
+    completed_ms: int
+    timeout_ms: int
     partitions: int
 
 
 @dataclass(slots=True, frozen=True)
 class DescribeTransactionReply:
-    """`state` is Kafka's name. Times are -1 where no transaction is open. `ends`: the last ones, newest first."""
+    """`state` is Kafka's name. Times are -1 where no transaction is open. `ends`: the last ones, newest first.
+
+    updated_ms: when the state began. client: the newest instance of the producer, where it has been heard since the
+    load. decision: of a transaction that is decided and not complete. unmarked: partitions whose marker is not known
+    to be durable, the first few of `unmarked_count`.
+    """
 
     code: ErrorCode = ErrorCode.NONE
     message: str = ""
@@ -109,6 +142,11 @@ class DescribeTransactionReply:
     epoch: int = NO_EPOCH
     partitions: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     ends: tuple[TransactionEnd, ...] = ()
+    updated_ms: int = NO_TIME
+    client: RequestOrigin = NO_ORIGIN
+    decision: EndDecision | None = None
+    unmarked: tuple[TopicPartition, ...] = ()
+    unmarked_count: int = 0
 
 
 @dataclass(slots=True, frozen=True)
@@ -136,12 +174,14 @@ class OrphanVerdict(Enum):
 
 @dataclass(slots=True, frozen=True)
 class OrphanReply:
-    """marker_epoch: the epoch that the marker of a hanging transaction has to carry."""
+    """marker_epoch: the epoch that the marker of a hanging transaction has to carry. transactional_id: the one that has
+    the producer id now; empty where no id does."""
 
     code: ErrorCode = ErrorCode.NONE
     message: str = ""
     verdict: OrphanVerdict = OrphanVerdict.UNKNOWN
     marker_epoch: int = NO_EPOCH
+    transactional_id: str = ""
 
 
 TransactionReply: TypeAlias = (
@@ -195,14 +235,14 @@ class SendMarkers:
 
 @dataclass(slots=True, frozen=True)
 class AbortNoted:
-    """The coordinator aborted a transaction without being asked by its producer to."""
+    """The coordinator aborted a transaction without being asked by its producer to. at_ms: when it was decided."""
 
     transactional_id: str
     producer_id: int
-    epoch: int
-    cause: EndCause
-    by: str
+    decision: EndDecision
+    started_ms: int
     open_ms: int
+    timeout_ms: int
     partitions: tuple[TopicPartition, ...]
     at_ms: int
 

@@ -9,14 +9,16 @@ from typing import Final
 
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.transactions.effects import (
+    NOT_KNOWN,
     AbortNoted,
     EndCause,
+    EndDecision,
     EndTxnReply,
     MarkerTrouble,
     SendMarkers,
     TransactionEnd,
 )
-from muster.coordinator.transactions.events import EndTxn, MarkersWritten, TopicsDeleted
+from muster.coordinator.transactions.events import EndTxn, MarkersWritten, RequestOrigin, TopicsDeleted
 from muster.coordinator.transactions.records import (
     COMPLETES,
     LAST_CLIENT_EPOCH,
@@ -34,6 +36,7 @@ from muster.coordinator.transactions.state import (
     check_producer,
     find_id,
     not_yet_complete,
+    remember_end,
     wrong_epoch,
     wrong_producer,
 )
@@ -93,7 +96,8 @@ def end_transaction(event: EndTxn, step: TransactionStep) -> None:
             f"{'commit' if event.commit else 'abort'}",
         )
     if meaning is not EndMeaning.REPEATED:
-        known.cause, known.by, known.fencing = EndCause.CLIENT, event.client, False
+        known.newest, known.fencing = event.client, False
+        note_decision(known, EndCause.CLIENT, event.client, step)
         epoch = known.stored.epoch
         if event.level >= 2:
             known.last_epoch = epoch
@@ -144,6 +148,12 @@ def meaning_of_plain(event: EndTxn, known: TransactionalId) -> EndMeaning:
 # ------------
 
 
+def note_decision(known: TransactionalId, cause: EndCause, by: RequestOrigin, step: TransactionStep) -> None:
+    """Why the transaction is about to be decided."""
+    still_ms = step.state.still_ms - known.still_ms if known.stored.state is ONGOING else 0
+    known.decision = EndDecision(cause, by, known.newest, known.stored.epoch, still_ms)
+
+
 def decide_end(
     known: TransactionalId, commit: bool, epoch: int, level: int, fresh_id: int, step: TransactionStep
 ) -> None:
@@ -179,14 +189,15 @@ def keep_places(partitions: Mapping[str, tuple[int, ...]], gone: set[TopicPartit
 
 
 def abort_by_coordinator(
-    known: TransactionalId, cause: EndCause, by: str, fresh_id: int, step: TransactionStep
+    known: TransactionalId, cause: EndCause, by: RequestOrigin, fresh_id: int, step: TransactionStep
 ) -> None:
     """Abort the open transaction with a raised epoch, whatever the level: nothing late gets in any more (TX-C9).
 
     Of an abort that fences, no client ever gets the raised epoch. After any other one, the producer may ask for it.
     """
     stored = known.stored
-    known.cause, known.by = cause, by
+    note_decision(known, cause, by, step)
+    decision = known.decision
     known.fencing = cause in (EndCause.FENCED, EndCause.OPERATOR)
     known.last_epoch = NO_EPOCH if known.fencing else stored.epoch
     open_ms, places = step.now_ms - step.past(stored.started_ms), tuple(stored.places)
@@ -194,7 +205,14 @@ def abort_by_coordinator(
     if cause is not EndCause.BUMPED:
         step.out.notices.append(
             AbortNoted(
-                stored.transactional_id, stored.producer_id, stored.epoch, cause, by, open_ms, places, step.now_ms
+                stored.transactional_id,
+                stored.producer_id,
+                decision,
+                stored.started_ms,
+                open_ms,
+                stored.timeout_ms,
+                places,
+                step.now_ms,
             )
         )
 
@@ -333,7 +351,7 @@ def forget_topics(event: TopicsDeleted, step: TransactionStep) -> None:
 
 def complete_end(known: TransactionalId, step: TransactionStep) -> None:
     """Keep the Complete: every marker is durable. Whoever waited for it is decided at the end of the step."""
-    stored = known.stored
+    stored, decision = known.stored, known.decision
     producer_id, epoch = next_producer(stored)
     step.move(
         known,
@@ -343,16 +361,17 @@ def complete_end(known: TransactionalId, step: TransactionStep) -> None:
         partitions={},
         next_producer_id=NO_PRODUCER_ID,
     )
-    known.markers = None
-    known.note_end(
-        TransactionEnd(
-            step.now_ms,
-            stored.state is TransactionState.PREPARE_COMMIT,
-            known.cause,
-            known.by,
-            max(0, stored.updated_ms - stored.started_ms),
-            stored.size,
-        )
+    known.markers, known.decision = None, NOT_KNOWN
+    end = TransactionEnd(
+        stored.producer_id,
+        stored.epoch,
+        stored.state is TransactionState.PREPARE_COMMIT,
+        decision,
+        stored.started_ms,
+        stored.updated_ms,
+        step.now_ms,
+        stored.timeout_ms,
+        stored.size,
     )
-    known.cause, known.by = EndCause.UNKNOWN, ""
+    remember_end(step.state, known, end)
     step.completed.append(known)

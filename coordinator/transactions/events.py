@@ -6,7 +6,7 @@ milliseconds. `level` is the `transaction.version` by which a client speaks: 0 o
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from muster.coordinator.transactions.records import NO_EPOCH, NO_PRODUCER_ID, TopicPartition
 
@@ -23,10 +23,25 @@ NO_CONNECTION = -1
 
 
 @dataclass(slots=True, frozen=True)
+class RequestOrigin:
+    """Who sent a request, for explanations; empty where it is not known.
+
+    address: the host it came from. software: name and version, as its client says them. client_id: the client's name.
+    """
+
+    address: str = ""
+    software: str = ""
+    client_id: str = ""
+
+
+NO_ORIGIN: Final = RequestOrigin()
+
+
+@dataclass(slots=True, frozen=True)
 class InitProducerId:
     """A producer asks for its producer id and epoch. One that names none is a new instance, which fences the others.
 
-    connection: its number on this node; a later connection has a higher one. client: who asks, for explanations.
+    connection: its number on this node; a later connection has a higher one.
     """
 
     request_id: RequestId
@@ -36,7 +51,7 @@ class InitProducerId:
     producer_id: int = NO_PRODUCER_ID
     epoch: int = NO_EPOCH
     connection: int = NO_CONNECTION
-    client: str = ""
+    client: RequestOrigin = NO_ORIGIN
 
 
 @dataclass(slots=True, frozen=True)
@@ -65,7 +80,7 @@ class EndTxn:
     fresh_id: int = NO_PRODUCER_ID
     level: int = 0
     connection: int = NO_CONNECTION
-    client: str = ""
+    client: RequestOrigin = NO_ORIGIN
 
 
 @dataclass(slots=True, frozen=True)
@@ -75,7 +90,7 @@ class TerminateTransaction:
     request_id: RequestId
     transactional_id: str
     fresh_id: int
-    client: str = ""
+    client: RequestOrigin = NO_ORIGIN
 
 
 @dataclass(slots=True, frozen=True)

@@ -20,6 +20,7 @@ from muster.coordinator.transactions.ends import (
     skip_marker,
 )
 from muster.coordinator.transactions.events import (
+    NO_ORIGIN,
     AddPartitions,
     InitProducerId,
     OrphanFound,
@@ -84,6 +85,7 @@ def init_producer_id(event: InitProducerId, step: TransactionStep) -> None:
         previous_producer_id=event.fresh_id,
     )
     step.keep(fresh)
+    step.state.ids[event.transactional_id].newest = event.client
     step.reply(event.request_id, InitProducerIdReply(ErrorCode.NONE, "", event.fresh_id, 0))
 
 
@@ -163,8 +165,10 @@ def give_epoch(
             client_level=0,
         )
     if isinstance(request, TerminateTransaction):
+        known.newest = NO_ORIGIN
         step.reply(request.request_id, TerminateTransactionReply())
     else:
+        known.newest = request.client
         given = known.stored
         step.reply(request.request_id, InitProducerIdReply(ErrorCode.NONE, "", given.producer_id, given.epoch))
 
@@ -246,6 +250,7 @@ def take_partitions(known: TransactionalId, places: set[TopicPartition], level: 
         client_level=level if begins else max(level, stored.client_level),
     )
     if begins:
+        known.still_ms = step.state.still_ms
         known.gone.clear()
         step.arm(("timeout", stored.transactional_id), started_ms + stored.timeout_ms)
 
@@ -271,7 +276,10 @@ def take_orphan(event: OrphanFound, step: TransactionStep) -> None:
             join_unrecorded(known, (event.partition,), step)
     else:
         marker_epoch = max(stored.epoch, min(event.epoch + 1, LAST_EPOCH))
-        step.reply(event.request_id, OrphanReply(verdict=OrphanVerdict.HANGING, marker_epoch=marker_epoch))
+        hanging = OrphanReply(
+            verdict=OrphanVerdict.HANGING, marker_epoch=marker_epoch, transactional_id=transactional_id
+        )
+        step.reply(event.request_id, hanging)
         return
     step.reply(event.request_id, OrphanReply(verdict=OrphanVerdict.TAKEN))
 

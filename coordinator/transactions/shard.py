@@ -8,6 +8,7 @@ by its own repetition: it is not performed, and its connection is closed (TX-C12
 """
 
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import Any, Final
 
 from muster.coordinator.errors import CoordinatorError, ErrorCode
@@ -27,6 +28,7 @@ from muster.coordinator.transactions.effects import (
 )
 from muster.coordinator.transactions.events import (
     NO_CONNECTION,
+    NO_ORIGIN,
     AddPartitions,
     DescribeTransaction,
     EndTxn,
@@ -122,6 +124,9 @@ def remember_connection(event: Ordered, state: TransactionsState) -> None:
 # Questions
 # ---------
 
+UNMARKED_TOLD: Final = 100
+"""Partitions without a durable marker that an answer names."""
+
 
 def describe_transaction(event: DescribeTransaction, step: TransactionStep) -> None:
     if not event.transactional_id:
@@ -131,7 +136,7 @@ def describe_transaction(event: DescribeTransaction, step: TransactionStep) -> N
         raise CoordinatorError(
             ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, f"there is no transactional id {event.transactional_id!r}"
         )
-    stored = known.stored
+    stored, markers = known.stored, known.markers
     reply = DescribeTransactionReply(
         state=stored.state.title,
         timeout_ms=stored.timeout_ms,
@@ -140,6 +145,11 @@ def describe_transaction(event: DescribeTransaction, step: TransactionStep) -> N
         epoch=stored.epoch,
         partitions=stored.partitions,
         ends=tuple(known.ends or ()),
+        updated_ms=stored.updated_ms,
+        client=known.newest,
+        decision=known.decision if stored.state.prepared else None,
+        unmarked=() if markers is None else tuple(islice(markers.waiting, UNMARKED_TOLD)),
+        unmarked_count=0 if markers is None else len(markers.waiting),
     )
     step.reply(event.request_id, reply)
 
@@ -199,7 +209,7 @@ def end_in_time(known: TransactionalId, fresh_id: int, step: TransactionStep) ->
         step.out.notices.append(ProducerIdWanted(stored.transactional_id))
         step.arm(("timeout", stored.transactional_id), step.now_ms + ASK_AGAIN_MS)
         return
-    ends.abort_by_coordinator(known, EndCause.TIMED_OUT, "", fresh_id, step)
+    ends.abort_by_coordinator(known, EndCause.TIMED_OUT, NO_ORIGIN, fresh_id, step)
 
 
 def take_fresh_id(event: ProducerIdDrawn, step: TransactionStep) -> None:
@@ -242,6 +252,7 @@ def is_unused(known: TransactionalId, step: TransactionStep) -> bool:
 
 
 def stand_still(event: TransactionsStoodStill, step: TransactionStep) -> None:
+    step.state.still_ms += event.moved_ms
     for key in step.state.deadlines:
         step.state.deadlines[key] += event.moved_ms
 

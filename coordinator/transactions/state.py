@@ -9,12 +9,20 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 from muster.coordinator.errors import CoordinatorError, ErrorCode
-from muster.coordinator.transactions.effects import EndCause, TransactionEffects, TransactionEnd, TransactionReply
+from muster.coordinator.transactions.effects import (
+    NOT_KNOWN,
+    EndDecision,
+    TransactionEffects,
+    TransactionEnd,
+    TransactionReply,
+)
 from muster.coordinator.transactions.events import (
     NO_CONNECTION,
+    NO_ORIGIN,
     AddPartitions,
     InitProducerId,
     RequestId,
+    RequestOrigin,
     TerminateTransaction,
     TimerKey,
 )
@@ -30,6 +38,9 @@ from muster.coordinator.transactions.records import (
 
 REMEMBERED_ENDS: Final = 20
 """Ends that are remembered of each id."""
+
+ENDS_OF_SHARD: Final = 2_000
+"""Ends that are remembered of all ids of a shard; the oldest are forgotten first."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -82,7 +93,7 @@ class TransactionalId:
 
     last_epoch: the epoch before the current one, if the producer that has the current one had it (KIP-360).
     fencing: the current epoch only fences; no client is ever given it. gone: partitions of the open transaction whose
-    topic has been deleted.
+    topic has been deleted. newest: the instance that was given an epoch last, or ended a transaction since.
     """
 
     stored: TransactionStored
@@ -90,8 +101,11 @@ class TransactionalId:
     fencing: bool = False
     wants_id: bool = False
     """The open transaction is over time, and waits for a producer id."""
-    cause: EndCause = EndCause.UNKNOWN
-    by: str = ""
+    decision: EndDecision = NOT_KNOWN
+    """Of the transaction that is decided and not complete."""
+    newest: RequestOrigin = NO_ORIGIN
+    still_ms: int = 0
+    """`TransactionsState.still_ms` when the open transaction began."""
     connections: dict[tuple[int, int], int] = field(default_factory=dict)
     """(producer id, epoch) -> the newest connection that brought a request with them."""
     waiting: list[WaitingRequest] = field(default_factory=list)
@@ -100,11 +114,7 @@ class TransactionalId:
     next_places: dict[TopicPartition, None] = field(default_factory=dict)
     """Partitions where the next transaction has begun already, though this one is not complete."""
     ends: deque[TransactionEnd] | None = None
-
-    def note_end(self, end: TransactionEnd) -> None:
-        if self.ends is None:
-            self.ends = deque(maxlen=REMEMBERED_ENDS)
-        self.ends.appendleft(end)
+    """The last ones, newest first."""
 
 
 @dataclass(slots=True)
@@ -126,8 +136,25 @@ class TransactionsState:
     """Connections up to this one are older than this life of the shard."""
     rounds: int = 0
     loaded_ms: int = 0
+    still_ms: int = 0
+    """For how long the node stood still in this life, all together."""
+    last_ends: deque[tuple[str, TransactionEnd]] = field(default_factory=deque)
+    """Those that are remembered, of all ids, oldest first; some may be forgotten by their id already."""
     searching: bool = False
     """Orphans are still being told; until then requests are refused as loading."""
+
+
+def remember_end(state: TransactionsState, known: TransactionalId, end: TransactionEnd) -> None:
+    """Keep it among the last ends of the id and of the shard."""
+    if known.ends is None:
+        known.ends = deque(maxlen=REMEMBERED_ENDS)
+    known.ends.appendleft(end)
+    state.last_ends.append((known.stored.transactional_id, end))
+    if len(state.last_ends) > ENDS_OF_SHARD:
+        transactional_id, oldest = state.last_ends.popleft()
+        owner = state.ids.get(transactional_id)
+        if owner is not None and owner.ends and owner.ends[-1] is oldest:
+            owner.ends.pop()
 
 
 def apply_transaction(state: TransactionsState, record: TransactionRecord) -> None:

@@ -27,6 +27,7 @@ from muster.coordinator.transactions.events import (
     EndTxn,
     InitProducerId,
     ListTransactions,
+    RequestOrigin,
     TransactionRequest,
 )
 from muster.coordinator.transactions.records import LAST_CLIENT_EPOCH, NO_PRODUCER_ID, TransactionState
@@ -129,7 +130,7 @@ class TransactionalProducerHandlers:
                 request.producer_id,
                 request.producer_epoch,
                 connection=call.peer.number,
-                client=describe_client(call),
+                client=origin_of(call),
             )
 
         reply = await self.ask(request.transactional_id, make, InitProducerIdReply)
@@ -178,7 +179,7 @@ class TransactionalProducerHandlers:
                 fresh_id,
                 level=level,
                 connection=call.peer.number,
-                client=describe_client(call),
+                client=origin_of(call),
             )
 
         reply = await self.ask(request.transactional_id, make, EndTxnReply)
@@ -225,9 +226,9 @@ class TransactionalProducerHandlers:
         return reply
 
 
-def describe_client(call: KafkaCall) -> str:
-    """Who ended a transaction, or took its id over, for people."""
-    return f"{call.client_id} at {call.peer_host}" if call.client_id else call.peer_host
+def origin_of(call: KafkaCall) -> RequestOrigin:
+    """Who ends a transaction, or takes its id over, for explanations."""
+    return RequestOrigin(call.peer_host, call.client_software, call.client_id)
 
 
 def is_partition(place: TopicPartition, topics: Mapping[str, Topic]) -> bool:

@@ -267,8 +267,8 @@ class TransactionCoordinator:
                 log.info(
                     "transaction aborted",
                     transactional_id=notice.transactional_id,
-                    cause=notice.cause.value,
-                    by=notice.by,
+                    cause=notice.decision.cause.value,
+                    by=notice.decision.by.address,
                     open_ms=notice.open_ms,
                     partitions=len(notice.partitions),
                 )

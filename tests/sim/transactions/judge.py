@@ -59,7 +59,7 @@ class Judge:
             self.want(record.state is wanted, f"5: {record} follows {before}")
             self.completed(before, node)
         elif record.state is TransactionState.PREPARE_ABORT:
-            cause = node.shard.state.ids[record.transactional_id].cause
+            cause = node.shard.state.ids[record.transactional_id].decision.cause
             heard_ms = node.loaded_ms + min(record.timeout_ms, 10_000)
             in_time = cause is not EndCause.TIMED_OUT or self.world.now_ms >= heard_ms
             if cause in (EndCause.FENCED, EndCause.OPERATOR):

@@ -4,12 +4,16 @@ from typing import Any
 
 import pytest
 
+from muster.coordinator.transactions import state
 from muster.coordinator.transactions.effects import AbortNoted, EndCause, MarkerTrouble, ProducerIdWanted
 from muster.coordinator.transactions.events import (
+    NO_ORIGIN,
     DescribeTransaction,
     MarkersWritten,
     ProducerIdDrawn,
+    RequestOrigin,
     TopicsDeleted,
+    TransactionsStoodStill,
 )
 from muster.coordinator.transactions.records import (
     MOVES,
@@ -307,21 +311,53 @@ def test_an_end_that_a_power_cut_took_back_is_decided_when_it_comes_again() -> N
 
 def test_the_last_ends_are_remembered_with_their_cause() -> None:
     desk = in_state("Ongoing")
-    desk.end(7, 5, level=2, client="10.0.0.1:4711")
+    client = RequestOrigin("10.0.0.1", "apache-kafka-java 4.1.1", "billing")
+    desk.end(7, 5, level=2, client=client)
     desk.write_markers()
     desk.add(7, 6, level=2)
     desk.wait(TIMEOUT_MS)
     desk.write_markers()
     ends = desk.request(DescribeTransaction, "A").ends
-    assert [(end.committed, end.cause, end.by, end.partitions) for end in ends] == [
-        (False, EndCause.TIMED_OUT, "", 1),
-        (True, EndCause.CLIENT, "10.0.0.1:4711", 2),
+    assert [(end.committed, end.decision.cause, end.decision.by, end.partitions) for end in ends] == [
+        (False, EndCause.TIMED_OUT, NO_ORIGIN, 1),
+        (True, EndCause.CLIENT, client, 2),
     ]
-    assert ends[0].open_ms == TIMEOUT_MS
+    assert [(end.decision.epoch, end.marker_epoch, end.decision.of) for end in ends] == [(6, 7, client), (5, 6, client)]
+    assert ends[0].decided_ms - ends[0].started_ms == TIMEOUT_MS
     noted = [notice for notice in desk.notices if isinstance(notice, AbortNoted)]
-    assert [(each.cause, each.epoch, each.open_ms, each.partitions) for each in noted] == [
+    assert [(each.decision.cause, each.decision.epoch, each.open_ms, each.partitions) for each in noted] == [
         (EndCause.TIMED_OUT, 6, TIMEOUT_MS, (("t", 0),))
     ]
+
+
+def test_what_is_decided_is_described_with_who_did_it_and_what_it_waits_for() -> None:
+    desk = Desk()
+    first, second = RequestOrigin("10.0.0.1"), RequestOrigin("10.0.0.2")
+    given = desk.init(client=first)
+    desk.add(given.producer_id, given.epoch, ("t", 0), ("t", 1))
+    desk.init(client=second)
+    told = desk.request(DescribeTransaction, "A")
+    assert (told.state, told.client, told.unmarked, told.unmarked_count) == (
+        "PrepareAbort",
+        first,
+        (("t", 0), ("t", 1)),
+        2,
+    )
+    assert (told.decision.cause, told.decision.by, told.decision.of) == (EndCause.FENCED, second, first)
+    desk.write_markers()
+    told = desk.request(DescribeTransaction, "A")
+    assert (told.state, told.client, told.decision, told.unmarked_count) == ("Empty", second, None, 0)
+
+
+def test_an_end_knows_for_how_long_the_node_stood_still_meanwhile() -> None:
+    desk = in_state("Empty")
+    desk.step(TransactionsStoodStill(7_000))
+    desk.add(7, 5)
+    desk.step(TransactionsStoodStill(3_000))
+    desk.wait(TIMEOUT_MS + 3_000)
+    desk.write_markers()
+    (end,) = desk.request(DescribeTransaction, "A").ends
+    assert (end.decision.stood_still_ms, end.decided_ms - end.started_ms) == (3_000, TIMEOUT_MS + 3_000)
 
 
 def test_at_most_twenty_ends_are_remembered() -> None:
@@ -329,6 +365,18 @@ def test_at_most_twenty_ends_are_remembered() -> None:
     for epoch in range(5, 35):
         desk.end(7, epoch, False, level=2)
     assert len(desk.request(DescribeTransaction, "A").ends) == 20
+
+
+def test_a_shard_remembers_the_latest_ends_of_all_its_ids(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state, "ENDS_OF_SHARD", 3)
+    desk = in_state("Empty")
+    for epoch in (5, 6):
+        desk.end(7, epoch, False, level=2)
+    other = desk.init("B")
+    for epoch in range(other.epoch, other.epoch + 2):
+        desk.end(other.producer_id, epoch, False, level=2, name="B")
+    assert [end.marker_epoch for end in desk.request(DescribeTransaction, "A").ends] == [7]
+    assert len(desk.request(DescribeTransaction, "B").ends) == 2
 
 
 @pytest.mark.parametrize("after", [state for state in TransactionState if state not in MOVES])

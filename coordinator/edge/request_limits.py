@@ -28,7 +28,8 @@ MAX_ADMIN_ENTRIES: Final = 10_000
 """Of what an administrator sets at once: entries of access control lists, quotas. KRaft takes no more, either."""
 
 MAX_MEDIUM_ENTRIES: Final = 1_000
-"""Users, asked about or altered by name; words of members that share a stream."""
+"""Users, asked about or altered by name; words of members that share a stream; transactions that another node asks
+about, or ends."""
 
 LONG_LISTS: Final = frozenset(
     {
@@ -46,7 +47,9 @@ LONG_LISTS: Final = frozenset(
 ADMIN_LISTS: Final = frozenset({"creations", "entries", "changes"})
 """Lists of up to MAX_ACTS."""
 
-MEDIUM_LISTS: Final = frozenset({"users", "upsertions", "deletions", "elections", "requests"})
+MEDIUM_LISTS: Final = frozenset(
+    {"users", "upsertions", "deletions", "elections", "requests", "transactions", "markers"}
+)
 """Lists of up to MAX_SOME."""
 
 SHORT_LISTS: Final = frozenset(

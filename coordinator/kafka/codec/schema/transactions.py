@@ -1,21 +1,38 @@
 """Fields of the messages about transactions and the producers of a partition.
 
 Facts of Kafka's protocol (kafka.apache.org/protocol), in the notation of `kafka/codec/messages.py`. EndTxn and
-InitProducerId go up to transactions version 2 (KIP-890).
+InitProducerId go up to transactions version 2 (KIP-890). AddPartitionsToTxn names one transaction up to version 3, and
+several from 4 on, as the leaders of partitions ask. WriteTxnMarkers 1 says nothing of the transactions' version: 0.
 """
 
 FIELDS = """
-AddPartitionsToTxnRequest 0-3 flexible 3+
-    transactional_id: string
-    producer_id: int64
-    producer_epoch: int16
-    topics: []
+AddPartitionsToTxnRequest 0-5 flexible 3+
+    transactions: [] 4+
+        transactional_id: string
+        producer_id: int64
+        producer_epoch: int16
+        verify_only: bool
+        topics: []
+            name: string
+            partitions: [int32]
+    transactional_id: string 0-3
+    producer_id: int64 0-3
+    producer_epoch: int16 0-3
+    topics: [] 0-3
         name: string
         partitions: [int32]
 
-AddPartitionsToTxnResponse 0-3 flexible 3+
+AddPartitionsToTxnResponse 0-5 flexible 3+
     throttle_time_ms: int32
-    results: []
+    error_code: int16 4+
+    results_by_transaction: [] 4+
+        transactional_id: string
+        topic_results: []
+            name: string
+            results_by_partition: []
+                partition_index: int32
+                partition_error_code: int16
+    results: [] 0-3
         name: string
         results_by_partition: []
             partition_index: int32
@@ -42,6 +59,26 @@ EndTxnResponse 0-5 flexible 3+
     error_code: int16
     producer_id: int64 5+ = -1
     producer_epoch: int16 5+ = -1
+
+WriteTxnMarkersRequest 1-2 flexible 1+
+    markers: []
+        producer_id: int64
+        producer_epoch: int16
+        transaction_result: bool
+        topics: []
+            name: string
+            partition_indexes: [int32]
+        coordinator_epoch: int32
+        transaction_version: int8 2+ = 0
+
+WriteTxnMarkersResponse 1-2 flexible 1+
+    markers: []
+        producer_id: int64
+        topics: []
+            name: string
+            partitions: []
+                partition_index: int32
+                error_code: int16
 
 TxnOffsetCommitRequest 0-5 flexible 3+
     transactional_id: string

@@ -90,7 +90,7 @@ APIS: Final = (
 )
 
 TRANSACTION_APIS: Final = (
-    Api(24, "AddPartitionsToTxn", 0, 3),
+    Api(24, "AddPartitionsToTxn", 0, 5),
     Api(25, "AddOffsetsToTxn", 0, 3),
     Api(26, "EndTxn", 0, 3),
     Api(28, "TxnOffsetCommit", 0, 3),

@@ -140,8 +140,9 @@ API_RIGHTS: Final[Mapping[str, RequiredRights]] = {
         RequiredRight(WRITE, TRANSACTIONAL_ID, "transactional_id", when="with one"),
     ),
     "AddPartitionsToTxn": (
-        RequiredRight(WRITE, TRANSACTIONAL_ID, "transactional_id"),
-        RequiredRight(WRITE, TOPIC, "topics.name"),
+        RequiredRight(WRITE, TRANSACTIONAL_ID, "transactional_id", when="of one transaction, up to version 3"),
+        RequiredRight(WRITE, TOPIC, "topics.name", when="of one transaction, up to version 3"),
+        RequiredRight(Operation.CLUSTER_ACTION, CLUSTER, when="of several, as nodes ask from version 4 on"),
     ),
     "EndTxn": (RequiredRight(WRITE, TRANSACTIONAL_ID, "transactional_id"),),
     "AddOffsetsToTxn": (

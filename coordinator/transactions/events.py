@@ -69,6 +69,31 @@ class AddPartitions:
 
 
 @dataclass(slots=True, frozen=True)
+class PartitionAddition:
+    """What the leader of partitions asks the coordinator of a transaction before their logs take its records in.
+
+    verify_only: it asks whether they are in the transaction, for a client of level 0; else they join it, of level 2.
+    """
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    partitions: tuple[TopicPartition, ...]
+    verify_only: bool
+
+    def as_request(self, request_id: RequestId) -> AddPartitions:
+        return AddPartitions(
+            request_id,
+            self.transactional_id,
+            self.producer_id,
+            self.epoch,
+            self.partitions,
+            level=0 if self.verify_only else 2,
+            verify_only=self.verify_only,
+        )
+
+
+@dataclass(slots=True, frozen=True)
 class EndTxn:
     """The producer commits or aborts its transaction. `fresh_id` is used at level 2 from epoch 32766 on only."""
 

@@ -39,6 +39,7 @@ from muster.coordinator.kafka.codec.codec import encode, struct
 from muster.coordinator.kafka.dispatch import EncodedAnswer, HangUp, KafkaCall, ThreadedAnswer
 from muster.coordinator.kafka.handlers.offset_commit_reader import CommitShape, OffsetCommitRequest
 from muster.coordinator.kafka.handlers.single_batch_produce import SingleBatch
+from muster.coordinator.kafka.handlers.transaction_batches import BATCHED_SINCE, make_additions_response
 from muster.coordinator.kafka.protocol import OPERATIONS_NOT_REQUESTED
 from muster.coordinator.security.access_model import CLUSTER_NAME, ResourceType
 from muster.coordinator.security.redaction import redact_member_blobs
@@ -646,7 +647,7 @@ ADD_PARTITIONS: Final = "AddPartitionsToTxn"
 PRODUCE_TOPIC_RIGHT, PRODUCE_TRANSACTION_RIGHT = API_RIGHTS[PRODUCE]
 (FETCH_RIGHT,) = API_RIGHTS[FETCH]
 IDEMPOTENT_PRODUCER_RIGHT, TRANSACTIONAL_PRODUCER_RIGHT = API_RIGHTS[INIT_PRODUCER_ID]
-ADD_BY_ID_RIGHT, ADD_TOPIC_RIGHT = API_RIGHTS[ADD_PARTITIONS]
+ADD_BY_ID_RIGHT, ADD_TOPIC_RIGHT, ADD_AS_NODE_RIGHT = API_RIGHTS[ADD_PARTITIONS]
 ACKS_NONE: Final = 0
 
 
@@ -772,8 +773,13 @@ def judge_init_producer_id(may: AccessCheck, request: Any, call: KafkaCall) -> V
 
 
 def judge_add_partitions_to_txn(may: AccessCheck, request: Any, call: KafkaCall) -> Verdict:
-    """One topic that may not be written to keeps all others out: they hear that nothing was attempted."""
+    """One topic that may not be written to keeps all others out: they hear that nothing was attempted. Whoever asks
+    about several transactions does so as a node, and needs no right to what they write."""
     api = ADD_PARTITIONS
+    if call.api_version >= BATCHED_SINCE:
+        if may(call, ADD_AS_NODE_RIGHT, api=api):
+            return None
+        return RefusalAnswer(make_additions_response((), refusal_code(ADD_AS_NODE_RIGHT)))
     if not may(call, ADD_BY_ID_RIGHT, request.transactional_id, api=api):
         return refuse_partitions(request, lambda topic: refusal_code(ADD_BY_ID_RIGHT))
     _, refused = may.split_allowed(call, ADD_TOPIC_RIGHT, request.topics, topic_name, api=api)

@@ -15,6 +15,13 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 from muster.coordinator.errors import CoordinatorError, ErrorCode, NodeShuttingDown, Overloaded
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka.dispatch import HangUp, KafkaCall
+from muster.coordinator.kafka.handlers.transaction_batches import (
+    BATCHED_SINCE,
+    PartitionCodes,
+    ask_about_each,
+    make_additions_response,
+    read_additions,
+)
 from muster.coordinator.kafka.protocol import RAISES_EPOCH, ConcurrentTransactions, TransactionAbortable
 from muster.coordinator.transactions.effects import (
     AddPartitionsReply,
@@ -27,6 +34,7 @@ from muster.coordinator.transactions.events import (
     EndTxn,
     InitProducerId,
     ListTransactions,
+    PartitionAddition,
     RequestOrigin,
     TransactionRequest,
 )
@@ -139,6 +147,8 @@ class TransactionalProducerHandlers:
 
     async def add_partitions_to_txn(self, request: Any, call: KafkaCall) -> Any:
         """All of the partitions join, or none: where one is unknown nothing is done about the others (KIP-98)."""
+        if call.api_version >= BATCHED_SINCE:
+            return make_additions_response(await ask_about_each(read_additions(request), self.add_checked))
         places = [(topic.name, number) for topic in request.topics for number in topic.partitions]
         topics = self._requests.broker.topics()
         unknown = {place for place in places if not is_partition(place, topics)}
@@ -159,6 +169,15 @@ class TransactionalProducerHandlers:
         reply = await self.ask(request.transactional_id, make, AddPartitionsReply)
         code = told_code("AddPartitionsToTxn", reply.code, call.api_version)
         return make_added_response(request, lambda place: code)
+
+    async def add_checked(self, addition: PartitionAddition) -> PartitionCodes:
+        """One transaction of a request that names several: all of its partitions are known, or nothing is attempted."""
+        topics = self._requests.broker.topics()
+        known = {place: is_partition(place, topics) for place in addition.partitions}
+        if not all(known.values()):
+            other = ErrorCode.OPERATION_NOT_ATTEMPTED
+            return {place: other if found else UNKNOWN_PARTITION for place, found in known.items()}
+        return await ask_coordinator(self._service, addition)
 
     async def end_txn(self, request: Any, call: KafkaCall) -> Any:
         response, level = struct("EndTxnResponse"), level_of("EndTxn", call.api_version)
@@ -381,20 +400,20 @@ class TransactionGate:
 
     async def _ask_for(
         self, transactional_id: str, producer_id: int, epoch: int, places: Sequence[TopicPartition], level: int
-    ) -> Mapping[TopicPartition, int]:
+    ) -> PartitionCodes:
         """At level 2 they join the transaction; at level 0 it is asked whether they have."""
         verify_only = level < RAISES_EPOCH
+        addition = PartitionAddition(transactional_id, producer_id, epoch, tuple(places), verify_only)
+        return await ask_coordinator(self._service, addition)
 
-        def make(number: int) -> AddPartitions:
-            return AddPartitions(
-                number, transactional_id, producer_id, epoch, tuple(places), level=level, verify_only=verify_only
-            )
 
-        try:
-            reply = await self._service.ask(transactional_id, make, AddPartitionsReply)
-        except REFUSALS as error:
-            return dict.fromkeys(places, refusal_code(error))
-        return {place: reply.partitions.get(place, reply.code) for place in places}
+async def ask_coordinator(service: TransactionService, addition: PartitionAddition) -> PartitionCodes:
+    """Kafka's error number for each partition, also where the coordinator is busy, away or on another node."""
+    try:
+        reply = await service.ask(addition.transactional_id, addition.as_request, AddPartitionsReply)
+    except REFUSALS as error:
+        return dict.fromkeys(addition.partitions, refusal_code(error))
+    return {place: reply.partitions.get(place, reply.code) for place in addition.partitions}
 
 
 def read_producer(records: Any) -> tuple[int, int, int] | None:

@@ -11,7 +11,7 @@ from muster.coordinator.kafka.dispatch import ClientPeer, KafkaCall
 from muster.coordinator.security.access_model import Acl, Operation
 from muster.coordinator.security.rights import TRANSACTIONAL_ID
 from tests.support.kafka.asked import Asked
-from tests.support.kafka.rights import ALICE, GROUP, TOPIC, acl, authorizer, codes, partitions
+from tests.support.kafka.rights import ALICE, CLUSTER, GROUP, TOPIC, acl, authorizer, codes, partitions
 
 PATH = "TxnOffsetCommitRequest"
 TXN = acl(Operation.WRITE, TRANSACTIONAL_ID, "app")
@@ -29,23 +29,26 @@ class Topics:
         raise AssertionError("nobody asks for it")
 
 
-def asked(api: str, acls: list[Acl], **fields: Any) -> tuple[Any, list[str]]:
+def asked(api: str, acls: list[Acl], version: int = 3, **fields: Any) -> tuple[Any, list[str]]:
     """The answer, and the topics that the handler was asked about."""
     seen: list[str] = []
 
     async def handler(request: Any, call: KafkaCall) -> Any:
         rows = getattr(request, "topics", ())
         seen.extend(topic.name for topic in rows)
+        seen.extend(each.transactional_id for each in getattr(request, "transactions", ()))
         return struct(f"{api}Response")(
             **({"topics": partitions(f"{api}Response.topics", seen)} if api == "TxnOffsetCommit" else {})
         )
 
     async def story() -> Any:
-        judged, _ = HandlerGuard(authorizer(acls), Topics()).guarded(api, 3, handler, None)
+        judged, _ = HandlerGuard(authorizer(acls), Topics()).guarded(api, version, handler, None)
         assert judged is not None
         eof: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        call = KafkaCall(3, "tests", ClientPeer("10.0.0.1", eof, identity=Asked.identity(ALICE)))
-        return await judged(struct(f"{api}Request")(transactional_id="app", group_id="g", **fields), call)
+        call = KafkaCall(version, "tests", ClientPeer("10.0.0.1", eof, identity=Asked.identity(ALICE)))
+        named = {} if "transactions" in fields else {"transactional_id": "app"}
+        group = {"group_id": "g"} if "group_id" in struct(f"{api}Request").__slots__ else {}
+        return await judged(struct(f"{api}Request")(**named, **group, **fields), call)
 
     return asyncio.run(story()), seen
 
@@ -72,3 +75,27 @@ def test_positions_are_committed_for_topics_that_may_be_read(
     answer, seen = asked("TxnOffsetCommit", acls, topics=partitions(f"{PATH}.topics", ["mine", "theirs"]))
     assert (set(codes(answer)), seen) == (told, handled)
     assert sorted(topic.name for topic in answer.topics) == ["mine", "theirs"]
+
+
+@pytest.mark.parametrize("version", [4, 5])
+@pytest.mark.parametrize(
+    ("acls", "code", "handled"),
+    [
+        ([], 31, []),
+        ([TXN, acl(Operation.WRITE, TOPIC, "*")], 31, []),
+        ([acl(Operation.CLUSTER_ACTION, CLUSTER)], 0, ["app", "other"]),
+    ],
+)
+def test_only_nodes_ask_about_several_transactions(
+    version: int, acls: list[Acl], code: int, handled: list[str]
+) -> None:
+    row = struct("AddPartitionsToTxnRequest.transactions")
+    transactions = [row(transactional_id=name, producer_id=1, producer_epoch=0) for name in ("app", "other")]
+    answer, seen = asked("AddPartitionsToTxn", acls, version, transactions=transactions)
+    assert (answer.error_code, seen) == (code, handled)
+
+
+def test_the_right_of_a_node_is_not_that_of_a_producer() -> None:
+    topics = [struct("AddPartitionsToTxnRequest.topics")(name="mine", partitions=[0])]
+    answer, seen = asked("AddPartitionsToTxn", [acl(Operation.CLUSTER_ACTION, CLUSTER)], topics=topics)
+    assert (set(codes(answer)) - {0}, seen) == ({53}, [])

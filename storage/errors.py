@@ -266,6 +266,13 @@ class TransactionCoordinatorFenced(StorageError):
     name = "TRANSACTION_COORDINATOR_FENCED"
 
 
+class TransactionsNotCoordinated(StorageError):
+    """This node coordinates no transactions. The code is one that every client takes as final."""
+
+    code = 53
+    name = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
+
+
 class FencedLeaderEpoch(StorageError):
     """The caller's leader epoch is older than the log's."""
 

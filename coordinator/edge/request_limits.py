@@ -38,7 +38,17 @@ LONG_LISTS: Final = frozenset(
         *("topics", "topic_names", "names", "subscribed_topic_names", "topic_data", "topic_partitions"),
         *("forgotten_topics_data", "resources", "configs", "configuration_keys", "unset"),
         *("partitions", "partition_indexes", "partition_data", "fetches", "owned", "offsets", "broker_ids"),
-        *("transactional_ids", "attempts", "logs", "principals", "producer_id_filters", "token_ids", "entity", "ops"),
+        *(
+            "transactional_ids",
+            "producer_ids",
+            "attempts",
+            "logs",
+            "principals",
+            "producer_id_filters",
+            "token_ids",
+            "entity",
+            "ops",
+        ),
         *("offline", "new_isr_with_epochs", "replicas"),
     }
 )
@@ -62,7 +72,7 @@ SHORT_LISTS: Final = frozenset(
         "set",
         "scalerMetadata",
         "guards",
-        *("filters", "components", "state_filters"),
+        *("filters", "components", "state_filters", "states"),
     }
 )
 """Lists of up to MAX_FEW."""
@@ -118,6 +128,10 @@ def describe_too_large(message: str, size: int, limit: int) -> str:
     """The refusal of a request by its size alone."""
     return f"{message} has {size} bytes; at most {limit} are accepted"
 
+
+GROUP_KEYS: Final = ("", "group")
+TRANSACTION_KEY: Final = "transaction"
+"""What FindCoordinator's `key_type` may be."""
 
 # Sentences
 # ---------

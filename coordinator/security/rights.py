@@ -201,6 +201,7 @@ ACLS: Final = "/coordinator.rpc.v1.Acls/"
 SECURITY: Final = "/coordinator.rpc.v1.Security/"
 QUOTAS: Final = "/coordinator.rpc.v1.Quotas/"
 NODES: Final = "/coordinator.rpc.v1.Cluster/"
+TRANSACTIONS: Final = "/coordinator.rpc.v1.Transactions/"
 BROKER: Final = "/storage.rpc.v1.Broker/"
 STAGING: Final = "/storage.rpc.v1.Staging/"
 SCALER: Final = "/externalscaler.ExternalScaler/"
@@ -220,8 +221,14 @@ SCALED: Final = (
     RequiredRight(DESCRIBE, TOPIC, "scalerMetadata[topic]"),
 )
 
+PRODUCER: Final = (RequiredRight(WRITE, TRANSACTIONAL_ID, "transactional_id"),)
+OF_TRANSACTIONS: Final = left_out(DESCRIBE, TOPIC, "-> topics of its transactions")
+
 RPC_RIGHTS: Final[Mapping[str, RequiredRights]] = {
-    GROUPS + "FindCoordinator": (RequiredRight(DESCRIBE, GROUP, "key"),),
+    GROUPS + "FindCoordinator": (
+        RequiredRight(DESCRIBE, GROUP, "key", when="of a group"),
+        RequiredRight(DESCRIBE, TRANSACTIONAL_ID, "key", when="of a transactional id"),
+    ),
     GROUPS + "JoinGroup": MEMBER,
     GROUPS + "SyncGroup": MEMBER,
     GROUPS + "Heartbeat": MEMBER,
@@ -236,6 +243,7 @@ RPC_RIGHTS: Final[Mapping[str, RequiredRights]] = {
     ),
     GROUPS + "LeaveGroup": MEMBER,
     GROUPS + "OffsetCommit": (RequiredRight(READ, GROUP, "group_id"), RequiredRight(READ, TOPIC, "topics.name")),
+    GROUPS + "TxnOffsetCommit": API_RIGHTS["TxnOffsetCommit"],
     GROUPS + "OffsetFetch": (
         RequiredRight(DESCRIBE, GROUP, "group_id"),
         RequiredRight(DESCRIBE, TOPIC, "topics.name"),
@@ -264,6 +272,18 @@ RPC_RIGHTS: Final[Mapping[str, RequiredRights]] = {
     CONTROL + "EndCanary": SET,
     CONTROL + "DescribeCanary": LOOK,
     FENCING + "ClaimFence": (RequiredRight(READ, GROUP, "group_id"), RequiredRight(WRITE, TOPIC, "logs.topic")),
+    TRANSACTIONS + "InitProducerId": PRODUCER,
+    TRANSACTIONS + "EndTxn": PRODUCER,
+    TRANSACTIONS + "DescribeTransactions": (
+        RequiredRight(DESCRIBE, TRANSACTIONAL_ID, "transactional_ids"),
+        OF_TRANSACTIONS,
+    ),
+    TRANSACTIONS + "ListTransactions": (left_out(DESCRIBE, TRANSACTIONAL_ID, "-> transactions.transactional_id"),),
+    TRANSACTIONS + "TerminateTransaction": PRODUCER,
+    TRANSACTIONS + "ExplainTransactions": (
+        RequiredRight(DESCRIBE, TRANSACTIONAL_ID, "transactional_id"),
+        OF_TRANSACTIONS,
+    ),
     SECURITY + "DescribeUsers": (on_cluster(DESCRIBE),),
     SECURITY + "AlterUsers": (on_cluster(ALTER),),
     SECURITY + "DescribeTokens": (on_cluster(DESCRIBE),),
@@ -290,12 +310,14 @@ RPC_RIGHTS: Final[Mapping[str, RequiredRights]] = {
         RequiredRight(DESCRIBE_CONFIGS, CLUSTER, when="without topics: the node's"),
     ),
     BROKER + "AlterConfigs": (RequiredRight(ALTER_CONFIGS, TOPIC, "topics.topic"),),
-    BROKER + "Produce": (RequiredRight(WRITE, TOPIC, "topic_data.name"),),
+    BROKER + "Produce": API_RIGHTS["Produce"],
     BROKER + "Fetch": (RequiredRight(READ, TOPIC, "topics.topic"),),
     BROKER + "MultiFetch": (RequiredRight(READ, TOPIC, "fetches.topic"),),
     BROKER + "InitProducerId": API_RIGHTS["InitProducerId"],
     BROKER + "ListOffsets": (RequiredRight(DESCRIBE, TOPIC, "topics.name"),),
     BROKER + "DeleteRecords": (RequiredRight(DELETE, TOPIC, "topics.name"),),
+    BROKER + "DescribeProducers": API_RIGHTS["DescribeProducers"],
+    BROKER + "WriteTxnMarkers": (on_cluster(ALTER),),
     STAGING + "StageRecords": (RequiredRight(WRITE, TOPIC, "topic_data.name"),),
     STAGING + "CommitStaged": (RequiredRight(WRITE, TOPIC, "topics of what was staged"),),
     STAGING + "AbortStaged": (RequiredRight(WRITE, TOPIC, "topics of what was staged"),),

@@ -20,14 +20,22 @@ from muster.storage.broker.requests import (
     RecordRequests,
     map_here_or_off_loop,
     map_in_turns,
+    map_off_loop,
 )
 from muster.storage.config import LogSettings, TopicSettings
-from muster.storage.errors import InvalidRequest, MalformedRequest, StorageError, check_entry_count, check_unique
+from muster.storage.errors import (
+    InvalidRequest,
+    MalformedRequest,
+    StorageError,
+    TransactionsNotCoordinated,
+    check_entry_count,
+    check_unique,
+)
 from muster.storage.logs.segment import is_known_timestamp
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
 from muster.storage.service.fetch_frames import FetchResultFrame, fetch_response, multi_fetch_response
 from muster.storage.settings_text import shown_setting
-from muster.storage.types import Appended, Fetched, Topic
+from muster.storage.types import Appended, Fetched, Topic, TopicPartition
 
 # Results in protobuf
 # -------------------
@@ -319,18 +327,24 @@ class BrokerService:
         parts = [
             (topic.name, data.index, data.records) for topic in request.topic_data for data in topic.partition_data
         ]
+        if request.transactional_id:
+            refusal = TransactionsNotCoordinated(
+                f"transactional_id '{request.transactional_id}' needs a transaction coordinator, which this node has "
+                "none of. Leave it empty, and produce outside of transactions."
+            )
+            return produce_response(request, [refusal for _ in parts])
         results = await self.requests.produce(parts, request.acks, request.timeout_ms)
         if len(results) <= AT_ONCE:
             return produce_response(request, results)
         return await asyncio.to_thread(produce_response, request, results)
 
     async def init_producer_id(self, request: pb.InitProducerIdRequest, call: object) -> pb.InitProducerIdResponse:
-        """A fresh producer id, or the next epoch of a known one. Transactions are not coordinated here."""
+        """A fresh producer id, or the next epoch of a known one. Transactional ids are for the service Transactions."""
         try:
             if request.transactional_id:
                 raise InvalidRequest(
-                    f"transactional.id '{request.transactional_id}' needs a transaction coordinator, which this node "
-                    "has none of. Leave it empty for an idempotent producer."
+                    f"transactional.id '{request.transactional_id}' is initialized by Transactions.InitProducerId. "
+                    "Leave it empty for an idempotent producer."
                 )
             known = request.producer_id if request.HasField("producer_id") else -1
             epoch = request.producer_epoch if request.HasField("producer_epoch") else -1
@@ -415,6 +429,55 @@ class BrokerService:
         response = pb.DeleteRecordsResponse()
         for topic in request.topics:
             response.topics.add(name=topic.name, partitions=islice(results, len(topic.partitions)))
+        return response
+
+    # -- producers ----------------------------------------------------------------------------------------
+
+    async def describe_producers(
+        self, request: pb.DescribeProducersRequest, call: object
+    ) -> pb.DescribeProducersResponse:
+        """The producers that each log knows; searched off the loop."""
+        asked = [(topic.name, number) for topic in request.topics for number in topic.partition_indexes]
+        check_entry_count("partitions", len(asked))
+        results = iter(await map_off_loop(self._producers, asked))
+        response = pb.DescribeProducersResponse()
+        for topic in request.topics:
+            response.topics.add(name=topic.name, partitions=islice(results, len(topic.partition_indexes)))
+        return response
+
+    def _producers(self, place: TopicPartition) -> pb.DescribeProducersPartitionResult:
+        """Of one partition. In any thread."""
+        try:
+            known = self._broker.log(*place).list_producers()
+        except StorageError as error:
+            return pb.DescribeProducersPartitionResult(
+                partition_index=place[1], error_code=error_code_of(error), error_message=str(error)
+            )
+        return pb.DescribeProducersPartitionResult(
+            partition_index=place[1],
+            active_producers=[
+                pb.ProducerStateEntry(
+                    producer_id=each.producer_id,
+                    producer_epoch=each.epoch,
+                    last_sequence=each.last_sequence,
+                    last_timestamp_ms=each.last_timestamp,
+                    coordinator_epoch=each.coordinator_epoch,
+                    current_txn_start_offset=each.txn_first_offset,
+                )
+                for each in known
+            ],
+        )
+
+    async def write_txn_markers(self, request: pb.WriteTxnMarkersRequest, call: object) -> pb.WriteTxnMarkersResponse:
+        """Refused for each partition where the node coordinates no transactions."""
+        refusal = TransactionsNotCoordinated("Markers cannot be written here: this node coordinates no transactions.")
+        response = pb.WriteTxnMarkersResponse()
+        for topic in request.topics:
+            answer = response.topics.add(name=topic.name)
+            for number in topic.partition_indexes:
+                answer.partitions.add(
+                    partition_index=number, error_code=error_code_of(refusal), error_message=str(refusal)
+                )
         return response
 
 

@@ -126,6 +126,9 @@ class NodeBackend(Protocol):
     def fences(self, driver: EngineDriver, engine: Engine) -> dict[str, ServiceMethod]:
         """The rows of the Fencing service."""
 
+    def transactions(self) -> dict[str, ServiceMethod]:
+        """The rows of the Transactions service."""
+
     async def serve_kafka(self, door: "NodeKafkaListener | NodeProxyListener", context: KafkaListenerContext) -> None:
         """Answer Kafka clients at the listener, which is bound."""
 

@@ -34,6 +34,7 @@ from muster.coordinator.server.node_events import log_action, report_operator_ca
 from muster.coordinator.server.rpc_dispatch import ServiceMethod, methods_of
 from muster.coordinator.server.services.group_control import GroupControl
 from muster.coordinator.server.services.group_coordinator import GroupCoordinator
+from muster.coordinator.server.transactions.transaction_rpcs import TRANSACTION_SERVICE
 from muster.storage.broker.broker import Broker
 from muster.storage.rpc.v1 import broker_service_pb2, staging_service_pb2
 from muster.storage.rpc.v1 import staging_service_pb2 as pb
@@ -85,7 +86,7 @@ STAGING_SERVICE = staging_service_pb2.DESCRIPTOR.services_by_name["Staging"]
 WHOLE_NODE = ""
 """The name under which the health service reports the whole node."""
 
-SERVICES = (GROUP_SERVICE, CONTROL_SERVICE, FENCE_SERVICE, BROKER_SERVICE, STAGING_SERVICE)
+SERVICES = (GROUP_SERVICE, CONTROL_SERVICE, FENCE_SERVICE, TRANSACTION_SERVICE, BROKER_SERVICE, STAGING_SERVICE)
 HEALTH_NAMES = (WHOLE_NODE, *(service.full_name for service in SERVICES))
 """What the health service knows."""
 

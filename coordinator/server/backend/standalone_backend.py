@@ -30,6 +30,7 @@ from muster.coordinator.server.rpc_dispatch import ServiceMethod
 from muster.coordinator.server.services.group_coordinator import GroupCoordinator, GroupServiceContext
 from muster.coordinator.server.services.zookeeper_registration import ZooKeeperRegistration, build_registration
 from muster.coordinator.server.transactions.transaction_coordinator import TransactionCoordinator
+from muster.coordinator.server.transactions.transaction_rpcs import make_transaction_rpcs
 from muster.coordinator.zookeeper.group_observer import ReportGroup
 from muster.storage.broker.broker import Broker
 from muster.storage.broker.requests import LogRequests
@@ -201,6 +202,9 @@ class StandaloneBackend:
 
     def fences(self, driver: EngineDriver, engine: Engine) -> dict[str, ServiceMethod]:
         return make_fencing_service(driver, engine, self.disk, self.requests)
+
+    def transactions(self) -> dict[str, ServiceMethod]:
+        return make_transaction_rpcs(self._transactions, node_id=self._settings.node_id)
 
     async def serve_kafka(self, door: "NodeKafkaListener | NodeProxyListener", context: KafkaListenerContext) -> None:
         zookeeper = self.zookeeper

@@ -26,6 +26,7 @@ from muster.coordinator.server.driver.driver import EngineDriver
 from muster.coordinator.server.listeners.kafka_listener import KafkaListenerContext, NodeKafkaListener
 from muster.coordinator.server.rpc_dispatch import ServiceMethod
 from muster.coordinator.server.services.group_coordinator import GroupCoordinator, GroupServiceContext
+from muster.coordinator.server.transactions.transaction_rpcs import make_transaction_rpcs
 from muster.coordinator.zookeeper.group_observer import ReportGroup
 from muster.storage.broker.broker import Broker
 from muster.storage.broker.record_log import RecordLog
@@ -154,6 +155,9 @@ class ReplicatedBackend:
 
     def fences(self, driver: EngineDriver, engine: Engine) -> dict[str, ServiceMethod]:
         return make_fencing_service(driver, engine, self._log, self.requests)
+
+    def transactions(self) -> dict[str, ServiceMethod]:
+        return make_transaction_rpcs(None, node_id=self._settings.node_id)
 
     async def serve_kafka(self, door: "NodeKafkaListener | NodeProxyListener", context: KafkaListenerContext) -> None:
         part = self._part

@@ -32,6 +32,7 @@ from muster.coordinator.server.listeners.kafka_listener import KafkaListenerCont
 from muster.coordinator.server.listeners.proxy_listener import NodeProxyListener
 from muster.coordinator.server.rpc_dispatch import ServiceMethod, methods_of
 from muster.coordinator.server.services.group_coordinator import GroupCoordinator, GroupServiceContext
+from muster.coordinator.server.transactions.transaction_rpcs import make_transaction_rpcs
 from muster.coordinator.zookeeper.group_observer import ReportGroup
 from muster.storage.broker.record_log import RecordLog
 from muster.storage.broker.requests import RecordRequests
@@ -152,6 +153,9 @@ class KafkaNodeBackend:
 
     def table(self) -> dict[str, ServiceMethod]:
         return self._part.table()
+
+    def transactions(self) -> dict[str, ServiceMethod]:
+        return make_transaction_rpcs(None, node_id=self._settings.node_id)
 
     async def serve_kafka(self, door: NodeKafkaListener | NodeProxyListener, context: KafkaListenerContext) -> None:
         assert isinstance(door, NodeProxyListener), "such a node has one before its upstream"

@@ -608,11 +608,11 @@ class CoordinatorNode:
         started.push_async_callback(self._close_requests)
         self._staging_upkeep = RestartedTask("staged records", self._staging.keep_up, returns=True)
         self._staging_upkeep.start()
-        fences = self._backend.fences(self.driver, self.engine)
+        apart = self._backend.fences(self.driver, self.engine) | self._backend.transactions()
         before = partial(mean_lag_before, self.history, self._clock.now_ms)
         carried = partial(loads_now, self.history, self._clock.now_ms)
         control = GroupControl(self.driver, self.engine.shards, before, carried)
-        return make_method_table(groups, control, records, self._staging) | fences | self._backend.table()
+        return make_method_table(groups, control, records, self._staging) | apart | self._backend.table()
 
     def _topics_changed(self) -> None:
         before, self._partitions = self._partitions, partition_counts(self.broker)

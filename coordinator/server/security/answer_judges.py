@@ -34,6 +34,7 @@ from muster.coordinator.security.rights import (
     SCALER,
     SECURITY,
     STAGING,
+    TRANSACTIONS,
     RequiredRight,
 )
 from muster.coordinator.server.security.call_rights import CallRights, IdentifiedCall
@@ -50,6 +51,10 @@ ITS_SHARE: Final = (
 UNJUDGED: Final[Mapping[str, str]] = {
     **dict.fromkeys((GROUPS + "SyncGroup", GROUPS + "LeaveGroup"), ITS_SHARE),
     **{GROUPS + name: REQUESTED for name in ("FindCoordinator", "OffsetCommit", "OffsetDelete", "DeleteGroups")},
+    GROUPS + "TxnOffsetCommit": REQUESTED,
+    **{TRANSACTIONS + name: REQUESTED for name in ("InitProducerId", "EndTxn", "TerminateTransaction")},
+    BROKER + "DescribeProducers": REQUESTED,
+    BROKER + "WriteTxnMarkers": REQUESTED,
     GROUPS + "RemoveMembers": REQUESTED,
     FENCING + "ClaimFence": REQUESTED,
     **{
@@ -72,6 +77,7 @@ OTHER_NAMES: Final = frozenset(
         *("waited_for", "heaviest", "source", "target", "assignor", "assignor_name", "former", "offered_assignors"),
         *("protocol_type", "protocol_data", "protocol_name", "snapshot_source", "snapshot_json", "forecast_json"),
         *("group_state", "group_type", "host", "rack", "rack_id", "cluster_id", "how", "name", "topic", "topic_name"),
+        *("transactional_id", "state", "unknown_states", "client_address"),
     }
 )
 """Fields whose text is the name of something, whole: those of topics are judged with their rows."""
@@ -273,6 +279,11 @@ async def judge_answer(answer: Any, request: Any, call: IdentifiedCall, rights: 
     who = call.identity
     if answer.DESCRIPTOR.name == "ListGroupsResponse":
         leave_out_groups(answer, who, rights)
+    if answer.DESCRIPTOR.name == "ListTransactionsResponse":
+        keep_rows(
+            answer.transactions,
+            lambda row: rights.may(who, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, row.transactional_id),
+        )
     if rights.sees_every_topic(who):
         return answer
     if answer.DESCRIPTOR.name == "SimulateAssignmentResponse":

@@ -15,10 +15,11 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from google.protobuf.message import Message
 
+from muster.coordinator.edge.request_limits import TRANSACTION_KEY
 from muster.coordinator.errors import CallDenied, ErrorCode, NotAuthenticated
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.security.access_model import CLUSTER_NAME, WILDCARD, Operation, ResourceType
-from muster.coordinator.security.rights import RPC_RIGHTS, RequiredRight, WithoutRight
+from muster.coordinator.security.rights import BROKER, GROUPS, RPC_RIGHTS, RequiredRight, WithoutRight
 from muster.coordinator.server.rpc_dispatch import FastPath, FastPathHandler, MethodKind, ServiceMethod, fast_path_of
 from muster.coordinator.server.security.answer_judges import (
     JUDGED_BY_SENTENCE,
@@ -39,6 +40,7 @@ ROWS: Final[Mapping[str, tuple[str, str]]] = {
     "DescribeGroups": ("groups", "groups"),
     "DeleteGroups": ("groups_names", "results"),
     "OffsetCommit": ("topics", "topics"),
+    "TxnOffsetCommit": ("topics", "topics"),
     "OffsetFetch": ("topics", "topics"),
     "OffsetDelete": ("topics", "topics"),
     "Metadata": ("topics", "topics"),
@@ -52,14 +54,17 @@ ROWS: Final[Mapping[str, tuple[str, str]]] = {
     "MultiFetch": ("fetches", "results"),
     "ListOffsets": ("topics", "topics"),
     "DeleteRecords": ("topics", "topics"),
+    "DescribeProducers": ("topics", "topics"),
+    "DescribeTransactions": ("transactional_ids", "transactions"),
 }
 """By the method's name: where its request has rows, and where its answer has what became of each."""
 
-NAMES: Final = ("name", "topic", "group_id")
+NAMES: Final = ("name", "topic", "group_id", "transactional_id")
 PARTS: Final = ("partitions", "partition_data", "partition_indexes")
 INDEXES: Final = ("partition_index", "partition", "index")
 NOT_KNOWN: Final = ("offset", "timestamp", "base_offset", "log_append_time_ms", "high_watermark", "last_stable_offset",
-                    "log_start_offset", "low_watermark", "committed_offset", "committed_leader_epoch")  # fmt: skip
+                    "log_start_offset", "low_watermark", "committed_offset", "committed_leader_epoch", "coordinator_id",
+                    "producer_id", "producer_epoch", "start_time_ms")  # fmt: skip
 """Figures that are -1 in a row that was refused."""
 
 RowVerdict = tuple[ErrorCode, str]
@@ -355,6 +360,9 @@ NODE_CONFIGS: Final = RequiredRight(Operation.DESCRIBE_CONFIGS, ResourceType.CLU
 """Of DescribeConfigs without topics, which asks for the node's settings."""
 SOMEWHERE: Final = RequiredRight(Operation.WRITE, ResourceType.TOPIC, "topics of what was staged")
 
+BY_KEY_TYPE: Final = frozenset({GROUPS + "FindCoordinator"})
+"""What right to its key such a call needs depends on the key's type."""
+
 WAITS: Final = frozenset({"Fetch", "MultiFetch"})
 """Whoever waits as long as they like for what is to come is judged again when it has come."""
 
@@ -380,13 +388,17 @@ def guard_method(method: ServiceMethod, rights: CallRights, staged: TopicsOfStag
         assert api == "Session", f"{method.full_name} streams both ways; only Session is known to"
         return guard_session(method.handler, rights)
     asked = [right for right in needed if right.lacking is WithoutRight.REFUSED and is_path(right.of, request)]
+    if method.full_name in BY_KEY_TYPE:
+        asked = []  # one of them is needed, not both
     if method.kind is MethodKind.SERVER_STREAM:
         return guard_watch_stream(method.handler, api, asked, rights, judgement_of(method.full_name))
     listed = [right for right in asked if api in ROWS and is_listed(right.of, request)]
     whole = [right for right in asked if right not in listed]
     whole += [right for right in needed if not right.of and not right.when]
     judgement = judgement_of(method.full_name)
-    guarding = CallGuard(method, api, rights, tuple(whole), tuple(listed), judgement, request_check_of(api, staged))
+    guarding = CallGuard(
+        method, api, rights, tuple(whole), tuple(listed), judgement, request_check_of(method.full_name, staged)
+    )
     if not listed and guarding.before is None and len(whole) == 1 and is_field(whole[0].of, request):
         if guarding.after not in (None, judge_causes):
             return guarding.answer
@@ -525,16 +537,27 @@ RequestCheck = Callable[[CallGuard, Any, IdentifiedCall], Awaitable[Any]]
 """What a method needs that no path says: the refusing answer, or None."""
 
 
-def request_check_of(api: str, staged: TopicsOfStaged) -> RequestCheck | None:
-    match api:
+def request_check_of(full_name: str, staged: TopicsOfStaged) -> RequestCheck | None:
+    if full_name in BY_KEY_TYPE:
+        return check_coordinator_key
+    match full_name.rpartition("/")[2]:
         case "CommitStaged" | "AbortStaged":
             return partial(check_staged_write, staged)
         case "DescribeConfigs":
             return check_node_configs
-        case "InitProducerId":
+        case "InitProducerId" if full_name.startswith(BROKER):
             return check_produce
         case _:
             return None
+
+
+async def check_coordinator_key(guard: CallGuard, request: Any, call: IdentifiedCall) -> Any:
+    """Of a group, or of a transactional id, as the request says what its key is."""
+    kind = ResourceType.TRANSACTIONAL_ID if request.key_type == TRANSACTION_KEY else ResourceType.GROUP
+    right = next(each for each in RPC_RIGHTS[guard.method.full_name] if each.resource_type is kind)
+    if not request.key or guard.rights.has_right(call.identity, right, request.key):
+        return None
+    return guard.refusal(*guard.rights.refuse(call, right, request.key, guard.api))
 
 
 async def check_staged_write(staged: TopicsOfStaged, guard: CallGuard, request: Any, call: IdentifiedCall) -> Any:

@@ -230,6 +230,10 @@ def progress_changed(before: pb.GroupProgress, now: pb.GroupProgress | None) -> 
     return as_of_before != before
 
 
+NO_TRANSACTIONS: Final = (
+    "this node coordinates no transactional ids; commit the positions by OffsetCommit, in no transaction"
+)
+
 LogSpan: TypeAlias = Callable[[str, int], tuple[int, int]]
 """(log start, high watermark) of an existing partition. Raises LogFailed when its log is away or damaged."""
 
@@ -505,6 +509,13 @@ class GroupCoordinator:
             if written.code or not kept.offsets:
                 return written
         return await self._driver.ask_shard(shard, event, effects.OffsetCommitReply)
+
+    async def txn_offset_commit(self, request: pb.TxnOffsetCommitRequest, call: RpcCall) -> pb.TxnOffsetCommitResponse:
+        """Refused where the node coordinates no transactions."""
+        refusal = effects.OffsetCommitReply(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
+        return group_responses.build_txn_commit_response(
+            dict.fromkeys(group_requests.list_committed_places(request.topics), refusal.code), refusal
+        )
 
     async def offset_delete(self, request: pb.OffsetDeleteRequest, call: RpcCall) -> pb.OffsetDeleteResponse:
         """Partitions that do not exist are refused for themselves; a group in ZooKeeper may know others."""

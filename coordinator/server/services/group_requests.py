@@ -156,6 +156,11 @@ def parse_offset_commit(
     )
 
 
+def list_committed_places(topics: Iterable[pb.OffsetCommitTopic]) -> list[tuple[str, int]]:
+    """The partitions for which positions come, in the request's order."""
+    return [(topic.name, each.partition_index) for topic in topics for each in topic.partitions]
+
+
 def parse_offset_fetch(request: pb.OffsetFetchRequest, request_id: RequestId) -> events.OffsetFetch:
     return events.OffsetFetch(
         request_id,

@@ -173,6 +173,19 @@ def build_commit_response(
     )
 
 
+def build_txn_commit_response(
+    codes: Mapping[tuple[str, int], ErrorCode], reply: effects.OffsetCommitReply | effects.TxnOffsetCommitReply
+) -> pb.TxnOffsetCommitResponse:
+    """As `build_commit_response`."""
+    shared = set(codes.values()) if codes else {reply.code}
+    top = shared.pop() if len(shared) == 1 else ErrorCode.NONE
+    return pb.TxnOffsetCommitResponse(
+        error_code=to_error_code(top),
+        error_message=error_sentence(top, reply.message if top is reply.code else ""),
+        topics=build_offset_results(codes, reply.message if reply.code is not ErrorCode.NONE else ""),
+    )
+
+
 def build_offset_delete_response(reply: effects.OffsetDeleteReply) -> pb.OffsetDeleteResponse:
     return pb.OffsetDeleteResponse(
         error_code=to_error_code(reply.code),

@@ -52,6 +52,7 @@ from muster.coordinator.server.listeners.kafka_listener import KafkaListenerCont
 from muster.coordinator.server.node_events import report_contained
 from muster.coordinator.server.rpc_dispatch import RpcCall, ServiceMethod, methods_of
 from muster.coordinator.server.services.group_coordinator import GroupCoordinator, GroupServiceContext
+from muster.coordinator.server.transactions.transaction_rpcs import make_transaction_rpcs
 from muster.coordinator.server.watch_backend.looked_kafka import LookedKafka, WatchedShards
 from muster.coordinator.watch.broker_log import STDIN, NoBrokerLog, find_logs
 from muster.coordinator.watch.followed_logs import FollowedLogs
@@ -335,6 +336,9 @@ class WatchBackend:
 
     def fences(self, driver: EngineDriver, engine: Engine) -> dict[str, ServiceMethod]:
         return methods_of(FENCE_SERVICE, RefusedFencing())
+
+    def transactions(self) -> dict[str, ServiceMethod]:
+        return make_transaction_rpcs(None, node_id=self._settings.node_id)
 
     async def serve_kafka(self, door: "NodeKafkaListener | NodeProxyListener", context: KafkaListenerContext) -> None:
         raise AssertionError("settings refuse a Kafka listener beside watch.enable")

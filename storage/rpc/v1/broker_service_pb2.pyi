@@ -41,8 +41,11 @@ class ErrorCode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ERROR_CODE_INVALID_PRODUCER_EPOCH: _ClassVar[ErrorCode]
     ERROR_CODE_INVALID_TXN_STATE: _ClassVar[ErrorCode]
     ERROR_CODE_INVALID_PRODUCER_ID_MAPPING: _ClassVar[ErrorCode]
+    ERROR_CODE_INVALID_TRANSACTION_TIMEOUT: _ClassVar[ErrorCode]
+    ERROR_CODE_CONCURRENT_TRANSACTIONS: _ClassVar[ErrorCode]
     ERROR_CODE_TRANSACTION_COORDINATOR_FENCED: _ClassVar[ErrorCode]
     ERROR_CODE_TRANSACTIONAL_ID_AUTHORIZATION_FAILED: _ClassVar[ErrorCode]
+    ERROR_CODE_OPERATION_NOT_ATTEMPTED: _ClassVar[ErrorCode]
     ERROR_CODE_KAFKA_STORAGE_ERROR: _ClassVar[ErrorCode]
     ERROR_CODE_UNKNOWN_PRODUCER_ID: _ClassVar[ErrorCode]
     ERROR_CODE_FENCED_LEADER_EPOCH: _ClassVar[ErrorCode]
@@ -50,7 +53,11 @@ class ErrorCode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ERROR_CODE_UNSUPPORTED_COMPRESSION_TYPE: _ClassVar[ErrorCode]
     ERROR_CODE_OFFSET_NOT_AVAILABLE: _ClassVar[ErrorCode]
     ERROR_CODE_INVALID_RECORD: _ClassVar[ErrorCode]
+    ERROR_CODE_UNSTABLE_OFFSET_COMMIT: _ClassVar[ErrorCode]
+    ERROR_CODE_PRODUCER_FENCED: _ClassVar[ErrorCode]
     ERROR_CODE_UNKNOWN_TOPIC_ID: _ClassVar[ErrorCode]
+    ERROR_CODE_TRANSACTIONAL_ID_NOT_FOUND: _ClassVar[ErrorCode]
+    ERROR_CODE_TRANSACTION_ABORTABLE: _ClassVar[ErrorCode]
 ERROR_CODE_NONE: ErrorCode
 ERROR_CODE_UNKNOWN_SERVER_ERROR: ErrorCode
 ERROR_CODE_OFFSET_OUT_OF_RANGE: ErrorCode
@@ -83,8 +90,11 @@ ERROR_CODE_DUPLICATE_SEQUENCE_NUMBER: ErrorCode
 ERROR_CODE_INVALID_PRODUCER_EPOCH: ErrorCode
 ERROR_CODE_INVALID_TXN_STATE: ErrorCode
 ERROR_CODE_INVALID_PRODUCER_ID_MAPPING: ErrorCode
+ERROR_CODE_INVALID_TRANSACTION_TIMEOUT: ErrorCode
+ERROR_CODE_CONCURRENT_TRANSACTIONS: ErrorCode
 ERROR_CODE_TRANSACTION_COORDINATOR_FENCED: ErrorCode
 ERROR_CODE_TRANSACTIONAL_ID_AUTHORIZATION_FAILED: ErrorCode
+ERROR_CODE_OPERATION_NOT_ATTEMPTED: ErrorCode
 ERROR_CODE_KAFKA_STORAGE_ERROR: ErrorCode
 ERROR_CODE_UNKNOWN_PRODUCER_ID: ErrorCode
 ERROR_CODE_FENCED_LEADER_EPOCH: ErrorCode
@@ -92,7 +102,11 @@ ERROR_CODE_UNKNOWN_LEADER_EPOCH: ErrorCode
 ERROR_CODE_UNSUPPORTED_COMPRESSION_TYPE: ErrorCode
 ERROR_CODE_OFFSET_NOT_AVAILABLE: ErrorCode
 ERROR_CODE_INVALID_RECORD: ErrorCode
+ERROR_CODE_UNSTABLE_OFFSET_COMMIT: ErrorCode
+ERROR_CODE_PRODUCER_FENCED: ErrorCode
 ERROR_CODE_UNKNOWN_TOPIC_ID: ErrorCode
+ERROR_CODE_TRANSACTIONAL_ID_NOT_FOUND: ErrorCode
+ERROR_CODE_TRANSACTION_ABORTABLE: ErrorCode
 
 class MetadataRequest(_message.Message):
     __slots__ = ("topics", "all_topics", "include_internal")
@@ -351,14 +365,16 @@ class ProduceTopic(_message.Message):
     def __init__(self, name: _Optional[str] = ..., partition_data: _Optional[_Iterable[_Union[ProducePartition, _Mapping]]] = ...) -> None: ...
 
 class ProduceRequest(_message.Message):
-    __slots__ = ("acks", "timeout_ms", "topic_data")
+    __slots__ = ("acks", "timeout_ms", "topic_data", "transactional_id")
     ACKS_FIELD_NUMBER: _ClassVar[int]
     TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
     TOPIC_DATA_FIELD_NUMBER: _ClassVar[int]
+    TRANSACTIONAL_ID_FIELD_NUMBER: _ClassVar[int]
     acks: int
     timeout_ms: int
     topic_data: _containers.RepeatedCompositeFieldContainer[ProduceTopic]
-    def __init__(self, acks: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., topic_data: _Optional[_Iterable[_Union[ProduceTopic, _Mapping]]] = ...) -> None: ...
+    transactional_id: str
+    def __init__(self, acks: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., topic_data: _Optional[_Iterable[_Union[ProduceTopic, _Mapping]]] = ..., transactional_id: _Optional[str] = ...) -> None: ...
 
 class LeaderIdAndEpoch(_message.Message):
     __slots__ = ("leader_id", "leader_epoch")
@@ -673,3 +689,107 @@ class DeleteRecordsResponse(_message.Message):
     throttle_time_ms: int
     topics: _containers.RepeatedCompositeFieldContainer[DeleteRecordsTopicResult]
     def __init__(self, throttle_time_ms: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[DeleteRecordsTopicResult, _Mapping]]] = ...) -> None: ...
+
+class DescribeProducersTopic(_message.Message):
+    __slots__ = ("name", "partition_indexes")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_INDEXES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    partition_indexes: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, name: _Optional[str] = ..., partition_indexes: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class DescribeProducersRequest(_message.Message):
+    __slots__ = ("topics",)
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    topics: _containers.RepeatedCompositeFieldContainer[DescribeProducersTopic]
+    def __init__(self, topics: _Optional[_Iterable[_Union[DescribeProducersTopic, _Mapping]]] = ...) -> None: ...
+
+class ProducerStateEntry(_message.Message):
+    __slots__ = ("producer_id", "producer_epoch", "last_sequence", "last_timestamp_ms", "coordinator_epoch", "current_txn_start_offset")
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    LAST_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    LAST_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    COORDINATOR_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    CURRENT_TXN_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    coordinator_epoch: int
+    current_txn_start_offset: int
+    def __init__(self, producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., last_sequence: _Optional[int] = ..., last_timestamp_ms: _Optional[int] = ..., coordinator_epoch: _Optional[int] = ..., current_txn_start_offset: _Optional[int] = ...) -> None: ...
+
+class DescribeProducersPartitionResult(_message.Message):
+    __slots__ = ("partition_index", "error_code", "error_message", "active_producers")
+    PARTITION_INDEX_FIELD_NUMBER: _ClassVar[int]
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    ACTIVE_PRODUCERS_FIELD_NUMBER: _ClassVar[int]
+    partition_index: int
+    error_code: ErrorCode
+    error_message: str
+    active_producers: _containers.RepeatedCompositeFieldContainer[ProducerStateEntry]
+    def __init__(self, partition_index: _Optional[int] = ..., error_code: _Optional[_Union[ErrorCode, str]] = ..., error_message: _Optional[str] = ..., active_producers: _Optional[_Iterable[_Union[ProducerStateEntry, _Mapping]]] = ...) -> None: ...
+
+class DescribeProducersTopicResult(_message.Message):
+    __slots__ = ("name", "partitions")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    partitions: _containers.RepeatedCompositeFieldContainer[DescribeProducersPartitionResult]
+    def __init__(self, name: _Optional[str] = ..., partitions: _Optional[_Iterable[_Union[DescribeProducersPartitionResult, _Mapping]]] = ...) -> None: ...
+
+class DescribeProducersResponse(_message.Message):
+    __slots__ = ("throttle_time_ms", "topics")
+    THROTTLE_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    throttle_time_ms: int
+    topics: _containers.RepeatedCompositeFieldContainer[DescribeProducersTopicResult]
+    def __init__(self, throttle_time_ms: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[DescribeProducersTopicResult, _Mapping]]] = ...) -> None: ...
+
+class WriteTxnMarkersTopic(_message.Message):
+    __slots__ = ("name", "partition_indexes")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_INDEXES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    partition_indexes: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, name: _Optional[str] = ..., partition_indexes: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class WriteTxnMarkersRequest(_message.Message):
+    __slots__ = ("producer_id", "producer_epoch", "coordinator_epoch", "topics")
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    COORDINATOR_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    topics: _containers.RepeatedCompositeFieldContainer[WriteTxnMarkersTopic]
+    def __init__(self, producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., coordinator_epoch: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[WriteTxnMarkersTopic, _Mapping]]] = ...) -> None: ...
+
+class WriteTxnMarkersPartitionResult(_message.Message):
+    __slots__ = ("partition_index", "error_code", "error_message")
+    PARTITION_INDEX_FIELD_NUMBER: _ClassVar[int]
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    partition_index: int
+    error_code: ErrorCode
+    error_message: str
+    def __init__(self, partition_index: _Optional[int] = ..., error_code: _Optional[_Union[ErrorCode, str]] = ..., error_message: _Optional[str] = ...) -> None: ...
+
+class WriteTxnMarkersTopicResult(_message.Message):
+    __slots__ = ("name", "partitions")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    partitions: _containers.RepeatedCompositeFieldContainer[WriteTxnMarkersPartitionResult]
+    def __init__(self, name: _Optional[str] = ..., partitions: _Optional[_Iterable[_Union[WriteTxnMarkersPartitionResult, _Mapping]]] = ...) -> None: ...
+
+class WriteTxnMarkersResponse(_message.Message):
+    __slots__ = ("throttle_time_ms", "topics")
+    THROTTLE_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    throttle_time_ms: int
+    topics: _containers.RepeatedCompositeFieldContainer[WriteTxnMarkersTopicResult]
+    def __init__(self, throttle_time_ms: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[WriteTxnMarkersTopicResult, _Mapping]]] = ...) -> None: ...

@@ -8,7 +8,13 @@ import grpc
 from google.protobuf.descriptor import Descriptor, FileDescriptor
 
 from muster.coordinator.config import known_settings
-from muster.coordinator.rpc.v1 import control_service_pb2, coordinator_service_pb2, errors_pb2, fence_service_pb2
+from muster.coordinator.rpc.v1 import (
+    control_service_pb2,
+    coordinator_service_pb2,
+    errors_pb2,
+    fence_service_pb2,
+    transaction_service_pb2,
+)
 from muster.storage.rpc.v1 import broker_service_pb2
 
 ROOT = Path(__file__).parents[3]
@@ -17,7 +23,13 @@ PROSE = re.sub(r"^```\w*\n.*?^```$", "", PAGE, flags=re.MULTILINE | re.DOTALL)
 QUOTED = set(re.findall(r"`([^`\n]+)`", PROSE))
 CONTRACTS: list[FileDescriptor] = [
     module.DESCRIPTOR
-    for module in (coordinator_service_pb2, control_service_pb2, fence_service_pb2, broker_service_pb2)
+    for module in (
+        coordinator_service_pb2,
+        control_service_pb2,
+        fence_service_pb2,
+        transaction_service_pb2,
+        broker_service_pb2,
+    )
 ]
 OF_OTHERS = {"RetryInfo", "ErrorInfo", "BadRequest", "ConsumerProtocolSubscription", "ConsumerProtocolAssignment"}
 """Messages of google.rpc, and Kafka's encodings."""
@@ -54,7 +66,7 @@ def test_every_code_exists() -> None:
 
 def test_every_contract_and_setting_exists() -> None:
     files = set(chain(re.findall(r"`((?:coordinator|storage)/rpc/v1/\w+\.proto)`", PAGE)))
-    assert len(files) == 4
+    assert len(files) == 5
     assert all((ROOT / "proto" / "muster" / file).is_file() for file in files)
     assert "grpc.max.streams.per.connection" in QUOTED
     assert {word for word in QUOTED if re.fullmatch(r"(?:grpc|group)(?:\.[a-z]+)+", word)} <= set(known_settings())

@@ -27,7 +27,7 @@ from muster.coordinator.security.access_model import (
     ResourceType,
 )
 from muster.coordinator.security.authorizer import AclAuthorizer
-from muster.coordinator.security.rights import REFUSALS, RPC_RIGHTS, RequiredRight, WithoutRight
+from muster.coordinator.security.rights import BROKER, GROUPS, REFUSALS, RPC_RIGHTS, RequiredRight, WithoutRight
 from muster.coordinator.server.backend.node_services import SERVICES
 from muster.coordinator.server.rpc_dispatch import MethodKind, ServiceMethod, kind_of
 from muster.coordinator.server.security.audit_log import AuditLog, Line
@@ -117,6 +117,10 @@ def codes_in(message: Any) -> Iterable[int]:
                 yield from codes_in(each)
 
 
+KEYS_OF_TRANSACTIONS: Final = (GROUPS + "FindCoordinator", ResourceType.TRANSACTIONAL_ID)
+"""A right that only a request needs whose key is a transactional id."""
+
+
 def put(message: Any, path: str, name: str) -> None:
     """Have the request name this, at a path of the table."""
     first, _, rest = path.partition(".")
@@ -154,7 +158,7 @@ CELLS = [
     (full_name, right)
     for full_name in DESCRIPTORS
     for right in by_path(full_name)
-    if not full_name.endswith(("InitProducerId", "Session"))
+    if full_name != BROKER + "InitProducerId" and not full_name.endswith("Session")
 ]
 
 
@@ -182,6 +186,8 @@ def test_each_right_of_each_method(full_name: str, right: RequiredRight) -> None
         for each in by_path(full_name):
             if each.of and not list(names_at(request, each.of)):
                 put(request, each.of, NAME)
+        if (full_name, right.resource_type) == KEYS_OF_TRANSACTIONS:
+            request.key_type = "transaction"
         found = door.codes(request)
         assert (code in found) is refused, (case, found)
         assert bool(door.called) is not refused, case
@@ -209,6 +215,9 @@ def test_every_right_is_looked_at_somewhere() -> None:
         ("ListGroups", "-> groups.group_id"),
         ("OffsetFetch", "-> topics.name"),
         ("ExplainGroup", "-> topics of its entries"),
+        ("DescribeTransactions", "-> topics of its transactions"),
+        ("ExplainTransactions", "-> topics of its transactions"),
+        ("ListTransactions", "-> transactions.transactional_id"),
         ("DescribeGroups", "-> topics of its members"),
         ("DescribeCluster", "-> topics of its rows"),
         ("ElectLeaders", "-> topics of its rows"),

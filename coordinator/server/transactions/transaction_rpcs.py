@@ -1,0 +1,375 @@
+"""The Transactions service of gRPC: producers of transactions, and what operators ask of their transactional ids.
+
+What a request means is decided by the coordinator of its id, as at Kafka's listener. Every call is of level 2
+(KIP-890), and carries no connection's number: the order of connections is not looked at (TX-C12).
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, TypeVar
+
+from muster.coordinator.core.model.rights import compile_pattern
+from muster.coordinator.edge.large_answers import make_aside, run_in_answer_thread
+from muster.coordinator.edge.request_limits import error_sentence
+from muster.coordinator.errors import CoordinatorError, ErrorCode
+from muster.coordinator.kafka.handlers.transactions import TransactionService
+from muster.coordinator.kafka.protocol import RAISES_EPOCH, refuse_transactions
+from muster.coordinator.rpc.v1 import transaction_service_pb2 as pb
+from muster.coordinator.server.rpc_dispatch import RpcCall, ServiceMethod, methods_of
+from muster.coordinator.transactions.effects import (
+    DescribeTransactionReply,
+    EndTxnReply,
+    InitProducerIdReply,
+    ListedTransaction,
+    ListTransactionsReply,
+    TerminateTransactionReply,
+    TransactionEnd,
+)
+from muster.coordinator.transactions.events import (
+    DescribeTransaction,
+    EndTxn,
+    InitProducerId,
+    ListTransactions,
+    TerminateTransaction,
+    TransactionRequest,
+)
+from muster.coordinator.transactions.records import (
+    LAST_CLIENT_EPOCH,
+    LAST_EPOCH,
+    MAX_ID_BYTES,
+    NO_EPOCH,
+    NO_PRODUCER_ID,
+    NO_TIME,
+    TransactionState,
+)
+from muster.storage.errors import StorageError
+
+TRANSACTION_SERVICE: Final = pb.DESCRIPTOR.services_by_name["Transactions"]
+
+DESCRIBED_AT_ONCE: Final = 200
+"""Ids that are asked about between two turns of the loop."""
+
+KNOWN_STATES: Final = frozenset(state.title for state in TransactionState)
+IDLE_STATES: Final = frozenset(state.title for state in TransactionState if state.idle)
+
+AskedReply = TypeVar("AskedReply")
+
+
+def code_of(code: int) -> Any:
+    """Kafka's number; the generated enum is open, though its type says otherwise."""
+    return int(code)
+
+
+def refusal_of(error: CoordinatorError) -> dict[str, Any]:
+    """The fields of an answer that refuses."""
+    return {"error_code": code_of(error.code), "error_message": error_sentence(error.code, error.message)}
+
+
+# The coordinator's answers
+# -------------------------
+
+
+class TransactionRpcs:
+    """Handlers over the node's coordinator of transactional ids. node_id: which node that is."""
+
+    def __init__(self, service: TransactionService, *, node_id: int) -> None:
+        self._service = service
+        self._node_id = node_id
+
+    async def init_producer_id(self, request: pb.InitProducerIdRequest, call: RpcCall) -> pb.InitProducerIdResponse:
+        """Producer id and epoch, after whatever an instance before has left open is aborted."""
+        producer_id = request.producer_id if request.HasField("producer_id") else NO_PRODUCER_ID
+        epoch = request.producer_epoch if request.HasField("producer_epoch") else NO_EPOCH
+        try:
+            check_id(request.transactional_id)
+            check_epoch_range(epoch, least=NO_EPOCH)
+            self._service.check_room(request.transactional_id)
+            fresh_id = await self._draw()
+
+            def make(number: int) -> InitProducerId:
+                return InitProducerId(
+                    number,
+                    request.transactional_id,
+                    request.transaction_timeout_ms,
+                    fresh_id,
+                    producer_id,
+                    epoch,
+                    client=describe_caller(call),
+                )
+
+            reply = await self._ask(request.transactional_id, make, InitProducerIdReply)
+        except CoordinatorError as refusal:
+            return pb.InitProducerIdResponse(**refusal_of(refusal), producer_id=NO_PRODUCER_ID, producer_epoch=NO_EPOCH)
+        return pb.InitProducerIdResponse(producer_id=reply.producer_id, producer_epoch=reply.epoch)
+
+    async def end_txn(self, request: pb.EndTxnRequest, call: RpcCall) -> pb.EndTxnResponse:
+        """Producer id and epoch of the next transaction, once the outcome of this one is durable."""
+        try:
+            check_id(request.transactional_id)
+            check_epoch_range(request.producer_epoch)
+            rotates = request.producer_epoch >= LAST_CLIENT_EPOCH
+            fresh_id = await self._draw() if rotates else NO_PRODUCER_ID
+
+            def make(number: int) -> EndTxn:
+                return EndTxn(
+                    number,
+                    request.transactional_id,
+                    request.producer_id,
+                    request.producer_epoch,
+                    request.commit,
+                    fresh_id,
+                    level=RAISES_EPOCH,
+                    client=describe_caller(call),
+                )
+
+            reply = await self._ask(request.transactional_id, make, EndTxnReply)
+        except CoordinatorError as refusal:
+            return pb.EndTxnResponse(**refusal_of(refusal), producer_id=NO_PRODUCER_ID, producer_epoch=NO_EPOCH)
+        return pb.EndTxnResponse(producer_id=reply.producer_id, producer_epoch=reply.epoch)
+
+    async def describe_transactions(
+        self, request: pb.DescribeTransactionsRequest, call: RpcCall
+    ) -> pb.DescribeTransactionsResponse:
+        """Each id is described or refused by itself, and once, however often it is named."""
+        names = list(dict.fromkeys(request.transactional_ids))
+        described: list[pb.DescribedTransaction] = []
+        for start in range(0, len(names), DESCRIBED_AT_ONCE):
+            described += await asyncio.gather(*map(self._describe, names[start : start + DESCRIBED_AT_ONCE]))
+        return pb.DescribeTransactionsResponse(transactions=described)
+
+    async def list_transactions(
+        self, request: pb.ListTransactionsRequest, call: RpcCall
+    ) -> pb.ListTransactionsResponse:
+        """The ids of all shards, as far as they pass every filter."""
+        unknown = [each for each in dict.fromkeys(request.states) if each not in KNOWN_STATES]
+        longer_ms = request.open_longer_than_ms if request.HasField("open_longer_than_ms") else -1
+        asked = tuple(request.states), tuple(request.producer_ids), longer_ms
+        try:
+            replies = await self._service.ask_every_shard(
+                lambda number: ListTransactions(number, *asked), ListTransactionsReply
+            )
+            check_replies(replies)
+            listed = [each for reply in replies for each in reply.transactions]
+            if pattern := request.transactional_id_pattern:
+                listed = await run_in_answer_thread(lambda: select_matching(listed, pattern))
+        except CoordinatorError as refusal:
+            return pb.ListTransactionsResponse(**refusal_of(refusal), unknown_states=unknown)
+        return await make_aside(lambda: build_list(listed, unknown), len(listed))
+
+    async def terminate_transaction(
+        self, request: pb.TerminateTransactionRequest, call: RpcCall
+    ) -> pb.TerminateTransactionResponse:
+        """What the id has open is aborted, and its producer fenced. The timeout of the id stays."""
+        try:
+            check_id(request.transactional_id)
+            fresh_id = await self._draw()
+
+            def make(number: int) -> TerminateTransaction:
+                return TerminateTransaction(number, request.transactional_id, fresh_id, client=describe_caller(call))
+
+            await self._ask(request.transactional_id, make, TerminateTransactionReply)
+        except CoordinatorError as refusal:
+            return pb.TerminateTransactionResponse(**refusal_of(refusal))
+        return pb.TerminateTransactionResponse()
+
+    async def explain_transactions(
+        self, request: pb.ExplainTransactionsRequest, call: RpcCall
+    ) -> pb.ExplainTransactionsResponse:
+        """What the id has open, and how its last transactions ended."""
+        try:
+            reply = await self._ask_state(request.transactional_id)
+        except CoordinatorError as refusal:
+            return pb.ExplainTransactionsResponse(**refusal_of(refusal))
+        return pb.ExplainTransactionsResponse(
+            current=build_described(request.transactional_id, reply, self._node_id),
+            ended=[build_ended(each) for each in reply.ends],
+        )
+
+    async def _describe(self, transactional_id: str) -> pb.DescribedTransaction:
+        try:
+            reply = await self._ask_state(transactional_id)
+        except CoordinatorError as refusal:
+            return pb.DescribedTransaction(
+                **refusal_of(refusal),
+                transactional_id=transactional_id,
+                coordinator_id=self._node_id,
+                producer_id=NO_PRODUCER_ID,
+                producer_epoch=NO_EPOCH,
+                start_time_ms=NO_TIME,
+            )
+        return build_described(transactional_id, reply, self._node_id)
+
+    async def _draw(self) -> int:
+        """A producer id that was never given before. Raises CoordinatorError."""
+        try:
+            return await self._service.draw_producer_id()
+        except StorageError as error:
+            raise CoordinatorError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE, f"no producer id can be had: {error}"
+            ) from error
+
+    async def _ask_state(self, transactional_id: str) -> DescribeTransactionReply:
+        check_id(transactional_id)
+        return await self._ask(
+            transactional_id, lambda number: DescribeTransaction(number, transactional_id), DescribeTransactionReply
+        )
+
+    async def _ask(
+        self, transactional_id: str, make: Callable[[int], TransactionRequest], wanted: type[AskedReply]
+    ) -> AskedReply:
+        """Raises CoordinatorError where the answer is a refusal."""
+        reply = await self._service.ask(transactional_id, make, wanted)
+        check_replies([reply])
+        return reply
+
+
+def check_replies(replies: Iterable[Any]) -> None:
+    """Raises CoordinatorError for the first refusal among them."""
+    for each in replies:
+        if each.code:
+            raise CoordinatorError(each.code, each.message)
+
+
+def check_id(transactional_id: str) -> None:
+    """Raises CoordinatorError for one that no producer can have."""
+    length = len(transactional_id.encode())
+    if not 0 < length <= MAX_ID_BYTES:
+        raise CoordinatorError(
+            ErrorCode.INVALID_REQUEST, f"transactional_id has {length} bytes; expected 1 to {MAX_ID_BYTES}"
+        )
+
+
+def check_epoch_range(epoch: int, *, least: int = 0) -> None:
+    """Raises CoordinatorError for one that no producer can have: a record has 16 bits for it."""
+    if not least <= epoch <= LAST_EPOCH:
+        raise CoordinatorError(
+            ErrorCode.INVALID_REQUEST, f"producer_epoch is {epoch}; expected {least} to {LAST_EPOCH}"
+        )
+
+
+def describe_caller(call: RpcCall) -> str:
+    """Who ended a transaction, or took its id over, for people."""
+    return f"{call.client_software} at {call.peer_host}" if call.client_software else call.peer_host
+
+
+def select_matching(listed: Iterable[ListedTransaction], pattern: str) -> list[ListedTransaction]:
+    """Those whose id matches, whole. In any thread. Raises CoordinatorError for a pattern that RE2 does not read."""
+    try:
+        matches = compile_pattern(pattern).fullmatch
+    except ValueError as error:
+        raise CoordinatorError(
+            ErrorCode.INVALID_REGULAR_EXPRESSION, f"transactional_id_pattern is none that RE2 reads: {error}"
+        ) from error
+    return [each for each in listed if matches(each.transactional_id)]
+
+
+# Answers in protobuf
+# -------------------
+
+
+def build_list(listed: Sequence[ListedTransaction], unknown: Sequence[str]) -> pb.ListTransactionsResponse:
+    """In any thread."""
+    return pb.ListTransactionsResponse(
+        unknown_states=unknown,
+        transactions=[
+            pb.ListedTransaction(transactional_id=each.transactional_id, producer_id=each.producer_id, state=each.state)
+            for each in listed
+        ],
+    )
+
+
+def build_described(
+    transactional_id: str, reply: DescribeTransactionReply, coordinator_id: int
+) -> pb.DescribedTransaction:
+    return pb.DescribedTransaction(
+        transactional_id=transactional_id,
+        coordinator_id=coordinator_id,
+        state=reply.state,
+        producer_id=reply.producer_id,
+        producer_epoch=reply.epoch,
+        transaction_timeout_ms=reply.timeout_ms,
+        start_time_ms=NO_TIME if reply.state in IDLE_STATES else reply.started_ms,
+        topics=[
+            pb.TransactionPartitions(topic=topic, partitions=numbers) for topic, numbers in reply.partitions.items()
+        ],
+    )
+
+
+def build_ended(end: TransactionEnd) -> pb.EndedTransaction:
+    """One of the last ends, as far as the coordinator remembers it."""
+    return pb.EndedTransaction(
+        producer_id=NO_PRODUCER_ID,
+        producer_epoch=NO_EPOCH,
+        committed=end.committed,
+        cause=end.cause.value,
+        start_time_ms=end.at_ms - end.open_ms,
+        decided_at_ms=end.at_ms,
+        completed_at_ms=NO_TIME,
+        partition_count=end.partitions,
+    )
+
+
+# Nodes without a coordinator of transactions
+# -------------------------------------------
+
+
+def without_coordinator(transactional_id: str) -> CoordinatorError:
+    none = refuse_transactions(transactional_id)
+    return CoordinatorError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, str(none))
+
+
+class RefusedTransactionRpcs:
+    """The Transactions service of a node that coordinates no transactional ids."""
+
+    async def init_producer_id(self, request: pb.InitProducerIdRequest, call: RpcCall) -> pb.InitProducerIdResponse:
+        refused = refusal_of(without_coordinator(request.transactional_id))
+        return pb.InitProducerIdResponse(**refused, producer_id=NO_PRODUCER_ID, producer_epoch=NO_EPOCH)
+
+    async def end_txn(self, request: pb.EndTxnRequest, call: RpcCall) -> pb.EndTxnResponse:
+        refused = refusal_of(without_coordinator(request.transactional_id))
+        return pb.EndTxnResponse(**refused, producer_id=NO_PRODUCER_ID, producer_epoch=NO_EPOCH)
+
+    async def describe_transactions(
+        self, request: pb.DescribeTransactionsRequest, call: RpcCall
+    ) -> pb.DescribeTransactionsResponse:
+        return pb.DescribeTransactionsResponse(
+            transactions=[
+                pb.DescribedTransaction(
+                    **refusal_of(without_coordinator(each)),
+                    transactional_id=each,
+                    coordinator_id=-1,
+                    producer_id=NO_PRODUCER_ID,
+                    producer_epoch=NO_EPOCH,
+                    start_time_ms=NO_TIME,
+                )
+                for each in dict.fromkeys(request.transactional_ids)
+            ]
+        )
+
+    async def list_transactions(
+        self, request: pb.ListTransactionsRequest, call: RpcCall
+    ) -> pb.ListTransactionsResponse:
+        """None, as at Kafka's listener; what the filters have wrong is told."""
+        unknown = [each for each in dict.fromkeys(request.states) if each not in KNOWN_STATES]
+        try:
+            if pattern := request.transactional_id_pattern:
+                await run_in_answer_thread(lambda: select_matching((), pattern))
+        except CoordinatorError as refusal:
+            return pb.ListTransactionsResponse(**refusal_of(refusal), unknown_states=unknown)
+        return pb.ListTransactionsResponse(unknown_states=unknown)
+
+    async def terminate_transaction(
+        self, request: pb.TerminateTransactionRequest, call: RpcCall
+    ) -> pb.TerminateTransactionResponse:
+        return pb.TerminateTransactionResponse(**refusal_of(without_coordinator(request.transactional_id)))
+
+    async def explain_transactions(
+        self, request: pb.ExplainTransactionsRequest, call: RpcCall
+    ) -> pb.ExplainTransactionsResponse:
+        return pb.ExplainTransactionsResponse(**refusal_of(without_coordinator(request.transactional_id)))
+
+
+def make_transaction_rpcs(service: TransactionService | None, *, node_id: int) -> dict[str, ServiceMethod]:
+    """The rows of the Transactions service. service: None where the node coordinates no transactional ids."""
+    handlers = RefusedTransactionRpcs() if service is None else TransactionRpcs(service, node_id=node_id)
+    return methods_of(TRANSACTION_SERVICE, handlers)

@@ -30,6 +30,7 @@ from muster.coordinator.transactions.events import (
     EndTxn,
     InitProducerId,
     ListTransactions,
+    RequestOrigin,
     TerminateTransaction,
     TransactionRequest,
 )
@@ -94,7 +95,7 @@ class TransactionRpcs:
                     fresh_id,
                     producer_id,
                     epoch,
-                    client=describe_caller(call),
+                    client=origin_of(call),
                 )
 
             reply = await self._ask(request.transactional_id, make, InitProducerIdReply)
@@ -119,7 +120,7 @@ class TransactionRpcs:
                     request.commit,
                     fresh_id,
                     level=RAISES_EPOCH,
-                    client=describe_caller(call),
+                    client=origin_of(call),
                 )
 
             reply = await self._ask(request.transactional_id, make, EndTxnReply)
@@ -165,7 +166,7 @@ class TransactionRpcs:
             fresh_id = await self._draw()
 
             def make(number: int) -> TerminateTransaction:
-                return TerminateTransaction(number, request.transactional_id, fresh_id, client=describe_caller(call))
+                return TerminateTransaction(number, request.transactional_id, fresh_id, client=origin_of(call))
 
             await self._ask(request.transactional_id, make, TerminateTransactionReply)
         except CoordinatorError as refusal:
@@ -247,9 +248,9 @@ def check_epoch_range(epoch: int, *, least: int = 0) -> None:
         )
 
 
-def describe_caller(call: RpcCall) -> str:
-    """Who ended a transaction, or took its id over, for people."""
-    return f"{call.client_software} at {call.peer_host}" if call.client_software else call.peer_host
+def origin_of(call: RpcCall) -> RequestOrigin:
+    """Who calls, for explanations."""
+    return RequestOrigin(call.peer_host, call.client_software)
 
 
 def select_matching(listed: Iterable[ListedTransaction], pattern: str) -> list[ListedTransaction]:
@@ -292,19 +293,24 @@ def build_described(
         topics=[
             pb.TransactionPartitions(topic=topic, partitions=numbers) for topic, numbers in reply.partitions.items()
         ],
+        client_address=reply.client.address,
+        client_software=reply.client.software,
     )
 
 
 def build_ended(end: TransactionEnd) -> pb.EndedTransaction:
     """One of the last ends, as far as the coordinator remembers it."""
+    decision = end.decision
     return pb.EndedTransaction(
-        producer_id=NO_PRODUCER_ID,
-        producer_epoch=NO_EPOCH,
+        producer_id=end.producer_id,
+        producer_epoch=decision.epoch,
         committed=end.committed,
-        cause=end.cause.value,
-        start_time_ms=end.at_ms - end.open_ms,
-        decided_at_ms=end.at_ms,
-        completed_at_ms=NO_TIME,
+        cause=decision.cause.value,
+        client_address=decision.by.address,
+        client_software=decision.by.software,
+        start_time_ms=end.started_ms,
+        decided_at_ms=end.decided_ms,
+        completed_at_ms=end.completed_ms,
         partition_count=end.partitions,
     )
 

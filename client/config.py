@@ -398,8 +398,10 @@ class ProducerConfig(RecordsProperties, ClientConfig):
         "all",
         "The acknowledgement to wait for: all (all in-sync replicas), 1 (the leader) or 0 (none).",
     )
-    enable_idempotence: bool | None = setting(
-        None, "Number batches, so that a retried one is written once; default: if nodes share a cluster."
+    enable_idempotence: bool = setting(
+        True,
+        "Number batches, so that a retried one is written once (KIP-98); needs acks=all, so another value of acks "
+        "switches the default off.",
     )
     linger_ms: Annotated[int, Field(ge=0, le=60_000)] = setting(
         5, "How long a record may wait for others to fill its batch."
@@ -425,7 +427,7 @@ class ProducerConfig(RecordsProperties, ClientConfig):
 
     @model_validator(mode="after")
     def _check_idempotence(self) -> Self:
-        if self.enable_idempotence and self.acks != "all":
+        if "enable_idempotence" in self.model_fields_set and self.enable_idempotence and self.acks != "all":
             raise ValueError(
                 f"enable.idempotence=true needs to hear of all that is written, and acks is {self.acks}; use acks=all"
             )
@@ -433,7 +435,8 @@ class ProducerConfig(RecordsProperties, ClientConfig):
 
     @property
     def numbers_batches(self) -> bool:
-        return self.acks == "all" and self.enable_idempotence is not False
+        """Whether the producer is idempotent. As in Kafka (KIP-679), acks other than all switch the default off."""
+        return self.acks == "all" and self.enable_idempotence
 
 
 class GroupConfig(ClientConfig):

@@ -3,8 +3,8 @@
 Keyed records are partitioned by Kafka's default (murmur2), so that producers in any language agree. One queue of
 batches per partition, bounded by buffer.memory; used from the application's thread and the sender's loop. Batches are
 numbered, so that a batch that is sent twice is written once (KIP-98, KIP-360). A node assigns the producer id. If it
-is unknown whether a batch was written, or a log has lost count, the partition continues under another id from 0;
-other partitions keep theirs.
+is unknown whether a batch was written, or a log has lost count, the partition continues under the next epoch from 0,
+so the log refuses the old batch should it arrive after all; other partitions keep their epoch.
 """
 
 import asyncio
@@ -62,6 +62,8 @@ def choose_partition(key: bytes, partitions: int) -> int:
 # ----------------------------------
 
 MAX_SEQUENCE: Final = 0x7FFFFFFF
+LAST_CLIENT_EPOCH: Final = 0x7FFE
+"""The last epoch that a producer writes under; one more is kept for markers (KIP-360)."""
 
 
 class NumberedOwnership(NamedTuple):
@@ -124,9 +126,13 @@ class ProducerNumbering(SequenceCount):
         return self._of.get(place)
 
     def doubt(self, place: TopicPartition) -> None:
-        if self._of.pop(place, None) == self._current:
-            self._current = None
+        """The next epoch needs no node: no other producer has this id. After the last one another id is asked for."""
+        ownership = self._of.pop(place, None)
         self._written.pop(place, None)
+        if ownership is not None and ownership.epoch < LAST_CLIENT_EPOCH:
+            self._of[place] = NumberedOwnership(ownership.producer_id, ownership.epoch + 1)
+        else:
+            self._current = None
 
     async def _fetch_producer_id(self) -> NumberedOwnership:
         answer = await self._transport.call(
@@ -167,6 +173,8 @@ class PendingBatch:
     """As it goes over the wire, once it has been sent."""
     ownership: NumberedOwnership | None = None
     """Under which it was numbered, if it was."""
+    in_doubt: bool = False
+    """It may have been written by an attempt that brought no answer, or the answer that it is not replicated."""
 
     def halves(self) -> "tuple[PendingBatch, PendingBatch]":
         """The same records in two batches, in order. There must be two records at least."""

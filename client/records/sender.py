@@ -24,7 +24,6 @@ from muster.client.records.accumulator import (
     BatchNumbers,
     NumberedOwnership,
     PendingBatch,
-    ProducerNumbering,
     SequenceCount,
     steady_ms,
 )
@@ -125,6 +124,8 @@ class ProducerFence(SequenceCount):
 log = logging.getLogger("muster.client")
 
 GIVEN_UP = ClientError("the producer was closed before the record was delivered")
+PERHAPS_WRITTEN = frozenset({7, 20})
+"""REQUEST_TIMED_OUT, NOT_ENOUGH_REPLICAS_AFTER_APPEND."""
 TOO_LARGE = frozenset({10, 18})
 """MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE."""
 ACKS = {"all": -1, "1": 1, "0": 0}
@@ -269,8 +270,6 @@ class BatchSender:
             line.extendleft(reversed(self._accumulator.split_batch(batch)))
         elif batch in outcome.again:
             if steady_ms() - batch.created_ms >= self._config.delivery_timeout_ms:
-                if self._numbers is not None:
-                    self._numbers.doubt(batch.tp)
                 self._settle(batch, self._overdue(batch, outcome.reason))
             else:
                 line.appendleft(batch)
@@ -294,7 +293,7 @@ class BatchSender:
     async def _attempt(self, batches: list[PendingBatch]) -> "SendOutcome":
         if self._leaders.records:
             return await self._write_elsewhere(batches)
-        if (numbers := self._counting()) is not None:
+        if (numbers := self._numbers) is not None:
             kept_out = await self._claimed(batches, numbers)
             if kept_out is not None:
                 return kept_out
@@ -311,12 +310,6 @@ class BatchSender:
             outcome.too_large += part.too_large
             outcome.reason = part.reason or outcome.reason
         return outcome
-
-    def _counting(self) -> BatchNumbers | None:
-        """Who numbers the batches; of itself a producer does so in a cluster only, where records outlive a node."""
-        numbers = self._numbers
-        by_default = isinstance(numbers, ProducerNumbering) and self._config.enable_idempotence is None
-        return None if by_default and not self._leaders.shared else numbers
 
     async def _send(self, batches: list[PendingBatch], address: str) -> "SendOutcome":
         request = pb.ProduceRequest(acks=ACKS[self._config.acks], timeout_ms=self._config.request_timeout_ms)
@@ -337,6 +330,8 @@ class BatchSender:
             self._transport.announce(error)
             if self._leaders.shared:
                 self._leaders.doubt(places)
+            for batch in batches:
+                batch.in_doubt = True
             return SendOutcome(again=batches, reason=error)
         except TransportRefused as error:
             for batch in batches:
@@ -346,7 +341,7 @@ class BatchSender:
 
     def _encoded(self, batch: PendingBatch) -> bytes:
         codec = self._config.compression_type
-        if (numbers := self._counting()) is None:
+        if (numbers := self._numbers) is None:
             return encode_batch(batch.records, codec=codec)
         ownership = numbers.ownership_of(batch.tp)
         assert ownership is not None, "a batch follows its claim"
@@ -392,9 +387,10 @@ class BatchSender:
                     numbers.wrote(batch.tp, len(batch.records))
                 self._settle(batch, None, result.base_offset, result.log_append_time_ms)
             elif (error := build_batch_refusal(batch, result)).retriable or self._counts_anew(batch, result.error_code):
+                batch.in_doubt |= result.error_code in PERHAPS_WRITTEN
                 outcome.again.append(batch)
                 outcome.reason = error
-            elif result.error_code in TOO_LARGE and len(batch.records) > 1:
+            elif result.error_code in TOO_LARGE and len(batch.records) > 1 and not batch.in_doubt:
                 outcome.too_large.append(batch)
             else:
                 self._settle(batch, error)
@@ -434,6 +430,9 @@ class BatchSender:
         if error is not None:
             self.failed += len(batch.records)
             self.first_failure = self.first_failure or error
+            if batch.in_doubt and self._numbers is not None:
+                # With the same number the next batch would be taken for this one.
+                self._numbers.doubt(batch.tp)
         for index, listener in batch.listeners:
             offset = base_offset + index if base_offset >= 0 else -1
             self._report_delivery(batch, index, listener, error, offset, time_ms)

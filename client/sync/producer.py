@@ -22,12 +22,11 @@ class Producer:
 
     A record whose key is not None goes to partition `murmur2(key) & 0x7fffffff % partitions`, exactly as from Kafka's
     own producer; without a key, a batch at a time goes to one partition after the other. Within a partition records
-    keep their order. A lost answer is retried until delivery.timeout.ms, so a record may arrive twice, never out of
-    order. Call `flush` (or `close`) to learn whether everything arrived.
+    keep their order. A lost answer is retried until delivery.timeout.ms; batches are numbered (enable.idempotence), so
+    a record that is sent again is written once. Call `flush` (or `close`) to learn whether everything arrived.
 
     With `fence`, the `fencing_token` that a `Consumer` or `Worker` has for a partition it owns, records are written on
-    behalf of that partition: once a later owner writes, or claims, the log refuses this one's records (ProducerFenced),
-    and a record that is sent again is written once.
+    behalf of that partition: once a later owner writes, or claims, the log refuses this one's records (ProducerFenced).
     """
 
     def __init__(

@@ -107,3 +107,21 @@ def test_an_error_is_not_hidden_by_a_producer_that_cannot_deliver(tmp_path: Path
             admin.create_topic("t")
         with pytest.raises(KeyboardInterrupt):
             interrupted(node)
+
+
+def test_a_kill_of_the_node_under_a_producer_neither_loses_nor_repeats_a_record(tmp_path: Path) -> None:
+    with running_node(tmp_path / "data") as node:
+        with Admin(bootstrap_servers=node.address) as admin:
+            admin.create_topic("t")
+        sent = [b"%d" % number for number in range(600)]
+        with Producer(bootstrap_servers=node.address, linger_ms=0, batch_size=0) as producer:
+            for number, value in enumerate(sent):
+                producer.produce("t", value)
+                if number % 150 == 100:
+                    producer.poll(1.0)
+                    node.kill()
+                    node.start()
+        with Consumer(bootstrap_servers=node.address, auto_offset_reset="earliest") as consumer:
+            consumer.assign([("t", 0)])
+            assert [message.value for message in read(consumer, len(sent))] == sent
+            assert consumer.end_offsets([("t", 0)]) == {("t", 0): len(sent)}

@@ -181,7 +181,7 @@ def test_metadata_of_an_older_leader_epoch_is_not_taken() -> None:
 
 
 def test_a_single_node_is_asked_as_before() -> None:
-    """CL-K3: one channel, one Metadata of a producer or of a consumer that assigns, no id for a producer, no epochs."""
+    """CL-K3: one channel, one Metadata of a producer or of a consumer that assigns, one producer id, no epochs."""
 
     async def story(cluster: ScriptedCluster) -> None:
         cluster.topic("t", 1, 1)
@@ -195,7 +195,7 @@ def test_a_single_node_is_asked_as_before() -> None:
             assert await read(reader, 3) == [b"0", b"1", b"2"]
             channels.append(len(reader._core.transport._channels))
         assert channels == [1, 1]
-        assert [len(cluster.calls(name)) for name in ("Metadata", "InitProducerId", "Produce")] == [2, 0, 3]
+        assert [len(cluster.calls(name)) for name in ("Metadata", "InitProducerId", "Produce")] == [2, 1, 3]
         for said in cluster.calls("Fetch"):
             for part in said.request.topics[0].partitions:
                 assert not part.HasField("current_leader_epoch")

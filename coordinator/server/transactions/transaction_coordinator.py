@@ -20,6 +20,7 @@ from muster.coordinator.core.model.types import Limits
 from muster.coordinator.edge.background_tasks import RestartedTask, SupervisedTasks
 from muster.coordinator.errors import CoordinatorError, ErrorCode, NodeShuttingDown, Overloaded
 from muster.coordinator.kafka.handlers.group_requests import GroupDriver
+from muster.coordinator.runtime.abort_records import ORPHAN, AbortEntry, entry_of
 from muster.coordinator.runtime.engine import Engine, EngineOptions
 from muster.coordinator.runtime.node_status import Conditions
 from muster.coordinator.runtime.replay import GROUPS_TOPIC
@@ -35,6 +36,7 @@ from muster.coordinator.runtime.transaction_shards import (
 )
 from muster.coordinator.server.driver.clock import NodeClock
 from muster.coordinator.server.driver.driver import DriverCallbacks, DriverLimits, EngineDriver
+from muster.coordinator.server.transactions.abort_journal import AbortJournal, BrokerAbortLog
 from muster.coordinator.server.transactions.marker_writer import MarkerWriter
 from muster.coordinator.transactions.effects import (
     AbortNoted,
@@ -111,6 +113,7 @@ class TransactionCoordinator:
         self._known: frozenset[str] = frozenset()
         self._groups = groups
         self._markers = MarkerWriter(broker, clock.now_ms, self._end_positions, self._markers_written)
+        self.aborts = AbortJournal(BrokerAbortLog(broker, requests, clock.now_ms))
         self._loaded, self._searched = asyncio.Event(), asyncio.Event()
         self._loads = 0
         self._unsearched: dict[int, int] = {}
@@ -181,6 +184,8 @@ class TransactionCoordinator:
             await self._driver.close(timeout_s)
         await self._markers.stop()
         await self._drawing.close()
+        async with asyncio.timeout(timeout_s):
+            await self.aborts.stop()
 
     # -- the engine -------------------------------------------------------------------------------------------------
 
@@ -201,6 +206,7 @@ class TransactionCoordinator:
             )
             self._broker.on_topics_changed(self._topics_changed)
             self._markers.start()
+            self.aborts.start(self._conditions)
             self._search.start()
             if made:  # there is next to nothing to load: whoever asked first need not ask again
                 with suppress(TimeoutError):
@@ -264,6 +270,7 @@ class TransactionCoordinator:
             case SendMarkers():
                 self._markers.write(notice)
             case AbortNoted():
+                self.aborts.note(entry_of(notice))
                 log.info(
                     "transaction aborted",
                     transactional_id=notice.transactional_id,
@@ -355,16 +362,19 @@ class TransactionCoordinator:
         verdicts: list[OrphanReply] = await driver.ask_all(questions, OrphanReply)
         if any(each.code for each in verdicts) or any(each.verdict is OrphanVerdict.TAKEN for each in verdicts):
             return  # it is known, or a shard does not answer now and is loaded again
-        known = [each.marker_epoch for each in verdicts if each.verdict is OrphanVerdict.HANGING]
-        epoch = max(known, default=min(found.epoch + 1, 32_767))
-        await self._end_hanging(place, found, epoch)
+        known = [each for each in verdicts if each.verdict is OrphanVerdict.HANGING]
+        epoch = max((each.marker_epoch for each in known), default=min(found.epoch + 1, 32_767))
+        if await self._end_hanging(place, found, epoch):
+            transactional_id = known[0].transactional_id if known else ""
+            self.aborts.note(orphan_entry(transactional_id, place, found, self._clock.now_ms()))
 
-    async def _end_hanging(self, place: TopicPartition, found: OpenTransaction, epoch: int) -> None:
+    async def _end_hanging(self, place: TopicPartition, found: OpenTransaction, epoch: int) -> bool:
+        """Whether its marker is durable."""
         marker = MarkerToWrite(found.producer_id, epoch, commit=False, coordinator_epoch=0)
         told = {"partition": "-".join(map(str, place)), "producer": found.producer_id, "epoch": found.epoch}
         try:
             if found not in self._broker.log(*place).open_transactions():
-                return  # It has ended since, and the next one of its producer may have begun.
+                return False  # It has ended since, and the next one of its producer may have begun.
             if place[0] == GROUPS_TOPIC:  # the groups' engine writes there
                 await self._end_hanging_positions(place[1], marker)
             else:
@@ -372,13 +382,22 @@ class TransactionCoordinator:
                 await asyncio.to_thread(self._broker.flush, [place])
         except (StorageError, OSError) as error:
             log.warning("a hanging transaction could not be ended", why=str(error), **told)
-        else:
-            log.warning("a hanging transaction was aborted: no coordinator knows its producer", **told)
+            return False
+        log.warning("a hanging transaction was aborted: no coordinator knows its producer", **told)
+        return True
 
     async def _end_hanging_positions(self, shard: int, marker: MarkerToWrite) -> None:
         """Raises OSError where the groups' shard cannot write the marker now; the next search tries again."""
         if error := await self._end_positions(shard, marker):
             raise OSError(f"shard {shard} of the groups answered {error}")
+
+
+def orphan_entry(transactional_id: str, place: TopicPartition, found: OpenTransaction, now_ms: int) -> AbortEntry:
+    """Of an open transaction of a log that no coordinator would have ended; since when it was open nobody knows."""
+    partitions = (f"{place[0]}-{place[1]}",)
+    return AbortEntry(
+        transactional_id, found.producer_id, found.epoch, ORPHAN, now_ms, partitions=partitions, partition_count=1
+    )
 
 
 def is_transactional(core: object) -> TypeGuard[TransactionShardCore]:

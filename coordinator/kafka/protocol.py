@@ -93,6 +93,7 @@ TRANSACTION_APIS: Final = (
     Api(24, "AddPartitionsToTxn", 0, 5),
     Api(25, "AddOffsetsToTxn", 0, 3),
     Api(26, "EndTxn", 0, 3),
+    Api(27, "WriteTxnMarkers", 1, 2, parks=True),
     Api(28, "TxnOffsetCommit", 0, 3),
 )
 """What a node serves besides that coordinates transactional ids."""

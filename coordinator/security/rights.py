@@ -154,6 +154,7 @@ API_RIGHTS: Final[Mapping[str, RequiredRights]] = {
         RequiredRight(READ, GROUP, "group_id"),
         RequiredRight(READ, TOPIC, "topics.name"),
     ),
+    "WriteTxnMarkers": (on_cluster(ALTER),),
     "DescribeAcls": (on_cluster(DESCRIBE),),
     "CreateAcls": (on_cluster(ALTER),),
     "DeleteAcls": (on_cluster(ALTER),),

@@ -13,6 +13,7 @@ from muster.storage.config import TopicSettings
 from muster.storage.errors import StorageError
 from muster.storage.files import Buffer
 from muster.storage.logs.log import Log, framings
+from muster.storage.logs.producer_state import MarkerToWrite
 from muster.storage.logs.transactions import TransactionGuard
 from muster.storage.records.validation import needs_thread
 from muster.storage.types import Appended, TopicPartition
@@ -133,6 +134,14 @@ class GroupCommit:
         if not self._turn_due:
             self._turn_soon(loop)
         return done
+
+    def append_marker(self, partition: TopicPartition, marker: MarkerToWrite) -> "asyncio.Future[None]":
+        """End what a producer has open in this partition (see `Log.append_marker`). Done once that is durable.
+
+        Raises StorageError where nothing was written; see `flushed` for what may fail after that.
+        """
+        self._broker.append_marker(*partition, marker, self._clock_ms())
+        return self.flushed(partition)
 
     def flushed(self, partition: TopicPartition) -> "asyncio.Future[None]":
         """Done once all appended to the partition before this call is as durable as its settings promise.

@@ -76,6 +76,23 @@ def refuse_deletions(path: str, request: Any, refusal: dict[str, Any]) -> Any:
     return struct(path)(filter_results=[struct(f"{path}.filter_results")(**refusal) for _ in request.filters])
 
 
+def refuse_markers(path: str, request: Any, refusal: dict[str, Any]) -> Any:
+    """A row for each partition of each marker: there is no code for the whole, and no message."""
+    row, topic_row, part = (struct(f"{path}.markers{below}") for below in ("", ".topics", ".topics.partitions"))
+    code = refusal["error_code"]
+
+    def refuse_topic(topic: Any) -> Any:
+        parts = [part(partition_index=number, error_code=code) for number in topic.partition_indexes]
+        return topic_row(name=topic.name, partitions=parts)
+
+    return struct(path)(
+        markers=[
+            row(producer_id=marker.producer_id, topics=[refuse_topic(topic) for topic in marker.topics])
+            for marker in request.markers
+        ]
+    )
+
+
 def refuse_quota_entries(path: str, request: Any, refusal: dict[str, Any]) -> Any:
     row, part = struct(f"{path}.entries"), struct(f"{path}.entries.entity")
     return struct(path)(
@@ -130,6 +147,7 @@ SHAPES: Final[Mapping[str, Shape]] = {
     "AddOffsetsToTxn": Whole(),
     "EndTxn": Whole(),
     "TxnOffsetCommit": Rows("topics", parts=Parts()),
+    "WriteTxnMarkers": Whole(write=refuse_markers),
     "DescribeAcls": Whole(),
     "CreateAcls": Whole(write=refuse_creations),
     "DeleteAcls": Whole(write=refuse_deletions),

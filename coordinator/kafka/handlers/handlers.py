@@ -18,6 +18,7 @@ from muster.coordinator.kafka.handlers.metadata import AdvertisedEndpoint, Descr
 from muster.coordinator.kafka.handlers.produce_and_fetch import RecordHandlers
 from muster.coordinator.kafka.handlers.single_batch_produce import ProduceReader
 from muster.coordinator.kafka.handlers.topics import TopicHandlers
+from muster.coordinator.kafka.handlers.transaction_markers import WriteTxnMarkersHandlers
 from muster.coordinator.kafka.handlers.transactional_offsets import TransactionalOffsetHandlers
 from muster.coordinator.kafka.handlers.transactions import (
     TransactionalProducerHandlers,
@@ -70,6 +71,7 @@ class GroupHandlers:
         if records is not None and records.producers is not None and records.gate is not None:
             positions = TransactionalOffsetHandlers(groups, records.producers, records.gate, partitions)
             self.add_offsets_to_txn, self.txn_offset_commit = positions.add_offsets_to_txn, positions.txn_offset_commit
+            self.write_txn_markers = WriteTxnMarkersHandlers(records.requests, driver).write_txn_markers
         tools = GroupAdminHandlers(groups)
         self.list_groups, self.describe_groups = tools.list_groups, tools.describe_groups
         self.delete_groups = tools.delete_groups
@@ -118,6 +120,7 @@ class LogHandlers:
         transactions: TransactionService | None = None,
         verifies: bool = True,
     ) -> None:
+        self.requests = requests
         gate = None if transactions is None else TransactionGate(requests.broker, transactions, verifies=verifies)
         self.gate = gate
         self.producers: TransactionalProducerHandlers | None = None

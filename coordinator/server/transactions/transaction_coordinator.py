@@ -9,17 +9,18 @@ ids are refused as loading.
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final, TypeGuard, TypeVar
 
 import structlog
 
 from muster.coordinator.config import Settings
-from muster.coordinator.core.model.effects import TxnEndedReply
-from muster.coordinator.core.model.events import TopicsChanged, TxnEnded
+from muster.coordinator.core.model.events import TopicsChanged
 from muster.coordinator.core.model.types import Limits
 from muster.coordinator.edge.background_tasks import RestartedTask, SupervisedTasks
-from muster.coordinator.errors import CoordinatorError, ErrorCode, NodeShuttingDown, Overloaded
+from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.kafka.handlers.group_requests import GroupDriver
+from muster.coordinator.kafka.handlers.transaction_markers import end_positions
 from muster.coordinator.runtime.abort_records import ORPHAN, AbortEntry, entry_of
 from muster.coordinator.runtime.engine import Engine, EngineOptions
 from muster.coordinator.runtime.node_status import Conditions
@@ -111,7 +112,7 @@ class TransactionCoordinator:
         self._engine: Engine | None = None
         self._closed = False
         self._known: frozenset[str] = frozenset()
-        self._groups = groups
+        self._end_positions = partial(end_positions, groups)
         self._markers = MarkerWriter(broker, clock.now_ms, self._end_positions, self._markers_written)
         self.aborts = AbortJournal(BrokerAbortLog(broker, requests, clock.now_ms))
         self._loaded, self._searched = asyncio.Event(), asyncio.Event()
@@ -288,22 +289,6 @@ class TransactionCoordinator:
                 )
             case ProducerIdWanted():
                 self._drawing.start(self._draw_for(notice.transactional_id), "producer ids of transactions")
-
-    async def _end_positions(self, shard: int, marker: MarkerToWrite) -> int:
-        """See `EndPositions`. Whoever leads the shard elsewhere, or loads it, is asked again (TX-C10)."""
-        ended = TxnEnded(
-            self._groups.next_id(),
-            marker.producer_id,
-            marker.epoch,
-            marker.commit,
-            marker.coordinator_epoch,
-            marker.level,
-        )
-        try:
-            reply = await self._groups.ask_shard(shard, ended, TxnEndedReply)
-        except (Overloaded, NodeShuttingDown):
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        return reply.code
 
     def _markers_written(self, written: MarkersWritten) -> None:
         if self._driver is not None:

@@ -29,6 +29,7 @@ from muster.coordinator.kafka.handlers.group_requests import GroupRequests, Pend
 from muster.coordinator.kafka.handlers.handlers import LogHandlers
 from muster.coordinator.kafka.handlers.metadata import AdvertisedEndpoint
 from muster.coordinator.kafka.handlers.partition_tools import SoleNodeHandlers
+from muster.coordinator.kafka.handlers.transaction_markers import WriteTxnMarkersHandlers
 from muster.coordinator.kafka.handlers.transactional_offsets import TransactionalOffsetHandlers
 from muster.coordinator.kafka.protocol import transactional_apis
 from muster.coordinator.runtime.node_status import Conditions
@@ -119,6 +120,7 @@ class Door:
             groups = GroupRequests(self.driver, 1)
             counts = partial(partition_counts, broker)
             self._everyone.append(TransactionalOffsetHandlers(groups, records.producers, records.gate, counts))
+            self._everyone.append(WriteTxnMarkersHandlers(self.requests, self.driver))
         self.peer = self.connect()
 
     def connect(self) -> ClientPeer:

@@ -225,6 +225,15 @@ FIELDS: Final[dict[str, Fields]] = {
         "topics": [one(f"{path}.topics", name=name, partition_indexes=[0]) for name in topics]
     },
     "ListTransactions": lambda path, topics, groups, txn: {},
+    "WriteTxnMarkers": lambda path, topics, groups, txn: {
+        "markers": [
+            one(
+                f"{path}.markers",
+                producer_id=1,
+                topics=[one(f"{path}.markers.topics", name=name, partition_indexes=[0]) for name in topics],
+            )
+        ]
+    },
     "ElectLeaders": lambda path, topics, groups, txn: {
         "topic_partitions": [one(f"{path}.topic_partitions", topic=name, partitions=[0]) for name in topics]
     },

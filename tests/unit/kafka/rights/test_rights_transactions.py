@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 
 from muster.coordinator.kafka.authorization.guard import HandlerGuard
-from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.kafka.dispatch import ClientPeer, KafkaCall
+from muster.coordinator.kafka.codec.codec import decode_frame, struct
+from muster.coordinator.kafka.dispatch import ClientPeer, EncodedAnswer, KafkaCall
+from muster.coordinator.kafka.handlers.transaction_batches import make_markers_response
 from muster.coordinator.security.access_model import Acl, Operation
 from muster.coordinator.security.rights import TRANSACTIONAL_ID
 from tests.support.kafka.asked import Asked
-from tests.support.kafka.rights import ALICE, CLUSTER, GROUP, TOPIC, acl, authorizer, codes, partitions
+from tests.support.kafka.rights import ALICE, CLUSTER, GROUP, TOPIC, acl, authorizer, codes, partitions, request
 
 PATH = "TxnOffsetCommitRequest"
 TXN = acl(Operation.WRITE, TRANSACTIONAL_ID, "app")
@@ -99,3 +100,23 @@ def test_the_right_of_a_node_is_not_that_of_a_producer() -> None:
     topics = [struct("AddPartitionsToTxnRequest.topics")(name="mine", partitions=[0])]
     answer, seen = asked("AddPartitionsToTxn", [acl(Operation.CLUSTER_ACTION, CLUSTER)], topics=topics)
     assert (set(codes(answer)) - {0}, seen) == ({53}, [])
+
+
+@pytest.mark.parametrize(("acls", "code"), [([], 31), ([acl(Operation.ALTER, CLUSTER, "kafka-cluster")], 0)])
+def test_markers_are_written_for_who_may_alter_the_cluster(acls: list[Acl], code: int) -> None:
+    async def handler(request: Any, call: KafkaCall) -> Any:
+        return make_markers_response([(1, {("mine", 0): 0, ("theirs", 0): 0})])
+
+    async def story() -> Any:
+        judged, _ = HandlerGuard(authorizer(acls), Topics()).guarded("WriteTxnMarkers", 1, handler, None)
+        assert judged is not None
+        eof: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        call = KafkaCall(1, "tests", ClientPeer("10.0.0.1", eof, identity=Asked.identity(ALICE)))
+        return await judged(request("WriteTxnMarkers", ["mine", "theirs"], []), call)
+
+    answer = asyncio.run(story())
+    if isinstance(answer, EncodedAnswer):
+        answer = decode_frame("WriteTxnMarkersResponse", 1, b"".join(answer.body))
+    (told,) = answer.markers
+    rows = [(topic.name, part.partition_index, part.error_code) for topic in told.topics for part in topic.partitions]
+    assert (told.producer_id, rows) == (1, [("mine", 0, code), ("theirs", 0, code)])

@@ -364,8 +364,7 @@ class GroupFollower:
         begun = self._counts_from_notes(read_notes((tp, entry.metadata) for tp, entry in entries.items()))
         what = f"the offset committed by {self._group_id!r}"
         known = {tp: lookup.held(tp, entries[tp].offset, new[tp], what) for tp in new if tp in entries}
-        if not self._options.commit_offsets:
-            known |= self._not_committed(known, new)
+        known |= self._ahead_of_group(known, new)
         for tp, bounds in new.items():
             if tp not in known and tp[1] >= begun.get(tp[0], 0) and not starting.names(tp):
                 known[tp] = bounds.start
@@ -381,10 +380,11 @@ class GroupFollower:
             begun[topic] = min(begun[topic], notes[topic])
         return begun
 
-    def _not_committed(
+    def _ahead_of_group(
         self, committed: Mapping[LookupKey, int], new: Mapping[LookupKey, LogBounds]
     ) -> dict[LookupKey, int]:
-        """Where commits are left to others: how far this driver had got, where that is further than they have come."""
+        """How far this driver had got, where that is further than what is committed: commits are left to others, or one
+        was refused because its membership had ended during a batch."""
         done = {tp: progress.end for tp, progress in self._done.partitions.items()} | self._left
         return {
             tp: self._lookup.held(tp, done[tp], bounds, "the next offset to read")

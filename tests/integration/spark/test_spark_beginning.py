@@ -205,6 +205,29 @@ def test_what_was_read_before_a_rebalance_is_not_read_again_though_nobody_commit
     assert len(set(query.read)) == len(query.read) == 40
 
 
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_what_a_batch_has_read_is_not_read_again_though_the_membership_ended_meanwhile(
+    node: NodeProcess, protocol: str
+) -> None:
+    """A batch that takes longer than the session: its commit is refused, and nobody else has read on."""
+    topic = f"ended-{protocol}"
+    make_topics(node.address, **{topic: 2})
+    more(node, topic, 40)
+    options = {"group.id": topic, "group.protocol": protocol, "maxOffsetsPerTrigger": "20"}
+    query = Query(node, topic, startingOffsets="earliest", **options)
+    try:
+        query.until(20)
+        with Admin({"bootstrap.servers": node.address}) as admin:
+            admin.remove_members(topic)
+            eventually(lambda: not admin.describe_group(topic).members, "the member to be gone")
+            query.until(40)
+        assert len(set(query.read)) == len(query.read) == 40
+        query.turn()
+        assert sum(committed(node, topic).values()) == 40
+    finally:
+        query.driver.close()
+
+
 def test_a_rebalance_is_not_the_end_of_what_is_there(node: NodeProcess) -> None:
     """Trigger.AvailableNow ends with the first answer that has nothing new; an eager group takes all shares away."""
     make_topics(node.address, drained=2)

@@ -23,6 +23,9 @@ PROMPT_SHARE = 0.5
 SHORT_PHASE_MS = 1_500
 """A phase this short is a heartbeat or two; any member may have arrived last."""
 ARRIVAL_ERROR_MS = 700
+ROUND_TRIP_PARTITION_S = 0.05
+"""Some milliseconds for each of a few partitions: a member of an eager group that joins again without need, as
+kafka-python does at its start, gives up what it has for the time of its own round trip."""
 
 Document = Mapping[str, Any]
 Partition = tuple[str, int]
@@ -292,7 +295,7 @@ def judge_phases(entries: Sequence[Document], expected: Expectation, findings: F
     reported = {phase["name"] for entry in entries for phase in entry.get("phases", ())}
     findings.missing.extend(f"no phase is called {name}" for name in expected.phases if name not in reported)
     unowned = sum(float(entry.get("unowned_partition_seconds", 0)) for entry in entries)
-    if not expected.outage and unowned > 0:
+    if not expected.outage and unowned > ROUND_TRIP_PARTITION_S:
         findings.wrong.append(f"reports {unowned:.2f} unowned partition-seconds; no partition lost an owner")
 
 

@@ -177,13 +177,13 @@ async def measure_per_request(
 ) -> float:
     """Microseconds of the server's processor time for each of many requests."""
     for seconds in (WARM_UP_S, ROUND_S):
-        watch, before = Stopwatch(), target.cpu_s()
+        watch, before = Stopwatch(), target.cpu_ns()
 
         def go_on(watch: Stopwatch = watch, seconds: float = seconds) -> bool:
             return watch.read() < seconds
 
         done = await asyncio.gather(*(member.line.repeat(request(member), depth, go_on) for member in members))
-    return (target.cpu_s() - before) / sum(done) * 1e6
+    return (target.cpu_ns() - before) / sum(done) / 1e3
 
 
 # A member leaves

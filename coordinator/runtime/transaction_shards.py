@@ -33,7 +33,7 @@ from muster.coordinator.runtime.transaction_records import (
     encode_transaction,
     version_for,
 )
-from muster.coordinator.transactions.effects import TransactionEffects
+from muster.coordinator.transactions.effects import AddPartitionsReply, TransactionEffects
 from muster.coordinator.transactions.events import (
     NO_CONNECTION,
     ForgetRequest,
@@ -64,12 +64,24 @@ NewestConnection: TypeAlias = Callable[[], int]
 # --------
 
 
-class TransactionShardCore:
-    """A `TransactionShard` as the engine's `ShardCore`. begin_life: says in which life it is, once it is loaded."""
+def ignore_joined(request_id: int) -> None:
+    """The default of `TransactionShardCore`."""
 
-    def __init__(self, limits: TransactionLimits, index: int, begin_life: Callable[[int], TransactionsLoaded]) -> None:
+
+class TransactionShardCore:
+    """A `TransactionShard` as the engine's `ShardCore`. begin_life: says in which life it is, once it is loaded.
+    on_joined: gets the number of each request whose partitions have joined, before their record is durable (TX-L12)."""
+
+    def __init__(
+        self,
+        limits: TransactionLimits,
+        index: int,
+        begin_life: Callable[[int], TransactionsLoaded],
+        on_joined: Callable[[int], None] = ignore_joined,
+    ) -> None:
         self.shard = TransactionShard(limits, index)
         self._begin_life = begin_life
+        self._on_joined = on_joined
 
     @property
     def deadlines(self) -> Mapping[tuple[str, ...], int]:
@@ -93,7 +105,13 @@ class TransactionShardCore:
 
     def step(self, event: Any, now_ms: int) -> Effects:
         told = self._event_of(event)
-        return Effects() if told is None else effects_of(self.shard.step(told, now_ms))
+        if told is None:
+            return Effects()
+        made = self.shard.step(told, now_ms)
+        for request_id, reply in made.replies:
+            if isinstance(reply, AddPartitionsReply) and not reply.code:
+                self._on_joined(request_id)
+        return effects_of(made)
 
     def _event_of(self, event: Any) -> TransactionEvent | None:
         """What the engine tells every core, in the words of this one; None: it means nothing here."""
@@ -132,14 +150,20 @@ class TransactionCores:
     may bring requests that were overtaken in the life before (TX-C12).
     """
 
-    def __init__(self, limits: TransactionLimits, newest_connection: NewestConnection) -> None:
+    def __init__(
+        self,
+        limits: TransactionLimits,
+        newest_connection: NewestConnection,
+        on_joined: Callable[[int], None] = ignore_joined,
+    ) -> None:
         self._limits = limits
+        self._on_joined = on_joined
         self._newest_connection = newest_connection
         self._lives = count(1)
         self._loaded: set[int] = set()
 
     def __call__(self, _: Limits, index: int) -> TransactionShardCore:
-        return TransactionShardCore(self._limits, index, self._begin_life)
+        return TransactionShardCore(self._limits, index, self._begin_life, self._on_joined)
 
     def _begin_life(self, index: int) -> TransactionsLoaded:
         newest = self._newest_connection() if index in self._loaded else NO_CONNECTION

@@ -21,6 +21,7 @@ from muster.storage.broker.requests import (
     ACKS_NONE,
     AT_ONCE,
     Batches,
+    Guards,
     LogRequests,
     partition_outcome,
     refused_partition,
@@ -240,15 +241,11 @@ class RecordHandlers:
     async def _produce_first(self, request: Any, call: KafkaCall, gate: TransactionGate) -> ProduceResponse | None:
         """Records that begin a transaction in their logs: its coordinator is asked for each of them."""
         parts, refused = split_refused_batches(request, call.api_version, True)
-        guards, closed = await gate.ask(request.transactional_id, parts, call.api_version)
-        let_in = [part for part in parts if part[:2] not in closed]
-        try:
-            begun = self._requests.begin_produce(let_in, request.acks, max(request.timeout_ms, 0), guards)
-            await asyncio.gather(*begun, return_exceptions=True)
-        finally:  # one that the log did not take would keep later records of its producer out
-            gate.drop_all(guards)
-        outcomes = iter([partition_outcome(part) for part in begun])
-        results = [closed[part[:2]] if part[:2] in closed else next(outcomes) for part in parts]
+
+        def begin(let_in: Sequence[Batches], guards: Guards) -> "list[asyncio.Future[Appended]]":
+            return self._requests.begin_produce(let_in, request.acks, max(request.timeout_ms, 0), guards)
+
+        results = await gate.append_first(request.transactional_id, parts, call.api_version, begin)
         return make_produce_response(request, merge_refusals(results, refused))
 
     def _produce_single(self, request: SingleBatch, call: KafkaCall) -> FutureAnswer:

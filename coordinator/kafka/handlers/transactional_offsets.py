@@ -100,14 +100,17 @@ class TransactionalOffsetHandlers:
         producer = request.producer_id, request.producer_epoch
         try:
             event = event_of(request, self._groups.next_id(), kept)
-            guard = await self._gate.ask_for(request.transactional_id, *producer, place, level_of(COMMIT, version))
+            leave = await self._gate.ask_for(request.transactional_id, *producer, place, level_of(COMMIT, version))
         except CoordinatorError as refusal:
             return TransactionCommitResult(commit_code(refusal.code, version))
-        named = replace(event, producer_id=producer[0], producer_epoch=producer[1], guard=guard)
+        named = replace(event, producer_id=producer[0], producer_epoch=producer[1], guard=leave.guard)
         try:
             reply = await self._groups.ask_group(request.group_id, lambda: named, TxnOffsetCommitReply)
+            code = await leave.settle()
         finally:
-            self._gate.drop(place, guard)
+            self._gate.drop(place, leave.guard)
+        if code:
+            return TransactionCommitResult(commit_code(code, version))
         return TransactionCommitResult(commit_code(reply.code, version), reply.partitions)
 
 

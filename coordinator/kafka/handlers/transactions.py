@@ -10,7 +10,7 @@ import asyncio
 import struct as packing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from muster.coordinator.errors import CoordinatorError, ErrorCode, NodeShuttingDown, Overloaded
 from muster.coordinator.kafka.codec.codec import struct
@@ -40,7 +40,7 @@ from muster.coordinator.transactions.events import (
 )
 from muster.coordinator.transactions.records import LAST_CLIENT_EPOCH, NO_PRODUCER_ID, TransactionState
 from muster.storage.broker.record_log import RecordLog
-from muster.storage.broker.requests import Batches, Guards, LogRequests
+from muster.storage.broker.requests import Batches, Guards, LogRequests, partition_outcome
 from muster.storage.errors import (
     InvalidProducerEpoch,
     InvalidProducerIdMapping,
@@ -50,7 +50,7 @@ from muster.storage.errors import (
     StorageError,
 )
 from muster.storage.logs.transactions import TransactionGuard
-from muster.storage.types import Topic, TopicPartition
+from muster.storage.types import Appended, Topic, TopicPartition
 
 Reply = TypeVar("Reply")
 
@@ -83,7 +83,43 @@ class TransactionService(Protocol):
         """A producer id that was never given before. Raises StorageError."""
 
 
-def refusal_code(error: Exception) -> int:
+class PendingAddition:
+    """Partitions that join a transaction, from the request to its durable record (TX-L12).
+
+    `decided` is done once records may be appended to them, or never may be; `recorded` holds the reply, which leaves
+    once the addition is durable.
+    """
+
+    __slots__ = ("decided", "recorded")
+
+    def __init__(self, decided: "asyncio.Future[None]", recorded: "asyncio.Future[Any]") -> None:
+        self.decided = decided
+        self.recorded = recorded
+
+    async def code(self) -> int:
+        """Kafka's number for what became of it; 0 once it is durable."""
+        try:
+            return int((await self.recorded).code)
+        except REFUSALS as error:
+            return refusal_code(error)
+
+    def refusal(self) -> int:
+        """Kafka's number for what is known already to keep the records out; 0: they may be appended."""
+        if not self.recorded.done():
+            return 0
+        error = self.recorded.exception()
+        return self.recorded.result().code if error is None else refusal_code(error)
+
+
+@runtime_checkable
+class LocalAdditions(Protocol):
+    """A coordinator on this node: it reports a decision before its record is durable."""
+
+    async def begin_adding(self, transactional_id: str, make: Callable[[int], AddPartitions]) -> PendingAddition:
+        """Ask for what `make` makes of its number. Raises CoordinatorError, Overloaded, NodeShuttingDown."""
+
+
+def refusal_code(error: BaseException) -> int:
     """Kafka's number for what kept a request from being decided; clients try these again."""
     if isinstance(error, CoordinatorError):
         return error.code
@@ -104,6 +140,8 @@ def level_of(api: str, version: int) -> int:
 
 
 REFUSALS: Final = (CoordinatorError, Overloaded, NodeShuttingDown)
+BeginAppends: TypeAlias = Callable[[Sequence[Batches], Guards], "list[asyncio.Future[Appended]]"]
+"""See `LogRequests.begin_produce`."""
 
 
 # Producers
@@ -291,13 +329,30 @@ class FirstBatch(NamedTuple):
     guard: TransactionGuard
 
 
+class TransactionLeave(NamedTuple):
+    """Leave to append the first records of a transaction to one log. guard: None where it is open there. addition:
+    what their answer has to wait for; None: nothing."""
+
+    place: TopicPartition
+    guard: TransactionGuard | None
+    addition: PendingAddition | None = None
+
+    async def settle(self) -> int:
+        """Wait until the partition's addition is durable. Returns Kafka's number for what became of it."""
+        return 0 if self.addition is None else await self.addition.code()
+
+
 class TransactionGate:
-    """Asks the coordinator before a log takes the first records of a transaction (TX-L3, TX-L4)."""
+    """Asks the coordinator before a log takes the first records of a transaction (TX-L3, TX-L4).
+
+    A coordinator on this node decides first, and its record and the data become durable in the same flushes (TX-L12).
+    """
 
     def __init__(self, log: RecordLog, service: TransactionService, *, verifies: bool) -> None:
         """verifies: `transaction.partition.verification.enable`; without it, whoever asks at level 0 is let in."""
         self._log = log
         self._service = service
+        self._local = service if isinstance(service, LocalAdditions) else None
         self._verifies = verifies
 
     def is_open(self, parts: Iterable[Batches]) -> bool:
@@ -313,40 +368,67 @@ class TransactionGate:
                 continue  # the append says so
         return True
 
-    async def ask(
-        self, transactional_id: str, parts: Sequence[Batches], version: int
-    ) -> tuple[Guards, dict[TopicPartition, StorageError]]:
-        """The guards of the parts that begin a transaction in their log, and why others may not."""
-        refused: dict[TopicPartition, StorageError] = {}
-        level = level_of("Produce", version)
+    async def append_first(
+        self, transactional_id: str, parts: Sequence[Batches], version: int, begin: BeginAppends
+    ) -> list[Appended | StorageError]:
+        """Append records of which some begin a transaction in their log; `begin` does it. One outcome per part.
+
+        Each is durable, and so is the addition of its partition to the transaction.
+        """
+        level, refused = level_of("Produce", version), dict[TopicPartition, StorageError]()
         first = self._first_batches(parts, level, refused)
-        if first and (self._verifies or level >= RAISES_EPOCH):
-            refused |= await self._ask_coordinator(transactional_id, first, version)
-        for each in first:
-            if each.place in refused:
-                self._log.log(*each.place).drop_guard(each.guard)
-        return {each.place: each.guard for each in first if each.place not in refused}, refused
+        guards = {each.place: each.guard for each in first}
+        additions = list[tuple[list[TopicPartition], PendingAddition]]()
+        try:
+            codes: Mapping[TopicPartition, int] = {}
+            if level >= RAISES_EPOCH and self._local is not None:
+                codes = await self._add_all(self._local, transactional_id, first, additions)
+            elif first and (self._verifies or level >= RAISES_EPOCH):
+                codes = await self._ask_coordinator(transactional_id, first, level)
+            refused |= refusals_of(transactional_id, codes, version)
+            self.drop_all({place: guards[place] for place in refused if place in guards})
+            let_in = [part for part in parts if part[:2] not in refused]
+            begun = begin(let_in, guards)
+            await asyncio.gather(*begun, return_exceptions=True)
+            unrecorded = dict[TopicPartition, int]()
+            for places, addition in additions:
+                unrecorded |= dict.fromkeys(places, await addition.code())
+        finally:  # one that the log did not take would keep later records of its producer out
+            self.drop_all(guards)
+            for _, addition in additions:
+                addition.recorded.cancel()
+        outcomes = iter([partition_outcome(part) for part in begun])
+        results = [refused[part[:2]] if part[:2] in refused else next(outcomes) for part in parts]
+        late = refusals_of(transactional_id, unrecorded, version)
+        return [late.get(part[:2], result) for part, result in zip(parts, results, strict=True)]
 
     async def ask_for(
         self, transactional_id: str, producer_id: int, epoch: int, place: TopicPartition, level: int
-    ) -> TransactionGuard | None:
-        """Leave for the node's own records of a transaction; None: it is open in that log. Raises CoordinatorError."""
+    ) -> TransactionLeave:
+        """Leave for the node's own records of a transaction. Raises CoordinatorError."""
         try:
             guard = self._log.log(*place).make_guard(producer_id, epoch, level=level)
         except StorageError as error:
             raise CoordinatorError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
         if guard is None or (level < RAISES_EPOCH and not self._verifies):
-            return guard
+            return TransactionLeave(place, guard)
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        addition = None
         try:
-            codes = await self._ask_for(transactional_id, producer_id, epoch, (place,), level)
-            code = ErrorCode(codes[place])
+            if level >= RAISES_EPOCH and self._local is not None:
+                addition = await self._add(self._local, transactional_id, (producer_id, epoch), {place: guard})
+                code = ErrorCode(addition.refusal())
+            else:
+                codes = await self._ask_for(transactional_id, producer_id, epoch, (place,), level)
+                code = ErrorCode(codes[place])
+        except REFUSALS as error:
+            code = ErrorCode(refusal_code(error))
         finally:
             if code:
                 self.drop(place, guard)
         if code:
             raise CoordinatorError(code)
-        return guard
+        return TransactionLeave(place, guard, addition)
 
     def drop_all(self, guards: Guards) -> None:
         """See `drop`."""
@@ -377,26 +459,57 @@ class TransactionGate:
                 begun.add((topic, partition))
         return first
 
+    async def _add_all(
+        self,
+        local: LocalAdditions,
+        transactional_id: str,
+        first: Sequence[FirstBatch],
+        additions: list[tuple[list[TopicPartition], PendingAddition]],
+    ) -> dict[TopicPartition, int]:
+        """Have these partitions join, and list what their answers have to wait for. Returns the numbers of those that
+        may not join."""
+        codes = dict[TopicPartition, int]()
+        for who, guards in group_by_producer(first).items():
+            try:
+                addition = await self._add(local, transactional_id, who, guards)
+            except REFUSALS as error:
+                codes |= dict.fromkeys(guards, refusal_code(error))
+                continue
+            code = addition.refusal()
+            codes |= dict.fromkeys(guards, code)
+            if not code:
+                additions.append((list(guards), addition))
+        return codes
+
+    async def _add(
+        self, local: LocalAdditions, transactional_id: str, who: tuple[int, int], guards: Guards
+    ) -> PendingAddition:
+        """Have the partitions join; returns once that is decided. The guards are dropped with a shard that is lost
+        before its record is durable: when it has been loaded, it is told of what is in the logs by then."""
+        places = tuple(guards)
+
+        def make(number: int) -> AddPartitions:
+            return AddPartitions(number, transactional_id, *who, places, level=RAISES_EPOCH)
+
+        addition = await local.begin_adding(transactional_id, make)
+
+        def drop_if_refused(_: object) -> None:
+            if addition.recorded.cancelled() or addition.refusal():
+                self.drop_all(guards)
+
+        addition.recorded.add_done_callback(drop_if_refused)
+        await addition.decided
+        return addition
+
     async def _ask_coordinator(
-        self, transactional_id: str, first: Sequence[FirstBatch], version: int
-    ) -> dict[TopicPartition, StorageError]:
+        self, transactional_id: str, first: Sequence[FirstBatch], level: int
+    ) -> dict[TopicPartition, int]:
         """Each producer of the request is asked for by itself; as a rule there is one."""
-        by_producer: dict[tuple[int, int], list[TopicPartition]] = {}
-        for each in first:
-            by_producer.setdefault((each.producer_id, each.epoch), []).append(each.place)
-        try:
-            answers = await asyncio.gather(
-                *(
-                    self._ask_for(transactional_id, *who, places, level_of("Produce", version))
-                    for who, places in by_producer.items()
-                )
-            )
-        except BaseException:
-            for each in first:
-                self._log.log(*each.place).drop_guard(each.guard)
-            raise
-        codes = {place: code for answer in answers for place, code in answer.items()}
-        return {place: refuse_records(transactional_id, code, version) for place, code in codes.items() if code}
+        asked = group_by_producer(first)
+        answers = await asyncio.gather(
+            *(self._ask_for(transactional_id, *who, tuple(guards), level) for who, guards in asked.items())
+        )
+        return {place: code for answer in answers for place, code in answer.items()}
 
     async def _ask_for(
         self, transactional_id: str, producer_id: int, epoch: int, places: Sequence[TopicPartition], level: int
@@ -414,6 +527,20 @@ async def ask_coordinator(service: TransactionService, addition: PartitionAdditi
     except REFUSALS as error:
         return dict.fromkeys(addition.partitions, refusal_code(error))
     return {place: reply.partitions.get(place, reply.code) for place in addition.partitions}
+
+
+def group_by_producer(first: Sequence[FirstBatch]) -> dict[tuple[int, int], dict[TopicPartition, TransactionGuard]]:
+    """(producer id, epoch) -> its guards; as a rule there is one producer."""
+    found = dict[tuple[int, int], dict[TopicPartition, TransactionGuard]]()
+    for each in first:
+        found.setdefault((each.producer_id, each.epoch), {})[each.place] = each.guard
+    return found
+
+
+def refusals_of(
+    transactional_id: str, codes: Mapping[TopicPartition, int], version: int
+) -> dict[TopicPartition, StorageError]:
+    return {place: refuse_records(transactional_id, code, version) for place, code in codes.items() if code}
 
 
 def read_producer(records: Any) -> tuple[int, int, int] | None:

@@ -21,6 +21,7 @@ from muster.coordinator.edge.background_tasks import RestartedTask, SupervisedTa
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.kafka.handlers.group_requests import GroupDriver
 from muster.coordinator.kafka.handlers.transaction_markers import end_positions
+from muster.coordinator.kafka.handlers.transactions import PendingAddition
 from muster.coordinator.runtime.abort_records import ORPHAN, AbortEntry, entry_of
 from muster.coordinator.runtime.engine import Engine, EngineOptions
 from muster.coordinator.runtime.node_status import Conditions
@@ -36,7 +37,7 @@ from muster.coordinator.runtime.transaction_shards import (
     transaction_topic,
 )
 from muster.coordinator.server.driver.clock import NodeClock
-from muster.coordinator.server.driver.driver import DriverCallbacks, DriverLimits, EngineDriver
+from muster.coordinator.server.driver.driver import DriverCallbacks, DriverLimits, EngineDriver, ReplyWaiter
 from muster.coordinator.server.transactions.abort_journal import AbortJournal, BrokerAbortLog
 from muster.coordinator.server.transactions.marker_writer import MarkerWriter
 from muster.coordinator.transactions.effects import (
@@ -48,6 +49,7 @@ from muster.coordinator.transactions.effects import (
     SendMarkers,
 )
 from muster.coordinator.transactions.events import (
+    AddPartitions,
     MarkersWritten,
     OrphanFound,
     OrphansSearched,
@@ -104,7 +106,7 @@ class TransactionCoordinator:
         self._broker = broker
         self._requests = requests
         self._clock = clock
-        self._cores = TransactionCores(transaction_limits(settings), newest_connection)
+        self._cores = TransactionCores(transaction_limits(settings), newest_connection, self._decided)
         self._fail = fail
         self._conditions: Conditions | None = None
         self._beginning = asyncio.Lock()
@@ -121,6 +123,8 @@ class TransactionCoordinator:
         """Shard -> the load of it that no search has followed yet."""
         self._search = RestartedTask("search for open transactions", self._search_after_loads)
         self._drawing = SupervisedTasks(fail)
+        self._undecided: dict[int, asyncio.Future[None]] = {}
+        """Additions that data waits for, by the number of their request."""
 
     @property
     def shards(self) -> int:
@@ -156,6 +160,24 @@ class TransactionCoordinator:
         shard = partition_for(transactional_id, self.shards)
         event: Any = make(driver.next_id())
         return await driver.ask_shard(shard, event, wanted)
+
+    async def begin_adding(self, transactional_id: str, make: Callable[[int], AddPartitions]) -> PendingAddition:
+        """Have partitions join a transaction, and hear of the decision before its record is durable. Raises
+        CoordinatorError, Overloaded, NodeShuttingDown."""
+        driver = self._driver or await self._begin()
+        number, loop = driver.next_id(), asyncio.get_running_loop()
+        addition = PendingAddition(loop.create_future(), loop.create_future())
+        event: Any = make(number)
+        waiter: ReplyWaiter = addition.recorded
+        driver.begin_request(partition_for(transactional_id, self.shards), event, waiter)
+        self._undecided[number] = addition.decided
+        addition.recorded.add_done_callback(lambda _: self._decided(number))
+        return addition
+
+    def _decided(self, number: int) -> None:
+        decided = self._undecided.pop(number, None)
+        if decided is not None and not decided.done():
+            decided.set_result(None)
 
     async def ask_every_shard(
         self, make: Callable[[int], TransactionRequest], wanted: type[TransactionReplyType]

@@ -84,6 +84,12 @@ class UngatedNode(Node):
         self.append_data(request, None, answered)
 
 
+class LastingLeave(Node):
+    """TX-L12: a shard that is lost leaves the guards that it has let in."""
+
+    voids_guards = False
+
+
 class OrphanAborter(Node):
     """TX-C14: an open transaction that no record names is aborted, whatever the coordinator says."""
 
@@ -198,6 +204,7 @@ MUTANTS: dict[str, Options] = {
     "answer before the durable record": replace(DEFAULTS, node=HastyAnswers),
     "complete before the durable markers": replace(DEFAULTS, node=HastyComplete),
     "markers of an earlier life": replace(OLD_CLIENTS, late_markers=True),
+    "leave given by a shard that is lost": replace(NEW_CLIENTS, node=LastingLeave),
     "orphans are aborted": replace(DEFAULTS, node=OrphanAborter),
     "no gate": replace(OLD_CLIENTS, node=UngatedNode),
     "guard kept over a marker": replace(OLD_CLIENTS, node=node_with(LastingGuard)),

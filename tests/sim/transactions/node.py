@@ -13,6 +13,8 @@ from muster.coordinator.runtime.transaction_records import decode_transaction, e
 from muster.coordinator.transactions.effects import OrphanVerdict, SendMarkers
 from muster.coordinator.transactions.events import (
     AddPartitions,
+    EndTxn,
+    InitProducerId,
     MarkersWritten,
     OrphanFound,
     OrphansSearched,
@@ -61,6 +63,8 @@ class Node:
 
     log_class = LogModel
     shard_class = TransactionShard
+    voids_guards = True
+    """Whether a shard that is lost takes the guards along that it has let in (TX-L12)."""
 
     def __init__(self, world: Any) -> None:
         self.world = world
@@ -185,6 +189,9 @@ class Node:
         before = {name: known.stored for name, known in self.shard.state.ids.items()}
         out = self.shard.step(event, self.world.now_ms)
         self.world.trace("step", event)
+        if out.records and isinstance(event, AddPartitions | EndTxn | InitProducerId) and self.world.is_full():
+            self.lose(out)
+            return
         for record in out.records:
             self.world.judge.decided(before.get(record.transactional_id), record, self)
             if isinstance(record, TransactionExpired):
@@ -210,6 +217,14 @@ class Node:
             self.world.after(1, self.do_chore, chore, self.boot)
         self.release()
         self.flush_later()
+
+    def lose(self, out: Any) -> None:
+        """The log takes no records: the shard is lost. The node's own requests may have been decided by then."""
+        self.world.met["no room"] += 1
+        for request_id, reply in out.replies:
+            if request_id in self.asked:
+                self.asked.pop(request_id)(reply)
+        self.drop()
 
     def fire(self, key: tuple[str, ...], boot: int, life: int) -> None:
         at_ms = self.shard.deadlines.get(key)
@@ -313,13 +328,20 @@ class Node:
             answered(Refused(AS_PRODUCE.get(code, code)))
             return
         delay = self.world.rng.choice((0, 0, 0, 3, 40, 600 if self.world.faulty else 0))
-        if request.level < 2 and delay:  # It was asked on another node, say.
-            self.world.after(delay, self.append_asked, request, guard, answered, self.boot)
+        if delay:  # It was asked on another node, say, or a thread looks into the batch.
+            self.world.after(delay, self.append_asked, request, guard, answered, self.boot, self.life)
         else:
             self.append_data(request, guard, answered)
 
-    def append_asked(self, request: Produce, guard: Guard, answered: Callable[[Any], None], boot: int) -> None:
-        if self.up and boot == self.boot:
+    def append_asked(
+        self, request: Produce, guard: Guard, answered: Callable[[Any], None], boot: int, life: int
+    ) -> None:
+        if not self.up or boot != self.boot:
+            return
+        if request.level >= 2 and life != self.life and self.voids_guards:
+            self.world.met["guard of a lost shard"] += 1
+            answered(Refused(NOT_ENOUGH_REPLICAS))
+        else:
             self.append_data(request, guard, answered)
 
     def append_data(self, request: Produce, guard: Guard | None, answered: Callable[[Any], None]) -> None:

@@ -94,6 +94,7 @@ class World:
         self.kill_every_ms = self.rng.choice((400, 1_500, 5_000, 60_000))
         self.client_every_ms = self.rng.choice((700, 2_500, 30_000))
         self.drop_every_ms = self.rng.choice((900, 6_000, 60_000))
+        self.full_rate = self.rng.choice((0.0, 0.0, 0.01, 0.05))
 
     # -- the clock ----------------------------------------------------------------------------------------
 
@@ -187,6 +188,10 @@ class World:
     def start_node(self, boot: int) -> None:
         if not self.node.up and boot == self.node.boot:
             self.node.start()
+
+    def is_full(self) -> bool:
+        """Whether there is no room on the disk just now."""
+        return self.faulty and self.rng.random() < self.full_rate
 
     def drop_shard(self) -> None:
         if self.node.up:

@@ -16,7 +16,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from muster.client.errors import ConfigError
-from muster.client.types import ConnectionConfig, SecurityConfig, split_servers
+from muster.client.types import ConnectionConfig, IsolationLevel, SecurityConfig, split_servers
 from muster.storage.settings_text import (
     MAX_INT,
     BadReference,
@@ -558,6 +558,10 @@ class ConsumerConfig(RecordsProperties, ZookeeperProperties, GroupConfig):
     fetch_max_bytes: PositiveInt32 = setting(50 << 20, "Bytes of one fetch, and of what is read ahead.")
     max_partition_fetch_bytes: PositiveInt32 = setting(1 << 20, "Bytes of one partition in a fetch.")
     exclude_internal_topics: bool = setting(True, "Whether a pattern excludes internal topics.")
+    isolation_level: IsolationLevel = setting(
+        "read_uncommitted",
+        "read_committed: return no record of an open or aborted transaction, and end at the last stable offset.",
+    )
 
     @field_validator("auto_offset_reset", mode="before")
     @classmethod
@@ -586,6 +590,10 @@ class ConsumerConfig(RecordsProperties, ZookeeperProperties, GroupConfig):
         if self.enable_auto_commit and self.group_id is None:
             raise ValueError("enable.auto.commit=true needs a group.id to commit for; set one or leave it out")
         return self
+
+    @property
+    def reads_committed(self) -> bool:
+        return self.isolation_level == "read_committed"
 
     @property
     def auto_commits(self) -> bool:

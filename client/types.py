@@ -11,13 +11,17 @@ tasks; this module therefore imports neither pydantic nor gRPC.
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from muster.coordinator.observability.read_model.groups import TopicPartition as TopicPartition
 
 if TYPE_CHECKING:
     from muster.client.membership.member_calls import HandoffReadiness
     from muster.coordinator.core.model.types import Cause
+
+
+IsolationLevel: TypeAlias = Literal["read_uncommitted", "read_committed"]
+"""Whether records of open and aborted transactions are read."""
 
 
 class OffsetAndMetadata(NamedTuple):

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import os
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
@@ -32,38 +32,12 @@ from muster.spark.planning import FetchSettings, OffsetRange
 from muster.spark.read_options import CREATE_TIME, HEADERS, LOG_APPEND_TIME, DataLoss, settle_in
 from muster.storage.errors import CorruptMessage, StorageError
 from muster.storage.files import Buffer
-from muster.storage.logs.producer_state import read_marker
 from muster.storage.records.batch import BatchView, decode_records, read_batches
 from muster.storage.records.columns import RecordColumns, decode_runs
+from muster.storage.records.markers import AbortedTransactionFilter
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
 from muster.storage.service.fetch_frames import FetchResultFrame, MultiFetchFrames
 from muster.storage.types import Headers, Record
-
-# Aborted transactions
-# --------------------
-
-
-def drop_aborted(views: Sequence[BatchView], aborted: Iterable[tuple[int, int]]) -> list[BatchView]:
-    """The batches that are left when transactions are dropped that a node named as aborted.
-
-    `aborted` are (producer id, first offset). A producer's data is dropped from there to its abort marker.
-    """
-    coming = sorted(aborted, key=lambda entry: entry[1])
-    if not coming:
-        return list(views)
-    dropping: set[int] = set()
-    kept = []
-    for view in views:
-        while coming and coming[0][1] <= view.last_offset:
-            dropping.add(coming.pop(0)[0])
-        if view.control:
-            marker = read_marker(view)
-            if marker is not None and marker.aborted:
-                dropping.discard(view.producer_id)
-        elif not (view.transactional and view.producer_id in dropping):
-            kept.append(view)
-    return kept
-
 
 # Arrow batches
 # -------------
@@ -516,8 +490,11 @@ class SlotFetch:
             )
         if views:
             cursor.position = max(cursor.position, views[-1].next_offset)
-        aborted = [(entry.producer_id, entry.first_offset) for entry in result.aborted_transactions]
-        kept = drop_aborted(views, aborted)
+        kept = views
+        if result.aborted_transactions:
+            named = ((entry.producer_id, entry.first_offset) for entry in result.aborted_transactions)
+            drops = AbortedTransactionFilter(named).drops
+            kept = [view for view in views if not drops(view)]
         return FetchedPiece(wanted, data, [view for view in kept if not view.control])
 
     def _take_old(self, cursor: RangeCursor, wanted: OffsetRange, data: memoryview) -> FetchedPiece:

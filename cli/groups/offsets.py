@@ -22,6 +22,7 @@ from muster.coordinator.observability.views.topics import GRAMMAR, Position, par
 
 if TYPE_CHECKING:
     from muster.client import Admin
+    from muster.client.types import IsolationLevel
 
 
 # `reset-offsets`
@@ -114,12 +115,16 @@ def require_inactive(admin: "Admin", group: str) -> None:
 
 
 def find_targets(
-    admin: "Admin", wanted: Mapping[TopicPartition, Position], current: Mapping[TopicPartition, int]
+    admin: "Admin",
+    wanted: Mapping[TopicPartition, Position],
+    current: Mapping[TopicPartition, int],
+    isolation: "IsolationLevel" = "read_uncommitted",
 ) -> dict[TopicPartition, int]:
-    """The new offset of each partition, held within what the log has, with a warning."""
-    starts = fetch_offsets_at(admin, dict.fromkeys(wanted, EARLIEST))
-    ends = fetch_offsets_at(admin, dict.fromkeys(wanted, LATEST))
-    times = fetch_offsets_at(admin, {tp: position.value for tp, position in wanted.items() if position.kind == "time"})
+    """The new offset of each partition, held within what the log has for such a reader, with a warning."""
+    timed = {tp: position.value for tp, position in wanted.items() if position.kind == "time"}
+    starts = fetch_offsets_at(admin, dict.fromkeys(wanted, EARLIEST), isolation)
+    ends = fetch_offsets_at(admin, dict.fromkeys(wanted, LATEST), isolation)
+    times = fetch_offsets_at(admin, timed, isolation)
     result: dict[TopicPartition, int] = {}
     for tp, position in wanted.items():
         found = target_of(position, current.get(tp), starts[tp], ends[tp], times.get(tp, -1))
@@ -145,10 +150,12 @@ def check_any_moved(plans: Mapping[str, Mapping[TopicPartition, int]]) -> None:
         )
 
 
-def fetch_offsets_at(admin: "Admin", times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+def fetch_offsets_at(
+    admin: "Admin", times: Mapping[TopicPartition, int], isolation: "IsolationLevel" = "read_uncommitted"
+) -> dict[TopicPartition, int]:
     if not times:
         return {}
-    return {(tp.topic, tp.partition): at.offset for tp, at in admin.list_offsets(times).items()}
+    return {(tp.topic, tp.partition): at.offset for tp, at in admin.list_offsets(times, isolation).items()}
 
 
 # `migrate-offsets`

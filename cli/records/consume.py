@@ -27,12 +27,13 @@ from muster.cli.common.options import (
 )
 from muster.cli.common.output import notice
 from muster.cli.groups.arguments import resolve_partitions
-from muster.cli.groups.offsets import find_targets
+from muster.cli.groups.offsets import fetch_offsets_at, find_targets
 from muster.coordinator.observability.views.formatting import plural
 from muster.coordinator.observability.views.topics import Position, parse_position
 
 if TYPE_CHECKING:
     from muster.client import Consumer, Message, RebalanceEvent, TopicPartition
+    from muster.client.types import IsolationLevel
 
 
 # How a record is printed
@@ -153,6 +154,11 @@ def start_option(ctx: click.Context, param: click.Parameter, given: str | None) 
 @repeated_option(
     "--partition", "numbers", type=click.IntRange(min=0), metavar="N", help="Read only this partition (without --group)"
 )
+@click.option(
+    "--isolation-level",
+    type=click.Choice(["read_uncommitted", "read_committed"]),
+    help="Also print records of open and aborted transactions, or not.  [default: read_uncommitted]",
+)
 @click.option("--max-messages", type=click.IntRange(min=1), metavar="N", help="Stop after this many records.")
 @click.option(
     "--idle-timeout", type=NumberRange(min=0), metavar="SECONDS", help="Stop after this long without records."
@@ -182,6 +188,7 @@ def consume(
     from_beginning: bool,
     position: Position | None,
     numbers: tuple[int, ...],
+    isolation_level: str | None,
     max_messages: int | None,
     idle_timeout: float | None,
     fields: tuple[str, ...],
@@ -206,6 +213,8 @@ def consume(
         raise click.UsageError(
             "--black-list needs a pattern such as '^tmp' in --topic, and --set group.protocol=zookeeper"
         )
+    if isolation_level is not None:
+        overrides = overrides | {"isolation.level": isolation_level}
     find_plugins_here()
     given = client_properties(
         bootstrap,
@@ -230,7 +239,15 @@ def consume(
             )
         else:
             assign_partitions(
-                consumer, start_offsets(bootstrap, overrides, topics, numbers, position or beginning(from_beginning))
+                consumer,
+                start_offsets(
+                    bootstrap,
+                    overrides,
+                    topics,
+                    numbers,
+                    position or beginning(from_beginning),
+                    isolation_of(overrides),
+                ),
             )
         # Only now is there something to finish first; a node that is away can be interrupted before.
         stopping = stop_on_signal()
@@ -268,6 +285,11 @@ def consume_batch(consumer: "Consumer", wanted: int) -> "list[Message]":
     except GroupNotFound as error:
         # A member makes its group: only one of another kind under that name is no group to it (KIP-848).
         raise CommandError(str(error), code=Exit.CONFLICT) from None
+
+
+def isolation_of(overrides: dict[str, str]) -> "IsolationLevel":
+    """The consumer itself refuses a level that does not exist."""
+    return "read_committed" if overrides.get("isolation.level") == "read_committed" else "read_uncommitted"
 
 
 def beginning(first: bool) -> Position:
@@ -311,8 +333,9 @@ def start_offsets(
     topics: Sequence[str],
     numbers: Sequence[int],
     position: Position,
+    isolation: "IsolationLevel",
 ) -> dict[tuple[str, int], int]:
-    """Where to begin in each partition, within what its log has."""
+    """Where to begin in each partition, within what its log has for such a reader."""
     from muster.client import Admin
     from muster.client.config import ClientConfig
     from muster.storage.settings_text import to_dotted
@@ -323,11 +346,9 @@ def start_offsets(
     with Admin(client_properties(bootstrap, shared)) as admin:
         chosen = resolve_partitions(admin, [topic + listed for topic in topics])
         if position.kind != "shift":
-            return find_targets(admin, dict.fromkeys(chosen, position), {})
-        ends = {
-            (tp.topic, tp.partition): at.offset for tp, at in admin.list_offsets(dict.fromkeys(chosen, LATEST)).items()
-        }
-        return find_targets(admin, dict.fromkeys(chosen, position), ends)
+            return find_targets(admin, dict.fromkeys(chosen, position), {}, isolation)
+        ends = fetch_offsets_at(admin, dict.fromkeys(chosen, LATEST), isolation)
+        return find_targets(admin, dict.fromkeys(chosen, position), ends, isolation)
 
 
 def write_messages(messages: Sequence["Message"], line: Writer) -> None:

@@ -32,7 +32,7 @@ from muster.client.described import (
 )
 from muster.client.errors import Refused, TransportRefused, UnknownTopic, Unreachable, refusal
 from muster.client.members.subscription import group_by_topic
-from muster.client.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from muster.client.types import IsolationLevel, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from muster.coordinator.observability.read_model.commit_history import CommitHistory
 from muster.coordinator.observability.read_model.group_mapper import map_group, map_listing, optional_field
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
@@ -368,9 +368,20 @@ class AsyncAdmin(GroupControlCalls, CanaryCalls, AclCalls, QuotaCalls, AccountCa
         """Delete records below each offset (-1: all); return the new first offsets."""
         return await delete_records(self._transport, {TopicPartition(*tp): offset for tp, offset in before.items()})
 
-    async def list_offsets(self, times: Mapping[tuple[str, int], int]) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Return the first offset at or after each time; -1 is the end, -2 the beginning."""
-        return await list_offsets(self._transport, {TopicPartition(*tp): at for tp, at in times.items()})
+    async def list_offsets(
+        self,
+        times: Mapping[tuple[str, int], int],
+        isolation_level: IsolationLevel = "read_uncommitted",
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        """Return the first offset at or after each time; -1 is the end, -2 the beginning.
+
+        With read_committed, the end is the last stable offset, and nothing at or after it is found.
+        """
+        return await list_offsets(
+            self._transport,
+            {TopicPartition(*tp): at for tp, at in times.items()},
+            committed=isolation_level == "read_committed",
+        )
 
     # Groups
 
@@ -472,7 +483,9 @@ class AsyncAdmin(GroupControlCalls, CanaryCalls, AclCalls, QuotaCalls, AccountCa
         self, group: str, *, include_zookeeper: bool = True
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return everything the group has committed; without ZooKeeper, what it has committed to the log."""
-        found = await GroupCalls(self._transport, group).committed(None, include_zookeeper=include_zookeeper)
+        found = await GroupCalls(self._transport, group).committed(
+            None, include_zookeeper=include_zookeeper, require_stable=False
+        )
         return {tp: offset for tp, offset in sorted(found.items()) if offset is not None}
 
     async def alter_offsets(

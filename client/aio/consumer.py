@@ -193,9 +193,13 @@ class ConsumerCore:
             entry = ready.popleft()
             state = entry.state
             if entry.epoch == state.epoch and not state.revoking:
-                state.position = entry.message.offset + 1
+                message = entry.message
+                if message is None:
+                    state.pass_over(entry.next_offset, also_stored=self.config.enable_auto_offset_store)
+                    continue
+                state.position = message.offset + 1
                 self._handed[state.tp] = state
-                return entry.message
+                return message
         return None
 
     async def fill(self, timeout_s: float | None) -> Callback | None:
@@ -527,14 +531,27 @@ class AsyncConsumer:
         await self._core.seeking.seek_to_edge([TopicPartition(*tp) for tp in partitions], end=False)
 
     async def seek_to_end(self, *partitions: tuple[str, int]) -> None:
-        """Continue from the end of the log; without arguments, in all assigned partitions."""
+        """Continue from the end of the log; without arguments, in all assigned partitions.
+
+        With isolation.level=read_committed the end is the last stable offset.
+        """
         await self._core.seeking.seek_to_edge([TopicPartition(*tp) for tp in partitions], end=True)
 
+    async def seek_to_committed(self) -> None:
+        """Continue from the group's committed offsets in all assigned partitions; read ahead records are dropped.
+
+        To be called after a transaction with this consumer's offsets was aborted: its records are returned again. A
+        partition without a committed offset continues where auto.offset.reset says. While a transaction that holds
+        an offset is still open this waits for its end, up to default.api.timeout.ms, and then raises Refused
+        (UNSTABLE_OFFSET_COMMIT). After any error the next poll looks for the offsets again.
+        """
+        await self._core.seeking.seek_to_committed()
+
     async def get_watermark_offsets(self, partition: tuple[str, int]) -> Watermarks:
-        """Return the first offset of a partition, and the offset that its next record will get."""
+        """Return the first offset of a partition, and the offset where this consumer's reading ends (`end_offsets`)."""
         tp = TopicPartition(*partition)
         low = await list_start_offsets(self._core.transport, [tp])
-        high = await list_end_offsets(self._core.transport, [tp])
+        high = await self.end_offsets([tp])
         return Watermarks(low[tp], high[tp])
 
     async def beginning_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[TopicPartition, int]:
@@ -542,14 +559,22 @@ class AsyncConsumer:
         return await list_start_offsets(self._core.transport, [TopicPartition(*tp) for tp in partitions])
 
     async def end_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[TopicPartition, int]:
-        """Return the offset that the next record of each partition will get, owned or not."""
-        return await list_end_offsets(self._core.transport, [TopicPartition(*tp) for tp in partitions])
+        """Return the offset that the next record of each partition will get, owned or not.
+
+        With isolation.level=read_committed it is the last stable offset, where the first open transaction begins.
+        """
+        wanted = [TopicPartition(*tp) for tp in partitions]
+        return await list_end_offsets(self._core.transport, wanted, committed=self._core.config.reads_committed)
 
     async def offsets_for_times(
         self, times: Mapping[tuple[str, int], int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Return the first record at or after each time (epoch milliseconds), None where there is none."""
-        found = await list_offsets(self._core.transport, {TopicPartition(*tp): at for tp, at in times.items()})
+        found = await list_offsets(
+            self._core.transport,
+            {TopicPartition(*tp): at for tp, at in times.items()},
+            committed=self._core.config.reads_committed,
+        )
         return {tp: at if at.offset >= 0 else None for tp, at in found.items()}
 
     async def list_topics(self, topic: str | None = None) -> dict[str, int]:

@@ -30,6 +30,10 @@ Response = TypeVar("Response")
 LOADING, NOT_AVAILABLE, NOT_COORDINATOR, UNSTABLE = 14, 15, 16, 88
 TRY_AGAIN = frozenset({LOADING, NOT_AVAILABLE, NOT_COORDINATOR, UNSTABLE})
 ELSEWHERE = frozenset({NOT_AVAILABLE, NOT_COORDINATOR})
+STILL_OPEN = (
+    "an open transaction holds an offset of this partition; it ends with its producer, or when "
+    "transaction.timeout.ms is over; `muster transactions list` names it"
+)
 NO_OFFSET = -1
 REMEMBERED_REBALANCES = 50
 LEAVE_PATIENCE_MS = 5_000
@@ -212,17 +216,26 @@ class GroupCalls:
 
         await self.patiently(attempt, timeout_ms)
 
+    def forget_start(self) -> None:
+        """Nothing is kept: each question is asked."""
+
     async def committed(
-        self, partitions: Collection[TopicPartition] | None, *, include_zookeeper: bool = False
+        self,
+        partitions: Collection[TopicPartition] | None,
+        *,
+        include_zookeeper: bool = False,
+        require_stable: bool = True,
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What is committed; None asks for everything the group has, and partitions without are left out then.
 
-        `include_zookeeper` adds what a group that the node watches in ZooKeeper keeps there.
+        `include_zookeeper` adds what a group that the node watches in ZooKeeper keeps there. `require_stable`: while a
+        transaction that holds an offset of one of the partitions is open, ask again (KIP-447), up to
+        default.api.timeout.ms; Refused (UNSTABLE_OFFSET_COMMIT) then. Otherwise what was committed before it counts.
         """
         request = pb.OffsetFetchRequest(
             group_id=self.group_id,
             all_topics=partitions is None,
-            require_stable=True,
+            require_stable=require_stable,
             include_zookeeper=include_zookeeper,
         )
         for topic, numbers in group_by_topic(partitions or ()).items():
@@ -234,7 +247,8 @@ class GroupCalls:
             check_code(answer.error_code, answer.error_message, self.group_id)
             for topic in answer.topics:
                 for partition in topic.partitions:
-                    check_code(partition.error_code, "", f"{topic.name}-{partition.partition_index}")
+                    why = STILL_OPEN if partition.error_code == UNSTABLE else ""
+                    check_code(partition.error_code, why, f"{topic.name}-{partition.partition_index}")
             return answer
 
         return read_offsets(await self.patiently(attempt), partitions or ())

@@ -160,7 +160,7 @@ async def call_leaders(
 
 LATEST = -1
 EARLIEST = -2
-READ_COMMITTED = 1
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
 
 async def list_offsets(
@@ -179,7 +179,7 @@ async def list_offsets(
     found: dict[TopicPartition, OffsetAndTimestamp] = {}
 
     async def attempt(address: str, places: Collection[TopicPartition], patience_ms: int | None) -> Refusals:
-        request = pb.ListOffsetsRequest(isolation_level=READ_COMMITTED if committed else 0)
+        request = pb.ListOffsetsRequest(isolation_level=READ_COMMITTED if committed else READ_UNCOMMITTED)
         lines: dict[str, pb.ListOffsetsTopic] = {}
         for topic, partition in sorted(places):
             line = lines.get(topic)
@@ -234,8 +234,11 @@ async def delete_records(transport: Transport, before: Mapping[TopicPartition, i
     return marks
 
 
-async def list_end_offsets(transport: Transport, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-    found = await list_offsets(transport, dict.fromkeys(partitions, LATEST))
+async def list_end_offsets(
+    transport: Transport, partitions: Collection[TopicPartition], *, committed: bool = False
+) -> dict[TopicPartition, int]:
+    """The high watermarks; with `committed` the last stable offsets."""
+    found = await list_offsets(transport, dict.fromkeys(partitions, LATEST), committed=committed)
     return {tp: at.offset for tp, at in found.items()}
 
 

@@ -63,6 +63,9 @@ class CentralStore:
             for topic, partition, offset in order.partitions
         }
 
+    def forget_start(self) -> None:
+        self._started.clear()
+
     async def commit(
         self,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],

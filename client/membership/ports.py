@@ -95,7 +95,10 @@ class OffsetStore(Protocol):
         """As a member, or with None as a simple consumer. Raises the first refusal."""
 
     async def committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """None where nothing is committed."""
+        """None where nothing is committed. Waits, with a bound, for transactions that hold a position (KIP-447)."""
+
+    def forget_start(self) -> None:
+        """Let the next `committed` ask, whatever was said before about where to begin."""
 
 
 class GroupJoining(Protocol):

@@ -99,6 +99,9 @@ class ZookeeperStore:
             # To the coordinator such a consumer is no member: it commits like a simple one.
             await self._calls.commit(offsets, None, timeout_ms)
 
+    def forget_start(self) -> None:
+        """Nothing is kept: each question is asked."""
+
     async def committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """With both stores in use: the larger offset of the two, which the other one gets if this consumer may write.
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from muster.client.calls.leaders import MAYBE_MOVED, MOVED, ONE_NODE
 from muster.client.calls.methods import FETCH
+from muster.client.calls.topic_calls import READ_COMMITTED, READ_UNCOMMITTED
 from muster.client.calls.transport import Transport
 from muster.client.config import ConsumerConfig
 from muster.client.errors import CorruptRecords, LogTruncated, OffsetOutOfRange, TransportRefused, Unreachable, refusal
@@ -28,7 +29,9 @@ from muster.client.twins import BackgroundTasks
 from muster.client.types import Message, TopicPartition
 from muster.storage.errors import CorruptMessage
 from muster.storage.records.batch import decode_records
+from muster.storage.records.markers import AbortedTransactionFilter
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
+from muster.storage.types import Record
 
 if TYPE_CHECKING:
     from muster.client.records.kafka_records import KafkaPoll
@@ -125,7 +128,10 @@ class FetchPoll:
     def _request(self, wanted: list[ConsumedPartition]) -> pb.FetchRequest:
         config, leaders = self._config, self._transport.leaders
         request = pb.FetchRequest(
-            max_wait_ms=config.fetch_max_wait_ms, min_bytes=config.fetch_min_bytes, max_bytes=config.fetch_max_bytes
+            max_wait_ms=config.fetch_max_wait_ms,
+            min_bytes=config.fetch_min_bytes,
+            max_bytes=config.fetch_max_bytes,
+            isolation_level=READ_COMMITTED if config.reads_committed else READ_UNCOMMITTED,
         )
         # Begin with another partition each time, so that a byte limit does not starve the last ones.
         self._turn += 1
@@ -275,16 +281,23 @@ class ConsumerFetcher:
         chunk = state.chunk
         assert chunk is not None
         topic, partition = state.tp
+        record: Record | None = None
         try:
             for _ in range(limit):
-                record = next(chunk.records, None)
+                last, record = record, next(chunk.records, None)
                 if record is None:
+                    decoded_to = chunk.decoded_to if last is None else last.offset + 1
+                    if chunk.next_offset > decoded_to:
+                        # Markers and aborted records (TX-R3), or what compaction took away.
+                        self.ready.append(ReadyRecord(state, state.epoch, None, chunk.next_offset))
                     state.chunk = None
                     state.fetch_offset = chunk.next_offset
                     self._changed_at(self._leaders.route(state.tp))
                     return
                 message = Message(topic, partition, *record)
                 self.ready.append(ReadyRecord(state, state.epoch, message))
+            if record is not None:
+                chunk.decoded_to = record.offset + 1
         except CorruptMessage as error:
             state.chunk = None
             self.fail(CorruptRecords(f"{topic}-{partition} cannot be read at offset {state.fetch_offset}: {error}"))
@@ -336,8 +349,16 @@ class ConsumerFetcher:
             data, offset = memoryview(result.records), state.fetch_offset
             if self._leaders.shared and state.history is None:
                 state.begin_history(offset, UNKNOWN_EPOCH)
+            drops = None
+            if result.aborted_transactions:
+                drops = AbortedTransactionFilter(
+                    (each.producer_id, each.first_offset) for each in result.aborted_transactions
+                ).drops
             state.chunk = FetchedChunk(
-                decode_records(data, offset), find_batch_end(data, offset, state.history), len(result.records)
+                decode_records(data, offset, drops),
+                find_batch_end(data, offset, state.history),
+                len(result.records),
+                offset,
             )
         return True
 

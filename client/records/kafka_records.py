@@ -69,6 +69,7 @@ def consumer_properties(config: "ConsumerConfig", bootstrap: str) -> dict[str, A
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         "auto.offset.reset": "error",
+        "isolation.level": config.isolation_level,
         "fetch.min.bytes": config.fetch_min_bytes,
         "fetch.wait.max.ms": config.fetch_max_wait_ms,
         "fetch.max.bytes": max(config.fetch_max_bytes, config.max_partition_fetch_bytes),
@@ -215,7 +216,7 @@ class KafkaPoll:
                 by_partition.setdefault(tp, []).append(convert_record(message))
         for tp, records in by_partition.items():
             size = sum(len(record.value or b"") + len(record.key or b"") for record in records)
-            chunk = FetchedChunk(iter(records), records[-1].offset + 1, size)
+            chunk = FetchedChunk(iter(records), records[-1].offset + 1, size, records[0].offset)
             self._waiting.setdefault(tp, deque()).append(chunk)
 
     def _refused(self, tp: TopicPartition, error: Any) -> None:

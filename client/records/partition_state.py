@@ -18,11 +18,13 @@ REMEMBERED_EPOCHS: Final = 32
 
 @dataclass(slots=True)
 class FetchedChunk:
-    """Fetched bytes, decoded piece by piece. `next_offset` is where to go on once they are used up."""
+    """Fetched bytes, decoded piece by piece. `next_offset` is where to go on once they are used up; `decoded_to` is
+    the offset after the last record that was decoded."""
 
     records: Iterator[Record]
     next_offset: int
     size: int
+    decoded_to: int
 
 
 @dataclass(slots=True)
@@ -93,6 +95,12 @@ class ConsumedPartition:
         self.stuck = False
         self.epoch += 1
 
+    def pass_over(self, offset: int, *, also_stored: bool) -> None:
+        """Go on to this offset, before which there is no record for this reader. `also_stored`: that counts as done."""
+        if also_stored and self.stored is not None and self.stored == self.position:
+            self.stored = offset
+        self.position = offset
+
     def begin_history(self, offset: int | None, leader_epoch: int) -> None:
         """Nothing is known of the records before but the epoch of the last."""
         self.history = LeaderEpochHistory()
@@ -108,11 +116,15 @@ class ConsumedPartition:
 
 
 class ReadyRecord(NamedTuple):
-    """A record on its way to the application, void when the partition moved to another epoch."""
+    """A record on its way to the application, void when the partition moved to another epoch.
+
+    Without a message: offsets up to `next_offset` that hold no record for this reader.
+    """
 
     state: ConsumedPartition
     epoch: int
-    message: Message
+    message: Message | None
+    next_offset: int = -1
 
 
 def find_batch_end(data: memoryview, offset: int, history: LeaderEpochHistory | None = None) -> int:

@@ -13,9 +13,7 @@ from muster.client.calls.topic_calls import (
     EARLIEST,
     LATEST,
     PartitionCounts,
-    list_end_offsets,
     list_offsets,
-    list_start_offsets,
     match_topics,
 )
 from muster.client.calls.transport import Transport
@@ -280,6 +278,7 @@ class PositionResolver:
                 await self._find_positions(missing)
             except (NoOffset, Refused) as error:
                 if isinstance(error, Refused) and error.retriable:
+                    log.warning("%s", error)
                     await asyncio.sleep(backoff.next_ms() / 1000)
                     continue
                 for state in missing:
@@ -306,7 +305,8 @@ class PositionResolver:
         if rest := [s.tp for s in missing if s.tp not in found and s.epoch == epochs[s.tp]]:
             found |= await self._reset_positions(rest)
         for state in missing:
-            if state.epoch == epochs[state.tp] and state.tp in found:
+            # Another search may have been under way.
+            if state.epoch == epochs[state.tp] and state.fetch_offset is None and state.tp in found:
                 state.fetch_offset = state.position = found[state.tp]
                 if self._transport.leaders.shared:
                     state.begin_history(found[state.tp], written.get(state.tp, UNKNOWN_EPOCH))
@@ -321,8 +321,24 @@ class PositionResolver:
             named = ", ".join(f"{topic}-{number}" for topic, number in sorted(partitions))
             raise NoOffset(f"no offset is committed for {named} and auto.offset.reset=none; seek, or choose a reset")
         where = EARLIEST if reset == "earliest" else LATEST
-        found = await list_offsets(self._transport, dict.fromkeys(partitions, where))
+        found = await list_offsets(
+            self._transport, dict.fromkeys(partitions, where), committed=self._config.reads_committed
+        )
         return {tp: at.offset for tp, at in found.items()}
+
+    async def find_committed(self, states: Sequence[ConsumedPartition]) -> None:
+        """Begin again at the committed positions. Raises what stands in the way; a later search tries again then."""
+        if self._store is None:
+            raise IllegalState("seek_to_committed() needs a group.id whose committed offsets it goes back to")
+        self._store.forget_start()
+        for state in states:
+            state.move_to(None)
+            state.reset = False
+            state.stored = None
+        try:
+            await self._find_positions(states)
+        finally:
+            self._fetcher.changed()
 
     async def resolved(self) -> None:
         """Wait for the search under way."""
@@ -386,9 +402,20 @@ class PositionControl:
     async def seek_to_edge(self, partitions: Iterable[TopicPartition], *, end: bool) -> None:
         wanted = [TopicPartition(*tp) for tp in partitions] or sorted(self._fetcher.states)
         states = [self.state_of(tp) for tp in wanted]
-        found = await (list_end_offsets if end else list_start_offsets)(self._transport, wanted)
+        found = await list_offsets(
+            self._transport,
+            dict.fromkeys(wanted, LATEST if end else EARLIEST),
+            committed=self._config.reads_committed,
+        )
         for state in states:
-            self._move(state, found[state.tp])
+            self._move(state, found[state.tp].offset)
+
+    async def seek_to_committed(self) -> None:
+        """All partitions that are not about to be given up; what was handed over of them counts as never read."""
+        states = [state for state in self._fetcher.states.values() if not state.revoking]
+        for state in states:
+            self._handed.pop(state.tp, None)
+        await self._positions.find_committed(states)
 
     def _move(self, state: ConsumedPartition, offset: int) -> None:
         state.move_to(offset)

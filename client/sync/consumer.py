@@ -142,6 +142,7 @@ class Consumer:
     seek = waiting(AsyncConsumer.seek)
     seek_to_beginning = waiting(AsyncConsumer.seek_to_beginning)
     seek_to_end = waiting(AsyncConsumer.seek_to_end)
+    seek_to_committed = waiting(AsyncConsumer.seek_to_committed)
     get_watermark_offsets = waiting(AsyncConsumer.get_watermark_offsets)
     beginning_offsets = waiting(AsyncConsumer.beginning_offsets)
     end_offsets = waiting(AsyncConsumer.end_offsets)

@@ -27,7 +27,7 @@ from muster.storage.errors import (
 )
 from muster.storage.files import Buffer
 from muster.storage.logs.log import Log
-from muster.storage.logs.producer_state import MarkerToWrite, read_marker
+from muster.storage.logs.producer_state import MarkerToWrite
 from muster.storage.logs.transactions import TransactionGuard
 from muster.storage.records.batch import (
     BatchView,
@@ -37,6 +37,7 @@ from muster.storage.records.batch import (
     encode_written,
     read_batches,
 )
+from muster.storage.records.markers import read_marker
 from muster.storage.types import AppendOrigin, Fetched
 
 READ_BYTES = 4 << 20

@@ -71,7 +71,6 @@ from muster.coordinator.watch.watched_positions import (
 )
 from muster.storage.compression import codec_name, decompress
 from muster.storage.errors import CorruptMessage, StorageError, UnsupportedCompressionType
-from muster.storage.logs.producer_state import ABORT, COMMIT
 from muster.storage.records.batch import (
     ATTRIBUTES_AT,
     CODEC_MASK,
@@ -85,6 +84,7 @@ from muster.storage.records.batch import (
     read_varint,
     view_at,
 )
+from muster.storage.records.markers import ABORT, COMMIT
 
 MAX_PENDING_BYTES = 64 << 20
 """Of positions in transactions that have not ended."""

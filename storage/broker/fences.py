@@ -11,7 +11,8 @@ from typing import NamedTuple
 from muster.storage.broker.group_commit import GroupCommit
 from muster.storage.broker.record_log import AppendableLog
 from muster.storage.errors import InvalidProducerEpoch, UnknownTopicOrPartition
-from muster.storage.logs.producer_state import MAX_EPOCH, encode_marker
+from muster.storage.logs.producer_state import MAX_EPOCH
+from muster.storage.records.markers import encode_marker
 from muster.storage.types import AppendOrigin, TopicPartition
 
 

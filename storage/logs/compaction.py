@@ -18,7 +18,6 @@ from muster.storage.errors import StorageError
 from muster.storage.files import Buffer
 from muster.storage.logs.log import Log
 from muster.storage.logs.log_metadata import save_summaries
-from muster.storage.logs.producer_state import TransactionMarker, read_marker
 from muster.storage.logs.retention import open_for_readers
 from muster.storage.logs.segment import (
     CLEANED,
@@ -31,6 +30,7 @@ from muster.storage.logs.segment import (
     retire_files,
 )
 from muster.storage.records.batch import BatchView, NewRecord, encode_batch, seal_batch, view_at
+from muster.storage.records.markers import TransactionMarker, read_marker
 from muster.storage.records.scan import BatchFault, BatchHead, read_head, walk_headers
 from muster.storage.types import Record
 

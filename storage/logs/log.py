@@ -52,8 +52,6 @@ from muster.storage.logs.producer_state import (
     MarkerToWrite,
     OnRecord,
     ProducerState,
-    TransactionMarker,
-    encode_marker,
     load_producers,
     transactional_head,
 )
@@ -72,6 +70,7 @@ from muster.storage.logs.segment import (
 from muster.storage.logs.stamp import OUTSIDE_CRC, Stamped, stamp_batches
 from muster.storage.logs.transactions import OpenTransaction, TransactionGuard
 from muster.storage.records.batch import ATTRIBUTES_AT, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, MAGIC_AT
+from muster.storage.records.markers import TransactionMarker, encode_marker
 from muster.storage.records.scan import BatchFault, BatchHead, Order, walk_checked
 from muster.storage.records.validation import (
     AT_ONCE_BYTES,

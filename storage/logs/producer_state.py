@@ -36,7 +36,8 @@ from muster.storage.logs.transactions import (
     TransactionGuard,
     UnstableTransactions,
 )
-from muster.storage.records.batch import CONTROL_BIT, MAX_SEQUENCE, TRANSACTIONAL_BIT, BatchView, encode_batch
+from muster.storage.records.batch import CONTROL_BIT, MAX_SEQUENCE, TRANSACTIONAL_BIT
+from muster.storage.records.markers import TransactionMarker, read_marker
 from muster.storage.records.scan import BatchFault, BatchHead, walk_headers
 
 # Producer ids
@@ -173,13 +174,6 @@ def _is_transactional(head: BatchHead) -> bool:
 def transactional_head(producer_id: int, epoch: int) -> BatchHead:
     """Of a batch without sequences that a coordinator would write in this producer's transaction."""
     return BatchHead(0, 0, 0, 0, _NONE, _NONE, producer_id, epoch, _NONE, 1, TRANSACTIONAL_BIT)
-
-
-class TransactionMarker(NamedTuple):
-    """What a control batch says."""
-
-    aborted: bool
-    coordinator_epoch: int
 
 
 def _known_before(head: BatchHead, producer: ProducerEntry) -> KnownBatch | None:
@@ -445,11 +439,8 @@ class ProducerState:
         return state
 
 
-# Control batches (KIP-98)
-# ------------------------
-
-ABORT: Final = 0
-COMMIT: Final = 1
+# Markers to write
+# ----------------
 
 
 class MarkerToWrite(NamedTuple):
@@ -461,38 +452,6 @@ class MarkerToWrite(NamedTuple):
     commit: bool
     coordinator_epoch: int
     level: int = 0
-
-
-_KEY = struct.Struct(">hh")
-_VALUE = struct.Struct(">hi")
-
-
-def encode_marker(
-    *, commit: bool, producer_id: int, producer_epoch: int, coordinator_epoch: int, timestamp_ms: int
-) -> bytes:
-    """A control batch of 78 bytes that commits or aborts the producer's open transaction."""
-    key = _KEY.pack(0, COMMIT if commit else ABORT)
-    return encode_batch(
-        [(timestamp_ms, key, _VALUE.pack(0, coordinator_epoch), ())],
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        transactional=True,
-        control=True,
-    )
-
-
-def read_marker(batch: BatchView) -> TransactionMarker | None:
-    """What a control batch says of a transaction; None for kinds that mean nothing here (KRaft's, newer ones)."""
-    records = batch.records()
-    if not records or records[0].key is None or len(records[0].key) < _KEY.size:
-        raise CorruptMessage(f"The control batch at offset {batch.base_offset} holds no control record.")
-    _, kind = _KEY.unpack_from(records[0].key)
-    if kind not in (ABORT, COMMIT):
-        return None
-    value = records[0].value or b""
-    if len(value) < _VALUE.size:
-        raise CorruptMessage(f"The marker at offset {batch.base_offset} holds no coordinator epoch.")
-    return TransactionMarker(kind == ABORT, _VALUE.unpack_from(value)[1])
 
 
 # Rebuilding the state

@@ -6,8 +6,8 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from muster.storage.files import Buffer
-from muster.storage.logs.producer_state import TransactionMarker, read_marker
 from muster.storage.records.batch import ATTRIBUTES_AT, CONTROL_BIT, HEADER, LOG_APPEND_TIME_BIT, MAGIC_AT, BatchView
+from muster.storage.records.markers import TransactionMarker, read_marker
 from muster.storage.records.scan import BatchHead, read_head
 from muster.storage.records.validation import Fields
 

@@ -11,7 +11,7 @@ wrapper's offset is that of the last inner message.
 
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, count
 from typing import NamedTuple
 
@@ -615,10 +615,13 @@ def read_batches(data: bytes | memoryview, position: int = 0) -> Iterator[BatchV
         at += batch.length + LENGTH_OVERHEAD
 
 
-def decode_records(data: bytes | memoryview, from_offset: int = 0) -> Iterator[Record]:
+def decode_records(
+    data: bytes | memoryview, from_offset: int = 0, drops: Callable[[BatchView], bool] | None = None
+) -> Iterator[Record]:
     """The data records from `from_offset` on; control batches are skipped, a partial last batch too.
 
-    Reads magic 0, 1 and 2. A batch with a wrong checksum raises CorruptMessage.
+    Reads magic 0, 1 and 2. A batch with a wrong checksum raises CorruptMessage. Batches that `drops` answers with True
+    are skipped without being decoded; it is asked about each batch of magic 2, in order.
     """
     view = memoryview(data)
     at = 0
@@ -630,6 +633,8 @@ def decode_records(data: bytes | memoryview, from_offset: int = 0) -> Iterator[R
             if batch is None:
                 return
             at += batch.size
+            if drops is not None and drops(batch):
+                continue
             if batch.last_offset < from_offset or batch.control:
                 continue
             if not batch.crc_ok:

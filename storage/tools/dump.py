@@ -8,7 +8,6 @@ from typing import Any
 from muster.storage.compression import CODECS
 from muster.storage.errors import CorruptMessage, StorageError
 from muster.storage.files import File, Files, RealFiles
-from muster.storage.logs.producer_state import ABORT, COMMIT
 from muster.storage.records.batch import (
     CODEC_MASK,
     HEADER_SIZE,
@@ -25,6 +24,7 @@ from muster.storage.records.batch import (
     unwrap_message,
     view_at,
 )
+from muster.storage.records.markers import ABORT, COMMIT
 from muster.storage.types import Record
 
 # Longer keys and values are shown by length, digest and beginning.

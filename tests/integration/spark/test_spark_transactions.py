@@ -12,8 +12,8 @@ import pytest
 
 from muster.storage.broker.broker import Broker
 from muster.storage.config import LogSettings
-from muster.storage.logs.producer_state import encode_marker
 from muster.storage.records.batch import encode_batch
+from muster.storage.records.markers import encode_marker
 from muster.storage.types import AppendOrigin
 from tests.support.node import NodeProcess
 from tests.support.spark.reading import Reading

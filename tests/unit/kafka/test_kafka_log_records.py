@@ -9,8 +9,8 @@ import pytest
 
 from muster.coordinator.kafka.dispatch import HangUp
 from muster.storage.errors import RequestTimedOut
-from muster.storage.logs.producer_state import encode_marker
 from muster.storage.records.batch import HEADER, HEADER_SIZE, decode_records, encode_batch, read_batches, seal_batch
+from muster.storage.records.markers import encode_marker
 from muster.storage.types import AppendOrigin
 from tests.fakes.memory_files import MemoryFiles
 from tests.support.kafka.door import Door, made, play

@@ -15,8 +15,8 @@ from muster.coordinator.runtime.ports import LogWithoutTransactions, TxnProducer
 from muster.coordinator.runtime.replay import GROUPS_TOPIC, replay_shard
 from muster.coordinator.runtime.shards import ShardStatus
 from muster.storage.broker.broker import Broker
-from muster.storage.logs.producer_state import read_marker
 from muster.storage.records.batch import BatchView, read_batches
+from muster.storage.records.markers import read_marker
 from tests.fakes.memory_files import MemoryFiles
 from tests.fakes.memory_group_log import MemoryGroupLog
 from tests.sim.checkers.replay import what_waits

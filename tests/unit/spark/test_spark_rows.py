@@ -1,4 +1,4 @@
-"""Batches of the log become Arrow rows of Spark's schema; aborted transactions and filters take rows away."""
+"""Batches of the log become Arrow rows of Spark's schema; filters take rows away."""
 
 from collections.abc import Sequence
 
@@ -13,11 +13,9 @@ from muster.spark.fetch import (
     build_header_array,
     decode_batches,
     decode_records_to_arrow,
-    drop_aborted,
 )
 from muster.spark.planning import OffsetRange
 from muster.spark.read_options import SQL_TYPES
-from muster.storage.logs.producer_state import encode_marker
 from muster.storage.records.batch import decode_records, encode_batch, read_batches
 
 ALL = tuple(SQL_TYPES)
@@ -76,36 +74,6 @@ def test_small_pieces_are_joined_and_large_ones_are_left() -> None:
     assert [batch.num_rows for batch in [*out, *gathered.rest()]] == [7, 5, 12, 1]
     by_bytes = BatchGatherer(rows=1_000, most_bytes=64)
     assert [batch.num_rows for batch in by_bytes.add(piece(9))] == [9]
-
-
-def transaction(producer: int, offset: int, *values: bytes) -> bytes:
-    records = [(0, None, value, ()) for value in values]
-    return encode_batch(records, base_offset=offset, producer_id=producer, producer_epoch=0, transactional=True)
-
-
-def marker(producer: int, offset: int, *, commit: bool) -> bytes:
-    data = bytearray(
-        encode_marker(commit=commit, producer_id=producer, producer_epoch=0, coordinator_epoch=0, timestamp_ms=0)
-    )
-    data[:8] = offset.to_bytes(8, "big")
-    return bytes(data)
-
-
-def test_aborted_transactions_are_dropped_to_their_marker() -> None:
-    log = (
-        transaction(1, 0, b"gone")
-        + transaction(2, 1, b"kept")
-        + marker(1, 2, commit=False)
-        + transaction(1, 3, b"later")
-        + marker(2, 4, commit=True)
-        + transaction(1, 5, b"gone too")
-        + marker(1, 6, commit=False)
-        + encode_batch([(0, None, b"plain", ())], base_offset=7)
-    )
-    views = list(read_batches(log))
-    aborted = drop_aborted(views, [(1, 5), (1, 0)])
-    assert [record.value for view in aborted for record in view.records()] == [b"kept", b"later", b"plain"]
-    assert drop_aborted(views, []) == views
 
 
 def test_filters_are_taken_over_where_a_read_can_do_them_exactly() -> None:

@@ -7,7 +7,8 @@ import pytest
 from muster.storage import errors
 from muster.storage.broker.broker import Broker
 from muster.storage.logs import producer_state
-from muster.storage.logs.producer_state import encode_marker, is_fence
+from muster.storage.logs.producer_state import is_fence
+from muster.storage.records.markers import encode_marker
 from muster.storage.types import AbortedTransaction, AppendOrigin
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, guard_for, open_broker

@@ -7,8 +7,8 @@ import pytest
 
 from muster.storage.errors import CorruptMessage, FencedLeaderEpoch, StorageError, UnexpectedAppendOffset
 from muster.storage.logs import replica
-from muster.storage.logs.producer_state import encode_marker
 from muster.storage.records.batch import read_batches
+from muster.storage.records.markers import encode_marker
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, open_broker, read_all, values
 from tests.unit.storage.replicas import SMALL, ends, held, sent

@@ -17,12 +17,13 @@ from muster.storage.broker.requests import LogRequests
 from muster.storage.logs import log as log_module
 from muster.storage.logs import transactions
 from muster.storage.logs.log import Log
-from muster.storage.logs.producer_state import MAX_EPOCH, LocalProducerIds, MarkerToWrite, encode_marker
+from muster.storage.logs.producer_state import MAX_EPOCH, LocalProducerIds, MarkerToWrite
 from muster.storage.logs.replica import append_as_follower
 from muster.storage.logs.retention import apply_retention, retention_policies
 from muster.storage.logs.segment import MAX_TIMESTAMP
 from muster.storage.logs.transactions import OpenTransaction, TransactionGuard
 from muster.storage.records.batch import encode_batch
+from muster.storage.records.markers import encode_marker
 from muster.storage.types import AbortedTransaction, AppendOrigin
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, open_broker

@@ -4,7 +4,8 @@ from dataclasses import dataclass, field
 
 from muster.storage.broker.broker import Broker
 from muster.storage.errors import StorageError
-from muster.storage.logs.producer_state import KEPT_BATCHES, encode_marker
+from muster.storage.logs.producer_state import KEPT_BATCHES
+from muster.storage.records.markers import encode_marker
 from muster.storage.topics.data_dir import CLEAN_SHUTDOWN
 from muster.storage.types import AppendOrigin
 from tests.fakes.memory_files import MemoryFiles

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from muster.storage.errors import CorruptMessage, StorageError
-from muster.storage.logs.producer_state import ABORT, COMMIT, read_marker
 from muster.storage.records.batch import BatchView, decode_records, encode_batch, read_batches
+from muster.storage.records.markers import ABORT, COMMIT, read_marker
 from tests.vectors.log.golden import files, names, sidecar, spec
 
 MODERN = [name for name in names() if not name.startswith(("legacy", "mixed"))]

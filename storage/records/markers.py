@@ -1,0 +1,97 @@
+"""Control batches that end a producer's transaction (KIP-98), and the filter of readers of committed records.
+
+A marker commits or aborts what its producer wrote before it. A log keeps aborted records; a fetch of committed records
+names the aborted transactions that overlap its answer, and the reader drops their batches.
+"""
+
+import struct
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from muster.storage.errors import CorruptMessage
+from muster.storage.records.batch import BatchView, checksum_error, encode_batch
+
+# Markers
+# -------
+
+ABORT: Final = 0
+COMMIT: Final = 1
+
+_KEY = struct.Struct(">hh")
+_VALUE = struct.Struct(">hi")
+
+
+class TransactionMarker(NamedTuple):
+    """What a control batch says."""
+
+    aborted: bool
+    coordinator_epoch: int
+
+
+def encode_marker(
+    *, commit: bool, producer_id: int, producer_epoch: int, coordinator_epoch: int, timestamp_ms: int
+) -> bytes:
+    """A control batch of 78 bytes that commits or aborts the producer's open transaction."""
+    key = _KEY.pack(0, COMMIT if commit else ABORT)
+    return encode_batch(
+        [(timestamp_ms, key, _VALUE.pack(0, coordinator_epoch), ())],
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        transactional=True,
+        control=True,
+    )
+
+
+def read_marker(batch: BatchView) -> TransactionMarker | None:
+    """What a control batch says of a transaction; None for kinds that mean nothing here (KRaft's, newer ones)."""
+    records = batch.records()
+    if not records or records[0].key is None or len(records[0].key) < _KEY.size:
+        raise CorruptMessage(f"The control batch at offset {batch.base_offset} holds no control record.")
+    _, kind = _KEY.unpack_from(records[0].key)
+    if kind not in (ABORT, COMMIT):
+        return None
+    value = records[0].value or b""
+    if len(value) < _VALUE.size:
+        raise CorruptMessage(f"The marker at offset {batch.base_offset} holds no coordinator epoch.")
+    return TransactionMarker(kind == ABORT, _VALUE.unpack_from(value)[1])
+
+
+# The reader's filter
+# -------------------
+
+
+class AbortedTransactionFilter:
+    """Recognises the batches of aborted transactions among those of one fetch (TX-R2).
+
+    `aborted`: producer id and first offset of each transaction that the fetch named. A producer's transactional
+    batches are dropped from that offset on, until its ABORT marker. Every fetch needs a filter of its own: the next
+    one names what overlaps it, and compaction may have removed the marker meanwhile.
+    """
+
+    __slots__ = ("_coming", "_dropping")
+
+    def __init__(self, aborted: Iterable[tuple[int, int]]) -> None:
+        # Latest first, so that the next one is popped from the end.
+        self._coming = sorted(((first_offset, producer_id) for producer_id, first_offset in aborted), reverse=True)
+        self._dropping: set[int] = set()
+
+    def drops(self, batch: BatchView) -> bool:
+        """Whether the batch holds data of an aborted transaction. To be asked about all batches of the fetch, in order.
+
+        Of control batches only the producer's header is looked at, unless it is one whose transaction is dropped.
+        Raises CorruptMessage for such a marker that cannot be read.
+        """
+        coming, dropping = self._coming, self._dropping
+        while coming and coming[-1][0] <= batch.last_offset:
+            dropping.add(coming.pop()[1])
+        if batch.producer_id not in dropping:
+            return False
+        if not batch.control:
+            return batch.transactional
+        if batch.count:  # the cleaner leaves a bare header of a producer's last batch, which is no marker any more
+            if not batch.crc_ok:
+                raise checksum_error(batch)
+            marker = read_marker(batch)
+            if marker is not None and marker.aborted:
+                dropping.discard(batch.producer_id)
+        return False

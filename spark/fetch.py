@@ -34,7 +34,7 @@ from muster.storage.errors import CorruptMessage, StorageError
 from muster.storage.files import Buffer
 from muster.storage.records.batch import BatchView, decode_records, read_batches
 from muster.storage.records.columns import RecordColumns, decode_runs
-from muster.storage.records.markers import AbortedTransactionFilter
+from muster.storage.records.markers import build_aborted_filter
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
 from muster.storage.service.fetch_frames import FetchResultFrame, MultiFetchFrames
 from muster.storage.types import Headers, Record
@@ -490,11 +490,8 @@ class SlotFetch:
             )
         if views:
             cursor.position = max(cursor.position, views[-1].next_offset)
-        kept = views
-        if result.aborted_transactions:
-            named = ((entry.producer_id, entry.first_offset) for entry in result.aborted_transactions)
-            drops = AbortedTransactionFilter(named).drops
-            kept = [view for view in views if not drops(view)]
+        drops = build_aborted_filter(result.aborted_transactions)
+        kept = views if drops is None else [view for view in views if not drops(view)]
         return FetchedPiece(wanted, data, [view for view in kept if not view.control])
 
     def _take_old(self, cursor: RangeCursor, wanted: OffsetRange, data: memoryview) -> FetchedPiece:

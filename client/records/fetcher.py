@@ -29,7 +29,7 @@ from muster.client.twins import BackgroundTasks
 from muster.client.types import Message, TopicPartition
 from muster.storage.errors import CorruptMessage
 from muster.storage.records.batch import decode_records
-from muster.storage.records.markers import AbortedTransactionFilter
+from muster.storage.records.markers import build_aborted_filter
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
 from muster.storage.types import Record
 
@@ -349,13 +349,8 @@ class ConsumerFetcher:
             data, offset = memoryview(result.records), state.fetch_offset
             if self._leaders.shared and state.history is None:
                 state.begin_history(offset, UNKNOWN_EPOCH)
-            drops = None
-            if result.aborted_transactions:
-                drops = AbortedTransactionFilter(
-                    (each.producer_id, each.first_offset) for each in result.aborted_transactions
-                ).drops
             state.chunk = FetchedChunk(
-                decode_records(data, offset, drops),
+                decode_records(data, offset, build_aborted_filter(result.aborted_transactions)),
                 find_batch_end(data, offset, state.history),
                 len(result.records),
                 offset,

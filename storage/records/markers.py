@@ -5,8 +5,8 @@ names the aborted transactions that overlap its answer, and the reader drops the
 """
 
 import struct
-from collections.abc import Iterable
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple, Protocol
 
 from muster.storage.errors import CorruptMessage
 from muster.storage.records.batch import BatchView, checksum_error, encode_batch
@@ -58,6 +58,23 @@ def read_marker(batch: BatchView) -> TransactionMarker | None:
 
 # The reader's filter
 # -------------------
+
+
+class NamedTransaction(Protocol):
+    """An aborted transaction as a fetch names it."""
+
+    @property
+    def producer_id(self) -> int: ...
+
+    @property
+    def first_offset(self) -> int: ...
+
+
+def build_aborted_filter(named: Sequence[NamedTransaction]) -> Callable[[BatchView], bool] | None:
+    """The filter for one fetch, which named these; None, which costs nothing, where it named none."""
+    if not named:
+        return None
+    return AbortedTransactionFilter((each.producer_id, each.first_offset) for each in named).drops
 
 
 class AbortedTransactionFilter:

@@ -15,7 +15,7 @@ from muster.storage.broker.broker import Broker
 from muster.storage.logs.log import Log
 from muster.storage.logs.producer_state import MarkerToWrite
 from muster.storage.records.batch import decode_records, encode_batch
-from muster.storage.records.markers import AbortedTransactionFilter
+from muster.storage.records.markers import build_aborted_filter
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, guard_for, open_broker
 
@@ -92,7 +92,7 @@ def fetch_once(log: Log, position: int, most_bytes: int) -> tuple[list[int], int
     """One fetch as the consumer makes it: the offsets of its records, and where the next one begins."""
     answer = log.fetch(position, most_bytes, committed=True)
     records = memoryview(answer.records)
-    drops = AbortedTransactionFilter((each.producer_id, each.first_offset) for each in answer.aborted).drops
+    drops = build_aborted_filter(answer.aborted)
     return [record.offset for record in decode_records(records, position, drops)], find_batch_end(records, position)
 
 

@@ -37,6 +37,7 @@ COMMANDS = {
         "topics": LazyCommand("records.topics:topics", "Manage topics."),
         "produce": LazyCommand("records.produce:produce", "Write lines of text to a topic."),
         "consume": LazyCommand("records.consume:consume", "Print the records of topics, alone or as a group member."),
+        "transactions": LazyCommand("main:transactions", "Inspect transactions, and end those that hang."),
     },
     "Security": {
         "users": LazyCommand("security.accounts:users", "Manage users that log in with a password."),
@@ -273,6 +274,31 @@ LOG_COMMANDS = {
 @click.group(cls=LazyGroup, sections={"Commands": LOG_COMMANDS})
 def log() -> None:
     """Dump, verify and recover log files. The node need not run."""
+
+
+# `muster transactions`
+# ---------------------
+
+TRANSACTIONS_COMMANDS = {
+    "Inspect": {
+        "list": LazyCommand("transactions.inspection:list_", "List transactional ids."),
+        "describe": LazyCommand("transactions.inspection:describe", "Show the state of a transactional id."),
+    },
+    "End": {
+        "force-terminate": LazyCommand(
+            "transactions.inspection:force_terminate", "Abort what a transactional id has open, and fence its producer."
+        ),
+        "forceTerminateTransaction": LazyCommand("transactions.inspection:force_terminate", ""),
+    },
+}
+
+
+@click.group(cls=LazyGroup, sections=TRANSACTIONS_COMMANDS)
+def transactions() -> None:
+    """Inspect transactions, and end those that hang.
+
+    The columns are those of Kafka's kafka-transactions.
+    """
 
 
 # `muster pipeline`

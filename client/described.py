@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from muster.assignors.api import JsonValue
+from muster.client.types import TopicPartition
 from muster.coordinator.observability.read_model.commit_history import (
     CommitHistory,
     CommitTraffic,
@@ -54,6 +55,8 @@ __all__ = [
     "SeenPosition",
     "TokenDescription",
     "TopicDescription",
+    "TransactionDescription",
+    "TransactionListing",
     "UserDescription",
 ]
 
@@ -87,6 +90,36 @@ class TokenDescription:
     principal: str
     created_ms: int
     expires_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TransactionListing:
+    """A transactional id. `coordinator_id`: the node that coordinates it."""
+
+    transactional_id: str
+    coordinator_id: int
+    producer_id: int
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionDescription:
+    """A transactional id and its transaction.
+
+    `start_time_ms` is epoch milliseconds, None where no transaction is open. `client_address` and `client_software` are
+    those of the newest instance of its producer; empty where none has been heard since the node started.
+    """
+
+    transactional_id: str
+    coordinator_id: int
+    state: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    start_time_ms: int | None
+    partitions: tuple[TopicPartition, ...]
+    client_address: str = ""
+    client_software: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,6 +166,10 @@ class GroupNotFound(Refused):
     """The group does not exist."""
 
 
+class TransactionalIdNotFound(Refused):
+    """There is no such transactional id: none was used lately, or it has expired."""
+
+
 class GroupNotEmpty(Refused):
     """The group has members; stop them first."""
 
@@ -238,6 +242,7 @@ BY_CODE: Mapping[int, type[Refused]] = {
     68: GroupNotEmpty,
     69: GroupNotFound,
     82: FencedInstance,
+    105: TransactionalIdNotFound,
     113: CommitFailed,
 }
 

@@ -208,7 +208,7 @@ def exit_code_by_class(error: Exception) -> Exit | None:
 
     fates: tuple[tuple[tuple[type[Exception], ...], Exit], ...] = (
         ((client.ConfigError, client.InvalidTopic, UnknownAssignor), Exit.USAGE),
-        ((client.UnknownTopic, client.GroupNotFound), Exit.NOT_FOUND),
+        ((client.UnknownTopic, client.GroupNotFound, client.TransactionalIdNotFound), Exit.NOT_FOUND),
         ((client.TopicExists, client.GroupNotEmpty, client.FencedInstance), Exit.CONFLICT),
         ((client.Unreachable, client.ZookeeperAway), Exit.UNHEALTHY),
         # What the operating system says names the file and the reason: no space, no permission, no such directory.

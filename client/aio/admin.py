@@ -15,6 +15,7 @@ from grpc_health.v1 import health_pb2
 from muster.assignors.api import JsonValue, Snapshot
 from muster.client.aio.cluster_admin import AccountCalls, AclCalls, ClusterCalls, QuotaCalls
 from muster.client.aio.group_control import CanaryCalls, GroupControlCalls
+from muster.client.aio.transaction_admin import TransactionAdminCalls
 from muster.client.calls import methods
 from muster.client.calls.group_calls import ELSEWHERE, GroupCalls, check_code, check_group_id
 from muster.client.calls.topic_calls import PartitionCounts, delete_records, list_offsets
@@ -247,7 +248,9 @@ class AdminConfig(ClientConfig):
     kind: ClassVar[str] = "admin client"
 
 
-class AsyncAdmin(GroupControlCalls, CanaryCalls, AclCalls, QuotaCalls, AccountCalls, ClusterCalls):
+class AsyncAdmin(
+    GroupControlCalls, CanaryCalls, AclCalls, QuotaCalls, AccountCalls, ClusterCalls, TransactionAdminCalls
+):
     """Everything an operator may ask or change. Refusals are typed errors that name the topic or group."""
 
     def __init__(self, config: Mapping[str, Any] | None = None, **properties: Any) -> None:

@@ -13,6 +13,7 @@ from muster.coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
 from muster.coordinator.rpc.v1 import fence_service_pb2 as fence_pb
 from muster.coordinator.rpc.v1 import quota_service_pb2 as quota_pb
 from muster.coordinator.rpc.v1 import security_service_pb2 as security_pb
+from muster.coordinator.rpc.v1 import transaction_service_pb2 as transaction_pb
 from muster.storage.rpc.v1 import broker_service_pb2 as broker_pb
 from muster.storage.rpc.v1 import staging_service_pb2 as staging_pb
 from muster.storage.service.fetch_frames import MultiFetchFrames
@@ -139,6 +140,18 @@ MULTI_FETCH_FRAMES = ClientMethod(broker_pb.MultiFetchRequest, MultiFetchFrames)
 LIST_OFFSETS = ClientMethod(broker_pb.ListOffsetsRequest, broker_pb.ListOffsetsResponse)
 DELETE_RECORDS = ClientMethod(broker_pb.DeleteRecordsRequest, broker_pb.DeleteRecordsResponse, False)
 INIT_PRODUCER_ID = ClientMethod(broker_pb.InitProducerIdRequest, broker_pb.InitProducerIdResponse)
+
+LIST_TRANSACTIONS = ClientMethod(transaction_pb.ListTransactionsRequest, transaction_pb.ListTransactionsResponse)
+DESCRIBE_TRANSACTIONS = ClientMethod(
+    transaction_pb.DescribeTransactionsRequest, transaction_pb.DescribeTransactionsResponse
+)
+# Done twice it fences an epoch more, and nobody else.
+TERMINATE_TRANSACTION = ClientMethod(
+    transaction_pb.TerminateTransactionRequest, transaction_pb.TerminateTransactionResponse
+)
+EXPLAIN_TRANSACTIONS = ClientMethod(
+    transaction_pb.ExplainTransactionsRequest, transaction_pb.ExplainTransactionsResponse
+)
 
 STAGE_RECORDS = ClientMethod(staging_pb.StageRecordsRequest, staging_pb.StageRecordsResponse)
 COMMIT_STAGED = ClientMethod(staging_pb.CommitStagedRequest, staging_pb.CommitStagedResponse)

@@ -75,6 +75,11 @@ class Admin:
     drain_node = waiting(AsyncAdmin.drain_node)
     explain_elections = waiting(AsyncAdmin.explain_elections)
 
+    list_transactions = waiting(AsyncAdmin.list_transactions)
+    describe_transaction = waiting(AsyncAdmin.describe_transaction)
+    terminate_transaction = waiting(AsyncAdmin.terminate_transaction)
+    explain_transactions = waiting(AsyncAdmin.explain_transactions)
+
     group_offsets = waiting(AsyncAdmin.group_offsets)
     alter_offsets = waiting(AsyncAdmin.alter_offsets)
     delete_offsets = waiting(AsyncAdmin.delete_offsets)

@@ -68,8 +68,22 @@ from muster.storage.logs.segment import (
     segment_path,
 )
 from muster.storage.logs.stamp import OUTSIDE_CRC, Stamped, stamp_batches
-from muster.storage.logs.transactions import OpenTransaction, TransactionGuard
-from muster.storage.records.batch import ATTRIBUTES_AT, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, MAGIC_AT
+from muster.storage.logs.transactions import (
+    NO_TIME,
+    NOTHING_UNSTABLE,
+    OpenTransaction,
+    StableHold,
+    StableHolds,
+    TransactionGuard,
+)
+from muster.storage.records.batch import (
+    ATTRIBUTES_AT,
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    MAGIC,
+    MAGIC_AT,
+    TRANSACTIONAL_BIT,
+)
 from muster.storage.records.markers import TransactionMarker, encode_marker
 from muster.storage.records.scan import BatchFault, BatchHead, Order, walk_checked
 from muster.storage.records.validation import (
@@ -753,8 +767,8 @@ class Log:
     # Of more than thirty attributes without slots CPython 3.11 finds each by a search, which appends and fetches feel.
     __slots__ = ("__weakref__", "_flush_messages", "_short_way", "_tells_at_once", "_told_high_watermark",
                  "cleaned_to", "cuts", "directory", "doomed", "durable_offset", "end_offset", "epochs", "failure",
-                 "files", "following", "holes", "kept_epochs", "leader_epoch", "let_go", "listeners", "lock", "looks",
-                 "most_entries", "near", "opened", "owed", "partition", "producers", "recovered", "reshaping",
+                 "files", "following", "holds", "holes", "kept_epochs", "leader_epoch", "let_go", "listeners", "lock",
+                 "looks", "most_entries", "near", "opened", "owed", "partition", "producers", "recovered", "reshaping",
                  "retired", "segment_list", "settings", "start_offset", "summaries", "topic_id", "troubles",
                  "uncleanable", "unflushed_since_ms")  # fmt: skip
 
@@ -795,6 +809,8 @@ class Log:
         self.retired = False
         # The node's, once it is among its logs.
         self.troubles = StorageTroubles()
+        # The node's, too: how long transactions held readers back.
+        self.holds: StableHolds | None = None
         # Of a cluster: how far records are committed. None: this node alone decides that, by flushing.
         self._told_high_watermark: int | None = None
         # Of a cluster: whether another node leads, and whether offsets may be missing in what it sends.
@@ -988,6 +1004,19 @@ class Log:
         with self.lock:
             return self.producers.make_guard(producer_id, epoch, sequence, level)
 
+    def measure_holds(self, holds: StableHolds) -> None:
+        """From here on it is measured how long transactions hold readers back."""
+        with self.lock:
+            self.holds = holds
+            self.producers.unstable.measure(holds.clock_ms())
+
+    def current_hold(self) -> StableHold | None:
+        """The oldest open transaction, at which readers of committed records have to stop."""
+        if self.producers.unstable.first == NOTHING_UNSTABLE:
+            return None
+        with self.lock:
+            return self.producers.current_hold()
+
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
         """Whether this producer's transaction is open here, so that no guard is needed."""
         producer = self.producers.producers.get(producer_id)
@@ -1091,9 +1120,13 @@ class Log:
     ) -> None:
         active.producers = True
         with self.lock:
-            done = self.producers.note(head, marker, marker_level)
+            holds = self.holds if head.attributes & TRANSACTIONAL_BIT else None
+            now_ms = NO_TIME if holds is None else holds.clock_ms()
+            done = self.producers.note(head, marker, marker_level, now_ms)
             if done:
                 self.producers.unstable.settle(self.high_watermark)
+                if done.hold and holds:
+                    holds.note(self.partition, done.hold)
             if done and done.aborted:
                 active.aborted.append(AbortedEntry(*done[:3], self.producers.stable_after(done)))
 

@@ -30,9 +30,11 @@ from muster.storage.files import Files, read_file, read_lines, write_lines
 from muster.storage.logs.segment import AbortedEntry, Segment, read_whole_batch, segment_path, unpack_aborted
 from muster.storage.logs.transactions import (
     LEVEL_BUMPS_EPOCH,
+    NO_TIME,
     NOTHING_UNSTABLE,
     OpenTransaction,
     PendingGuards,
+    StableHold,
     TransactionGuard,
     UnstableTransactions,
 )
@@ -128,13 +130,23 @@ def known_batch(head: BatchHead) -> KnownBatch:
 class ProducerEntry:
     """One producer id."""
 
-    __slots__ = ("batches", "coordinator_epoch", "epoch", "marked_ms", "txn_first_offset")
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "epoch",
+        "marked_ms",
+        "txn_epoch",
+        "txn_first_offset",
+        "txn_records",
+    )
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
         self.batches: tuple[KnownBatch, ...] = ()
         self.coordinator_epoch = _NONE
         self.txn_first_offset = _NONE
+        self.txn_epoch = self.txn_records = _NONE
+        """Of the open transaction: the epoch that its records carry, and how many it has; -1: not counted."""
         self.marked_ms = _NONE
 
     @property
@@ -158,12 +170,14 @@ class DescribedProducer(NamedTuple):
 
 
 class CompletedTransaction(NamedTuple):
-    """A transaction whose marker is in the log; `last_offset` is the marker's."""
+    """A transaction whose marker is in the log; `last_offset` is the marker's. hold: None where an older one was open
+    until then."""
 
     producer_id: int
     first_offset: int
     last_offset: int
     aborted: bool
+    hold: StableHold | None = None
 
 
 def _is_transactional(head: BatchHead) -> bool:
@@ -322,10 +336,10 @@ class ProducerState:
     # -- what an append or a replay tells -----------------------------------------------------------------
 
     def note(
-        self, head: BatchHead, marker: TransactionMarker | None = None, level: int = 0
+        self, head: BatchHead, marker: TransactionMarker | None = None, level: int = 0, now_ms: int = NO_TIME
     ) -> CompletedTransaction | None:
         """Take a batch of the log into account; the transaction that it ended, if it did. Batches come in the order of
-        the log. `level` is the one of a marker that was just appended."""
+        the log. `level` is the one of a marker that was just appended, `now_ms` when that or transactional data was."""
         if head.producer_id < 0:
             return None
         producer = self.producers.get(head.producer_id)
@@ -335,16 +349,20 @@ class ProducerState:
             producer.epoch = head.producer_epoch
             producer.batches = ()
         if head.attributes & CONTROL_BIT:
-            return self._note_marker(head, producer, marker, level)
+            return self._note_marker(head, producer, marker, level, now_ms)
         producer.batches = (*producer.batches[1 - KEPT_BATCHES :], known_batch(head))
-        if head.attributes & TRANSACTIONAL_BIT and producer.txn_first_offset < 0:
-            producer.txn_first_offset = head.base_offset
-            self.unstable.begin(head.base_offset, head.producer_id)
-            self.guards.void(head.producer_id)
+        if head.attributes & TRANSACTIONAL_BIT:
+            if producer.txn_first_offset < 0:
+                producer.txn_first_offset, producer.txn_epoch = head.base_offset, head.producer_epoch
+                producer.txn_records = 0
+                self.unstable.begin(head.base_offset, head.producer_id, now_ms)
+                self.guards.void(head.producer_id)
+            if producer.txn_records >= 0:
+                producer.txn_records += head.count
         return None
 
     def _note_marker(
-        self, head: BatchHead, producer: ProducerEntry, marker: TransactionMarker | None, level: int
+        self, head: BatchHead, producer: ProducerEntry, marker: TransactionMarker | None, level: int, now_ms: int
     ) -> CompletedTransaction | None:
         if marker is None:
             return None
@@ -355,8 +373,11 @@ class ProducerState:
         first, producer.txn_first_offset = producer.txn_first_offset, _NONE
         if first < 0:
             return None
-        self.unstable.end(first, head.last_offset)
-        return CompletedTransaction(head.producer_id, first, head.last_offset, marker.aborted)
+        held = self.unstable.end(first, head.last_offset, now_ms)
+        hold = None
+        if held is not None:
+            hold = StableHold(head.producer_id, producer.txn_epoch, first, producer.txn_records, *held, now_ms)
+        return CompletedTransaction(head.producer_id, first, head.last_offset, marker.aborted, hold)
 
     # -- what readers may see -----------------------------------------------------------------------------
 
@@ -369,6 +390,16 @@ class ProducerState:
         """Those without a marker, oldest first."""
         known = self.producers
         return [OpenTransaction(number, known[number].epoch, first) for first, number in self.unstable.open()]
+
+    def current_hold(self) -> StableHold | None:
+        """The oldest open transaction, at which readers have to stop."""
+        first, number = next(self.unstable.open(), (NOTHING_UNSTABLE, _NONE))
+        if number < 0:
+            return None
+        producer, unstable = self.producers[number], self.unstable
+        return StableHold(
+            number, producer.txn_epoch, first, producer.txn_records, unstable.held_since_ms, unstable.held_exactly
+        )
 
     def describe(self, numbers: Sequence[int]) -> list[DescribedProducer]:
         """Those of these producers that are known."""
@@ -432,6 +463,7 @@ class ProducerState:
             producer.marked_ms = timestamp
             producer.coordinator_epoch = coordinator_epoch
             producer.txn_first_offset = txn_first_offset
+            producer.txn_epoch = epoch if txn_first_offset >= 0 else _NONE
         begun = [(each.txn_first_offset, number) for number, each in state.producers.items()]
         for first, number in sorted(begun):
             if first >= 0:

@@ -4,8 +4,9 @@ Both follow from what is appended. The guards are soft: whoever asked the coordi
 log's end was cut off, asks again.
 """
 
+import threading
 from collections import OrderedDict, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from muster.storage.errors import NotEnoughReplicas
@@ -16,6 +17,81 @@ from muster.storage.records.batch import MAX_SEQUENCE
 
 NOTHING_UNSTABLE: Final = (1 << 63) - 1
 """Above every offset."""
+
+
+NO_TIME: Final = -1
+
+
+class StableHold(NamedTuple):
+    """How long one transaction was the oldest open one of a log: readers of committed records had to stop at its first
+    offset.
+
+    epoch: the one that its records carry. records: how many it has in this log, -1: not counted. since_ms: -1: not
+    measured. exactly: whether it was so no earlier than that. until_ms: when its marker came; -1: it is still open.
+    """
+
+    producer_id: int
+    epoch: int
+    first_offset: int
+    records: int
+    since_ms: int
+    exactly: bool
+    until_ms: int = NO_TIME
+
+    @property
+    def held_ms(self) -> int:
+        """-1 where it was not measured, or is not over."""
+        return self.until_ms - self.since_ms if NO_TIME not in (self.since_ms, self.until_ms) else NO_TIME
+
+
+HOLDS_OF_LOG: Final = 100
+HOLDS_OF_NODE: Final = 20_000
+"""Holds that are kept: of one log, and of all of them, whose least recently ended ones are forgotten first."""
+
+
+class StableHolds:
+    """How long transactions held back the readers of a node's logs. For any thread. `clock_ms` may be replaced."""
+
+    def __init__(self, clock_ms: Callable[[], int]) -> None:
+        self.clock_ms = clock_ms
+        self._lock = threading.Lock()
+        self._by_log: OrderedDict[tuple[str, int], deque[StableHold]] = OrderedDict()
+        self._count = 0
+
+    def note(self, place: tuple[str, int], hold: StableHold) -> None:
+        """A hold is over."""
+        with self._lock:
+            known = self._by_log.get(place)
+            if known is None:
+                known = self._by_log[place] = deque(maxlen=HOLDS_OF_LOG)
+            self._by_log.move_to_end(place)
+            self._count += len(known) < HOLDS_OF_LOG
+            known.append(hold)
+            if self._count > HOLDS_OF_NODE:
+                self._forget_one()
+
+    def _forget_one(self) -> None:
+        place, known = next(iter(self._by_log.items()))
+        known.popleft()
+        self._count -= 1
+        if not known:
+            del self._by_log[place]
+
+    def forget(self, place: tuple[str, int]) -> None:
+        """The log is gone."""
+        with self._lock:
+            self._count -= len(self._by_log.pop(place, ()))
+
+    def of(self, place: tuple[str, int]) -> list[StableHold]:
+        """Those of one log that are over, oldest first."""
+        with self._lock:
+            return list(self._by_log.get(place, ()))
+
+    def of_producer(self, producer_id: int) -> list[tuple[tuple[str, int], StableHold]]:
+        """Those of one producer that are over, by log. Looks at all that are kept."""
+        with self._lock:
+            everything = [(place, list(known)) for place, known in self._by_log.items()]
+        return [(place, hold) for place, known in everything for hold in known if hold.producer_id == producer_id]
 
 
 class OpenTransaction(NamedTuple):
@@ -31,30 +107,47 @@ class UnstableTransactions:
 
     They are the open ones, and those whose marker the high watermark has not passed. Both kinds begin in the order of
     the log, so the first of each is the oldest: no step looks at more than one of them. `first` may be read by any
-    thread; whoever calls the rest holds the log's lock.
+    thread; whoever calls the rest holds the log's lock. Times are the caller's, in ms.
     """
 
-    __slots__ = ("_ended", "_open", "_unstable", "first")
+    __slots__ = ("_ended", "_open", "_unstable", "first", "held_exactly", "held_since_ms")
 
     def __init__(self) -> None:
         self.first = NOTHING_UNSTABLE
         """The first offset of the oldest one."""
+        self.held_since_ms = NO_TIME
+        """Since when the oldest open one has been the oldest."""
+        self.held_exactly = True
+        """Whether it was so no earlier."""
         self._unstable: OrderedDict[int, None] = OrderedDict()
         # First offset -> producer id.
         self._open: OrderedDict[int, int] = OrderedDict()
         # (marker's offset, first offset) of those that have ended, in the order of their markers.
         self._ended: deque[tuple[int, int]] = deque()
 
-    def begin(self, first_offset: int, producer_id: int) -> None:
+    def begin(self, first_offset: int, producer_id: int, now_ms: int = NO_TIME) -> None:
         """A transaction begins, behind all others."""
+        if not self._open:
+            self.held_since_ms, self.held_exactly = now_ms, True
         self._unstable[first_offset] = None
         self._open[first_offset] = producer_id
         self.first = min(self.first, first_offset)
 
-    def end(self, first_offset: int, marker_offset: int) -> None:
-        """Its marker is in the log, behind all others."""
+    def end(self, first_offset: int, marker_offset: int, now_ms: int = NO_TIME) -> tuple[int, bool] | None:
+        """Its marker is in the log, behind all others; since when it was the oldest open one, and whether no earlier.
+        None: it never was."""
+        held = None
+        if self.oldest_open() == first_offset:
+            held = self.held_since_ms, self.held_exactly
+            self.held_since_ms, self.held_exactly = now_ms, True
         self._open.pop(first_offset, None)
         self._ended.append((marker_offset, first_offset))
+        return held
+
+    def measure(self, now_ms: int) -> None:
+        """Begin to measure how long the one holds readers back that was open before this time."""
+        if self._open and self.held_since_ms == NO_TIME:
+            self.held_since_ms, self.held_exactly = now_ms, False
 
     def settle(self, high_watermark: int) -> int:
         """Forget those whose marker lies below the high watermark; the first offset of the oldest that is left."""

@@ -27,6 +27,7 @@ from muster.storage.files import Files, RealFiles, read_trusted_offsets
 from muster.storage.logs.log import Log, LogRecovery
 from muster.storage.logs.producer_state import LocalProducerIds
 from muster.storage.logs.segment import OpenSegments
+from muster.storage.logs.transactions import StableHolds
 from muster.storage.topics.catalog import (
     PRIVATE_TOPICS,
     CatalogEntry,
@@ -121,6 +122,7 @@ class TopicStore(TopicListeners):
         self._private_logs: dict[TopicPartition, Log] = {}
         self._broken: dict[TopicPartition, StorageError] = {}
         self.troubles = StorageTroubles()
+        self.holds = StableHolds(clock_ms)
         self._lock, identity, fresh = take_directory(self._files, self.data_dir, node_id, random_bytes, cluster_id)
         self.identity: DirectoryIdentity = identity
         self.closed = False
@@ -206,6 +208,7 @@ class TopicStore(TopicListeners):
         for log in logs:
             log.listeners = self._append_listeners
             log.troubles = self.troubles
+            log.measure_holds(self.holds)
             if log.recovered.damage:
                 self.troubles.damaged(log.partition, log.recovered.damage)
             if log.recovered.loss:
@@ -422,6 +425,7 @@ class TopicStore(TopicListeners):
         for tp in partitions:
             self._broken.pop(tp, None)
             self.troubles.forget(tp)
+            self.holds.forget(tp)
             log = self._logs.pop(tp, None) or self._private_logs.pop(tp, None)
             if log:
                 with log.reshaping:

@@ -117,6 +117,7 @@ class TransactionCoordinator:
         self._end_positions = partial(end_positions, groups)
         self._markers = MarkerWriter(broker, clock.now_ms, self._end_positions, self._markers_written)
         self.aborts = AbortJournal(BrokerAbortLog(broker, requests, clock.now_ms))
+        broker.holds.clock_ms = clock.now_ms  # as the times of the coordinator's decisions
         self._loaded, self._searched = asyncio.Event(), asyncio.Event()
         self._loads = 0
         self._unsearched: dict[int, int] = {}

@@ -32,22 +32,26 @@ def test_the_oldest_is_the_least_of_all_that_hold_readers_back(steps: list[Step]
     ours = UnstableTransactions()
     open_: dict[int, int] = {}
     ended: dict[int, int] = {}
+    holders: list[int] = []
+    """Of each time so far the first offset of the oldest that was open from then on."""
     high = 0
     for offset, (what, number) in enumerate(steps):
         match what:
             case "begin" if number not in open_:
                 open_[number] = offset
-                ours.begin(offset, number)
+                ours.begin(offset, number, offset)
             case "end" if number in open_:
                 first = open_.pop(number)
                 ended[first] = offset
-                ours.end(first, offset)
+                held = (holders.index(first), True) if first in holders else None
+                assert ours.end(first, offset, offset) == held
             case _:
                 high = min(high + number, offset)
         holding = [*open_.values(), *(first for first, marker in ended.items() if marker >= high)]
         assert ours.settle(high) == ours.first == min(holding, default=NOTHING_UNSTABLE)
         assert ours.oldest_open() == min(open_.values(), default=NOTHING_UNSTABLE)
         assert list(ours.open()) == sorted((first, number) for number, first in open_.items())
+        holders.append(ours.oldest_open())
 
 
 # A log with transactions

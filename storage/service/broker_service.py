@@ -7,7 +7,7 @@ Refusals travel in the answer, per topic or partition, with Kafka's numbers. A r
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from muster.storage.broker.broker import NOT_TOLD, Divergence, check_epoch, check_history
 from muster.storage.broker.fetches import FetchLimits, FetchPosition
@@ -15,6 +15,8 @@ from muster.storage.broker.record_log import RecordLog
 from muster.storage.broker.requests import (
     AT_ONCE,
     DEFAULT,
+    Batches,
+    Guards,
     MorePartitions,
     NewTopic,
     RecordRequests,
@@ -31,7 +33,16 @@ from muster.storage.errors import (
     check_entry_count,
     check_unique,
 )
+from muster.storage.files import Buffer
 from muster.storage.logs.segment import is_known_timestamp
+from muster.storage.records.batch import (
+    ATTRIBUTES_AT,
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    MAGIC,
+    MAGIC_AT,
+    TRANSACTIONAL_BIT,
+)
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
 from muster.storage.service.fetch_frames import FetchResultFrame, fetch_response, multi_fetch_response
 from muster.storage.settings_text import shown_setting
@@ -129,6 +140,19 @@ def fetch_result(topic: str, partition: int, found: Fetched | StorageError | Div
     return FetchResultFrame(topic, result, found.records)
 
 
+def is_transactional(records: Buffer) -> bool:
+    """Whether one of these batches is of a transaction. Only headers are read: the log refuses what is broken."""
+    at, total = 0, len(records)
+    while total - at >= HEADER_SIZE:
+        if records[at + MAGIC_AT] == MAGIC and records[at + ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT:
+            return True
+        size = LENGTH_OVERHEAD + int.from_bytes(records[at + 8 : at + LENGTH_OVERHEAD], "big")
+        if size < HEADER_SIZE:
+            return False
+        at += size
+    return False
+
+
 # The service
 # -----------
 
@@ -138,6 +162,18 @@ ROOM = 1 << 30
 
 DELETE_RECORDS_MS = 30_000
 """How long copies of a log may take to give up what it gives up: what Kafka's admin clients have patience for."""
+
+
+class RecordTransactions(Protocol):
+    """The transactional ids of a node, as far as records have to do with them."""
+
+    async def admit(
+        self, transactional_id: str, parts: Sequence[Batches]
+    ) -> tuple[Guards, dict[TopicPartition, StorageError]]:
+        """Leave for the parts that begin a transaction in their log, and why others may not."""
+
+    def drop(self, guards: Guards) -> None:
+        """The batches have come, or do not."""
 
 
 class BrokerService:
@@ -150,10 +186,13 @@ class BrokerService:
         node_id: int,
         advertised: Callable[[], tuple[str, int]],
         room: Callable[[Any], int] = lambda call: ROOM,
+        transactions: RecordTransactions | None = None,
     ) -> None:
-        """`room` says, of a call, how many bytes its answer should have at most."""
+        """`room` says, of a call, how many bytes its answer should have at most. `transactions`: None where the node
+        coordinates none."""
         self.requests = requests
         self._room = room
+        self._transactions = transactions
         self._broker = requests.broker
         self._node_id = node_id
         self._advertised = advertised
@@ -328,15 +367,43 @@ class BrokerService:
             (topic.name, data.index, data.records) for topic in request.topic_data for data in topic.partition_data
         ]
         if request.transactional_id:
+            results = await self._produce_in_transaction(request, parts)
+        elif any(is_transactional(records) for _, _, records in parts):
+            results = await self._produce_outside(request, parts)
+        else:
+            results = await self.requests.produce(parts, request.acks, request.timeout_ms)
+        if len(results) <= AT_ONCE:
+            return produce_response(request, results)
+        return await asyncio.to_thread(produce_response, request, results)
+
+    async def _produce_in_transaction(
+        self, request: pb.ProduceRequest, parts: Sequence[Batches]
+    ) -> list[Appended | StorageError]:
+        """Its coordinator is asked for the batches that begin the transaction in their log."""
+        if self._transactions is None:
             refusal = TransactionsNotCoordinated(
                 f"transactional_id '{request.transactional_id}' needs a transaction coordinator, which this node has "
                 "none of. Leave it empty, and produce outside of transactions."
             )
-            return produce_response(request, [refusal for _ in parts])
-        results = await self.requests.produce(parts, request.acks, request.timeout_ms)
-        if len(results) <= AT_ONCE:
-            return produce_response(request, results)
-        return await asyncio.to_thread(produce_response, request, results)
+            return [refusal for _ in parts]
+        guards, closed = await self._transactions.admit(request.transactional_id, parts)
+        let_in = [part for part in parts if part[:2] not in closed]
+        try:
+            found = iter(await self.requests.produce(let_in, request.acks, request.timeout_ms, guards))
+        finally:  # one that the log did not take would keep later records of its producer out
+            self._transactions.drop(guards)
+        return [closed[part[:2]] if part[:2] in closed else next(found) for part in parts]
+
+    async def _produce_outside(
+        self, request: pb.ProduceRequest, parts: Sequence[Batches]
+    ) -> list[Appended | StorageError]:
+        """Refuses records of a transaction whose id the request does not name: its right to that was not looked at."""
+        refusal = TransactionsNotCoordinated(
+            "Records of a transaction came without a transactional_id. Name the producer's in the request."
+        )
+        plain = [part for part in parts if not is_transactional(part[2])]
+        found = iter(await self.requests.produce(plain, request.acks, request.timeout_ms))
+        return [refusal if is_transactional(part[2]) else next(found) for part in parts]
 
     async def init_producer_id(self, request: pb.InitProducerIdRequest, call: object) -> pb.InitProducerIdResponse:
         """A fresh producer id, or the next epoch of a known one. Transactional ids are for the service Transactions."""

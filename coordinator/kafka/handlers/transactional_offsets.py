@@ -61,7 +61,7 @@ class TransactionalOffsetHandlers:
     ) -> None:
         self._groups = groups
         self._producers = producers
-        self._gate = gate
+        self._commits = TransactionalCommits(groups, gate)
         self._partitions = partitions
 
     async def add_offsets_to_txn(self, request: Any, call: KafkaCall) -> Any:
@@ -96,22 +96,37 @@ class TransactionalOffsetHandlers:
     ) -> TransactionCommitResult:
         if not request.group_id:
             return TransactionCommitResult(ErrorCode.INVALID_GROUP_ID)
-        place = GROUPS_TOPIC, self._groups.shard_of(request.group_id)
-        producer = request.producer_id, request.producer_epoch
         try:
             event = event_of(request, self._groups.next_id(), kept)
-            leave = await self._gate.ask_for(request.transactional_id, *producer, place, level_of(COMMIT, version))
         except CoordinatorError as refusal:
             return TransactionCommitResult(commit_code(refusal.code, version))
-        named = replace(event, producer_id=producer[0], producer_epoch=producer[1], guard=leave.guard)
+        named = replace(event, producer_id=request.producer_id, producer_epoch=request.producer_epoch)
+        reply = await self._commits.commit(request.transactional_id, named, level_of(COMMIT, version))
+        return TransactionCommitResult(commit_code(reply.code, version), reply.partitions)
+
+
+class TransactionalCommits:
+    """Positions in a transaction, of whichever listener: the coordinator of the id agrees first, then the group."""
+
+    def __init__(self, groups: GroupRequests, gate: TransactionGate) -> None:
+        self._groups = groups
+        self._gate = gate
+
+    async def commit(self, transactional_id: str, event: TxnOffsetCommit, level: int) -> TxnOffsetCommitReply:
+        """What became of it. At level 2 the group's partition joins the transaction by this."""
+        place = GROUPS_TOPIC, self._groups.shard_of(event.group_id)
+        producer = event.producer_id, event.producer_epoch
         try:
-            reply = await self._groups.ask_group(request.group_id, lambda: named, TxnOffsetCommitReply)
-            code = await leave.settle()
+            leave = await self._gate.ask_for(transactional_id, *producer, place, level)
+        except CoordinatorError as refusal:
+            return TxnOffsetCommitReply(refusal.code, refusal.message)
+        guarded = replace(event, guard=leave.guard)
+        try:
+            reply = await self._groups.ask_group(event.group_id, lambda: guarded, TxnOffsetCommitReply)
+            code = ErrorCode(await leave.settle())
         finally:
             self._gate.drop(place, leave.guard)
-        if code:
-            return TransactionCommitResult(commit_code(code, version))
-        return TransactionCommitResult(commit_code(reply.code, version), reply.partitions)
+        return TxnOffsetCommitReply(code) if code else reply
 
 
 def commit_code(code: int, version: int) -> int:

@@ -8,6 +8,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,6 +16,8 @@ from muster.coordinator.config import Settings
 from muster.coordinator.core.model.events import TopicsChanged
 from muster.coordinator.edge.cluster_view import ClientAddresses
 from muster.coordinator.kafka.dispatch import next_connection_number
+from muster.coordinator.kafka.handlers.group_requests import GroupRequests
+from muster.coordinator.kafka.handlers.transactions import TransactionGate
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.group_log import BrokerGroupLog
 from muster.coordinator.runtime.node_status import Conditions
@@ -31,6 +34,7 @@ from muster.coordinator.server.services.group_coordinator import GroupCoordinato
 from muster.coordinator.server.services.zookeeper_registration import ZooKeeperRegistration, build_registration
 from muster.coordinator.server.transactions.transaction_coordinator import TransactionCoordinator
 from muster.coordinator.server.transactions.transaction_rpcs import make_transaction_rpcs
+from muster.coordinator.server.transactions.transactional_requests import RpcGroupTransactions, RpcRecordTransactions
 from muster.coordinator.zookeeper.group_observer import ReportGroup
 from muster.storage.broker.broker import Broker
 from muster.storage.broker.requests import LogRequests
@@ -188,11 +192,30 @@ class StandaloneBackend:
         if self._transactions is not None:
             await self._transactions.open(conditions)
 
+    @cached_property
+    def _gate(self) -> TransactionGate | None:
+        """Of the first records of transactions; the Kafka listener makes its own, for a gate keeps nothing."""
+        if self._transactions is None:
+            return None
+        verifies = self._settings.transaction_partition_verification_enable
+        return TransactionGate(self.disk, self._transactions, verifies=verifies)
+
     def group_service(self, context: GroupServiceContext) -> GroupCoordinator:
-        return GroupCoordinator(context)
+        service, gate = self._transactions, self._gate
+        if service is None or gate is None:
+            return GroupCoordinator(context)
+        groups = GroupRequests(context.driver, context.shards)
+        transactions = RpcGroupTransactions(service, groups, gate, shards=service.shards)
+        return GroupCoordinator(replace(context, transactions=transactions))
 
     def record_service(self, advertised: Callable[[], tuple[str, int]], room: Callable[[Any], int]) -> BrokerService:
-        return BrokerService(self.requests, node_id=self._settings.node_id, advertised=advertised, room=room)
+        return BrokerService(
+            self.requests,
+            node_id=self._settings.node_id,
+            advertised=advertised,
+            room=room,
+            transactions=None if self._gate is None else RpcRecordTransactions(self._gate),
+        )
 
     def table(self) -> dict[str, ServiceMethod]:
         return {}

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 from uuid import uuid4
 
 from muster.assignors.api import Assignment, Assignor, Snapshot
@@ -230,9 +230,21 @@ def progress_changed(before: pb.GroupProgress, now: pb.GroupProgress | None) -> 
     return as_of_before != before
 
 
-NO_TRANSACTIONS: Final = (
-    "this node coordinates no transactional ids; commit the positions by OffsetCommit, in no transaction"
-)
+NO_TRANSACTIONS: Final = "this node coordinates no transactional ids; a standalone node does"
+
+
+class GroupTransactions(Protocol):
+    """The transactional ids of a node, as far as groups and their members have to do with them."""
+
+    async def prepare(self) -> None:
+        """Be ready to coordinate ids. Raises CoordinatorError."""
+
+    def shard_of(self, transactional_id: str) -> int:
+        """The partition of `__transaction_state` that holds it."""
+
+    async def commit(self, transactional_id: str, event: events.TxnOffsetCommit) -> effects.TxnOffsetCommitReply:
+        """Positions that count when the transaction is committed."""
+
 
 LogSpan: TypeAlias = Callable[[str, int], tuple[int, int]]
 """(log start, high watermark) of an existing partition. Raises LogFailed when its log is away or damaged."""
@@ -269,7 +281,7 @@ class GroupServiceContext:
     partition's log begins and ends, `snapshot_bytes` bounds what one ExplainGroup carries of assignors' inputs,
     `conditions` says what is wrong with the node, `resources` what its process has (called in a thread), `observed`
     are the groups of a ZooKeeper, if there is one, `central` who is elected there for central groups, `rights_of` what
-    a member may read.
+    a member may read, `transactions` the transactional ids that the node coordinates, if it does that.
     """
 
     driver: EngineDriver
@@ -287,6 +299,7 @@ class GroupServiceContext:
     central: CentralElection | None = None
     history: "GroupHistory | None" = None
     rights_of: TopicRightsSource = UNRESTRICTED
+    transactions: GroupTransactions | None = None
 
 
 class GroupCoordinator:
@@ -309,6 +322,7 @@ class GroupCoordinator:
         self._observed = observed
         self._central = context.central
         self._history = context.history
+        self._transactions = context.transactions
         self._lists = GroupLists(self._list_shard, self._shards)
         self._simulator = AssignmentSimulator(
             context.driver,
@@ -321,6 +335,8 @@ class GroupCoordinator:
         )
 
     async def find_coordinator(self, request: pb.FindCoordinatorRequest, call: RpcCall) -> pb.FindCoordinatorResponse:
+        if request.key_type not in request_limits.GROUP_KEYS:
+            return await self._find_of_transactions(request)
         endpoint = self._endpoint()
         if request.group_protocol == CENTRAL and self._central is not None and not self._central.elected:
             elected = await self._central.coordinator()
@@ -334,6 +350,28 @@ class GroupCoordinator:
             port=endpoint.port,
             partition=self._shard_of(request_limits.check_name("key", request.key)),
             members_per_stream=MEMBERS_PER_STREAM,
+        )
+
+    async def _find_of_transactions(self, request: pb.FindCoordinatorRequest) -> pb.FindCoordinatorResponse:
+        """Of a transactional id: this node, if it coordinates any."""
+        try:
+            if request.key_type != request_limits.TRANSACTION_KEY:
+                raise CoordinatorError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"key_type is {request.key_type!r}; expected 'group', 'transaction', or nothing for a group",
+                )
+            if self._transactions is None:
+                raise CoordinatorError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
+            await self._transactions.prepare()
+        except CoordinatorError as refusal:
+            code = group_responses.to_error_code(refusal.code)
+            return pb.FindCoordinatorResponse(error_code=code, error_message=refusal.message, node_id=-1, port=-1)
+        endpoint = self._endpoint()
+        return pb.FindCoordinatorResponse(
+            node_id=endpoint.node_id,
+            host=endpoint.host,
+            port=endpoint.port,
+            partition=self._transactions.shard_of(request.key),
         )
 
     async def join_group(self, request: pb.JoinGroupRequest, call: RpcCall) -> pb.JoinGroupResponse:
@@ -511,11 +549,29 @@ class GroupCoordinator:
         return await self._driver.ask_shard(shard, event, effects.OffsetCommitReply)
 
     async def txn_offset_commit(self, request: pb.TxnOffsetCommitRequest, call: RpcCall) -> pb.TxnOffsetCommitResponse:
-        """Refused where the node coordinates no transactions."""
-        refusal = effects.OffsetCommitReply(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
-        return group_responses.build_txn_commit_response(
-            dict.fromkeys(group_requests.list_committed_places(request.topics), refusal.code), refusal
+        """As `offset_commit`, but that the coordinator of the transactional id is asked before the group is."""
+        rows = group_requests.count_partitions(request.topics)
+        event = await run_off_loop_if_large(
+            partial(group_requests.parse_txn_offset_commit, request, self._driver.next_id()), rows
         )
+        catalog = self._partitions()
+        unknown = group_responses.find_unknown_partitions(event, catalog)
+        reply = effects.TxnOffsetCommitReply()
+        if len(unknown) < len(event.offsets) or not event.offsets:
+            known = group_responses.keep_known_partitions(event, unknown)
+            reply = await self._commit_in_transaction(request.transactional_id, known)
+        return await run_off_loop_if_large(
+            partial(group_responses.build_txn_commit_response, event, unknown, reply, catalog), rows
+        )
+
+    async def _commit_in_transaction(
+        self, transactional_id: str, event: events.TxnOffsetCommit
+    ) -> effects.TxnOffsetCommitReply:
+        if self._transactions is None:
+            return effects.TxnOffsetCommitReply(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
+        if not event.group_id:
+            return effects.TxnOffsetCommitReply(ErrorCode.INVALID_GROUP_ID)
+        return await self._transactions.commit(transactional_id, event)
 
     async def offset_delete(self, request: pb.OffsetDeleteRequest, call: RpcCall) -> pb.OffsetDeleteResponse:
         """Partitions that do not exist are refused for themselves; a group in ZooKeeper may know others."""
@@ -719,6 +775,8 @@ class RoutedGroupCoordinator(GroupCoordinator):
         self.look_s = LOOK_S
 
     async def find_coordinator(self, request: pb.FindCoordinatorRequest, call: RpcCall) -> pb.FindCoordinatorResponse:
+        if request.key_type not in request_limits.GROUP_KEYS:
+            return await self._find_of_transactions(request)
         shard = self._shard_of(request_limits.check_name("key", request.key))
         if self._cluster.cut_off:
             raise TemporarilyUnknown(self._cut_off)

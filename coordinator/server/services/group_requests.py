@@ -156,9 +156,21 @@ def parse_offset_commit(
     )
 
 
-def list_committed_places(topics: Iterable[pb.OffsetCommitTopic]) -> list[tuple[str, int]]:
-    """The partitions for which positions come, in the request's order."""
-    return [(topic.name, each.partition_index) for topic in topics for each in topic.partitions]
+def parse_txn_offset_commit(request: pb.TxnOffsetCommitRequest, request_id: RequestId) -> events.TxnOffsetCommit:
+    offsets = tuple(parse_committed_offsets(request.topics))
+    request_limits.check_at_most("topics", len(offsets), request_limits.MAX_PARTITIONS)
+    request_limits.check_distinct("topics", (place for place, _ in offsets))
+    has_generation = request.HasField("generation_id_or_member_epoch")
+    return events.TxnOffsetCommit(
+        request_id,
+        request_limits.check_name("group_id", request.group_id),
+        request_limits.check_name("member_id", request.member_id),
+        parse_instance_id(request),
+        request.generation_id_or_member_epoch if has_generation else NO_GENERATION,
+        dict(offsets),
+        request.producer_id,
+        request.producer_epoch,
+    )
 
 
 def parse_offset_fetch(request: pb.OffsetFetchRequest, request_id: RequestId) -> events.OffsetFetch:
@@ -210,7 +222,11 @@ def parse_explain_group(request: pb.ExplainGroupRequest, request_id: RequestId) 
 
 
 def parse_instance_id(
-    request: pb.JoinGroupRequest | pb.SyncGroupRequest | pb.HeartbeatRequest | pb.OffsetCommitRequest,
+    request: pb.JoinGroupRequest
+    | pb.SyncGroupRequest
+    | pb.HeartbeatRequest
+    | pb.OffsetCommitRequest
+    | pb.TxnOffsetCommitRequest,
 ) -> str | None:
     return request_limits.check_instance_id(
         "group_instance_id", request.HasField("group_instance_id"), request.group_instance_id

@@ -8,12 +8,12 @@ another node became coordinator.
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import TypeVar, cast
+from typing import TypeAlias, TypeVar, cast
 
 from muster.assignors.api import JsonValue
 from muster.coordinator.core.model import effects
 from muster.coordinator.core.model.effects import OffsetCommitReply
-from muster.coordinator.core.model.events import OffsetCommit
+from muster.coordinator.core.model.events import OffsetCommit, TxnOffsetCommit
 from muster.coordinator.core.model.records import TopicId
 from muster.coordinator.core.model.types import (
     FurtherTrigger,
@@ -174,16 +174,16 @@ def build_commit_response(
 
 
 def build_txn_commit_response(
-    codes: Mapping[tuple[str, int], ErrorCode], reply: effects.OffsetCommitReply | effects.TxnOffsetCommitReply
+    event: TxnOffsetCommit,
+    unknown: frozenset[tuple[str, int]],
+    reply: effects.TxnOffsetCommitReply,
+    catalog: PartitionCounts,
 ) -> pb.TxnOffsetCommitResponse:
-    """As `build_commit_response`."""
-    shared = set(codes.values()) if codes else {reply.code}
-    top = shared.pop() if len(shared) == 1 else ErrorCode.NONE
-    return pb.TxnOffsetCommitResponse(
-        error_code=to_error_code(top),
-        error_message=error_sentence(top, reply.message if top is reply.code else ""),
-        topics=build_offset_results(codes, reply.message if reply.code is not ErrorCode.NONE else ""),
+    """As `build_checked_commit_response`: the answer to a commit in a transaction has the same fields."""
+    told = build_checked_commit_response(
+        event, unknown, effects.OffsetCommitReply(reply.code, reply.message, reply.partitions), catalog
     )
+    return pb.TxnOffsetCommitResponse(error_code=told.error_code, error_message=told.error_message, topics=told.topics)
 
 
 def build_offset_delete_response(reply: effects.OffsetDeleteReply) -> pb.OffsetDeleteResponse:
@@ -636,12 +636,16 @@ def build_consumer_member(view: effects.ConsumerMemberView, names: Mapping[Topic
 # --------------
 
 
-def find_unknown_partitions(event: OffsetCommit, catalog: PartitionCounts) -> frozenset[tuple[str, int]]:
+PositionsToCommit: TypeAlias = OffsetCommit | TxnOffsetCommit
+AnyCommit = TypeVar("AnyCommit", OffsetCommit, TxnOffsetCommit)
+
+
+def find_unknown_partitions(event: PositionsToCommit, catalog: PartitionCounts) -> frozenset[tuple[str, int]]:
     """The partitions that the catalog does not have."""
     return frozenset(tp for tp in event.offsets if not partition_exists(catalog, *tp))
 
 
-def keep_known_partitions(event: OffsetCommit, unknown: frozenset[tuple[str, int]]) -> OffsetCommit:
+def keep_known_partitions(event: AnyCommit, unknown: frozenset[tuple[str, int]]) -> AnyCommit:
     """The commit without those that are unknown."""
     if not unknown:
         return event
@@ -649,7 +653,7 @@ def keep_known_partitions(event: OffsetCommit, unknown: frozenset[tuple[str, int
 
 
 def build_checked_commit_response(
-    event: OffsetCommit, unknown: frozenset[tuple[str, int]], reply: OffsetCommitReply, catalog: PartitionCounts
+    event: PositionsToCommit, unknown: frozenset[tuple[str, int]], reply: OffsetCommitReply, catalog: PartitionCounts
 ) -> pb.OffsetCommitResponse:
     """`reply` is what the group said of those that are known."""
     codes = {

@@ -318,7 +318,7 @@ RPC_RIGHTS: Final[Mapping[str, RequiredRights]] = {
     BROKER + "ListOffsets": (RequiredRight(DESCRIBE, TOPIC, "topics.name"),),
     BROKER + "DeleteRecords": (RequiredRight(DELETE, TOPIC, "topics.name"),),
     BROKER + "DescribeProducers": API_RIGHTS["DescribeProducers"],
-    BROKER + "WriteTxnMarkers": (on_cluster(ALTER),),
+    BROKER + "WriteTxnMarkers": API_RIGHTS["WriteTxnMarkers"],
     STAGING + "StageRecords": (RequiredRight(WRITE, TOPIC, "topic_data.name"),),
     STAGING + "CommitStaged": (RequiredRight(WRITE, TOPIC, "topics of what was staged"),),
     STAGING + "AbortStaged": (RequiredRight(WRITE, TOPIC, "topics of what was staged"),),

@@ -342,9 +342,7 @@ class RecordRequests(Protocol):
     def parked(self) -> int:
         """Fetches that wait for records."""
 
-    async def produce(
-        self, parts: Sequence[Batches], acks: int, timeout_ms: int, guards: Guards | None = None
-    ) -> list[Appended | StorageError]: ...
+    async def produce(self, parts: Sequence[Batches], acks: int, timeout_ms: int) -> list[Appended | StorageError]: ...
 
     async def fetch(
         self, places: Sequence[FetchPosition], bounds: FetchLimits, max_wait_ms: int, begun: FetchRead | None = None

@@ -16,7 +16,6 @@ from muster.storage.broker.requests import (
     AT_ONCE,
     DEFAULT,
     Batches,
-    Guards,
     MorePartitions,
     NewTopic,
     RecordRequests,
@@ -34,6 +33,7 @@ from muster.storage.errors import (
     check_unique,
 )
 from muster.storage.files import Buffer
+from muster.storage.logs.producer_state import MarkerToWrite
 from muster.storage.logs.segment import is_known_timestamp
 from muster.storage.records.batch import (
     ATTRIBUTES_AT,
@@ -59,6 +59,11 @@ Asked: TypeAlias = tuple[str, Wanted]
 def error_code_of(error: StorageError) -> Any:
     """Kafka's number; the generated enum is open, though its type says otherwise."""
     return error.code
+
+
+def numbered(code: int) -> Any:
+    """As `error_code_of`, of a number."""
+    return int(code)
 
 
 def find_epoch_mismatch(broker: RecordLog, topic: str, part: Wanted) -> StorageError | Divergence | None:
@@ -164,16 +169,25 @@ DELETE_RECORDS_MS = 30_000
 """How long copies of a log may take to give up what it gives up: what Kafka's admin clients have patience for."""
 
 
+MarkerResult: TypeAlias = tuple[int, str]
+"""Kafka's number, 0 once the marker is durable, and a sentence."""
+
+LAST_PRODUCER_ID = (1 << 63) - 1
+LAST_EPOCH = 32_767
+
+
 class RecordTransactions(Protocol):
     """The transactional ids of a node, as far as records have to do with them."""
 
-    async def admit(
-        self, transactional_id: str, parts: Sequence[Batches]
-    ) -> tuple[Guards, dict[TopicPartition, StorageError]]:
-        """Leave for the parts that begin a transaction in their log, and why others may not."""
+    async def produce(
+        self, transactional_id: str, parts: Sequence[Batches], acks: int, timeout_ms: int
+    ) -> list[Appended | StorageError]:
+        """Append records of a transaction, whose coordinator is asked first. One outcome per part."""
 
-    def drop(self, guards: Guards) -> None:
-        """The batches have come, or do not."""
+    async def write_markers(
+        self, marker: MarkerToWrite, places: Sequence[TopicPartition]
+    ) -> Mapping[TopicPartition, MarkerResult]:
+        """What became of the marker in each of these partitions."""
 
 
 class BrokerService:
@@ -379,20 +393,13 @@ class BrokerService:
     async def _produce_in_transaction(
         self, request: pb.ProduceRequest, parts: Sequence[Batches]
     ) -> list[Appended | StorageError]:
-        """Its coordinator is asked for the batches that begin the transaction in their log."""
         if self._transactions is None:
             refusal = TransactionsNotCoordinated(
                 f"transactional_id '{request.transactional_id}' needs a transaction coordinator, which this node has "
                 "none of. Leave it empty, and produce outside of transactions."
             )
             return [refusal for _ in parts]
-        guards, closed = await self._transactions.admit(request.transactional_id, parts)
-        let_in = [part for part in parts if part[:2] not in closed]
-        try:
-            found = iter(await self.requests.produce(let_in, request.acks, request.timeout_ms, guards))
-        finally:  # one that the log did not take would keep later records of its producer out
-            self._transactions.drop(guards)
-        return [closed[part[:2]] if part[:2] in closed else next(found) for part in parts]
+        return await self._transactions.produce(request.transactional_id, parts, request.acks, request.timeout_ms)
 
     async def _produce_outside(
         self, request: pb.ProduceRequest, parts: Sequence[Batches]
@@ -506,11 +513,10 @@ class BrokerService:
         """The producers that each log knows; searched off the loop."""
         asked = [(topic.name, number) for topic in request.topics for number in topic.partition_indexes]
         check_entry_count("partitions", len(asked))
-        results = iter(await map_off_loop(self._producers, asked))
-        response = pb.DescribeProducersResponse()
-        for topic in request.topics:
-            response.topics.add(name=topic.name, partitions=islice(results, len(topic.partition_indexes)))
-        return response
+        found = await map_off_loop(self._producers, asked)
+        if sum(len(each.active_producers) for each in found) <= AT_ONCE:
+            return described_producers(request, found)
+        return await asyncio.to_thread(described_producers, request, found)
 
     def _producers(self, place: TopicPartition) -> pb.DescribeProducersPartitionResult:
         """Of one partition. In any thread."""
@@ -536,16 +542,41 @@ class BrokerService:
         )
 
     async def write_txn_markers(self, request: pb.WriteTxnMarkersRequest, call: object) -> pb.WriteTxnMarkersResponse:
-        """Refused for each partition where the node coordinates no transactions."""
-        refusal = TransactionsNotCoordinated("Markers cannot be written here: this node coordinates no transactions.")
+        """Aborts what the producer has open in these logs; a transaction that is not hanging is torn by it (TX-C17)."""
+        places = [(topic.name, number) for topic in request.topics for number in topic.partition_indexes]
+        check_entry_count("partitions", len(places))
+        check_unique("partition", places)
+        for name, most in (("producer_id", LAST_PRODUCER_ID), ("producer_epoch", LAST_EPOCH)):
+            if not 0 <= getattr(request, name) <= most:
+                raise MalformedRequest(f"{name} is {getattr(request, name)}; expected 0 to {most}.")
+        if request.coordinator_epoch < 0:
+            raise MalformedRequest(f"coordinator_epoch is {request.coordinator_epoch}; expected 0 or more.")
+        if self._transactions is None:
+            none = TransactionsNotCoordinated("No marker is written here: this node coordinates no transactions.")
+            written: Mapping[TopicPartition, MarkerResult] = dict.fromkeys(places, (none.code, str(none)))
+        else:
+            marker = MarkerToWrite(
+                request.producer_id, request.producer_epoch, commit=False, coordinator_epoch=request.coordinator_epoch
+            )
+            written = await self._transactions.write_markers(marker, places)
         response = pb.WriteTxnMarkersResponse()
         for topic in request.topics:
             answer = response.topics.add(name=topic.name)
             for number in topic.partition_indexes:
-                answer.partitions.add(
-                    partition_index=number, error_code=error_code_of(refusal), error_message=str(refusal)
-                )
+                code, message = written[topic.name, number]
+                row = answer.partitions.add(partition_index=number, error_message=message)
+                row.error_code = numbered(code)
         return response
+
+
+def described_producers(
+    request: pb.DescribeProducersRequest, found: Sequence[pb.DescribeProducersPartitionResult]
+) -> pb.DescribeProducersResponse:
+    results = iter(found)
+    response = pb.DescribeProducersResponse()
+    for topic in request.topics:
+        response.topics.add(name=topic.name, partitions=islice(results, len(topic.partition_indexes)))
+    return response
 
 
 def _given_up(partition: int, outcome: int | StorageError) -> pb.DeleteRecordsPartitionResult:

@@ -42,7 +42,7 @@ class TransactionalEdge:
             door.requests,
             node_id=NODE_ID,
             advertised=lambda: ("muster.example", 9290),
-            transactions=RpcRecordTransactions(gate),
+            transactions=RpcRecordTransactions(gate, door.requests, door.driver),
         )
 
     async def init(self, name: str = "app", timeout_ms: int = 60_000, **more: Any) -> pb.InitProducerIdResponse:
@@ -86,7 +86,7 @@ class TransactionalEdge:
             pass
         return state
 
-    async def list(self, **filters: Any) -> pb.ListTransactionsResponse:
+    async def find_all(self, **filters: Any) -> pb.ListTransactionsResponse:
         return await self.rpcs.list_transactions(pb.ListTransactionsRequest(**filters), CALL)
 
     async def commit_offsets(
@@ -105,6 +105,17 @@ class TransactionalEdge:
 
     async def find(self, key: str = "app", key_type: str = TRANSACTION_KEY) -> group_pb.FindCoordinatorResponse:
         return await self.groups.find_coordinator(group_pb.FindCoordinatorRequest(key=key, key_type=key_type), CALL)
+
+    async def markers(
+        self, who: tuple[int, int], *places: tuple[str, int], coordinator_epoch: int = 0
+    ) -> list[tuple[int, str]]:
+        """Code and sentence of each."""
+        topics = [broker_pb.WriteTxnMarkersTopic(name=topic, partition_indexes=[number]) for topic, number in places]
+        asked = broker_pb.WriteTxnMarkersRequest(
+            producer_id=who[0], producer_epoch=who[1], coordinator_epoch=coordinator_epoch, topics=topics
+        )
+        answer = await self.broker.write_txn_markers(asked, CALL)
+        return [(part.error_code, part.error_message) for topic in answer.topics for part in topic.partitions]
 
 
 def produce_request(name: str, data: dict[tuple[str, int], bytes], acks: int = -1) -> broker_pb.ProduceRequest:

@@ -122,6 +122,7 @@ class StandaloneBackend:
         self._directory = DataDirectory(settings)
         self.zookeeper: ZooKeeperRegistration | None = None
         self._transactions: TransactionCoordinator | None = None
+        self._groups: EngineDriver | None = None
 
     @property
     def disk(self) -> Broker:
@@ -183,6 +184,7 @@ class StandaloneBackend:
         sessions: "ServerSessions",
     ) -> None:
         """All shards are this node's already."""
+        self._groups = driver
         self._transactions = TransactionCoordinator(
             self._settings, self.disk, lambda: self.requests, driver, self._clock, next_connection_number, fail
         )
@@ -209,12 +211,15 @@ class StandaloneBackend:
         return GroupCoordinator(replace(context, transactions=transactions))
 
     def record_service(self, advertised: Callable[[], tuple[str, int]], room: Callable[[Any], int]) -> BrokerService:
+        transactions = None
+        if self._gate is not None and self._groups is not None:
+            transactions = RpcRecordTransactions(self._gate, self.requests, self._groups)
         return BrokerService(
             self.requests,
             node_id=self._settings.node_id,
             advertised=advertised,
             room=room,
-            transactions=None if self._gate is None else RpcRecordTransactions(self._gate),
+            transactions=transactions,
         )
 
     def table(self) -> dict[str, ServiceMethod]:

@@ -228,9 +228,7 @@ class UpstreamRequests:
         self.broker = logs
         self.topics = UpstreamTopicChanges(logs)
 
-    async def produce(
-        self, parts: Sequence[Batches], acks: int, timeout_ms: int, guards: object = None
-    ) -> list[Appended | StorageError]:
+    async def produce(self, parts: Sequence[Batches], acks: int, timeout_ms: int) -> list[Appended | StorageError]:
         return [self.broker.record_refusal(topic, partition) for topic, partition, _ in parts]
 
     async def fetch(

@@ -4,19 +4,28 @@ The gate is that of Kafka's listener: the coordinator of an id is asked before a
 transaction (TX-L3, TX-L4). Every request is of level 2, so partitions join by it.
 """
 
+import asyncio
 from collections.abc import Sequence
 
 from muster.coordinator.core.model.effects import TxnOffsetCommitReply
 from muster.coordinator.core.model.events import TxnOffsetCommit
-from muster.coordinator.errors import ErrorCode
-from muster.coordinator.kafka.handlers.group_requests import GroupRequests
+from muster.coordinator.edge.request_limits import error_sentence
+from muster.coordinator.errors import ErrorCode, error_code_of
+from muster.coordinator.kafka.handlers.group_requests import GroupDriver, GroupRequests
+from muster.coordinator.kafka.handlers.transaction_markers import (
+    STORAGE_FAILED,
+    RequestedMarkers,
+    newest_coordinator_epoch,
+)
 from muster.coordinator.kafka.handlers.transactional_offsets import TransactionalCommits
 from muster.coordinator.kafka.handlers.transactions import TransactionGate, TransactionService
 from muster.coordinator.kafka.protocol import RAISES_EPOCH
 from muster.coordinator.runtime.shards import partition_for
-from muster.storage.broker.requests import Batches, Guards
+from muster.storage.broker.requests import Batches, Guards, LogRequests
 from muster.storage.errors import StorageError
-from muster.storage.types import TopicPartition
+from muster.storage.logs.producer_state import MarkerToWrite
+from muster.storage.service.broker_service import MarkerResult
+from muster.storage.types import Appended, TopicPartition
 
 PRODUCE_VERSION = 12
 """The version of Kafka's Produce whose rules gRPC's has."""
@@ -49,16 +58,37 @@ class RpcGroupTransactions:
 class RpcRecordTransactions:
     """What the Broker service asks of the node's transactional ids."""
 
-    def __init__(self, gate: TransactionGate) -> None:
+    def __init__(self, gate: TransactionGate, requests: LogRequests, groups: GroupDriver) -> None:
         self._gate = gate
+        self._requests = requests
+        self._markers = RequestedMarkers(requests, groups)
 
-    async def admit(
-        self, transactional_id: str, parts: Sequence[Batches]
-    ) -> tuple[Guards, dict[TopicPartition, StorageError]]:
-        """Leave for those that begin a transaction in their log, and why others may not."""
+    async def produce(
+        self, transactional_id: str, parts: Sequence[Batches], acks: int, timeout_ms: int
+    ) -> list[Appended | StorageError]:
+        """Append records of a transaction; the gate is asked for those that begin it in their log."""
         if self._gate.is_open(parts):
-            return {}, {}
-        return await self._gate.ask(transactional_id, parts, PRODUCE_VERSION)
+            return await self._requests.produce(parts, acks, timeout_ms)
 
-    def drop(self, guards: Guards) -> None:
-        self._gate.drop_all(guards)
+        def begin(let_in: Sequence[Batches], guards: Guards) -> "list[asyncio.Future[Appended]]":
+            return self._requests.begin_produce(let_in, acks, timeout_ms, guards)
+
+        return await self._gate.append_first(transactional_id, parts, PRODUCE_VERSION, begin)
+
+    async def write_markers(
+        self, marker: MarkerToWrite, places: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, MarkerResult]:
+        """A coordinator epoch that nobody has had yet would shut the true coordinator out (TX-C17)."""
+        newest = newest_coordinator_epoch(self._requests.broker)
+        if marker.coordinator_epoch > newest:
+            why = f"coordinator_epoch is {marker.coordinator_epoch}; no coordinator has had a higher one than {newest}"
+            return dict.fromkeys(places, (ErrorCode.INVALID_REQUEST, why))
+        (written,) = await self._markers.write([(marker, tuple(places))])
+        return {place: (code, describe_marker_code(code)) for place, code in written.items()}
+
+
+def describe_marker_code(code: int) -> str:
+    """A sentence on what became of a marker; empty for one that is durable."""
+    if code == STORAGE_FAILED:
+        return "the log could not take the marker in; the node's log says why"
+    return error_sentence(error_code_of(code))

@@ -21,7 +21,7 @@ from muster.coordinator.server.transactions.transaction_rpcs import (
 )
 from muster.coordinator.transactions.effects import EndTxnReply, ListTransactionsReply
 from muster.coordinator.transactions.records import LAST_CLIENT_EPOCH, TransactionState, TransactionStored
-from muster.storage.errors import StorageError
+from muster.storage.errors import MalformedRequest, StorageError
 from muster.storage.records.batch import encode_batch, read_batches
 from muster.storage.rpc.v1 import broker_service_pb2 as broker_pb
 from muster.storage.service.broker_service import BrokerService, is_transactional
@@ -401,14 +401,14 @@ def test_many_transactions_are_described_some_at_a_time() -> None:
 def test_transactions_are_listed_as_filters_say() -> None:
     async def story(door: Door) -> None:
         edge = TransactionalEdge(door)
-        assert await edge.list() == pb.ListTransactionsResponse(), "no id was ever seen"
+        assert await edge.find_all() == pb.ListTransactionsResponse(), "no id was ever seen"
         one = await edge.begin("bill-1")
         two = await edge.begin("bill-2")
         await edge.begin("order")
         assert await edge.send(two, b"a", name="bill-2") == [0]
 
         async def names(**filters: Any) -> list[str]:
-            answer = await edge.list(**filters)
+            answer = await edge.find_all(**filters)
             assert answer.error_code == 0, answer.error_message
             return sorted(each.transactional_id for each in answer.transactions)
 
@@ -419,7 +419,7 @@ def test_transactions_are_listed_as_filters_say() -> None:
         assert await names(transactional_id_pattern="bill") == [], "the pattern is for the whole id"
         assert await names(open_longer_than_ms=1 << 40) == []
         assert await names(open_longer_than_ms=-1) == ["bill-1", "bill-2", "order"]
-        unknown = await edge.list(states=["Sleeping", "Ongoing", "Sleeping"])
+        unknown = await edge.find_all(states=["Sleeping", "Ongoing", "Sleeping"])
         assert list(unknown.unknown_states) == ["Sleeping"]
         assert [(each.producer_id, each.state) for each in unknown.transactions] == [(two[0], "Ongoing")]
 
@@ -429,7 +429,7 @@ def test_transactions_are_listed_as_filters_say() -> None:
 @pytest.mark.parametrize("pattern", ["[", "(?=a)b", "x" * 5_000])
 def test_a_pattern_that_re2_does_not_read(pattern: str) -> None:
     async def story(door: Door) -> None:
-        answer = await TransactionalEdge(door).list(transactional_id_pattern=pattern)
+        answer = await TransactionalEdge(door).find_all(transactional_id_pattern=pattern)
         assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
         assert answer.error_message.startswith("transactional_id_pattern is none that RE2 reads")
         refused = await RefusedTransactionRpcs().list_transactions(
@@ -476,6 +476,44 @@ def test_what_is_not_known_is_not_explained() -> None:
         rpcs = TransactionalEdge(door).rpcs
         told = await rpcs.explain_transactions(pb.ExplainTransactionsRequest(transactional_id="gone"), CALL)
         assert told.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+
+    play(story, transactions=NODE)
+
+
+def test_a_hanging_transaction_is_aborted_in_its_logs() -> None:
+    async def story(door: Door) -> None:
+        edge = TransactionalEdge(door)
+        who = await edge.begin()
+        assert await edge.send(who, b"a", places=BOTH) == [0, 0]
+        assert codes_of(await edge.commit_offsets(who, ("t", 0))) == [0]
+        told = await edge.markers(who, *BOTH, ("t", 9), ("__consumer_offsets", 0))
+        assert [code for code, _ in told] == [0, 0, 3, 0]
+        assert [bool(message) for _, message in told] == [False, False, True, False]
+        for partition in (0, 1):
+            assert door.broker.log("t", partition).open_transactions() == []
+            assert committed(door, partition) == []
+        assert [code for code, _ in await edge.markers((who[0], 7), ("t", 0))] == [0], "of a newer epoch"
+        assert [code for code, _ in await edge.markers(who, ("t", 0))] == [ErrorCode.INVALID_PRODUCER_EPOCH]
+
+    play(story, transactions=NODE)
+
+
+def test_a_coordinator_epoch_that_nobody_has_had_is_refused() -> None:
+    async def story(door: Door) -> None:
+        edge = TransactionalEdge(door)
+        who = await edge.begin()
+        assert await edge.send(who, b"a") == [0]
+        ((code, message),) = await edge.markers(who, ("t", 0), coordinator_epoch=1)
+        assert code == ErrorCode.INVALID_REQUEST
+        assert message == "coordinator_epoch is 1; no coordinator has had a higher one than 0"
+        assert len(door.broker.log("t", 0).open_transactions()) == 1
+        for wrong in ((-1, 0), (1, -1), (1, 32_768)):
+            with pytest.raises(MalformedRequest, match="expected 0 to"):
+                await edge.markers(wrong, ("t", 0))
+        with pytest.raises(MalformedRequest, match="coordinator_epoch is -1"):
+            await edge.markers(who, ("t", 0), coordinator_epoch=-1)
+        with pytest.raises(MalformedRequest, match="twice"):
+            await edge.markers(who, ("t", 0), ("t", 0))
 
     play(story, transactions=NODE)
 
@@ -592,5 +630,8 @@ def test_records_and_positions_are_refused_where_nobody_coordinates() -> None:
         assert (committed_.error_code, codes_of(committed_)) == (FORBIDDEN, [FORBIDDEN])
         found = await groups.find_coordinator(group_pb.FindCoordinatorRequest(key="app", key_type="transaction"), CALL)
         assert (found.error_code, found.node_id) == (FORBIDDEN, -1)
+        topics = [broker_pb.WriteTxnMarkersTopic(name="t", partition_indexes=[0, 1])]
+        markers = await broker.write_txn_markers(broker_pb.WriteTxnMarkersRequest(topics=topics), CALL)
+        assert [part.error_code for part in markers.topics[0].partitions] == [FORBIDDEN, FORBIDDEN]
 
     play(story)

@@ -283,12 +283,17 @@ TRANSACTIONS_COMMANDS = {
     "Inspect": {
         "list": LazyCommand("transactions.inspection:list_", "List transactional ids."),
         "describe": LazyCommand("transactions.inspection:describe", "Show the state of a transactional id."),
+        "describe-producers": LazyCommand(
+            "transactions.producers:describe_producers", "Show the producers that a partition knows."
+        ),
+        "find-hanging": LazyCommand("transactions.producers:find_hanging", "Find transactions that nobody will end."),
     },
     "End": {
+        "abort": LazyCommand("transactions.ending:abort", "Abort a transaction that hangs, in one partition."),
         "force-terminate": LazyCommand(
-            "transactions.inspection:force_terminate", "Abort what a transactional id has open, and fence its producer."
+            "transactions.ending:force_terminate", "Abort what a transactional id has open, and fence its producer."
         ),
-        "forceTerminateTransaction": LazyCommand("transactions.inspection:force_terminate", ""),
+        "forceTerminateTransaction": LazyCommand("transactions.ending:force_terminate", ""),
     },
 }
 

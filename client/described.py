@@ -51,6 +51,7 @@ __all__ = [
     "NodeCondition",
     "NodeStatus",
     "PartitionLag",
+    "ProducerState",
     "ReservedShare",
     "SeenPosition",
     "TokenDescription",
@@ -90,6 +91,22 @@ class TokenDescription:
     principal: str
     created_ms: int
     expires_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerState:
+    """A producer that a partition's log knows.
+
+    `coordinator_epoch` is that of its newest marker, -1 without one; `last_sequence` and `last_timestamp_ms` are those
+    of its newest batch, -1 without one. `transaction_start_offset` is None where it has no transaction open there.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    transaction_start_offset: int | None
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -1,4 +1,4 @@
-"""`muster transactions list`, `describe` and `force-terminate`, with the columns of Kafka's tool."""
+"""`muster transactions list` and `describe`: transactional ids, with the columns of Kafka's tool."""
 
 import time
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from muster.cli.common.options import client_options, connect_admin, output_option, repeated_option
-from muster.cli.common.output import Column, columns, notice, print_rows
+from muster.cli.common.output import Column, columns, print_rows
 
 if TYPE_CHECKING:
     from muster.client.described import TransactionDescription
@@ -91,16 +91,3 @@ def describe_row(found: "TransactionDescription", now_ms: int, style: str) -> di
     partitions = [f"{topic}-{number}" for topic, number in found.partitions]
     row["partitions"] = ",".join(partitions) if style in ("table", "wide") else partitions
     return row | {key: row[key] or None for key in ("client_address", "client_software")}
-
-
-@click.command("force-terminate")
-@client_options
-@click.option("--transactional-id", "--transactionalId", required=True, metavar="ID", help="Transactional id.")
-def force_terminate(bootstrap: str, overrides: dict[str, str], transactional_id: str) -> None:
-    """Abort what a transactional id has open, and fence its producer.
-
-    A producer that is fenced cannot continue; one that is started anew can.
-    """
-    with connect_admin(bootstrap, overrides) as admin:
-        admin.terminate_transaction(transactional_id)
-    notice(f"{transactional_id}: what was open is aborted, and its producer is fenced")

@@ -1,14 +1,17 @@
 """The admin client's view of transactions: transactional ids, what they have open, and how the last ones ended."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Final, TypeVar
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from typing import Any, Final, Protocol, TypeVar
 
 from muster.client.calls import methods
 from muster.client.calls.group_calls import check_code
+from muster.client.calls.leaders import MOVED, ONE_NODE
+from muster.client.calls.topic_calls import Refusals, call_leaders
 from muster.client.calls.transport import CallRetry, Transport
-from muster.client.described import TransactionDescription, TransactionListing
-from muster.client.errors import Refused, Unreachable
+from muster.client.described import ProducerState, TransactionDescription, TransactionListing
+from muster.client.errors import Refused, Unreachable, refusal
+from muster.client.members.subscription import group_by_topic
 from muster.client.types import TopicPartition
 from muster.coordinator.observability.views.formatting import host_and_port
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
@@ -21,6 +24,9 @@ LOADING, NOT_AVAILABLE, NOT_COORDINATOR, CONCURRENT = 14, 15, 16, 51
 STAYS: Final = frozenset({LOADING, CONCURRENT})
 """The right coordinator was asked, too early."""
 NOT_YET: Final = STAYS | {NOT_AVAILABLE, NOT_COORDINATOR}
+
+DESCRIBED_AT_ONCE: Final = 500
+"""Partitions whose producers are asked about in one round."""
 
 TRANSACTION: Final = "transaction"
 """The key type of transactional ids, for FindCoordinator."""
@@ -112,6 +118,47 @@ class TransactionAdminCalls:
 
         return await self._at_coordinator(transactional_id, attempt)
 
+    async def describe_producers(
+        self, partitions: Iterable[tuple[str, int]], missing: Callable[[TopicPartition, Refused], None] | None = None
+    ) -> dict[TopicPartition, list[ProducerState]]:
+        """Return the producers that the logs of these partitions know, by producer id.
+
+        `missing` is told of the partitions that cannot be looked at; without it the first one raises its Refused.
+        """
+        left = [TopicPartition(*place) for place in partitions]
+        found: dict[TopicPartition, list[ProducerState]] = {}
+        for start in range(0, len(left), DESCRIBED_AT_ONCE):
+            lot = left[start : start + DESCRIBED_AT_ONCE]
+            found |= await describe_producers(self._transport, lot, missing)
+        return found
+
+    async def abort_transaction(
+        self, topic: str, partition: int, producer_id: int, producer_epoch: int, coordinator_epoch: int = 0
+    ) -> None:
+        """Abort what a producer has open in one partition, which nobody else will end.
+
+        The figures are those of `describe_producers`; a coordinator epoch of -1 is 0 here. Of a transaction that does
+        not hang its coordinator may still commit the other parts: see `terminate_transaction` for those.
+        """
+        place = TopicPartition(topic, partition)
+
+        async def attempt(address: str, places: Collection[TopicPartition], patience_ms: int | None) -> Refusals:
+            request = broker_pb.WriteTxnMarkersRequest(
+                producer_id=producer_id, producer_epoch=producer_epoch, coordinator_epoch=max(coordinator_epoch, 0)
+            )
+            request.topics.add(name=topic, partition_indexes=[partition])
+            answer = await self._transport.call(
+                methods.WRITE_TXN_MARKERS,
+                request,
+                doing=f"aborting a transaction in {topic}-{partition}",
+                address=address or None,
+                timeout_ms=patience_ms,
+            )
+            ((result,),) = (told.partitions for told in answer.topics)
+            return {place: refusal_of_partition(place, result)} if result.error_code else {}
+
+        await call_leaders(self._transport, [place], attempt)
+
     async def _at_coordinator(self, transactional_id: str, attempt: Callable[[str], Awaitable[Answer]]) -> Answer:
         return await patiently(self._transport, CoordinatorSearch(self._transport, transactional_id), attempt)
 
@@ -122,6 +169,68 @@ class TransactionAdminCalls:
         )
         nodes = {host_and_port(node.host, node.port): node.node_id for node in metadata.brokers}
         return nodes if self._transport.leaders.shared else {self._transport.bootstrap: next(iter(nodes.values()), -1)}
+
+
+class RefusedPartition(Protocol):
+    @property
+    def error_code(self) -> Any: ...
+
+    @property
+    def error_message(self) -> str: ...
+
+
+def refusal_of_partition(place: TopicPartition, result: RefusedPartition) -> Refused:
+    name = broker_pb.ErrorCode.Name(result.error_code)
+    return refusal(result.error_code, name, result.error_message, f"{place.topic}-{place.partition}")
+
+
+async def describe_producers(
+    transport: Transport,
+    partitions: Collection[TopicPartition],
+    missing: Callable[[TopicPartition, Refused], None] | None,
+) -> dict[TopicPartition, list[ProducerState]]:
+    """See `TransactionAdminCalls.describe_producers`, in one request to each node."""
+    found: dict[TopicPartition, list[ProducerState]] = {}
+
+    async def attempt(address: str, places: Collection[TopicPartition], patience_ms: int | None) -> Refusals:
+        request = broker_pb.DescribeProducersRequest()
+        for topic, numbers in group_by_topic(places).items():
+            request.topics.add(name=topic, partition_indexes=numbers)
+        call = transport.retried if address == ONE_NODE else transport.call
+        answer = await call(
+            methods.DESCRIBE_PRODUCERS,
+            request,
+            doing="describing producers",
+            address=address or None,
+            timeout_ms=patience_ms,
+        )
+        refused: Refusals = {}
+        for told in answer.topics:
+            for result in told.partitions:
+                place = TopicPartition(told.name, result.partition_index)
+                if not result.error_code:
+                    found[place] = [read_producer(each) for each in result.active_producers]
+                    continue
+                error = refusal_of_partition(place, result)
+                if missing is not None and error.code not in MOVED:
+                    missing(place, error)
+                else:
+                    refused[place] = error
+        return refused
+
+    await call_leaders(transport, partitions, attempt)
+    return found
+
+
+def read_producer(entry: broker_pb.ProducerStateEntry) -> ProducerState:
+    return ProducerState(
+        entry.producer_id,
+        entry.producer_epoch,
+        entry.coordinator_epoch,
+        entry.last_sequence,
+        entry.last_timestamp_ms,
+        entry.current_txn_start_offset if entry.current_txn_start_offset >= 0 else None,
+    )
 
 
 class CoordinatorSearch:

@@ -141,6 +141,9 @@ LIST_OFFSETS = ClientMethod(broker_pb.ListOffsetsRequest, broker_pb.ListOffsetsR
 DELETE_RECORDS = ClientMethod(broker_pb.DeleteRecordsRequest, broker_pb.DeleteRecordsResponse, False)
 INIT_PRODUCER_ID = ClientMethod(broker_pb.InitProducerIdRequest, broker_pb.InitProducerIdResponse)
 
+DESCRIBE_PRODUCERS = ClientMethod(broker_pb.DescribeProducersRequest, broker_pb.DescribeProducersResponse)
+WRITE_TXN_MARKERS = ClientMethod(broker_pb.WriteTxnMarkersRequest, broker_pb.WriteTxnMarkersResponse)
+
 LIST_TRANSACTIONS = ClientMethod(transaction_pb.ListTransactionsRequest, transaction_pb.ListTransactionsResponse)
 DESCRIBE_TRANSACTIONS = ClientMethod(
     transaction_pb.DescribeTransactionsRequest, transaction_pb.DescribeTransactionsResponse

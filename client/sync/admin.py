@@ -79,6 +79,8 @@ class Admin:
     describe_transaction = waiting(AsyncAdmin.describe_transaction)
     terminate_transaction = waiting(AsyncAdmin.terminate_transaction)
     explain_transactions = waiting(AsyncAdmin.explain_transactions)
+    describe_producers = waiting(AsyncAdmin.describe_producers)
+    abort_transaction = waiting(AsyncAdmin.abort_transaction)
 
     group_offsets = waiting(AsyncAdmin.group_offsets)
     alter_offsets = waiting(AsyncAdmin.alter_offsets)

@@ -1,5 +1,7 @@
 """`muster transactions` against a real node, whose transactions a producer of Kafka's protocol has left as they are."""
 
+import asyncio
+import time
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -7,7 +9,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaException, Producer
 
+from muster.coordinator.kafka.codec.codec import struct
+from muster.storage.records.batch import encode_batch
 from tests.integration.cli.test_cli_node import Done, Prompt
+from tests.support.kafka.client import KafkaClient
 from tests.support.node import NodeProcess, running_node
 
 pytestmark = pytest.mark.integration
@@ -110,3 +115,111 @@ def test_a_terminated_producer_is_fenced_and_nothing_stays_open(
     again = begun(node, name, topic)
     again.commit_transaction(PATIENCE_S)
     assert muster("transactions", *words, "nobody").code == 3
+
+
+# Transactions that hang
+# ----------------------
+
+
+@pytest.fixture(scope="module")
+def unverified(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+    """A node that takes records of transactions which no coordinator knows. It has looked for such ones already, as it
+    does with each load of its transactional ids."""
+    settings = SETTINGS | {"transaction.partition.verification.enable": "false"}
+    with running_node(Path(tmp_path_factory.mktemp("hanging") / "data"), settings) as running:
+        assert Prompt(running.address)("topics", "create", "first").code == 0
+        begun(running, "first", "first").commit_transaction(PATIENCE_S)
+        yield running
+
+
+@pytest.fixture
+def hanging(unverified: NodeProcess) -> tuple[Prompt, str, int]:
+    """A topic whose first partition has a transaction open that nobody will end, and its producer."""
+    muster, name, producer_id = Prompt(unverified.address), f"topic-{next(numbers)}", 4_000 + next(numbers)
+    assert muster("topics", "create", name, "--partitions", "2").code == 0
+    asyncio.run(send_unknown(unverified, name, producer_id))
+    return muster, name, producer_id
+
+
+async def send_unknown(node: NodeProcess, topic: str, producer_id: int, epoch: int = 3) -> None:
+    """Records in a transaction of a producer that its coordinator does not know."""
+    now_ms = time.time_ns() // 1_000_000
+    records = encode_batch(
+        [(now_ms, None, b"lost", ())] * 2,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=0,
+        transactional=True,
+    )
+    data = struct("ProduceRequest.topic_data.partition_data")(index=0, records=records)
+    told = struct("ProduceRequest.topic_data")(name=topic, partition_data=[data])
+    host, _, port = node.kafka_address.rpartition(":")
+    async with KafkaClient(host, int(port)) as client:
+        answer = await client.ask(
+            "Produce", 9, transactional_id="nobody", acks=-1, timeout_ms=30_000, topic_data=[told]
+        )
+    assert answer.responses[0].partition_responses[0].error_code == 0
+
+
+def test_the_producers_of_a_partition_are_shown(hanging: tuple[Prompt, str, int]) -> None:
+    muster, topic, producer_id = hanging
+    shown = muster("transactions", "describe-producers", "--topic", topic, "--partition", "0")
+    head, row = [line.split() for line in shown.out.splitlines()]
+    assert " ".join(head) == (
+        "ProducerId ProducerEpoch LatestCoordinatorEpoch LastSequence LastTimestamp CurrentTransactionStartOffset"
+    )
+    assert (row[:4], row[5]) == ([str(producer_id), "3", "-1", "1"], "0")
+    none = muster("transactions", "describe-producers", "--topic", topic, "--partition", "1", "-o", "json")
+    assert (none.code, none.out) == (0, "[]\n")
+    assert muster("transactions", "describe-producers", "--topic", topic, "--partition", "7").code == 3
+
+
+def test_what_hangs_is_found_everywhere_and_aborted(hanging: tuple[Prompt, str, int], unverified: NodeProcess) -> None:
+    muster, topic, producer_id = hanging
+    begun(unverified, f"{topic}-alive", topic, 1)
+
+    def found(*words: str) -> list[tuple[str, int, int]]:
+        rows = muster.json("transactions", "find-hanging", "--max-transaction-timeout", "0", *words)
+        assert isinstance(rows, list)
+        return [(row["topic"], row["partition"], row["producer_id"]) for row in rows if row["topic"] == topic]
+
+    assert found() == [(topic, 0, producer_id)]
+    assert found("--topic", topic) == [(topic, 0, producer_id)]
+    assert found("--topic", topic, "--partition", "1") == []
+    assert found("--broker-id", "1") == [(topic, 0, producer_id)]
+    assert muster("transactions", "find-hanging", "--broker-id", "9").code == 3
+    assert muster("transactions", "find-hanging", "--topic", "nowhere").code == 3
+    assert muster("transactions", "find-hanging", "--partition", "1").code == 2
+    assert muster.json("transactions", "find-hanging") == [], "not for 15 minutes"
+    shown = muster("transactions", "find-hanging", "--topic", topic, "--max-transaction-timeout", "0").out
+    assert " ".join(shown.splitlines()[0].split()) == (
+        "Topic Partition ProducerId ProducerEpoch CoordinatorEpoch StartOffset LastTimestamp Duration(min)"
+    )
+
+    where = ("transactions", "abort", "--topic", topic, "--partition", "0")
+    assert muster(*where).code == 2
+    assert muster(*where, "--start-offset", "1").code == 3
+    done = muster(*where, "--start-offset", "0")
+    assert done == Done(0, "", f"aborted what producer {producer_id} of epoch 3 had open in {topic}-0\n")
+    assert found() == []
+
+
+def test_an_abort_of_a_named_producer_needs_all_three_figures(hanging: tuple[Prompt, str, int]) -> None:
+    muster, topic, producer_id = hanging
+    where = ("transactions", "abort", "--topic", topic, "--partition", "0", "--producer-id", str(producer_id))
+    assert muster(*where, "--producer-epoch", "3").code == 2
+    assert muster(*where, "--producer-epoch", "2", "--coordinator-epoch", "0").code == 1
+    ahead = muster(*where, "--producer-epoch", "3", "--coordinator-epoch", "1")
+    assert (ahead.code, "coordinator" in ahead.err) == (2, True)
+    assert muster(*where, "--producer-epoch", "3", "--coordinator-epoch", "0").code == 0
+
+
+def test_what_its_coordinator_will_end_is_left_alone(muster: Prompt, node: NodeProcess, topic: str) -> None:
+    producer = begun(node, topic, topic)
+    where = ("transactions", "abort", "--topic", topic, "--partition", "0", "--start-offset", "0")
+    refused = muster(*where)
+    assert refused.code == 5
+    for word in (f"'{topic}'", "open for", "127.0.0.1", f"force-terminate --transactional-id {topic}", "--anyway"):
+        assert word in refused.err
+    assert muster(*where, "--anyway").code == 0
+    producer.commit_transaction(PATIENCE_S)

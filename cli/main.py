@@ -284,9 +284,9 @@ TRANSACTIONS_COMMANDS = {
         "list": LazyCommand("transactions.inspection:list_", "List transactional ids."),
         "describe": LazyCommand("transactions.inspection:describe", "Show the state of a transactional id."),
         "describe-producers": LazyCommand(
-            "transactions.producers:describe_producers", "Show the producers that a partition knows."
+            "transactions.inspection:describe_producers", "Show the producers that a partition knows."
         ),
-        "find-hanging": LazyCommand("transactions.producers:find_hanging", "Find transactions that nobody will end."),
+        "find-hanging": LazyCommand("transactions.hanging:find_hanging", "Find transactions that nobody will end."),
     },
     "End": {
         "abort": LazyCommand("transactions.ending:abort", "Abort a transaction that hangs, in one partition."),

@@ -51,7 +51,7 @@ __all__ = [
     "NodeCondition",
     "NodeStatus",
     "PartitionLag",
-    "ProducerState",
+    "ProducerDescription",
     "ReservedShare",
     "SeenPosition",
     "TokenDescription",
@@ -94,7 +94,7 @@ class TokenDescription:
 
 
 @dataclass(frozen=True, slots=True)
-class ProducerState:
+class ProducerDescription:
     """A producer that a partition's log knows.
 
     `coordinator_epoch` is that of its newest marker, -1 without one; `last_sequence` and `last_timestamp_ms` are those

@@ -11,13 +11,12 @@ import click
 from muster.cli.common.commands import CommandError, Exit
 from muster.cli.common.options import client_options, connect_admin
 from muster.cli.common.output import notice
-from muster.cli.transactions.hanging import OpenTransaction, ask_coordinators
-from muster.cli.transactions.inspection import wall_clock_ms
-from muster.cli.transactions.producers import NUMBER
+from muster.cli.transactions.hanging import PartitionTransaction, ask_coordinators
+from muster.cli.transactions.inspection import NUMBER, wall_clock_ms
 
 if TYPE_CHECKING:
     from muster.client import Admin
-    from muster.client.described import ProducerState, TransactionDescription
+    from muster.client.described import ProducerDescription, TransactionDescription
     from muster.client.types import TopicPartition
 
 OFFSET = click.IntRange(0, 2**63 - 1)
@@ -69,7 +68,7 @@ def abort(
         (known,) = admin.describe_producers([place]).values()
         meant = find_by_offset(place, known, start_offset) if given is None else find_by_producer(known, given)
         if meant is not None and meant.transaction_start_offset is not None and not anyway:
-            refuse_kept(admin, OpenTransaction(place, meant))
+            refuse_kept(admin, PartitionTransaction(place, meant))
         if given is None:
             assert meant is not None, "it was found by its beginning"
             given = GivenProducer(meant.producer_id, meant.producer_epoch, meant.coordinator_epoch)
@@ -91,7 +90,9 @@ def named_producer(
     return GivenProducer(producer_id, producer_epoch, coordinator_epoch)
 
 
-def find_by_offset(place: "TopicPartition", known: "list[ProducerState]", start_offset: int | None) -> "ProducerState":
+def find_by_offset(
+    place: "TopicPartition", known: "list[ProducerDescription]", start_offset: int | None
+) -> "ProducerDescription":
     """Raises CommandError where no open transaction begins there."""
     begun = {each.transaction_start_offset: each for each in known if each.transaction_start_offset is not None}
     if start_offset in begun:
@@ -104,11 +105,11 @@ def find_by_offset(place: "TopicPartition", known: "list[ProducerState]", start_
     )
 
 
-def find_by_producer(known: "list[ProducerState]", given: GivenProducer) -> "ProducerState | None":
+def find_by_producer(known: "list[ProducerDescription]", given: GivenProducer) -> "ProducerDescription | None":
     return next((each for each in known if each.producer_id == given.producer_id), None)
 
 
-def refuse_kept(admin: "Admin", found: OpenTransaction) -> None:
+def refuse_kept(admin: "Admin", found: PartitionTransaction) -> None:
     """Raises CommandError for a transaction that its coordinator has or is just ending."""
     (asked,) = ask_coordinators(admin, [found])
     keeper = asked.keeper

@@ -1,4 +1,4 @@
-"""`muster transactions list` and `describe`: transactional ids, with the columns of Kafka's tool."""
+"""`muster transactions list`, `describe` and `describe-producers`, with the columns of Kafka's tool."""
 
 import time
 from collections.abc import Sequence
@@ -10,8 +10,9 @@ from muster.cli.common.options import client_options, connect_admin, output_opti
 from muster.cli.common.output import Column, columns, print_rows
 
 if TYPE_CHECKING:
-    from muster.client.described import TransactionDescription
+    from muster.client.described import ProducerDescription, TransactionDescription
 
+NUMBER = click.IntRange(0, 2**31 - 1)
 STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
 
 LIST_COLUMNS = columns(
@@ -22,6 +23,11 @@ DESCRIBE_COLUMNS = columns(
     "ProducerEpoch=producer_epoch, TransactionState=state, TransactionTimeoutMs=timeout_ms, "
     "CurrentTransactionStartTimeMs=start_time_ms, TransactionDurationMs=duration_ms, TopicPartitions=partitions, "
     "ClientAddress=client_address+, ClientSoftware=client_software+"
+)
+PRODUCER_COLUMNS = columns(
+    "ProducerId=producer_id, ProducerEpoch=producer_epoch, LatestCoordinatorEpoch=coordinator_epoch, "
+    "LastSequence=last_sequence, LastTimestamp=last_timestamp_ms, "
+    "CurrentTransactionStartOffset=transaction_start_offset"
 )
 
 
@@ -91,3 +97,22 @@ def describe_row(found: "TransactionDescription", now_ms: int, style: str) -> di
     partitions = [f"{topic}-{number}" for topic, number in found.partitions]
     row["partitions"] = ",".join(partitions) if style in ("table", "wide") else partitions
     return row | {key: row[key] or None for key in ("client_address", "client_software")}
+
+
+@click.command("describe-producers")
+@client_options
+@output_option
+@click.option("--topic", required=True, metavar="T", help="Topic.")
+@click.option("--partition", required=True, type=NUMBER, metavar="P", help="Partition.")
+def describe_producers(bootstrap: str, overrides: dict[str, str], style: str, topic: str, partition: int) -> None:
+    """Show the producers that a partition knows.
+
+    A transaction that is open there has an offset where it begins.
+    """
+    with connect_admin(bootstrap, overrides) as admin:
+        ((_, found),) = admin.describe_producers([(topic, partition)]).items()
+    print_with_none([producer_row(each) for each in found], PRODUCER_COLUMNS, style)
+
+
+def producer_row(producer: "ProducerDescription") -> dict[str, Any]:
+    return {column.key: getattr(producer, column.key) for column in PRODUCER_COLUMNS}

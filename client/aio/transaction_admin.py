@@ -9,7 +9,7 @@ from muster.client.calls.group_calls import check_code
 from muster.client.calls.leaders import MOVED, ONE_NODE
 from muster.client.calls.topic_calls import Refusals, call_leaders
 from muster.client.calls.transport import CallRetry, Transport
-from muster.client.described import ProducerState, TransactionDescription, TransactionListing
+from muster.client.described import ProducerDescription, TransactionDescription, TransactionListing
 from muster.client.errors import Refused, Unreachable, refusal
 from muster.client.members.subscription import group_by_topic
 from muster.client.types import TopicPartition
@@ -120,13 +120,13 @@ class TransactionAdminCalls:
 
     async def describe_producers(
         self, partitions: Iterable[tuple[str, int]], missing: Callable[[TopicPartition, Refused], None] | None = None
-    ) -> dict[TopicPartition, list[ProducerState]]:
+    ) -> dict[TopicPartition, list[ProducerDescription]]:
         """Return the producers that the logs of these partitions know, by producer id.
 
         `missing` is told of the partitions that cannot be looked at; without it the first one raises its Refused.
         """
         left = [TopicPartition(*place) for place in partitions]
-        found: dict[TopicPartition, list[ProducerState]] = {}
+        found: dict[TopicPartition, list[ProducerDescription]] = {}
         for start in range(0, len(left), DESCRIBED_AT_ONCE):
             lot = left[start : start + DESCRIBED_AT_ONCE]
             found |= await describe_producers(self._transport, lot, missing)
@@ -188,9 +188,9 @@ async def describe_producers(
     transport: Transport,
     partitions: Collection[TopicPartition],
     missing: Callable[[TopicPartition, Refused], None] | None,
-) -> dict[TopicPartition, list[ProducerState]]:
+) -> dict[TopicPartition, list[ProducerDescription]]:
     """See `TransactionAdminCalls.describe_producers`, in one request to each node."""
-    found: dict[TopicPartition, list[ProducerState]] = {}
+    found: dict[TopicPartition, list[ProducerDescription]] = {}
 
     async def attempt(address: str, places: Collection[TopicPartition], patience_ms: int | None) -> Refusals:
         request = broker_pb.DescribeProducersRequest()
@@ -222,8 +222,8 @@ async def describe_producers(
     return found
 
 
-def read_producer(entry: broker_pb.ProducerStateEntry) -> ProducerState:
-    return ProducerState(
+def read_producer(entry: broker_pb.ProducerStateEntry) -> ProducerDescription:
+    return ProducerDescription(
         entry.producer_id,
         entry.producer_epoch,
         entry.coordinator_epoch,

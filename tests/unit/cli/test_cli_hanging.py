@@ -6,13 +6,13 @@ import pytest
 
 from muster.cli.common.commands import CommandError
 from muster.cli.transactions.ending import describe_client, find_by_offset
-from muster.cli.transactions.hanging import MINUTE_MS, OpenTransaction, open_for_long
+from muster.cli.transactions.hanging import MINUTE_MS, PartitionTransaction, open_for_long
 from muster.cli.transactions.inspection import describe_row
-from muster.client.described import ProducerState, TransactionDescription
+from muster.client.described import ProducerDescription, TransactionDescription
 from muster.client.types import TopicPartition
 
 PLACE = TopicPartition("t", 0)
-OPEN = ProducerState(4, 7, 0, 3, 1_000, 12)
+OPEN = ProducerDescription(4, 7, 0, 3, 1_000, 12)
 KEPT = TransactionDescription("app", 1, "Ongoing", 4, 7, 60_000, 500, (PLACE,))
 
 
@@ -30,7 +30,7 @@ KEPT = TransactionDescription("app", 1, "Ongoing", 4, 7, 60_000, 500, (PLACE,))
     ],
 )
 def test_what_its_coordinator_does_not_have_hangs(described: TransactionDescription | None, hangs: bool) -> None:
-    assert OpenTransaction(PLACE, OPEN, described).hangs is hangs
+    assert PartitionTransaction(PLACE, OPEN, described).hangs is hangs
 
 
 def test_only_what_was_quiet_for_long_is_looked_at() -> None:

@@ -287,6 +287,9 @@ TRANSACTIONS_COMMANDS = {
             "transactions.inspection:describe_producers", "Show the producers that a partition knows."
         ),
         "find-hanging": LazyCommand("transactions.hanging:find_hanging", "Find transactions that nobody will end."),
+        "explain": LazyCommand(
+            "transactions.explain:explain", "Say how the last transactions of an id ended, and why."
+        ),
     },
     "End": {
         "abort": LazyCommand("transactions.ending:abort", "Abort a transaction that hangs, in one partition."),

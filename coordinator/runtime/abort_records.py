@@ -13,7 +13,6 @@ from muster.coordinator.runtime.ports import Entry
 from muster.coordinator.transactions.effects import AbortNoted
 from muster.coordinator.transactions.events import NO_ORIGIN, RequestOrigin
 from muster.coordinator.transactions.records import NO_TIME
-from muster.storage.broker.requests import NewTopic
 
 ABORTS_TOPIC: Final = "__aborts"
 RETENTION_MS: Final = 30 * 24 * 3_600_000
@@ -133,8 +132,3 @@ def split_by_size(records: Sequence[Entry], most_bytes: int) -> list[list[Entry]
         portions[-1].append(record)
         size += grown
     return portions
-
-
-def aborts_topic() -> NewTopic:
-    configs = {"cleanup.policy": "delete", "retention.ms": str(RETENTION_MS), "segment.bytes": str(16 << 20)}
-    return NewTopic(ABORTS_TOPIC, 1, configs, internal=True)

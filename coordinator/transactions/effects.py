@@ -130,7 +130,7 @@ class DescribeTransactionReply:
 
     updated_ms: when the state began. client: the newest instance of the producer, where it has been heard since the
     load. decision: of a transaction that is decided and not complete. unmarked: partitions whose marker is not known
-    to be durable, the first few of `unmarked_count`.
+    to be durable, the first few of `unmarked_count`. known_since_ms: when the shard was loaded.
     """
 
     code: ErrorCode = ErrorCode.NONE
@@ -147,6 +147,7 @@ class DescribeTransactionReply:
     decision: EndDecision | None = None
     unmarked: tuple[TopicPartition, ...] = ()
     unmarked_count: int = 0
+    known_since_ms: int = NO_TIME
 
 
 @dataclass(slots=True, frozen=True)

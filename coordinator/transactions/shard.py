@@ -150,6 +150,7 @@ def describe_transaction(event: DescribeTransaction, step: TransactionStep) -> N
         decision=known.decision if stored.state.prepared else None,
         unmarked=() if markers is None else tuple(islice(markers.waiting, UNMARKED_TOLD)),
         unmarked_count=0 if markers is None else len(markers.waiting),
+        known_since_ms=step.state.loaded_ms,
     )
     step.reply(event.request_id, reply)
 

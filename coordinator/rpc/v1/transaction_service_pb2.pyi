@@ -158,21 +158,25 @@ class ExplainTransactionsRequest(_message.Message):
     def __init__(self, transactional_id: _Optional[str] = ...) -> None: ...
 
 class StableOffsetHold(_message.Message):
-    __slots__ = ("topic", "partition", "offset", "held_ms", "records")
+    __slots__ = ("topic", "partition", "offset", "held_ms", "records", "at_least", "behind")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     HELD_MS_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
+    AT_LEAST_FIELD_NUMBER: _ClassVar[int]
+    BEHIND_FIELD_NUMBER: _ClassVar[int]
     topic: str
     partition: int
     offset: int
     held_ms: int
     records: int
-    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., offset: _Optional[int] = ..., held_ms: _Optional[int] = ..., records: _Optional[int] = ...) -> None: ...
+    at_least: bool
+    behind: int
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., offset: _Optional[int] = ..., held_ms: _Optional[int] = ..., records: _Optional[int] = ..., at_least: bool = ..., behind: _Optional[int] = ...) -> None: ...
 
 class EndedTransaction(_message.Message):
-    __slots__ = ("producer_id", "producer_epoch", "committed", "cause", "client_address", "client_software", "start_time_ms", "decided_at_ms", "completed_at_ms", "partition_count", "holds")
+    __slots__ = ("producer_id", "producer_epoch", "committed", "cause", "client_address", "client_software", "start_time_ms", "decided_at_ms", "completed_at_ms", "partition_count", "holds", "producer_address", "producer_software")
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     COMMITTED_FIELD_NUMBER: _ClassVar[int]
@@ -184,6 +188,8 @@ class EndedTransaction(_message.Message):
     COMPLETED_AT_MS_FIELD_NUMBER: _ClassVar[int]
     PARTITION_COUNT_FIELD_NUMBER: _ClassVar[int]
     HOLDS_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_SOFTWARE_FIELD_NUMBER: _ClassVar[int]
     producer_id: int
     producer_epoch: int
     committed: bool
@@ -195,18 +201,22 @@ class EndedTransaction(_message.Message):
     completed_at_ms: int
     partition_count: int
     holds: _containers.RepeatedCompositeFieldContainer[StableOffsetHold]
-    def __init__(self, producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., committed: bool = ..., cause: _Optional[str] = ..., client_address: _Optional[str] = ..., client_software: _Optional[str] = ..., start_time_ms: _Optional[int] = ..., decided_at_ms: _Optional[int] = ..., completed_at_ms: _Optional[int] = ..., partition_count: _Optional[int] = ..., holds: _Optional[_Iterable[_Union[StableOffsetHold, _Mapping]]] = ...) -> None: ...
+    producer_address: str
+    producer_software: str
+    def __init__(self, producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., committed: bool = ..., cause: _Optional[str] = ..., client_address: _Optional[str] = ..., client_software: _Optional[str] = ..., start_time_ms: _Optional[int] = ..., decided_at_ms: _Optional[int] = ..., completed_at_ms: _Optional[int] = ..., partition_count: _Optional[int] = ..., holds: _Optional[_Iterable[_Union[StableOffsetHold, _Mapping]]] = ..., producer_address: _Optional[str] = ..., producer_software: _Optional[str] = ...) -> None: ...
 
 class ExplainTransactionsResponse(_message.Message):
-    __slots__ = ("error_code", "error_message", "current", "ended", "sentences")
+    __slots__ = ("error_code", "error_message", "current", "ended", "sentences", "current_holds")
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
     CURRENT_FIELD_NUMBER: _ClassVar[int]
     ENDED_FIELD_NUMBER: _ClassVar[int]
     SENTENCES_FIELD_NUMBER: _ClassVar[int]
+    CURRENT_HOLDS_FIELD_NUMBER: _ClassVar[int]
     error_code: _errors_pb2.ErrorCode
     error_message: str
     current: DescribedTransaction
     ended: _containers.RepeatedCompositeFieldContainer[EndedTransaction]
     sentences: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ..., current: _Optional[_Union[DescribedTransaction, _Mapping]] = ..., ended: _Optional[_Iterable[_Union[EndedTransaction, _Mapping]]] = ..., sentences: _Optional[_Iterable[str]] = ...) -> None: ...
+    current_holds: _containers.RepeatedCompositeFieldContainer[StableOffsetHold]
+    def __init__(self, error_code: _Optional[_Union[_errors_pb2.ErrorCode, str]] = ..., error_message: _Optional[str] = ..., current: _Optional[_Union[DescribedTransaction, _Mapping]] = ..., ended: _Optional[_Iterable[_Union[EndedTransaction, _Mapping]]] = ..., sentences: _Optional[_Iterable[str]] = ..., current_holds: _Optional[_Iterable[_Union[StableOffsetHold, _Mapping]]] = ...) -> None: ...

@@ -232,7 +232,8 @@ class StandaloneBackend:
         return make_fencing_service(driver, engine, self.disk, self.requests)
 
     def transactions(self) -> dict[str, ServiceMethod]:
-        return make_transaction_rpcs(self._transactions, node_id=self._settings.node_id)
+        history = None if self._transactions is None else self._transactions.history
+        return make_transaction_rpcs(self._transactions, history, node_id=self._settings.node_id)
 
     async def serve_kafka(self, door: "NodeKafkaListener | NodeProxyListener", context: KafkaListenerContext) -> None:
         zookeeper = self.zookeeper

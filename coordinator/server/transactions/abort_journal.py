@@ -16,15 +16,15 @@ import structlog
 from muster.coordinator.edge.background_tasks import RestartedTask
 from muster.coordinator.runtime.abort_records import (
     ABORTS_TOPIC,
+    RETENTION_MS,
     AbortEntry,
-    aborts_topic,
     decode_abort,
     encode_abort,
     split_by_size,
 )
 from muster.coordinator.runtime.node_status import Conditions
 from muster.storage.broker.broker import Broker
-from muster.storage.broker.requests import LogRequests
+from muster.storage.broker.requests import LogRequests, NewTopic
 from muster.storage.errors import StorageError
 from muster.storage.records.batch import encode_turn, read_batches
 from muster.storage.types import AppendOrigin
@@ -158,6 +158,11 @@ class AbortJournal:
                 "waiting to be written. After a restart `muster transactions explain` does not know why those ended",
                 lasting_ms=LOSS_TOLD_MS,
             )
+
+
+def aborts_topic() -> NewTopic:
+    configs = {"cleanup.policy": "delete", "retention.ms": str(RETENTION_MS), "segment.bytes": str(16 << 20)}
+    return NewTopic(ABORTS_TOPIC, 1, configs, internal=True)
 
 
 class BrokerAbortLog:

@@ -40,6 +40,7 @@ from muster.coordinator.server.driver.clock import NodeClock
 from muster.coordinator.server.driver.driver import DriverCallbacks, DriverLimits, EngineDriver, ReplyWaiter
 from muster.coordinator.server.transactions.abort_journal import AbortJournal, BrokerAbortLog
 from muster.coordinator.server.transactions.marker_writer import MarkerWriter
+from muster.coordinator.server.transactions.transaction_history import TransactionHistory
 from muster.coordinator.transactions.effects import (
     AbortNoted,
     MarkerTrouble,
@@ -117,6 +118,7 @@ class TransactionCoordinator:
         self._end_positions = partial(end_positions, groups)
         self._markers = MarkerWriter(broker, clock.now_ms, self._end_positions, self._markers_written)
         self.aborts = AbortJournal(BrokerAbortLog(broker, requests, clock.now_ms))
+        self.history = TransactionHistory(self, self.aborts, broker, clock.now_ms)
         broker.holds.clock_ms = clock.now_ms  # as the times of the coordinator's decisions
         self._loaded, self._searched = asyncio.Event(), asyncio.Event()
         self._loads = 0

@@ -14,8 +14,10 @@ from muster.coordinator.edge.request_limits import error_sentence
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.kafka.handlers.transactions import TransactionService
 from muster.coordinator.kafka.protocol import RAISES_EPOCH, refuse_transactions
+from muster.coordinator.observability.views.transactions import ExplainedEnd, HeldOffset
 from muster.coordinator.rpc.v1 import transaction_service_pb2 as pb
 from muster.coordinator.server.rpc_dispatch import RpcCall, ServiceMethod, methods_of
+from muster.coordinator.server.transactions.transaction_history import HOLDS_TOLD, TransactionHistory
 from muster.coordinator.transactions.effects import (
     DescribeTransactionReply,
     EndTxnReply,
@@ -23,7 +25,6 @@ from muster.coordinator.transactions.effects import (
     ListedTransaction,
     ListTransactionsReply,
     TerminateTransactionReply,
-    TransactionEnd,
 )
 from muster.coordinator.transactions.events import (
     DescribeTransaction,
@@ -73,8 +74,9 @@ def refusal_of(error: CoordinatorError) -> dict[str, Any]:
 class TransactionRpcs:
     """Handlers over the node's coordinator of transactional ids. node_id: which node that is."""
 
-    def __init__(self, service: TransactionService, *, node_id: int) -> None:
+    def __init__(self, service: TransactionService, history: TransactionHistory, *, node_id: int) -> None:
         self._service = service
+        self._history = history
         self._node_id = node_id
 
     async def init_producer_id(self, request: pb.InitProducerIdRequest, call: RpcCall) -> pb.InitProducerIdResponse:
@@ -178,13 +180,18 @@ class TransactionRpcs:
     ) -> pb.ExplainTransactionsResponse:
         """What the id has open, and how its last transactions ended."""
         try:
-            reply = await self._ask_state(request.transactional_id)
+            check_id(request.transactional_id)
+            reply, known, sentences = await self._history.read(request.transactional_id)
         except CoordinatorError as refusal:
             return pb.ExplainTransactionsResponse(**refusal_of(refusal))
-        return pb.ExplainTransactionsResponse(
-            current=build_described(request.transactional_id, reply, self._node_id),
-            ended=[build_ended(each) for each in reply.ends],
+        answer = pb.ExplainTransactionsResponse(
+            ended=[build_ended(each) for each in known.ended],
+            sentences=sentences,
+            current_holds=[] if known.current is None else map(build_hold, known.current.holds[:HOLDS_TOLD]),
         )
+        if reply is not None and reply.state not in IDLE_STATES:
+            answer.current.CopyFrom(build_described(request.transactional_id, reply, self._node_id))
+        return answer
 
     async def _describe(self, transactional_id: str) -> pb.DescribedTransaction:
         try:
@@ -298,20 +305,34 @@ def build_described(
     )
 
 
-def build_ended(end: TransactionEnd) -> pb.EndedTransaction:
-    """One of the last ends, as far as the coordinator remembers it."""
-    decision = end.decision
+def build_ended(end: ExplainedEnd) -> pb.EndedTransaction:
+    """One of the last ends, as far as it is known."""
     return pb.EndedTransaction(
         producer_id=end.producer_id,
-        producer_epoch=decision.epoch,
+        producer_epoch=end.epoch,
         committed=end.committed,
-        cause=decision.cause.value,
-        client_address=decision.by.address,
-        client_software=decision.by.software,
+        cause=end.cause,
+        client_address=end.by.address,
+        client_software=end.by.software,
         start_time_ms=end.started_ms,
         decided_at_ms=end.decided_ms,
         completed_at_ms=end.completed_ms,
         partition_count=end.partitions,
+        holds=map(build_hold, end.holds),
+        producer_address=end.of.address,
+        producer_software=end.of.software,
+    )
+
+
+def build_hold(hold: HeldOffset) -> pb.StableOffsetHold:
+    return pb.StableOffsetHold(
+        topic=hold.topic,
+        partition=hold.partition,
+        offset=hold.offset,
+        held_ms=hold.held_ms,
+        records=hold.records,
+        at_least=not hold.exactly,
+        behind=hold.behind,
     )
 
 
@@ -375,7 +396,11 @@ class RefusedTransactionRpcs:
         return pb.ExplainTransactionsResponse(**refusal_of(without_coordinator(request.transactional_id)))
 
 
-def make_transaction_rpcs(service: TransactionService | None, *, node_id: int) -> dict[str, ServiceMethod]:
-    """The rows of the Transactions service. service: None where the node coordinates no transactional ids."""
-    handlers = RefusedTransactionRpcs() if service is None else TransactionRpcs(service, node_id=node_id)
+def make_transaction_rpcs(
+    service: TransactionService | None, history: TransactionHistory | None = None, *, node_id: int
+) -> dict[str, ServiceMethod]:
+    """The rows of the Transactions service. None of both: where the node coordinates no transactional ids."""
+    if service is None or history is None:
+        return methods_of(TRANSACTION_SERVICE, RefusedTransactionRpcs())
+    handlers = TransactionRpcs(service, history, node_id=node_id)
     return methods_of(TRANSACTION_SERVICE, handlers)

@@ -1,0 +1,110 @@
+"""`muster transactions explain`: why the last transactions of an id ended, and what they held back."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from muster.cli.common.options import client_options, connect_admin, output_option
+from muster.cli.common.output import columns, print_document, print_rows
+from muster.coordinator.observability.views.formatting import harmless, utc_moment
+
+if TYPE_CHECKING:
+    from muster.coordinator.rpc.v1 import transaction_service_pb2 as pb
+
+ENDED_COLUMNS = columns(
+    "DECIDED=decided_at:cyan, RESULT=result, CAUSE=cause, OPEN-MS=open_ms, PARTITIONS=partition_count, "
+    "BY=client_address, BY-SOFTWARE=client_software+, OF=producer_address, OF-SOFTWARE=producer_software+, "
+    "PRODUCER-ID=producer_id+, EPOCH=producer_epoch+, LONGEST-HOLD-MS=longest_hold_ms"
+)
+
+
+@click.command()
+@client_options
+@output_option
+@click.argument("transactional_id", metavar="ID")
+def explain(bootstrap: str, overrides: dict[str, str], style: str, transactional_id: str) -> None:
+    """Say how the last transactions of ID ended, and why.
+
+    With -o wide or csv, as a table of ends; with json or yaml, also what each of them held back.
+    """
+    with connect_admin(bootstrap, overrides) as admin:
+        found = admin.explain_transactions(transactional_id)
+    if style in ("json", "yaml"):
+        print_document(explained_document(transactional_id, found), style)
+    elif style == "table":
+        for sentence in found.sentences:
+            click.echo(harmless(sentence))
+    else:
+        print_rows([ended_row(end) for end in found.ended], ENDED_COLUMNS, style)
+
+
+def known(number: int) -> int | None:
+    """None for what is not known."""
+    return None if number < 0 else number
+
+
+def open_ms(end: "pb.EndedTransaction") -> int | None:
+    """None where it is not known, or where the node's clock was set back meanwhile."""
+    return end.decided_at_ms - end.start_time_ms if 0 <= end.start_time_ms <= end.decided_at_ms else None
+
+
+def ended_row(end: "pb.EndedTransaction") -> dict[str, Any]:
+    """One end as a row: facts that are not known are None."""
+    return {
+        "decided_at": None if end.decided_at_ms < 0 else utc_moment(end.decided_at_ms),
+        "result": "committed" if end.committed else "aborted",
+        "cause": end.cause,
+        "open_ms": open_ms(end),
+        "partition_count": known(end.partition_count),
+        "client_address": end.client_address or None,
+        "client_software": end.client_software or None,
+        "producer_address": end.producer_address or None,
+        "producer_software": end.producer_software or None,
+        "producer_id": end.producer_id,
+        "producer_epoch": known(end.producer_epoch),
+        "longest_hold_ms": max((hold.held_ms for hold in end.holds if hold.held_ms >= 0), default=None),
+    }
+
+
+def hold_row(hold: "pb.StableOffsetHold") -> dict[str, Any]:
+    return {
+        "topic": hold.topic,
+        "partition": hold.partition,
+        "offset": hold.offset,
+        "held_ms": known(hold.held_ms),
+        "at_least": hold.at_least,
+        "records": known(hold.records),
+        "behind": known(hold.behind),
+    }
+
+
+def explained_document(transactional_id: str, found: "pb.ExplainTransactionsResponse") -> dict[str, Any]:
+    """Everything that is known, for programs."""
+    now, current = None, found.current
+    if found.HasField("current"):
+        now = {
+            "state": current.state,
+            "producer_id": current.producer_id,
+            "producer_epoch": current.producer_epoch,
+            "timeout_ms": current.transaction_timeout_ms,
+            "started_at": None if current.start_time_ms < 0 else utc_moment(current.start_time_ms),
+            "client_address": current.client_address or None,
+            "client_software": current.client_software or None,
+            "partitions": [f"{topic.topic}-{number}" for topic in current.topics for number in topic.partitions],
+            "holds": [hold_row(hold) for hold in found.current_holds],
+        }
+    ended = [
+        ended_row(end)
+        | {
+            "started_at": None if end.start_time_ms < 0 else utc_moment(end.start_time_ms),
+            "completed_at": None if end.completed_at_ms < 0 else utc_moment(end.completed_at_ms),
+            "holds": [hold_row(hold) for hold in end.holds],
+        }
+        for end in found.ended
+    ]
+    return {
+        "transactional_id": transactional_id,
+        "current": now,
+        "ended": ended,
+        "sentences": list(found.sentences),
+    }

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 if TYPE_CHECKING:
+    from muster.client.errors import OutcomeUnknown, ProducerFenced, TransactionAborted
     from muster.client.sync.admin import Admin
     from muster.client.sync.consumer import Consumer
     from muster.client.sync.producer import Producer
@@ -34,10 +35,13 @@ HOMES = {
     "FencingToken": "muster.client.types",
     "Message": "muster.client.types",
     "OffsetAndMetadata": "muster.client.types",
+    "OutcomeUnknown": "muster.client.errors",
     "Producer": "muster.client.sync.producer",
+    "ProducerFenced": "muster.client.errors",
     "RebalanceEvent": "muster.client.types",
     "RecordMetadata": "muster.client.types",
     "TopicPartition": "muster.client.types",
+    "TransactionAborted": "muster.client.errors",
     "Worker": "muster.client.sync.worker",
 }
 
@@ -47,10 +51,13 @@ __all__ = [
     "FencingToken",
     "Message",
     "OffsetAndMetadata",
+    "OutcomeUnknown",
     "Producer",
+    "ProducerFenced",
     "RebalanceEvent",
     "RecordMetadata",
     "TopicPartition",
+    "TransactionAborted",
     "Worker",
 ]
 

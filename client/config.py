@@ -334,6 +334,7 @@ def check_zookeeper(connect: str | None, group_id: str | None, strategy: str) ->
 # The clients' properties
 # -----------------------
 
+MAX_TRANSACTIONAL_ID_BYTES = 32_767
 DEFAULT_BOOTSTRAP = "127.0.0.1:9290"
 Model = TypeVar("Model", bound="ClientConfig")
 
@@ -403,6 +404,16 @@ class ProducerConfig(RecordsProperties, ClientConfig):
         "Number batches, so that a retried one is written once (KIP-98); needs acks=all, so another value of acks "
         "switches the default off.",
     )
+    transactional_id: str | None = setting(
+        None,
+        "Write in transactions under this name, which one running process has (KIP-98); default: no transactions.",
+        min_length=1,
+    )
+    transaction_timeout_ms: PositiveInt32 = setting(
+        60_000,
+        "How long a transaction may be open before its coordinator aborts it; at most transaction.max.timeout.ms of "
+        "the node.",
+    )
     linger_ms: Annotated[int, Field(ge=0, le=60_000)] = setting(
         5, "How long a record may wait for others to fill its batch."
     )
@@ -425,8 +436,20 @@ class ProducerConfig(RecordsProperties, ClientConfig):
     def _name_acks(cls, value: Any) -> Any:
         return {"-1": "all"}.get(str(value), str(value))
 
+    @field_validator("transactional_id")
+    @classmethod
+    def _check_transactional_id(cls, value: str | None) -> str | None:
+        if value is not None and len(value.encode(errors="replace")) > MAX_TRANSACTIONAL_ID_BYTES:
+            raise ValueError(f"expected 1 to {MAX_TRANSACTIONAL_ID_BYTES} bytes of UTF-8")
+        return value
+
     @model_validator(mode="after")
     def _check_idempotence(self) -> Self:
+        if self.transactional_id is not None and not self.numbers_batches:
+            raise ValueError(
+                f"transactional.id needs an idempotent producer, and acks is {self.acks}, enable.idempotence is "
+                f"{str(self.enable_idempotence).lower()}; use acks=all and leave enable.idempotence out"
+            )
         if "enable_idempotence" in self.model_fields_set and self.enable_idempotence and self.acks != "all":
             raise ValueError(
                 f"enable.idempotence=true needs to hear of all that is written, and acks is {self.acks}; use acks=all"

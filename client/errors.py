@@ -6,7 +6,7 @@ answered.
 
 from collections.abc import Mapping
 
-RETRIABLE = frozenset({3, 5, 6, 7, 9, 14, 15, 16, 19, 20, 27, 41, 56, 74, 75, 78, 79, 88, 100, 111, 113})
+RETRIABLE = frozenset({3, 5, 6, 7, 9, 14, 15, 16, 19, 20, 27, 41, 51, 56, 74, 75, 78, 79, 88, 100, 111, 113})
 """Kafka's codes after which the same request may succeed later."""
 
 
@@ -155,7 +155,26 @@ class RebalanceInProgress(CommitFailed):
 
 
 class ProducerFenced(Refused):
-    """A newer producer has fenced this one, which must stop writing."""
+    """A newer producer has fenced this one, which must stop writing. It is of no use any more: make another."""
+
+
+class TransactionAborted(ClientError):
+    """The transaction could not be completed and is aborted: nothing of it is seen by readers of committed records.
+
+    Leave the block and begin again, after the consumer has gone back to its committed positions. `reason` is the error
+    that led to it.
+    """
+
+    def __init__(self, reason: Exception) -> None:
+        super().__init__(f"the transaction was aborted, because: {reason}; begin it again")
+        self.reason = reason
+
+
+class OutcomeUnknown(ClientError):
+    """The coordinator did not say within delivery.timeout.ms whether the transaction is committed.
+
+    It is committed completely or not at all. The next `begin` first settles it: what is not decided by then is aborted.
+    """
 
 
 class FencedInstance(Refused):
@@ -176,6 +195,10 @@ class GroupNotEmpty(Refused):
 
 class NotAuthorized(AuthorizationError, Refused):
     """The principal lacks a right to a topic, a group or the cluster. The error does not reveal whether it exists."""
+
+
+class TransactionalIdNotAuthorized(NotAuthorized, ProducerFenced):
+    """The principal may not use this transactional id, or the node coordinates none."""
 
 
 class ConsumerRebalanceFailed(ClientError):
@@ -237,11 +260,13 @@ BY_CODE: Mapping[int, type[Refused]] = {
     36: TopicExists,
     37: InvalidTopic,
     47: ProducerFenced,
-    53: NotAuthorized,
+    49: ProducerFenced,
+    53: TransactionalIdNotAuthorized,
     65: NotAuthorized,
     68: GroupNotEmpty,
     69: GroupNotFound,
     82: FencedInstance,
+    90: ProducerFenced,
     105: TransactionalIdNotFound,
     113: CommitFailed,
 }

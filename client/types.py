@@ -138,12 +138,16 @@ class FencingToken(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GroupMetadata:
-    """Who this consumer is to its group right now; generation -1 means: not a member."""
+    """Who this consumer is to its group right now; generation -1 means: not a member.
+
+    `subscribed`: it is to be a member, so while it is not, it may add no positions to a transaction.
+    """
 
     group_id: str
     generation: int
     member_id: str
     group_instance_id: str | None
+    subscribed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

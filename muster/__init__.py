@@ -13,6 +13,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from muster.client.errors import OutcomeUnknown, ProducerFenced, TransactionAborted
     from muster.client.sync.admin import Admin
     from muster.client.sync.consumer import Consumer
     from muster.client.sync.producer import Producer
@@ -32,10 +33,13 @@ __all__ = [
     "FencingToken",
     "Message",
     "OffsetAndMetadata",
+    "OutcomeUnknown",
     "Producer",
+    "ProducerFenced",
     "RebalanceEvent",
     "RecordMetadata",
     "TopicPartition",
+    "TransactionAborted",
     "Worker",
     "aio",
     "assignors",

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
@@ -312,13 +313,21 @@ class ConsumerCore:
             self._count_as_done()
         return self.commits.to_commit()
 
+    def offsets_for_transaction(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """The same, for who commits it with what was made of the records."""
+        if self.config.auto_commits:
+            raise IllegalState("a transaction commits positions, and enable.auto.commit does so too; set it to false")
+        if self.config.group_protocol == "zookeeper":
+            raise IllegalState("positions in ZooKeeper are in no transaction; use another group.protocol")
+        return self.everything_handed_over()
+
     # Membership
 
     def group_metadata(self) -> GroupMetadata:
         if self.config.group_id is None:
             raise IllegalState("this consumer has no group.id")
         if self.driver is not None:
-            return self.driver.identity
+            return replace(self.driver.identity, subscribed=True)
         return GroupMetadata(self.config.group_id, NO_GENERATION, "", self.config.group_instance_id)
 
     def fencing_token(self, tp: TopicPartition) -> FencingToken:
@@ -618,8 +627,15 @@ class AsyncConsumer:
         """Return the member id of this consumer; empty while it is not a member."""
         return self._core.group_metadata().member_id
 
+    def offsets_for_transaction(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return the positions after the last records that were handed over, for `Producer.send_offsets`.
+
+        Raises IllegalState if this consumer also commits by itself, or keeps its positions in ZooKeeper.
+        """
+        return self._core.offsets_for_transaction()
+
     def consumer_group_metadata(self) -> GroupMetadata:
-        """Return this consumer's identity in its group."""
+        """Return this consumer's identity in its group, for `Producer.send_offsets`."""
         return self._core.group_metadata()
 
     def fencing_token(self, partition: tuple[str, int]) -> FencingToken:

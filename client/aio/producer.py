@@ -2,24 +2,52 @@
 
 import asyncio
 import contextlib
+import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
 from muster.client.calls.topic_calls import PartitionCounts
 from muster.client.calls.transport import Transport
 from muster.client.config import ProducerConfig, load
-from muster.client.errors import BufferFull, ClientError, ConfigError, DeliveryFailed, IllegalState, UnknownTopic
-from muster.client.records.accumulator import RECORD_OVERHEAD, Accumulator, Headers, ProducerNumbering, choose_partition
+from muster.client.errors import (
+    BufferFull,
+    ClientError,
+    ConfigError,
+    DeliveryFailed,
+    IllegalState,
+    TransactionAborted,
+    UnknownTopic,
+)
+from muster.client.records.accumulator import (
+    RECORD_OVERHEAD,
+    Accumulator,
+    Headers,
+    ProducerNumbering,
+    TransactionNumbering,
+    choose_partition,
+)
+from muster.client.records.producer_transactions import ConsumedPositions, ProducerTransactions, choose_offsets
 from muster.client.records.sender import BatchSender, ProducerFence, build_too_large
-from muster.client.types import FencingToken, OnDelivery, RecordMetadata, TopicPartition
+from muster.client.types import (
+    FencingToken,
+    GroupMetadata,
+    OffsetAndMetadata,
+    OnDelivery,
+    RecordMetadata,
+    TopicPartition,
+)
 
 # The core that both twins share
 # ------------------------------
 
 MAX_HEADERS = 1_000
 ANY = -1
+LAST_CHANCE_S = 1.0
+"""What a producer still tries to deliver, or to abort, when it is left by an error."""
+
+log = logging.getLogger("muster.client")
 
 
 class ProducerCore:
@@ -28,15 +56,24 @@ class ProducerCore:
     def __init__(self, config: ProducerConfig, fence: FencingToken | None = None) -> None:
         if fence is not None and config.acks == "0":
             raise ConfigError("acks=0 hears of no refusal, and a fence is there to refuse; use acks=all")
+        if fence is not None and config.transactional_id is not None:
+            raise ConfigError("transactional.id and fence both say who may write; use one of them")
         self.config = config
         self.transport = Transport(config)
         self.catalog = PartitionCounts(self.transport, config)
         self.accumulator = Accumulator(config, self._wake)
         self.fence = None if fence is None else ProducerFence(fence, self.transport)
-        self.sender = BatchSender(
-            self.transport, config, self.accumulator, self.fence or choose_numbering(config, self.transport)
-        )
+        numbers = self.fence or choose_numbering(config, self.transport)
+        self.sender = BatchSender(self.transport, config, self.accumulator, numbers)
         self.closed = False
+        self._news = asyncio.Event()
+        self.accumulator.on_room = self._news.set
+        self.transactions: ProducerTransactions | None = None
+        """None without a transactional.id."""
+        if isinstance(numbers, TransactionNumbering):
+            self.transactions = ProducerTransactions(
+                config, self.transport, self.accumulator, self.sender, numbers, self.until
+            )
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def bind(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -59,9 +96,45 @@ class ProducerCore:
             )
         await self.fence.claim_patiently([TopicPartition(*place) for place in places])
 
+    async def leave_transaction(self, error: BaseException) -> None:
+        """An exception ends a block: abort, quickly where the program is interrupted."""
+        patience_ms = None if isinstance(error, Exception) else int(LAST_CHANCE_S * 1000)
+        try:
+            await self.transactional("abort()").abort(patience_ms)
+        except (ClientError, IllegalState) as trouble:
+            log.info("%s", trouble)
+
     async def count(self, topic: str) -> int:
         """Partitions of a topic, looked up within max.block.ms."""
         return await self.catalog.count(topic, max(1, self.config.max_block_ms))
+
+    def transactional(self, what: str) -> ProducerTransactions:
+        """Raises IllegalState without a transactional.id, or once this producer is closed."""
+        if self.closed:
+            raise IllegalState("this producer is closed")
+        if self.transactions is None:
+            raise IllegalState(f"{what} needs a name for its transactions: Producer(..., transactional_id=NAME)")
+        return self.transactions
+
+    def check_open(self) -> None:
+        """Raises unless a record may be produced: with a transactional.id, while a transaction is open."""
+        if self.transactions is not None and not self.closed:
+            self.transactions.life.check_open("produce()")
+
+    async def until(self, condition: Callable[[], bool], timeout_s: float | None = None) -> bool:
+        """Whether the condition came true in time; looked at again whenever room came back."""
+        loop = asyncio.get_running_loop()
+        deadline = None if timeout_s is None else loop.time() + timeout_s
+        while not condition():
+            self._news.clear()
+            left = None if deadline is None else deadline - loop.time()
+            if left is not None and left <= 0:
+                return False
+            try:
+                await asyncio.wait_for(self._news.wait(), left)
+            except TimeoutError:
+                return condition()
+        return True
 
     def add(
         self,
@@ -96,7 +169,14 @@ class ProducerCore:
         stamp = timestamp_ms or time.time_ns() // 1_000_000
         self.accumulator.add(TopicPartition(topic, partition), (stamp, key, value, headers), size, on_delivery, block_s)
 
+    async def settle_failure(self) -> None:
+        """Where the open transaction has failed: abort it, and raise TransactionAborted."""
+        if self.transactions is not None:
+            await self.transactions.settle_failure()
+
     def raise_failures(self) -> None:
+        if self.transactions is not None:
+            return
         failed, first = self.sender.take_failures()
         if first is not None:
             raise DeliveryFailed(failed, first)
@@ -107,8 +187,10 @@ class ProducerCore:
         await self.transport.close()
 
 
-def choose_numbering(config: ProducerConfig, transport: Transport) -> ProducerNumbering | None:
+def choose_numbering(config: ProducerConfig, transport: Transport) -> ProducerNumbering | TransactionNumbering | None:
     """None where the producer is not to be idempotent."""
+    if config.transactional_id is not None:
+        return TransactionNumbering(config.transactional_id)
     return ProducerNumbering(transport) if config.numbers_batches else None
 
 
@@ -139,9 +221,6 @@ def encode_bytes(what: str, given: bytes | str | None) -> bytes | None:
 # The client
 # ----------
 
-LAST_CHANCE_S = 1.0
-"""What a producer still tries to deliver when it is left by an error."""
-
 
 class AsyncProducer:
     """As `muster.client.Producer`; waits by suspending the task instead of the thread."""
@@ -150,8 +229,6 @@ class AsyncProducer:
         self, config: Mapping[str, Any] | None = None, *, fence: FencingToken | None = None, **properties: Any
     ) -> None:
         self._core = ProducerCore(load(ProducerConfig, config, properties), fence)
-        self._room = asyncio.Event()
-        self._core.accumulator.on_room = self._room.set
 
     async def produce(
         self,
@@ -170,11 +247,16 @@ class AsyncProducer:
         """
         core = self._core
         core.bind(asyncio.get_running_loop())
+        core.check_open()
         value, key = encode_bytes("value", value), encode_bytes("key", key)
         pairs = tuple(headers.items()) if isinstance(headers, Mapping) else tuple(headers)
         partitions = await core.count(topic)
         await self._room_for(measure_record(value, key, pairs))
-        core.add(topic, partitions, value, key, partition, timestamp, pairs, on_delivery, 0)
+        try:
+            core.add(topic, partitions, value, key, partition, timestamp, pairs, on_delivery, 0)
+        except TransactionAborted:
+            await core.settle_failure()
+            raise
 
     async def send(
         self,
@@ -205,33 +287,100 @@ class AsyncProducer:
 
         Optional: `on_delivery` is called without it. Failed records count as well, and `flush` still raises for them.
         """
-        await self._until(lambda: self._core.accumulator.news, timeout)
+        await self._core.until(lambda: self._core.accumulator.news, timeout)
         return self._core.accumulator.reported()
 
     async def flush(self, timeout: float | None = None) -> int:
         """Wait until everything is delivered; return how many batches are still outstanding after `timeout` seconds.
 
-        Raises DeliveryFailed when records were given up since the last flush.
+        Raises DeliveryFailed when records were given up since the last flush; in a transaction TransactionAborted.
         """
         accumulator = self._core.accumulator
         accumulator.begin_flush()
         try:
-            await self._until(lambda: not accumulator.waiting, timeout)
+            await self._core.until(lambda: not accumulator.waiting, timeout)
         finally:
             accumulator.end_flush()
+        await self._core.settle_failure()
         self._core.raise_failures()
         return accumulator.waiting
 
     async def close(self, timeout: float | None = None) -> None:
-        """Flush and stop. Records that are not delivered within `timeout` seconds are given up, which is an error."""
-        if self._core.closed:
+        """Flush and stop. Records that are not delivered within `timeout` seconds are given up, which is an error.
+
+        A transaction that is open is aborted.
+        """
+        core = self._core
+        if core.closed:
             return
         try:
+            if core.transactions is not None:
+                core.bind(asyncio.get_running_loop())
+                await core.transactions.close(
+                    core.config.delivery_timeout_ms if timeout is None else int(timeout * 1000)
+                )
+                return
             left = await self.flush(timeout)
             if left:
                 raise ClientError(f"{left} batch(es) were not delivered within {timeout} s of close()")
         finally:
-            await self._core.close()
+            await core.close()
+
+    async def init_transactions(self) -> None:
+        """Become the only producer with this transactional id; what an earlier one left open is aborted.
+
+        The first `begin` does the same. Raises ProducerFenced when the node does not let this producer have the id,
+        Unreachable after max.block.ms.
+        """
+        core = self._core
+        core.bind(asyncio.get_running_loop())
+        await core.transactional("init_transactions()").initialize()
+
+    async def begin(self) -> None:
+        """Begin a transaction: what is produced from now on is seen by readers of committed records after `commit`.
+
+        After OutcomeUnknown it first settles how the last one ended. Raises ProducerFenced.
+        """
+        core = self._core
+        core.bind(asyncio.get_running_loop())
+        await core.transactional("begin()").begin()
+
+    async def commit(self) -> None:
+        """Deliver what is outstanding, then commit. Nothing is sent for an empty transaction.
+
+        Raises TransactionAborted if a record could not be delivered, ProducerFenced if another producer has the
+        transactional id, and OutcomeUnknown if no answer came within delivery.timeout.ms.
+        """
+        await self._core.transactional("commit()").commit()
+
+    async def abort(self) -> None:
+        """Drop what is not delivered yet, and abort. Harmless after TransactionAborted. Raises ProducerFenced."""
+        await self._core.transactional("abort()").abort()
+
+    async def send_offsets(
+        self,
+        offsets: Mapping[tuple[str, int], int | OffsetAndMetadata] | ConsumedPositions,
+        group_metadata: GroupMetadata | None = None,
+    ) -> None:
+        """Commit positions of a group with the transaction.
+
+        Either `offsets` (the next record to read, by partition) and `consumer.consumer_group_metadata()`, or a consumer
+        alone: then the positions behind all that it has handed over. Raises TransactionAborted when the group has gone
+        on without this member.
+        """
+        transactions = self._core.transactional("send_offsets()")
+        await transactions.send_offsets(*choose_offsets(offsets, group_metadata))
+
+    @contextlib.asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Self]:
+        """A transaction as a context: commits at the end; an exception aborts and goes on up."""
+        await self.begin()
+        try:
+            yield self
+        except BaseException as error:
+            await self._core.leave_transaction(error)
+            raise
+        await self.commit()
 
     async def claim(self, partitions: Iterable[tuple[str, int]] = ()) -> None:
         """Become the fence's only writer now, before the first record; needs `fence`.
@@ -264,23 +413,8 @@ class AsyncProducer:
 
     async def _room_for(self, size: int) -> None:
         core = self._core
-        if not await self._until(lambda: core.accumulator.has_room(size), core.config.max_block_ms / 1000):
+        if not await core.until(lambda: core.accumulator.has_room(size), core.config.max_block_ms / 1000):
             raise BufferFull(
                 f"no room for a record of {size} bytes within {core.config.max_block_ms} ms; "
                 "is the node reachable? buffer.memory and max.block.ms set the limits"
             )
-
-    async def _until(self, condition: Callable[[], bool], timeout_s: float | None) -> bool:
-        """Whether the condition came true in time; looked at again whenever room came back."""
-        loop = asyncio.get_running_loop()
-        deadline = None if timeout_s is None else loop.time() + timeout_s
-        while not condition():
-            self._room.clear()
-            left = None if deadline is None else deadline - loop.time()
-            if left is not None and left <= 0:
-                return False
-            try:
-                await asyncio.wait_for(self._room.wait(), left)
-            except TimeoutError:
-                return condition()
-        return True

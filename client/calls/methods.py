@@ -72,6 +72,7 @@ CONSUMER_GROUP_HEARTBEAT = ClientMethod(
 )
 LEAVE_GROUP = ClientMethod(group_pb.LeaveGroupRequest, group_pb.LeaveGroupResponse)
 OFFSET_COMMIT = ClientMethod(group_pb.OffsetCommitRequest, group_pb.OffsetCommitResponse)
+TXN_OFFSET_COMMIT = ClientMethod(group_pb.TxnOffsetCommitRequest, group_pb.TxnOffsetCommitResponse)
 OFFSET_FETCH = ClientMethod(group_pb.OffsetFetchRequest, group_pb.OffsetFetchResponse)
 OFFSET_DELETE = ClientMethod(group_pb.OffsetDeleteRequest, group_pb.OffsetDeleteResponse)
 SESSION = ClientMethod(group_pb.SessionRequest, group_pb.SessionResponse)
@@ -155,6 +156,9 @@ TERMINATE_TRANSACTION = ClientMethod(
 EXPLAIN_TRANSACTIONS = ClientMethod(
     transaction_pb.ExplainTransactionsRequest, transaction_pb.ExplainTransactionsResponse
 )
+# An epoch belongs to one transaction, so the coordinator recognizes both when they come again.
+INIT_TRANSACTIONS = ClientMethod(transaction_pb.InitProducerIdRequest, transaction_pb.InitProducerIdResponse)
+END_TXN = ClientMethod(transaction_pb.EndTxnRequest, transaction_pb.EndTxnResponse)
 
 STAGE_RECORDS = ClientMethod(staging_pb.StageRecordsRequest, staging_pb.StageRecordsResponse)
 COMMIT_STAGED = ClientMethod(staging_pb.CommitStagedRequest, staging_pb.CommitStagedResponse)

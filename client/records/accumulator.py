@@ -74,7 +74,12 @@ class NumberedOwnership(NamedTuple):
 
 
 class BatchNumbers(Protocol):
-    """Who numbers batches: a producer for itself, or the fence of a partition's owner."""
+    """Who numbers batches: a producer for itself, its transaction, or the fence of a partition's owner."""
+
+    transactional_id: str | None
+    """Of the transaction that the batches belong to."""
+    renews: bool
+    """Whether a log that has lost count gets the batch under another ownership; otherwise the batch fails."""
 
     async def claim(self, places: Sequence[TopicPartition]) -> None:
         """Before batches go to these. Raises Unreachable, or a retriable Refused, when it is to be tried again."""
@@ -93,6 +98,9 @@ class BatchNumbers(Protocol):
 
 class SequenceCount:
     """How many records were written to each log under the id that counts there."""
+
+    transactional_id: str | None = None
+    renews = True
 
     def __init__(self) -> None:
         self._written: dict[TopicPartition, int] = {}
@@ -144,6 +152,33 @@ class ProducerNumbering(SequenceCount):
         if answer.error_code:
             raise refusal(answer.error_code, pb.ErrorCode.Name(answer.error_code), answer.error_message)
         return NumberedOwnership(answer.producer_id, answer.producer_epoch)
+
+
+class TransactionNumbering(SequenceCount):
+    """The open transaction's producer id and epoch, from 0 in each log. Lives on the sender's loop."""
+
+    renews = False
+
+    def __init__(self, transactional_id: str) -> None:
+        super().__init__()
+        self.transactional_id = transactional_id
+        self.ownership: NumberedOwnership | None = None
+
+    def own(self, ownership: NumberedOwnership) -> None:
+        """Of the next transaction."""
+        if ownership != self.ownership:
+            self.ownership = ownership
+            self._written.clear()
+
+    async def claim(self, places: Sequence[TopicPartition]) -> None:
+        """Nothing to do: the first batch adds its partition to the transaction."""
+
+    def ownership_of(self, place: TopicPartition) -> NumberedOwnership | None:
+        """One for all logs."""
+        return self.ownership
+
+    def doubt(self, place: TopicPartition) -> None:
+        """Nothing to do: a batch that was given up fails its transaction, and the next one has another epoch."""
 
 
 # Batches
@@ -198,6 +233,8 @@ class Accumulator:
         self._room = threading.Condition()
         self.on_room: Callable[[], None] | None = None
         """Called whenever room came back, on the sender's loop."""
+        self.admit: Callable[[], None] | None = None
+        """Called before a record is put into a batch, which the sender cannot take before; raises to refuse it."""
         self._used = 0
         self._batches = 0
         self._flushing = 0
@@ -225,6 +262,8 @@ class Accumulator:
         with self._room:
             if self._used + size > self._config.buffer_memory:
                 self._wait_for_room(size, block_s)
+            if self.admit is not None:
+                self.admit()
             self._used += size
             line = self._lines.get(tp)
             if line is None:

@@ -8,7 +8,7 @@ Batches are numbered as Kafka's idempotent producers number them, so a repeated 
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -147,6 +147,10 @@ class BatchSender:
         self._config = config
         self._accumulator = accumulator
         self._numbers = numbers
+        self.on_given_up: Callable[[Exception], None] | None = None
+        """Called for each batch that is not delivered, on the sender's loop."""
+        self._drops_because: Exception | None = None
+        """While everything is being dropped: why."""
         self._leaders = transport.leaders
         self._writer: KafkaWriter | None = None
         self._at: Counter[str | None] = Counter()
@@ -179,6 +183,17 @@ class BatchSender:
             self._writer.close()
         self._give_up(GIVEN_UP)
 
+    async def drop_all(self, why: Exception) -> None:
+        """Give up what waits and what is under way, without waiting for answers. Nothing may be added meanwhile."""
+        self._drops_because = why
+        try:
+            # A task that is cancelled before its first step would not settle its batches.
+            await asyncio.sleep(0)
+            await self._requests.cancel()
+            self._give_up(why)
+        finally:
+            self._drops_because = None
+
     def _give_up(self, why: Exception) -> None:
         """All that waits to be sent: nobody must wait for one of these for ever."""
         self._accumulator.begin_flush()
@@ -206,6 +221,8 @@ class BatchSender:
 
     def _dispatch_all(self) -> int | None:
         """Send what may be sent; when to look again."""
+        if self._drops_because is not None:
+            return None
         limit, at = self._config.max_in_flight_requests_per_connection, self._at
         if not self._leaders.shared:
             if at.total() >= limit:
@@ -258,7 +275,7 @@ class BatchSender:
                     await self._leaders.settled(lines)
         except BaseException as error:
             for batch in chain.from_iterable(lines.values()):
-                self._settle(batch, error if isinstance(error, Exception) else GIVEN_UP)
+                self._settle(batch, error if isinstance(error, Exception) else self._drops_because or GIVEN_UP)
             raise
         finally:
             self._busy.difference_update(lines)
@@ -277,7 +294,7 @@ class BatchSender:
     def _counts_anew(self, batch: PendingBatch, code: int) -> bool:
         """Whether the batch is refused for its number only, and may come again under an ownership taken since."""
         numbers = self._numbers
-        if numbers is None or batch.ownership is None:
+        if numbers is None or batch.ownership is None or not numbers.renews:
             return False
         current = numbers.ownership_of(batch.tp)
         if code in LOST_COUNT and batch.ownership == current:
@@ -312,7 +329,11 @@ class BatchSender:
         return outcome
 
     async def _send(self, batches: list[PendingBatch], address: str) -> "SendOutcome":
-        request = pb.ProduceRequest(acks=ACKS[self._config.acks], timeout_ms=self._config.request_timeout_ms)
+        request = pb.ProduceRequest(
+            acks=ACKS[self._config.acks],
+            timeout_ms=self._config.request_timeout_ms,
+            transactional_id=self._config.transactional_id or "",
+        )
         lines: dict[str, pb.ProduceTopic] = {}
         for batch in batches:
             topic, partition = batch.tp
@@ -348,7 +369,12 @@ class BatchSender:
         batch.ownership = producer_id, epoch = ownership
         sequence = numbers.next_sequence(batch.tp)
         return encode_batch(
-            batch.records, codec=codec, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence
+            batch.records,
+            codec=codec,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=sequence,
+            transactional=numbers.transactional_id is not None,
         )
 
     async def _claimed(self, batches: list[PendingBatch], numbers: BatchNumbers) -> "SendOutcome | None":
@@ -433,6 +459,8 @@ class BatchSender:
             if batch.in_doubt and self._numbers is not None:
                 # With the same number the next batch would be taken for this one.
                 self._numbers.doubt(batch.tp)
+            if self.on_given_up is not None:
+                self.on_given_up(error)
         for index, listener in batch.listeners:
             offset = base_offset + index if base_offset >= 0 else -1
             self._report_delivery(batch, index, listener, error, offset, time_ms)

@@ -159,6 +159,7 @@ class Consumer:
     assignment = same(AsyncConsumer.assignment)
     truncations = same(AsyncConsumer.truncations)
     memberid = same(AsyncConsumer.memberid)
+    offsets_for_transaction = same(AsyncConsumer.offsets_for_transaction)
     consumer_group_metadata = same(AsyncConsumer.consumer_group_metadata)
     fencing_token = same(AsyncConsumer.fencing_token)
 

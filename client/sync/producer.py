@@ -2,19 +2,15 @@
 
 import concurrent.futures
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from muster.client.aio.producer import ANY, ProducerCore, encode_bytes
-from muster.client.config import ProducerConfig, load
-from muster.client.errors import ClientError
+from muster.client.aio.producer import ANY, LAST_CHANCE_S, AsyncProducer, encode_bytes
+from muster.client.errors import ClientError, TransactionAborted
 from muster.client.records.accumulator import Headers
-from muster.client.twins import shared_loop
+from muster.client.twins import shared_loop, waiting
 from muster.client.types import FencingToken, OnDelivery, RecordMetadata
-
-LAST_CHANCE_S = 1.0
-"""What a producer still tries to deliver when it is left by an error."""
 
 
 class Producer:
@@ -32,7 +28,8 @@ class Producer:
     def __init__(
         self, config: Mapping[str, Any] | None = None, *, fence: FencingToken | None = None, **properties: Any
     ) -> None:
-        self._core = ProducerCore(load(ProducerConfig, config, properties), fence)
+        self._twin = AsyncProducer(config, fence=fence, **properties)
+        self._core = self._twin._core
         self._loop = shared_loop()
         self._core.bind(self._loop.loop)
 
@@ -53,20 +50,25 @@ class Producer:
         """
         self._loop.check_process()
         core = self._core
+        core.check_open()
         partitions = core.catalog.remembered(topic)
         if partitions is None:
             partitions = self._loop.run(core.count(topic))
-        core.add(
-            topic,
-            partitions,
-            encode_bytes("value", value),
-            encode_bytes("key", key),
-            partition,
-            timestamp,
-            tuple(headers.items()) if isinstance(headers, Mapping) else tuple(headers),
-            on_delivery,
-            core.config.max_block_ms / 1000,
-        )
+        try:
+            core.add(
+                topic,
+                partitions,
+                encode_bytes("value", value),
+                encode_bytes("key", key),
+                partition,
+                timestamp,
+                tuple(headers.items()) if isinstance(headers, Mapping) else tuple(headers),
+                on_delivery,
+                core.config.max_block_ms / 1000,
+            )
+        except TransactionAborted:
+            self._loop.run(core.settle_failure())
+            raise
 
     def send(
         self,
@@ -102,39 +104,36 @@ class Producer:
     def flush(self, timeout: float | None = None) -> int:
         """Wait until everything is delivered; return how many batches are still outstanding after `timeout` seconds.
 
-        Raises DeliveryFailed when records were given up since the last flush.
+        Raises DeliveryFailed when records were given up since the last flush; in a transaction TransactionAborted.
         """
         self._loop.check_process()
         self._core.accumulator.wait_until_empty(timeout)
+        if self._core.transactions is not None:
+            self._loop.run(self._core.settle_failure())
         self._core.raise_failures()
         return self._core.accumulator.waiting
 
-    def close(self, timeout: float | None = None) -> None:
-        """Flush and stop. Records that are not delivered within `timeout` seconds are given up, which is an error."""
-        if self._core.closed:
-            return
+    init_transactions = waiting(AsyncProducer.init_transactions)
+    begin = waiting(AsyncProducer.begin)
+    commit = waiting(AsyncProducer.commit)
+    abort = waiting(AsyncProducer.abort)
+    send_offsets = waiting(AsyncProducer.send_offsets)
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[Self]:
+        """A transaction as a context: commits at the end; an exception aborts and goes on up."""
+        self.begin()
         try:
-            left = self.flush(timeout)
-            if left:
-                raise ClientError(f"{left} batch(es) were not delivered within {timeout} s of close()")
-        finally:
-            self._loop.run(self._core.close())
+            yield self
+        except BaseException as error:
+            self._loop.run(self._core.leave_transaction(error))
+            raise
+        self.commit()
 
-    def claim(self, partitions: Iterable[tuple[str, int]] = ()) -> None:
-        """Become the fence's only writer now, before the first record; needs `fence`.
-
-        From then on, every log that an earlier owner has written to refuses its records (ProducerFenced). Without
-        this call, the first record does the same. Raises ProducerFenced when another owner may write.
-        """
-        self._loop.run(self._core.claim(partitions))
-
-    def list_topics(self, topic: str | None = None) -> dict[str, int]:
-        """Return partition counts by name, of all topics or of one; empty for a topic that does not exist."""
-        return self._loop.run(self._core.catalog.listed(topic))
-
-    def partitions_for(self, topic: str) -> set[int]:
-        """Return the partition numbers of a topic, looked up within max.block.ms; raises UnknownTopic."""
-        return set(range(self._loop.run(self._core.count(topic))))
+    close = waiting(AsyncProducer.close)
+    claim = waiting(AsyncProducer.claim)
+    list_topics = waiting(AsyncProducer.list_topics)
+    partitions_for = waiting(AsyncProducer.partitions_for)
 
     def __len__(self) -> int:
         """Batches not yet delivered."""

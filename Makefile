@@ -120,6 +120,7 @@ bench: $(VENV)/.installed-dev
 	-$(BIN)/muster bench assignors
 	-$(BIN)/muster bench coordinator
 	-$(BIN)/muster bench wire
+	-$(BIN)/muster bench transactions
 	-$(BIN)/muster bench spark
 
 clean:

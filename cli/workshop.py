@@ -158,6 +158,12 @@ def engine_rows(only: str, place: str = "") -> Rows:
         ) from failure
 
 
+def transaction_rows(only: str, place: str = "") -> Rows:
+    from muster.workshop.bench import transaction_suite
+
+    return report_failures(transaction_suite.run(only, place))
+
+
 def watch_rows(only: str, place: str = "") -> Rows:
     from muster.workshop.bench import watch_suite
 
@@ -178,6 +184,7 @@ SUITES: dict[str, Callable[[str], Rows]] = {
     "growth": growth_rows,
     "log": log_rows,
     "spark": spark_rows,
+    "transactions": transaction_rows,
     "watch": watch_rows,
     "wire": wire_rows,
 }
@@ -186,6 +193,7 @@ SUITES: dict[str, Callable[[str], Rows]] = {
 BESIDE_KAFKA: dict[str, Callable[[str, str], Rows]] = {
     "cluster": cluster_rows,
     "engine": engine_rows,
+    "transactions": transaction_rows,
     "watch": watch_rows,
     "wire": wire_rows,
 }
@@ -201,7 +209,7 @@ BESIDE_KAFKA: dict[str, Callable[[str, str], Rows]] = {
 @click.option(
     "--kafka",
     metavar="PLACE",
-    help="For wire, cluster, engine, watch: directory of Kafka 4 or its jars, as a peer; for wire also HOST:PORT.",
+    help="For wire, cluster, engine, transactions, watch: directory of Kafka 4 or its jars; for wire also HOST:PORT.",
 )
 def bench(suite: str, as_json: bool, only: str, runs: int, quick: bool, jar: str | None, kafka: str | None) -> int:
     """Run a benchmark SUITE on this machine.
@@ -213,7 +221,7 @@ def bench(suite: str, as_json: bool, only: str, runs: int, quick: bool, jar: str
     if quick and suite != "growth":
         raise click.UsageError("--quick works only with the suite growth")
     if kafka and suite not in BESIDE_KAFKA:
-        raise click.UsageError("--kafka works only with the suites wire, cluster, engine and watch")
+        raise click.UsageError("--kafka works only with the suites wire, cluster, engine, transactions and watch")
     require_workshop()
     rows: list[dict[str, Any]] = []
     try:

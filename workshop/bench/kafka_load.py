@@ -21,7 +21,7 @@ from typing import Any, Final, TypeVar, cast
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import Frame, decode, decode_frame, encode, is_flexible, struct
 from muster.coordinator.kafka.connections.frames import FrameBuffer
-from muster.coordinator.kafka.protocol import APIS
+from muster.coordinator.kafka.protocol import APIS, TRANSACTION_APIS
 from muster.workshop.bench.processes import LOAD_CORE, BenchFailed, ServerProcess, pinned, run_server
 from muster.workshop.bench.report import BenchRow
 
@@ -30,7 +30,7 @@ from muster.workshop.bench.report import BenchRow
 
 Answer = TypeVar("Answer")
 
-KEYS = {api.name: api.key for api in APIS}
+KEYS = {api.name: api.key for api in (*APIS, *TRANSACTION_APIS)}
 LARGEST = 1 << 28
 CALL_S = 120.0
 

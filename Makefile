@@ -12,7 +12,7 @@ FUZZ_SECONDS ?= 120
 # Hundreds of processes are started by the tests, and each would compile all that it imports.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo demo-cluster demo-watch docs test verify check fmt proto proto-check properties search fuzz sim torture interop engine bench screenshots clean
+.PHONY: demo demo-cluster demo-exactly-once demo-watch docs test verify check fmt proto proto-check properties search fuzz sim torture interop engine bench screenshots clean
 
 demo: $(VENV)/.installed
 	$(BIN)/muster demo
@@ -21,6 +21,10 @@ demo: $(VENV)/.installed
 demo-cluster: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[zookeeper]'
 	$(BIN)/muster demo --cluster
+
+# A worker and the node are killed in the middle of transactions, and every order is billed exactly once.
+demo-exactly-once: $(VENV)/.installed
+	$(BIN)/muster demo --exactly-once
 
 # A real Kafka, from Maven's jars, is watched: why did its group rebalance? Without Java or Maven this is told of a recording.
 demo-watch: $(VENV)/.installed

@@ -67,6 +67,7 @@ COMMANDS = {
         "demo-worker": LazyCommand("demo.workers:demo_worker", ""),
         "demo-cluster-worker": LazyCommand("demo.workers:demo_cluster_worker", ""),
         "demo-watch-worker": LazyCommand("demo.watch_demo:demo_watch_worker", ""),
+        "demo-exactly-once-worker": LazyCommand("demo.exactly_once_demo:demo_exactly_once_worker", ""),
         "demo-spark-driver": LazyCommand("demo.workers:demo_spark_driver", ""),
     },
 }

@@ -53,6 +53,11 @@ from muster.cli.common.output import notice
     is_flag=True,
     help="Start a Kafka and a group of confluent-kafka, kill a worker, and explain it from Kafka's records.",
 )
+@click.option(
+    "--exactly-once",
+    is_flag=True,
+    help="Bill orders in transactions, kill a worker and the node in the middle of some, and count the bills.",
+)
 @click.option("--keep", is_flag=True, help="Keep the data directory, and print its path.")
 def demo(
     file: Path | None,
@@ -66,14 +71,17 @@ def demo(
     cluster: bool,
     engine: str | None,
     watch: bool,
+    exactly_once: bool,
     keep: bool,
 ) -> int:
     """Run a demo that kills a worker and explains the rebalance.
 
     A node, the producer and each worker are processes of their own. Without --input the lines are those of this
     Python's standard library, keyed by file: real, and skewed. Ends by itself, within a minute; with --spark it
-    takes one to two. With --cluster, --balance, --engine and --watch it has another story.
+    takes one to two. With --cluster, --balance, --engine, --watch and --exactly-once it has another story.
     """
+    if exactly_once:
+        return run_exactly_once_demo(keep)
     if watch:
         return run_watch_demo(keep)
     if balance:
@@ -137,6 +145,17 @@ def run_watch_demo(keep: bool) -> int:
         return Exit.OK if WatchDemo(folder).run() else Exit.FAILURE
 
 
+def run_exactly_once_demo(keep: bool) -> int:
+    """The demo of transactions: it has a story of its own."""
+    refuse_other_options("exactly_once")
+    from muster.cli.common.commands import interrupt_on_signals
+    from muster.cli.demo.exactly_once_demo import ExactlyOnceDemo
+
+    interrupt_on_signals()
+    with workspace(keep) as folder:
+        return Exit.OK if ExactlyOnceDemo(folder).run() else Exit.FAILURE
+
+
 OTHERS = (
     "file",
     "key_regex",
@@ -149,6 +168,7 @@ OTHERS = (
     "cluster",
     "engine",
     "watch",
+    "exactly_once",
 )
 """What stories of their own do not take."""
 
@@ -157,7 +177,9 @@ def refuse_other_options(name: str) -> None:
     context = click.get_current_context()
     for other in OTHERS:
         if other != name and context.get_parameter_source(other) is click.core.ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"--{name} has a story of its own; of the other options it takes --keep only")
+            raise click.UsageError(
+                f"--{name.replace('_', '-')} has a story of its own; of the other options it takes --keep only"
+            )
 
 
 def run_cluster_demo(keep: bool) -> int:

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer as ConfluentConsumer
 from confluent_kafka import Producer as ConfluentProducer
 from confluent_kafka import TopicPartition as ConfluentPartition
 
-from muster.client import Consumer
+from muster.client import Consumer, Producer
 from muster.client.aio import AsyncConsumer
 from muster.client.errors import NoOffset, Refused
 from tests.integration.kafka.test_transactional_clients import (
@@ -109,6 +109,33 @@ def test_both_levels_read_what_they_promise_and_stand_at_their_own_ends(node: No
         assert sorted(read_to_the_end(careful, topic)) == OPEN
         careful.seek_to_beginning()
         assert sorted(read_to_the_end(careful, topic)) == sorted(ENDED + OPEN), "again, from the first record"
+
+
+def test_what_our_own_producer_wrote_is_read_alike(node: NodeProcess, topic: str) -> None:
+    with (
+        Producer(bootstrap_servers=node.address, transactional_id=topic) as producer,
+        reader(node, COMMITTED) as careful,
+        reader(node, EVERYTHING) as careless,
+    ):
+
+        def produce(*values: bytes) -> None:
+            for place, value in enumerate(values):
+                producer.produce(topic, value, partition=place % PARTITIONS)
+            producer.flush()
+
+        for number in range(10):
+            producer.begin()
+            produce(*(b"%d-%d" % (number, each) for each in range(6)))
+            producer.abort() if number % 2 else producer.commit()
+        producer.begin()
+        produce(*(b"open-%d" % each for each in range(6)))
+        careful.assign(places(topic))
+        careless.assign(places(topic))
+        assert sorted(read_to_the_end(careful, topic)) == ENDED
+        assert sorted(read_to_the_end(careless, topic)) == sorted(ENDED + ABORTED + OPEN)
+        producer.commit()
+        await_markers(careless, topic)
+        assert sorted(read_to_the_end(careful, topic)) == OPEN
 
 
 def test_the_end_is_the_last_stable_offset_wherever_it_is_asked_for(node: NodeProcess, topic: str) -> None:

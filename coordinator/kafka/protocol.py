@@ -95,13 +95,21 @@ TRANSACTION_APIS: Final = (
     Api(26, "EndTxn", 0, 3),
     Api(27, "WriteTxnMarkers", 1, 2, parks=True),
     Api(28, "TxnOffsetCommit", 0, 3),
+    Api(65, "DescribeTransactions", 0, 0, parks=True),
 )
 """What a node serves besides that coordinates transactional ids."""
 
 RAISES_EPOCH: Final = 2
 """The `transaction.version` from which on the end of each transaction raises its producer's epoch (KIP-890)."""
 TRANSACTION_VERSION: Final = "transaction.version"
-LAST_VERSIONS: Final = {"Produce": 12, "InitProducerId": 5, "AddOffsetsToTxn": 4, "EndTxn": 5, "TxnOffsetCommit": 5}
+LAST_VERSIONS: Final = {
+    "Produce": 12,
+    "InitProducerId": 5,
+    "AddOffsetsToTxn": 4,
+    "EndTxn": 5,
+    "TxnOffsetCommit": 5,
+    "ListTransactions": 2,
+}
 """Up to where a node goes that coordinates transactional ids with RAISES_EPOCH."""
 LAST_VERSIONS_BEFORE: Final = LAST_VERSIONS | {"Produce": 11, "EndTxn": 4, "TxnOffsetCommit": 4}
 

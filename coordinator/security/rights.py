@@ -177,6 +177,10 @@ API_RIGHTS: Final[Mapping[str, RequiredRights]] = {
         RequiredRight(DESCRIBE, CLUSTER, lacking=WithoutRight.LEFT_OUT, when="what the caller may do there"),
     ),
     "DescribeProducers": (RequiredRight(READ, TOPIC, "topics.name"),),
+    "DescribeTransactions": (
+        RequiredRight(DESCRIBE, TRANSACTIONAL_ID, "transactional_ids"),
+        left_out(DESCRIBE, TOPIC, "-> transaction_states.topics.topic"),
+    ),
     "ListTransactions": (left_out(DESCRIBE, TRANSACTIONAL_ID, "-> transaction_states.transactional_id"),),
     "ConsumerGroupHeartbeat": (
         RequiredRight(READ, GROUP, "group_id"),

@@ -29,7 +29,7 @@ class TransactionalEdge:
         assert door.transactions is not None, "give `play` the settings of a node that coordinates them"
         service, groups = door.transactions, GroupRequests(door.driver, 1)
         gate = TransactionGate(door.broker, service, verifies=True)
-        self.rpcs = TransactionRpcs(service, node_id=NODE_ID)
+        self.rpcs = TransactionRpcs(service, service.history, node_id=NODE_ID)
         self.groups = GroupCoordinator(
             group_service_context(
                 driver=door.driver,

@@ -191,6 +191,11 @@ refuse_keys: Final = RefusedRows(
 DESCRIBE_GROUPS: Final = "DescribeGroups"
 DESCRIBE_GROUPS_RIGHT, DESCRIBE_GROUP_TOPICS_RIGHT = API_RIGHTS[DESCRIBE_GROUPS]
 refuse_described: Final = RefusedRows("DescribeGroupsResponse.groups", "", Rows("groups", "group_id"))
+DESCRIBE_TRANSACTIONS: Final = "DescribeTransactions"
+DESCRIBE_TRANSACTIONS_RIGHT, TRANSACTION_TOPICS_RIGHT = API_RIGHTS[DESCRIBE_TRANSACTIONS]
+refuse_transactions_described: Final = RefusedRows(
+    "DescribeTransactionsResponse.transaction_states", "", Rows("transaction_states", "transactional_id")
+)
 CONSUMER_GROUP_DESCRIBE: Final = "ConsumerGroupDescribe"
 CONSUMER_GROUP_DESCRIBE_RIGHT, CONSUMER_GROUP_TOPICS_RIGHT = API_RIGHTS[CONSUMER_GROUP_DESCRIBE]
 refuse_consumer_groups: Final = RefusedRows("ConsumerGroupDescribeResponse.groups", "", Rows("groups", "group_id"))
@@ -238,6 +243,25 @@ def hide_topics_of_members(may: AccessCheck, call: KafkaCall, group: Any) -> Any
         told = redact_member_blobs(group.protocol_type, member.member_metadata, member.member_assignment, sees)
         member.member_metadata, member.member_assignment, _ = told
     return group
+
+
+def judge_describe_transactions(may: AccessCheck, request: Any, call: KafkaCall) -> Verdict:
+    """Topics that the caller may not describe are left out of a transaction."""
+    names = dict.fromkeys(request.transactional_ids)
+    allowed, refused = may.split_allowed(call, DESCRIBE_TRANSACTIONS_RIGHT, names, str, api=DESCRIBE_TRANSACTIONS)
+    rows = refuse_transactions_described(may, call, DESCRIBE_TRANSACTIONS_RIGHT, refused)
+    sees_all = may.allows_every(call, TRANSACTION_TOPICS_RIGHT)
+    if sees_all and not rows:
+        return None
+
+    def told(transaction: Any) -> Any:
+        if not sees_all:
+            sees = may.name_filter(call, TRANSACTION_TOPICS_RIGHT, len(transaction.topics))
+            transaction.topics = [row for row in transaction.topics if sees(row.topic)]
+        return transaction
+
+    answer = f"{DESCRIBE_TRANSACTIONS}Response"
+    return partial_request(request, "transactional_ids", allowed, answer, "transaction_states", rows, told)
 
 
 def judge_consumer_group_describe(may: AccessCheck, request: Any, call: KafkaCall) -> Verdict:

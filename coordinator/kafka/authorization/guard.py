@@ -24,6 +24,7 @@ from muster.coordinator.kafka.authorization.code_judges import (
     judge_describe_cluster,
     judge_describe_groups,
     judge_describe_log_dirs,
+    judge_describe_transactions,
     judge_fetch,
     judge_find_coordinator,
     judge_init_producer_id,
@@ -81,6 +82,7 @@ CODE_JUDGES: Final[Mapping[str, Judge]] = {
     "ConsumerGroupHeartbeat": judge_consumer_group_heartbeat,
     "ConsumerGroupDescribe": judge_consumer_group_describe,
     "ListConfigResources": judge_list_config_resources,
+    "DescribeTransactions": judge_describe_transactions,
 }
 """Those that a table would only hide; the module of each says why."""
 

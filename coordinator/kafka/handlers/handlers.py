@@ -19,6 +19,7 @@ from muster.coordinator.kafka.handlers.produce_and_fetch import RecordHandlers
 from muster.coordinator.kafka.handlers.single_batch_produce import ProduceReader
 from muster.coordinator.kafka.handlers.topics import TopicHandlers
 from muster.coordinator.kafka.handlers.transaction_markers import WriteTxnMarkersHandlers
+from muster.coordinator.kafka.handlers.transaction_queries import TransactionQueryHandlers
 from muster.coordinator.kafka.handlers.transactional_offsets import TransactionalOffsetHandlers
 from muster.coordinator.kafka.handlers.transactions import (
     TransactionalProducerHandlers,
@@ -135,7 +136,10 @@ class LogHandlers:
         self.list_transactions = inspection.list_transactions
         if transactions is not None:
             self.producers = producers = TransactionalProducerHandlers(requests, transactions)
-            self.init_producer_id, self.list_transactions = producers.init_producer_id, producers.list_transactions
+            self.init_producer_id = producers.init_producer_id
+            queries = TransactionQueryHandlers(transactions)
+            self.list_transactions = queries.list_transactions
+            self.describe_transactions = queries.describe_transactions
             self.add_partitions_to_txn, self.end_txn = producers.add_partitions_to_txn, producers.end_txn
         self.offset_for_leader_epoch = LeaderEpochHandlers(requests).offset_for_leader_epoch
         metadata = (

@@ -1,5 +1,4 @@
-"""Transactional producers: InitProducerId with an id, AddPartitionsToTxn, EndTxn, ListTransactions, and the gate of
-their first records.
+"""Transactional producers: InitProducerId with an id, AddPartitionsToTxn, EndTxn, and the gate of their first records.
 
 What a request means is decided by the coordinator of its transactional id (docs/design/transactions.md). Clients speak
 level 0 or 2, by the version of the request. At level 0 EndTxn keeps the epoch, and each partition is added before
@@ -27,18 +26,16 @@ from muster.coordinator.transactions.effects import (
     AddPartitionsReply,
     EndTxnReply,
     InitProducerIdReply,
-    ListTransactionsReply,
 )
 from muster.coordinator.transactions.events import (
     AddPartitions,
     EndTxn,
     InitProducerId,
-    ListTransactions,
     PartitionAddition,
     RequestOrigin,
     TransactionRequest,
 )
-from muster.coordinator.transactions.records import LAST_CLIENT_EPOCH, NO_PRODUCER_ID, TransactionState
+from muster.coordinator.transactions.records import LAST_CLIENT_EPOCH, NO_PRODUCER_ID
 from muster.storage.broker.record_log import RecordLog
 from muster.storage.broker.requests import Batches, Guards, LogRequests, partition_outcome
 from muster.storage.errors import (
@@ -242,35 +239,6 @@ class TransactionalProducerHandlers:
         reply = await self.ask(request.transactional_id, make, EndTxnReply)
         code = told_code("EndTxn", reply.code, call.api_version)
         return response(error_code=code, producer_id=reply.producer_id, producer_epoch=reply.epoch)
-
-    async def list_transactions(self, request: Any, call: KafkaCall) -> Any:
-        """Those of all shards, as far as states, producers and age are asked for. States that there are none of are
-        told."""
-        asked = tuple(request.state_filters), tuple(request.producer_id_filters), request.duration_filter
-        row = struct("ListTransactionsResponse.transaction_states")
-        known = {state.title for state in TransactionState}
-        response = struct("ListTransactionsResponse")(
-            unknown_state_filters=[each for each in dict.fromkeys(request.state_filters) if each not in known]
-        )
-        try:
-            replies = await self._service.ask_every_shard(
-                lambda number: ListTransactions(number, *asked), ListTransactionsReply
-            )
-        except REFUSALS as error:
-            response.error_code = refusal_code(error)
-            return response
-        response.error_code = next((each.code for each in replies if each.code), 0)
-        if not response.error_code:
-            response.transaction_states = [
-                row(
-                    transactional_id=each.transactional_id,
-                    producer_id=each.producer_id,
-                    transaction_state=each.state,
-                )
-                for reply in replies
-                for each in reply.transactions
-            ]
-        return response
 
     async def ask(self, transactional_id: str, make: Callable[[int], TransactionRequest], wanted: type[Reply]) -> Any:
         try:

@@ -501,8 +501,16 @@ class CallGuard:
         for right in self.whole:
             for name in names_at(request, right.of) if right.of else (CLUSTER_NAME,):
                 if not rights.has_right(who, right, name):
-                    return self.refusal(*rights.refuse(call, right, name, self.api))
+                    return self.refuse_whole(request, rights.refuse(call, right, name, self.api))
         return None
+
+    def refuse_whole(self, request: Any, verdict: RowVerdict) -> Any:
+        """In every row, where the answer has the code in rows alone."""
+        if self.api not in ROWS or "error_code" in self.method.response_type.DESCRIPTOR.fields_by_name:
+            return self.refusal(*verdict)
+        at, rows = ROWS[self.api]
+        refused = [RefusedRow(number, row, verdict) for number, row in enumerate(getattr(request, at))]
+        return merge_refused_rows(self.method.response_type(), rows, refused, 0)
 
     def refusal(self, code: ErrorCode, text: str) -> Any:
         """Raises CallDenied where an answer has no place for the code."""

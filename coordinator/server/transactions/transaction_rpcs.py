@@ -4,14 +4,18 @@ What a request means is decided by the coordinator of its id, as at Kafka's list
 (KIP-890), and carries no connection's number: the order of connections is not looked at (TX-C12).
 """
 
-import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
-from muster.coordinator.core.model.rights import compile_pattern
-from muster.coordinator.edge.large_answers import make_aside, run_in_answer_thread
+from muster.coordinator.edge.large_answers import make_aside
 from muster.coordinator.edge.request_limits import error_sentence
 from muster.coordinator.errors import CoordinatorError, ErrorCode
+from muster.coordinator.kafka.handlers.transaction_queries import (
+    TransactionFilter,
+    describe_each,
+    keep_matching,
+    list_matching,
+)
 from muster.coordinator.kafka.handlers.transactions import TransactionService
 from muster.coordinator.kafka.protocol import RAISES_EPOCH, refuse_transactions
 from muster.coordinator.observability.views.transactions import ExplainedEnd, HeldOffset
@@ -23,14 +27,11 @@ from muster.coordinator.transactions.effects import (
     EndTxnReply,
     InitProducerIdReply,
     ListedTransaction,
-    ListTransactionsReply,
     TerminateTransactionReply,
 )
 from muster.coordinator.transactions.events import (
-    DescribeTransaction,
     EndTxn,
     InitProducerId,
-    ListTransactions,
     RequestOrigin,
     TerminateTransaction,
     TransactionRequest,
@@ -47,9 +48,6 @@ from muster.coordinator.transactions.records import (
 from muster.storage.errors import StorageError
 
 TRANSACTION_SERVICE: Final = pb.DESCRIPTOR.services_by_name["Transactions"]
-
-DESCRIBED_AT_ONCE: Final = 200
-"""Ids that are asked about between two turns of the loop."""
 
 KNOWN_STATES: Final = frozenset(state.title for state in TransactionState)
 IDLE_STATES: Final = frozenset(state.title for state in TransactionState if state.idle)
@@ -135,29 +133,27 @@ class TransactionRpcs:
     ) -> pb.DescribeTransactionsResponse:
         """Each id is described or refused by itself, and once, however often it is named."""
         names = list(dict.fromkeys(request.transactional_ids))
-        described: list[pb.DescribedTransaction] = []
-        for start in range(0, len(names), DESCRIBED_AT_ONCE):
-            described += await asyncio.gather(*map(self._describe, names[start : start + DESCRIBED_AT_ONCE]))
-        return pb.DescribeTransactionsResponse(transactions=described)
+        replies = await describe_each(self._service, names)
+        rows = len(names) + sum(len(each) for reply in replies for each in reply.partitions.values())
+        return await make_aside(
+            lambda: pb.DescribeTransactionsResponse(
+                transactions=[
+                    build_described(name, reply, self._node_id) for name, reply in zip(names, replies, strict=True)
+                ]
+            ),
+            rows,
+        )
 
     async def list_transactions(
         self, request: pb.ListTransactionsRequest, call: RpcCall
     ) -> pb.ListTransactionsResponse:
         """The ids of all shards, as far as they pass every filter."""
-        unknown = [each for each in dict.fromkeys(request.states) if each not in KNOWN_STATES]
-        longer_ms = request.open_longer_than_ms if request.HasField("open_longer_than_ms") else -1
-        asked = tuple(request.states), tuple(request.producer_ids), longer_ms
+        wanted = filter_of(request)
         try:
-            replies = await self._service.ask_every_shard(
-                lambda number: ListTransactions(number, *asked), ListTransactionsReply
-            )
-            check_replies(replies)
-            listed = [each for reply in replies for each in reply.transactions]
-            if pattern := request.transactional_id_pattern:
-                listed = await run_in_answer_thread(lambda: select_matching(listed, pattern))
+            listed = await list_matching(self._service, wanted)
         except CoordinatorError as refusal:
-            return pb.ListTransactionsResponse(**refusal_of(refusal), unknown_states=unknown)
-        return await make_aside(lambda: build_list(listed, unknown), len(listed))
+            return pb.ListTransactionsResponse(**refusal_of(refusal), unknown_states=wanted.unknown_states)
+        return await make_aside(lambda: build_list(listed, wanted.unknown_states), len(listed))
 
     async def terminate_transaction(
         self, request: pb.TerminateTransactionRequest, call: RpcCall
@@ -193,20 +189,6 @@ class TransactionRpcs:
             answer.current.CopyFrom(build_described(request.transactional_id, reply, self._node_id))
         return answer
 
-    async def _describe(self, transactional_id: str) -> pb.DescribedTransaction:
-        try:
-            reply = await self._ask_state(transactional_id)
-        except CoordinatorError as refusal:
-            return pb.DescribedTransaction(
-                **refusal_of(refusal),
-                transactional_id=transactional_id,
-                coordinator_id=self._node_id,
-                producer_id=NO_PRODUCER_ID,
-                producer_epoch=NO_EPOCH,
-                start_time_ms=NO_TIME,
-            )
-        return build_described(transactional_id, reply, self._node_id)
-
     async def _draw(self) -> int:
         """A producer id that was never given before. Raises CoordinatorError."""
         try:
@@ -215,12 +197,6 @@ class TransactionRpcs:
             raise CoordinatorError(
                 ErrorCode.COORDINATOR_NOT_AVAILABLE, f"no producer id can be had: {error}"
             ) from error
-
-    async def _ask_state(self, transactional_id: str) -> DescribeTransactionReply:
-        check_id(transactional_id)
-        return await self._ask(
-            transactional_id, lambda number: DescribeTransaction(number, transactional_id), DescribeTransactionReply
-        )
 
     async def _ask(
         self, transactional_id: str, make: Callable[[int], TransactionRequest], wanted: type[AskedReply]
@@ -260,15 +236,11 @@ def origin_of(call: RpcCall) -> RequestOrigin:
     return RequestOrigin(call.peer_host, call.client_software)
 
 
-def select_matching(listed: Iterable[ListedTransaction], pattern: str) -> list[ListedTransaction]:
-    """Those whose id matches, whole. In any thread. Raises CoordinatorError for a pattern that RE2 does not read."""
-    try:
-        matches = compile_pattern(pattern).fullmatch
-    except ValueError as error:
-        raise CoordinatorError(
-            ErrorCode.INVALID_REGULAR_EXPRESSION, f"transactional_id_pattern is none that RE2 reads: {error}"
-        ) from error
-    return [each for each in listed if matches(each.transactional_id)]
+def filter_of(request: pb.ListTransactionsRequest) -> TransactionFilter:
+    longer_ms = request.open_longer_than_ms if request.HasField("open_longer_than_ms") else -1
+    return TransactionFilter(
+        tuple(request.states), tuple(request.producer_ids), longer_ms, request.transactional_id_pattern
+    )
 
 
 # Answers in protobuf
@@ -289,6 +261,8 @@ def build_list(listed: Sequence[ListedTransaction], unknown: Sequence[str]) -> p
 def build_described(
     transactional_id: str, reply: DescribeTransactionReply, coordinator_id: int
 ) -> pb.DescribedTransaction:
+    if reply.code:
+        return refuse_described(transactional_id, CoordinatorError(reply.code, reply.message), coordinator_id)
     return pb.DescribedTransaction(
         transactional_id=transactional_id,
         coordinator_id=coordinator_id,
@@ -302,6 +276,17 @@ def build_described(
         ],
         client_address=reply.client.address,
         client_software=reply.client.software,
+    )
+
+
+def refuse_described(transactional_id: str, refusal: CoordinatorError, coordinator_id: int) -> pb.DescribedTransaction:
+    return pb.DescribedTransaction(
+        **refusal_of(refusal),
+        transactional_id=transactional_id,
+        coordinator_id=coordinator_id,
+        producer_id=NO_PRODUCER_ID,
+        producer_epoch=NO_EPOCH,
+        start_time_ms=NO_TIME,
     )
 
 
@@ -361,14 +346,7 @@ class RefusedTransactionRpcs:
     ) -> pb.DescribeTransactionsResponse:
         return pb.DescribeTransactionsResponse(
             transactions=[
-                pb.DescribedTransaction(
-                    **refusal_of(without_coordinator(each)),
-                    transactional_id=each,
-                    coordinator_id=-1,
-                    producer_id=NO_PRODUCER_ID,
-                    producer_epoch=NO_EPOCH,
-                    start_time_ms=NO_TIME,
-                )
+                refuse_described(each, without_coordinator(each), -1)
                 for each in dict.fromkeys(request.transactional_ids)
             ]
         )
@@ -377,13 +355,12 @@ class RefusedTransactionRpcs:
         self, request: pb.ListTransactionsRequest, call: RpcCall
     ) -> pb.ListTransactionsResponse:
         """None, as at Kafka's listener; what the filters have wrong is told."""
-        unknown = [each for each in dict.fromkeys(request.states) if each not in KNOWN_STATES]
+        wanted = filter_of(request)
         try:
-            if pattern := request.transactional_id_pattern:
-                await run_in_answer_thread(lambda: select_matching((), pattern))
+            await keep_matching((), wanted.pattern)
         except CoordinatorError as refusal:
-            return pb.ListTransactionsResponse(**refusal_of(refusal), unknown_states=unknown)
-        return pb.ListTransactionsResponse(unknown_states=unknown)
+            return pb.ListTransactionsResponse(**refusal_of(refusal), unknown_states=wanted.unknown_states)
+        return pb.ListTransactionsResponse(unknown_states=wanted.unknown_states)
 
     async def terminate_transaction(
         self, request: pb.TerminateTransactionRequest, call: RpcCall

@@ -1,13 +1,17 @@
 """Transactional producers at the Kafka listener: clients of level 0, whose EndTxn keeps the epoch, and of level 2."""
 
 import asyncio
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from muster.coordinator.config import Settings
+from muster.coordinator.errors import ErrorCode, NodeShuttingDown, Overloaded
 from muster.coordinator.kafka.codec.codec import decode_frame, encode, struct
 from muster.coordinator.kafka.dispatch import ApiVersionsHandler, ClientPeer, HangUp, KafkaCall
+from muster.coordinator.kafka.handlers import transaction_queries
+from muster.coordinator.kafka.handlers.transaction_queries import TransactionQueryHandlers
 from muster.coordinator.kafka.handlers.transactions import refuse_records
 from muster.coordinator.runtime.shards import partition_for
 from muster.coordinator.runtime.transaction_records import encode_transaction
@@ -291,6 +295,78 @@ def test_transactions_are_listed_by_state_and_producer() -> None:
         assert (await door.ask("ListTransactions", 1, state_filters=["Odd"])).unknown_state_filters == ["Odd"]
 
     play(story, transactions=NODE)
+
+
+def test_transactions_are_listed_by_a_pattern_for_the_whole_id() -> None:
+    async def story(door: Door) -> None:
+        for name in ("bill-1", "bill-2", "order"):
+            await begin(door, name)
+
+        async def listed(pattern: str | None) -> tuple[int, list[str]]:
+            answer = await door.ask("ListTransactions", 2, transactional_id_pattern=pattern)
+            return answer.error_code, sorted(each.transactional_id for each in answer.transaction_states)
+
+        assert await listed("bill-.") == (0, ["bill-1", "bill-2"])
+        assert await listed("bill") == (0, [])
+        for everything in (None, ""):
+            assert await listed(everything) == (0, ["bill-1", "bill-2", "order"])
+        assert await listed("(?<=a)b") == (128, []), "RE2 does not look back"
+        assert await listed("x" * 5_000) == (128, [])
+
+    play(story, transactions=NODE)
+
+
+def test_transactions_are_described_one_by_one() -> None:
+    async def story(door: Door) -> None:
+        who = await begin(door)
+        await add(door, who, ("t", 2), ("t", 0))
+        answer = await door.ask("DescribeTransactions", 0, transactional_ids=["app", "gone", ""])
+        open_, gone, nameless = answer.transaction_states
+        assert (open_.error_code, open_.transactional_id, open_.transaction_state) == (0, "app", "Ongoing")
+        assert (open_.producer_id, open_.producer_epoch, open_.transaction_timeout_ms) == (*who, 60_000)
+        assert open_.transaction_start_time_ms > 0
+        assert [(each.topic, list(each.partitions)) for each in open_.topics] == [("t", [0, 2])]
+        assert (gone.error_code, gone.transactional_id, gone.transaction_state) == (105, "gone", "")
+        assert nameless.error_code == 42
+        await ended(door, who)
+        (done,) = (await door.ask("DescribeTransactions", 0, transactional_ids=["app"])).transaction_states
+        assert (done.transaction_state, list(done.topics)) == ("CompleteCommit", [])
+        assert done.transaction_start_time_ms == open_.transaction_start_time_ms, "as Kafka's"
+
+    play(story, transactions=NODE)
+
+
+def test_very_many_transactions_are_described_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transaction_queries, "AT_ONCE", 2)
+    monkeypatch.setattr(transaction_queries, "DESCRIBED_AT_ONCE", 2)
+
+    async def story(door: Door) -> None:
+        await begin(door)
+        names = ["gone", "app", "gone", "other", "app"]
+        answer = await door.ask("DescribeTransactions", 0, transactional_ids=names)
+        told = [(each.transactional_id, each.error_code) for each in answer.transaction_states]
+        assert told == [(name, 0 if name == "app" else 105) for name in names]
+
+    play(story, transactions=NODE)
+
+
+@pytest.mark.parametrize("code", [14, 15])
+def test_a_coordinator_that_cannot_answer_says_so_for_every_id(code: int) -> None:
+    busy = Overloaded("too much") if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else NodeShuttingDown("down")
+
+    async def refuse(*asked: Any) -> Any:
+        raise busy
+
+    async def story(door: Door) -> None:
+        handlers = TransactionQueryHandlers(cast(Any, SimpleNamespace(ask=refuse, ask_every_shard=refuse)))
+        call = KafkaCall(0, "tests", door.peer)
+        asked = struct("DescribeTransactionsRequest")(transactional_ids=["a", "b"])
+        described = await handlers.describe_transactions(asked, call)
+        assert [each.error_code for each in described.transaction_states] == [code, code]
+        listed = await handlers.list_transactions(struct("ListTransactionsRequest")(), call)
+        assert listed.error_code == code
+
+    play(story)
 
 
 def test_a_node_knows_only_so_many_ids() -> None:

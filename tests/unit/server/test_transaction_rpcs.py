@@ -8,13 +8,13 @@ import pytest
 
 from muster.coordinator.config import Settings
 from muster.coordinator.errors import CoordinatorError, ErrorCode, Overloaded
+from muster.coordinator.kafka.handlers.transaction_queries import DESCRIBED_AT_ONCE
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
 from muster.coordinator.rpc.v1 import transaction_service_pb2 as pb
 from muster.coordinator.runtime.shards import partition_for
 from muster.coordinator.runtime.transaction_records import encode_transaction
 from muster.coordinator.server.services.group_coordinator import GroupCoordinator
 from muster.coordinator.server.transactions.transaction_rpcs import (
-    DESCRIBED_AT_ONCE,
     RefusedTransactionRpcs,
     TransactionRpcs,
     make_transaction_rpcs,
@@ -551,7 +551,7 @@ class TroubledService:
 
 
 def rpcs_of(service: TroubledService) -> TransactionRpcs:
-    return TransactionRpcs(cast(Any, service), node_id=NODE_ID)
+    return TransactionRpcs(cast(Any, service), cast(Any, None), node_id=NODE_ID)
 
 
 def test_no_producer_id_can_be_drawn() -> None:
@@ -597,7 +597,7 @@ FORBIDDEN = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
 def test_every_call_is_refused_where_nobody_coordinates() -> None:
-    table = make_transaction_rpcs(None, node_id=NODE_ID)
+    table = make_transaction_rpcs(None, None, node_id=NODE_ID)
 
     def ask(name: str, **fields: Any) -> Any:
         row = table[f"/coordinator.rpc.v1.Transactions/{name}"]

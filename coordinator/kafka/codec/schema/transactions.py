@@ -142,12 +142,13 @@ DescribeTransactionsResponse 0-0 flexible 0+
             topic: string
             partitions: [int32]
 
-ListTransactionsRequest 0-1 flexible 0+
+ListTransactionsRequest 0-2 flexible 0+
     state_filters: [string]
     producer_id_filters: [int64]
     duration_filter: int64 1+ = -1
+    transactional_id_pattern: string? 2+ = null
 
-ListTransactionsResponse 0-1 flexible 0+
+ListTransactionsResponse 0-2 flexible 0+
     throttle_time_ms: int32
     error_code: int16
     unknown_state_filters: [string]

@@ -120,3 +120,54 @@ def test_markers_are_written_for_who_may_alter_the_cluster(acls: list[Acl], code
     (told,) = answer.markers
     rows = [(topic.name, part.partition_index, part.error_code) for topic in told.topics for part in topic.partitions]
     assert (told.producer_id, rows) == (1, [("mine", 0, code), ("theirs", 0, code)])
+
+
+DESCRIBES_MINE = acl(Operation.DESCRIBE, TRANSACTIONAL_ID, "mine")
+
+
+@pytest.mark.parametrize(
+    ("acls", "told", "handled"),
+    [
+        ([], [("mine", 53, []), ("theirs", 53, [])], []),
+        ([DESCRIBES_MINE], [("mine", 0, []), ("theirs", 53, [])], ["mine"]),
+        (
+            [DESCRIBES_MINE, acl(Operation.DESCRIBE, TOPIC, "seen")],
+            [("mine", 0, ["seen"]), ("theirs", 53, [])],
+            ["mine"],
+        ),
+        (
+            [acl(Operation.DESCRIBE, TRANSACTIONAL_ID, "*"), acl(Operation.DESCRIBE, TOPIC, "*")],
+            [("mine", 0, ["seen", "hidden"]), ("theirs", 0, ["seen", "hidden"])],
+            ["mine", "theirs"],
+        ),
+    ],
+)
+def test_an_id_is_described_to_who_may_and_without_topics_that_are_hidden(
+    acls: list[Acl], told: list[tuple[str, int, list[str]]], handled: list[str]
+) -> None:
+    seen: list[str] = []
+    row = struct("DescribeTransactionsResponse.transaction_states")
+    topic = struct("DescribeTransactionsResponse.transaction_states.topics")
+
+    async def handler(request: Any, call: KafkaCall) -> Any:
+        seen.extend(request.transactional_ids)
+        return struct("DescribeTransactionsResponse")(
+            transaction_states=[
+                row(transactional_id=name, topics=[topic(topic=each, partitions=[0]) for each in ("seen", "hidden")])
+                for name in request.transactional_ids
+            ]
+        )
+
+    async def story() -> Any:
+        judged, _ = HandlerGuard(authorizer(acls), Topics()).guarded("DescribeTransactions", 0, handler, None)
+        assert judged is not None
+        eof: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        call = KafkaCall(0, "tests", ClientPeer("10.0.0.1", eof, identity=Asked.identity(ALICE)))
+        return await judged(struct("DescribeTransactionsRequest")(transactional_ids=["mine", "theirs"]), call)
+
+    answer = asyncio.run(story())
+    found = [
+        (each.transactional_id, each.error_code, [one.topic for one in each.topics])
+        for each in answer.transaction_states
+    ]
+    assert (found, seen) == (told, handled)

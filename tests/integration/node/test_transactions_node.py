@@ -269,7 +269,7 @@ def test_a_transaction_that_is_open_for_too_long_is_aborted(tmp_path: Path) -> N
         explained = await TransactionsStub(channel).ExplainTransactions(
             pb.ExplainTransactionsRequest(transactional_id="app")
         )
-        assert [each.cause for each in explained.ended] == ["client", "timed out"]
+        assert [each.cause for each in explained.ended] == ["producer", "timed out"]
 
     play(tmp_path, story)
 

@@ -46,7 +46,7 @@ SOMETHING_ELSE: Final = frozenset(
         *("target", "host", "rack", "rack_id", "listener", "cluster_id", "door", "address", "impairs", "how", "mode"),
         *("member_state", "clean", "records", "records_bootstrap", "snapshot_source", "token_id", "principal", "by"),
         *("assignor", "former", "operator", "guard", "offered_assignors", "assignor_name"),
-        *("transactional_id", "unknown_states", "client_address"),
+        *("transactional_id", "unknown_states", "client_address", "producer_address", "producer_software"),
     }
 )
 """Fields that name no topic, by their own name; a member or a group may be called as a topic is."""

@@ -35,7 +35,7 @@ COMMIT: Final = "TxnOffsetCommit"
 
 LOADING_SINCE: Final = 2
 """The first version of TxnOffsetCommit whose clients take COORDINATOR_LOAD_IN_PROGRESS in their stride."""
-ABORTABLE_SINCE: Final = 5
+ABORTABLE_SINCE: Final = 4
 """The first one whose clients know TRANSACTION_ABORTABLE."""
 
 Codes: TypeAlias = Mapping[TopicPartition, int]

@@ -181,15 +181,17 @@ class TransactionalProducerHandlers:
         return response(error_code=code, producer_id=reply.producer_id, producer_epoch=reply.epoch)
 
     async def add_partitions_to_txn(self, request: Any, call: KafkaCall) -> Any:
-        """All of the partitions join, or none: where one is unknown nothing is done about the others (KIP-98)."""
+        """All of the partitions join, or none: where one is refused nothing is done about the others (KIP-98)."""
         if call.api_version >= BATCHED_SINCE:
             return make_additions_response(await ask_about_each(read_additions(request), self.add_checked))
         places = [(topic.name, number) for topic in request.topics for number in topic.partitions]
         topics = self._requests.broker.topics()
-        unknown = {place for place in places if not is_partition(place, topics)}
-        if unknown:
-            other = ErrorCode.OPERATION_NOT_ATTEMPTED
-            return make_added_response(request, lambda place: UNKNOWN_PARTITION if place in unknown else other)
+        refused = {place: UNKNOWN_PARTITION for place in places if not is_partition(place, topics)}
+        # The node writes these itself, and positions of groups come in by AddOffsetsToTxn.
+        internal = {place for place in places if place[0] in topics and topics[place[0]].internal}
+        refused |= dict.fromkeys(internal, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        if refused:
+            return make_added_response(request, lambda place: refused.get(place, ErrorCode.OPERATION_NOT_ATTEMPTED))
 
         def make(number: int) -> AddPartitions:
             return AddPartitions(
@@ -418,6 +420,7 @@ class TransactionGate:
             if found is None or (topic, partition) in begun:
                 continue  # of two batches for one partition the first begins the transaction
             try:
+                self._log.check_writable(topic)  # before the coordinator hears of it
                 guard = self._log.log(topic, partition).make_guard(found[0], found[1], sequence=found[2], level=level)
             except StorageError as error:
                 refused[topic, partition] = error

@@ -4,12 +4,12 @@ import asyncio
 from typing import Any, Self
 
 from muster.coordinator.kafka.codec.codec import decode, decode_frame, encode, is_flexible, struct
-from muster.coordinator.kafka.protocol import APIS
+from muster.coordinator.kafka.protocol import APIS, TRANSACTION_APIS
 from muster.coordinator.kafka_backend.proxy.allowed_apis import TABLE
 from muster.coordinator.replication.io.wire.node_api import NODE_APIS
 from tests.support.pace import pace
 
-KEYS = {api.name: api.key for api in (*(api for api, _ in TABLE.values()), *APIS, *NODE_APIS)}
+KEYS = {api.name: api.key for api in (*(api for api, _ in TABLE.values()), *APIS, *TRANSACTION_APIS, *NODE_APIS)}
 PATIENCE_S = 30.0
 
 

@@ -134,6 +134,22 @@ def test_a_search_leaves_the_transaction_alone_that_has_begun_since() -> None:
     play(story, transactions=NODE)
 
 
+def test_topics_of_the_node_come_into_no_transaction_of_a_client() -> None:
+    """Its end would write a marker into them, beside whoever writes there. Positions have a way of their own."""
+    ours = ("__consumer_offsets", 0), ("__transaction_state", 0)
+
+    async def story(door: Door) -> None:
+        who = await begin(door)
+        assert await add(door, who, ours[0], ADDED[0]) == [29, 55]
+        assert await add(door, who, ours[1]) == [29]
+        assert await add(door, who, ours[1], ("nowhere", 0)) == [29, 3]
+        for place in ours:
+            assert await send(door, who, b"a", place=place, version=12) == 17
+        assert await end(door, who) == 48, "no transaction has begun"
+
+    play(story, transactions=NODE)
+
+
 def test_only_who_added_a_partition_may_write_to_it() -> None:
     async def story(door: Door) -> None:
         who = await begin(door)
@@ -667,11 +683,13 @@ async def commit_positions(door: Door, who: tuple[int, int], version: int = 3, *
     return [part.error_code for topic in answer.topics for part in topic.partitions]
 
 
-@pytest.mark.parametrize("version", range(4))
+@pytest.mark.parametrize("version", range(5))
 def test_positions_are_taken_once_the_group_has_joined_the_transaction(version: int) -> None:
+    """Clients from version 4 on know TRANSACTION_ABORTABLE, as a broker of Kafka 4.1.1 tells them."""
+
     async def story(door: Door) -> None:
         who = await begin(door)
-        assert await commit_positions(door, who, version) == [48, 3, 3]
+        assert await commit_positions(door, who, version) == [48 if version < 4 else 120, 3, 3]
         assert await add_offsets(door, who, version) == 0
         assert await commit_positions(door, who, version) == [0, 3, 3]
 

@@ -216,6 +216,8 @@ def exit_code_by_class(error: Exception) -> Exit | None:
     )
     if isinstance(error, client.DeliveryFailed):
         return exit_code_by_class(error.first)
+    if isinstance(error, client.TransactionAborted):
+        return exit_code_by_class(error.reason)
     if isinstance(error, client.Refused) and error.code in ASKED_WRONGLY:
         return Exit.USAGE
     if isinstance(error, client.Refused) and error.code == NO_SUCH_RESOURCE:

@@ -1,7 +1,7 @@
 """`muster produce`: sends one record per line, and names by number the lines that did not arrive.
 
 Lines come from a file, from standard input or, for demos, from every source file of this Python's standard library;
-a regular expression over bytes finds the key in a line.
+a regular expression over bytes finds the key in a line. In transactions, the lines of one count together or not at all.
 """
 
 import os
@@ -171,6 +171,13 @@ def split_line(line: bytes, separator: bytes) -> tuple[bytes | None, bytes]:
 @click.option("--key-separator", metavar="TEXT", help="Use the part of a line before this separator as the key.")
 @click.option("--partition", type=click.IntRange(min=0), metavar="N", help="Write all records to this partition.")
 @repeated_option("--header", "headers", metavar="NAME=VALUE", callback=header_option, help="Header of each record")
+@click.option("--transactional-id", metavar="ID", help="Write in transactions under this name, which no other has.")
+@click.option(
+    "--commit-every",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Commit after so many lines, and at the end; default: once, at the end.",
+)
 @click.argument("file", type=click.File("rb"), default="-")
 def produce(
     bootstrap: str,
@@ -180,12 +187,15 @@ def produce(
     key_separator: str | None,
     partition: int | None,
     headers: tuple[tuple[str, bytes], ...],
+    transactional_id: str | None,
+    commit_every: int | None,
     file: BinaryIO,
 ) -> None:
     """Write each line of FILE, or of standard input, to a topic.
 
     Records with equal keys go to the same partition, in order. A line ends with a line feed; every other byte,
-    including a carriage return, belongs to the record.
+    including a carriage return, belongs to the record. With --transactional-id, readers of committed records see the
+    lines of a transaction together, or none of them.
     """
     from muster.client import Producer
     from muster.client.errors import DeliveryFailed
@@ -194,22 +204,40 @@ def produce(
         raise click.UsageError("--key-regex and --key-separator both say what the key is; expected one")
     if key_separator == "":
         raise click.UsageError("--key-separator is empty; expected what stands between key and value")
-    pattern = compile_expression(key_regex) if key_regex is not None else None
-    separator = os.fsencode(key_separator) if key_separator is not None else None
+    if commit_every is not None and transactional_id is None:
+        raise click.UsageError("--commit-every means nothing without --transactional-id; expected both, or neither")
+    split = LineSplit(
+        compile_expression(key_regex) if key_regex is not None else None,
+        os.fsencode(key_separator) if key_separator is not None else None,
+    )
     sending = LineDelivery(topic, ANY if partition is None else partition, headers)
-    with Producer(client_properties(bootstrap, overrides, linger_ms=5)) as producer, show_progress(file) as lines:
+    properties = client_properties(bootstrap, overrides, linger_ms=5, transactional_id=transactional_id)
+    with Producer(properties) as producer, show_progress(file) as lines:
         require_listener(bootstrap, overrides)
-        for line in lines:
-            value = line.removesuffix(b"\n")
-            key = key_of(value, pattern) if pattern else None
-            if separator is not None:
-                key, value = split_line(value, separator)
-            if not sending.send(producer, value, key):
-                break
-        with suppress(DeliveryFailed):  # Each line has said it by itself.
-            producer.flush()
+        pairs = map(split.key_and_value, lines)
+        if transactional_id is not None:
+            CommittedLines(sending, commit_every).send_all(producer, pairs)
+        else:
+            for key, value in pairs:
+                if not sending.send(producer, value, key):
+                    break
+            with suppress(DeliveryFailed):  # Each line has said it by itself.
+                producer.flush()
     sending.check()
     notice(f"{plural(sending.arrived, 'line')} to {topic}")
+
+
+class LineSplit(NamedTuple):
+    """What of a line is the key: what an expression finds, or what stands before a separator."""
+
+    pattern: re.Pattern[bytes] | None
+    separator: bytes | None
+
+    def key_and_value(self, line: bytes) -> tuple[bytes | None, bytes]:
+        value = line.removesuffix(b"\n")
+        if self.separator is not None:
+            return split_line(value, self.separator)
+        return key_of(value, self.pattern) if self.pattern else None, value
 
 
 class LineDelivery:
@@ -271,6 +299,52 @@ class LineDelivery:
         if self.lost == len(self.lost_lines) and len(listed) <= MAX_NAMED_CHARACTERS:
             return f"{'line' if self.lost == 1 else 'lines'} {listed}"
         return f"{plural(self.lost, 'line')}, from line {min(self.lost_lines)} on,"
+
+
+class CommittedLines:
+    """Sends lines in transactions of `commit_every` lines; None: all of them in one."""
+
+    def __init__(self, sending: LineDelivery, commit_every: int | None) -> None:
+        self._sending = sending
+        self._commit_every = commit_every
+        self._committed = 0
+
+    def send_all(self, producer: "Producer", pairs: Iterable[tuple[bytes | None, bytes]]) -> None:
+        """Raises CommandError for the first transaction that does not count: its lines, and from where to go on."""
+        sending = self._sending
+        try:
+            for key, value in pairs:
+                if sending.number == self._committed:
+                    producer.begin()
+                sending.number += 1
+                settled = partial(sending.settled, sending.number)
+                producer.produce(sending.topic, value, key, sending.partition, settled, headers=sending.headers)
+                if self._commit_every is not None and sending.number - self._committed == self._commit_every:
+                    self._commit(producer)
+            if sending.number > self._committed:
+                self._commit(producer)
+        except Exception as error:
+            if (code := exit_code_of(error)) is None:
+                raise
+            raise self._complaint(error, code) from error
+
+    def _commit(self, producer: "Producer") -> None:
+        producer.commit()
+        self._committed = self._sending.number
+
+    def _complaint(self, error: Exception, code: Exit) -> CommandError:
+        from muster.client.errors import OutcomeUnknown
+
+        first, last = self._committed + 1, self._sending.number
+        before = f"{plural(self._committed, 'line')} before them counted" if self._committed else "none before them"
+        if last < first:
+            return CommandError(f"{error}", remedy=f"go on with line {first}; {before}", code=code)
+        lines = f"lines {first}-{last}" if last > first else f"line {first}"
+        if isinstance(error, OutcomeUnknown):
+            return CommandError(f"{lines}: {error}", remedy=f"look whether they are there; {before}", code=code)
+        return CommandError(
+            f"{lines} did not count: {error}", remedy=f"mend it and go on with line {first}; {before}", code=code
+        )
 
 
 @contextmanager

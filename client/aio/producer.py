@@ -46,6 +46,7 @@ MAX_HEADERS = 1_000
 ANY = -1
 LAST_CHANCE_S = 1.0
 """What a producer still tries to deliver, or to abort, when it is left by an error."""
+LAST_CHANCE_MS = int(LAST_CHANCE_S * 1000)
 
 log = logging.getLogger("muster.client")
 
@@ -98,11 +99,15 @@ class ProducerCore:
 
     async def leave_transaction(self, error: BaseException) -> None:
         """An exception ends a block: abort, quickly where the program is interrupted."""
-        patience_ms = None if isinstance(error, Exception) else int(LAST_CHANCE_S * 1000)
-        try:
-            await self.transactional("abort()").abort(patience_ms)
-        except (ClientError, IllegalState) as trouble:
-            log.info("%s", trouble)
+        await self.abort_quietly(None if isinstance(error, Exception) else LAST_CHANCE_MS)
+
+    async def abort_quietly(self, patience_ms: int | None) -> None:
+        """Abort what is open, if anything is; there is an error already that says more than this one's."""
+        if self.transactions is not None and not self.closed:
+            try:
+                await self.transactions.abort(patience_ms)
+            except ClientError as trouble:
+                log.debug("%s", trouble)
 
     async def count(self, topic: str) -> int:
         """Partitions of a topic, looked up within max.block.ms."""
@@ -408,6 +413,7 @@ class AsyncProducer:
             await self.close()
             return
         # After an error (Ctrl-C among them) nobody wants to wait for a node that may be gone, nor to hear of that.
+        await self._core.abort_quietly(LAST_CHANCE_MS)
         with contextlib.suppress(ClientError):
             await self.close(LAST_CHANCE_S)
 

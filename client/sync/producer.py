@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from muster.client.aio.producer import ANY, LAST_CHANCE_S, AsyncProducer, encode_bytes
+from muster.client.aio.producer import ANY, LAST_CHANCE_MS, LAST_CHANCE_S, AsyncProducer, encode_bytes
 from muster.client.errors import ClientError, TransactionAborted
 from muster.client.records.accumulator import Headers
 from muster.client.twins import shared_loop, waiting
@@ -152,5 +152,7 @@ class Producer:
             self.close()
             return
         # After an error (Ctrl-C among them) nobody wants to wait for a node that may be gone, nor to hear of that.
+        if self._core.transactions is not None:
+            self._loop.run(self._core.abort_quietly(LAST_CHANCE_MS))
         with contextlib.suppress(ClientError):
             self.close(LAST_CHANCE_S)

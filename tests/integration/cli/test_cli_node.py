@@ -311,6 +311,19 @@ def test_records_are_printed_as_wanted_from_where_wanted(muster: Prompt) -> None
     assert lines(muster("consume", "--topic", one, "--topic", two, *as_group).out) == ["1", "2", "c", "x"]
 
 
+def test_lines_are_written_in_transactions(muster: Prompt) -> None:
+    name = next(names)
+    assert muster("topics", "create", name).code == 0
+    written = ("produce", "--topic", name, "--transactional-id", name, "--commit-every", "2")
+    assert muster(*written, stdin="a\nb\nc\n").err.endswith(f"3 lines to {name}\n")
+    torn = muster(*written, "--set", "max.request.size=100", stdin="d\ne\nf\n" + "x" * 200 + "\n")
+    assert torn.code != 0
+    assert torn.err.startswith("error: lines 3-4 did not count: MESSAGE_TOO_LARGE")
+    assert "2 lines before them counted" in torn.err
+    read = ("consume", "--topic", name, "--from", "start", "--idle-timeout", "20", "--max-messages", "5")
+    assert muster(*read, "--isolation-level", "read_committed").out == "a\nb\nc\nd\ne\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -321,6 +334,7 @@ def test_records_are_printed_as_wanted_from_where_wanted(muster: Prompt) -> None
         (("consume", "--topic", "^a", "--topic", "b", "--group", "g"), "is a pattern and stands alone"),
         (("produce", "--topic", "t", "--header", "h"), "'h' is not a header; expected NAME=VALUE"),
         (("produce", "--topic", "t", "--key-regex", "a", "--key-separator", ":"), "both say what the key is"),
+        (("produce", "--topic", "t", "--commit-every", "3"), "--commit-every means nothing without --transactional-id"),
         (("groups", "remove-members", "g"), "expected --member, --instance or --all"),
     ],
 )

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from structlog.testing import capture_logs
@@ -13,6 +13,7 @@ from muster.coordinator.kafka.codec.messages import all_messages
 from muster.coordinator.kafka.connections.frames import SHORTEST
 from muster.coordinator.kafka.connections.request_slots import ConnectionLimits
 from muster.coordinator.kafka.dispatch import Dispatcher
+from muster.coordinator.kafka.handlers.transaction_batches import PartitionCodes
 from muster.coordinator.kafka.protocol import API_VERSIONS
 from muster.coordinator.replication.io.wire.node_api import (
     KEY_OF,
@@ -51,6 +52,8 @@ from muster.coordinator.replication.protocol.controller.events_and_effects impor
     ShutdownResult,
 )
 from muster.coordinator.replication.protocol.replica_fetch import FetchAnswer, FetchedPartition
+from muster.coordinator.transactions.events import PartitionAddition
+from muster.storage.logs.producer_state import MarkerToWrite
 from tests.fuzz.targets import Bytes, Wire, cut, frames, tampered
 from tests.support.kafka.messages import random_message
 
@@ -132,6 +135,14 @@ class DrawnDesk:
     async def write_security(self, changed: SecurityUpdate) -> SecurityUpdateResult:
         await self._turns()
         return SecurityUpdateResult(ErrorCode.NONE if changed.base % 2 else ErrorCode.INVALID_UPDATE_VERSION, 9)
+
+    async def add_partitions(self, addition: PartitionAddition) -> PartitionCodes:
+        rng = await self._turns()
+        return {place: rng.choice([0, 0, 14, 120]) for place in addition.partitions}
+
+    async def write_marker(self, marker: MarkerToWrite, partitions: Sequence[tuple[str, int]]) -> PartitionCodes:
+        rng = await self._turns()
+        return {place: rng.choice([0, 0, 6, 47]) for place in partitions}
 
     def log_ends(self, asked: LogEndsQuery) -> list[PartitionLogEnd]:
         self.asked += 1

@@ -1,7 +1,7 @@
 """A door between nodes on loopback, with a desk that a test holds in its hands, and links to it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -9,6 +9,7 @@ from muster.coordinator.config import Address
 from muster.coordinator.edge.listener_base import ListenerTls
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.connections.listener import ListenerLimits
+from muster.coordinator.kafka.handlers.transaction_batches import PartitionCodes
 from muster.coordinator.replication.io.wire.node_api import (
     ElectionEntry,
     EpochEnd,
@@ -34,6 +35,8 @@ from muster.coordinator.replication.protocol.controller.events_and_effects impor
     ShutdownResult,
 )
 from muster.coordinator.replication.protocol.replica_fetch import FetchAnswer, FetchItem, FetchRequest
+from muster.coordinator.transactions.events import PartitionAddition
+from muster.storage.logs.producer_state import MarkerToWrite
 from tests.support.pace import pace
 
 CLUSTER = "c9vPX0gkTYG0pVvlwLZ_sQ"
@@ -101,6 +104,16 @@ class HeldDesk:
         await self._wait("groups_with_settings")
         told: GroupsWithSettings = self.answers.get("groups_with_settings", GroupsWithSettings())
         return told
+
+    async def add_partitions(self, addition: PartitionAddition) -> PartitionCodes:
+        await self._wait("add_partitions", addition)
+        codes: PartitionCodes = self.answers.get("add_partitions", {})
+        return {place: codes.get(place, 0) for place in addition.partitions}
+
+    async def write_marker(self, marker: MarkerToWrite, partitions: Sequence[tuple[str, int]]) -> PartitionCodes:
+        await self._wait("write_marker", marker, tuple(partitions))
+        codes: PartitionCodes = self.answers.get("write_marker", {})
+        return {place: codes.get(place, 0) for place in partitions}
 
     def log_ends(self, asked: LogEndsQuery) -> list[PartitionLogEnd]:
         self.asked.append(("log_ends", asked))

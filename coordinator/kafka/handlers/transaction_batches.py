@@ -6,7 +6,7 @@ Here these messages become values and values become messages, for every listener
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from muster.coordinator.kafka.codec.codec import struct
@@ -24,10 +24,20 @@ PartitionCodes: TypeAlias = Mapping[TopicPartition, int]
 """Kafka's error numbers, 0 for none."""
 MarkerPlaces: TypeAlias = tuple[MarkerToWrite, tuple[TopicPartition, ...]]
 """A marker, and the partitions that it is for."""
+WriteMarker: TypeAlias = Callable[[MarkerToWrite, Sequence[TopicPartition]], Coroutine[Any, Any, PartitionCodes]]
+"""Writes a marker into the logs of partitions that are led here, and returns once it is known what became of it."""
 
 
 def places_of(topics: Iterable[Any], partitions: str = "partitions") -> tuple[TopicPartition, ...]:
     return tuple((topic.name, number) for topic in topics for number in getattr(topic, partitions))
+
+
+def numbers_of(places: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Partitions of each topic, in the order in which they come."""
+    found: dict[str, list[int]] = {}
+    for topic, number in places:
+        found.setdefault(topic, []).append(number)
+    return found
 
 
 def by_topic(codes: PartitionCodes) -> dict[str, list[tuple[int, int]]]:
@@ -78,6 +88,38 @@ def make_additions_response(results: Iterable[tuple[str, PartitionCodes]], error
             for transactional_id, codes in results
         ],
     )
+
+
+def make_additions_request(additions: Iterable[PartitionAddition]) -> Any:
+    """Each transactional id is named once."""
+    path = "AddPartitionsToTxnRequest.transactions"
+    row, topic_row = struct(path), struct(f"{path}.topics")
+    return struct("AddPartitionsToTxnRequest")(
+        transactions=[
+            row(
+                transactional_id=each.transactional_id,
+                producer_id=each.producer_id,
+                producer_epoch=each.epoch,
+                verify_only=each.verify_only,
+                topics=[
+                    topic_row(name=topic, partitions=numbers) for topic, numbers in numbers_of(each.partitions).items()
+                ],
+            )
+            for each in additions
+        ]
+    )
+
+
+def read_additions_response(response: Any) -> dict[str, PartitionCodes]:
+    """By transactional id; nothing, where the whole request is refused."""
+    return {
+        each.transactional_id: {
+            (topic.name, part.partition_index): part.partition_error_code
+            for topic in each.topic_results
+            for part in topic.results_by_partition
+        }
+        for each in response.results_by_transaction
+    }
 
 
 async def ask_about_each(
@@ -131,3 +173,53 @@ def make_markers_response(results: Iterable[tuple[int, PartitionCodes]]) -> Any:
             for producer_id, codes in results
         ]
     )
+
+
+def make_markers_request(markers: Iterable[MarkerPlaces]) -> Any:
+    path = "WriteTxnMarkersRequest.markers"
+    row, topic_row = struct(path), struct(f"{path}.topics")
+    return struct("WriteTxnMarkersRequest")(
+        markers=[
+            row(
+                producer_id=marker.producer_id,
+                producer_epoch=marker.epoch,
+                transaction_result=marker.commit,
+                coordinator_epoch=marker.coordinator_epoch,
+                transaction_version=marker.level,
+                topics=[
+                    topic_row(name=topic, partition_indexes=numbers) for topic, numbers in numbers_of(places).items()
+                ],
+            )
+            for marker, places in markers
+        ]
+    )
+
+
+def read_markers_response(response: Any) -> dict[int, PartitionCodes]:
+    """By producer id; of one that has several markers in the request, what became of the last of each partition."""
+    found: dict[int, dict[TopicPartition, int]] = {}
+    for each in response.markers:
+        codes = found.setdefault(each.producer_id, {})
+        for topic in each.topics:
+            codes.update(((topic.name, part.partition_index), part.error_code) for part in topic.partitions)
+    return dict(found)
+
+
+async def write_each_marker(markers: Sequence[MarkerPlaces], write: WriteMarker) -> list[tuple[int, PartitionCodes]]:
+    """What became of each, by producer id. All of them are under way at a time: a slow partition holds up the answer,
+    and nothing else. Others have their turn between some partitions and the next."""
+    begun: list[tuple[int, asyncio.Task[PartitionCodes]]] = []
+    async with asyncio.TaskGroup() as tasks:
+        since_turn = 0
+        for number, (marker, places) in enumerate(markers):
+            for first in range(0, len(places), AT_ONCE):
+                some = places[first : first + AT_ONCE]
+                begun.append((number, tasks.create_task(write(marker, some))))
+                since_turn += len(some)
+                if since_turn >= AT_ONCE:
+                    since_turn = 0
+                    await asyncio.sleep(0)
+    codes: list[dict[TopicPartition, int]] = [{} for _ in markers]
+    for number, task in begun:
+        codes[number].update(task.result())
+    return [(marker.producer_id, told) for (marker, _), told in zip(markers, codes, strict=True)]

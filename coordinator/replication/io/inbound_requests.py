@@ -5,11 +5,12 @@ that is not the controller has a desk that answers NOT_CONTROLLER (41).
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from muster.coordinator.config import Address
 from muster.coordinator.errors import ErrorCode
+from muster.coordinator.kafka.handlers.transaction_batches import PartitionCodes
 from muster.coordinator.replication.io.wire.node_api import (
     ElectionEntry,
     EpochEnd,
@@ -23,6 +24,7 @@ from muster.coordinator.replication.io.wire.node_api import (
     SecurityRecords,
     SecurityUpdate,
     SecurityUpdateResult,
+    TransactionDesk,
 )
 from muster.coordinator.replication.protocol.cluster_metadata import (
     NO_EPOCH,
@@ -40,6 +42,8 @@ from muster.coordinator.replication.protocol.controller.events_and_effects impor
 )
 from muster.coordinator.replication.protocol.node_replicas import NodeReplicas
 from muster.coordinator.replication.protocol.replica_fetch import FetchAnswer
+from muster.coordinator.transactions.events import PartitionAddition
+from muster.storage.logs.producer_state import MarkerToWrite
 
 # The desk that answers other nodes
 # ---------------------------------
@@ -85,6 +89,8 @@ class NodeDesk:
         """Who answers for `__security`, where it is asked who may do what."""
         self.groups: Callable[[], Awaitable[GroupsWithSettings]] | None = None
         """Who knows which groups that are coordinated here have settings, once any are."""
+        self.transactions: TransactionDesk | None = None
+        """This node's part in transactions, once it takes any."""
         self.let_go: Callable[[TopicPartition], None] = lambda unit: None
         """Hears of each answer by which this node says that it does not lead a unit any more."""
         self._note = note
@@ -140,6 +146,16 @@ class NodeDesk:
         if self.security is None:
             return SecurityUpdateResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return await self.security.write(changed)
+
+    async def add_partitions(self, addition: PartitionAddition) -> PartitionCodes:
+        if self.transactions is None:
+            return dict.fromkeys(addition.partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return await self.transactions.add_partitions(addition)
+
+    async def write_marker(self, marker: MarkerToWrite, partitions: Sequence[tuple[str, int]]) -> PartitionCodes:
+        if self.transactions is None:
+            return dict.fromkeys(partitions, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return await self.transactions.write_marker(marker, partitions)
 
     async def groups_with_settings(self) -> GroupsWithSettings:
         if self.groups is None:

@@ -1,14 +1,15 @@
 """What nodes ask each other: the table of APIs with their versions, and requests and answers as values.
 
-Kafka's wire protocol where it knows node epochs (Fetch, AlterPartition, ControlledShutdown, OffsetForLeaderEpoch),
-and seven messages of Muster's own. What concerns the controller are values of `replication.protocol`. `PeerDesk` is
-the port that answers.
+Kafka's wire protocol where it knows node epochs (Fetch, AlterPartition, ControlledShutdown, OffsetForLeaderEpoch) and
+for transactions (AddPartitionsToTxn, WriteTxnMarkers), and seven messages of Muster's own. What concerns the controller
+are values of `replication.protocol`. `PeerDesk` is the port that answers.
 """
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from muster.coordinator.errors import ErrorCode
+from muster.coordinator.kafka.handlers.transaction_batches import PartitionCodes
 from muster.coordinator.kafka.protocol import API_VERSIONS, Api
 from muster.coordinator.replication.protocol.cluster_metadata import NO_EPOCH, ClusterState, ImageVersion
 from muster.coordinator.replication.protocol.controller.events_and_effects import (
@@ -18,6 +19,9 @@ from muster.coordinator.replication.protocol.controller.events_and_effects impor
     ShutdownResult,
 )
 from muster.coordinator.replication.protocol.replica_fetch import FetchAnswer, FetchRequest
+from muster.coordinator.transactions.events import PartitionAddition
+from muster.coordinator.transactions.records import TopicPartition
+from muster.storage.logs.producer_state import MarkerToWrite
 
 # The table of APIs
 # -----------------
@@ -25,6 +29,8 @@ from muster.coordinator.replication.protocol.replica_fetch import FetchAnswer, F
 FETCH: Final = 1
 CONTROLLED_SHUTDOWN: Final = 7
 OFFSET_FOR_LEADER_EPOCH: Final = 23
+ADD_PARTITIONS_TO_TXN: Final = 24
+WRITE_TXN_MARKERS: Final = 27
 ALTER_PARTITION: Final = 56
 CLUSTER_STATE: Final = 1000
 NOTE_ELECTIONS: Final = 1001
@@ -43,6 +49,8 @@ NODE_APIS: Final = (
     Api(CONTROLLED_SHUTDOWN, "ControlledShutdown", 3, 3),
     Api(API_VERSIONS, "ApiVersions", 0, 3),
     Api(OFFSET_FOR_LEADER_EPOCH, "OffsetForLeaderEpoch", 4, 4),
+    Api(ADD_PARTITIONS_TO_TXN, "AddPartitionsToTxn", 5, 5, parks=True),
+    Api(WRITE_TXN_MARKERS, "WriteTxnMarkers", 2, 2, parks=True),
     Api(ALTER_PARTITION, "AlterPartition", 3, 3),
     Api(CLUSTER_STATE, "ClusterState", 0, 0, parks=True),
     Api(NOTE_ELECTIONS, "NoteElections", 0, 0, parks=True),
@@ -58,6 +66,9 @@ KEY_OF: Final = {api.name: api.key for api in NODE_APIS}
 
 NAME_THE_CLUSTER: Final = frozenset({API_VERSIONS, FETCH, CLUSTER_STATE})
 """Those whose requests say themselves which cluster is meant, and the first, which is for everybody."""
+
+NOT_EVERYWHERE: Final = frozenset({PROVE_NODE, ADD_PARTITIONS_TO_TXN, WRITE_TXN_MARKERS})
+"""What nodes of the first version do not serve: a node talks to them all the same, while a cluster is upgraded."""
 
 BEFORE_PROOF: Final = frozenset({API_VERSIONS, PROVE_NODE})
 """What is asked before a caller has proved that it is a node (CL-N4)."""
@@ -188,7 +199,20 @@ class GroupsWithSettings(NamedTuple):
     groups: tuple[str, ...] = ()
 
 
-class PeerDesk(Protocol):
+class TransactionDesk(Protocol):
+    """A node's part in transactions: as coordinator of transactional ids, and as leader of partitions (TX-N)."""
+
+    async def add_partitions(self, addition: PartitionAddition) -> PartitionCodes:
+        """What the coordinator of the transaction says of each partition; NOT_COORDINATOR elsewhere."""
+        ...
+
+    async def write_marker(self, marker: MarkerToWrite, partitions: Sequence[TopicPartition]) -> PartitionCodes:
+        """End what the producer has open there: NONE once the marker is committed, NOT_LEADER_OR_FOLLOWER elsewhere,
+        REQUEST_TIMED_OUT where that takes long, which whoever asked is to know soon."""
+        ...
+
+
+class PeerDesk(TransactionDesk, Protocol):
     """Who answers at the door between nodes. A request whose node is gone is cancelled where it waits.
 
     There are no rules in the door: it has looked at form and cluster id, and at nothing else.

@@ -11,7 +11,7 @@ out is unknown.
 import asyncio
 import errno
 import socket
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeAlias, TypeVar
 
 from muster.coordinator.config.values import Address, format_address
@@ -19,11 +19,14 @@ from muster.coordinator.edge.request_limits import LARGE_BYTES
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import Frame, MalformedFrame, decode_frame, struct
 from muster.coordinator.kafka.connections.client import ClientConnection, ClientLimits, RequestFailures, body_position
+from muster.coordinator.kafka.handlers import transaction_batches
+from muster.coordinator.kafka.handlers.transaction_batches import PartitionCodes
 from muster.coordinator.replication.io.wire import node_codec
 from muster.coordinator.replication.io.wire.node_api import (
     KEY_OF,
     MOST_REQUEST_BYTES,
     NODE_APIS,
+    NOT_EVERYWHERE,
     PROVE_NODE,
     VERSION_OF,
     ElectionEntry,
@@ -59,6 +62,7 @@ from muster.coordinator.replication.protocol.controller.events_and_effects impor
     ShutdownResult,
 )
 from muster.coordinator.replication.protocol.replica_fetch import FetchAnswer, FetchRequest
+from muster.coordinator.transactions.events import PartitionAddition
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -321,6 +325,22 @@ class NodeLink(ClientConnection[LinkError]):
         answer = node_codec.parse_groups_response
         return await self.send_request("GroupsWithSettings", node_codec.groups_request(), deadline_s, answer)
 
+    async def add_partitions(
+        self, additions: Iterable[PartitionAddition], *, deadline_s: float
+    ) -> Mapping[str, PartitionCodes]:
+        """What the coordinators say, by transactional id, of which each is named once."""
+        request = transaction_batches.make_additions_request(additions)
+        parse = transaction_batches.read_additions_response
+        return await self.send_request("AddPartitionsToTxn", request, deadline_s, parse)
+
+    async def write_markers(
+        self, markers: Iterable[transaction_batches.MarkerPlaces], *, deadline_s: float
+    ) -> Mapping[int, PartitionCodes]:
+        """What became of them, by producer id, of which each has one marker at most."""
+        request = transaction_batches.make_markers_request(markers)
+        parse = transaction_batches.read_markers_response
+        return await self.send_request("WriteTxnMarkers", request, deadline_s, parse)
+
     async def send_request(
         self, api: str, request: object, deadline_s: float, meaning: Callable[[Any], Answer]
     ) -> Answer:
@@ -346,7 +366,7 @@ class NodeLink(ClientConnection[LinkError]):
         served = {one.api_key: one for one in answer}
         for api in NODE_APIS:
             found = served.get(api.key)
-            if api.key == PROVE_NODE:
+            if api.key in NOT_EVERYWHERE:
                 continue
             if found is None or not found.min_version <= api.last <= found.max_version:
                 why = LinkBroken(
@@ -471,6 +491,12 @@ class NodeLinks:
         for _, link in self._made.values():
             link.close()
         self._made.clear()
+
+    def let_go(self, node: int) -> None:
+        """The node is not there any more: what it has not answered fails."""
+        made = self._made.pop(node, None)
+        if made is not None:
+            made[1].close()
 
     def standing(self, node: int) -> NodeLink | None:
         """One that is made already."""

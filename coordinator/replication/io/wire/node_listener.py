@@ -30,6 +30,7 @@ from muster.coordinator.kafka.dispatch import (
     ServedVersion,
     fields_of,
 )
+from muster.coordinator.kafka.handlers import transaction_batches
 from muster.coordinator.kafka.protocol import API_VERSIONS
 from muster.coordinator.replication.io.wire import node_codec
 from muster.coordinator.replication.io.wire.node_api import (
@@ -342,6 +343,16 @@ class NodeHandlers:
 
     async def groups_with_settings(self, request: Any, call: KafkaCall) -> Any:
         return node_codec.groups_response(await self._desk.groups_with_settings(), request.most)
+
+    async def add_partitions_to_txn(self, request: Any, call: KafkaCall) -> Any:
+        additions = transaction_batches.read_additions(request)
+        told = await transaction_batches.ask_about_each(additions, self._desk.add_partitions)
+        return transaction_batches.make_additions_response(told)
+
+    async def write_txn_markers(self, request: Any, call: KafkaCall) -> Any:
+        markers = transaction_batches.read_markers(request)
+        told = await transaction_batches.write_each_marker(markers, self._desk.write_marker)
+        return transaction_batches.make_markers_response(told)
 
     async def note_elections(self, request: Any, call: KafkaCall) -> Any:
         return node_codec.note_response(await self._desk.note(node_codec.parse_note_request(request)))

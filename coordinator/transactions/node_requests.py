@@ -1,0 +1,274 @@
+"""What nodes ask each other about transactions: what waits for one node, and what goes into the next request. Pure.
+
+`AdditionQueue` holds what leaders of partitions ask the coordinators on one node, `MarkerQueue` the markers that
+coordinators have for the leaders on one node (TX-N20 to TX-N23). Of each queue one request is under way at a time;
+what comes meanwhile goes together in the next. A ticket is the number of whoever waits.
+"""
+
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.transactions.events import PartitionAddition
+from muster.coordinator.transactions.records import TopicPartition
+
+Ticket: TypeAlias = int
+Codes: TypeAlias = Mapping[TopicPartition, int]
+"""Kafka's error numbers by partition, 0 for none."""
+
+NETWORK_EXCEPTION: Final = 13
+"""Kafka's number for an answer that did not come: nobody knows whether the partitions were added."""
+
+MAX_TRANSACTIONS: Final = 1_000
+"""Transactions, or markers, in one request: as many as its reader takes."""
+MAX_PARTITIONS: Final = 500
+"""Partitions in one request: to write them down takes 3 ms."""
+MAX_WAITING: Final = 100_000
+"""Partitions that wait for one node, of additions and of markers each; what comes on top is refused at once."""
+MAX_SHARE: Final = 100
+"""Partitions that one marker has in a request while others wait behind it."""
+
+
+# Additions
+# ---------
+
+
+class AdditionRefusal(NamedTuple):
+    """Whoever has the ticket is answered without having been asked for."""
+
+    ticket: Ticket
+    code: int
+
+
+class AdditionRequest(NamedTuple):
+    """One request: at most one addition for each transactional id, and the tickets that it answers."""
+
+    additions: tuple[PartitionAddition, ...]
+    tickets: Mapping[Ticket, PartitionAddition]
+
+    def answers(self, told: Mapping[str, Codes], missing: int) -> Iterator[tuple[Ticket, Codes]]:
+        """What each ticket hears. told: by transactional id; missing: the code of what is not in it."""
+        for ticket, addition in self.tickets.items():
+            codes = told.get(addition.transactional_id, {})
+            yield ticket, {place: codes.get(place, missing) for place in addition.partitions}
+
+
+class AdditionQueue:
+    """Additions that wait for the coordinators on one node."""
+
+    def __init__(
+        self,
+        *,
+        max_transactions: int = MAX_TRANSACTIONS,
+        max_partitions: int = MAX_PARTITIONS,
+        max_waiting: int = MAX_WAITING,
+    ) -> None:
+        self._max_transactions = max_transactions
+        self._max_partitions = max_partitions
+        self._max_waiting = max_waiting
+        self._waiting: dict[Ticket, PartitionAddition] = {}
+        self._by_id: dict[str, list[Ticket]] = {}
+        self._partitions = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def max_partitions(self) -> int:
+        """Of one addition; larger ones are to be divided."""
+        return self._max_partitions
+
+    def add(self, ticket: Ticket, addition: PartitionAddition) -> list[AdditionRefusal]:
+        """Have it asked with the next request that has room. Whoever is answered instead may be the ticket itself
+        (TX-N21)."""
+        if self._partitions + len(addition.partitions) > self._max_waiting:
+            return [AdditionRefusal(ticket, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)]
+        older = [(each, self._waiting[each]) for each in self._by_id.get(addition.transactional_id, ())]
+        if any(is_later(each, addition) for _, each in older):
+            return [AdditionRefusal(ticket, ErrorCode.INVALID_PRODUCER_EPOCH)]
+        refused = [
+            AdditionRefusal(number, ErrorCode.INVALID_PRODUCER_EPOCH if is_later(addition, each) else NETWORK_EXCEPTION)
+            for number, each in older
+            if not goes_with(each, addition)
+        ]
+        for refusal in refused:
+            self.withdraw(refusal.ticket)
+        self._waiting[ticket] = addition
+        self._by_id.setdefault(addition.transactional_id, []).append(ticket)
+        self._partitions += len(addition.partitions)
+        return refused
+
+    def withdraw(self, ticket: Ticket) -> None:
+        """Nobody waits for it any more. Nothing happens if it has been asked."""
+        addition = self._waiting.pop(ticket, None)
+        if addition is None:
+            return
+        self._partitions -= len(addition.partitions)
+        tickets = self._by_id[addition.transactional_id]
+        tickets.remove(ticket)
+        if not tickets:
+            del self._by_id[addition.transactional_id]
+
+    def take_request(self) -> AdditionRequest:
+        """What to ask now, the longest waiting first; it waits no longer."""
+        taken: dict[Ticket, PartitionAddition] = {}
+        by_id: dict[str, list[PartitionAddition]] = {}
+        partitions = 0
+        for ticket, addition in self._waiting.items():
+            partitions += len(addition.partitions)
+            full = len(by_id) >= self._max_transactions and addition.transactional_id not in by_id
+            if taken and (full or partitions > self._max_partitions):
+                break
+            taken[ticket] = addition
+            by_id.setdefault(addition.transactional_id, []).append(addition)
+        for ticket in taken:
+            self.withdraw(ticket)
+        return AdditionRequest(tuple(map(merge_additions, by_id.values())), taken)
+
+    def take_all(self) -> list[Ticket]:
+        """Everybody that waits: the node does not answer."""
+        tickets = list(self._waiting)
+        self._waiting.clear()
+        self._by_id.clear()
+        self._partitions = 0
+        return tickets
+
+
+def is_later(one: PartitionAddition, other: PartitionAddition) -> bool:
+    """Whether `one` is of a later epoch. Of two producer ids nobody but the coordinator knows which one is later."""
+    return one.producer_id == other.producer_id and one.epoch > other.epoch
+
+
+def goes_with(one: PartitionAddition, other: PartitionAddition) -> bool:
+    """Whether two additions of a transactional id can be asked as one: neither repeats any of the other."""
+    same = (one.producer_id, one.epoch, one.verify_only) == (other.producer_id, other.epoch, other.verify_only)
+    return same and frozenset(one.partitions).isdisjoint(other.partitions)
+
+
+def merge_additions(additions: Sequence[PartitionAddition]) -> PartitionAddition:
+    """One for all: they go with each other."""
+    first = additions[0]
+    if len(additions) == 1:
+        return first
+    places = tuple(place for each in additions for place in each.partitions)
+    return PartitionAddition(first.transactional_id, first.producer_id, first.epoch, places, first.verify_only)
+
+
+# Markers
+# -------
+
+
+class SentMarker(Protocol):
+    """Of a marker, what the queue has to know. Two that are equal are one."""
+
+    @property
+    def producer_id(self) -> int: ...
+
+    def __hash__(self) -> int: ...
+
+
+Marker = TypeVar("Marker", bound=SentMarker)
+
+
+@dataclass(slots=True)
+class WaitingMarker(Generic[Marker]):
+    """rest: partitions that no request had yet. codes: what became of the others, but for those under way."""
+
+    marker: Marker
+    rest: deque[TopicPartition]
+    codes: dict[TopicPartition, int] = field(default_factory=dict)
+    under_way: tuple[TopicPartition, ...] = ()
+
+
+class MarkerRequest(NamedTuple, Generic[Marker]):
+    """One request. No producer has two markers in it, so an answer by producer id is enough."""
+
+    markers: Mapping[Marker, tuple[TopicPartition, ...]]
+    tickets: tuple[Ticket, ...]
+
+
+class MarkerQueue(Generic[Marker]):
+    """Markers that wait for the leaders on one node. A large transaction takes turns with the others (TX-N23)."""
+
+    def __init__(
+        self,
+        *,
+        max_markers: int = MAX_TRANSACTIONS,
+        max_partitions: int = MAX_PARTITIONS,
+        max_waiting: int = MAX_WAITING,
+        max_share: int = MAX_SHARE,
+    ) -> None:
+        self._max_markers = max_markers
+        self._max_partitions = max_partitions
+        self._max_waiting = max_waiting
+        self._max_share = max_share
+        self._waiting: dict[Ticket, WaitingMarker[Marker]] = {}
+        """Those whose partitions are under way as well; in the order of their turns."""
+        self._partitions = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, ticket: Ticket, marker: Marker, partitions: Collection[TopicPartition]) -> bool:
+        """Have the marker sent with the next requests; False: too much waits already, and nothing is taken in."""
+        if self._partitions + len(partitions) > self._max_waiting:
+            return False
+        self._partitions += len(partitions)
+        self._waiting[ticket] = WaitingMarker(marker, deque(partitions))
+        return True
+
+    def withdraw(self, ticket: Ticket) -> None:
+        """Nobody waits for it any more. What is under way is not taken back."""
+        waiting = self._waiting.pop(ticket, None)
+        if waiting is not None:
+            self._partitions -= len(waiting.rest)
+
+    def take_request(self) -> MarkerRequest[Marker]:
+        """What to send now. Whoever has more than its share goes to the end of the queue with the rest."""
+        markers: dict[Marker, list[TopicPartition]] = {}
+        producers: dict[int, Marker] = {}
+        room, tickets = self._max_partitions, list[Ticket]()
+        for ticket, waiting in self._waiting.items():
+            if room <= 0 or len(markers) >= self._max_markers:
+                break
+            if producers.setdefault(waiting.marker.producer_id, waiting.marker) != waiting.marker:
+                continue  # another one of the same producer goes first
+            count = min(len(waiting.rest), self._max_share, room)
+            waiting.under_way = tuple(waiting.rest.popleft() for _ in range(count))
+            markers.setdefault(waiting.marker, []).extend(waiting.under_way)
+            room -= count
+            tickets.append(ticket)
+        self._partitions -= self._max_partitions - room
+        for ticket in tickets:
+            self._waiting[ticket] = self._waiting.pop(ticket)
+        return MarkerRequest({marker: tuple(places) for marker, places in markers.items()}, tuple(tickets))
+
+    def take_answer(
+        self, request: MarkerRequest[Marker], told: Mapping[int, Codes], missing: int
+    ) -> list[tuple[Ticket, Codes]]:
+        """Whoever knows now what became of all its partitions. told: by producer id; missing: the code of what is not
+        in it."""
+        done: list[tuple[Ticket, Codes]] = []
+        for ticket in request.tickets:
+            waiting = self._waiting.get(ticket)
+            if waiting is None:
+                continue
+            codes = told.get(waiting.marker.producer_id, {})
+            waiting.codes.update((place, codes.get(place, missing)) for place in waiting.under_way)
+            waiting.under_way = ()
+            if not waiting.rest:
+                del self._waiting[ticket]
+                done.append((ticket, waiting.codes))
+        return done
+
+    def take_all(self, code: int) -> list[tuple[Ticket, Codes]]:
+        """Everybody that waits: the node does not answer. What it has not answered has this code."""
+        done: list[tuple[Ticket, Codes]] = []
+        for ticket, waiting in self._waiting.items():
+            left: Iterable[TopicPartition] = (*waiting.under_way, *waiting.rest)
+            done.append((ticket, waiting.codes | dict.fromkeys(left, code)))
+        self._waiting.clear()
+        self._partitions = 0
+        return done

@@ -14,11 +14,13 @@ from muster.coordinator.kafka.connections.frames import SHORTEST
 from muster.coordinator.kafka.connections.request_slots import ConnectionLimits
 from muster.coordinator.kafka.dispatch import Dispatcher
 from muster.coordinator.kafka.handlers.transaction_batches import PartitionCodes
-from muster.coordinator.kafka.protocol import API_VERSIONS
+from muster.coordinator.kafka.protocol import API_VERSIONS, Api
 from muster.coordinator.replication.io.wire.node_api import (
+    ADD_PARTITIONS_TO_TXN,
     KEY_OF,
     NAME_THE_CLUSTER,
     NODE_APIS,
+    WRITE_TXN_MARKERS,
     ElectionEntry,
     EpochEnd,
     EpochQuery,
@@ -62,6 +64,8 @@ LIMITS: Final = ConnectionLimits(
     max_frame=1 << 16, max_in_flight=5, max_in_flight_bytes=1 << 14, max_unsent_bytes=1 << 16, max_idle_ms=60_000
 )
 BY_KEY: Final = {api.key: api for api in NODE_APIS}
+ONE_BY_ONE: Final = {ADD_PARTITIONS_TO_TXN: "transactions", WRITE_TXN_MARKERS: "markers"}
+"""Requests whose rows are each a question to the desk."""
 
 
 class DrawnDesk:
@@ -186,7 +190,7 @@ class Talk:
         self._wire.close()
         await quiet()
         assert all(self.answers())
-        assert self._desk.asked <= sum(map(is_ours, frames(bytes(self._arrived)))), "somebody else was heard"
+        assert self._desk.asked <= sum(map(questions_in, frames(bytes(self._arrived)))), "somebody else was heard"
         assert not self._desk.under_way
 
     def answers(self) -> Iterator[Any]:
@@ -208,20 +212,27 @@ def decoded(key: int, version: int, answer: bytes) -> Any:
     return decode_frame(f"{api.name}Response", version, answer, 4 + tagged)
 
 
-def is_ours(request: bytes) -> bool:
-    """Whether it names this cluster: in itself, or in its header."""
+def questions_in(request: bytes) -> int:
+    """How much it asks the desk, if it names this cluster, in itself or in its header; else nothing."""
     if len(request) < SHORTEST:
-        return False
+        return 0
     api, version = BY_KEY.get(int.from_bytes(request[:2], "big", signed=True)), int.from_bytes(request[2:4], "big")
     if api is None or api.key == API_VERSIONS or not api.serves(version):
-        return False
+        return 0
     try:
         header, begin = decode("RequestHeader", 2, request)
-        if api.key not in NAME_THE_CLUSTER:
-            return cluster_of(header.client_id or "") == CLUSTER
-        return bool(decode(f"{api.name}Request", version, request, begin)[0].cluster_id == CLUSTER)
+        if api.key not in NAME_THE_CLUSTER and cluster_of(header.client_id or "") != CLUSTER:
+            return 0
+        asked = None if api.key not in {*ONE_BY_ONE, *NAME_THE_CLUSTER} else decode_body(api, version, request, begin)
     except MalformedFrame:
-        return False
+        return 0
+    if api.key in ONE_BY_ONE:
+        return len(getattr(asked, ONE_BY_ONE[api.key]))
+    return int(asked is None or asked.cluster_id == CLUSTER)
+
+
+def decode_body(api: Api, version: int, request: bytes, begin: int) -> Any:
+    return decode(f"{api.name}Request", version, request, begin)[0]
 
 
 async def quiet() -> None:

@@ -186,6 +186,14 @@ def test_whoever_else_listens_there_is_no_node(answer: Callable[[bytes], bytes |
     asyncio.run(story())
 
 
+def test_a_node_that_serves_no_transactions_yet_is_talked_to_all_the_same() -> None:
+    async def story() -> None:
+        async with stranger(lambda frame: greeting(frame, "AddPartitionsToTxn", "WriteTxnMarkers")) as address:
+            assert (await connecting(address)).open
+
+    asyncio.run(story())
+
+
 @pytest.mark.parametrize("body", [b"", b"\1", b"\0\xff\xff", b"\0" + bytes(40)], ids=["cut", "tagged", "torn", "long"])
 def test_an_answer_that_cannot_be_read_ends_the_link_and_fails_all_at_once(body: bytes) -> None:
     async def story() -> None:

@@ -303,6 +303,8 @@ def test_it_speaks_what_nodes_ask_of_each_other_and_nothing_else() -> None:
         "ApiVersions": 3,
         "Fetch": 15,
         "OffsetForLeaderEpoch": 4,
+        "AddPartitionsToTxn": 5,
+        "WriteTxnMarkers": 2,
         "AlterPartition": 3,
         "ControlledShutdown": 3,
         "ClusterState": 0,

@@ -7,7 +7,7 @@ CLUSTER_ACTION on CLUSTER, as in Kafka.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, TypeAlias
 
@@ -31,6 +31,7 @@ from muster.coordinator.kafka.dispatch import (
     fields_of,
 )
 from muster.coordinator.kafka.handlers import transaction_batches
+from muster.coordinator.kafka.handlers.transaction_batches import PartitionCodes
 from muster.coordinator.kafka.protocol import API_VERSIONS
 from muster.coordinator.replication.io.wire import node_codec
 from muster.coordinator.replication.io.wire.node_api import (
@@ -49,6 +50,7 @@ from muster.coordinator.replication.io.wire.node_proof import ListenerProof, Nod
 from muster.coordinator.replication.protocol.cluster_metadata import ClusterState, ImageVersion
 from muster.coordinator.replication.protocol.replica_fetch import FetchAnswer
 from muster.coordinator.security.access_model import Identity
+from muster.storage.logs.producer_state import MarkerToWrite
 
 # Authorization: CLUSTER_ACTION on CLUSTER
 # ----------------------------------------
@@ -130,6 +132,9 @@ MANY_PARTITIONS: Final = 500
 
 GREETING_S: Final = 10.0
 """Within which they have come."""
+
+MAX_NODE_DIGITS: Final = 10
+"""Of a node id, in the name by which a node calls itself."""
 
 
 class ClosingAnswer:
@@ -274,6 +279,7 @@ class NodeHandlers:
     def __init__(self, desk: PeerDesk, cluster_id: str) -> None:
         self._desk = desk
         self._cluster_id = cluster_id
+        self._marker_order = MarkerOrder()
 
     def fetch_now(self, request: Any, call: KafkaCall) -> Any:
         """No task waits for the answer: followers ask some hundred times a second."""
@@ -350,12 +356,49 @@ class NodeHandlers:
         return transaction_batches.make_additions_response(told)
 
     async def write_txn_markers(self, request: Any, call: KafkaCall) -> Any:
-        markers = transaction_batches.read_markers(request)
-        told = await transaction_batches.write_each_marker(markers, self._desk.write_marker)
+        """What a node has sent by a connection that it has given up is not performed (TX-N24). Raises HangUp."""
+        markers, caller, connection = transaction_batches.read_markers(request), node_of(call), call.peer.number
+        if not self._marker_order.take(caller, connection):
+            raise HangUp(f"markers of node {caller} were overtaken by those of a newer connection")
+
+        async def write(marker: MarkerToWrite, places: Sequence[tuple[str, int]]) -> PartitionCodes:
+            if not self._marker_order.take(caller, connection):  # others may have had their turn since
+                return dict.fromkeys(places, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return await self._desk.write_marker(marker, places)
+
+        told = await transaction_batches.write_each_marker(markers, write)
         return transaction_batches.make_markers_response(told)
 
     async def note_elections(self, request: Any, call: KafkaCall) -> Any:
         return node_codec.note_response(await self._desk.note(node_codec.parse_note_request(request)))
+
+
+class MarkerOrder:
+    """By which connection each node has sent its last markers (TX-N24)."""
+
+    def __init__(self, most: int = LIMITS.max_connections) -> None:
+        self._most = most
+        self._newest: dict[int, int] = {}
+        """By node, those with newer connections last."""
+
+    def take(self, node: int, connection: int) -> bool:
+        """The node sends markers by this connection. False if it has done so by a newer one."""
+        newest = self._newest.get(node)
+        if newest is not None and connection <= newest:
+            return connection == newest
+        self._newest.pop(node, None)
+        self._newest[node] = connection
+        if len(self._newest) > self._most:
+            del self._newest[next(iter(self._newest))]
+        return True
+
+
+def node_of(call: KafkaCall) -> int:
+    """The node that asks, by its name in the header. Raises HangUp."""
+    name = call.client_id.rpartition("/")[2]
+    if not (name.isascii() and name.isdigit() and len(name) <= MAX_NODE_DIGITS):
+        raise HangUp(f"client id {call.client_id!r} names no node; expected CLUSTER/NODE")
+    return int(name)
 
 
 def encode_answer(answer: ClusterState) -> list[Buffer]:

@@ -9,15 +9,19 @@ import pytest
 
 from muster.coordinator.config import Address
 from muster.coordinator.errors import ErrorCode
+from muster.coordinator.kafka.dispatch import ClientPeer, HangUp, KafkaCall
+from muster.coordinator.kafka.handlers.transaction_batches import make_markers_request, read_markers_response
 from muster.coordinator.replication.io.inbound_requests import NoControllerDesk, NodeDesk
 from muster.coordinator.replication.io.remote_transactions import RemoteTransactions, split_addition
-from muster.coordinator.replication.io.wire.node_links import LinkCaller, LinkSettings
+from muster.coordinator.replication.io.wire.node_api import client_id_of
+from muster.coordinator.replication.io.wire.node_links import LinkBroken, LinkCaller, LinkSettings
+from muster.coordinator.replication.io.wire.node_listener import MarkerOrder, NodeHandlers
 from muster.coordinator.replication.protocol.cluster_metadata import ClusterImage
 from muster.coordinator.transactions.events import PartitionAddition
 from muster.coordinator.transactions.node_requests import NETWORK_EXCEPTION
 from muster.storage.logs.producer_state import MarkerToWrite
 from tests.support.pace import pace
-from tests.support.replication import CLUSTER, PATIENCE_S, HeldDesk, serving
+from tests.support.replication import CLUSTER, PATIENCE_S, HeldDesk, linked, serving
 from tests.unit.replication.io.test_node_link import closed_port
 
 FENCED, ELSEWHERE = 47, 6
@@ -323,3 +327,55 @@ def test_an_addition_is_divided_without_a_rest(count: int, parts: list[int]) -> 
     found = split_addition(whole, 5)
     assert [len(part.partitions) for part in found] == parts
     assert tuple(place for part in found for place in part.partitions) == places
+
+
+def test_markers_by_a_connection_that_was_given_up_are_not_written() -> None:
+    """At level 0 a marker that comes after its repetition would end the next transaction (TX-N24)."""
+
+    async def run() -> None:
+        desk = HeldDesk()
+        async with serving(desk) as door:
+            old, new, other = await linked(door, 2), await linked(door, 2), await linked(door, 5)
+            for link in (old, other, new, new):
+                assert await link.write_markers([(marker(1), (T0,))], deadline_s=PATIENCE_S) == {1: {T0: 0}}
+            with pytest.raises(LinkBroken):
+                await old.write_markers([(marker(1), (T1,))], deadline_s=PATIENCE_S)
+            assert await other.write_markers([(marker(2), (T0,))], deadline_s=PATIENCE_S) == {2: {T0: 0}}
+            assert await new.write_markers([(marker(3), (T0,))], deadline_s=PATIENCE_S) == {3: {T0: 0}}
+            assert ("write_marker", marker(1), (T1,)) not in desk.asked
+
+    asyncio.run(run())
+
+
+def test_the_rest_of_a_large_request_is_not_written_behind_its_repetition() -> None:
+    many = tuple(("t", number) for number in range(1_000))
+
+    async def run() -> None:
+        desk = HeldDesk()
+        handlers = NodeHandlers(desk, CLUSTER)
+        markers = make_markers_request([(marker(1), many)])
+        eof: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        name = client_id_of(CLUSTER, 2)
+        old, new = (KafkaCall(2, name, ClientPeer("127.0.0.1", eof)) for _ in range(2))
+        overtaken = begun([handlers.write_txn_markers(markers, old)])[0]
+        await desk.until(lambda: bool(desk.asked))
+        await handlers.write_txn_markers(make_markers_request([(marker(1), (T0,))]), new)
+        codes = read_markers_response(await overtaken)[1]
+        assert list(codes.values()).count(ELSEWHERE) >= 800
+        with pytest.raises(HangUp, match="overtaken"):
+            await handlers.write_txn_markers(markers, old)
+        with pytest.raises(HangUp, match="names no node"):
+            await handlers.write_txn_markers(markers, KafkaCall(2, f"{CLUSTER}/x", ClientPeer("127.0.0.1", eof)))
+
+    asyncio.run(run())
+
+
+def test_of_the_order_of_markers_no_more_nodes_are_remembered_than_connect() -> None:
+    order = MarkerOrder(most=2)
+    assert [order.take(node, connection) for node, connection in [(1, 1), (2, 2), (1, 3), (1, 1)]] == [
+        True, True, True, False
+    ]  # fmt: skip
+    assert order.take(3, 4)
+    assert order.take(1, 3)
+    assert not order.take(1, 2)
+    assert order.take(2, 1), "it was forgotten: its connection was the oldest"

@@ -63,6 +63,12 @@ class ClusterSettings(SettingsModel):
         "The number of replicas of the internal topics, such as groups and offsets; they are created once there are "
         "that many nodes.",
     )
+    transaction_state_log_replication_factor: Annotated[int, Field(ge=1, le=MAX_SHORT)] = setting(
+        3, "The number of replicas of the log of transactional ids; it is created when the first id asks."
+    )
+    transaction_state_log_min_isr: PositiveInt32 = setting(
+        2, "How many replicas must have what is decided of a transaction before it counts; never more than there are."
+    )
     min_insync_replicas: PositiveInt32 = setting(
         2,
         "How many replicas must have a record before it is acknowledged with acks=all, unless the topic says "

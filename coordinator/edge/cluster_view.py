@@ -111,6 +111,14 @@ def coordinates_shard(cluster: ClusterView, shard: int) -> bool:
     return view is not None and view.leader == cluster.me
 
 
+def leader_address(cluster: ClusterView, topic: str, number: int, listener: str) -> NodeAddress | None:
+    """Where the leader of a partition listens; None where there is none that lives and has the listener."""
+    view = cluster.partition(topic, number)
+    if view is None:
+        return None
+    return next((node for node in cluster.nodes(listener) if node.node_id == view.leader), None)
+
+
 def visible_topics(cluster: ClusterView) -> "dict[str, TopicView]":
     """All topics that clients may hear of, by name."""
     return {name: topic for name, topic in cluster.topics().items() if name not in PRIVATE_TOPICS}

@@ -51,7 +51,7 @@ from muster.storage.broker.broker import Broker
 from muster.storage.broker.requests import NewTopic
 from muster.storage.errors import StorageError
 from muster.storage.records.batch import encode_turn, read_batches
-from muster.storage.types import AppendOrigin
+from muster.storage.types import AppendOrigin, Fetched
 
 READ_BYTES: Final = 4 << 20
 """How much of the log one step of a replay holds in memory."""
@@ -171,6 +171,26 @@ class TransactionCores:
         return TransactionsLoaded(next(self._lives), newest_connection=newest, orphans_follow=True)
 
 
+class LedTransactionCores(TransactionCores):
+    """Of a node that shares its shards with others. Its markers carry the leader epoch (TX-N1), another node may have
+    coordinated before (TX-N4), and nobody tells it of open transactions (TX-N6).
+
+    epoch_of: of a shard's partition of `__transaction_state`, which this node leads.
+    """
+
+    def __init__(
+        self, limits: TransactionLimits, newest_connection: NewestConnection, epoch_of: Callable[[int], int]
+    ) -> None:
+        super().__init__(limits, newest_connection)
+        self._epoch_of = epoch_of
+
+    def _begin_life(self, index: int) -> TransactionsLoaded:
+        epoch = self._epoch_of(index)
+        newest = self._newest_connection() if epoch > 0 or index in self._loaded else NO_CONNECTION
+        self._loaded.add(index)
+        return TransactionsLoaded(next(self._lives), max(epoch, 0), newest)
+
+
 # Facts to bytes, and back
 # ------------------------
 
@@ -282,7 +302,7 @@ class BrokerTransactionLog(LogWithoutTransactions):
             self._broker.flush([place])
             offset, end = self._broker.start_offset(*place), self._broker.end_offset(*place)
             while offset < end:
-                batches = list(read_batches(self._broker.fetch(*place, offset, READ_BYTES, min_one=True).records))
+                batches = list(read_batches(self._fetch(shard, offset).records))
                 for item in records_from(offset, batches):
                     if isinstance(item, LogDamage) and not item.given_up:
                         raise LogFailed(f"{TRANSACTIONS_TOPIC}-{shard}: {item.sentence}")
@@ -292,6 +312,9 @@ class BrokerTransactionLog(LogWithoutTransactions):
                 offset = batches[-1].next_offset
         except (StorageError, OSError) as error:
             raise LogFailed(f"{TRANSACTIONS_TOPIC}-{shard}: {error}") from error
+
+    def _fetch(self, shard: int, offset: int) -> Fetched:
+        return self._broker.fetch(TRANSACTIONS_TOPIC, shard, offset, READ_BYTES, min_one=True)
 
     def read_ledger(self, shard: int) -> Iterator[KeyValue | LogDamage]:
         return iter(())

@@ -15,6 +15,7 @@ from muster.storage.logs import log as fetching
 from muster.storage.logs import log as reshape
 from muster.storage.logs.log import Log
 from muster.storage.logs.stamp import keep_stamps
+from muster.storage.logs.transactions import PendingGuards
 from muster.storage.records.batch import ATTRIBUTES_AT, HEADER, HEADER_SIZE, LENGTH_OVERHEAD
 from muster.storage.records.scan import BatchHead, find_head_fault, read_head
 from muster.storage.types import Appended, AppendOrigin, Fetched
@@ -77,7 +78,8 @@ def start_leading(log: Log, epoch: int) -> None:
 
     That it begins at the log's end is known once this returns, be there ever a record of it or not: followers with
     records of a former epoch that reach further are told where that one ended. It is on disk with the first of its
-    records that is flushed. The high watermark stays what is known. FencedLeaderEpoch when a newer epoch has been seen.
+    records that is flushed. The high watermark stays what is known. Guards of an earlier epoch are void: coordinators
+    are asked again (TX-L3). FencedLeaderEpoch when a newer epoch has been seen.
     """
     if log.failure:
         raise log.failure
@@ -90,6 +92,8 @@ def start_leading(log: Log, epoch: int) -> None:
         log.epochs = epochs
     log.leader_epoch = epoch
     log.following = False
+    with log.lock:
+        log.producers.guards = PendingGuards()
 
 
 def start_following(log: Log) -> None:

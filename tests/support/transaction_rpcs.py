@@ -35,7 +35,7 @@ class TransactionalEdge:
                 driver=door.driver,
                 endpoint=lambda: ClientEndpoint(NODE_ID, "muster.example", 9290),
                 partitions=partial(partition_counts, door.broker),
-                transactions=RpcGroupTransactions(service, groups, gate, shards=service.shards),
+                transactions=RpcGroupTransactions(service, groups, gate),
             )
         )
         self.broker = BrokerService(

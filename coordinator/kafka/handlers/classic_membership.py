@@ -141,7 +141,7 @@ class MembershipHandlers:
         return self._of_group(key)
 
     def _of_transactional_id(self, transactional_id: str) -> dict[str, Any]:
-        """Only a node on its own coordinates any."""
+        """Who coordinates it: this node, if it is the only one."""
         endpoint = self._endpoint()
         return {"node_id": endpoint.node_id, "host": endpoint.host, "port": endpoint.port, "error_message": ""}
 

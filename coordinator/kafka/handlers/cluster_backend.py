@@ -15,7 +15,15 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from muster.coordinator.edge.background_tasks import SupervisedTasks
-from muster.coordinator.edge.cluster_view import KAFKA, NO_NODE, ClusterView, NodeAddress, visible_topic, visible_topics
+from muster.coordinator.edge.cluster_view import (
+    KAFKA,
+    NO_NODE,
+    ClusterView,
+    NodeAddress,
+    leader_address,
+    visible_topic,
+    visible_topics,
+)
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka.dispatch import HangUp, KafkaCall
@@ -31,8 +39,9 @@ from muster.coordinator.kafka.handlers.configs import (
 from muster.coordinator.kafka.handlers.group_requests import GroupRequests
 from muster.coordinator.kafka.handlers.metadata import AdvertisedEndpoint, DescribedPartition, MetadataHandlers
 from muster.coordinator.kafka.handlers.topics import DEFAULT, TopicHandlers
+from muster.coordinator.kafka.handlers.transactions import TransactionService
 from muster.coordinator.kafka.protocol import InvalidReplicaAssignment, LeaderNotAvailable
-from muster.coordinator.replication.protocol.cluster_metadata import TopicPartition
+from muster.coordinator.replication.protocol.cluster_metadata import TRANSACTIONS, TopicPartition
 from muster.storage.broker.requests import LogRequests, MorePartitions, NewTopic, map_in_turns
 from muster.storage.errors import (
     InvalidRequest,
@@ -55,19 +64,38 @@ if TYPE_CHECKING:
 class ClusterMembers(MembershipHandlers):
     """As its base; FindCoordinator names other nodes, too."""
 
-    def __init__(self, groups: GroupRequests, endpoint: Callable[[], AdvertisedEndpoint], cluster: ClusterView) -> None:
-        super().__init__(groups, endpoint)
+    def __init__(
+        self,
+        groups: GroupRequests,
+        endpoint: Callable[[], AdvertisedEndpoint],
+        cluster: ClusterView,
+        transactions: TransactionService | None = None,
+    ) -> None:
+        super().__init__(groups, endpoint, transactions)
         self._cluster = cluster
 
     def _of_group(self, group_id: str) -> dict[str, Any]:
+        self._must_be_in_touch()
+        shard = self._groups.shard_of(group_id)
+        return coordinator_row(self._cluster.coordinator(shard, KAFKA), f"shard {shard} of the groups")
+
+    def _of_transactional_id(self, transactional_id: str) -> dict[str, Any]:
+        assert self._transactions is not None, "without it nobody comes here"
+        self._must_be_in_touch()
+        shard = self._transactions.shard_of(transactional_id)
+        node = leader_address(self._cluster, TRANSACTIONS, shard, KAFKA)
+        return coordinator_row(node, f"shard {shard} of the transactional ids")
+
+    def _must_be_in_touch(self) -> None:
         if self._cluster.cut_off:
             raise HangUp("who coordinates may be known to all nodes but this one; another one is to be asked")
-        shard = self._groups.shard_of(group_id)
-        node = self._cluster.coordinator(shard, KAFKA)
-        if node is None:
-            why = f"nobody coordinates shard {shard} of the groups right now; ask again"
-            return {"node_id": -1, "port": -1, "error_code": ErrorCode.COORDINATOR_NOT_AVAILABLE, "error_message": why}
-        return {"node_id": node.node_id, "host": node.host, "port": node.port, "error_message": ""}
+
+
+def coordinator_row(node: NodeAddress | None, what: str) -> dict[str, Any]:
+    if node is None:
+        why = f"nobody coordinates {what} right now; ask again"
+        return {"node_id": -1, "port": -1, "error_code": ErrorCode.COORDINATOR_NOT_AVAILABLE, "error_message": why}
+    return {"node_id": node.node_id, "host": node.host, "port": node.port, "error_message": ""}
 
 
 # Topics created on demand

@@ -91,7 +91,7 @@ def make_membership_handlers(
         return MembershipHandlers(groups, endpoint, transactions)
     from muster.coordinator.kafka.handlers.cluster_backend import ClusterMembers
 
-    return ClusterMembers(groups, endpoint, cluster)
+    return ClusterMembers(groups, endpoint, cluster, transactions)
 
 
 # The log
@@ -122,7 +122,9 @@ class LogHandlers:
         verifies: bool = True,
     ) -> None:
         self.requests = requests
-        gate = None if transactions is None else TransactionGate(requests.broker, transactions, verifies=verifies)
+        gate = None
+        if transactions is not None:
+            gate = TransactionGate(requests.broker, transactions, verifies=verifies, together=cluster is None)
         self.gate = gate
         self.producers: TransactionalProducerHandlers | None = None
         records = RecordHandlers(requests, departed, gate)

@@ -44,6 +44,7 @@ from muster.storage.errors import (
     InvalidRequest,
     InvalidTxnState,
     NotEnoughReplicas,
+    NotLeaderOrFollower,
     StorageError,
 )
 from muster.storage.logs.transactions import TransactionGuard
@@ -73,6 +74,12 @@ class TransactionService(Protocol):
     async def ask(self, transactional_id: str, make: Callable[[int], TransactionRequest], wanted: type[Reply]) -> Reply:
         """The reply to the request that `make` makes of its number. Raises CoordinatorError, Overloaded,
         NodeShuttingDown."""
+
+    async def ask_additions(self, addition: PartitionAddition) -> Mapping[TopicPartition, int]:
+        """Kafka's number of each partition, from whoever coordinates the id, be it another node (TX-N3)."""
+
+    def shard_of(self, transactional_id: str) -> int:
+        """The partition of `__transaction_state` that the id belongs to, once `prepare` has returned."""
 
     async def ask_every_shard(self, make: Callable[[int], TransactionRequest], wanted: type[Reply]) -> list[Reply]: ...
 
@@ -318,11 +325,13 @@ class TransactionGate:
     A coordinator on this node decides first, and its record and the data become durable in the same flushes (TX-L12).
     """
 
-    def __init__(self, log: RecordLog, service: TransactionService, *, verifies: bool) -> None:
-        """verifies: `transaction.partition.verification.enable`; without it, whoever asks at level 0 is let in."""
+    def __init__(self, log: RecordLog, service: TransactionService, *, verifies: bool, together: bool = True) -> None:
+        """verifies: `transaction.partition.verification.enable`; without it, whoever asks at level 0 is let in.
+        together: whether an addition and its data may be flushed at the same time (TX-L12); in a cluster data waits
+        until the addition is committed (TX-N3)."""
         self._log = log
         self._service = service
-        self._local = service if isinstance(service, LocalAdditions) else None
+        self._local = service if together and isinstance(service, LocalAdditions) else None
         self._verifies = verifies
 
     def is_open(self, parts: Iterable[Batches]) -> bool:
@@ -378,6 +387,8 @@ class TransactionGate:
         """Leave for the node's own records of a transaction. Raises CoordinatorError."""
         try:
             guard = self._log.log(*place).make_guard(producer_id, epoch, level=level)
+        except NotLeaderOrFollower as error:
+            raise CoordinatorError(ErrorCode.NOT_COORDINATOR, str(error)) from error
         except StorageError as error:
             raise CoordinatorError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
         if guard is None or (level < RAISES_EPOCH and not self._verifies):
@@ -487,8 +498,9 @@ class TransactionGate:
     ) -> PartitionCodes:
         """At level 2 they join the transaction; at level 0 it is asked whether they have."""
         verify_only = level < RAISES_EPOCH
-        addition = PartitionAddition(transactional_id, producer_id, epoch, tuple(places), verify_only)
-        return await ask_coordinator(self._service, addition)
+        return await self._service.ask_additions(
+            PartitionAddition(transactional_id, producer_id, epoch, tuple(places), verify_only)
+        )
 
 
 async def ask_coordinator(service: TransactionService, addition: PartitionAddition) -> PartitionCodes:

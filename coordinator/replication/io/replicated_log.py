@@ -84,6 +84,7 @@ class ReplicatedLog(TopicListeners):
         self.data_dir = broker.data_dir
         self.settings: LogSettings = broker.settings
         self.cluster_id = broker.cluster_id
+        self.holds = broker.holds
         self._disk = broker
         self._new_ids = new_ids or broker.next_producer_id
         self._new_fence = new_fence or broker.next_fence_id

@@ -29,8 +29,13 @@ OFFSETS = "__consumer_offsets"
 LEDGER = "__rebalances"
 ELECTIONS = "__elections"
 SECURITY = "__security"
-INTERNAL = frozenset({OFFSETS, LEDGER, ELECTIONS, SECURITY})
+TRANSACTIONS = "__transaction_state"
+INTERNAL = frozenset({OFFSETS, LEDGER, ELECTIONS, SECURITY, TRANSACTIONS})
 """Topics that only nodes write to. Others with such names are clients': monitors and connectors call theirs so."""
+
+
+COORDINATED = frozenset({OFFSETS, TRANSACTIONS})
+"""Topics whose partitions are shards: who leads one coordinates the groups, or the transactional ids, that it keeps."""
 
 
 MIN_ISR: Final = "min.insync.replicas"

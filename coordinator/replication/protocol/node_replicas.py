@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from muster.coordinator.replication.protocol.cluster_metadata import (
+    COORDINATED,
     NO_EPOCH,
     NO_NODE_ID,
     OFFSETS,
@@ -170,7 +171,7 @@ class ReplicaRoles:
                 return
             fetcher.add(half)
         self._outages.is_over(unit)
-        if unit.topic == OFFSETS:
+        if unit.topic in COORDINATED:
             self.promise(unit).follow(fetcher.source)
 
     def _copy(self, half: TopicPartition, state: PartitionState) -> ReplicaCopy:

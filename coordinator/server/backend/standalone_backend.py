@@ -207,7 +207,7 @@ class StandaloneBackend:
         if service is None or gate is None:
             return GroupCoordinator(context)
         groups = GroupRequests(context.driver, context.shards)
-        transactions = RpcGroupTransactions(service, groups, gate, shards=service.shards)
+        transactions = RpcGroupTransactions(service, groups, gate)
         return GroupCoordinator(replace(context, transactions=transactions))
 
     def record_service(self, advertised: Callable[[], tuple[str, int]], room: Callable[[Any], int]) -> BrokerService:

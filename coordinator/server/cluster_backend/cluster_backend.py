@@ -33,16 +33,30 @@ from muster.coordinator.replication.io.admin.topic_adoption import adopt_topics
 from muster.coordinator.replication.io.controller_candidate import CandidateContext, ControllerCandidate
 from muster.coordinator.replication.io.inbound_requests import ControllerSide, CurrentController
 from muster.coordinator.replication.io.remote_log_ends import LogEndsClient, RemoteLogEnds
+from muster.coordinator.replication.io.remote_transactions import RemoteTransactions
 from muster.coordinator.replication.io.replica_manager import ReplicaManager
 from muster.coordinator.replication.io.replicated_log import ReplicatedLog
 from muster.coordinator.replication.io.replicated_requests import ReplicatedRequests
 from muster.coordinator.replication.io.shards.lease_release import ShutdownRelease
 from muster.coordinator.replication.io.shards.replicated_shards import ReplicatedGroupLog, WarmShards
 from muster.coordinator.replication.io.shards.shard_coordination import ShardCoordination
-from muster.coordinator.replication.io.wire.node_links import REPLICATION, LinkCaller, LinkError, LinkSettings
+from muster.coordinator.replication.io.wire.node_links import (
+    REPLICATION,
+    LinkCaller,
+    LinkError,
+    LinkSettings,
+    address_in,
+)
 from muster.coordinator.replication.io.wire.node_listener import NodeListener
 from muster.coordinator.replication.io.wire.node_proof import NodeProofs
-from muster.coordinator.replication.protocol.cluster_metadata import NO_EPOCH, ClusterNode, ImageChanges, NodeEndpoint
+from muster.coordinator.replication.protocol.cluster_metadata import (
+    NO_EPOCH,
+    OFFSETS,
+    TRANSACTIONS,
+    ClusterNode,
+    ImageChanges,
+    NodeEndpoint,
+)
 from muster.coordinator.replication.protocol.controller.controller_state import is_power_loss_settled
 from muster.coordinator.replication.protocol.controller.events_and_effects import ElectionNote
 from muster.coordinator.runtime.engine import Engine, EngineOptions, MakeShard
@@ -59,7 +73,9 @@ from muster.coordinator.server.cluster_backend.cluster_settings import (
     ShardCount,
     controller_settings_of,
     internal_configs,
+    read_partition_count,
 )
+from muster.coordinator.server.cluster_backend.cluster_transactions import ClusterTransactionCoordinator
 from muster.coordinator.server.cluster_backend.group_service import (
     ClusterGroupCoordinator,
     ClusterImageView,
@@ -72,6 +88,7 @@ from muster.coordinator.server.cluster_backend.peer_listeners import (
     client_endpoints,
     peer_credentials,
 )
+from muster.coordinator.server.driver.clock import NodeClock
 from muster.coordinator.server.grpc.listener import AddressTaken, describe_remedy
 from muster.coordinator.server.rpc_dispatch import ServiceMethod, methods_of
 from muster.coordinator.server.services.group_coordinator import GroupServiceContext
@@ -87,6 +104,7 @@ from muster.coordinator.zookeeper.group_observer import GroupObserver, ReportGro
 from muster.coordinator.zookeeper.node_registry import settle_cluster_id
 from muster.coordinator.zookeeper.session import SessionState, ZooKeeperSession
 from muster.storage.broker.broker import Broker
+from muster.storage.service.broker_service import RecordTransactions
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -259,10 +277,12 @@ class ClusterBackend:
         self._registration: ClusterRegistration | None = None
         self._candidate: ControllerCandidate | None = None
         self._noting = ElectionNotices(self._elected)
+        self._coordinating_ids: ShardCoordination | None = None
+        """Of transactional ids."""
         self._entered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._on_touch: Callable[[bool], None] = lambda in_touch: None
         self._fail: Callable[[BaseException], None] = lambda why: None
-        self._session_ms = 0
+        self._session_ms = self._wait_ms = 0
         """By which this node leads, all its life long: what ZooKeeper grants later on may be another."""
 
     @property
@@ -349,9 +369,9 @@ class ClusterBackend:
         self.side.on_learned(SessionLengths(self.side.image).learned)
         tls = None if self._certificates is None or (own := self._certificates.of(DOOR)) is None else own.tls()
         await self.side.start(tls=tls, may=may)
-        session_ms = self._session_ms = self.session.session_timeout_ms
-        mine = SessionLength(session_ms, broker.identity.directory_id)
-        wait_ms = await record_session_length(self.session, settings.node_id, mine)
+        self._session_ms = self.session.session_timeout_ms
+        mine = SessionLength(self._session_ms, broker.identity.directory_id)
+        self._wait_ms = await record_session_length(self.session, settings.node_id, mine)
         await adopt_topics(self.session, broker, settings.node_id)
         await registration.register()
         registration.start()
@@ -386,12 +406,17 @@ class ClusterBackend:
         count.watch(self.side)
         self._started.callback(count.stop)
         self.group_log = ReplicatedGroupLog(broker, self.side, self.shards, settings.offsets_topic_segment_bytes)
-        self._coordinating = ShardCoordination(
+        self._coordinating = self._make_coordination()
+
+    def _make_coordination(self, topic: str = OFFSETS) -> ShardCoordination:
+        """Of the shards that are partitions of the topic."""
+        return ShardCoordination(
             self.side,
-            session_ms=session_ms,
-            on_refusal=settings.broker_eviction_on_refusal,
+            session_ms=self._session_ms,
+            on_refusal=self._settings.broker_eviction_on_refusal,
             failed=self._failed,
-            wait_ms=wait_ms,
+            wait_ms=self._wait_ms,
+            topic=topic,
         )
 
     def engine(self, limits: Limits, make_shard: MakeShard, options: EngineOptions) -> LeasedEngine:
@@ -428,15 +453,44 @@ class ClusterBackend:
         self.side.desk.groups = partial(groups_with_settings, driver, self.view, self.shards)
         self.side.failure.add_done_callback(self._side_failed)
 
+    def make_transactions(
+        self, disk: Broker, driver: "EngineDriver", clock: NodeClock, fail: Callable[[BaseException], None]
+    ) -> ClusterTransactionCoordinator:
+        """Of the transactional ids of shards that this node leads. disk: this node's copies. driver: of its groups."""
+        coordinating = self._coordinating_ids = self._make_coordination(TRANSACTIONS)
+        self._started.push_async_callback(coordinating.stop)
+        others = RemoteTransactions(self.side.calling, lambda node: address_in(self.side.image, node))
+        self._started.push_async_callback(others.close)
+        made = ClusterTransactionCoordinator(
+            self._settings,
+            disk,
+            self.broker,
+            lambda: self.requests,
+            driver,
+            clock,
+            fail,
+            side=self.side,
+            coordinating=coordinating,
+            others=others,
+            read_count=partial(read_partition_count, self.session, TRANSACTIONS),
+        )
+        self.side.desk.transactions = made
+        return made
+
     # What its gRPC door offers.
 
     def group_service(self, context: GroupServiceContext) -> ClusterGroupCoordinator:
         return ClusterGroupCoordinator(self.view, context, self._ends)
 
     def record_service(
-        self, advertised: Callable[[], tuple[str, int]], room: Callable[[Any], int]
+        self,
+        advertised: Callable[[], tuple[str, int]],
+        room: Callable[[Any], int],
+        transactions: RecordTransactions | None = None,
     ) -> ClusterBrokerService:
-        return ClusterBrokerService(self.requests, self.view, advertised=advertised, room=room)
+        return ClusterBrokerService(
+            self.requests, self.view, advertised=advertised, room=room, transactions=transactions
+        )
 
     def table(self) -> dict[str, ServiceMethod]:
         """The calls that a node on its own has not."""
@@ -459,6 +513,8 @@ class ClusterBackend:
             return
         last_word = ShutdownRelease(self.side.image)
         last_word.owes(self._coordinating.units)
+        if self._coordinating_ids is not None:
+            last_word.owes(self._coordinating_ids.units)
         self.side.desk.let_go = last_word.confirm_release
         for trial in range(settings.controlled_shutdown_max_retries + 1):
             if trial:

@@ -118,6 +118,11 @@ class ShardCount:
                 await asyncio.sleep(RETRY_S)
 
     async def _made(self) -> int:
-        path = paths.topic_path(OFFSETS)
-        found = await self._session.get(path)
-        return 0 if found is None else len(cluster_layout.read_topic(path, found.data, needs_id=False).partitions)
+        return await read_partition_count(self._session, OFFSETS)
+
+
+async def read_partition_count(session: ZooKeeperSession, topic: str) -> int:
+    """As ZooKeeper has it; 0 where there is no such topic. Raises ZooKeeper's weather, and MalformedZnode."""
+    path = paths.topic_path(topic)
+    found = await session.get(path)
+    return 0 if found is None else len(cluster_layout.read_topic(path, found.data, needs_id=False).partitions)

@@ -12,7 +12,7 @@ from muster.coordinator.errors import ErrorCode, TemporarilyUnknown
 from muster.storage.broker.requests import LogRequests, map_in_turns
 from muster.storage.errors import UnknownTopicOrPartition, check_entry_count
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
-from muster.storage.service.broker_service import ROOM, BrokerService
+from muster.storage.service.broker_service import ROOM, BrokerService, RecordTransactions
 
 if TYPE_CHECKING:
     from muster.coordinator.replication.protocol.cluster_metadata import PartitionView, TopicView
@@ -37,8 +37,9 @@ class ClusterBrokerService(BrokerService):
         *,
         advertised: Callable[[], tuple[str, int]],
         room: Callable[[Any], int] = lambda call: ROOM,
+        transactions: RecordTransactions | None = None,
     ) -> None:
-        super().__init__(requests, node_id=cluster.me, advertised=advertised, room=room)
+        super().__init__(requests, node_id=cluster.me, advertised=advertised, room=room, transactions=transactions)
         self._cluster = cluster
 
     async def metadata(self, request: pb.MetadataRequest, call: object) -> pb.MetadataResponse:

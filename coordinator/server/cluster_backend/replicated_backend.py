@@ -2,12 +2,16 @@
 
 import asyncio
 from collections.abc import Callable
-from functools import partial
+from contextlib import suppress
+from dataclasses import replace
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, cast
 
 from muster.coordinator.config import Settings
 from muster.coordinator.core.model.events import TopicsChanged
 from muster.coordinator.edge.cluster_view import ClientAddresses, ClusterView
+from muster.coordinator.kafka.handlers.group_requests import GroupRequests
+from muster.coordinator.kafka.handlers.transactions import TransactionGate
 from muster.coordinator.replication.io.replicated_log import ReplicatedLog
 from muster.coordinator.replication.io.replicated_requests import ReplicatedRequests
 from muster.coordinator.runtime.engine import Engine
@@ -21,12 +25,14 @@ from muster.coordinator.server.backend.standalone_backend import DataDirectory
 from muster.coordinator.server.backend.upkeep import NodeUpkeep
 from muster.coordinator.server.cluster_backend.cluster_backend import ClusterBackend
 from muster.coordinator.server.cluster_backend.cluster_description import ClusterConditions, ClusterMetricsSource
+from muster.coordinator.server.cluster_backend.cluster_transactions import ClusterTransactionCoordinator
 from muster.coordinator.server.driver.clock import NodeClock
 from muster.coordinator.server.driver.driver import EngineDriver
 from muster.coordinator.server.listeners.kafka_listener import KafkaListenerContext, NodeKafkaListener
 from muster.coordinator.server.rpc_dispatch import ServiceMethod
 from muster.coordinator.server.services.group_coordinator import GroupCoordinator, GroupServiceContext
 from muster.coordinator.server.transactions.transaction_rpcs import make_transaction_rpcs
+from muster.coordinator.server.transactions.transactional_requests import RpcGroupTransactions, RpcRecordTransactions
 from muster.coordinator.zookeeper.group_observer import ReportGroup
 from muster.storage.broker.broker import Broker
 from muster.storage.broker.record_log import RecordLog
@@ -40,6 +46,9 @@ if TYPE_CHECKING:
     from muster.coordinator.server.security.node_security import NodeSecurity
     from muster.coordinator.server.security.security_store import SecurityStore
     from muster.coordinator.server.services.member_session import ServerSessions
+
+LAST_WORDS_S = 2.0
+"""How long the end of a node waits for a flush of what was decided of transactions."""
 
 
 class ReplicatedBackend:
@@ -64,6 +73,8 @@ class ReplicatedBackend:
         self._part = ClusterBackend(settings, certificates)
         self._part.bind()
         self.zookeeper: ClusterBackend | None = self._part
+        self._transactions: ClusterTransactionCoordinator | None = None
+        self._groups: EngineDriver | None = None
 
     @property
     def disk(self) -> Broker:
@@ -137,15 +148,33 @@ class ReplicatedBackend:
         sessions: "ServerSessions",
     ) -> None:
         self._part.coordinate(engine, driver, clock_ms, fail, sessions)
+        self._groups = driver
+        self._transactions = self._part.make_transactions(self.disk, driver, self._clock, fail)
 
     async def resume_transactions(self, conditions: Conditions) -> None:
-        """There are none here that this node would coordinate."""
+        if self._transactions is not None:
+            await self._transactions.open(conditions)
+
+    @cached_property
+    def _gate(self) -> TransactionGate | None:
+        """Of the first records of transactions (TX-N3)."""
+        if self._transactions is None:
+            return None
+        verifies = self._settings.transaction_partition_verification_enable
+        return TransactionGate(self._log, self._transactions, verifies=verifies, together=False)
 
     def group_service(self, context: GroupServiceContext) -> GroupCoordinator:
-        return self._part.group_service(context)
+        service, gate = self._transactions, self._gate
+        if service is None or gate is None:
+            return self._part.group_service(context)
+        groups = GroupRequests(context.driver, context.shards)
+        return self._part.group_service(replace(context, transactions=RpcGroupTransactions(service, groups, gate)))
 
     def record_service(self, advertised: Callable[[], tuple[str, int]], room: Callable[[Any], int]) -> BrokerService:
-        return self._part.record_service(advertised, room)
+        transactions = None
+        if self._gate is not None and self._groups is not None:
+            transactions = RpcRecordTransactions(self._gate, self.requests, self._groups)
+        return self._part.record_service(advertised, room, transactions)
 
     def table(self) -> dict[str, ServiceMethod]:
         return self._part.table()
@@ -157,7 +186,7 @@ class ReplicatedBackend:
         return make_fencing_service(driver, engine, self._log, self.requests)
 
     def transactions(self) -> dict[str, ServiceMethod]:
-        return make_transaction_rpcs(None, node_id=self._settings.node_id)
+        return make_transaction_rpcs(self._transactions, node_id=self._settings.node_id)
 
     async def serve_kafka(self, door: "NodeKafkaListener | NodeProxyListener", context: KafkaListenerContext) -> None:
         part = self._part
@@ -169,6 +198,7 @@ class ReplicatedBackend:
             elsewhere=part.has_elsewhere,
             cluster=self.cluster,
             admin=part.admin,
+            transactions=self._transactions,
         )
 
     def upkeep(self, conditions: Conditions, engine: Engine, fail: Callable[[BaseException], None]) -> Stoppable:
@@ -187,6 +217,9 @@ class ReplicatedBackend:
     async def leave(self) -> None:
         if self._security is not None:
             self._security.store.stop()
+        if self._transactions is not None:
+            with suppress(TimeoutError):
+                await self._transactions.close(LAST_WORDS_S)
         zookeeper, self.zookeeper = self.zookeeper, None
         if zookeeper is not None:
             await zookeeper.close()

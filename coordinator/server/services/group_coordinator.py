@@ -21,7 +21,7 @@ from muster.coordinator.core.kinds.central_kind import CENTRAL
 from muster.coordinator.core.model import effects, events
 from muster.coordinator.core.model.effects import GroupChanged
 from muster.coordinator.edge import request_limits
-from muster.coordinator.edge.cluster_view import GRPC, ClusterView, coordinates_shard
+from muster.coordinator.edge.cluster_view import GRPC, ClusterView, NodeAddress, coordinates_shard, leader_address
 from muster.coordinator.edge.committed_offsets import (
     PartitionTuple,
     delete_existing,
@@ -40,6 +40,7 @@ from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.runtime.node_status import Conditions
 from muster.coordinator.runtime.ports import LogFailed
 from muster.coordinator.runtime.shards import partition_for
+from muster.coordinator.runtime.transaction_records import TRANSACTIONS_TOPIC
 from muster.coordinator.server.driver.clock import LoopSlice
 from muster.coordinator.server.driver.driver import EngineDriver
 from muster.coordinator.server.rpc_dispatch import RpcCall
@@ -353,7 +354,7 @@ class GroupCoordinator:
         )
 
     async def _find_of_transactions(self, request: pb.FindCoordinatorRequest) -> pb.FindCoordinatorResponse:
-        """Of a transactional id: this node, if it coordinates any."""
+        """Of a transactional id."""
         try:
             if request.key_type != request_limits.TRANSACTION_KEY:
                 raise CoordinatorError(
@@ -366,12 +367,13 @@ class GroupCoordinator:
         except CoordinatorError as refusal:
             code = group_responses.to_error_code(refusal.code)
             return pb.FindCoordinatorResponse(error_code=code, error_message=refusal.message, node_id=-1, port=-1)
+        return self._coordinator_of_shard(self._transactions.shard_of(request.key))
+
+    def _coordinator_of_shard(self, shard: int) -> pb.FindCoordinatorResponse:
+        """Of transactional ids: this node, if it is the only one."""
         endpoint = self._endpoint()
         return pb.FindCoordinatorResponse(
-            node_id=endpoint.node_id,
-            host=endpoint.host,
-            port=endpoint.port,
-            partition=self._transactions.shard_of(request.key),
+            node_id=endpoint.node_id, host=endpoint.host, port=endpoint.port, partition=shard
         )
 
     async def join_group(self, request: pb.JoinGroupRequest, call: RpcCall) -> pb.JoinGroupResponse:
@@ -762,6 +764,21 @@ LOOK_S: Final = 1.0
 """How often it is looked whether a group that is watched is coordinated here still."""
 
 
+def name_coordinator(node: NodeAddress | None, shard: int, of: str) -> pb.FindCoordinatorResponse:
+    """Of a shard in a cluster; COORDINATOR_NOT_AVAILABLE where nobody leads it."""
+    if node is None:
+        return pb.FindCoordinatorResponse(
+            error_code=group_responses.to_error_code(ErrorCode.COORDINATOR_NOT_AVAILABLE),
+            error_message=f"nobody coordinates shard {shard} of the {of} right now; ask again",
+            node_id=-1,
+            partition=shard,
+            in_cluster=True,
+        )
+    return pb.FindCoordinatorResponse(
+        node_id=node.node_id, host=node.host, port=node.port, partition=shard, in_cluster=True
+    )
+
+
 class RoutedGroupCoordinator(GroupCoordinator):
     """As its base; FindCoordinator names other nodes, too.
 
@@ -781,21 +798,16 @@ class RoutedGroupCoordinator(GroupCoordinator):
         if self._cluster.cut_off:
             raise TemporarilyUnknown(self._cut_off)
         node = self._cluster.coordinator(shard, GRPC)
-        if node is None:
-            return pb.FindCoordinatorResponse(
-                error_code=group_responses.to_error_code(ErrorCode.COORDINATOR_NOT_AVAILABLE),
-                error_message=f"nobody coordinates shard {shard} of the groups right now; ask again",
-                node_id=-1,
-                partition=shard,
-                in_cluster=True,
-            )
-        return pb.FindCoordinatorResponse(
-            node_id=node.node_id,
-            host=node.host,
-            port=node.port,
-            partition=shard,
-            in_cluster=True,
-            members_per_stream=MEMBERS_PER_STREAM,
+        answer = name_coordinator(node, shard, "groups")
+        if node is not None:
+            answer.members_per_stream = MEMBERS_PER_STREAM
+        return answer
+
+    def _coordinator_of_shard(self, shard: int) -> pb.FindCoordinatorResponse:
+        if self._cluster.cut_off:
+            raise TemporarilyUnknown(self._cut_off)
+        return name_coordinator(
+            leader_address(self._cluster, TRANSACTIONS_TOPIC, shard, GRPC), shard, "transactional ids"
         )
 
     async def list_groups(self, request: pb.ListGroupsRequest, call: RpcCall) -> pb.ListGroupsResponse:

@@ -7,10 +7,10 @@ ids are refused as loading.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, TypeGuard, TypeVar
+from typing import Any, Final, Protocol, TypeGuard, TypeVar
 
 import structlog
 
@@ -21,7 +21,7 @@ from muster.coordinator.edge.background_tasks import RestartedTask, SupervisedTa
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.kafka.handlers.group_requests import GroupDriver
 from muster.coordinator.kafka.handlers.transaction_markers import end_positions
-from muster.coordinator.kafka.handlers.transactions import PendingAddition
+from muster.coordinator.kafka.handlers.transactions import PendingAddition, ask_coordinator
 from muster.coordinator.runtime.abort_records import ORPHAN, AbortEntry, entry_of
 from muster.coordinator.runtime.engine import Engine, EngineOptions
 from muster.coordinator.runtime.node_status import Conditions
@@ -38,7 +38,7 @@ from muster.coordinator.runtime.transaction_shards import (
 )
 from muster.coordinator.server.driver.clock import NodeClock
 from muster.coordinator.server.driver.driver import DriverCallbacks, DriverLimits, EngineDriver, ReplyWaiter
-from muster.coordinator.server.transactions.abort_journal import AbortJournal, BrokerAbortLog
+from muster.coordinator.server.transactions.abort_journal import AbortJournal, AbortLog, BrokerAbortLog
 from muster.coordinator.server.transactions.marker_writer import MarkerWriter
 from muster.coordinator.server.transactions.transaction_history import TransactionHistory
 from muster.coordinator.transactions.effects import (
@@ -54,6 +54,7 @@ from muster.coordinator.transactions.events import (
     MarkersWritten,
     OrphanFound,
     OrphansSearched,
+    PartitionAddition,
     ProducerIdDrawn,
     TransactionRequest,
 )
@@ -88,6 +89,16 @@ def transaction_limits(settings: Settings) -> TransactionLimits:
     )
 
 
+class MarkerWriting(Protocol):
+    """See `MarkerWriter`."""
+
+    def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    def write(self, asked: SendMarkers) -> None: ...
+
+
 class TransactionCoordinator:
     """One per node, on the node's loop. `open` begins with what is there; `ask` makes the rest when it is needed."""
 
@@ -116,8 +127,8 @@ class TransactionCoordinator:
         self._closed = False
         self._known: frozenset[str] = frozenset()
         self._end_positions = partial(end_positions, groups)
-        self._markers = MarkerWriter(broker, clock.now_ms, self._end_positions, self._markers_written)
-        self.aborts = AbortJournal(BrokerAbortLog(broker, requests, clock.now_ms))
+        self._markers = self._make_markers()
+        self.aborts = AbortJournal(self._make_abort_log())
         self.history = TransactionHistory(self, self.aborts, broker, clock.now_ms)
         broker.holds.clock_ms = clock.now_ms  # as the times of the coordinator's decisions
         self._loaded, self._searched = asyncio.Event(), asyncio.Event()
@@ -160,7 +171,7 @@ class TransactionCoordinator:
         """The reply to the request that `make` makes of its number. Raises CoordinatorError, Overloaded,
         NodeShuttingDown."""
         driver = self._driver or await self._begin()
-        shard = partition_for(transactional_id, self.shards)
+        shard = self.shard_of(transactional_id)
         event: Any = make(driver.next_id())
         return await driver.ask_shard(shard, event, wanted)
 
@@ -181,6 +192,13 @@ class TransactionCoordinator:
         decided = self._undecided.pop(number, None)
         if decided is not None and not decided.done():
             decided.set_result(None)
+
+    async def ask_additions(self, addition: PartitionAddition) -> Mapping[TopicPartition, int]:
+        """Kafka's number of each partition: it joins the transaction, or it is asked whether it has (TX-L4)."""
+        return await ask_coordinator(self, addition)
+
+    def shard_of(self, transactional_id: str) -> int:
+        return partition_for(transactional_id, self.shards)
 
     async def ask_every_shard(
         self, make: Callable[[int], TransactionRequest], wanted: type[TransactionReplyType]
@@ -221,10 +239,9 @@ class TransactionCoordinator:
                 return self._driver
             if self._closed:
                 raise CoordinatorError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the node is shutting down")
-            if made := not check_partition_count(self._broker, self.shards):
-                await self._make_topic()
+            made = await self._ensure_topic()
             self._engine = engine = self._make_engine()
-            self._driver = EngineDriver(
+            self._driver = driver = EngineDriver(
                 engine,
                 self._clock,
                 DriverLimits(max_parked=self._settings.max_parked_requests),
@@ -233,12 +250,23 @@ class TransactionCoordinator:
             self._broker.on_topics_changed(self._topics_changed)
             self._markers.start()
             self.aborts.start(self._conditions)
-            self._search.start()
-            if made:  # there is next to nothing to load: whoever asked first need not ask again
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(FIRST_LOAD_S):
-                        await self._searched.wait()
-            return self._driver
+            await self._begin_shards(engine, driver, made=made)
+            return driver
+
+    async def _ensure_topic(self) -> bool:
+        """Whether the topic had to be made. Raises CoordinatorError, PartitionCountConflict."""
+        if check_partition_count(self._broker, self.shards):
+            return False
+        await self._make_topic()
+        return True
+
+    async def _begin_shards(self, engine: Engine, driver: EngineDriver, *, made: bool) -> None:
+        """Where the topic was made there is next to nothing to load: whoever asked first need not ask again."""
+        self._search.start()
+        if made:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(FIRST_LOAD_S):
+                    await self._searched.wait()
 
     async def _make_topic(self) -> None:
         wanted = transaction_topic(self.shards, self._settings.transaction_state_log_segment_bytes)
@@ -250,17 +278,25 @@ class TransactionCoordinator:
             )
 
     def _make_engine(self) -> Engine:
-        options = EngineOptions(
+        engine = Engine(BrokerTransactionLog(self._broker), self.shards, Limits(), self._cores, self._engine_options())
+        engine.submit_all(self._topics_now(()))
+        engine.load(self._clock.now_ms())
+        return engine
+
+    def _engine_options(self) -> EngineOptions:
+        return EngineOptions(
             on_bug=report_trouble,
             on_status=self._report_status,
             inbox_limit=self._settings.queued_max_requests,
             loads_elsewhere=True,
             kind=transaction_kind(self._settings.transaction_version),
         )
-        engine = Engine(BrokerTransactionLog(self._broker), self.shards, Limits(), self._cores, options)
-        engine.submit_all(self._topics_now(()))
-        engine.load(self._clock.now_ms())
-        return engine
+
+    def _make_abort_log(self) -> AbortLog:
+        return BrokerAbortLog(self._broker, self._requests, self._clock.now_ms)
+
+    def _make_markers(self) -> MarkerWriting:
+        return MarkerWriter(self._broker, self._clock.now_ms, self._end_positions, self._markers_written)
 
     def _topics_now(self, gone: tuple[str, ...]) -> TopicsChanged:
         topics = self._broker.topics()

@@ -20,7 +20,6 @@ from muster.coordinator.kafka.handlers.transaction_markers import (
 from muster.coordinator.kafka.handlers.transactional_offsets import TransactionalCommits
 from muster.coordinator.kafka.handlers.transactions import TransactionGate, TransactionService
 from muster.coordinator.kafka.protocol import RAISES_EPOCH
-from muster.coordinator.runtime.shards import partition_for
 from muster.storage.broker.requests import Batches, Guards, LogRequests
 from muster.storage.errors import StorageError
 from muster.storage.logs.producer_state import MarkerToWrite
@@ -32,20 +31,17 @@ PRODUCE_VERSION = 12
 
 
 class RpcGroupTransactions:
-    """What the GroupCoordinator service asks of the node's transactional ids. shards: how many hold them."""
+    """What the GroupCoordinator service asks of the node's transactional ids."""
 
-    def __init__(
-        self, service: TransactionService, groups: GroupRequests, gate: TransactionGate, *, shards: int
-    ) -> None:
+    def __init__(self, service: TransactionService, groups: GroupRequests, gate: TransactionGate) -> None:
         self._service = service
         self._commits = TransactionalCommits(groups, gate)
-        self._shards = shards
 
     async def prepare(self) -> None:
         await self._service.prepare()
 
     def shard_of(self, transactional_id: str) -> int:
-        return partition_for(transactional_id, self._shards)
+        return self._service.shard_of(transactional_id)
 
     async def commit(self, transactional_id: str, event: TxnOffsetCommit) -> TxnOffsetCommitReply:
         """A fenced producer is told so with INVALID_PRODUCER_EPOCH, as by Kafka's TxnOffsetCommit 5."""

@@ -18,7 +18,7 @@ from muster.storage.logs import log as log_module
 from muster.storage.logs import transactions
 from muster.storage.logs.log import Log
 from muster.storage.logs.producer_state import MAX_EPOCH, LocalProducerIds, MarkerToWrite
-from muster.storage.logs.replica import append_as_follower
+from muster.storage.logs.replica import append_as_follower, start_leading
 from muster.storage.logs.retention import apply_retention, retention_policies
 from muster.storage.logs.segment import MAX_TIMESTAMP
 from muster.storage.logs.transactions import OpenTransaction, TransactionGuard
@@ -144,6 +144,7 @@ def test_a_transaction_begins_with_a_guard_only() -> None:
         ("first batch", False),
         ("dropped", False),
         ("cut", False),
+        ("led in a later epoch", False),
     ],
 )
 def test_what_makes_a_guard_void(what: str, holds: bool) -> None:
@@ -171,6 +172,8 @@ def test_what_makes_a_guard_void(what: str, holds: bool) -> None:
         case "cut":
             log.flush()
             broker.truncate("t", 0, 1)
+        case "led in a later epoch":
+            start_leading(log, 3)
         case _:
             pass
     before = log.end_offset

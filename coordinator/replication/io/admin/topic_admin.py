@@ -120,7 +120,7 @@ class TopicPlanner:
         """Where its partitions are to lie. Raises StorageError: InvalidTopic, TopicAlreadyExists, InvalidConfig,
         InvalidPartitions, InvalidReplicationFactor (38), InvalidReplicaAssignment (39)."""
         name = wanted.name
-        if colliding_name(name) in RESERVED:
+        if colliding_name(name) in RESERVED and not (wanted.internal and name in INTERNAL):
             raise InvalidTopicName(f"'{name}' is a name that nodes keep for themselves; expected another one.")
         check_topic_name(name, beside.there)
         check_topic_name(name, beside.alike)

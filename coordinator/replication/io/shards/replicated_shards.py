@@ -8,20 +8,27 @@ shard that another node leads, so that a takeover does not grow with the log.
 import asyncio
 import threading
 from collections.abc import Callable, Container, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Final, Protocol
 
 import structlog
 
 from muster.coordinator.core.model.records import TxnMarked
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.protocol.cluster_metadata import NO_EPOCH, OFFSETS, TopicPartition, halves_of
+from muster.coordinator.replication.protocol.cluster_metadata import (
+    NO_EPOCH,
+    OFFSETS,
+    TRANSACTIONS,
+    TopicPartition,
+    halves_of,
+)
 from muster.coordinator.replication.protocol.leader import ALL
 from muster.coordinator.replication.protocol.node_replicas import NodeReplicas
 from muster.coordinator.runtime.group_log import READ_BYTES, BrokerGroupLog, records_from
 from muster.coordinator.runtime.leased import WarmLog, WarmShard
 from muster.coordinator.runtime.ports import Entry, LogDamage, LogFailed, Read, TxnProducer
 from muster.coordinator.runtime.shards import ShardCore
+from muster.coordinator.runtime.transaction_shards import BrokerTransactionLog
 from muster.storage.broker.broker import Broker
 from muster.storage.errors import StorageError
 from muster.storage.logs import replica
@@ -114,6 +121,21 @@ def shard_unit(shard: int) -> TopicPartition:
     return TopicPartition(OFFSETS, shard)
 
 
+@contextmanager
+def appending_as_leader(side: GroupLogSide, unit: TopicPartition) -> Iterator[None]:
+    """Something is appended to the unit's logs now. Raises LogFailed where this node may not."""
+    leader = side.replicas.leaders.get(unit)
+    code = ErrorCode.NOT_LEADER_OR_FOLLOWER if leader is None else leader.may_append(ALL)
+    if code is ErrorCode.NOT_ENOUGH_REPLICAS:
+        raise LogFailed(f"{unit}: {code.meaning}", no_room=True)
+    if code is not ErrorCode.NONE:
+        raise LogFailed(f"{unit}: another node leads it")
+    try:
+        yield
+    finally:  # a part of it may have been written
+        side.written(halves_of(unit))
+
+
 class ReplicatedGroupLog(BrokerGroupLog):
     """`append` writes as the leader of the shard's unit; where this node does not lead it, it raises LogFailed.
 
@@ -143,20 +165,8 @@ class ReplicatedGroupLog(BrokerGroupLog):
         with self._leading(shard):
             super().append_marker(shard, marker, now_ms)
 
-    @contextmanager
-    def _leading(self, shard: int) -> Iterator[None]:
-        """Something is appended now. Raises LogFailed where this node may not."""
-        place = shard_unit(shard)
-        leader = self._side.replicas.leaders.get(place)
-        code = ErrorCode.NOT_LEADER_OR_FOLLOWER if leader is None else leader.may_append(ALL)
-        if code is ErrorCode.NOT_ENOUGH_REPLICAS:
-            raise LogFailed(f"{place}: {code.meaning}", no_room=True)
-        if code is not ErrorCode.NONE:
-            raise LogFailed(f"{place}: another node leads it")
-        try:
-            yield
-        finally:  # a part of it may have been written
-            self._side.written(halves_of(place))
+    def _leading(self, shard: int) -> AbstractContextManager[None]:
+        return appending_as_leader(self._side, shard_unit(shard))
 
     def tail(self, topic: str, shard: int) -> StoredShardTail:
         """One half, to be read as it grows (CL-G8)."""
@@ -175,6 +185,33 @@ class ReplicatedGroupLog(BrokerGroupLog):
 
     def _fetch(self, topic: str, shard: int, offset: int) -> Fetched:
         return replica.fetch_as_replica(self._broker.log(topic, shard), offset, READ_BYTES)
+
+
+# The log of transactional ids over units
+# ---------------------------------------
+
+
+class ReplicatedTransactionLog(BrokerTransactionLog):
+    """As `ReplicatedGroupLog`, for `__transaction_state`, which the cluster makes when the first id is asked for."""
+
+    def __init__(self, broker: Broker, side: GroupLogSide) -> None:
+        super().__init__(broker)
+        self._side = side
+
+    def append(self, shard: int, groups: Sequence[Entry], ledger: Sequence[Entry], now_ms: int) -> None:
+        place = TopicPartition(TRANSACTIONS, shard)
+        try:
+            with appending_as_leader(self._side, place):
+                super().append(shard, groups, ledger, now_ms)
+        except LogFailed as error:
+            if self._broker.log(*place).failure is not None:
+                self._side.broken(place, str(error))
+            elif error.no_room and error.__cause__ is not None and self._side.unwritable(place, str(error)):
+                raise LogFailed(str(error)) from error  # here it is over, be there room again or not
+            raise
+
+    def _fetch(self, shard: int, offset: int) -> Fetched:
+        return replica.fetch_as_replica(self._broker.log(TRANSACTIONS, shard), offset, READ_BYTES)
 
 
 # Copies kept warm (CL-G8)

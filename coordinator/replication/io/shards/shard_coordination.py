@@ -13,11 +13,11 @@ from muster.coordinator.edge.background_tasks import SupervisedTasks, TaskFailed
 from muster.coordinator.edge.cluster_view import monotonic_ms
 from muster.coordinator.replication.io.replica_manager import ReplicaManager
 from muster.coordinator.replication.io.shards.lease_release import LeaseQuestions, LedUnits
-from muster.coordinator.replication.io.shards.replicated_shards import WarmShards, shard_unit
+from muster.coordinator.replication.io.shards.replicated_shards import WarmShards
 from muster.coordinator.replication.io.shards.takeover_records import ShardLosses, ShardTakeovers
 from muster.coordinator.replication.io.wire.node_links import address_in
 from muster.coordinator.replication.protocol.cluster_metadata import (
-    LEDGER,
+    NO_EPOCH,
     OFFSETS,
     ImageChanges,
     TopicPartition,
@@ -29,8 +29,6 @@ from muster.coordinator.runtime.leased import LeasedEngine
 from muster.coordinator.runtime.shards import ShardStatus
 
 LOOK_S: Final = 0.1
-
-SHARDS: Final = frozenset({OFFSETS, LEDGER})
 
 ELSEWHERE = "another node leads it, or nobody does"
 NO_LEASE = "its leader has not heard of its followers for too long; it is loaded again once it does"
@@ -45,7 +43,8 @@ class DriverWakeup(Protocol):
 class ShardCoordination:
     """The engine's `Authority`. Made before the engine; `start` once both are there.
 
-    All in the thread of the loop.
+    topic: whose partitions are the engine's shards. Groups have a diary, in which takeovers and what they cost are
+    noted (CL-G9); transactional ids have none. All in the thread of the loop.
     """
 
     def __init__(
@@ -57,10 +56,13 @@ class ShardCoordination:
         failed: TaskFailed,
         now_ms: Callable[[], int] = monotonic_ms,
         wait_ms: int | None = None,
+        topic: str = OFFSETS,
     ) -> None:
         """session_ms: `zookeeper.session.timeout.ms`, as negotiated. wait_ms: the longest of any node's. on_refusal:
         `broker.eviction.on.refusal`. failed: hears of a mistake of the program. now_ms: the side's clock."""
         self._side = side
+        self._topic = topic
+        self._halves = frozenset(half.topic for half in halves_of(TopicPartition(topic, 0)))
         self._session_ms, self._wait_ms = session_ms, wait_ms
         self._now_ms = now_ms
         self._terms: dict[int, CoordinatorTerm] = {}
@@ -70,8 +72,10 @@ class ShardCoordination:
         self._whole: set[int] = set()  # have written what counts already
         self._pass: asyncio.Handle | None = None
         self._addresses: dict[int, Address] = {}
-        self._takeovers = ShardTakeovers(side.replicas.me, side.image, now_ms)
-        self._cuts = ShardLosses(side.image, lambda place, epoch: side.elections.cost(place, epoch), self._cut)
+        self._takeovers = self._cuts = None
+        if topic == OFFSETS:
+            self._takeovers = ShardTakeovers(side.replicas.me, side.image, now_ms)
+            self._cuts = ShardLosses(side.image, lambda place, epoch: side.elections.cost(place, epoch), self._cut)
         self._lost: list[Callable[[int], None]] = []
         self._tasks = SupervisedTasks(failed)
         self._asking = LeaseQuestions(
@@ -100,9 +104,10 @@ class ShardCoordination:
         self._side.on_settled(self._settled)
         for place in list(self._side.replicas.leaders):
             self._gain(place)
-        self._takeovers.read_leaders()
         self._tasks.start(self._look_on())
-        self._tasks.start(self._cuts.run())
+        if self._takeovers is not None and self._cuts is not None:
+            self._takeovers.read_leaders()
+            self._tasks.start(self._cuts.run())
         if warming is not None:
             self._tasks.start(warming.run())
 
@@ -113,7 +118,15 @@ class ShardCoordination:
     @property
     def units(self) -> list[TopicPartition]:
         """The shards that this node leads."""
-        return [shard_unit(shard) for shard in self._terms]
+        return [self._unit(shard) for shard in self._terms]
+
+    def epoch(self, shard: int) -> int:
+        """The leader epoch by which this node leads the shard; -1 where it does not."""
+        term = self._terms.get(shard)
+        return NO_EPOCH if term is None else term.epoch
+
+    def _unit(self, shard: int) -> TopicPartition:
+        return TopicPartition(self._topic, shard)
 
     async def stop(self) -> None:
         """Gain nothing more, and ask nobody."""
@@ -153,10 +166,10 @@ class ShardCoordination:
             self._soon()
 
     def flushed(self, shards: Collection[int]) -> None:
-        self._side.kept([half for shard in shards for half in halves_of(shard_unit(shard))])
+        self._side.kept([half for shard in shards for half in halves_of(self._unit(shard))])
 
     def broke(self, shard: int, why: str) -> None:
-        self._side.broken(shard_unit(shard), why)
+        self._side.broken(self._unit(shard), why)
 
     def leads(self, shard: int) -> bool:
         return shard in self._terms
@@ -170,11 +183,11 @@ class ShardCoordination:
             address = address_in(image, node)
             if address is not None:
                 self._addresses[node] = address
-        if changes is not None:
+        if changes is not None and self._takeovers is not None:
             self._takeovers.learned(changes.partitions)
 
     def _moved(self, place: TopicPartition) -> None:
-        if place.topic in SHARDS:
+        if place.topic in self._halves:
             self._commit(place.partition)
 
     def _settled(self) -> None:
@@ -184,7 +197,8 @@ class ShardCoordination:
         for place in list(replicas.gained):
             self._gain(place)
         for place in list(replicas.resized):
-            self._weigh(place.partition)
+            if place.topic == self._topic:
+                self._weigh(place.partition)
         if self._dry:
             self._check_shards()
 
@@ -192,7 +206,7 @@ class ShardCoordination:
 
     def _gain(self, place: TopicPartition) -> None:
         leader = self._side.replicas.leaders.get(place)
-        if place.topic != OFFSETS or leader is None:
+        if place.topic != self._topic or leader is None:
             return
         shard, term = place.partition, self._terms.get(place.partition)
         if term is not None and (term.leader is leader or term.goes_on(leader)):
@@ -204,7 +218,8 @@ class ShardCoordination:
         now_ms = self._clock_ms()
         promise = self._side.replicas.promise(place)
         self._terms[shard] = CoordinatorTerm(leader, promise, self._session_ms, self._now_ms(), self._wait_ms)
-        self._takeovers.gained(shard, self._terms[shard], now_ms)
+        if self._takeovers is not None:
+            self._takeovers.gained(shard, self._terms[shard], now_ms)
         self._thin.discard(shard)
         self._weigh(shard)
         warm = None if self._warming is None else self._warming.take_warm_shard(shard)
@@ -217,14 +232,15 @@ class ShardCoordination:
         self._asking.soon()
 
     def _lose(self, place: TopicPartition) -> None:
-        if place.topic != OFFSETS or self._terms.pop(place.partition, None) is None:
+        if place.topic != self._topic or self._terms.pop(place.partition, None) is None:
             return
         shard = place.partition
         for kept in (self._thin, self._dry, self._whole):
             kept.discard(shard)
         self._due.pop(shard, None)
-        self._takeovers.lost(shard)
-        self._cuts.lost(shard)
+        if self._takeovers is not None and self._cuts is not None:
+            self._takeovers.lost(shard)
+            self._cuts.lost(shard)
         self._leave(shard, ELSEWHERE)
 
     def _leave(self, shard: int, why: str) -> None:
@@ -245,7 +261,7 @@ class ShardCoordination:
             self._thin.add(shard)
             in_sync = term.leader.in_sync
             why = f"{len(in_sync.committed)} in sync, fewer than min.insync.replicas ({in_sync.min_size})"
-            self._engine.starve(shard, f"{shard_unit(shard)}: {why}", self._clock_ms())
+            self._engine.starve(shard, f"{self._unit(shard)}: {why}", self._clock_ms())
         self._driver.wake()
 
     def _commit(self, shard: int) -> None:
@@ -291,10 +307,15 @@ class ShardCoordination:
         self._dry.discard(shard)
         if self._engine.opened(shard, now_ms):
             self._driver.wake()
-        if self._engine.status(shard) is ShardStatus.ACTIVE and (takeover := self._takeovers.served(shard)) is not None:
-            self._engine.submit(shard, takeover)
-            self._driver.wake()
-            self._cuts.gained(shard)
+        if self._engine.status(shard) is ShardStatus.ACTIVE:
+            self._note_takeover(shard)
+
+    def _note_takeover(self, shard: int) -> None:
+        if self._takeovers is None or self._cuts is None or (takeover := self._takeovers.served(shard)) is None:
+            return
+        self._engine.submit(shard, takeover)
+        self._driver.wake()
+        self._cuts.gained(shard)
 
     def _cut(self, shard: int, epoch: int, records: int) -> bool:
         if self._engine.status(shard) is not ShardStatus.ACTIVE:
@@ -322,7 +343,7 @@ class ShardCoordination:
         now_ms = self._now_ms()
         for shard, term in self._terms.items():
             for node in term.waits_for(now_ms):
-                wanted.setdefault(node, []).append((shard_unit(shard), term.epoch))
+                wanted.setdefault(node, []).append((self._unit(shard), term.epoch))
         return wanted
 
     def _let_go(self, node: int, units: Iterable[LedUnits]) -> None:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.protocol.cluster_metadata import (
+    COORDINATED,
     NO_EPOCH,
     OFFSETS,
     ClusterImage,
@@ -224,7 +225,7 @@ class ReviewQueue:
 
     def add(self, unit: TopicPartition, reason: ReviewReason) -> None:
         """A unit that waits already keeps its reason, and its place."""
-        if unit.topic == OFFSETS:
+        if unit.topic in COORDINATED:
             self.shards.setdefault(unit, reason)
         else:
             self.rest.setdefault(unit, reason)
@@ -240,7 +241,7 @@ class ReviewQueue:
             self.rest[mark] = self.rest.pop(mark)
 
     def done(self, unit: TopicPartition) -> None:
-        (self.shards if unit.topic == OFFSETS else self.rest).pop(unit, None)
+        (self.shards if unit.topic in COORDINATED else self.rest).pop(unit, None)
 
     def forget(self, unit: TopicPartition) -> None:
         self.done(unit)

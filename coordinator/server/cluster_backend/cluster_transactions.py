@@ -1,0 +1,383 @@
+"""Coordinates the transactional ids whose shards this node leads, and answers other nodes for them (TX-N1 to TX-N7).
+
+As on a standalone node there is a second engine, made once `__transaction_state` is in the cluster's image; it serves
+the shards whose partitions the node leads, as the groups' engine serves those of groups. Markers go to whoever leads
+the partition: into a log of this node, to the groups' engine of this node, or to another node's door.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar, cast
+
+import structlog
+
+from muster.coordinator.config import Settings
+from muster.coordinator.core.model.types import Limits
+from muster.coordinator.edge.background_tasks import RestartedTask, SupervisedTasks
+from muster.coordinator.errors import CoordinatorError, ErrorCode
+from muster.coordinator.kafka.dispatch import next_connection_number
+from muster.coordinator.kafka.handlers.group_requests import GroupDriver
+from muster.coordinator.replication.io.replica_manager import ReplicaManager
+from muster.coordinator.replication.io.replicated_log import ReplicatedLog
+from muster.coordinator.replication.io.shards.replicated_shards import ReplicatedTransactionLog
+from muster.coordinator.replication.io.shards.shard_coordination import ShardCoordination
+from muster.coordinator.replication.protocol.cluster_metadata import (
+    NO_NODE_ID,
+    TRANSACTIONS,
+    ImageChanges,
+    TopicPartition,
+)
+from muster.coordinator.runtime.abort_records import AbortEntry
+from muster.coordinator.runtime.engine import Engine
+from muster.coordinator.runtime.leased import LeasedEngine
+from muster.coordinator.runtime.node_status import Conditions
+from muster.coordinator.runtime.replay import GROUPS_TOPIC
+from muster.coordinator.runtime.transaction_shards import LedTransactionCores, transaction_topic
+from muster.coordinator.server.driver.clock import NodeClock
+from muster.coordinator.server.driver.driver import EngineDriver
+from muster.coordinator.server.transactions.marker_writer import MARKERS_PER_TURN, STORAGE_FAILED, EndPositions
+from muster.coordinator.server.transactions.transaction_coordinator import TransactionCoordinator, transaction_limits
+from muster.coordinator.transactions.effects import SendMarkers
+from muster.coordinator.transactions.events import MarkersWritten, PartitionAddition, TransactionRequest
+from muster.coordinator.transactions.node_requests import NETWORK_EXCEPTION
+from muster.coordinator.transactions.records import TopicPartition as Place
+from muster.coordinator.zookeeper.errors import MalformedZnode, ZooKeeperError
+from muster.storage.broker.broker import Broker
+from muster.storage.broker.requests import LogRequests
+from muster.storage.errors import StorageError, TopicAlreadyExists
+from muster.storage.logs.producer_state import MarkerToWrite
+
+log = structlog.get_logger("muster.transactions")
+
+Reply = TypeVar("Reply")
+
+AWAY: Final = ErrorCode.COORDINATOR_NOT_AVAILABLE
+NOT_LED: Final = ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+PATIENCE_S: Final = 0.5
+"""How long a marker may take to be committed before REQUEST_TIMED_OUT is told: it is sent again (TX-C10)."""
+
+RETRY_S: Final = 0.1
+
+FOUND_BY_LOG: Final = frozenset({47, 52})
+"""INVALID_PRODUCER_EPOCH and TRANSACTION_COORDINATOR_FENCED: what the log has of the producer speaks against it."""
+
+
+class OtherTransactionNodes(Protocol):
+    """What other nodes are asked: see `RemoteTransactions`. A node that does not answer is told as an error."""
+
+    async def ask_additions(self, node: int, addition: PartitionAddition) -> Mapping[Place, int]: ...
+
+    async def write_markers(
+        self, node: int, marker: MarkerToWrite, partitions: Sequence[Place]
+    ) -> Mapping[Place, int]: ...
+
+    def nodes_changed(self) -> None: ...
+
+
+# Markers
+# -------
+
+
+class AwaitedMarker(NamedTuple):
+    """What is waited for, and what is told of the place once it is committed: 0, or what the log found."""
+
+    place: Place
+    code: int = 0
+
+
+Awaited: TypeAlias = dict["asyncio.Future[Any]", AwaitedMarker]
+
+
+class LedMarkers:
+    """Writes markers into the logs that this node leads, and says so once they are committed (TX-N5)."""
+
+    def __init__(
+        self, records: ReplicatedLog, side: ReplicaManager, end_positions: EndPositions, clock_ms: Callable[[], int]
+    ) -> None:
+        self._records = records
+        self._side = side
+        self._end_positions = end_positions
+        self._clock_ms = clock_ms
+
+    async def write_marker(self, marker: MarkerToWrite, places: Sequence[Place]) -> dict[Place, int]:
+        """Kafka's number of each partition: 0 once the marker is committed; 7 where that takes too long. At most
+        MARKERS_PER_TURN at a time: they are appended at once."""
+        awaited: Awaited = {}
+        try:
+            refused = self._begin(marker, places, awaited)
+            if awaited:
+                await asyncio.wait(awaited, timeout=PATIENCE_S)
+            return refused | {each.place: code_of(wait) or each.code for wait, each in awaited.items()}
+        finally:
+            for wait in awaited:
+                wait.cancel()
+
+    def _begin(self, marker: MarkerToWrite, places: Sequence[Place], awaited: Awaited) -> dict[Place, int]:
+        """Append what can be appended; the errors of what cannot."""
+        refused: dict[Place, int] = {}
+        grown = []
+        for place in places:
+            if place[0] == GROUPS_TOPIC:
+                awaited[asyncio.ensure_future(self._end_positions(place[1], marker))] = AwaitedMarker(place)
+                continue
+            led, code = TopicPartition(*place), 0
+            try:
+                end = self._records.append_marker(*place, marker, self._clock_ms()).last_offset + 1
+            except StorageError as error:
+                code = error.code
+                if isinstance(error.__cause__, OSError):
+                    self._side.unwritable(led, str(error))
+                if code not in FOUND_BY_LOG:
+                    refused[place] = code
+                    continue
+                # What a former leader's log says of a producer may be cut away yet.
+                end = self._side.replicas.led[led].log.end
+            except OSError:
+                refused[place] = STORAGE_FAILED
+                continue
+            awaited[self._side.committing.wait(led, end)] = AwaitedMarker(place, code)
+            grown.append(led)
+        self._side.grown(grown)
+        return refused
+
+
+def code_of(wait: "asyncio.Future[Any]") -> int:
+    if not wait.done():
+        return ErrorCode.REQUEST_TIMED_OUT
+    return STORAGE_FAILED if wait.cancelled() or wait.exception() is not None else int(wait.result())
+
+
+class SpreadMarkers:
+    """Has each marker written by whoever leads its partition. Of partitions that nobody leads it is told so."""
+
+    def __init__(
+        self,
+        side: ReplicaManager,
+        here: LedMarkers,
+        others: OtherTransactionNodes,
+        report: Callable[[MarkersWritten], None],
+    ) -> None:
+        self._side = side
+        self._here = here
+        self._others = others
+        self._report = report
+        self._writing = SupervisedTasks()
+
+    def start(self) -> None:
+        """There is nothing to begin."""
+
+    async def stop(self) -> None:
+        """What is not written yet is asked for again by whoever coordinates next."""
+        await self._writing.close()
+
+    def write(self, asked: SendMarkers) -> None:
+        """Have these markers written: MARKERS_PER_TURN of them to begin with, and as many with each turn of the loop.
+        Each portion is reported by itself."""
+        self._begin_portion(asked, 0)
+
+    def _begin_portion(self, asked: SendMarkers, first: int) -> None:
+        behind = first + MARKERS_PER_TURN
+        for node, places in self._by_leader(asked.partitions[first:behind]).items():
+            self._writing.start(self._write_at(node, asked, places), "transaction markers")
+        if behind < len(asked.partitions):
+            asyncio.get_running_loop().call_soon(self._begin_portion, asked, behind)
+
+    def _by_leader(self, places: Iterable[Place]) -> dict[int, list[Place]]:
+        found: dict[int, list[Place]] = {}
+        for place in places:
+            leader, _ = self._side.replicas.leader_of(TopicPartition(*place))
+            found.setdefault(leader, []).append(place)
+        return found
+
+    async def _write_at(self, node: int, asked: SendMarkers, places: Sequence[Place]) -> None:
+        marker = MarkerToWrite(asked.producer_id, asked.epoch, asked.commit, asked.coordinator_epoch, asked.level)
+        results: Mapping[Place, int] = {}
+        try:
+            if node == self._side.replicas.me:
+                results = await self._here.write_marker(marker, places)
+            elif node != NO_NODE_ID:
+                results = await self._others.write_markers(node, marker, places)
+        finally:
+            topics = self._side.image.topics
+            gone = frozenset(place for place in places if place[0] not in topics)
+            told = {place: 3 if place in gone else results.get(place, NOT_LED) for place in places}
+            self._report(MarkersWritten(asked.transactional_id, asked.life, asked.number, told, gone))
+
+
+# The coordinator
+# ---------------
+
+
+class UnkeptAborts:
+    """See `AbortLog`. What a node of a cluster ended by itself is in its log's lines and its memory (TX-N7)."""
+
+    async def write(self, entries: Sequence[AbortEntry]) -> None:
+        """The node knows them as long as it runs."""
+
+    async def read_older(self, most: int) -> list[AbortEntry]:
+        return []
+
+
+class ClusterTransactionCoordinator(TransactionCoordinator):
+    """See `TransactionCoordinator`. It is also what the node's door asks on behalf of other nodes
+    (`TransactionDesk`)."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        disk: Broker,
+        records: ReplicatedLog,
+        requests: Callable[[], LogRequests],
+        groups: GroupDriver,
+        clock: NodeClock,
+        fail: Callable[[BaseException], None],
+        *,
+        side: ReplicaManager,
+        coordinating: ShardCoordination,
+        others: OtherTransactionNodes,
+        read_count: Callable[[], Awaitable[int]],
+    ) -> None:
+        """records: the log of the cluster, of which this node leads a part. coordinating: of the shards of
+        `__transaction_state`. read_count: how many of these ZooKeeper has; 0 for none."""
+        self._disk = disk
+        self._side = side
+        self._coordinating = coordinating
+        self._others = others
+        self._read_count = read_count
+        self._count = 0
+        self._records = records
+        # It answers in the same terms as a node's own log does.
+        super().__init__(settings, cast(Broker, records), requests, groups, clock, next_connection_number, fail)
+        self._cores = LedTransactionCores(transaction_limits(settings), next_connection_number, coordinating.epoch)
+        self._opening = RestartedTask("transactional ids of the cluster", self._open_when_made, returns=True)
+        self._made = asyncio.Event()
+        side.on_learned(self._learned)
+
+    @property
+    def shards(self) -> int:
+        return self._count or super().shards
+
+    async def open(self, conditions: Conditions) -> None:
+        """Serve what this node leads as soon as there is a log of transactional ids."""
+        self._conditions = conditions
+        self._learned()
+        self._opening.start()
+
+    async def ask_every_shard(self, make: Callable[[int], TransactionRequest], wanted: type[Reply]) -> list[Reply]:
+        """The replies of the shards that this node leads: tools ask every node."""
+        driver = self._driver
+        if driver is None:
+            return []
+        led = [shard for shard in range(self.shards) if self._coordinating.leads(shard)]
+        questions: list[Any] = [(shard, make(driver.next_id())) for shard in led]
+        return await driver.ask_all(questions, wanted)
+
+    async def draw_producer_id(self) -> int:
+        """Of a block that no other node has. Raises StorageError."""
+        return self._broker.next_producer_id()[0]
+
+    async def ask_additions(self, addition: PartitionAddition) -> Mapping[Place, int]:
+        leader = NO_NODE_ID
+        if self._driver is not None:
+            shard = self.shard_of(addition.transactional_id)
+            if self._coordinating.leads(shard):
+                return await self.add_partitions(addition)
+            leader, _ = self._side.replicas.leader_of(TopicPartition(TRANSACTIONS, shard))
+        if leader in (NO_NODE_ID, self._side.replicas.me):
+            return dict.fromkeys(addition.partitions, AWAY)
+        answer = await self._others.ask_additions(leader, addition)
+        loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return {place: loading if code == NETWORK_EXCEPTION else code for place, code in answer.items()}
+
+    # -- what other nodes ask: see `TransactionDesk` ----------------------------------------------------------
+
+    async def add_partitions(self, addition: PartitionAddition) -> Mapping[Place, int]:
+        """Where a partition is not known here yet nothing is added: the marker of one that is unknown at the end counts
+        as written (TX-N3)."""
+        topics = self._side.image.topics
+        if any(place[0] not in topics for place in addition.partitions):
+            return dict.fromkeys(addition.partitions, AWAY)
+        if self._driver is None:
+            return dict.fromkeys(addition.partitions, ErrorCode.NOT_COORDINATOR)
+        return await super().ask_additions(addition)
+
+    async def write_marker(self, marker: MarkerToWrite, partitions: Sequence[Place]) -> Mapping[Place, int]:
+        return await self._here.write_marker(marker, partitions)
+
+    # -- the engine -------------------------------------------------------------------------------------------
+
+    def _make_abort_log(self) -> UnkeptAborts:
+        return UnkeptAborts()
+
+    def _make_markers(self) -> SpreadMarkers:
+        self._here = LedMarkers(self._records, self._side, self._end_positions, self._clock.now_ms)
+        return SpreadMarkers(self._side, self._here, self._others, self._markers_written)
+
+    async def _ensure_topic(self) -> bool:
+        made = TRANSACTIONS not in self._side.image.topics
+        if made:
+            await self._make_topic()
+        try:
+            self._count = await self._read_count()
+        except (ZooKeeperError, MalformedZnode) as error:
+            raise CoordinatorError(
+                AWAY, f"the number of partitions of {TRANSACTIONS} cannot be read from ZooKeeper: {error}"
+            ) from error
+        if not self._count:
+            raise CoordinatorError(AWAY, f"{TRANSACTIONS} is being made; ask again")
+        return made
+
+    async def _make_topic(self) -> None:
+        """As any node makes topics of the cluster (CL-A1): one is the first."""
+        settings = self._settings
+        wanted = transaction_topic(self.shards, settings.transaction_state_log_segment_bytes)
+        factor, least = settings.transaction_state_log_replication_factor, settings.transaction_state_log_min_isr
+        configs = {**wanted.configs, "min.insync.replicas": str(least), "unclean.leader.election.enable": "false"}
+        (made,) = await self._requests().topics.create([wanted._replace(configs=configs, replication_factor=factor)])
+        if isinstance(made, StorageError) and not isinstance(made, TopicAlreadyExists):
+            log.warning("the log of transactional ids cannot be made", why=str(made))
+            raise CoordinatorError(AWAY, f"the log of transactional ids cannot be made: {made}")
+
+    def _make_engine(self) -> Engine:
+        engine = LeasedEngine(
+            ReplicatedTransactionLog(self._disk, self._side),
+            self.shards,
+            Limits(),
+            self._cores,
+            self._engine_options(),
+            authority=self._coordinating,
+            commit_timeout_ms=self._settings.offsets_commit_timeout_ms,
+        )
+        engine.submit_all(self._topics_now(()))
+        return engine
+
+    async def _begin_shards(self, engine: Engine, driver: EngineDriver, *, made: bool) -> None:
+        """Which ids hang is told by tools: in a cluster no addition and its data are flushed together (TX-N6)."""
+        assert isinstance(engine, LeasedEngine), "it was made by `_make_engine`"
+        self._coordinating.start(engine, driver, self._clock.now_ms)
+
+    async def close(self, timeout_s: float) -> None:
+        """Raises TimeoutError."""
+        await self._opening.stop()
+        await self._coordinating.stop()
+        await super().close(timeout_s)
+
+    # -- the image --------------------------------------------------------------------------------------------
+
+    def _learned(self, changes: ImageChanges | None = None) -> None:
+        self._others.nodes_changed()
+        if TRANSACTIONS in self._side.image.topics:
+            self._made.set()
+
+    async def _open_when_made(self) -> None:
+        """Whoever led before the node knew of the topic is served as soon as it does, whoever asked for the topic."""
+        await self._made.wait()
+        while True:
+            try:
+                await self._begin()
+            except CoordinatorError as error:
+                log.debug("transactional ids are not coordinated yet", why=error.message)
+                await asyncio.sleep(RETRY_S)
+            else:
+                return

@@ -1,0 +1,175 @@
+"""Transactions over three nodes in one process: who coordinates, and what becomes of them when nodes die."""
+
+from pathlib import Path
+
+import pytest
+
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.protocol.cluster_metadata import TopicPartition
+from muster.coordinator.transactions.events import PartitionAddition
+from tests.support.transaction_sides import StoryProducer, TransactionSides, group_shard, play
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+
+PLACES = [TopicPartition("t", number) for number in range(3)]
+LEVELS = pytest.mark.parametrize("level", [0, 2])
+
+
+@LEVELS
+def test_tx_n5_a_transaction_over_all_leaders_is_seen_whole_or_not_at_all(tmp_path: Path, level: int) -> None:
+    async def story(sides: TransactionSides) -> None:
+        producer = StoryProducer(sides, "A", level)
+        assert await producer.init() == 0
+        for place in PLACES:
+            assert await producer.send(place, b"a") == 0
+            assert await sides.committed(place) == [], "it is open"
+        assert await producer.end(commit=True) == 0
+        await sides.until_stable(*PLACES)
+        for place in PLACES:
+            assert await sides.committed(place) == [b"a"]
+            assert await producer.send(place, b"b") == 0
+        assert await producer.end(commit=False) == 0
+        await sides.until_stable(*PLACES)
+        for place in PLACES:
+            assert await sides.committed(place) == [b"a"]
+
+    play(tmp_path, story)
+
+
+@LEVELS
+@pytest.mark.parametrize("commit", [True, False])
+def test_tx_n4_the_coordinator_is_killed_in_an_open_transaction_and_the_next_one_goes_on(
+    tmp_path: Path, level: int, commit: bool
+) -> None:
+    async def story(sides: TransactionSides) -> None:
+        producer = StoryProducer(sides, "A", level)
+        assert await producer.init() == 0
+        for place in PLACES:
+            assert await producer.send(place, b"a") == 0
+        before = await sides.coordinator_of("A")
+        await sides.kill(before)
+        for place in PLACES:
+            assert await producer.send(place, b"b") == 0
+        assert await producer.end(commit=commit) == 0
+        await sides.until_stable(*PLACES)
+        for place in PLACES:
+            assert await sides.committed(place) == ([b"a", b"b"] if commit else [])
+        assert await sides.coordinator_of("A") is not before
+
+    play(tmp_path, story)
+
+
+@LEVELS
+@pytest.mark.parametrize("commit", [True, False])
+def test_tx_n5_markers_that_did_not_arrive_are_written_by_whoever_coordinates_next(
+    tmp_path: Path, level: int, commit: bool
+) -> None:
+    async def story(sides: TransactionSides) -> None:
+        producer = StoryProducer(sides, "A", level)
+        assert await producer.init() == 0
+        for place in PLACES:
+            assert await producer.send(place, b"a") == 0
+        before = await sides.coordinator_of("A")
+        sides.lost = lambda sender, receiver: True
+        assert await producer.end(commit=commit) == 0
+        elsewhere = [place for place in PLACES if not before.leads(place)]
+        assert elsewhere
+        for place in elsewhere:
+            assert await sides.committed(place) == []
+        await sides.kill(before)
+        sides.lost = lambda sender, receiver: False
+        await sides.until_stable(*PLACES)
+        for place in PLACES:
+            assert await sides.committed(place) == ([b"a"] if commit else [])
+            assert await producer.send(place, b"b") == 0
+        assert await producer.end(commit=True) == 0
+        await sides.until_stable(*PLACES)
+        for place in PLACES:
+            assert await sides.committed(place) == ([b"a", b"b"] if commit else [b"b"])
+
+    play(tmp_path, story)
+
+
+@LEVELS
+def test_tx_n6_a_leader_of_data_is_killed_in_an_open_transaction(tmp_path: Path, level: int) -> None:
+    """What its followers have says that the transaction is open; the producer is verified again."""
+
+    async def story(sides: TransactionSides) -> None:
+        producer = StoryProducer(sides, "A", level)
+        assert await producer.init() == 0
+        for place in PLACES:
+            assert await producer.send(place, b"a") == 0
+        coordinator = await sides.coordinator_of("A")
+        away = next(place for place in PLACES if not coordinator.leads(place))
+        struck = await sides.leader(away)
+        await sides.kill(struck)
+        await sides.leader(away)
+        assert await sides.committed(away) == []
+        for place in PLACES:
+            assert await producer.send(place, b"b") == 0
+        assert await producer.end(commit=True) == 0
+        await sides.until_stable(*PLACES)
+        for place in PLACES:
+            assert await sides.committed(place) == [b"a", b"b"]
+
+    play(tmp_path, story)
+
+
+@LEVELS
+def test_tx_c4_a_new_instance_fences_the_old_one_at_a_new_coordinator(tmp_path: Path, level: int) -> None:
+    async def story(sides: TransactionSides) -> None:
+        old, new = StoryProducer(sides, "A", level), StoryProducer(sides, "A", level)
+        assert await old.init() == 0
+        for place in PLACES:
+            assert await old.send(place, b"old") == 0
+        await sides.kill(await sides.coordinator_of("A"))
+        assert await new.init() == 0
+        assert await old.end(commit=True) == ErrorCode.PRODUCER_FENCED
+        assert await old.send(PLACES[0], b"old") != 0
+        for place in PLACES:
+            assert await new.send(place, b"new") == 0
+        assert await new.end(commit=True) == 0
+        await sides.until_stable(*PLACES)
+        for place in PLACES:
+            assert await sides.committed(place) == [b"new"]
+
+    play(tmp_path, story)
+
+
+@LEVELS
+def test_tx_g4_positions_of_a_group_are_committed_with_the_transaction_by_whoever_leads_its_shard(
+    tmp_path: Path, level: int
+) -> None:
+    async def story(sides: TransactionSides) -> None:
+        producer = StoryProducer(sides, "A", level)
+        assert await producer.init() == 0
+        assert await producer.send(PLACES[0], b"a") == 0
+        assert await producer.send_offset("g", ("t", 1), 5) == 0
+        assert await sides.position("g", ("t", 1), stable=True) == ErrorCode.UNSTABLE_OFFSET_COMMIT
+        await sides.kill(await sides.leader(group_shard("g")))
+        assert await sides.position("g", ("t", 1)) == -1
+        assert await producer.end(commit=True) == 0
+        await sides.until_stable(PLACES[0], group_shard("g"))
+        assert await sides.position("g", ("t", 1), stable=True) == 5
+        assert await producer.send_offset("g", ("t", 1), 7) == 0
+        assert await producer.end(commit=False) == 0
+        await sides.until_stable(group_shard("g"))
+        assert await sides.position("g", ("t", 1), stable=True) == 5
+
+    play(tmp_path, story)
+
+
+def test_tx_n3_a_node_that_does_not_know_the_topic_yet_adds_nothing(tmp_path: Path) -> None:
+    async def story(sides: TransactionSides) -> None:
+        producer = StoryProducer(sides, "A")
+        assert await producer.init() == 0
+        node = await sides.coordinator_of("A")
+        service = sides.ids[node.id].service
+        addition = PartitionAddition("A", producer.producer_id, producer.epoch, (("unseen", 0),), verify_only=False)
+        assert await service.add_partitions(addition) == {("unseen", 0): ErrorCode.COORDINATOR_NOT_AVAILABLE}
+        other = next(each for each in sides if each is not node)
+        asked = PartitionAddition("A", producer.producer_id, producer.epoch, (("t", 0),), verify_only=False)
+        wrong = await sides.ids[other.id].service.add_partitions(asked)
+        assert wrong == {("t", 0): ErrorCode.NOT_COORDINATOR}
+
+    play(tmp_path, story)

@@ -186,7 +186,8 @@ class ReplicatedBackend:
         return make_fencing_service(driver, engine, self._log, self.requests)
 
     def transactions(self) -> dict[str, ServiceMethod]:
-        return make_transaction_rpcs(self._transactions, node_id=self._settings.node_id)
+        history = None if self._transactions is None else self._transactions.history
+        return make_transaction_rpcs(self._transactions, history, node_id=self._settings.node_id)
 
     async def serve_kafka(self, door: "NodeKafkaListener | NodeProxyListener", context: KafkaListenerContext) -> None:
         part = self._part

@@ -8,6 +8,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from muster.client import Consumer as OurConsumer
+from muster.client import Producer as OurProducer
 from muster.coordinator.runtime.shards import partition_for
 from tests.support.cluster_nodes import ClusterNodes, running_cluster
 from tests.support.pace import Patience
@@ -189,3 +191,33 @@ def test_coordinator_and_data_leader_are_killed_in_open_transactions(cluster: Cl
     cluster.nodes[coordinator(cluster, "A")].stop()
     again(cluster, lambda: producer.abort_transaction(PATIENCE_S))
     assert read(cluster) == [b"a0", b"a1", b"a2", b"b0", b"b1", b"b2"]
+
+
+def test_our_own_producer_commits_through_the_death_of_its_coordinator(cluster: ClusterNodes) -> None:
+    """At level 2: the leaders of data add their partitions, whichever node coordinates."""
+    addresses = ",".join(node.address for node in cluster.nodes.values())
+    places = [(TOPIC, number) for number in range(PARTITIONS)]
+    with OurProducer(bootstrap_servers=addresses, transactional_id="ours") as producer:
+        with producer.transaction():
+            for _, number in places:
+                producer.produce(TOPIC, b"a%d" % number, partition=number)
+        producer.begin()
+        for _, number in places:
+            producer.produce(TOPIC, b"b%d" % number, partition=number)
+        producer.flush()
+        struck = coordinator(cluster, "ours")
+        cluster.nodes[struck].kill()
+        producer.commit()
+        producer.begin()
+        producer.produce(TOPIC, b"c", partition=0)
+        producer.abort()
+    until_read(cluster, [b"a0", b"a1", b"a2", b"b0", b"b1", b"b2"])
+    with OurConsumer(bootstrap_servers=addresses, isolation_level="read_committed") as consumer:
+        consumer.assign(places)
+        consumer.seek_to_beginning()
+        found: list[bytes | None] = []
+        patience = Patience(PATIENCE_S)
+        while len(found) < 6:
+            assert patience.lasts(), (found, cluster.log_tail())
+            found += [message.value for message in consumer.consume(100, 0.2)]
+    assert sorted(found) == [b"a0", b"a1", b"a2", b"b0", b"b1", b"b2"]

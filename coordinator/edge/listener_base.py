@@ -173,6 +173,7 @@ ACTIONS: Final = frozenset(
         "OffsetDelete", "OffsetCommit", "CreateAcls", "DeleteAcls",
         "AlterClientQuotas", "AlterQuotas",
         "ElectLeaders", "AlterPartitionReassignments", "DrainNode",
+        "TerminateTransaction", "WriteTxnMarkers",
     }
 )  # fmt: skip
 """Requests that change what others rely on, by Kafka's names and ours. Of OffsetCommit only what tools send
@@ -194,7 +195,8 @@ class AuditedCall(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class OperatorAction:
-    """`of` names topics or groups; `refused` counts those of them that were refused, or is 1 for the whole."""
+    """`of` names topics, groups or a transactional id; `refused` counts those of them that were refused, or is 1 for
+    the whole."""
 
     what: str
     of: str
@@ -260,7 +262,7 @@ def changes_something(what: str, request: Any) -> bool:
 
 
 def format_subjects(request: Any) -> str:
-    """The topics or groups that a request is about: a few of them, and how many more."""
+    """The topics, groups or transactional id that a request is about: a few of them, and how many more."""
     names = list(list_subjects(request))
     more = len(names) - MOST_NAMES
     return ",".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
@@ -269,6 +271,10 @@ def format_subjects(request: Any) -> str:
 def list_subjects(request: Any) -> Iterable[str]:
     if getattr(request, "group_id", ""):
         return [str(request.group_id)]
+    if getattr(request, "transactional_id", ""):
+        return [str(request.transactional_id)]
+    if markers := getattr(request, "markers", None):
+        return dict.fromkeys(str(topic.name) for marker in markers for topic in marker.topics)
     if hasattr(request, "node_id"):
         return [f"node {request.node_id}"]
     for field in ("topic_names", "groups_names"):
@@ -297,6 +303,8 @@ def count_refusals(response: Any) -> int:
         return 1
     fields = ("topics", "results", "responses", "members", "groups", "filter_results", "entries")
     rows = first_nonempty(response, *fields, "replica_election_results")
+    if markers := getattr(response, "markers", None):
+        rows = [topic for marker in markers for topic in marker.topics]
     return sum(bool(getattr(each, "error_code", 0)) for row in rows for each in rows_with_codes(row))
 
 

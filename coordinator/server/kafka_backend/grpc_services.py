@@ -326,6 +326,10 @@ CODE: Any = int(ErrorCode.UNSUPPORTED_VERSION)
 BUNDLED = "it needs a node that keeps records itself (engine=bundled)"
 
 
+OF_THAT_KAFKA: Final = "Kafka's brokers coordinate transactions here: use a transactional producer of that Kafka."
+"""What to do about a transactional id (KB-G3)."""
+
+
 class RefusedStaging:
     """The Staging service, KB-G3: what Spark's exactly-once sink writes by."""
 

@@ -26,7 +26,7 @@ from muster.coordinator.server.backend.upkeep import ConditionLooks
 from muster.coordinator.server.driver.clock import NodeClock
 from muster.coordinator.server.driver.driver import EngineDriver
 from muster.coordinator.server.kafka_backend.backend import KafkaBackend
-from muster.coordinator.server.kafka_backend.grpc_services import RefusedFencing, RefusedStaging
+from muster.coordinator.server.kafka_backend.grpc_services import OF_THAT_KAFKA, RefusedFencing, RefusedStaging
 from muster.coordinator.server.kafka_backend.upstream_diagnostics import NAMES, broker_names_sentence, set_condition
 from muster.coordinator.server.listeners.kafka_listener import KafkaListenerContext, NodeKafkaListener
 from muster.coordinator.server.listeners.proxy_listener import NodeProxyListener
@@ -155,7 +155,7 @@ class KafkaNodeBackend:
         return self._part.table()
 
     def transactions(self) -> dict[str, ServiceMethod]:
-        return make_transaction_rpcs(None, node_id=self._settings.node_id)
+        return make_transaction_rpcs(None, node_id=self._settings.node_id, remedy=OF_THAT_KAFKA)
 
     async def serve_kafka(self, door: NodeKafkaListener | NodeProxyListener, context: KafkaListenerContext) -> None:
         assert isinstance(door, NodeProxyListener), "such a node has one before its upstream"

@@ -77,7 +77,7 @@ OTHER_NAMES: Final = frozenset(
         *("waited_for", "heaviest", "source", "target", "assignor", "assignor_name", "former", "offered_assignors"),
         *("protocol_type", "protocol_data", "protocol_name", "snapshot_source", "snapshot_json", "forecast_json"),
         *("group_state", "group_type", "host", "rack", "rack_id", "cluster_id", "how", "name", "topic", "topic_name"),
-        *("transactional_id", "state", "unknown_states", "client_address", "producer_address"),
+        *("transactional_id", "state", "unknown_states", "client_address", "producer_address", "producer_software"),
     }
 )
 """Fields whose text is the name of something, whole: those of topics are judged with their rows."""

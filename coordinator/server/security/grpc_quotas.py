@@ -115,8 +115,8 @@ PRODUCES: Final = frozenset({"Produce", "StageRecords"})
 FETCHES: Final = frozenset({"Fetch", "MultiFetch"})
 CHANGES: Final = frozenset({"CreateTopics", "CreatePartitions", "DeleteTopics"})
 JOINS: Final = frozenset({"JoinGroup", "ConsumerGroupHeartbeat"})
-COMMIT: Final = "OffsetCommit"
-COUNTED: Final = frozenset({"SyncGroup", "Heartbeat", COMMIT, *JOINS})
+COMMITS: Final = frozenset({"OffsetCommit", "TxnOffsetCommit"})
+COUNTED: Final = frozenset({"SyncGroup", "Heartbeat", *COMMITS, *JOINS})
 
 MOST_HELD: Final = 32
 """Calls of one caller that wait; further ones are refused (RESOURCE_EXHAUSTED)."""
@@ -294,7 +294,7 @@ class GrpcQuotas:
     def _refused(self, method: ServiceMethod, api: str, request: Any, call: RpcCall) -> Message | None:
         """None: go on. The member is known as its user's from now on."""
         user, now_s = call.identity.principal.name, self._clock()
-        if api == COMMIT:
+        if api in COMMITS:
             why = None if request.member_id else self._counts.commit_refusal(user, request.group_id, now_s)
             return None if why is None else method.response_type(error_code=why.code, error_message=why.sentence)
         if api in JOINS and getattr(request, "member_epoch", 0) == 0:

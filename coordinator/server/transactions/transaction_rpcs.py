@@ -49,7 +49,8 @@ from muster.storage.errors import StorageError
 
 TRANSACTION_SERVICE: Final = pb.DESCRIPTOR.services_by_name["Transactions"]
 
-KNOWN_STATES: Final = frozenset(state.title for state in TransactionState)
+NO_HISTORY: Final = "this node keeps no history of transactions; DescribeTransactions says what is open"
+
 IDLE_STATES: Final = frozenset(state.title for state in TransactionState if state.idle)
 
 AskedReply = TypeVar("AskedReply")
@@ -72,7 +73,7 @@ def refusal_of(error: CoordinatorError) -> dict[str, Any]:
 class TransactionRpcs:
     """Handlers over the node's coordinator of transactional ids. node_id: which node that is."""
 
-    def __init__(self, service: TransactionService, history: TransactionHistory, *, node_id: int) -> None:
+    def __init__(self, service: TransactionService, history: TransactionHistory | None, *, node_id: int) -> None:
         self._service = service
         self._history = history
         self._node_id = node_id
@@ -177,6 +178,8 @@ class TransactionRpcs:
         """What the id has open, and how its last transactions ended."""
         try:
             check_id(request.transactional_id)
+            if self._history is None:
+                raise CoordinatorError(ErrorCode.UNSUPPORTED_VERSION, NO_HISTORY)
             reply, known, sentences = await self._history.read(request.transactional_id)
         except CoordinatorError as refusal:
             return pb.ExplainTransactionsResponse(**refusal_of(refusal))
@@ -325,20 +328,22 @@ def build_hold(hold: HeldOffset) -> pb.StableOffsetHold:
 # -------------------------------------------
 
 
-def without_coordinator(transactional_id: str) -> CoordinatorError:
-    none = refuse_transactions(transactional_id)
-    return CoordinatorError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, str(none))
-
-
 class RefusedTransactionRpcs:
-    """The Transactions service of a node that coordinates no transactional ids."""
+    """The Transactions service of a node that coordinates no transactional ids. remedy: a sentence on what to do."""
+
+    def __init__(self, remedy: str = "") -> None:
+        self._remedy = remedy
+
+    def _refuse(self, transactional_id: str) -> CoordinatorError:
+        none = f"{refuse_transactions(transactional_id)} {self._remedy}".rstrip()
+        return CoordinatorError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, none)
 
     async def init_producer_id(self, request: pb.InitProducerIdRequest, call: RpcCall) -> pb.InitProducerIdResponse:
-        refused = refusal_of(without_coordinator(request.transactional_id))
+        refused = refusal_of(self._refuse(request.transactional_id))
         return pb.InitProducerIdResponse(**refused, producer_id=NO_PRODUCER_ID, producer_epoch=NO_EPOCH)
 
     async def end_txn(self, request: pb.EndTxnRequest, call: RpcCall) -> pb.EndTxnResponse:
-        refused = refusal_of(without_coordinator(request.transactional_id))
+        refused = refusal_of(self._refuse(request.transactional_id))
         return pb.EndTxnResponse(**refused, producer_id=NO_PRODUCER_ID, producer_epoch=NO_EPOCH)
 
     async def describe_transactions(
@@ -346,8 +351,7 @@ class RefusedTransactionRpcs:
     ) -> pb.DescribeTransactionsResponse:
         return pb.DescribeTransactionsResponse(
             transactions=[
-                refuse_described(each, without_coordinator(each), -1)
-                for each in dict.fromkeys(request.transactional_ids)
+                refuse_described(each, self._refuse(each), -1) for each in dict.fromkeys(request.transactional_ids)
             ]
         )
 
@@ -365,19 +369,22 @@ class RefusedTransactionRpcs:
     async def terminate_transaction(
         self, request: pb.TerminateTransactionRequest, call: RpcCall
     ) -> pb.TerminateTransactionResponse:
-        return pb.TerminateTransactionResponse(**refusal_of(without_coordinator(request.transactional_id)))
+        return pb.TerminateTransactionResponse(**refusal_of(self._refuse(request.transactional_id)))
 
     async def explain_transactions(
         self, request: pb.ExplainTransactionsRequest, call: RpcCall
     ) -> pb.ExplainTransactionsResponse:
-        return pb.ExplainTransactionsResponse(**refusal_of(without_coordinator(request.transactional_id)))
+        return pb.ExplainTransactionsResponse(**refusal_of(self._refuse(request.transactional_id)))
 
 
 def make_transaction_rpcs(
-    service: TransactionService | None, history: TransactionHistory | None = None, *, node_id: int
+    service: TransactionService | None,
+    history: TransactionHistory | None = None,
+    *,
+    node_id: int,
+    remedy: str = "",
 ) -> dict[str, ServiceMethod]:
-    """The rows of the Transactions service. None of both: where the node coordinates no transactional ids."""
-    if service is None or history is None:
-        return methods_of(TRANSACTION_SERVICE, RefusedTransactionRpcs())
-    handlers = TransactionRpcs(service, history, node_id=node_id)
+    """The rows of the Transactions service. service: None where the node coordinates no transactional ids; history:
+    None where it keeps none of their ends. remedy: see `RefusedTransactionRpcs`."""
+    handlers = RefusedTransactionRpcs(remedy) if service is None else TransactionRpcs(service, history, node_id=node_id)
     return methods_of(TRANSACTION_SERVICE, handlers)

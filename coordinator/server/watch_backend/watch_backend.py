@@ -42,6 +42,7 @@ from muster.coordinator.server.driver.clock import NodeClock
 from muster.coordinator.server.driver.driver import EngineDriver
 from muster.coordinator.server.kafka_backend.backend import UpstreamRefusedNode
 from muster.coordinator.server.kafka_backend.grpc_services import (
+    OF_THAT_KAFKA,
     RefusedFencing,
     RefusedStaging,
     UpstreamPositions,
@@ -338,7 +339,7 @@ class WatchBackend:
         return methods_of(FENCE_SERVICE, RefusedFencing())
 
     def transactions(self) -> dict[str, ServiceMethod]:
-        return make_transaction_rpcs(None, node_id=self._settings.node_id)
+        return make_transaction_rpcs(None, node_id=self._settings.node_id, remedy=OF_THAT_KAFKA)
 
     async def serve_kafka(self, door: "NodeKafkaListener | NodeProxyListener", context: KafkaListenerContext) -> None:
         raise AssertionError("settings refuse a Kafka listener beside watch.enable")

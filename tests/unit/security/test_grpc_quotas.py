@@ -45,6 +45,7 @@ class Scene:
             "Produce": (log.ProduceRequest, log.ProduceResponse),
             "Heartbeat": (pb.HeartbeatRequest, pb.HeartbeatResponse),
             "OffsetCommit": (pb.OffsetCommitRequest, pb.OffsetCommitResponse),
+            "TxnOffsetCommit": (pb.TxnOffsetCommitRequest, pb.TxnOffsetCommitResponse),
             "DeleteTopics": (log.DeleteTopicsRequest, log.DeleteTopicsResponse),
         }
         table = {
@@ -114,12 +115,15 @@ def test_partitions_that_are_deleted_are_charged() -> None:
     asyncio.run(story())
 
 
-def test_groups_made_by_commits_alone_are_counted() -> None:
+@pytest.mark.parametrize(
+    ("api", "kind"), [("OffsetCommit", pb.OffsetCommitRequest), ("TxnOffsetCommit", pb.TxnOffsetCommitRequest)]
+)
+def test_groups_made_by_commits_alone_are_counted(api: str, kind: Any) -> None:
     async def story() -> None:
         scene = Scene({"group_count": 2})
 
         async def commit(group: str, **more: Any) -> tuple[int, str]:
-            answer = await scene.ask("OffsetCommit", pb.OffsetCommitRequest(group_id=group, **more))
+            answer = await scene.ask(api, kind(group_id=group, **more))
             return answer.error_code, answer.error_message
 
         assert [(await commit(group))[0] for group in ("a", "b", "a")] == [0, 0, 0]

@@ -156,12 +156,27 @@ def quota_of(**part: str) -> SimpleNamespace:
             "user alice,ip <default>",
         ),
         ("AlterClientQuotas", {"entries": [quota_of(entity_type="client-id", entity_name="c")]}, "client-id c"),
+        ("TerminateTransaction", {"transactional_id": "app"}, "app"),
+        ("WriteTxnMarkers", {"topics": [SimpleNamespace(name="t")]}, "t"),
+        (
+            "WriteTxnMarkers",
+            {"markers": [SimpleNamespace(topics=[SimpleNamespace(name=name) for name in ("t", "u")])] * 2},
+            "t,u",
+        ),
     ],
 )
 def test_both_doors_words_are_understood(what: str, request_: dict[str, Any], of: str) -> None:
     assert what in ACTIONS
     (action,) = acted(what, SimpleNamespace(**request_), SimpleNamespace(error_code=0))
     assert (action.of, action.refused, action.reason) == (of, 0, request_.get("reason", ""))
+
+
+def test_refused_markers_are_counted_by_partition() -> None:
+    parts = [SimpleNamespace(error_code=code) for code in (0, 42, 3)]
+    topic = SimpleNamespace(name="t", partitions=parts)
+    for response in (SimpleNamespace(topics=[topic]), SimpleNamespace(markers=[SimpleNamespace(topics=[topic])])):
+        (action,) = acted("WriteTxnMarkers", SimpleNamespace(topics=[topic]), response)
+        assert action.refused == 2
 
 
 def test_what_changes_nothing_or_is_a_clients_own_is_not_told() -> None:

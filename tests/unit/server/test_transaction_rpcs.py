@@ -554,6 +554,14 @@ def rpcs_of(service: TroubledService) -> TransactionRpcs:
     return TransactionRpcs(cast(Any, service), cast(Any, None), node_id=NODE_ID)
 
 
+def test_a_node_without_a_history_explains_nothing_and_serves_the_rest() -> None:
+    rpcs = rpcs_of(TroubledService())
+    told = asyncio.run(rpcs.explain_transactions(pb.ExplainTransactionsRequest(transactional_id="app"), CALL))
+    assert told.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert "DescribeTransactions" in told.error_message
+    assert asyncio.run(rpcs.end_txn(pb.EndTxnRequest(transactional_id="app"), CALL)).error_code == 0
+
+
 def test_no_producer_id_can_be_drawn() -> None:
     rpcs = rpcs_of(TroubledService(drawing=StorageError("the disk is full")))
     given = asyncio.run(
@@ -597,7 +605,7 @@ FORBIDDEN = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
 def test_every_call_is_refused_where_nobody_coordinates() -> None:
-    table = make_transaction_rpcs(None, None, node_id=NODE_ID)
+    table = make_transaction_rpcs(None, None, node_id=NODE_ID, remedy="Ask another node.")
 
     def ask(name: str, **fields: Any) -> Any:
         row = table[f"/coordinator.rpc.v1.Transactions/{name}"]
@@ -607,6 +615,7 @@ def test_every_call_is_refused_where_nobody_coordinates() -> None:
         told = ask(name, transactional_id="app")
         assert told.error_code == FORBIDDEN
         assert "'app' needs a transaction coordinator" in told.error_message
+        assert told.error_message.endswith(" Ask another node.")
     (described,) = ask("DescribeTransactions", transactional_ids=["app", "app"]).transactions
     assert (described.error_code, described.transactional_id, described.producer_id) == (FORBIDDEN, "app", -1)
     listed = ask("ListTransactions", states=["Ongoing", "Sleeping"], transactional_id_pattern="a.*")

@@ -22,6 +22,8 @@ from tests.support.kafka.node import SUBSCRIPTION
 PATIENCE_S = 5.0
 ALREADY = 36
 UNKNOWN_MEMBER = 25
+RETRIED = frozenset({14, 15, 16, 51})
+"""A coordinator that loads, or is not there yet, or completes the transaction before."""
 NOW = 1_700_000_000_000
 
 STAYS: Final = {
@@ -482,12 +484,90 @@ async def tools(ask: Asker) -> dict[str, object]:
     }
 
 
+async def additions(ask: Asker) -> dict[str, object]:
+    """What leaders of partitions ask coordinators: several transactions in one request. `nowhere` is no topic."""
+    topic, names = await ask.topic("added"), (f"one{ask.run}", f"two{ask.run}")
+    whose = {name: await producer_of(ask, name) for name in names}
+    version = 4
+
+    async def asked(*rows: Any) -> object:
+        told = await ask("AddPartitionsToTxn", version, transactions=list(rows))
+        return told.error_code, {
+            each.transactional_id.removesuffix(ask.run): {
+                (found.name.removesuffix(ask.run), part.partition_index): part.partition_error_code
+                for found in each.topic_results
+                for part in found.results_by_partition
+            }
+            for each in told.results_by_transaction
+        }
+
+    def row(number: int, *places: tuple[str, int], later: int = 0, other: int = 0, verify: bool = True) -> Any:
+        path, (producer_id, epoch) = "AddPartitionsToTxnRequest.transactions", whose[names[number]]
+        return one(
+            path,
+            transactional_id=names[number],
+            producer_id=producer_id + other,
+            producer_epoch=epoch + later,
+            verify_only=verify,
+            topics=[one(f"{path}.topics", name=name, partitions=[partition]) for name, partition in places],
+        )
+
+    async def ended(number: int) -> int:
+        """Aborted at level 2, which raises the epoch, and complete: then a repetition is answered."""
+        name = names[number]
+        (producer_id, epoch), codes = whose[name], list[int]()
+        while len(codes) < 2:
+            told = await ask(
+                "EndTxn", 5, transactional_id=name, producer_id=producer_id, producer_epoch=epoch, committed=False
+            )
+            if told.error_code in RETRIED:
+                await asyncio.sleep(0.1)
+            else:
+                codes.append(told.error_code)
+        whose[name] = told.producer_id, told.producer_epoch
+        return max(codes)
+
+    here, there, nowhere = (topic, 0), (topic, 9), ("nowhere", 0)
+    answers: dict[str, object] = {}
+    for version in (4, 5):
+        unknown, nameless = row(0, here), row(0, here)
+        unknown.transactional_id, nameless.transactional_id = "unknown", ""
+        answers |= {
+            f"{what}, version {version}": await asked(*rows)
+            for what, rows in {
+                "verify: nothing is open": [row(0, here)],
+                "verify: an unknown id": [unknown],
+                "verify: no id": [nameless],
+                "verify: another producer id": [row(0, here, other=9_999)],
+                "verify: another epoch": [row(0, here, later=1)],
+                "verify: unknown partitions": [row(0, here, there, nowhere)],
+                "add: unknown partitions": [row(0, here, there, nowhere, verify=False)],
+                "add: two transactions": [row(0, here, verify=False), row(1, here, verify=False)],
+                "add: again": [row(0, here, verify=False)],
+                "add: another epoch": [row(0, here, later=1, verify=False)],
+                "verify: what was added": [row(0, here), row(1, here)],
+                "verify: no partitions": [row(0)],
+            }.items()
+        }
+        answers[f"end, version {version}"] = [await ended(0), await ended(1)]
+        answers[f"verify: after the end, version {version}"] = await asked(row(0, here, later=-1), row(1, here))
+    return answers
+
+
+async def producer_of(ask: Asker, name: str) -> tuple[int, int]:
+    while True:
+        told = await ask("InitProducerId", 4, transactional_id=name, transaction_timeout_ms=60_000)
+        if told is not None and told.error_code not in RETRIED:
+            return told.producer_id, told.producer_epoch
+        await asyncio.sleep(0.1)
+
+
 def vars_of(row: Any) -> dict[str, object]:
     return {name: getattr(row, name) for name in row.__slots__}
 
 
 CASES: Final[tuple[Callable[[Asker], Awaitable[dict[str, object]]], ...]] = (
-    *(groups, records, topics, configs, of_groups, tools),
+    *(groups, records, topics, configs, of_groups, tools, additions),
 )
 
 

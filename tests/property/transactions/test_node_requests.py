@@ -275,6 +275,18 @@ def test_a_small_transaction_does_not_wait_for_a_large_one() -> None:
     assert queue.take_request().tickets == (1, 3)
 
 
+def test_large_transactions_take_turns() -> None:
+    queue: MarkerQueue[PlainMarker] = MarkerQueue(max_partitions=16, max_share=8)
+    for number in (1, 2, 3):
+        queue.add(number, PlainMarker(number, 0), [("t", partition) for partition in range(100)])
+    turns = []
+    for _ in range(3):
+        request = queue.take_request()
+        turns.append(request.tickets)
+        queue.take_answer(request, {}, LOST)
+    assert turns == [(1, 2), (3, 1), (2, 3)]
+
+
 def test_whoever_no_longer_waits_is_not_sent_for_and_makes_room() -> None:
     queue: MarkerQueue[PlainMarker] = MarkerQueue(max_waiting=2)
     assert queue.add(1, PlainMarker(1, 0), (("t", 0), ("t", 1)))

@@ -24,7 +24,7 @@ NETWORK_EXCEPTION: Final = 13
 MAX_TRANSACTIONS: Final = 1_000
 """Transactions, or markers, in one request: as many as its reader takes."""
 MAX_PARTITIONS: Final = 500
-"""Partitions in one request: to write them down takes 3 ms."""
+"""Partitions in one request: to write or to read as many takes 1 to 3 ms."""
 MAX_WAITING: Final = 100_000
 """Partitions that wait for one node, of additions and of markers each; what comes on top is refused at once."""
 MAX_SHARE: Final = 100

@@ -379,3 +379,16 @@ def test_of_the_order_of_markers_no_more_nodes_are_remembered_than_connect() -> 
     assert order.take(1, 3)
     assert not order.take(1, 2)
     assert order.take(2, 1), "it was forgotten: its connection was the oldest"
+
+
+def test_whoever_may_not_act_for_the_cluster_is_not_heard() -> None:
+    async def run() -> None:
+        desk = HeldDesk()
+        async with serving(desk, may=lambda who: False) as door:
+            remote = RemoteTransactions(LinkSettings(LinkCaller(CLUSTER, 2)), lambda node: door.bound, raise_it)
+            assert await remote.ask_additions(B, addition("a")) == {T0: NETWORK_EXCEPTION}
+            assert await remote.write_markers(B, marker(1), [T0]) == {T0: ELSEWHERE}
+            assert not desk.asked
+            await remote.close()
+
+    asyncio.run(run())

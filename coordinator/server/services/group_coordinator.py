@@ -231,7 +231,9 @@ def progress_changed(before: pb.GroupProgress, now: pb.GroupProgress | None) -> 
     return as_of_before != before
 
 
-NO_TRANSACTIONS: Final = "this node coordinates no transactional ids; a standalone node does"
+NO_TRANSACTIONS: Final = (
+    "this node coordinates no transactional ids: Kafka's brokers do that for the topics that it serves"
+)
 
 
 class GroupTransactions(Protocol):

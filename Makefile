@@ -90,6 +90,7 @@ torture: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.torture.kafka_kill --rounds 100
 	$(BIN)/python -m tests.torture.transactions --rounds 200
 	-$(BIN)/python -m tests.torture.transactions --rounds 200 --client java
+	$(BIN)/python -m tests.torture.billing_kills --rounds 100
 	-$(BIN)/python -m tests.torture.engine_kill --rounds 200
 	-$(BIN)/python -m tests.torture.proxy_clients --seconds 60
 	$(BIN)/python -m tests.torture.stall

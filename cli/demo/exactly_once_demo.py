@@ -281,10 +281,13 @@ class ExactlyOnceDemo:
             self._say(
                 f"a node answers at {self._address}; the topics {ORDERS} and {BILLS} have {PARTITIONS} partitions"
             )
-            pids = self._begin()
-            killed = self._kill_worker(pids[WORKERS[0]])
-            self._kill_node(pids[WORKERS[1]])
-            return self._finish(killed)
+            return self._play()
+
+    def _play(self) -> bool:
+        pids = self._begin()
+        killed = self._kill_worker(pids[WORKERS[0]])
+        self._kill_node(pids[WORKERS[1]])
+        return self._finish(killed)
 
     def _begin(self) -> dict[str, int]:
         pids = {name: self._start(name) for name in WORKERS}

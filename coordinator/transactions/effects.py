@@ -265,7 +265,8 @@ class ProducerIdWanted:
     transactional_id: str
 
 
-TransactionNotice: TypeAlias = SendMarkers | AbortNoted | MarkerTrouble | ProducerIdWanted
+TransactionNotice: TypeAlias = SendMarkers | AbortNoted | MarkerTrouble | ProducerIdWanted | TransactionEnd
+"""A `TransactionEnd` leaves once its completion is durable."""
 
 
 @dataclass(slots=True)

@@ -374,4 +374,5 @@ def complete_end(known: TransactionalId, step: TransactionStep) -> None:
         stored.size,
     )
     remember_end(step.state, known, end)
+    step.out.notices.append(end)
     step.completed.append(known)

@@ -32,6 +32,7 @@ from muster.coordinator.transactions.records import (
     TopicPartition,
     TransactionExpired,
     TransactionRecord,
+    TransactionState,
     TransactionStored,
     check_move,
 )
@@ -127,6 +128,8 @@ class TransactionsState:
     """Current producer id, and the next one where it is decided -> transactional id."""
     open: dict[str, None] = field(default_factory=dict)
     """Ids with a transaction that is open or decided, and not complete: what most rounds over ids need to look at."""
+    counts: dict[TransactionState, int] = field(default_factory=dict)
+    """How many ids are in each state."""
     deadlines: dict[TimerKey, int] = field(default_factory=dict)
     parked: dict[RequestId, str] = field(default_factory=dict)
     """Request that waits -> transactional id."""
@@ -160,13 +163,16 @@ def remember_end(state: TransactionsState, known: TransactionalId, end: Transact
 def apply_transaction(state: TransactionsState, record: TransactionRecord) -> None:
     """Make a recorded fact true. Tombstones of unknown ids and repeated facts are normal: logs are compacted."""
     known = state.ids.get(record.transactional_id)
+    counts = state.counts
     if known is not None:
+        counts[known.stored.state] -= 1
         state.by_producer.pop(known.stored.producer_id, None)
         state.by_producer.pop(known.stored.next_producer_id, None)
     if isinstance(record, TransactionExpired):
         state.ids.pop(record.transactional_id, None)
         state.open.pop(record.transactional_id, None)
         return
+    counts[record.state] = counts.get(record.state, 0) + 1
     if record.state.idle:
         state.open.pop(record.transactional_id, None)
     else:

@@ -156,6 +156,25 @@ class ClusterFiguresSource(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class TransactionFigures:
+    """Of a node that coordinates transactional ids, at one moment. Counters count since the node began."""
+
+    states: Mapping[str, int] = field(default_factory=dict)
+    """Ids in each state."""
+    ends: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """By result (committed, aborted) and cause."""
+    seconds: Timing = field(default_factory=Timing)
+    """From the beginning of a transaction until its markers were durable."""
+    stable_lags: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    """Records that readers of committed records cannot reach, of partitions with an open transaction."""
+    late_partitions: int = 0
+    unknown_destinations: int | None = None
+    """None where that is not measured: on nodes of a cluster."""
+    verification_failures: int = 0
+    aborts_lost: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class KafkaBackendFigures:
     """At one moment. Counters count since the node began."""
 

@@ -21,6 +21,7 @@ from muster.coordinator.observability.metrics.instruments import (
     Instruments,
     KafkaBackendFigures,
     Timing,
+    TransactionFigures,
 )
 from muster.coordinator.observability.metrics.series import RebalanceTotals, WaitExemplar
 from muster.coordinator.observability.metrics.table import FAMILIES, Level
@@ -63,6 +64,8 @@ class NodeFigures:
     """None of a node on its own."""
     engine: KafkaBackendFigures | None = None
     """None of a node that is not over somebody's Kafka."""
+    transactions: TransactionFigures | None = None
+    """None of a node that coordinates no transactional ids."""
 
 
 Values: TypeAlias = dict[tuple[str, ...], float]
@@ -127,6 +130,8 @@ def node_families(
         yield from cluster_families(figures.cluster)
     if figures.engine is not None:
         yield from kafka_backend_families(figures.engine)
+    if figures.transactions is not None:
+        yield from transaction_families(figures.transactions)
     for collector in CONTEXT:
         yield from collector.collect()
 
@@ -162,6 +167,21 @@ def kafka_backend_families(figures: KafkaBackendFigures) -> Iterator[Metric]:
     yield gauge("muster_engine_topics_unseen", {(): figures.topics_unseen})
     yield gauge("muster_engine_pending_positions", {(): figures.pending_positions})
     yield gauge("muster_engine_oldest_transaction_seconds", {(): figures.oldest_pending_ms / 1_000})
+
+
+def transaction_families(figures: TransactionFigures) -> Iterator[Metric]:
+    yield gauge("muster_transactions", count_by_word(figures.states))
+    yield counter("muster_transaction_ends_total", {(*key,): count for key, count in sorted(figures.ends.items())})
+    yield histogram("muster_transaction_seconds", {(): figures.seconds})
+    lags: Values = {(topic, str(number)): lag for (topic, number), lag in sorted(figures.stable_lags.items())}
+    yield gauge("muster_log_stable_lag", lags)
+    yield counter("muster_abort_entries_lost_total", {(): figures.aborts_lost})
+    server, coordinator = "kafka_server_", "kafka_coordinator_transaction_"
+    yield gauge(server + "replicamanager_partitionswithlatetransactionscount", {(): figures.late_partitions})
+    waiting = coordinator + "transactionmarkerchannelmanager_unknowndestinationqueuesize"
+    if figures.unknown_destinations is not None:
+        yield gauge(waiting, {(): figures.unknown_destinations})
+    yield counter(server + "addpartitionstotxnmanager_verificationfailures_total", {(): figures.verification_failures})
 
 
 def counted_families(

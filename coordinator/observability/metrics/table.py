@@ -465,8 +465,64 @@ OF_ENGINE: Final = (
 )
 """Of a node over somebody's Kafka; no other node has them."""
 
+OF_TRANSACTIONS: Final = (
+    MetricFamily("muster_transactions", GAUGE, NODE, ("state",), "Transactional ids that this node coordinates."),
+    MetricFamily(
+        "muster_transaction_ends_total",
+        COUNTER,
+        NODE,
+        ("result", "cause"),
+        "Transactions that were committed or aborted, by cause.",
+    ),
+    MetricFamily(
+        "muster_transaction_seconds",
+        HISTOGRAM,
+        NODE,
+        (),
+        "Seconds from the start of a transaction until its markers were durable.",
+    ),
+    MetricFamily(
+        "muster_log_stable_lag",
+        GAUGE,
+        NODE,
+        OF_PARTITION,
+        "Records that readers of committed records cannot reach, of up to 1,000 partitions with an open transaction.",
+    ),
+    MetricFamily(
+        "muster_abort_entries_lost_total",
+        COUNTER,
+        NODE,
+        (),
+        "Aborts by the coordinator that could not be noted in `__aborts`.",
+    ),
+    MetricFamily(
+        "kafka_server_replicamanager_partitionswithlatetransactionscount",
+        GAUGE,
+        NODE,
+        (),
+        "Partitions where a transaction holds readers of committed records back for longer than "
+        "transaction.max.timeout.ms and 5 minutes.",
+    ),
+    MetricFamily(
+        "kafka_coordinator_transaction_transactionmarkerchannelmanager_unknowndestinationqueuesize",
+        GAUGE,
+        NODE,
+        (),
+        "Markers that wait for the leader of their partition to be known; always 0, and on standalone nodes only.",
+    ),
+    MetricFamily(
+        "kafka_server_addpartitionstotxnmanager_verificationfailures_total",
+        COUNTER,
+        NODE,
+        (),
+        "Partitions whose first records were refused because they are not in the transaction (Kafka: "
+        "VerificationFailureRate, its count).",
+    ),
+)
+"""Of a node that coordinates transactional ids, once there is one."""
+
 FAMILIES: Final[dict[str, MetricFamily]] = {
-    family.name: family for family in (*EXPORTER, *OF_GROUPS, *OF_NODE, *OF_CLUSTER, *OF_ENGINE)
+    family.name: family for family in (*EXPORTER, *OF_GROUPS, *OF_NODE, *OF_CLUSTER, *OF_ENGINE, *OF_TRANSACTIONS)
 }
 
 FINENESS: Final = (Level.GROUP, Level.TOPIC, Level.PARTITION)

@@ -25,7 +25,7 @@ from muster.storage.service.broker_service import BrokerService
 
 if TYPE_CHECKING:
     from muster.coordinator.edge.cluster_view import ClusterView
-    from muster.coordinator.observability.metrics.instruments import KafkaBackendFigures
+    from muster.coordinator.observability.metrics.instruments import KafkaBackendFigures, TransactionFigures
     from muster.coordinator.server.cluster_backend.cluster_backend import ClusterBackend
     from muster.coordinator.server.cluster_backend.cluster_description import ClusterMetricsSource
     from muster.coordinator.server.listeners.proxy_listener import NodeProxyListener
@@ -76,6 +76,10 @@ class NodeBackend(Protocol):
     @property
     def engine_figures(self) -> "Callable[[], KafkaBackendFigures] | None":
         """The metrics of the Kafka cluster below, if there is one."""
+
+    @property
+    def transaction_figures(self) -> "Callable[[], TransactionFigures | None] | None":
+        """The metrics of the transactional ids that this node coordinates, if it does."""
 
     @property
     def measured(self) -> MeasuredSpans | None:

@@ -46,6 +46,7 @@ from muster.storage.topics.catalog import format_id
 from muster.storage.topics.data_dir import is_fresh, known_cluster_id
 
 if TYPE_CHECKING:
+    from muster.coordinator.observability.metrics.instruments import TransactionFigures
     from muster.coordinator.server.listeners.proxy_listener import NodeProxyListener
     from muster.coordinator.server.security.listener_certificates import NodeCertificates
     from muster.coordinator.server.security.node_security import NodeSecurity
@@ -188,6 +189,9 @@ class StandaloneBackend:
         self._transactions = TransactionCoordinator(
             self._settings, self.disk, lambda: self.requests, driver, self._clock, next_connection_number, fail
         )
+
+    def transaction_figures(self) -> "TransactionFigures | None":
+        return None if self._transactions is None else self._transactions.figures()
 
     async def resume_transactions(self, conditions: Conditions) -> None:
         """Raises PartitionCountConflict."""

@@ -223,6 +223,8 @@ class ClusterTransactionCoordinator(TransactionCoordinator):
     """See `TransactionCoordinator`. It is also what the node's door asks on behalf of other nodes
     (`TransactionDesk`)."""
 
+    alone = False
+
     def __init__(
         self,
         settings: Settings,

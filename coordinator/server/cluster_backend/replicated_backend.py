@@ -41,6 +41,7 @@ from muster.storage.service.staging_service import StagingService
 from muster.storage.staging.staging import Staging
 
 if TYPE_CHECKING:
+    from muster.coordinator.observability.metrics.instruments import TransactionFigures
     from muster.coordinator.server.listeners.proxy_listener import NodeProxyListener
     from muster.coordinator.server.security.listener_certificates import NodeCertificates
     from muster.coordinator.server.security.node_security import NodeSecurity
@@ -150,6 +151,9 @@ class ReplicatedBackend:
         self._part.coordinate(engine, driver, clock_ms, fail, sessions)
         self._groups = driver
         self._transactions = self._part.make_transactions(self.disk, driver, self._clock, fail)
+
+    def transaction_figures(self) -> "TransactionFigures | None":
+        return None if self._transactions is None else self._transactions.figures()
 
     async def resume_transactions(self, conditions: Conditions) -> None:
         if self._transactions is not None:

@@ -85,6 +85,7 @@ class KafkaNodeBackend:
         self._part = KafkaBackend(settings, clock, doors, certificates)
         self.measured: MeasuredSpans | None = None
         self.engine_figures: Callable[[], KafkaBackendFigures] | None = None
+        self.transaction_figures = None
 
     @property
     def cluster(self) -> AssignedCluster:

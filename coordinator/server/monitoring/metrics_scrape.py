@@ -16,7 +16,12 @@ from muster.coordinator.core.kinds.registry import KINDS
 from muster.coordinator.core.model.effects import GroupChanged
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.observability.history.group_history import GroupHistory, PartitionRates
-from muster.coordinator.observability.metrics.instruments import ClusterFiguresSource, Instruments, KafkaBackendFigures
+from muster.coordinator.observability.metrics.instruments import (
+    ClusterFiguresSource,
+    Instruments,
+    KafkaBackendFigures,
+    TransactionFigures,
+)
 from muster.coordinator.observability.metrics.scrape import ScrapeCounts, ScrapePage, Scraper, SeriesGranularity
 from muster.coordinator.observability.metrics.series import RebalanceTotals
 from muster.coordinator.rpc.v1 import errors_pb2
@@ -129,6 +134,7 @@ class NodeGauges:
     cluster: ClusterFiguresSource | None = None
     """None of a node on its own."""
     upstream: Callable[[], KafkaBackendFigures] | None = None
+    transactions: Callable[[], TransactionFigures | None] | None = None
     """None of a node that is not over somebody's Kafka."""
 
     def connections(self) -> dict[str, int]:
@@ -240,6 +246,7 @@ class NodeMetrics:
             dropped=page.budget.dropped,
             cluster=None if gauges.cluster is None else gauges.cluster.figures(),
             engine=None if gauges.upstream is None else gauges.upstream(),
+            transactions=None if gauges.transactions is None else gauges.transactions(),
         )
 
 

@@ -554,6 +554,7 @@ class CoordinatorNode:
             task_failures=self._task_failures.counts,
             cluster=self._backend.figures,
             upstream=self._backend.engine_figures,
+            transactions=self._backend.transaction_figures,
             **node_services.security_gauges(self._certificates, self._security),
         )
         self.measuring.sees(self.engine, self.broker, lambda: self._partitions, self.history, gauges)

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, Protocol, TypeGuard, TypeVar
+from typing import Any, ClassVar, Final, Protocol, TypeGuard, TypeVar
 
 import structlog
 
@@ -22,6 +22,7 @@ from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.kafka.handlers.group_requests import GroupDriver
 from muster.coordinator.kafka.handlers.transaction_markers import end_positions
 from muster.coordinator.kafka.handlers.transactions import PendingAddition, ask_coordinator
+from muster.coordinator.observability.metrics.instruments import TransactionFigures
 from muster.coordinator.runtime.abort_records import ORPHAN, AbortEntry, entry_of
 from muster.coordinator.runtime.engine import Engine, EngineOptions
 from muster.coordinator.runtime.node_status import Conditions
@@ -40,14 +41,17 @@ from muster.coordinator.server.driver.clock import NodeClock
 from muster.coordinator.server.driver.driver import DriverCallbacks, DriverLimits, EngineDriver, ReplyWaiter
 from muster.coordinator.server.transactions.abort_journal import AbortJournal, AbortLog, BrokerAbortLog
 from muster.coordinator.server.transactions.marker_writer import MarkerWriter
-from muster.coordinator.server.transactions.transaction_history import TransactionHistory
+from muster.coordinator.server.transactions.stable_offset_watch import OpenOwner, StableOffsetWatch
+from muster.coordinator.server.transactions.transaction_history import TransactionHistory, TransactionTally
 from muster.coordinator.transactions.effects import (
     AbortNoted,
+    AddPartitionsReply,
     MarkerTrouble,
     OrphanReply,
     OrphanVerdict,
     ProducerIdWanted,
     SendMarkers,
+    TransactionEnd,
 )
 from muster.coordinator.transactions.events import (
     AddPartitions,
@@ -58,7 +62,8 @@ from muster.coordinator.transactions.events import (
     ProducerIdDrawn,
     TransactionRequest,
 )
-from muster.coordinator.transactions.state import TransactionLimits
+from muster.coordinator.transactions.records import TransactionState
+from muster.coordinator.transactions.state import TransactionLimits, TransactionsState
 from muster.storage.broker.broker import Broker
 from muster.storage.broker.requests import LogRequests
 from muster.storage.errors import StorageError
@@ -102,6 +107,9 @@ class MarkerWriting(Protocol):
 class TransactionCoordinator:
     """One per node, on the node's loop. `open` begins with what is there; `ask` makes the rest when it is needed."""
 
+    alone: ClassVar[bool] = True
+    """Whether there are no other nodes that may coordinate ids."""
+
     def __init__(
         self,
         settings: Settings,
@@ -129,7 +137,11 @@ class TransactionCoordinator:
         self._end_positions = partial(end_positions, groups)
         self._markers = self._make_markers()
         self.aborts = AbortJournal(self._make_abort_log())
-        self.history = TransactionHistory(self, self.aborts, broker, clock.now_ms)
+        self.history = TransactionHistory(self, self.aborts, broker, clock.now_ms, alone=self.alone)
+        self._watch = StableOffsetWatch(
+            broker, clock.now_ms, settings.transaction_max_timeout_ms, self._owner_of_open, alone=self.alone
+        )
+        self._tally = TransactionTally(with_partitions=settings.metrics_granularity == "partition", alone=self.alone)
         broker.holds.clock_ms = clock.now_ms  # as the times of the coordinator's decisions
         self._loaded, self._searched = asyncio.Event(), asyncio.Event()
         self._loads = 0
@@ -154,7 +166,7 @@ class TransactionCoordinator:
         """Raises CoordinatorError for an id that would be one more than `transaction.max.ids`."""
         if self._engine is None:
             return
-        shards = [core.shard.state.ids for core in map(self._engine.core, range(self.shards)) if is_transactional(core)]
+        shards = [state.ids for state in self._states()]
         most = self._settings.transaction_max_ids
         if sum(map(len, shards)) >= most and not any(transactional_id in ids for ids in shards):
             raise CoordinatorError(
@@ -173,7 +185,10 @@ class TransactionCoordinator:
         driver = self._driver or await self._begin()
         shard = self.shard_of(transactional_id)
         event: Any = make(driver.next_id())
-        return await driver.ask_shard(shard, event, wanted)
+        reply = await driver.ask_shard(shard, event, wanted)
+        if isinstance(reply, AddPartitionsReply):
+            self._tally.note_verification(event, reply)
+        return reply
 
     async def begin_adding(self, transactional_id: str, make: Callable[[int], AddPartitions]) -> PendingAddition:
         """Have partitions join a transaction, and hear of the decision before its record is durable. Raises
@@ -210,6 +225,31 @@ class TransactionCoordinator:
         questions: list[Any] = [(shard, make(driver.next_id())) for shard in range(self.shards)]
         return await driver.ask_all(questions, wanted)
 
+    def figures(self) -> TransactionFigures | None:
+        """None while no transactional id was ever seen."""
+        if self._engine is None:
+            return None
+        return self._tally.figures((state.counts for state in self._states()), self._watch, self.aborts)
+
+    def _states(self) -> Iterator[TransactionsState]:
+        """Of the shards that are loaded."""
+        if self._engine is not None:
+            cores = map(self._engine.core, range(self.shards))
+            yield from (core.shard.state for core in cores if is_transactional(core))
+
+    def _owner_of_open(self, producer_id: int, epoch: int, place: TopicPartition) -> OpenOwner | None:
+        """See `FindOwner`. A decided transaction sends its markers until they are written."""
+        for state in self._states():
+            name = state.by_producer.get(producer_id)
+            if name is None:
+                continue
+            known = state.ids[name]
+            stored = known.stored
+            open_now = stored.state is TransactionState.ONGOING and stored.epoch == epoch
+            if (open_now or stored.state.prepared) and place[1] in stored.partitions.get(place[0], ()):
+                return OpenOwner(name, known.newest)
+        return None
+
     async def prepare(self) -> None:
         """Have the topic and the engine made: somebody asks who coordinates a transactional id."""
         if self._driver is None:
@@ -224,6 +264,7 @@ class TransactionCoordinator:
         """Answer everyone, and make durable what was decided. Raises TimeoutError."""
         self._closed = True
         await self._search.stop()
+        await self._watch.stop()
         if self._driver is not None:
             await self._driver.close(timeout_s)
         await self._markers.stop()
@@ -250,6 +291,7 @@ class TransactionCoordinator:
             self._broker.on_topics_changed(self._topics_changed)
             self._markers.start()
             self.aborts.start(self._conditions)
+            self._watch.start(self._conditions)
             await self._begin_shards(engine, driver, made=made)
             return driver
 
@@ -348,6 +390,8 @@ class TransactionCoordinator:
                     partition="-".join(map(str, notice.partition)),
                     why=notice.message,
                 )
+            case TransactionEnd():
+                self._tally.note_end(notice)
             case ProducerIdWanted():
                 self._drawing.start(self._draw_for(notice.transactional_id), "producer ids of transactions")
 
@@ -412,6 +456,7 @@ class TransactionCoordinator:
         epoch = max((each.marker_epoch for each in known), default=min(found.epoch + 1, 32_767))
         if await self._end_hanging(place, found, epoch):
             transactional_id = known[0].transactional_id if known else ""
+            self._tally.note_orphan()
             self.aborts.note(orphan_entry(transactional_id, place, found, self._clock.now_ms()))
 
     async def _end_hanging(self, place: TopicPartition, found: OpenTransaction, epoch: int) -> bool:

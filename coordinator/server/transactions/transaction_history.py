@@ -2,19 +2,23 @@
 
 The coordinator knows the ends of this life of its shard. An end whose decision was made in an earlier life is told
 apart by its time and producer id: an entry of `__aborts` with both says why. How long a transaction held readers back
-is asked of this node's logs alone (TX-E3, TX-E4).
+is asked of this node's logs alone (TX-E3, TX-E4). `TransactionTally` counts ends for metrics; the states of ids are
+counted by the shards with each fact, so a scrape looks at no id (TX-E5).
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Final
 
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.kafka.handlers.transactions import TransactionService
+from muster.coordinator.observability.metrics.instruments import LONG_BOUNDS, Timing, TransactionFigures
 from muster.coordinator.observability.views.transactions import (
     NEW_EPOCH,
+    ORPHAN,
     PRODUCER,
     UNKNOWN,
     CurrentTransaction,
@@ -23,10 +27,17 @@ from muster.coordinator.observability.views.transactions import (
     IdHistory,
     explain_id,
 )
-from muster.coordinator.runtime.abort_records import ORPHAN, AbortEntry
+from muster.coordinator.runtime.abort_records import AbortEntry
 from muster.coordinator.server.transactions.abort_journal import AbortJournal
-from muster.coordinator.transactions.effects import DescribeTransactionReply, EndCause, EndDecision, TransactionEnd
-from muster.coordinator.transactions.events import DescribeTransaction
+from muster.coordinator.server.transactions.stable_offset_watch import StableOffsetWatch
+from muster.coordinator.transactions.effects import (
+    AddPartitionsReply,
+    DescribeTransactionReply,
+    EndCause,
+    EndDecision,
+    TransactionEnd,
+)
+from muster.coordinator.transactions.events import AddPartitions, DescribeTransaction
 from muster.coordinator.transactions.records import NO_EPOCH, NO_TIME, TopicPartition, TransactionState
 from muster.coordinator.transactions.state import REMEMBERED_ENDS
 from muster.storage.broker.broker import Broker
@@ -52,8 +63,16 @@ class TransactionHistory:
     """Of the ids that a node coordinates."""
 
     def __init__(
-        self, service: TransactionService, aborts: AbortJournal, broker: Broker, clock_ms: Callable[[], int]
+        self,
+        service: TransactionService,
+        aborts: AbortJournal,
+        broker: Broker,
+        clock_ms: Callable[[], int],
+        *,
+        alone: bool = True,
     ) -> None:
+        """alone: the node is not one of a cluster, so its `__aborts` outlive it."""
+        self._alone = alone
         self._service = service
         self._aborts = aborts
         self._broker = broker
@@ -80,6 +99,7 @@ class TransactionHistory:
             await self._current(state, entries),
             await self._with_holds(merge_ends(state, entries, self._exists)),
             self._aborts.unread,
+            self._alone,
         )
         return None if reply.code else reply, known, explain_id(known)
 
@@ -255,3 +275,57 @@ def add_holds(end: ExplainedEnd, found: Iterable[tuple[TopicPartition, StableHol
     ]
     mine.sort(key=lambda hold: (-hold.held_ms, hold.topic, hold.partition))
     return replace(end, holds=tuple(mine[:HOLDS_TOLD])) if mine else end
+
+
+# Counts
+# ------
+
+TOLD_STATES: Final = tuple(state for state in TransactionState if state <= TransactionState.COMPLETE_ABORT)
+"""Those that are ever written."""
+
+
+class TransactionTally:
+    """Of one node, since it was started. with_partitions: whether series of single partitions are wanted."""
+
+    def __init__(self, *, with_partitions: bool, alone: bool) -> None:
+        """alone: see `TransactionHistory`."""
+        self._alone = alone
+        self._with_partitions = with_partitions
+        self._ends: Counter[tuple[str, str]] = Counter()
+        self._seconds = Timing(LONG_BOUNDS)
+        self._verification_failures = 0
+
+    def note_end(self, end: TransactionEnd) -> None:
+        """A transaction is complete."""
+        self._ends["committed" if end.committed else "aborted", cause_of(end.decision)] += 1
+        if 0 <= end.started_ms <= end.completed_ms:
+            self._seconds.took((end.completed_ms - end.started_ms) / 1_000)
+
+    def note_orphan(self) -> None:
+        """An open transaction of a log was aborted that no coordinator would have ended."""
+        self._ends["aborted", ORPHAN] += 1
+
+    def note_verification(self, asked: AddPartitions, reply: AddPartitionsReply) -> None:
+        """Count the partitions that are not in the transaction, of a question whether they are."""
+        if asked.verify_only and (reply.code or any(reply.partitions.values())):
+            refused = (reply.partitions.get(place, reply.code) for place in asked.partitions)
+            self._verification_failures += sum(map(bool, refused))
+
+    def figures(
+        self, shards: Iterable[Mapping[TransactionState, int]], watch: StableOffsetWatch, aborts: AbortJournal
+    ) -> TransactionFigures:
+        """shards: how many ids of each are in each state."""
+        states: Counter[str] = Counter({state.title: 0 for state in TOLD_STATES})
+        for counts in shards:
+            for state, count in counts.items():
+                states[state.title] += count
+        return TransactionFigures(
+            states,
+            self._ends,
+            self._seconds,
+            watch.lags() if self._with_partitions else {},
+            len(watch.late),
+            0 if self._alone else None,
+            self._verification_failures,
+            aborts.lost,
+        )

@@ -177,7 +177,7 @@ class WatchBackend:
     Made in the loop it lives in; `open`ed, `join`ed, `coordinate`d, then `close`d.
     """
 
-    zookeeper = figures = cluster = engine_figures = None
+    zookeeper = figures = cluster = engine_figures = transaction_figures = None
     requests: UpstreamRequests
     record_log: UpstreamLog
     measured: MeasuredSpans | None = None

@@ -5,7 +5,13 @@ from dataclasses import replace
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from muster.coordinator.observability.metrics.instruments import ClusterFigures, Instruments, KafkaBackendFigures
+from muster.coordinator.observability.metrics.instruments import (
+    ClusterFigures,
+    Instruments,
+    KafkaBackendFigures,
+    Timing,
+    TransactionFigures,
+)
 from muster.coordinator.observability.metrics.node_metrics import (
     NodeFigures,
     encode_family,
@@ -13,7 +19,7 @@ from muster.coordinator.observability.metrics.node_metrics import (
     node_families,
 )
 from muster.coordinator.observability.metrics.series import RebalanceTotals
-from muster.coordinator.observability.metrics.table import FAMILIES, OF_CLUSTER, OF_ENGINE, Level
+from muster.coordinator.observability.metrics.table import FAMILIES, OF_CLUSTER, OF_ENGINE, OF_TRANSACTIONS, Level
 
 
 def text(figures: NodeFigures, instruments: Instruments, accept: str = "") -> str:
@@ -64,7 +70,19 @@ ENGINE = KafkaBackendFigures(
     pending_positions=3,
     oldest_pending_ms=2_500,
 )
-FIGURES = replace(ALONE, cluster=CLUSTER, engine=ENGINE)
+SECONDS = Timing((1.0,))
+SECONDS.took(0.5)
+TRANSACTIONS = TransactionFigures(
+    states={"Ongoing": 2, "Empty": 0},
+    ends={("aborted", "timed out"): 3},
+    seconds=SECONDS,
+    stable_lags={("orders", 1): 70},
+    late_partitions=4,
+    unknown_destinations=0,
+    verification_failures=5,
+    aborts_lost=6,
+)
+FIGURES = replace(ALONE, cluster=CLUSTER, engine=ENGINE, transactions=TRANSACTIONS)
 
 
 def test_requests_by_code() -> None:
@@ -144,6 +162,32 @@ def test_of_a_kafka_below_there_are_figures_and_of_other_nodes_there_are_none() 
     }
     alone = text(ALONE, busy())
     assert not [family.name for family in OF_ENGINE if family.name in alone]
+
+
+def test_transactions_have_figures_once_there_are_any() -> None:
+    found = {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(text(FIGURES, busy()))
+        for sample in family.samples
+        if family.name in {family.name.removesuffix("_total") for family in OF_TRANSACTIONS}
+    }
+    server = "kafka_server_"
+    assert found == {
+        ("muster_transactions", "Ongoing"): 2,
+        ("muster_transactions", "Empty"): 0,
+        ("muster_transaction_ends_total", "timed out", "aborted"): 3,
+        ("muster_transaction_seconds_bucket", "1.0"): 1,
+        ("muster_transaction_seconds_bucket", "+Inf"): 1,
+        ("muster_transaction_seconds_count",): 1,
+        ("muster_transaction_seconds_sum",): 0.5,
+        ("muster_log_stable_lag", "1", "orders"): 70,
+        ("muster_abort_entries_lost_total",): 6,
+        (server + "replicamanager_partitionswithlatetransactionscount",): 4,
+        ("kafka_coordinator_transaction_transactionmarkerchannelmanager_unknowndestinationqueuesize",): 0,
+        (server + "addpartitionstotxnmanager_verificationfailures_total",): 5,
+    }
+    alone = text(ALONE, busy())
+    assert not [family.name for family in OF_TRANSACTIONS if family.name in alone]
 
 
 def test_a_disk_that_nobody_can_look_at_has_no_figure() -> None:

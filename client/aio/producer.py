@@ -121,9 +121,14 @@ class ProducerCore:
             raise IllegalState(f"{what} needs a name for its transactions: Producer(..., transactional_id=NAME)")
         return self.transactions
 
-    def check_open(self) -> None:
-        """Raises unless a record may be produced: with a transactional.id, while a transaction is open."""
-        if self.transactions is not None and not self.closed:
+    def is_open(self) -> bool:
+        """Whether a record may be produced: with a transactional.id, while a transaction is open."""
+        return self.transactions is None or self.transactions.life.is_open
+
+    async def check_open(self) -> None:
+        """Raises unless `is_open`; where the transaction has failed it is aborted first."""
+        if self.transactions is not None and not self.closed and not self.transactions.life.is_open:
+            await self.transactions.settle_failure()
             self.transactions.life.check_open("produce()")
 
     async def until(self, condition: Callable[[], bool], timeout_s: float | None = None) -> bool:
@@ -252,7 +257,7 @@ class AsyncProducer:
         """
         core = self._core
         core.bind(asyncio.get_running_loop())
-        core.check_open()
+        await core.check_open()
         value, key = encode_bytes("value", value), encode_bytes("key", key)
         pairs = tuple(headers.items()) if isinstance(headers, Mapping) else tuple(headers)
         partitions = await core.count(topic)

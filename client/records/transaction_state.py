@@ -139,6 +139,11 @@ class TransactionLife:
         self.become(OPEN)
         self.failure, self.used = None, False
 
+    @property
+    def is_open(self) -> bool:
+        """Whether records may become part of a transaction."""
+        return self.phase is OPEN
+
     def check_open(self, what: str) -> None:
         """Raises TransactionAborted where the transaction has failed, or has been aborted because it did."""
         self.check_usable()

@@ -50,7 +50,8 @@ class Producer:
         """
         self._loop.check_process()
         core = self._core
-        core.check_open()
+        if not core.is_open():
+            self._loop.run(core.check_open())
         partitions = core.catalog.remembered(topic)
         if partitions is None:
             partitions = self._loop.run(core.count(topic))

@@ -134,6 +134,20 @@ def test_a_record_that_is_given_up_aborts_its_transaction_and_the_next_one_count
     assert committed_values(node, "small-transactions", 1) == [b"counts"]
 
 
+def test_a_produce_after_a_record_was_given_up_has_aborted_already(node: NodeProcess, admin: Admin) -> None:
+    admin.create_topic("narrow-transactions", 1, {"max.message.bytes": "300"})
+    with transactional(node, "narrow-transactions") as producer:
+        producer.begin()
+        with pytest.raises(MessageTooLarge):
+            producer.send("narrow-transactions", b"x" * 1_000).result(timeout=30)
+        with pytest.raises(TransactionAborted, match="too large"):
+            producer.produce("narrow-transactions", b"y")
+        producer.begin()
+        producer.produce("narrow-transactions", b"counts")
+        producer.commit()
+    assert committed_values(node, "narrow-transactions", 1) == [b"counts"]
+
+
 def test_of_two_producers_with_one_id_only_the_newer_can_commit(node: NodeProcess, topic: str) -> None:
     older = transactional(node, topic)
     older.begin()

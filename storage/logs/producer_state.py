@@ -273,7 +273,7 @@ class ProducerState:
             self._check_transaction(head, producer, guard)
             if head.base_sequence >= 0:
                 if self.guards.count:
-                    self._check_turn(head)
+                    self._check_turn(head, guard)
                 _check_order(head, producer, ahead.get(number), guard)
                 last = (head.base_sequence + head.last_offset - head.base_offset) & MAX_SEQUENCE
                 ahead[number] = head.producer_epoch, last
@@ -325,8 +325,8 @@ class ProducerState:
                 "send again."
             )
 
-    def _check_turn(self, head: BatchHead) -> None:
-        waits = self.guards.waits_before(head.producer_id, head.producer_epoch, head.base_sequence)
+    def _check_turn(self, head: BatchHead, own: TransactionGuard | None) -> None:
+        waits = self.guards.waits_before(head.producer_id, head.producer_epoch, head.base_sequence, own)
         if waits is not None:
             raise OutOfOrderSequence(
                 f"Producer {head.producer_id} epoch {head.producer_epoch} sent sequence {head.base_sequence} while its "

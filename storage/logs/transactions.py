@@ -217,9 +217,14 @@ class PendingGuards:
         mine = guard.producer_id == producer_id and guard.epoch == epoch
         return mine and guard in self._by_producer.get(producer_id, ())
 
-    def waits_before(self, producer_id: int, epoch: int, sequence: int) -> int | None:
-        """A sequence before this one, by fewer than half of all there are, that still waits; None: there is none."""
+    def waits_before(self, producer_id: int, epoch: int, sequence: int, own: TransactionGuard | None) -> int | None:
+        """A sequence before this one, by fewer than half of all there are, that still waits; None: there is none.
+
+        own: of the append itself, whose first batch comes with it.
+        """
         for guard in self._by_producer.get(producer_id, ()):
+            if guard is own:
+                continue
             ahead = (sequence - guard.sequence) & MAX_SEQUENCE
             if guard.epoch == epoch and guard.sequence >= 0 and 0 < ahead <= MAX_SEQUENCE >> 1:
                 return guard.sequence

@@ -227,6 +227,42 @@ def test_records_of_an_id_that_was_never_initialized_are_not_taken() -> None:
     play(story, transactions=NODE)
 
 
+def test_several_batches_of_one_producer_begin_a_transaction_together_and_those_of_two_do_not() -> None:
+    """gRPC takes several batches for one partition, where Kafka's listener takes one."""
+
+    async def story(door: Door) -> None:
+        edge = TransactionalEdge(door)
+        one, two = await edge.begin("one"), await edge.begin("two")
+
+        def part(who: tuple[int, int], text: bytes, first: int) -> bytes:
+            return batch(text, producer_id=who[0], producer_epoch=who[1], base_sequence=first, transactional=True)
+
+        async def send(records: bytes) -> int:
+            answer = await edge.broker.produce(produce_request("one", {("t", 0): records}), CALL)
+            code: int = answer.responses[0].partition_responses[0].error_code
+            return code
+
+        assert await send(part(one, b"a", 0) + part(two, b"x", 0)) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        assert door.broker.end_offset("t", 0) == 0, "not even the first of them"
+        assert await send(part(one, b"a", 0) + part(one, b"b", 1)) == 0
+        assert (await edge.end(one, name="one"))[0] == 0
+        assert await edge.settled("one") == "CompleteCommit"
+        assert committed(door) == [b"a", b"b"]
+        assert (await edge.describe("two"))[0].state == "Empty"
+
+    play(story, transactions=NODE)
+
+
+def test_topics_of_the_node_come_into_no_transaction() -> None:
+    async def story(door: Door) -> None:
+        edge = TransactionalEdge(door)
+        who = await edge.begin()
+        assert await edge.send(who, b"a", places=(("__consumer_offsets", 0),)) == [17]
+        assert (await edge.describe("app"))[0].state == "Empty"
+
+    play(story, transactions=NODE)
+
+
 def test_no_guard_is_left_behind_by_a_batch_that_the_log_refuses() -> None:
     async def story(door: Door) -> None:
         edge = TransactionalEdge(door)

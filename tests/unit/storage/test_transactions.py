@@ -227,6 +227,20 @@ def test_a_higher_sequence_waits_for_a_lower_one_whose_coordinator_has_not_answe
         log.append(data_of(sent, epoch=1), T0, guard=other)
 
 
+@pytest.mark.parametrize("level", [0, 2])
+def test_several_batches_of_one_append_begin_a_transaction_by_the_guard_of_the_first(level: int) -> None:
+    log = opened().log("t", 0)
+    several = data_of(0) + data_of(1, count=2) + data_of(3)
+    other = log.make_guard(ME, 0, sequence=0, level=level)
+    guard = log.make_guard(ME, 0, sequence=0, level=level)
+    with pytest.raises(errors.OutOfOrderSequence, match="sequence 0 still waits"):
+        log.append(several, T0, guard=guard)  # another append has the sequence too, and its coordinator may agree yet
+    assert other is not None
+    log.drop_guard(other)
+    assert log.append(several, T0, guard=guard).base_offset == 0
+    assert log.append(data_of(4), T0).base_offset == 4
+
+
 def test_whoever_gives_up_is_not_waited_for() -> None:
     log = opened().log("t", 0)
     lower, higher = log.make_guard(ME, 0, sequence=0), log.make_guard(ME, 0, sequence=1)

@@ -221,3 +221,29 @@ def test_our_own_producer_commits_through_the_death_of_its_coordinator(cluster: 
             assert patience.lasts(), (found, cluster.log_tail())
             found += [message.value for message in consumer.consume(100, 0.2)]
     assert sorted(found) == [b"a0", b"a1", b"a2", b"b0", b"b1", b"b2"]
+
+
+def test_nodes_stand_still_in_open_transactions_and_wake_up_to_no_say_in_them(cluster: ClusterNodes) -> None:
+    producer = producer_of(cluster, "A")
+    producer.begin_transaction()
+    send(producer, b"a0", b"a1", b"a2")
+    frozen = coordinator(cluster, "A")
+    cluster.freeze(frozen)
+    again(cluster, lambda: producer.commit_transaction(PATIENCE_S))
+    producer.begin_transaction()
+    send(producer, b"b0", b"b1", b"b2")
+    cluster.thaw(frozen)
+    until_read(cluster, [b"a0", b"a1", b"a2"])
+    again(cluster, lambda: producer.abort_transaction(PATIENCE_S))
+
+    producer.begin_transaction()
+    send(producer, b"c0", b"c1", b"c2")
+    frozen = leader(cluster, TOPIC, 1)
+    cluster.freeze(frozen)
+    again(cluster, lambda: producer.commit_transaction(PATIENCE_S))
+    cluster.until_session_is_over(frozen)
+    producer.begin_transaction()
+    send(producer, b"d0", b"d1", b"d2")
+    cluster.thaw(frozen)
+    again(cluster, lambda: producer.abort_transaction(PATIENCE_S))
+    until_read(cluster, [b"a0", b"a1", b"a2", b"c0", b"c1", b"c2"])

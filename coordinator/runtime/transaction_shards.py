@@ -121,7 +121,7 @@ class TransactionShardCore:
             case events.StoodStill():
                 return TransactionsStoodStill(event.moved_ms)
             case events.TopicsChanged():
-                return TopicsDeleted(frozenset(event.deleted)) if event.deleted else None
+                return TopicsDeleted(frozenset(event.deleted), event.partitions.keys())
             case events.Loaded():
                 return self._begin_life(self.shard.index)
             case events.Unload():

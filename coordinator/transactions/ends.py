@@ -335,13 +335,17 @@ def join_markers(known: TransactionalId, place: TopicPartition, step: Transactio
 
 
 def forget_topics(event: TopicsDeleted, step: TransactionStep) -> None:
-    """Nothing can be written to a deleted topic: its markers count as written, now or when the transaction ends."""
+    """Nothing can be written to a deleted topic: its markers count as written, now or when the transaction ends.
+
+    Where it is there again under its name, records that nobody was asked about may be in it, and need a marker.
+    """
     for known in step.open_ids():
-        places = [place for place in known.stored.places if place[0] in event.topics]
+        partitions = known.stored.partitions
+        places = [(topic, number) for topic in partitions.keys() & event.topics for number in partitions[topic]]
         if known.stored.state is ONGOING:
-            known.gone.update(places)
+            known.gone = {place for place in known.gone.union(places) if place[0] not in event.present}
         else:
-            for place in places:
+            for place in sorted(places):
                 skip_marker(known, place, step)
 
 

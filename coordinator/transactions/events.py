@@ -4,7 +4,7 @@ Producer ids that a decision may need come with the event (`fresh_id`): the shar
 milliseconds. `level` is the `transaction.version` by which a client speaks: 0 or 2 (KIP-890).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -175,7 +175,11 @@ class MarkersWritten:
 
 @dataclass(slots=True, frozen=True)
 class TopicsDeleted:
+    """The catalog has changed. topics: those that were deleted since. present: names that it has now; one that was
+    deleted may be there again."""
+
     topics: frozenset[str]
+    present: Set[str] = frozenset()
 
 
 @dataclass(slots=True, frozen=True)

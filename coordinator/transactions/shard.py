@@ -23,6 +23,7 @@ from muster.coordinator.transactions.effects import (
     ListedTransaction,
     ListTransactionsReply,
     ProducerIdWanted,
+    SendMarkers,
     TransactionEffects,
     transaction_refusal,
 )
@@ -53,6 +54,7 @@ from muster.coordinator.transactions.records import (
     LAST_CLIENT_EPOCH,
     NO_EPOCH,
     NO_PRODUCER_ID,
+    TopicPartition,
     TransactionExpired,
     TransactionRecord,
     TransactionState,
@@ -349,6 +351,13 @@ class TransactionShard:
     def apply(self, record: TransactionRecord) -> None:
         """Make a recorded fact true again (replay)."""
         apply_transaction(self.state, record)
+
+    def waits_for(self, asked: SendMarkers, place: TopicPartition) -> bool:
+        """Whether a marker that was asked for is still to be written: its partition may be gone, and there again."""
+        known = self.state.ids.get(asked.transactional_id)
+        markers = None if known is None else known.markers
+        current = markers is not None and (asked.life, asked.number) == (self.state.life, markers.number)
+        return markers is not None and current and place in markers.waiting
 
     def writes_nothing(self, event: TransactionEvent) -> bool:
         """Whether a request can be told in advance to leave no record."""

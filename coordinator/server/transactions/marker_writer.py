@@ -32,6 +32,15 @@ EndPositions: TypeAlias = Callable[[int, MarkerToWrite], Awaitable[int]]
 """Has a shard of the groups end a producer's positions; returns Kafka's error number, 0 once that is durable."""
 
 
+IsWanted: TypeAlias = Callable[[SendMarkers, TopicPartition], bool]
+"""Whether its coordinator still waits for this marker."""
+
+
+def want_all(asked: SendMarkers, place: TopicPartition) -> bool:
+    """The default of `MarkerWriter`."""
+    return True
+
+
 class MarkerWriter:
     """Belongs to the loop that starts it. `report` is told what became of the markers of each `SendMarkers`, of some of
     them at a time."""
@@ -42,8 +51,12 @@ class MarkerWriter:
         clock_ms: Callable[[], int],
         end_positions: EndPositions,
         report: Callable[[MarkersWritten], None],
+        is_wanted: IsWanted = want_all,
     ) -> None:
+        """is_wanted: asked as each marker is appended. While it waited its topic may have been deleted and made again:
+        it would end the next transaction of its producer there (TX-C15)."""
         self._broker = broker
+        self._is_wanted = is_wanted
         self._end_positions = end_positions
         self._ending = SupervisedTasks()
         self._flushing = threading.Lock()
@@ -95,7 +108,8 @@ class MarkerWriter:
     async def _write_round(self, asked: Sequence[SendMarkers]) -> None:
         found: list[dict[TopicPartition, int]] = [{} for _ in asked]
         for done, (number, place, content) in enumerate(markers_of(asked), start=1):
-            found[number][place] = self._append(place, content)
+            if self._is_wanted(asked[number], place):
+                found[number][place] = self._append(place, content)
             if not done % MARKERS_PER_TURN:
                 await asyncio.sleep(0)
         written = {place for results in found for place, error in results.items() if not error}

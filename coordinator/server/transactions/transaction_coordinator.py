@@ -338,7 +338,9 @@ class TransactionCoordinator:
         return BrokerAbortLog(self._broker, self._requests, self._clock.now_ms)
 
     def _make_markers(self) -> MarkerWriting:
-        return MarkerWriter(self._broker, self._clock.now_ms, self._end_positions, self._markers_written)
+        return MarkerWriter(
+            self._broker, self._clock.now_ms, self._end_positions, self._markers_written, self._is_wanted
+        )
 
     def _topics_now(self, gone: tuple[str, ...]) -> TopicsChanged:
         topics = self._broker.topics()
@@ -394,6 +396,12 @@ class TransactionCoordinator:
                 self._tally.note_end(notice)
             case ProducerIdWanted():
                 self._drawing.start(self._draw_for(notice.transactional_id), "producer ids of transactions")
+
+    def _is_wanted(self, asked: SendMarkers, place: TopicPartition) -> bool:
+        """Whether the shard waits for this marker. One that is loaded again asks for its own."""
+        engine = self._engine
+        core = None if engine is None else engine.core(partition_for(asked.transactional_id, self.shards))
+        return is_transactional(core) and core.shard.waits_for(asked, place)
 
     def _markers_written(self, written: MarkersWritten) -> None:
         if self._driver is not None:

@@ -11,7 +11,7 @@ from muster.coordinator.transactions.events import AddPartitions, EndTxn, InitPr
 from tests.sim.transactions.logs import DataBatch
 from tests.sim.transactions.node import PLACES, Produce
 
-AGAIN = frozenset({6, 7, 14, 15, 16, 19, 51})
+AGAIN = frozenset({3, 6, 7, 14, 15, 16, 19, 51})
 GIVEN_UP = -2
 
 
@@ -40,6 +40,8 @@ class Transaction:
     outcome: str = "open"
     over: dict[tuple[str, int], int] = field(default_factory=dict)
     """Where the marker of its end is in the log: the offset, by partition."""
+    lost: set[tuple[str, int]] = field(default_factory=set)
+    """Partitions in which records of it may have been deleted before anybody saw them."""
 
     def __post_init__(self) -> None:
         self.producer_id, self.epoch = self.producer.producer_id, self.producer.epoch

@@ -15,6 +15,8 @@ from tests.sim.transactions.clients import Producer, Tag
 from tests.sim.transactions.logs import DataBatch, MarkerBatch
 
 Place = tuple[str, int]
+CLOCK_SLACK_MS = 25_000
+"""How much clocks of two processes of a node may differ."""
 
 
 class Violation(Exception):
@@ -61,7 +63,7 @@ class Judge:
         elif record.state is TransactionState.PREPARE_ABORT:
             cause = node.shard.state.ids[record.transactional_id].decision.cause
             heard_ms = node.loaded_ms + min(record.timeout_ms, 10_000)
-            in_time = cause is not EndCause.TIMED_OUT or self.world.now_ms >= heard_ms
+            in_time = cause is not EndCause.TIMED_OUT or node.now_ms >= heard_ms
             if cause in (EndCause.FENCED, EndCause.OPERATOR):
                 rotated = (record.next_producer_id, 0)
                 self.fences.add(rotated if record.next_producer_id >= 0 else (record.producer_id, record.epoch))
@@ -72,6 +74,8 @@ class Judge:
         raised = prepared.client_level >= 2
         for place in prepared.places:
             log = node.logs[place]
+            if place[0] in node.absent or self.is_newer(place, prepared, node):
+                continue  # Another log was there when it began, and that one has gone.
             mine = [
                 (offset, batch)
                 for offset, batch in enumerate(log.batches[: log.durable])
@@ -87,6 +91,10 @@ class Judge:
             known = log.producers.get(prepared.producer_id)
             open_yet = known is not None and known.first is not None and known.epoch <= data_epoch
             self.want(done and not open_yet, f"13: {prepared} is complete, and {place} has no durable marker of it")
+
+    def is_newer(self, place: Place, prepared: TransactionStored, node: Any) -> bool:
+        """Whether the topic may have been made again after the transaction began; clocks are set now and then."""
+        return bool(node.made_ms.get(place[0], 0) + CLOCK_SLACK_MS >= prepared.started_ms)
 
     def replayed(self, node: Any) -> None:
         live = {name: known.stored for name, known in node.shard.state.ids.items()}
@@ -141,6 +149,21 @@ class Judge:
             if transaction.over.get(place, -1) >= end:
                 del transaction.over[place]
 
+    def deleted(self, place: Place) -> None:
+        """The topic was deleted: what it had is nobody's loss."""
+        self.shown.pop(place, None)
+        self.stable.pop(place, None)
+        for transaction in self.world.transactions:
+            transaction.lost.add(place)
+            transaction.over.pop(place, None)
+
+    def retained(self, place: Place, gone: list[DataBatch]) -> None:
+        """Retention took records away. What was shown before counts."""
+        known = {(tag.transaction, tag.number) for _, tag in self.shown.get(place, [])}
+        for batch in gone:
+            if (batch.record.transaction, batch.record.number) not in known:
+                batch.record.transaction.lost.add(place)
+
     def appended(self, place: Place, batch: DataBatch) -> None:
         transaction = batch.record.transaction
         self.want(place not in transaction.over, f"9: {batch} is appended to {place} behind the marker of its end")
@@ -149,12 +172,13 @@ class Judge:
         """What a reader of committed data is shown now."""
         for place, log in node.logs.items():
             stable, seen = log.stable(), log.committed()
-            before = self.shown.get(place, [])
+            shown = self.shown.get(place, [])
+            before = [each for each in shown if each[0] >= log.start]
             self.want(stable >= self.stable.get(place, 0), f"4: the last stable offset of {place} falls to {stable}")
             self.want(seen[: len(before)] == before, f"4: {place} showed {before}, and now {seen}")
             for offset, tag in seen[len(before) :]:
                 self.check_shown(place, offset, tag)
-            self.shown[place], self.stable[place] = seen, stable
+            self.shown[place], self.stable[place] = shown[: len(shown) - len(before)] + seen, stable
 
     def check_shown(self, place: Place, offset: int, tag: Tag) -> None:
         transaction = tag.transaction
@@ -182,8 +206,9 @@ class Judge:
         for place, seen in self.shown.items():
             shown.update((tag.transaction, place, tag.number) for _, tag in seen)
         for transaction in self.world.transactions:
-            mine = {(place, number) for (of, place, number) in shown if of is transaction}
-            acked = set(transaction.acked)
+            lost = transaction.lost
+            mine = {(place, number) for (of, place, number) in shown if of is transaction and place not in lost}
+            acked = {(place, number) for place, number in transaction.acked if place not in lost}
             self.want(not mine or mine == acked, f"1: {transaction} shows {mine} of {acked}")
             if transaction.outcome == "committed":
                 self.want(mine == acked, f"2: {transaction} was committed and shows {mine} of {acked}")

@@ -54,7 +54,7 @@ class Guard:
 class LogModel:
     def __init__(self) -> None:
         self.batches: list[DataBatch | MarkerBatch] = []
-        self.durable = 0
+        self.durable = self.start = 0
         self.guards: list[Guard] = []
         self.forget()
 
@@ -71,6 +71,13 @@ class LogModel:
         """A power cut took away what was behind this."""
         del self.batches[end:]
         self.forget()
+
+    def retain(self, start: int) -> list[DataBatch]:
+        """Retention goes by the high watermark, past open transactions; what it takes away."""
+        assert self.start <= start <= self.durable
+        gone = [batch for batch in self.batches[self.start : start] if isinstance(batch, DataBatch)]
+        self.start = start
+        return gone
 
     def state(self) -> Any:
         """What a replay has to give back."""
@@ -178,7 +185,7 @@ class LogModel:
         """The last stable offset."""
         firsts = [known.first for known in self.producers.values() if known.first is not None]
         firsts += [first for _, first, marker, _ in self.ended if marker >= self.durable]
-        return min([self.durable, *firsts])
+        return max(self.start, min([self.durable, *firsts]))
 
     def committed(self) -> list[tuple[int, Any]]:
         """(offset, record) of what a reader of committed data sees."""
@@ -188,7 +195,7 @@ class LogModel:
             for producer_id, first, marker, committed in self.ended
             if committed
             for offset, batch in enumerate(self.batches[first : min(marker, stable)], first)
-            if isinstance(batch, DataBatch) and batch.producer_id == producer_id
+            if isinstance(batch, DataBatch) and batch.producer_id == producer_id and offset >= self.start
         ]
         return sorted(seen, key=lambda each: each[0])
 

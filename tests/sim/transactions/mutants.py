@@ -7,7 +7,7 @@ from typing import Any
 from muster.coordinator.transactions import ends
 from muster.coordinator.transactions.effects import EndTxnReply, OrphanVerdict, SendMarkers
 from muster.coordinator.transactions.ends import MEANING_BY_STATE, EndMeaning, decide_end
-from muster.coordinator.transactions.events import EndTxn, TransactionsLoaded
+from muster.coordinator.transactions.events import EndTxn, TopicsDeleted, TransactionsLoaded
 from muster.coordinator.transactions.records import LAST_EPOCH, NO_PRODUCER_ID, TransactionState
 from muster.coordinator.transactions.shard import TransactionShard
 from muster.coordinator.transactions.state import TransactionalId, TransactionStep, apply_transaction, find_id
@@ -88,6 +88,13 @@ class LastingLeave(Node):
     """TX-L12: a shard that is lost leaves the guards that it has let in."""
 
     voids_guards = False
+
+
+class DeafWriter(Node):
+    """TX-C15: a marker is written though its topic was deleted, and made again, while it waited."""
+
+    def is_void(self, sent: SendMarkers, place: tuple[str, int], to: LogModel) -> bool:
+        return sent.life != self.life
 
 
 class OrphanAborter(Node):
@@ -194,9 +201,19 @@ class PlainAbortShard(TransactionShard):
         return out
 
 
+class GoneForGoodShard(TransactionShard):
+    """TX-C15: what was deleted once gets no marker, whoever has written into it since."""
+
+    def _handle(self, event: Any, step: TransactionStep) -> None:
+        if isinstance(event, TopicsDeleted):
+            event = replace(event, present=frozenset())
+        super()._handle(event, step)
+
+
 OLD_CLIENTS = replace(DEFAULTS, levels=(0,))
 NEW_CLIENTS = replace(DEFAULTS, levels=(2,))
 UNORDERED = replace(NEW_CLIENTS, newest_connection=False)
+BUSY_TOPICS = replace(OLD_CLIENTS, busy_topics=True)
 LATE_MARKERS = replace(NEW_CLIENTS, late_markers=True, lower_level=False)
 
 MUTANTS: dict[str, Options] = {
@@ -205,6 +222,8 @@ MUTANTS: dict[str, Options] = {
     "complete before the durable markers": replace(DEFAULTS, node=HastyComplete),
     "markers of an earlier life": replace(OLD_CLIENTS, late_markers=True),
     "leave given by a shard that is lost": replace(NEW_CLIENTS, node=LastingLeave),
+    "marker that nobody waits for": replace(BUSY_TOPICS, node=DeafWriter),
+    "partition that is there again gets no marker": replace(BUSY_TOPICS, node=node_with(shard=GoneForGoodShard)),
     "orphans are aborted": replace(DEFAULTS, node=OrphanAborter),
     "no gate": replace(OLD_CLIENTS, node=UngatedNode),
     "guard kept over a marker": replace(OLD_CLIENTS, node=node_with(LastingGuard)),
@@ -227,5 +246,6 @@ SOUND: dict[str, Options] = {
     "reigns": replace(DEFAULTS, reigns=True, late_markers=True),
     "level 2, unordered": UNORDERED,
     "level 2, late markers": LATE_MARKERS,
+    "busy topics": replace(BUSY_TOPICS, levels=(0, 2)),
 }
 """Runs in which nothing is broken."""

@@ -19,6 +19,7 @@ from muster.coordinator.transactions.events import (
     OrphanFound,
     OrphansSearched,
     ProducerIdDrawn,
+    TopicsDeleted,
     TransactionsLoaded,
     TransactionTimer,
 )
@@ -28,7 +29,8 @@ from muster.coordinator.transactions.state import TransactionLimits
 from tests.sim.transactions.logs import DataBatch, Guard, LogModel, MarkerBatch
 
 PLACES = (("t", 0), ("t", 1), ("o", 0))
-NOT_COORDINATOR, LOADING = 16, 14
+NOT_COORDINATOR, NOT_AVAILABLE, LOADING = 16, 15, 14
+UNKNOWN_PARTITION = 3
 NOT_ENOUGH_REPLICAS, CONCURRENT = 19, 51
 AS_PRODUCE = {90: 47, 49: 47, 14: NOT_ENOUGH_REPLICAS, 15: NOT_ENOUGH_REPLICAS, 16: NOT_ENOUGH_REPLICAS}
 
@@ -71,6 +73,11 @@ class Node:
         self.records: list[KeyValue] = []
         self.durable = 0
         self.logs = {place: self.log_class() for place in PLACES}
+        self.absent: set[str] = set()
+        """Topics that are deleted, and not made again yet."""
+        self.made_ms: dict[str, int] = {}
+        """When each topic that was deleted before was made again, by the clock of this machine."""
+        self.skew_ms = 0
         self.next_producer = 100
         self.boot = self.life = self.coordinator_epoch = 0
         self.up = False
@@ -106,8 +113,14 @@ class Node:
                 log.forget()
                 assert log.state() == before, "a log that was read again is another one"
 
+    @property
+    def now_ms(self) -> int:
+        """What the clock of this process says."""
+        return int(self.world.now_ms + self.skew_ms)
+
     def start(self) -> None:
         self.up = True
+        self.next_producer += 10 - self.next_producer % 10  # What is left of the block is given to nobody.
         self.load(newest_connection=-1)
         self.search_orphans()
         self.step(OrphansSearched())
@@ -129,7 +142,7 @@ class Node:
 
     def load(self, newest_connection: int) -> None:
         self.life += 1
-        self.loaded_ms = self.world.now_ms
+        self.loaded_ms = self.now_ms
         self.world.judge.fences.clear()
         if self.world.options.reigns:
             self.coordinator_epoch += 1
@@ -167,7 +180,50 @@ class Node:
         error, _ = log.append_marker(marker)
         assert error == 0, f"a hanging transaction cannot be aborted: {error}"
 
+    # -- topics and retention ------------------------------------------------------------------------------
+
+    def delete_topic(self, topic: str, again_ms: int) -> None:
+        """It is made again under its name after that time; 0: before anybody hears of it."""
+        self.absent.add(topic)
+        for place in [place for place in PLACES if place[0] == topic]:
+            old, self.logs[place] = self.logs[place], self.log_class()
+            for guard in old.guards:
+                guard.valid = False
+            self.world.judge.deleted(place)
+            lost, self.produced = (
+                [each for each in self.produced if each[1] is old],
+                [each for each in self.produced if each[1] is not old],
+            )
+            for _, _, _, answered in lost:
+                answered(Refused(UNKNOWN_PARTITION))
+            unwritten = [each for each in self.marked if each[0] is old]
+            self.marked = [each for each in self.marked if each[0] is not old]
+            for _, _, sent, _ in unwritten:
+                self.report(sent, place, UNKNOWN_PARTITION)
+        if again_ms:
+            self.world.after(again_ms, self.make_topic, topic)
+            self.hear_of_topics(topic)
+        else:
+            self.make_topic(topic, topic)
+
+    def make_topic(self, topic: str, deleted: str = "") -> None:
+        self.absent.discard(topic)
+        self.made_ms[topic] = self.world.now_ms
+        self.hear_of_topics(deleted)
+
+    def hear_of_topics(self, deleted: str) -> None:
+        if self.up:
+            present = {topic: True for topic, _ in PLACES if topic not in self.absent}
+            self.step(TopicsDeleted(frozenset({deleted} - {""}), present.keys()))
+
     # -- the coordinator ----------------------------------------------------------------------------------
+
+    def can_draw(self) -> bool:
+        """A new block of producer ids has to be written down first, which may fail."""
+        if self.next_producer % 10 or not self.world.is_full():
+            return True
+        self.world.met["no producer ids"] += 1
+        return False
 
     def draw(self) -> int:
         self.next_producer += 1
@@ -181,13 +237,16 @@ class Node:
 
     def serve(self, make: Callable[[int, int], Any], answered: Callable[[Any], None]) -> None:
         """A client asks: it hears what is durable. `make` gets the request's number and a fresh producer id."""
+        if not self.can_draw():
+            answered(Refused(NOT_AVAILABLE))
+            return
         self.request += 1
         self.clients[self.request] = answered
         self.step(make(self.request, self.draw()))
 
     def step(self, event: Any) -> None:
         before = {name: known.stored for name, known in self.shard.state.ids.items()}
-        out = self.shard.step(event, self.world.now_ms)
+        out = self.shard.step(event, self.now_ms)
         self.world.trace("step", event)
         if out.records and isinstance(event, AddPartitions | EndTxn | InitProducerId) and self.world.is_full():
             self.lose(out)
@@ -212,7 +271,7 @@ class Node:
         self.held += [HeldAnswer(len(self.records), 0, notice) for notice in out.notices]
         for key, at_ms in out.timers.items():
             if at_ms is not None:
-                self.world.at(at_ms, self.fire, key, self.boot, self.life)
+                self.world.at(at_ms - self.skew_ms, self.fire, key, self.boot, self.life)
         for chore in out.chores:
             self.world.after(1, self.do_chore, chore, self.boot)
         self.release()
@@ -228,7 +287,7 @@ class Node:
 
     def fire(self, key: tuple[str, ...], boot: int, life: int) -> None:
         at_ms = self.shard.deadlines.get(key)
-        if self.up and (boot, life) == (self.boot, self.life) and at_ms is not None and at_ms <= self.world.now_ms:
+        if self.up and (boot, life) == (self.boot, self.life) and at_ms is not None and at_ms <= self.now_ms:
             self.step(TransactionTimer(key, at_ms))
 
     def do_chore(self, chore: Any, boot: int) -> None:
@@ -245,7 +304,9 @@ class Node:
                 self.clients.pop(held.request_id)(held.said)
             elif isinstance(held.said, SendMarkers):
                 for place in held.said.partitions:
-                    self.world.after(self.marker_delay_ms(), self.write_marker, held.said, place, self.boot)
+                    self.world.after(
+                        self.marker_delay_ms(), self.write_marker, held.said, place, self.boot, self.logs[place]
+                    )
             elif type(held.said).__name__ == "ProducerIdWanted":
                 self.world.met["producer id wanted"] += 1
                 self.world.after(5, self.give_producer_id, held.said.transactional_id, self.boot)
@@ -258,15 +319,18 @@ class Node:
         return rng.randint(0, 30)
 
     def give_producer_id(self, name: str, boot: int) -> None:
-        if self.up and boot == self.boot:
+        if self.up and boot == self.boot and self.can_draw():
             self.step(ProducerIdDrawn(name, self.draw()))
 
     # -- markers ------------------------------------------------------------------------------------------
 
-    def write_marker(self, sent: SendMarkers, place: tuple[str, int], boot: int) -> None:
-        if not self.up or boot != self.boot or self.is_void(sent):
+    def write_marker(self, sent: SendMarkers, place: tuple[str, int], boot: int, to: LogModel) -> None:
+        if not self.up or boot != self.boot or self.is_void(sent, place, to):
             return
         rng, log = self.world.rng, self.logs[place]
+        if place[0] in self.absent:
+            self.report(sent, place, UNKNOWN_PARTITION)
+            return
         if self.world.faulty and rng.random() < 0.06:
             self.report(sent, place, 6)
             return
@@ -285,20 +349,29 @@ class Node:
         self.after_marker()
         self.flush_later()
 
-    def is_void(self, sent: SendMarkers) -> bool:
-        """An earlier life of the shard wanted it: this one has its own."""
-        return sent.life != self.life and not self.world.options.late_markers
+    def is_void(self, sent: SendMarkers, place: tuple[str, int], to: LogModel) -> bool:
+        """Nobody waits for it: an earlier life of the shard wanted it, or its topic has been deleted meanwhile."""
+        if sent.life != self.life:  # It goes to another node, by the topic's id.
+            return not self.world.options.late_markers or to is not self.logs[place]
+        if self.shard.waits_for(sent, place):
+            return False
+        self.world.met["marker that nobody waits for"] += 1
+        return True
 
     def after_marker(self) -> None:
         """Nothing is said of a marker before it is flushed."""
 
     def report(self, sent: SendMarkers, place: tuple[str, int], error: int) -> None:
-        self.step(MarkersWritten(sent.transactional_id, sent.life, sent.number, {place: error}))
+        gone = frozenset({place} if place[0] in self.absent else ())
+        self.step(MarkersWritten(sent.transactional_id, sent.life, sent.number, {place: error}, gone))
 
     # -- data ---------------------------------------------------------------------------------------------
 
     def produce(self, request: Produce, answered: Callable[[Any], None]) -> None:
         log, batch = self.logs[request.place], request.batch
+        if request.place[0] in self.absent:
+            answered(Refused(UNKNOWN_PARTITION))
+            return
         if log.known_batch(batch) is not None or log.is_open(batch.producer_id, batch.epoch):
             self.append_data(request, None, answered)
             return
@@ -346,6 +419,9 @@ class Node:
 
     def append_data(self, request: Produce, guard: Guard | None, answered: Callable[[Any], None]) -> None:
         log = self.logs[request.place]
+        if request.place[0] in self.absent:
+            answered(Refused(UNKNOWN_PARTITION))
+            return
         before = len(log.batches)
         error, offset = log.append_data(request.batch, guard, request.level)
         self.world.trace("data", request.place, request.batch, error)
@@ -366,10 +442,10 @@ class Node:
 
     def begin_flush(self, boot: int) -> None:
         if boot == self.boot:
-            ends = {place: len(log.batches) for place, log in self.logs.items()}
+            ends = [(log, len(log.batches)) for log in self.logs.values()]
             self.world.after(self.world.rng.randint(1, 20), self.end_flush, boot, len(self.records), ends)
 
-    def end_flush(self, boot: int, records: int, ends: dict[tuple[str, int], int]) -> None:
+    def end_flush(self, boot: int, records: int, ends: list[tuple[LogModel, int]]) -> None:
         if boot != self.boot:
             return
         self.flushing = False
@@ -377,8 +453,8 @@ class Node:
         while self.kept_to < self.durable:
             self.kept.apply(self.read(self.records[self.kept_to]))
             self.kept_to += 1
-        for place, log in self.logs.items():
-            log.durable = max(log.durable, ends[place])
+        for log, end in ends:
+            log.durable = max(log.durable, end)
         self.world.judge.look(self)
         self.release()
         produced, self.produced = self.produced, []

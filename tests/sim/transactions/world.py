@@ -27,6 +27,7 @@ class Options:
     """levels: of which clients there are. newest_connection: whether overtaken requests are refused. reigns: whether
     each load has a coordinator epoch of its own, as in a cluster. lower_level: whether a restart may change the node's
     level. late_markers: whether markers that an earlier life of the shard sent are written yet, as in a cluster.
+    busy_topics: whether a topic is deleted and made again all the time.
     """
 
     levels: tuple[int, ...] = (0, 2)
@@ -34,6 +35,7 @@ class Options:
     reigns: bool = False
     lower_level: bool = True
     late_markers: bool = False
+    busy_topics: bool = False
     node: type[Node] = Node
 
 
@@ -95,6 +97,8 @@ class World:
         self.client_every_ms = self.rng.choice((700, 2_500, 30_000))
         self.drop_every_ms = self.rng.choice((900, 6_000, 60_000))
         self.full_rate = self.rng.choice((0.0, 0.0, 0.01, 0.05))
+        self.topic_every_ms = 150 if options.busy_topics else self.rng.choice((60_000, 60_000, 3_000))
+        self.retain_every_ms = self.rng.choice((60_000, 60_000, 800))
 
     # -- the clock ----------------------------------------------------------------------------------------
 
@@ -131,6 +135,8 @@ class World:
             (self.kill_every_ms, self.kill_node),
             (self.client_every_ms, self.change_clients),
             (self.drop_every_ms, self.drop_shard),
+            (self.topic_every_ms, self.delete_topic),
+            (self.retain_every_ms, self.retain),
         ):
             self.after(self.rng.randint(1, 2 * every_ms), self.repeat, fault, every_ms)
         self.at(self.now_ms + FAULTS_MS, self.calm_down)
@@ -183,6 +189,9 @@ class World:
         self.node.crash(power=power)
         if self.options.lower_level:
             self.node.level = self.rng.choice((0, 2, 2))
+        if self.rng.random() < 0.2:
+            self.met["clock set"] += 1
+            self.node.skew_ms = self.rng.choice((-20_000, -1_500, 0, 2_000))
         self.after(self.rng.choice((1, 30, 300, 3_000)), self.start_node, self.node.boot)
 
     def start_node(self, boot: int) -> None:
@@ -198,6 +207,24 @@ class World:
             self.met["shard dropped"] += 1
             self.trace("drop")
             self.node.drop()
+
+    def delete_topic(self) -> None:
+        """Of the one with two partitions, while transactions are open or decided in it."""
+        node = self.node
+        if not node.up or "t" in node.absent:
+            return
+        for known in node.shard.state.ids.values():
+            self.met[f"topic deleted in {known.stored.state.title}"] += 1
+        self.trace("delete")
+        node.delete_topic("t", self.rng.choice((0, 0, 100, 900)))
+
+    def retain(self) -> None:
+        place, log = self.rng.choice(list(self.node.logs.items()))
+        start = self.rng.randint(log.start, log.durable)
+        if any(start > known.first for known in log.producers.values() if known.first is not None):
+            self.met["retention over an open transaction"] += 1
+        self.trace("retain", place, start)
+        self.judge.retained(place, log.retain(start))
 
     def change_clients(self) -> None:
         """A client is killed, or another instance of an id begins."""

@@ -8,6 +8,7 @@ from muster.coordinator.transactions import state
 from muster.coordinator.transactions.effects import AbortNoted, EndCause, MarkerTrouble, ProducerIdWanted
 from muster.coordinator.transactions.events import (
     NO_ORIGIN,
+    AddPartitions,
     DescribeTransaction,
     MarkersWritten,
     ProducerIdDrawn,
@@ -226,6 +227,41 @@ def test_a_deleted_topic_stays_named_in_the_open_transaction_and_gets_no_marker(
     desk.add(7, 5, ("t", 1))  # It was made again since, and joins.
     desk.end(7, 5)
     assert desk.sent[-1].partitions == (("t", 1), ("s", 0))
+
+
+def test_nobody_waits_for_a_marker_whose_topic_was_deleted_meanwhile() -> None:
+    """The topic is made again, and the next transaction, at level 0 with the same epoch, begins in it."""
+    desk = in_state("Ongoing")
+    desk.add(7, 5, ("s", 0))
+    desk.end(7, 5)
+    held = desk.sent[-1]
+    assert desk.shard.waits_for(held, ("t", 0))
+    desk.step(TopicsDeleted(frozenset({"t"}), {"t", "s"}))
+    assert not desk.shard.waits_for(held, ("t", 0))
+    assert desk.shard.waits_for(held, ("s", 0))
+    desk.step(MarkersWritten("A", held.life, held.number, {("s", 0): 0}))
+    desk.add(7, 5, ("t", 0))
+    assert not desk.shard.waits_for(held, ("t", 0))
+    desk.end(7, 5)
+    assert not desk.shard.waits_for(held, ("t", 0))
+    assert desk.shard.waits_for(desk.sent[-1], ("t", 0))
+    desk.reload()
+    assert not desk.shard.waits_for(held, ("t", 0))
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_a_topic_that_is_there_again_gets_its_marker_though_nobody_adds_it_again(together: bool) -> None:
+    """A client of level 0 has added it, and is let into the new log: without a marker its records would hang there."""
+    desk = in_state("Ongoing")
+    if together:
+        desk.step(TopicsDeleted(frozenset({"t"}), {"t", "s"}))
+    else:
+        desk.step(TopicsDeleted(frozenset({"t"}), {"s"}))
+        desk.step(TopicsDeleted(frozenset(), {"t", "s"}))
+    verified = desk.request(AddPartitions, "A", 7, 5, (("t", 0),), verify_only=True)
+    assert set(verified.partitions.values()) == {0}
+    desk.end(7, 5)
+    assert desk.sent[-1].partitions == (("t", 0), ("t", 1))
 
 
 # Epochs that are used up

@@ -60,18 +60,29 @@ def kafka_broker(classpath: str, place: Path, more: str = "") -> Iterator[str]:
     properties = place / "server.properties"
     told = {"port": port, "control": control, "place": place}
     properties.write_text(PROPERTIES.format(**told) + more.format(**told))
-    java = [shutil.which("java") or "java", "-Xmx384m", "-cp", classpath]
-    storage = [*java, "kafka.tools.StorageTool"]
+    storage = [*java_with(classpath), "kafka.tools.StorageTool"]
     cluster = subprocess.run([*storage, "random-uuid"], capture_output=True, text=True, check=True).stdout.split()[-1]
     subprocess.run([*storage, "format", "-t", cluster, "-c", str(properties)], capture_output=True, check=True)
-    with (place / "out.log").open("wb") as log:
-        broker = subprocess.Popen([*java, "kafka.Kafka", str(properties)], stdout=log, stderr=log)
+    with started_broker(classpath, place, port):
+        yield f"127.0.0.1:{port}"
+
+
+@contextmanager
+def started_broker(classpath: str, place: Path, port: int) -> Iterator[None]:
+    """The broker of a place that is formatted, at its port; killed at the end."""
+    with (place / "out.log").open("ab") as log:
+        command = [*java_with(classpath), "kafka.Kafka", str(place / "server.properties")]
+        broker = subprocess.Popen(command, stdout=log, stderr=log)
     try:
         until_open(port, broker, place / "out.log")
-        yield f"127.0.0.1:{port}"
+        yield
     finally:
         broker.kill()
         broker.wait()
+
+
+def java_with(classpath: str) -> list[str]:
+    return [shutil.which("java") or "java", "-Xmx384m", "-cp", classpath]
 
 
 def until_open(port: int, broker: "subprocess.Popen[bytes]", log: Path, patience_s: float = PATIENCE_S) -> None:

@@ -329,8 +329,8 @@ class NodeAccess:
 
 
 def unary_methods_by_name(table: Mapping[str, ServiceMethod]) -> dict[str, ServiceMethod]:
-    """The rows that have one answer, by the method's name alone. A name that two services share (InitProducerId) is left
-    out: nothing asks for it by HTTP."""
+    """The rows that have one answer, by the method's name alone. A name that two services share is left out: nothing
+    calls InitProducerId by HTTP."""
     unary = [(name.rpartition("/")[2], method) for name, method in table.items() if method.kind is MethodKind.UNARY]
     shared = {name for name, count in Counter(name for name, _ in unary).items() if count > 1}
     return {name: method for name, method in unary if name not in shared}

@@ -1,6 +1,7 @@
 """`muster topics`: create, list, describe, alter, delete and widen topics."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
@@ -8,6 +9,10 @@ from muster.cli.common.options import COUNT, client_options, connect_admin, key_
 from muster.cli.common.output import Column, columns, notice, print_document, print_rows
 from muster.coordinator.observability.views.formatting import plural
 from muster.coordinator.observability.views.topics import PartitionRow, partition_rows, topic_document, topic_row
+
+if TYPE_CHECKING:
+    from muster.client import Admin
+    from muster.client.types import TopicPartition
 
 EARLIEST, LATEST = -2, -1
 TOPIC_COLUMNS = [Column("TOPIC", "topic", style="cyan"), Column("#PARTITIONS", "partitions")]
@@ -71,7 +76,7 @@ def describe(bootstrap: str, overrides: dict[str, str], style: str, name: str) -
     """Show the partitions of topic NAME.
 
     With -o wide, json or yaml, also shows its settings; in a cluster, also each partition's leader, replicas, ISR, ELR
-    and offline replicas.
+    and offline replicas. Says which transactions have held readers of committed records back for 20 minutes or longer.
     """
     with connect_admin(bootstrap, overrides) as admin:
         topic = admin.describe_topic(name)
@@ -80,6 +85,7 @@ def describe(bootstrap: str, overrides: dict[str, str], style: str, name: str) -
         ends = admin.list_offsets({(name, number): LATEST for number in numbers})
         copies = admin.topic_copies(name)
         standing = admin.describe_cluster() if copies else None
+        late = who_holds_readers_back(admin, {tp: end.offset for tp, end in ends.items()})
     rows: Sequence[PartitionRow] = partition_rows(
         name, ((tp.partition, start.offset, ends[tp].offset) for tp, start in starts.items())
     )
@@ -95,10 +101,28 @@ def describe(bootstrap: str, overrides: dict[str, str], style: str, name: str) -
     if style == "wide":
         settings = [{"setting": key, "value": value} for key, value in sorted(topic.configs.items())]
         print_rows(settings, [Column("SETTING", "setting"), Column("VALUE", "value")], style)
+    for sentence in late:
+        notice(sentence)
     if standing is not None:
         from muster.cli.nodes.cluster import report_age
 
         report_age(standing)
+
+
+def who_holds_readers_back(admin: "Admin", ends: "dict[TopicPartition, int]") -> list[str]:
+    """In sentences; nothing where the node tells no last stable offsets."""
+    from muster.cli.transactions.explain import late_holders
+    from muster.cli.transactions.inspection import wall_clock_ms
+    from muster.client.errors import ClientError
+
+    try:
+        stable = admin.list_offsets(dict.fromkeys(ends, LATEST), "read_committed")
+    except ClientError:
+        return []
+    try:
+        return late_holders(admin, ends, {tp: found.offset for tp, found in stable.items()}, wall_clock_ms())
+    except ClientError as error:
+        return [f"transactions hold readers of committed records back; whether for long is not known: {error}"]
 
 
 @topics.command()

@@ -1,14 +1,21 @@
-"""`muster transactions explain`: why the last transactions of an id ended, and what they held back."""
+"""`muster transactions explain`: why the last transactions of an id ended, and what they held back.
 
-from typing import TYPE_CHECKING, Any
+Also who holds readers of committed records back for too long, for `muster topics describe`.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from muster.cli.common.options import client_options, connect_admin, output_option
 from muster.cli.common.output import columns, print_document, print_rows
-from muster.coordinator.observability.views.formatting import harmless, utc_moment
+from muster.cli.transactions.hanging import MINUTE_MS, PartitionTransaction, ask_coordinators
+from muster.coordinator.observability.views.formatting import duration, harmless, plural, utc_moment
 
 if TYPE_CHECKING:
+    from muster.client import Admin
+    from muster.client.types import TopicPartition
     from muster.coordinator.rpc.v1 import transaction_service_pb2 as pb
 
 ENDED_COLUMNS = columns(
@@ -108,3 +115,62 @@ def explained_document(transactional_id: str, found: "pb.ExplainTransactionsResp
         "ended": ended,
         "sentences": list(found.sentences),
     }
+
+
+# Who holds readers back
+# ----------------------
+
+LATE_MS: Final = 20 * MINUTE_MS
+"""`transaction.max.timeout.ms` by default, and five minutes: no transaction should be open for so long."""
+
+
+def late_holders(
+    admin: "Admin", ends: "Mapping[TopicPartition, int]", stable: "Mapping[TopicPartition, int]", now_ms: int
+) -> list[str]:
+    """Who holds readers of committed records back for longer than LATE_MS, in a sentence for each partition.
+
+    ends, stable: high watermark and last stable offset. A transaction that its coordinator has open is as old as that
+    one says; any other as old as the last record of its producer. Raises ClientError.
+    """
+    held = [place for place, end in ends.items() if stable.get(place, end) < end]
+    if not held:
+        return []
+    oldest = []
+    for place, known in admin.describe_producers(held).items():
+        started = [each for each in known if each.transaction_start_offset is not None]
+        if started:
+            first = min(started, key=lambda each: each.transaction_start_offset or 0)
+            oldest.append(PartitionTransaction(place, first))
+    found = [(each, age_of(each, now_ms)) for each in ask_coordinators(admin, oldest)]
+    return [tell_holder(each, age_ms, ends[each.place]) for each, age_ms in sorted_late(found)]
+
+
+def sorted_late(found: list[tuple[PartitionTransaction, int]]) -> list[tuple[PartitionTransaction, int]]:
+    return sorted((each for each in found if each[1] > LATE_MS), key=lambda each: each[0].place)
+
+
+def age_of(found: PartitionTransaction, now_ms: int) -> int:
+    keeper = found.keeper
+    since_ms = found.producer.last_timestamp_ms if keeper is None else keeper.start_time_ms
+    return 0 if since_ms is None or since_ms < 0 else now_ms - since_ms
+
+
+def tell_holder(found: PartitionTransaction, age_ms: int, end: int) -> str:
+    producer, keeper, (topic, number) = found.producer, found.keeper, found.place
+    start = producer.transaction_start_offset or 0
+    told = (
+        f"{topic}-{number}: readers of committed records stop at offset {start}, {plural(end - start, 'record')} "
+        "before the end. "
+    )
+    if keeper is None:
+        return told + (
+            f"Producer id {producer.producer_id}, epoch {producer.producer_epoch}, has a transaction open there that "
+            f"no coordinator will end; its last record is {duration(age_ms)} old. `muster transactions abort --topic "
+            f"{topic} --partition {number} --start-offset {start}` ends it."
+        )
+    where = f" at {keeper.client_address}" if keeper.client_address else ""
+    return told + (
+        f"The transaction of transactional id {keeper.transactional_id!r}, whose producer is{where or ' not known'}, "
+        f"is open for {duration(age_ms)}. `muster transactions force-terminate --transactional-id "
+        f"{keeper.transactional_id}` ends it."
+    )

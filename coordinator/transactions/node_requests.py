@@ -55,6 +55,17 @@ class AdditionRequest(NamedTuple):
             yield ticket, {place: codes.get(place, missing) for place in addition.partitions}
 
 
+@dataclass(slots=True)
+class WaitingId:
+    """What waits of one transactional id: of one producer and epoch, and each partition once.
+
+    tickets: in the order in which they came. owners: the ticket of each partition.
+    """
+
+    tickets: dict[Ticket, None] = field(default_factory=dict)
+    owners: dict[TopicPartition, Ticket] = field(default_factory=dict)
+
+
 class AdditionQueue:
     """Additions that wait for the coordinators on one node."""
 
@@ -69,36 +80,42 @@ class AdditionQueue:
         self._max_partitions = max_partitions
         self._max_waiting = max_waiting
         self._waiting: dict[Ticket, PartitionAddition] = {}
-        self._by_id: dict[str, list[Ticket]] = {}
+        self._by_id: dict[str, WaitingId] = {}
         self._partitions = 0
 
     def __len__(self) -> int:
         return len(self._waiting)
-
-    @property
-    def max_partitions(self) -> int:
-        """Of one addition; larger ones are to be divided."""
-        return self._max_partitions
 
     def add(self, ticket: Ticket, addition: PartitionAddition) -> list[AdditionRefusal]:
         """Have it asked with the next request that has room. Whoever is answered instead may be the ticket itself
         (TX-N21)."""
         if self._partitions + len(addition.partitions) > self._max_waiting:
             return [AdditionRefusal(ticket, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)]
-        older = [(each, self._waiting[each]) for each in self._by_id.get(addition.transactional_id, ())]
-        if any(is_later(each, addition) for _, each in older):
+        refused = self._overtaken(addition)
+        if refused is None:
             return [AdditionRefusal(ticket, ErrorCode.INVALID_PRODUCER_EPOCH)]
-        refused = [
-            AdditionRefusal(number, ErrorCode.INVALID_PRODUCER_EPOCH if is_later(addition, each) else NETWORK_EXCEPTION)
-            for number, each in older
-            if not goes_with(each, addition)
-        ]
         for refusal in refused:
             self.withdraw(refusal.ticket)
+        known = self._by_id.setdefault(addition.transactional_id, WaitingId())
+        known.tickets[ticket] = None
+        known.owners.update(dict.fromkeys(addition.partitions, ticket))
         self._waiting[ticket] = addition
-        self._by_id.setdefault(addition.transactional_id, []).append(ticket)
         self._partitions += len(addition.partitions)
         return refused
+
+    def _overtaken(self, addition: PartitionAddition) -> list[AdditionRefusal] | None:
+        """Who gives way to this addition; None: it is fenced itself."""
+        known = self._by_id.get(addition.transactional_id)
+        if known is None:
+            return []
+        waiting = self._waiting[next(iter(known.tickets))]  # the others are of the same producer and epoch
+        if is_later(waiting, addition):
+            return None
+        if is_alike(waiting, addition):
+            repeated = {known.owners[place]: None for place in addition.partitions if place in known.owners}
+            return [AdditionRefusal(number, NETWORK_EXCEPTION) for number in repeated]
+        code = ErrorCode.INVALID_PRODUCER_EPOCH if is_later(addition, waiting) else NETWORK_EXCEPTION
+        return [AdditionRefusal(number, code) for number in known.tickets]
 
     def withdraw(self, ticket: Ticket) -> None:
         """Nobody waits for it any more. Nothing happens if it has been asked."""
@@ -106,9 +123,11 @@ class AdditionQueue:
         if addition is None:
             return
         self._partitions -= len(addition.partitions)
-        tickets = self._by_id[addition.transactional_id]
-        tickets.remove(ticket)
-        if not tickets:
+        known = self._by_id[addition.transactional_id]
+        del known.tickets[ticket]
+        for place in addition.partitions:
+            known.owners.pop(place, None)
+        if not known.tickets:
             del self._by_id[addition.transactional_id]
 
     def take_request(self) -> AdditionRequest:
@@ -127,24 +146,15 @@ class AdditionQueue:
             self.withdraw(ticket)
         return AdditionRequest(tuple(map(merge_additions, by_id.values())), taken)
 
-    def take_all(self) -> list[Ticket]:
-        """Everybody that waits: the node does not answer."""
-        tickets = list(self._waiting)
-        self._waiting.clear()
-        self._by_id.clear()
-        self._partitions = 0
-        return tickets
-
 
 def is_later(one: PartitionAddition, other: PartitionAddition) -> bool:
     """Whether `one` is of a later epoch. Of two producer ids nobody but the coordinator knows which one is later."""
     return one.producer_id == other.producer_id and one.epoch > other.epoch
 
 
-def goes_with(one: PartitionAddition, other: PartitionAddition) -> bool:
-    """Whether two additions of a transactional id can be asked as one: neither repeats any of the other."""
-    same = (one.producer_id, one.epoch, one.verify_only) == (other.producer_id, other.epoch, other.verify_only)
-    return same and frozenset(one.partitions).isdisjoint(other.partitions)
+def is_alike(one: PartitionAddition, other: PartitionAddition) -> bool:
+    """Whether two additions of a transactional id can be asked as one."""
+    return (one.producer_id, one.epoch, one.verify_only) == (other.producer_id, other.epoch, other.verify_only)
 
 
 def merge_additions(additions: Sequence[PartitionAddition]) -> PartitionAddition:
@@ -263,12 +273,17 @@ class MarkerQueue(Generic[Marker]):
                 done.append((ticket, waiting.codes))
         return done
 
-    def take_all(self, code: int) -> list[tuple[Ticket, Codes]]:
-        """Everybody that waits: the node does not answer. What it has not answered has this code."""
+    def take_some(self, code: int, most: int = MAX_TRANSACTIONS) -> list[tuple[Ticket, Codes]]:
+        """Some of those that wait, of about so many partitions, and at least one: the node does not answer. What it has
+        not answered has this code."""
         done: list[tuple[Ticket, Codes]] = []
+        count = 0
         for ticket, waiting in self._waiting.items():
             left: Iterable[TopicPartition] = (*waiting.under_way, *waiting.rest)
             done.append((ticket, waiting.codes | dict.fromkeys(left, code)))
-        self._waiting.clear()
-        self._partitions = 0
+            count += len(done[-1][1])
+            if count >= most:
+                break
+        for ticket, _ in done:
+            self.withdraw(ticket)
         return done

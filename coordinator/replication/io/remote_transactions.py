@@ -20,6 +20,7 @@ from muster.coordinator.kafka.handlers.transaction_batches import PartitionCodes
 from muster.coordinator.replication.io.wire.node_links import AddressOf, LinkError, LinkSettings, NodeLinks
 from muster.coordinator.transactions.events import PartitionAddition
 from muster.coordinator.transactions.node_requests import (
+    MAX_PARTITIONS,
     NETWORK_EXCEPTION,
     AdditionQueue,
     AdditionRequest,
@@ -73,18 +74,24 @@ class RemoteTransactions:
         addition is asked instead. INVALID_PRODUCER_EPOCH: one of a later epoch waits."""
         if self._closed or not addition.partitions:
             return dict.fromkeys(addition.partitions, NETWORK_EXCEPTION)
-        queue = self._additions.setdefault(node, AdditionQueue())
-        tickets: list[Ticket] = []
-        for part in split_addition(addition, queue.max_partitions):
-            ticket = self._next_ticket()
-            tickets.append(ticket)
-            self._wait(ticket, part.partitions, NETWORK_EXCEPTION)
-            for refused, code in queue.add(ticket, part):
-                self._refuse(refused, code)
+        codes: dict[TopicPartition, int] = {}
+        for part in split_addition(addition, MAX_PARTITIONS):
+            if NETWORK_EXCEPTION in codes.values():
+                codes.update(dict.fromkeys(part.partitions, NETWORK_EXCEPTION))
+            else:
+                codes.update(await self._ask_part(node, part))
+        return codes
+
+    async def _ask_part(self, node: int, addition: PartitionAddition) -> PartitionCodes:
+        """Of an addition that has room in one request."""
+        queue, ticket = self._additions.setdefault(node, AdditionQueue()), self._next_ticket()
+        self._wait(ticket, addition.partitions, NETWORK_EXCEPTION)
+        for refused, code in queue.add(ticket, addition):
+            self._refuse(refused, code)
         if node not in self._asking:
             self._asking[node] = self._address_of(node)
             self._tasks.start(self._ask_node(node, queue), "additions to transactions")
-        return await self._answers(tickets, queue.withdraw)
+        return await self._answer_of(ticket, queue.withdraw)
 
     async def write_markers(
         self, node: int, marker: MarkerToWrite, partitions: Sequence[TopicPartition]
@@ -99,7 +106,7 @@ class RemoteTransactions:
         if node not in self._sending:
             self._sending[node] = self._address_of(node)
             self._tasks.start(self._send_to_node(node, queue), "transaction markers for other nodes")
-        return await self._answers([ticket], queue.withdraw)
+        return await self._answer_of(ticket, queue.withdraw)
 
     def nodes_changed(self) -> None:
         """Whoever waits for a node that is gone, or elsewhere, waits no longer: others lead what it led."""
@@ -123,16 +130,12 @@ class RemoteTransactions:
         answer: asyncio.Future[PartitionCodes] = asyncio.get_running_loop().create_future()
         self._waiters[ticket] = TransactionWaiter(partitions, missing, answer)
 
-    async def _answers(self, tickets: Sequence[Ticket], withdraw: Callable[[Ticket], None]) -> PartitionCodes:
-        """What became of the partitions of all of them."""
-        waiters = [self._waiters[ticket] for ticket in tickets]
+    async def _answer_of(self, ticket: Ticket, withdraw: Callable[[Ticket], None]) -> PartitionCodes:
         try:
-            found = [await each.answer for each in waiters]
+            return await self._waiters[ticket].answer
         finally:
-            for ticket in tickets:
-                del self._waiters[ticket]
-                withdraw(ticket)
-        return found[0] if len(found) == 1 else {place: code for codes in found for place, code in codes.items()}
+            del self._waiters[ticket]
+            withdraw(ticket)
 
     def _answer(self, found: Iterable[tuple[Ticket, PartitionCodes]]) -> None:
         for ticket, codes in found:
@@ -157,9 +160,15 @@ class RemoteTransactions:
                 self._answer(request.answers(told, NETWORK_EXCEPTION))
         except LinkError as error:
             log.debug("a coordinator does not answer for transactions", node=node, why=str(error))
+            self._answer(request.answers({}, NETWORK_EXCEPTION))
+            while queue:
+                self._answer(queue.take_request().answers({}, NETWORK_EXCEPTION))
+                await asyncio.sleep(0)
         finally:
             del self._asking[node]
-            self._answer((ticket, {}) for ticket in (*request.tickets, *queue.take_all()))
+            self._answer(request.answers({}, NETWORK_EXCEPTION))
+            while queue:
+                self._answer(queue.take_request().answers({}, NETWORK_EXCEPTION))
 
     async def _send_to_node(self, node: int, queue: MarkerQueue[MarkerToWrite]) -> None:
         try:
@@ -170,9 +179,13 @@ class RemoteTransactions:
                 self._answer(queue.take_answer(request, told, UNREACHED))
         except LinkError as error:
             log.debug("a leader does not answer for markers", node=node, why=str(error))
+            while queue:
+                self._answer(queue.take_some(UNREACHED))
+                await asyncio.sleep(0)
         finally:
             del self._sending[node]
-            self._answer(queue.take_all(UNREACHED))
+            while queue:
+                self._answer(queue.take_some(UNREACHED))
 
 
 def split_addition(addition: PartitionAddition, most: int) -> list[PartitionAddition]:

@@ -21,12 +21,13 @@ PLACES = [(topic, number) for topic in "tu" for number in range(6)]
 SOME_PLACES = st.lists(st.sampled_from(PLACES), min_size=1, max_size=8, unique=True).map(tuple)
 ADDITIONS = st.builds(
     PartitionAddition,
-    st.sampled_from("abcd"),
-    st.sampled_from([1, 2]),
-    st.sampled_from([0, 1, 2]),
-    SOME_PLACES,
+    st.sampled_from("aaab"),
+    st.sampled_from([1, 1, 1, 2]),
+    st.sampled_from([0, 0, 0, 1]),
+    st.lists(st.sampled_from(PLACES), min_size=1, max_size=3, unique=True).map(tuple),
     st.booleans(),
 )
+"""Mostly of one transaction, so that some go together."""
 
 
 class PlainMarker(NamedTuple):
@@ -116,7 +117,7 @@ def size(addition: PartitionAddition) -> int:
 
 
 @given(
-    st.lists(st.one_of(ADDITIONS, st.sampled_from(["take", "withdraw", "broken"])), max_size=40),
+    st.lists(st.one_of(ADDITIONS, st.sampled_from(["take", "withdraw"])), max_size=40),
     st.integers(1, 4),
     st.integers(1, 20),
     st.integers(8, 60),
@@ -137,17 +138,28 @@ def test_every_addition_is_asked_or_refused_once_and_none_that_is_repeated_or_fe
                 model.queue.withdraw(gone)
                 del model.waiting[gone]
                 withdrawn += 1
-            case "broken":
-                tickets = model.queue.take_all()
-                assert tickets == list(model.waiting)
-                model.answered.update(tickets)
-                model.waiting.clear()
         assert len(model.queue) == len(model.waiting)
     while model.waiting:
         model.take()
     assert not model.queue
     assert set(model.answered.values()) <= {1}
     assert len(model.answered) + withdrawn == sum(isinstance(step, PartitionAddition) for step in steps)
+
+
+def test_an_addition_that_is_verified_does_not_go_with_one_that_is_made() -> None:
+    queue = AdditionQueue()
+    assert queue.add(1, PartitionAddition("a", 1, 0, (("t", 0),), verify_only=True)) == []
+    assert queue.add(2, PartitionAddition("a", 1, 0, (("t", 1),), verify_only=False)) == [(1, NETWORK_EXCEPTION)]
+    assert [each.partitions for each in queue.take_request().additions] == [(("t", 1),)]
+
+
+def test_a_partition_that_nobody_waits_for_any_more_is_asked_for_again() -> None:
+    queue = AdditionQueue()
+    for ticket, place in ((1, ("t", 0)), (2, ("t", 1))):
+        assert queue.add(ticket, PartitionAddition("a", 1, 0, (place,), verify_only=True)) == []
+    queue.withdraw(2)
+    assert queue.add(3, PartitionAddition("a", 1, 0, (("t", 1),), verify_only=True)) == []
+    assert list(queue.take_request().tickets) == [1, 3]
 
 
 @given(SOME_PLACES, st.sets(st.sampled_from(PLACES)))
@@ -240,9 +252,9 @@ def test_every_marker_goes_to_each_of_its_partitions_once_and_hears_what_became_
     }
 
 
-@given(st.lists(st.tuples(MARKERS, SOME_PLACES), min_size=1, max_size=8), st.booleans())
+@given(st.lists(st.tuples(MARKERS, SOME_PLACES), min_size=1, max_size=8), st.booleans(), st.integers(1, 20))
 def test_what_a_broken_connection_has_not_answered_is_told_as_lost_for_everybody(
-    asked: list[tuple[PlainMarker, tuple[TopicPartition, ...]]], begun: bool
+    asked: list[tuple[PlainMarker, tuple[TopicPartition, ...]]], begun: bool, most: int
 ) -> None:
     queue: MarkerQueue[PlainMarker] = MarkerQueue(max_share=2)
     for ticket, (marker, places) in enumerate(asked):
@@ -254,8 +266,11 @@ def test_what_a_broken_connection_has_not_answered_is_told_as_lost_for_everybody
         queue.take_request()
     else:
         early = {}
-    late = dict(queue.take_all(LOST))
-    assert not queue
+    late: dict[int, Mapping[TopicPartition, int]] = {}
+    while queue:
+        some = queue.take_some(LOST, most)
+        assert sum(len(codes) for _, codes in some[:-1]) < most, "one has made it enough, and is the last"
+        late.update(some)
     assert sorted([*early, *late]) == list(range(len(asked)))
     for ticket, codes in late.items():
         assert set(codes) == set(asked[ticket][1])

@@ -18,17 +18,13 @@ STRANGER = (4_711, 3)
 
 async def leave_open(addresses: list[str], topic: str) -> None:
     """A transaction of each id, at its coordinator; and in each partition one that nobody knows, at its leader."""
+    first = Server(addresses[0], "")
     for name in NAMES:
-        opened = False
-        for address in addresses:
-            server = Server(address, "")
-            found = await server.ask("FindCoordinator", 3, key=name, key_type=1)
-            if f"{found.host}:{found.port}" != address:
-                continue
-            held = given(await server.until(partial(server.init, name), lambda told: not told.error_code))
-            assert await server.add(name, held, (topic, 0)) == [0]
-            opened = True
-        assert opened, name
+        look = partial(first.ask, "FindCoordinator", 3, key=name, key_type=1)
+        found = await first.until(look, lambda told: not told.error_code)
+        coordinator = Server(f"{found.host}:{found.port}", "")
+        held = given(await coordinator.until(partial(coordinator.init, name), lambda told: not told.error_code))
+        assert await coordinator.add(name, held, (topic, 0)) == [0]
     for number in range(3):
         codes = [
             (await Server(address, "").send("nobody", STRANGER, (topic, number), 0, version=9))[0]
@@ -43,7 +39,6 @@ def test_all_nodes_are_asked_and_leaders_write_the_markers(tmp_path: Path, zooke
         addresses = [node.kafka_address for node in cluster.nodes.values()]
         muster = Prompt(cluster.nodes[1].address)
         assert muster("topics", "create", "orders", "--partitions", "3", "--replication-factor", "3").code == 0
-        asyncio.run(Server(addresses[0], "").ready())
         asyncio.run(leave_open(addresses, "orders"))
         listed = muster.json("transactions", "list", "--state", "Ongoing")
         assert isinstance(listed, list)

@@ -12,7 +12,7 @@ FUZZ_SECONDS ?= 120
 # Hundreds of processes are started by the tests, and each would compile all that it imports.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo demo-cluster demo-exactly-once demo-watch docs test verify check fmt proto proto-check properties search fuzz sim torture interop engine bench screenshots clean
+.PHONY: demo demo-cluster demo-exactly-once demo-watch docs test verify check fmt proto proto-check properties search fuzz sim torture interop engine bench screenshots clean era
 
 demo: $(VENV)/.installed
 	$(BIN)/muster demo
@@ -109,6 +109,10 @@ fuzz: $(VENV)/.installed-dev
 interop: $(VENV)/.installed-dev
 	-cd tests/interop/js && npm install --no-package-lock --no-audit --no-fund --silent
 	MUSTER_INTEROP=1 $(BIN)/python -m pytest tests/interop -rs
+
+# Programs of Kafka 0.8.2 to 1.1 against a node; without Java or Maven it fails, where `make verify` leaves them out.
+era: $(VENV)/.installed-dev
+	MUSTER_ERA=1 $(BIN)/python -m pytest tests/era -rs
 
 # Groups whose state is in a real Kafka, from Maven's jars; without Java or Maven it fails, where `make verify` leaves it out.
 engine: $(VENV)/.installed-dev

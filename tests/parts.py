@@ -247,6 +247,7 @@ REST = (
     Part("torture", "kills, full disks, stalls and a short soak", ("tests/torture/",)),
     Part("benchmarks", "each runs and reports, at a size that proves nothing about speed", ("tests/bench/",)),
     Part("other runtimes", "Java, JavaScript, Go, kcat and a real broker (make interop)", ("tests/interop/",)),
+    Part("era", "programs of Kafka 0.8.2 to 1.1, where their jars are (make era)", ("tests/era/",)),
 )
 
 PARTS = (*REAL_RUNS, *FAST, *REST)
@@ -271,5 +272,6 @@ def is_for_verify(part: Part) -> bool:
 def starts_processes(part: Part) -> bool:
     """Whether its tests run nodes, clients or commands as processes: they have the mark `integration`."""
     return part in REAL_RUNS or any(
-        place.startswith((INTEGRATION, "tests/torture/", "tests/truth/test_truth")) for place in part.where
+        place.startswith((INTEGRATION, "tests/torture/", "tests/era/", "tests/truth/test_truth"))
+        for place in part.where
     )

@@ -79,6 +79,11 @@ class KafkaSettings(SettingsModel):
     socket_request_max_bytes: Annotated[int, Field(ge=1 << 20, le=MAX_INT)] = setting(
         100 << 20, "The largest request that the node accepts from a Kafka client."
     )
+    old_clients: bool = setting(
+        True,
+        "Whether Kafka's clients from before 2.1 are served, as far back as 0.8.2. Their records are converted, which "
+        "takes processor time that others pay for; false where strangers may come, as in Kafka 4 (KIP-896).",
+    )
     max_connections: PositiveInt32 = setting(20_000, "How many Kafka clients may be connected at once.")
     max_connections_per_ip: PositiveInt32 = setting(
         MAX_INT, "How many Kafka clients may be connected from one address."

@@ -8,6 +8,7 @@ The exceptions are refusals for what the protocol lets a client ask for and a no
 length of names that are stored; how many elements a request lists is checked by its decoder.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -42,13 +43,12 @@ class Api:
 
 
 APIS: Final = (
-    # librdkafka before 2.6 compresses only if Produce is told of from 0 on, which is why Kafka 4 does (KAFKA-18659).
-    Api(0, "Produce", 3, 9, advertised_first=0, parks_long=True),
+    Api(0, "Produce", 0, 9, parks_long=True),
     Api(1, "Fetch", 0, 12, parks=True),
     Api(2, "ListOffsets", 0, 10, parks=True),
     Api(3, "Metadata", 0, 12, parks=True),
-    Api(8, "OffsetCommit", 2, 9),
-    Api(9, "OffsetFetch", 1, 9, parks=True),
+    Api(8, "OffsetCommit", 0, 9),
+    Api(9, "OffsetFetch", 0, 9, parks=True),
     Api(10, "FindCoordinator", 0, 4, parks=True),
     Api(11, "JoinGroup", 0, 9, parks=True),
     Api(12, "Heartbeat", 0, 4),
@@ -58,15 +58,15 @@ APIS: Final = (
     Api(16, "ListGroups", 0, 5, parks=True),
     Api(17, "SaslHandshake", 0, 1, parks=True),
     Api(18, "ApiVersions", 0, 3),
-    Api(19, "CreateTopics", 2, 7, parks=True),
-    Api(20, "DeleteTopics", 1, 6, parks=True),
+    Api(19, "CreateTopics", 0, 7, parks=True),
+    Api(20, "DeleteTopics", 0, 6, parks=True),
     Api(21, "DeleteRecords", 0, 2, parks=True),
     Api(22, "InitProducerId", 0, 4),
     Api(23, "OffsetForLeaderEpoch", 2, 4),
-    Api(29, "DescribeAcls", 1, 3, parks=True),
-    Api(30, "CreateAcls", 1, 3, parks=True),
-    Api(31, "DeleteAcls", 1, 3, parks=True),
-    Api(32, "DescribeConfigs", 1, 4, parks=True),
+    Api(29, "DescribeAcls", 0, 3, parks=True),
+    Api(30, "CreateAcls", 0, 3, parks=True),
+    Api(31, "DeleteAcls", 0, 3, parks=True),
+    Api(32, "DescribeConfigs", 0, 4, parks=True),
     Api(33, "AlterConfigs", 0, 2, parks=True),
     Api(35, "DescribeLogDirs", 1, 4, parks=True),
     Api(36, "SaslAuthenticate", 0, 2, parks=True),
@@ -88,6 +88,34 @@ APIS: Final = (
     Api(69, "ConsumerGroupDescribe", 0, 1, parks=True),
     Api(74, "ListConfigResources", 0, 1, parks=True),
 )
+
+FIRST_VERSIONS_OF_TODAY: Final = {
+    "Produce": 3,
+    "Fetch": 4,
+    "ListOffsets": 1,
+    "OffsetCommit": 2,
+    "OffsetFetch": 1,
+    "JoinGroup": 2,
+    "CreateTopics": 2,
+    "DeleteTopics": 1,
+    "DescribeAcls": 1,
+    "CreateAcls": 1,
+    "DeleteAcls": 1,
+    "DescribeConfigs": 1,
+}
+"""Where Kafka 4 begins (KIP-896): nothing older than its own 2.1 needs what comes before."""
+
+
+def without_old_clients(apis: Iterable[Api]) -> tuple[Api, ...]:
+    """What is left of them where only clients of Kafka 2.1 and later are served."""
+    return tuple(_api_of_today(api) for api in apis)
+
+
+def _api_of_today(api: Api) -> Api:
+    first = max(api.first, FIRST_VERSIONS_OF_TODAY.get(api.name, 0))
+    # librdkafka before 2.6 compresses only if Produce is told of from 0 on, which is why Kafka 4 does (KAFKA-18659).
+    return replace(api, first=first, advertised_first=0 if api.name == "Produce" else api.advertised_first)
+
 
 TRANSACTION_APIS: Final = (
     Api(24, "AddPartitionsToTxn", 0, 5),
@@ -121,6 +149,7 @@ def transactional_apis(level: int) -> tuple[Api, ...]:
 
 
 API_VERSIONS: Final = 18
+PRODUCE: Final = 0
 HEARTBEAT: Final = 12
 SASL_HANDSHAKE: Final = 17
 SASL_AUTHENTICATE: Final = 36

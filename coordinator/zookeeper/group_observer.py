@@ -350,6 +350,10 @@ class GroupObserver:
     async def write_positions(self, group_id: str, positions: Mapping[TopicPartition, int]) -> None:
         """Set positions of a group without members. Raises GroupHasMembers, ZooKeeperError."""
         await self._must_be_idle(group_id)
+        await self.commit_positions(group_id, positions)
+
+    async def commit_positions(self, group_id: str, positions: Mapping[TopicPartition, int]) -> None:
+        """Set positions, whoever is in the group. Raises ZooKeeperError."""
         await GroupOffsets(self._session, group_id).write(positions, registered_as=None)
 
     async def delete_positions(self, group_id: str, partitions: Collection[TopicPartition]) -> None:

@@ -17,7 +17,14 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from muster.storage.compression import CODECS, codec_name, codec_number, compress, decompress
+from muster.storage.compression import (
+    CODECS,
+    MAX_DECOMPRESSED_BYTES,
+    codec_name,
+    codec_number,
+    compress,
+    decompress,
+)
 from muster.storage.errors import CorruptMessage, InvalidRecord
 from muster.storage.types import Record
 
@@ -291,8 +298,8 @@ def read_message(view: memoryview, at: int) -> Message | None:
     return offset, end, magic, attributes, timestamp, key, value
 
 
-def unwrap_message(message: Message) -> list[Record]:
-    """The records in a message: itself, or those inside a compressed wrapper."""
+def unwrap_message(message: Message, most: int = MAX_DECOMPRESSED_BYTES) -> list[Record]:
+    """The records in a message: itself, or those inside a compressed wrapper, which unpacks to `most` bytes at most."""
     offset, _, magic, attributes, timestamp, key, value = message
     codec = attributes & _CODEC_MASK
     if codec == 0:
@@ -301,7 +308,7 @@ def unwrap_message(message: Message) -> list[Record]:
         raise CorruptMessage(f"The message at offset {offset} has codec {codec}, which magic {magic} does not know.")
     if value is None:
         raise CorruptMessage(f"The compressed message at offset {offset} has no value.")
-    inner = _inner(memoryview(decompress(CODECS[codec], value)), offset)
+    inner = _inner(memoryview(decompress(CODECS[codec], value, most)), offset)
     # KIP-31: relative offsets, counted back from the wrapper's.
     shift = offset - inner[-1].offset if magic == 1 else 0
     stamped = magic == 1 and attributes & _LOG_APPEND_TIME

@@ -43,7 +43,7 @@ from muster.coordinator.kafka.dispatch import (
     ServedVersion,
     version_ranges,
 )
-from muster.coordinator.kafka.protocol import API_VERSIONS, HEARTBEAT, UNSUPPORTED_VERSION
+from muster.coordinator.kafka.protocol import API_VERSIONS, HEARTBEAT, PRODUCE, UNSUPPORTED_VERSION
 from muster.coordinator.security.access_model import ANONYMOUS, UNAUTHENTICATED, Identity
 
 if TYPE_CHECKING:
@@ -313,6 +313,10 @@ LARGE = 1 << 15
 """Answers of this size are handed on as they are; smaller ones leave as one piece."""
 
 
+def is_produce(frame: Frame | EarlyRefusal) -> bool:
+    return not isinstance(frame, EarlyRefusal) and HEAD.unpack_from(frame)[0] == PRODUCE
+
+
 class ServerConnection(UnreadAnswers, asyncio.Protocol):
     """Serves `dispatch` to one client. `on_open` may refuse it (False); `on_close` hears of all that were let in.
 
@@ -321,8 +325,8 @@ class ServerConnection(UnreadAnswers, asyncio.Protocol):
 
     # Of more than thirty attributes without slots CPython 3.11 finds each by a search, which heartbeats feel.
     __slots__ = ("_active_at", "_advance_due", "_asks", "_backlog", "_begun_s", "_bytes", "_callers", "_choked",
-                 "_dispatch", "_draining", "_frames", "_let_in", "_limits", "_metered", "_on_close", "_on_open",
-                 "_parked", "_paused", "_same", "_slots", "fault")  # fmt: skip
+                 "_dispatch", "_draining", "_frames", "_gone", "_let_in", "_limits", "_metered", "_on_close",
+                 "_on_open", "_parked", "_paused", "_same", "_slots", "fault")  # fmt: skip
 
     def __init__(
         self,
@@ -358,6 +362,7 @@ class ServerConnection(UnreadAnswers, asyncio.Protocol):
         self._resting = False
         self._advance_due = False
         self._draining = False
+        self._gone = False
         self._let_in = False
         self._active_at = self._loop.time()
         self.fault = ""
@@ -427,18 +432,39 @@ class ServerConnection(UnreadAnswers, asyncio.Protocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Requests under way are forgotten. What they did stands, and members stay until their session ends."""
+        """Requests under way are forgotten. What they did stands, and members stay until their session ends.
+
+        Not so records: who wants no answer (acks=0) may hang up once they are sent, and they are appended, as in Kafka
+        (KAFKA-3703). The connection counts as one until then.
+        """
         self._draining = True
-        self._backlog.clear()
-        for slot in self._slots:
-            if slot.task is not None:
-                slot.task.cancel()
+        self._backlog = deque(() if self.fault else filter(is_produce, self._backlog))
+        self._keep_slots(lambda slot: not self.fault and slot.form.api.key == PRODUCE)
         if not self._peer.eof.done():
             self._peer.eof.set_result(None)
         if self._unread:
             self._unread = 0
             self._shared.note_unread(self, 0)
-        if self._let_in:
+        self._gone, self._choked = True, False
+        self._advance()
+
+    def _keep_slots(self, wanted: Callable[[RequestSlot], bool]) -> None:
+        """Those of them that go on; nobody reads an answer any more."""
+        kept = deque[RequestSlot]()
+        for slot in self._slots:
+            if slot.task is not None and not slot.done and wanted(slot):
+                kept.append(slot)
+                continue
+            if slot is self._parked:
+                self._parked = None
+            if slot.task is not None:
+                slot.task.cancel()
+        self._slots, self._made_bytes = kept, 0
+
+    def _forget_if_done(self) -> None:
+        """The client is gone; is everything of it?"""
+        if self._let_in and not self._slots and not self._backlog:
+            self._let_in = False
             self._on_close(self)
 
     def pause_writing(self) -> None:
@@ -483,6 +509,8 @@ class ServerConnection(UnreadAnswers, asyncio.Protocol):
             self._send()
         if self._draining:
             self._close_if_drained()
+        if self._gone:
+            self._forget_if_done()
         if self._backlog and self._may_begin():
             self._loop.call_soon(self._advance)  # other connections first
         self._throttle()
@@ -712,4 +740,7 @@ class ServerConnection(UnreadAnswers, asyncio.Protocol):
         self._shared.leftovers.refused(self.in_flight_bytes)
         self._draining = True
         self._backlog.clear()
+        if self._gone:
+            self._keep_slots(lambda slot: False)
+            self._forget_if_done()
         self._transport.abort()

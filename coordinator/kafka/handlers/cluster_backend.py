@@ -372,6 +372,7 @@ def show_dynamic_values(result: Any, given: NodeConfigs, synonyms: bool) -> None
         entry.read_only = False
         if entry.name in given:
             entry.value, entry.config_source = given[entry.name], DYNAMIC_BROKER_CONFIG
+            entry.is_default = False
             if synonyms:
                 own = made(name=entry.name, value=entry.value, source=DYNAMIC_BROKER_CONFIG)
                 entry.synonyms = [own, *entry.synonyms]

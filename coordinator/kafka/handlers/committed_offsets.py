@@ -1,6 +1,7 @@
 """Committed offsets: OffsetCommit, OffsetFetch, OffsetDelete."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import chain, repeat
 from typing import Any, Final, Protocol
@@ -41,6 +42,9 @@ GROUP_CODE: Final = 2
 BATCHED: Final = 8
 """OffsetFetch asks for several groups from this version on."""
 
+IN_ZOOKEEPER: Final = 0
+"""The version of OffsetCommit and OffsetFetch whose positions lie in ZooKeeper, where the node has one."""
+
 NO_RETENTION: Final = -1
 LONGEST_RETENTION_MS: Final = 1 << 62
 """For ever: with the time of day added, it still fits the 64 bits of a stored time."""
@@ -59,6 +63,10 @@ class ZooKeeperOffsets(Protocol):
     async def positions(self, group_id: str) -> Mapping[tuple[str, int], int]:
         """Raises CoordinatorError while they cannot be read."""
         ...
+
+    async def commit_positions(
+        self, group_id: str, positions: Mapping[tuple[str, int], int]
+    ) -> effects.OffsetCommitReply: ...
 
 
 class CommittedOffsetHandlers:
@@ -87,6 +95,8 @@ class CommittedOffsetHandlers:
         if commit.made is not None:
             return self._commit_many(commit, call)
         shape, version = commit.shape, call.api_version
+        if version == IN_ZOOKEEPER and self._elsewhere is not None:
+            return None
         refused: dict[tuple[str, int], ErrorCode] = {}
         positions = self._positions(commit, refused)
         if refused and not positions:
@@ -97,6 +107,17 @@ class CommittedOffsetHandlers:
             effects.OffsetCommitReply,
             lambda reply: make_commit_response(shape, version, refused, reply),
         )
+
+    async def offset_commit(self, commit: OffsetCommitRequest, call: KafkaCall) -> EncodedAnswer:
+        """Positions of a client of Kafka 0.8 that goes by ZooKeeper: whoever reads them there finds them."""
+        assert self._elsewhere is not None, "without a ZooKeeper positions of every version lie in the log"
+        refused: dict[tuple[str, int], ErrorCode] = {}
+        positions = {place: offset for place, (offset, _, _) in self._positions(commit, refused).items()}
+        group_id = check_length("group_id", commit.shape.request.group_id)
+        reply = effects.OffsetCommitReply()
+        if positions:
+            reply = await self._elsewhere.commit_positions(group_id, positions)
+        return make_commit_response(commit.shape, call.api_version, refused, reply)
 
     def _commit_many(self, commit: OffsetCommitRequest, call: KafkaCall) -> ThreadedAnswer:
         """The same of a large request: it has been read in a thread, and another one makes the answer."""
@@ -116,7 +137,10 @@ class CommittedOffsetHandlers:
     async def offset_fetch(self, request: Any, call: KafkaCall) -> Any:
         """Rows by the thousand are made, and written, in a thread: the others' heartbeats do not wait for them."""
         if call.api_version < BATCHED:
-            reply = await self._fetched(request, request.require_stable, None, -1)
+            if call.api_version == IN_ZOOKEEPER:
+                reply = await self._fetched_of_old(request)
+            else:
+                reply = await self._fetched(request, request.require_stable, None, -1)
             return await run_off_loop_if_large(
                 lambda: make_fetch_response(request, call.api_version, reply), offset_rows(reply)
             )
@@ -126,6 +150,25 @@ class CommittedOffsetHandlers:
         ]
         entries = sum(offset_rows(reply) for _, reply in found)
         return await run_off_loop_if_large(lambda: make_batched_fetch_response(found, call.api_version), entries)
+
+    async def _fetched_of_old(self, request: Any) -> effects.OffsetFetchReply:
+        """As Kafka 0.8 told it: from ZooKeeper, where the node has one; what has no position is not known."""
+        if self._elsewhere is None:
+            reply = await self._fetched(request, False, None, -1)
+        else:
+            reply = await self._elsewhere_fetched(self._elsewhere, request.group_id)
+        asked = ((topic.name, number) for topic in request.topics for number in topic.partition_indexes)
+        unknown = dict.fromkeys(
+            (place for place in asked if reply.offsets.get(place) is None), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        )
+        return reply if reply.code else replace(reply, refused={**unknown, **reply.refused})
+
+    async def _elsewhere_fetched(self, elsewhere: ZooKeeperOffsets, group_id: str) -> effects.OffsetFetchReply:
+        try:
+            positions = await elsewhere.positions(check_length("group_id", group_id))
+        except CoordinatorError as error:
+            return effects.OffsetFetchReply(code=error.code, message=error.message)
+        return merge_zookeeper_positions(effects.OffsetFetchReply(), positions, everything=True)
 
     async def offset_delete(self, request: Any, call: KafkaCall) -> Any:
         """Partitions that do not exist are refused for themselves; for such alone no group is asked, as in Kafka."""

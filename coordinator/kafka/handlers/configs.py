@@ -159,11 +159,13 @@ def describe_settings(
             continue
         named = NOT_FOR_CLIENTS.fullmatch(alias) and getattr(settings, name) != field.default
         hidden = is_secret(settings, alias, field) or named
+        source = value_source(alias, name, field, node, given)
         about = {
             "name": alias,
             "value": None if hidden else setting_as_text(getattr(settings, name)),
             "read_only": settings is node,
-            "config_source": value_source(alias, name, field, node, given),
+            "is_default": source == DEFAULT,
+            "config_source": source,
             "is_sensitive": hidden,
             "config_type": LIST if alias in LIST_SETTINGS else config_type(field),
             "documentation": field.description,

@@ -3,6 +3,7 @@
 In cluster mode some handlers are replaced by those of `handlers/cluster_backend.py`, which is imported only then.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -68,7 +69,8 @@ class GroupHandlers:
         self.leave_group_now, self.heartbeat_now = members.leave_group_now, members.heartbeat_now
         offsets = CommittedOffsetHandlers(groups, partitions, log_span, elsewhere)
         self.offset_commit_now, self.offset_commit_reader = offsets.offset_commit_now, offsets.offset_commit_reader
-        self.offset_fetch, self.offset_delete = offsets.offset_fetch, offsets.offset_delete
+        self.offset_commit, self.offset_fetch = offsets.offset_commit, offsets.offset_fetch
+        self.offset_delete = offsets.offset_delete
         if records is not None and records.producers is not None and records.gate is not None:
             positions = TransactionalOffsetHandlers(groups, records.producers, records.gate, partitions)
             self.add_offsets_to_txn, self.txn_offset_commit = positions.add_offsets_to_txn, positions.txn_offset_commit
@@ -104,7 +106,8 @@ class LogHandlers:
     `requests` are shared with the node's other door, so that each wakes the other's fetches. `endpoint` is asked each
     time: the port is known only once the node listens. `directory` is that of the log. `elsewhere` says which topics
     other nodes have; `cluster` knows the other nodes where this one is one of many. `departed` sees what is fetched.
-    `transactions` coordinates transactional ids, where that is done; `verifies`: see `TransactionGate`.
+    `transactions` coordinates transactional ids, where that is done; `verifies`: see `TransactionGate`. `conversions`
+    counts, by API, the partitions whose records were converted for a client from before Kafka 0.11.
     """
 
     def __init__(
@@ -120,6 +123,7 @@ class LogHandlers:
         departed: DepartedReaders | None = None,
         transactions: TransactionService | None = None,
         verifies: bool = True,
+        conversions: Counter[str] | None = None,
     ) -> None:
         self.requests = requests
         gate = None
@@ -127,7 +131,7 @@ class LogHandlers:
             gate = TransactionGate(requests.broker, transactions, verifies=verifies, together=cluster is None)
         self.gate = gate
         self.producers: TransactionalProducerHandlers | None = None
-        records = RecordHandlers(requests, departed, gate)
+        records = RecordHandlers(requests, departed, gate, conversions)
         self.produce, self.produce_now, self.produce_reader = records.produce, records.produce_now, ProduceReader
         self.fetch, self.fetch_now = records.fetch, records.fetch_now
         offsets = LogOffsetHandlers(requests)

@@ -1,13 +1,14 @@
 """Produce and Fetch. Readable batches enter the log unchanged, and leave it as they are stored.
 
-Fetch versions 0 to 3 (before Kafka 0.11) get older message formats, converted off the event loop. Current clients do
-not pay for that: they use the highest version that both sides know.
+Fetch versions 0 to 3 (before Kafka 0.11) get older message formats, and Produce versions 0 to 2 bring them; both are
+converted off the event loop. Current clients do not pay for that: they use the highest version that both sides know.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from muster.coordinator.kafka.codec.codec import encode
 from muster.coordinator.kafka.dispatch import EncodedAnswer, FutureAnswer, HangUp, KafkaCall
@@ -28,7 +29,7 @@ from muster.storage.broker.requests import (
 )
 from muster.storage.errors import InvalidRecord, StorageError, UnsupportedCompressionType
 from muster.storage.files import Buffer
-from muster.storage.records.down_conversion import convert_down
+from muster.storage.records.message_conversion import MAX_UNPACKED_BYTES, convert_down, convert_up, is_message_set
 from muster.storage.types import AbortedTransaction, Appended, Fetched
 
 # Fetch before Kafka 0.11
@@ -94,6 +95,36 @@ def _convert(parts: list[tuple[Any, Any]], magic: int, room: int) -> bool:
         if not part.records and reached > asked.fetch_offset:
             asked.fetch_offset, moved = reached, True
     return moved and not found
+
+
+# Produce before Kafka 0.11
+# -------------------------
+
+CURRENT_FORMAT_PRODUCED_SINCE: Final = 3
+"""From this version of Produce on records come as batches of magic 2."""
+
+CONVERTED_AT_A_TIME: Final = 2
+"""Requests that are converted at a time; others wait for their turn, each with its connection."""
+
+RefusedPlaces: TypeAlias = dict[int, StorageError]
+"""By the place in the request."""
+
+
+def convert_to_current_format(request: Any) -> tuple[int, RefusedPlaces]:
+    """Put batches of magic 2 in place of the request's messages; how many partitions there were, and what could not be
+    converted. In all they may unpack to MAX_UNPACKED_BYTES."""
+    converted, room = 0, MAX_UNPACKED_BYTES
+    refused: RefusedPlaces = {}
+    for place, (_, data) in enumerate(iterate_partitions(request.topic_data, "partition_data")):
+        if data.records is None or not is_message_set(data.records):
+            continue  # what else there may be is for the log to judge
+        try:
+            data.records, taken = convert_up(data.records, room)
+        except StorageError as error:
+            refused[place] = error
+            continue
+        converted, room = converted + 1, room - taken
+    return converted, refused
 
 
 # Produce and Fetch
@@ -197,11 +228,17 @@ class RecordHandlers:
     the first records of a transaction; None where no transactions are coordinated."""
 
     def __init__(
-        self, requests: LogRequests, departed: DepartedReaders | None = None, gate: TransactionGate | None = None
+        self,
+        requests: LogRequests,
+        departed: DepartedReaders | None = None,
+        gate: TransactionGate | None = None,
+        conversions: Counter[str] | None = None,
     ) -> None:
         self._requests = requests
         self._departed = departed
         self._gate = gate
+        self._conversions = Counter[str]() if conversions is None else conversions
+        self._converting = asyncio.Semaphore(CONVERTED_AT_A_TIME)
 
     # -- produce ------------------------------------------------------------------------------------------
 
@@ -213,7 +250,7 @@ class RecordHandlers:
         """
         if isinstance(request, SingleBatch):
             return self._produce_single(request, call)
-        if count_produced_partitions(request) > AT_ONCE:
+        if count_produced_partitions(request) > AT_ONCE or call.api_version < CURRENT_FORMAT_PRODUCED_SINCE:
             return None
         parts, refused = split_refused_batches(request, call.api_version, self._gate is not None)
         if request.transactional_id is not None and self._gate is not None and not self._gate.is_open(parts):
@@ -229,7 +266,8 @@ class RecordHandlers:
         """The same for very many partitions: they are taken in some at a time, and a thread makes the answer."""
         if request.transactional_id is not None and self._gate is not None:
             return await self._produce_first(request, call, self._gate)
-        parts, refused = await asyncio.to_thread(split_refused_batches, request, call.api_version, False)
+        unread = await self._convert_up(request) if call.api_version < CURRENT_FORMAT_PRODUCED_SINCE else {}
+        parts, refused = await asyncio.to_thread(split_refused_batches, request, call.api_version, False, unread)
         results = await self._requests.produce(parts, request.acks, max(request.timeout_ms, 0))
 
         def answer() -> EncodedAnswer | None:
@@ -237,6 +275,12 @@ class RecordHandlers:
             return None if told is None else EncodedAnswer(encode("ProduceResponse", call.api_version, told))
 
         return await asyncio.to_thread(answer)
+
+    async def _convert_up(self, request: Any) -> RefusedPlaces:
+        async with self._converting:
+            converted, unread = await asyncio.to_thread(convert_to_current_format, request)
+        self._conversions["Produce"] += converted
+        return unread
 
     async def _produce_first(self, request: Any, call: KafkaCall, gate: TransactionGate) -> ProduceResponse | None:
         """Records that begin a transaction in their logs: its coordinator is asked for each of them."""
@@ -288,6 +332,7 @@ class RecordHandlers:
         answer = await self._whenever(request, begun)
         if call.api_version >= CURRENT_FORMAT_SINCE:
             return answer
+        self._conversions["Fetch"] += sum(len(topic.partitions) for topic in answer.responses)
         return await convert_to_older_format(answer, request, call, self._whenever)
 
     def _note_fetch(self, request: Any, call: KafkaCall) -> None:
@@ -329,15 +374,17 @@ def count_produced_partitions(request: Any) -> int:
 
 
 def split_refused_batches(
-    request: Any, version: int, transactional: bool
-) -> tuple[list[Batches], dict[int, StorageError]]:
-    """What of a ProduceRequest is for the log to judge, and what is refused, by its place in the request.
+    request: Any, version: int, transactional: bool, unread: Mapping[int, StorageError] | None = None
+) -> tuple[list[Batches], RefusedPlaces]:
+    """What of a ProduceRequest is for the log to judge, and what is refused.
 
-    transactional: whether transactions are coordinated here.
+    transactional: whether transactions are coordinated here. unread: what is refused in any case.
     """
     parts: list[Batches] = []
-    refused: dict[int, StorageError] = {}
+    refused = dict(unread or {})
     for place, (topic, data) in enumerate(iterate_partitions(request.topic_data, "partition_data")):
+        if place in refused:
+            continue
         refusal = check_batches(data.records, request.transactional_id, version, transactional)
         if refusal is not None:
             refused[place] = refusal

@@ -102,6 +102,8 @@ class Instruments:
         self.flushes = Timing()
         self.flushed_records = 0
         self.assignor_errors: Counter[str] = Counter()
+        self.conversions: Counter[str] = Counter()
+        """API -> partitions whose records were converted for clients from before Kafka 0.11."""
 
     def meter(self, door: str, api: str) -> RequestMeter:
         """Where this door counts the requests of this API."""

@@ -199,6 +199,7 @@ def counted_families(
     yield histogram("muster_flush_duration_seconds", {(): instruments.flushes})
     yield counter("muster_flushed_records_total", {(): instruments.flushed_records})
     yield counter("muster_assignor_errors_total", count_by_word(instruments.assignor_errors))
+    yield counter("muster_message_conversions_total", count_by_word(instruments.conversions))
     yield histogram(
         "muster_handoff_duration_seconds",
         {(name,): timing for name, timing in rebalances.phases.items()},

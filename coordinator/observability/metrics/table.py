@@ -207,6 +207,13 @@ OF_NODE: Final = (
         "Plans that an assignor of this node failed to make.",
     ),
     MetricFamily(
+        "muster_message_conversions_total",
+        COUNTER,
+        NODE,
+        ("api",),
+        "Partitions whose records were converted for clients from before Kafka 0.11, by API (Produce, Fetch).",
+    ),
+    MetricFamily(
         "muster_requests_total",
         COUNTER,
         NODE,

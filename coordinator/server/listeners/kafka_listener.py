@@ -27,7 +27,14 @@ from muster.coordinator.kafka.handlers.metadata import AdvertisedEndpoint
 from muster.coordinator.kafka.handlers.partition_tools import SoleNodeHandlers
 from muster.coordinator.kafka.handlers.quotas_and_users import DisabledAclHandlers, QuotaHandlers, ScramHandlers
 from muster.coordinator.kafka.handlers.transactions import TransactionService
-from muster.coordinator.kafka.protocol import APIS, RAISES_EPOCH, TRANSACTION_VERSION, Api, transactional_apis
+from muster.coordinator.kafka.protocol import (
+    APIS,
+    RAISES_EPOCH,
+    TRANSACTION_VERSION,
+    Api,
+    transactional_apis,
+    without_old_clients,
+)
 from muster.coordinator.runtime.shards import partition_for
 from muster.coordinator.server.driver.driver import EngineDriver
 from muster.coordinator.server.grpc.listener import AddressTaken, describe_remedy
@@ -145,6 +152,7 @@ class NodeKafkaListener:
             departed=context.departed,
             transactions=transactions,
             verifies=settings.transaction_partition_verification_enable,
+            conversions=None if context.instruments is None else context.instruments.conversions,
         )
         groups = GroupHandlers(
             driver,
@@ -178,6 +186,8 @@ class NodeKafkaListener:
             make_partition_handlers(requests.broker, settings.node_id, admin, cluster),
         )
         apis, features = what_is_told(None if transactions is None else settings.transaction_version)
+        if not settings.old_clients:
+            apis = without_old_clients(apis)
         dispatch = Dispatcher(handlers, context.instruments, context.tell, guard, limiting, apis, features)
         await self._listener.start(dispatch, make_connections(settings, security), context.tls)
         log.info("listening", host=self._bound.host, port=self._bound.port, advertised=list(self.advertised))

@@ -59,6 +59,11 @@ class ZooKeeperGroups:
         code, why = await self._changed(self._observer.write_positions(group_id, positions))
         return OffsetCommitReply(code, why)
 
+    async def commit_positions(self, group_id: str, positions: Mapping[TopicPartition, int]) -> OffsetCommitReply:
+        """Write them there, whoever is in the group: a member of its own time commits."""
+        code, why = await self._changed(self._observer.commit_positions(group_id, positions))
+        return OffsetCommitReply(code, why)
+
     async def delete_positions(self, group_id: str, partitions: Collection[TopicPartition]) -> OffsetDeleteReply:
         """Forget them where the group keeps them in ZooKeeper; refused while it has members."""
         code, why = await self._changed(self._observer.delete_positions(group_id, partitions))

@@ -70,8 +70,21 @@ def assert_same(theirs: Any, ours: Any, path: str) -> None:
             assert comparable(left) == right, where
 
 
-GONE = {"Fetch": range(4), "ListOffsets": range(1), "DescribeLogDirs": range(1)}
-"""Versions that Kafka 4 no longer has, nor kio; consumers of their time are the judges (tests/interop)."""
+GONE = {
+    "Produce": range(3),
+    "Fetch": range(4),
+    "ListOffsets": range(1),
+    "OffsetCommit": range(2),
+    "OffsetFetch": range(1),
+    "CreateTopics": range(2),
+    "DeleteTopics": range(1),
+    "DescribeAcls": range(1),
+    "CreateAcls": range(1),
+    "DeleteAcls": range(1),
+    "DescribeConfigs": range(1),
+    "DescribeLogDirs": range(1),
+}
+"""Versions that Kafka 4 no longer has, nor kio; clients of their time are the judges (tests/interop)."""
 
 UNKNOWN = (
     "ControlledShutdown",

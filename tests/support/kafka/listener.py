@@ -1,7 +1,7 @@
 """A listener on loopback with handlers that a test holds in its hands."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -11,7 +11,7 @@ from muster.coordinator.kafka.connections.listener import ConnectionListener, Li
 from muster.coordinator.kafka.connections.request_slots import ConnectionLimits
 from muster.coordinator.kafka.connections.sasl_login import LoginService, SaslConnection
 from muster.coordinator.kafka.dispatch import Dispatcher, KafkaCall, snake_case
-from muster.coordinator.kafka.protocol import APIS
+from muster.coordinator.kafka.protocol import APIS, Api
 from tests.support.kafka.client import KafkaClient
 
 CONNECTION = ConnectionLimits(
@@ -75,12 +75,17 @@ class HeldHandlers:
 
 @asynccontextmanager
 async def listening(
-    handlers: object, limits: ListenerLimits = LIMITS, desk: LoginService | None = None
+    handlers: object,
+    limits: ListenerLimits = LIMITS,
+    desk: LoginService | None = None,
+    apis: Sequence[Api] = APIS,
 ) -> AsyncIterator[tuple[ConnectionListener, int]]:
     """A listener that serves `handlers`, to those who have logged in at the desk, if there is one; and its port."""
     listener = ConnectionListener(limits)
     port = listener.bind("127.0.0.1", 0)
-    await listener.start(Dispatcher((handlers,)), partial(SaslConnection, desk) if desk is not None else None)
+    await listener.start(
+        Dispatcher((handlers,), apis=apis), partial(SaslConnection, desk) if desk is not None else None
+    )
     try:
         yield listener, port
     finally:

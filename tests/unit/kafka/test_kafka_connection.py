@@ -14,7 +14,7 @@ from muster.coordinator.kafka.codec.codec import decode_frame, encode_uvarint, s
 from muster.coordinator.kafka.connections import listener as listener_module
 from muster.coordinator.kafka.connections.request_slots import KEEPALIVE
 from muster.coordinator.kafka.dispatch import KafkaCall, snake_case
-from muster.coordinator.kafka.protocol import APIS
+from muster.coordinator.kafka.protocol import APIS, without_old_clients
 from tests.support.kafka.client import KafkaClient, frame
 from tests.support.kafka.listener import CONNECTION, LIMITS, HeldHandlers, client, listening
 from tests.support.kafka.memory_node import until
@@ -171,9 +171,10 @@ def test_an_unknown_version_of_api_versions_is_answered_in_version_0_on_the_same
     run(story())
 
 
-def test_produce_is_told_of_from_0_on_but_served_from_3_on_only() -> None:
+def test_without_old_clients_produce_is_told_of_from_0_on_but_served_from_3_on_only() -> None:
     async def story() -> None:
-        async with listening(HeldHandlers()) as (_, port), client(port) as connection:
+        served = listening(HeldHandlers(), apis=without_old_clients(APIS))
+        async with served as (_, port), client(port) as connection:
             told = await connection.ask("ApiVersions", 2)
             assert next(row.min_version for row in told.api_keys if row.api_key == 0) == 0
             body = b"\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00"

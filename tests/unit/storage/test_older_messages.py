@@ -5,7 +5,7 @@ import pytest
 from muster.storage.compression import CODECS
 from muster.storage.errors import CorruptMessage
 from muster.storage.records.batch import LOG_APPEND_TIME_BIT, encode_batch, legacy_records, read_message
-from muster.storage.records.down_conversion import convert_down, encode_message
+from muster.storage.records.message_conversion import convert_down, encode_message
 from muster.storage.types import Record
 from tests.unit.storage.logs import T0
 

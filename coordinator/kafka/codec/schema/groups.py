@@ -94,10 +94,10 @@ LeaveGroupResponse 0-5 flexible 4+
         group_instance_id: string?
         error_code: int16
 
-OffsetCommitRequest 2-9 flexible 8+
+OffsetCommitRequest 0-9 flexible 8+
     group_id: string
-    generation_id_or_member_epoch: int32 = -1
-    member_id: string
+    generation_id_or_member_epoch: int32 1+ = -1
+    member_id: string 1+
     group_instance_id: string? 7+ = null
     retention_time_ms: int64 2-4 = -1
     topics: []
@@ -106,9 +106,10 @@ OffsetCommitRequest 2-9 flexible 8+
             partition_index: int32
             committed_offset: int64
             committed_leader_epoch: int32 6+ = -1
+            commit_timestamp: int64 1-1 = -1
             committed_metadata: string?
 
-OffsetCommitResponse 2-9 flexible 8+
+OffsetCommitResponse 0-9 flexible 8+
     throttle_time_ms: int32 3+
     topics: []
         name: string
@@ -116,9 +117,9 @@ OffsetCommitResponse 2-9 flexible 8+
             partition_index: int32
             error_code: int16
 
-OffsetFetchRequest 1-9 flexible 6+
-    group_id: string 1-7
-    topics: []?2+ 1-7
+OffsetFetchRequest 0-9 flexible 6+
+    group_id: string 0-7
+    topics: []?2+ 0-7
         name: string
         partition_indexes: [int32]
     groups: [] 8+
@@ -130,9 +131,9 @@ OffsetFetchRequest 1-9 flexible 6+
             partition_indexes: [int32]
     require_stable: bool 7+
 
-OffsetFetchResponse 1-9 flexible 6+
+OffsetFetchResponse 0-9 flexible 6+
     throttle_time_ms: int32 3+
-    topics: [] 1-7
+    topics: [] 0-7
         name: string
         partitions: []
             partition_index: int32

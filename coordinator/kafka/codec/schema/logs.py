@@ -4,8 +4,8 @@ Facts of Kafka's protocol (kafka.apache.org/protocol), in the notation of `kafka
 """
 
 FIELDS = """
-ProduceRequest 3-12 flexible 9+
-    transactional_id: string? = null
+ProduceRequest 0-12 flexible 9+
+    transactional_id: string?3+ 3+ = null
     acks: int16
     timeout_ms: int32
     topic_data: []
@@ -14,14 +14,14 @@ ProduceRequest 3-12 flexible 9+
             index: int32
             records: records? = null
 
-ProduceResponse 3-12 flexible 9+
+ProduceResponse 0-12 flexible 9+
     responses: []
         name: string
         partition_responses: []
             index: int32
             error_code: int16
             base_offset: int64
-            log_append_time_ms: int64 = -1
+            log_append_time_ms: int64 2+ = -1
             log_start_offset: int64 5+ = -1
             record_errors: [] 8+
                 batch_index: int32
@@ -30,7 +30,7 @@ ProduceResponse 3-12 flexible 9+
             current_leader: {} 10+ tag 0
                 leader_id: int32 = -1
                 leader_epoch: int32 = -1
-    throttle_time_ms: int32
+    throttle_time_ms: int32 1+
     node_endpoints: [] 10+ tag 0
         node_id: int32
         host: string
@@ -188,7 +188,7 @@ DescribeClusterResponse 0-1 flexible 0+
         rack: string? = null
     cluster_authorized_operations: int32 = -2147483648
 
-CreateTopicsRequest 2-7 flexible 5+
+CreateTopicsRequest 0-7 flexible 5+
     topics: []
         name: string
         num_partitions: int32
@@ -200,15 +200,15 @@ CreateTopicsRequest 2-7 flexible 5+
             name: string
             value: string?
     timeout_ms: int32 = 60000
-    validate_only: bool
+    validate_only: bool 1+
 
-CreateTopicsResponse 2-7 flexible 5+
-    throttle_time_ms: int32
+CreateTopicsResponse 0-7 flexible 5+
+    throttle_time_ms: int32 2+
     topics: []
         name: string
         topic_id: uuid 7+
         error_code: int16
-        error_message: string?
+        error_message: string? 1+
         topic_config_error_code: int16 5+ tag 0
         num_partitions: int32 5+ = -1
         replication_factor: int16 5+ = -1
@@ -219,15 +219,15 @@ CreateTopicsResponse 2-7 flexible 5+
             config_source: int8 = -1
             is_sensitive: bool
 
-DeleteTopicsRequest 1-6 flexible 4+
+DeleteTopicsRequest 0-6 flexible 4+
     topics: [] 6+
         name: string? = null
         topic_id: uuid
-    topic_names: [string] 1-5
+    topic_names: [string] 0-5
     timeout_ms: int32
 
-DeleteTopicsResponse 1-6 flexible 4+
-    throttle_time_ms: int32
+DeleteTopicsResponse 0-6 flexible 4+
+    throttle_time_ms: int32 1+
     responses: []
         name: string?6+
         topic_id: uuid 6+
@@ -267,15 +267,15 @@ CreatePartitionsResponse 0-3 flexible 2+
         error_code: int16
         error_message: string? = null
 
-DescribeConfigsRequest 1-4 flexible 4+
+DescribeConfigsRequest 0-4 flexible 4+
     resources: []
         resource_type: int8
         resource_name: string
         configuration_keys: [string]?
-    include_synonyms: bool
+    include_synonyms: bool 1+
     include_documentation: bool 3+
 
-DescribeConfigsResponse 1-4 flexible 4+
+DescribeConfigsResponse 0-4 flexible 4+
     throttle_time_ms: int32
     results: []
         error_code: int16
@@ -286,9 +286,10 @@ DescribeConfigsResponse 1-4 flexible 4+
             name: string
             value: string?
             read_only: bool
-            config_source: int8 = -1
+            is_default: bool 0-0
+            config_source: int8 1+ = -1
             is_sensitive: bool
-            synonyms: []
+            synonyms: [] 1+
                 name: string
                 value: string?
                 source: int8

@@ -4,56 +4,56 @@ Facts of Kafka's protocol (kafka.apache.org/protocol), in the notation of `kafka
 """
 
 FIELDS = """
-DescribeAclsRequest 1-3 flexible 2+
+DescribeAclsRequest 0-3 flexible 2+
     resource_type_filter: int8
     resource_name_filter: string?
-    pattern_type_filter: int8 = 3
+    pattern_type_filter: int8 1+ = 3
     principal_filter: string?
     host_filter: string?
     operation: int8
     permission_type: int8
 
-DescribeAclsResponse 1-3 flexible 2+
+DescribeAclsResponse 0-3 flexible 2+
     throttle_time_ms: int32
     error_code: int16
     error_message: string?
     resources: []
         resource_type: int8
         resource_name: string
-        pattern_type: int8 = 3
+        pattern_type: int8 1+ = 3
         acls: []
             principal: string
             host: string
             operation: int8
             permission_type: int8
 
-CreateAclsRequest 1-3 flexible 2+
+CreateAclsRequest 0-3 flexible 2+
     creations: []
         resource_type: int8
         resource_name: string
-        resource_pattern_type: int8 = 3
+        resource_pattern_type: int8 1+ = 3
         principal: string
         host: string
         operation: int8
         permission_type: int8
 
-CreateAclsResponse 1-3 flexible 2+
+CreateAclsResponse 0-3 flexible 2+
     throttle_time_ms: int32
     results: []
         error_code: int16
         error_message: string?
 
-DeleteAclsRequest 1-3 flexible 2+
+DeleteAclsRequest 0-3 flexible 2+
     filters: []
         resource_type_filter: int8
         resource_name_filter: string?
-        pattern_type_filter: int8 = 3
+        pattern_type_filter: int8 1+ = 3
         principal_filter: string?
         host_filter: string?
         operation: int8
         permission_type: int8
 
-DeleteAclsResponse 1-3 flexible 2+
+DeleteAclsResponse 0-3 flexible 2+
     throttle_time_ms: int32
     filter_results: []
         error_code: int16
@@ -63,7 +63,7 @@ DeleteAclsResponse 1-3 flexible 2+
             error_message: string?
             resource_type: int8
             resource_name: string
-            pattern_type: int8 = 3
+            pattern_type: int8 1+ = 3
             principal: string
             host: string
             operation: int8

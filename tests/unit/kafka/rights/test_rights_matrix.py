@@ -108,7 +108,7 @@ def tells_names(api: str, version: int) -> bool:
 
 def not_asked(api: str, version: int, tried: RequiredRight) -> bool:
     """Where an old version has no place for what is tried."""
-    if api == "FindCoordinator" and version == 0:
+    if (api, version) == ("FindCoordinator", 0) or (api == "Produce" and version < 3):
         return tried.resource_type is TRANSACTIONAL_ID
     if api == "DescribeLogDirs" and version < 3:
         return True  # A refusal is an empty list.

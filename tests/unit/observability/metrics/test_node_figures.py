@@ -38,6 +38,7 @@ def busy() -> Instruments:
     instruments.meter("grpc", "Session").ended("CANCELLED")
     instruments.meter("grpc", "Never")
     instruments.assignor_errors["lag"] += 1
+    instruments.conversions["Produce"] += 3
     return instruments
 
 

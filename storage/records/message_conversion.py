@@ -1,6 +1,11 @@
-"""Converts what lies in the log to message sets of magic 0 and 1, for readers from before Kafka 0.11.
+"""Converts between batches of magic 2 and message sets of magic 0 and 1, for clients from before Kafka 0.11.
 
-Messages come uncompressed, each with its own offset; headers, for which those formats have no place, are left out.
+Down, for readers: messages come uncompressed, each with its own offset; headers, for which those formats have no place,
+are left out.
+
+Up, for producers, as Kafka did until 3.9 (KIP-98): all messages of a set become one batch, compressed as the last
+compressed message was; messages of magic 0 have no time, so their records have timestamp -1. What is left of a message
+at the end, which those producers may send, is not looked at.
 """
 
 import struct
@@ -8,16 +13,21 @@ import zlib
 from collections.abc import Iterator
 from typing import Final
 
-from muster.storage.errors import CorruptMessage
+from muster.storage.compression import CODECS
+from muster.storage.errors import CorruptMessage, InvalidRecord, InvalidTimestamp
 from muster.storage.records.batch import (
+    CODEC_MASK,
     LOG_APPEND_TIME_BIT,
     MAGIC,
     MAGIC_AT,
     BatchView,
     checksum_error,
+    encode_batch,
     legacy_records,
+    read_message,
     read_varint,
     record_bytes,
+    unwrap_message,
     view_at,
 )
 from muster.storage.types import Record
@@ -28,6 +38,10 @@ _HEADS: Final = {0: b"\0\0", 1: b"\1\0"}
 """Magic and attributes of an uncompressed message that has its producer's timestamp."""
 _APPEND_TIME: Final = b"\1\x08"
 _NULL: Final = _INT32.pack(-1)
+
+
+# Down
+# ----
 
 
 def convert_down(data: bytes | memoryview, magic: int, from_offset: int, most: int) -> tuple[bytes, int]:
@@ -117,3 +131,48 @@ def _text(data: bytes, at: int) -> tuple[bytes | None, int]:
     if size > len(data) - at:
         raise IndexError
     return data[at : at + size], at + size
+
+
+# Up
+# --
+
+MAX_UNPACKED_BYTES: Final = 64 << 20
+"""What the messages of one set may come to once they are unpacked, with what each takes beside its key and value."""
+MESSAGE_BYTES: Final = 200
+"""What a record takes in memory beside its key and value."""
+
+
+def is_message_set(records: bytes | memoryview) -> bool:
+    """Whether it begins with a message of magic 0 or 1."""
+    return len(records) > MAGIC_AT and records[MAGIC_AT] < MAGIC
+
+
+def convert_up(records: bytes | memoryview, most: int = MAX_UNPACKED_BYTES) -> tuple[bytes, int]:
+    """The same as one batch of magic 2 at offset 0, and how many bytes the messages took in memory.
+
+    Raises CorruptMessage for what is no message, and for wrappers that unpack to more than `most` bytes in all;
+    InvalidRecord for messages of both magics in one set; InvalidTimestamp for those that say that a log stamped them.
+    """
+    view = memoryview(records)
+    found: list[Record] = []
+    codec, at, taken, first_magic = 0, 0, 0, view[MAGIC_AT]
+    while (message := read_message(view, at)) is not None:
+        offset, at, magic, attributes, *_ = message
+        if magic != first_magic:
+            raise InvalidRecord(
+                f"The message at offset {offset} has magic {magic}, those before it have {first_magic}; a set has one."
+            )
+        if magic and attributes & LOG_APPEND_TIME_BIT:
+            raise InvalidTimestamp(
+                f"The message at offset {offset} says that a log has stamped it; a producer sends its own time."
+            )
+        codec = attributes & CODEC_MASK or codec
+        inner = unwrap_message(message, max(most - taken, 0))
+        taken += sum(MESSAGE_BYTES + len(one.key or b"") + len(one.value or b"") for one in inner)
+        if taken > most:
+            raise CorruptMessage(f"A set of messages takes more than the {most} bytes allowed once it is unpacked.")
+        found += inner
+    if not found:
+        raise CorruptMessage(f"{len(view)} bytes hold no whole message.")
+    rows = [(one.timestamp_ms, one.key, one.value, ()) for one in found]
+    return encode_batch(rows, codec=CODECS[codec]), taken

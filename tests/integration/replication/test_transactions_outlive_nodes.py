@@ -8,8 +8,10 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from muster.client import Admin
 from muster.client import Consumer as OurConsumer
 from muster.client import Producer as OurProducer
+from muster.coordinator.observability.views.transactions import FENCED, PRODUCER
 from muster.coordinator.runtime.shards import partition_for
 from tests.support.cluster_nodes import ClusterNodes, running_cluster
 from tests.support.pace import Patience
@@ -165,6 +167,25 @@ def test_commit_abort_fencing_and_offsets_over_three_nodes(cluster: ClusterNodes
     send(newer, b"e0", b"e1", b"e2")
     again(cluster, lambda: newer.commit_transaction(PATIENCE_S))
     until_read(cluster, [b"a0", b"a1", b"a2", b"c0", b"e0", b"e1", b"e2"])
+
+
+def test_the_node_that_coordinates_an_id_explains_how_its_transactions_ended(cluster: ClusterNodes) -> None:
+    first = producer_of(cluster, "A")
+    first.begin_transaction()
+    send(first, b"a0", b"a1", b"a2")
+    second = producer_of(cluster, "A")
+    second.begin_transaction()
+    send(second, b"b0")
+    again(cluster, lambda: second.commit_transaction(PATIENCE_S))
+    with Admin(bootstrap_servers=cluster.address) as admin:
+        patience = Patience(PATIENCE_S)
+        while len((told := admin.explain_transactions("A")).ended) < 2 or told.HasField("current"):
+            assert patience.lasts(), (told, cluster.log_tail())
+    committed, fenced = told.ended
+    assert (committed.committed, committed.cause, committed.client_address) == (True, PRODUCER, "127.0.0.1")
+    assert (fenced.committed, fenced.cause, fenced.producer_address) == (False, FENCED, "127.0.0.1")
+    assert fenced.partition_count == 3
+    assert "the nodes of a cluster keep no __aborts" in told.sentences[-1]
 
 
 def test_coordinator_and_data_leader_are_killed_in_open_transactions(cluster: ClusterNodes) -> None:

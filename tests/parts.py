@@ -61,9 +61,10 @@ REAL_RUNS = (
     ),
     Part(
         "kafka's door",
-        "confluent-kafka, kafka-python, aiokafka and kcat write, read, administrate and share a group",
+        "confluent-kafka, kafka-python, aiokafka and kcat write, read, administrate, share a group; a broker's answers",
         (
             f"{INTEGRATION}kafka/test_kafka_log_clients.py",
+            f"{INTEGRATION}kafka/test_transaction_answers.py",
             f"{INTEGRATION}kafka/test_kafka_group_clients.py::test_a_pattern_follows_topics_that_grow_and_go",
         ),
     ),

@@ -135,12 +135,20 @@ class TransactionQueryHandlers:
         except REFUSALS as error:
             response.error_code = refusal_code(error)
             return response
-        row = struct("ListTransactionsResponse.transaction_states")
-        response.transaction_states = [
-            row(transactional_id=each.transactional_id, producer_id=each.producer_id, transaction_state=each.state)
-            for each in listed
-        ]
-        return response
+
+        def answer() -> Any:
+            row = struct("ListTransactionsResponse.transaction_states")
+            response.transaction_states = [
+                row(transactional_id=each.transactional_id, producer_id=each.producer_id, transaction_state=each.state)
+                for each in listed
+            ]
+            return response
+
+        if len(listed) <= AT_ONCE:
+            return answer()
+        return await make_aside(
+            lambda: EncodedAnswer(encode("ListTransactionsResponse", call.api_version, answer())), len(listed)
+        )
 
 
 def make_described_response(names: Sequence[str], replies: Sequence[DescribeTransactionReply]) -> Any:

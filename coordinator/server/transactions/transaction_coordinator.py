@@ -78,6 +78,9 @@ TransactionReplyType = TypeVar("TransactionReplyType")
 FIRST_LOAD_S: Final = 5.0
 """How long the first request for a transactional id waits until the log that was made for it is loaded."""
 
+IDS_PER_TURN: Final = 2_000
+"""Transactional ids that one turn of the loop looks at for a listing, about: a millisecond or two."""
+
 LOGS_PER_TURN: Final = 200
 """Logs that are looked at for open transactions between two turns of the loop."""
 
@@ -218,12 +221,28 @@ class TransactionCoordinator:
     async def ask_every_shard(
         self, make: Callable[[int], TransactionRequest], wanted: type[TransactionReplyType]
     ) -> list[TransactionReplyType]:
-        """The replies of all shards; none where no transactional id was ever seen."""
+        """The replies of all shards, in their order; none where no transactional id was ever seen. One turn of the loop
+        asks as many shards as have IDS_PER_TURN ids between them."""
         driver = self._driver
         if driver is None:
             return []
-        questions: list[Any] = [(shard, make(driver.next_id())) for shard in range(self.shards)]
-        return await driver.ask_all(questions, wanted)
+        replies: list[TransactionReplyType] = []
+        for shards in self._portions():
+            questions: list[Any] = [(shard, make(driver.next_id())) for shard in shards]
+            replies += await driver.ask_all(questions, wanted)
+        return replies
+
+    def _portions(self) -> Iterator[list[int]]:
+        portion, ids = list[int](), 0
+        for shard in range(self.shards):
+            core = None if self._engine is None else self._engine.core(shard)
+            portion.append(shard)
+            ids += len(core.shard.state.ids) if is_transactional(core) else 0
+            if ids >= IDS_PER_TURN:
+                yield portion
+                portion, ids = [], 0
+        if portion:
+            yield portion
 
     def figures(self) -> TransactionFigures | None:
         """None while no transactional id was ever seen."""

@@ -17,6 +17,7 @@ from muster.coordinator.runtime.shards import partition_for
 from muster.coordinator.runtime.transaction_records import encode_transaction
 from muster.coordinator.server.driver.driver import EngineDriver
 from muster.coordinator.server.listeners.kafka_listener import what_is_told
+from muster.coordinator.server.transactions import transaction_coordinator
 from muster.coordinator.server.transactions.transaction_coordinator import TransactionCoordinator
 from muster.coordinator.transactions.records import LAST_CLIENT_EPOCH, TransactionState, TransactionStored
 from muster.storage.records.batch import encode_batch, read_batches
@@ -605,6 +606,26 @@ def test_the_last_epoch_ends_with_a_fresh_producer_id() -> None:
 
     play(before, disk, transactions=NODE)
     play(after, disk, transactions=NODE)
+
+
+def test_a_long_list_is_asked_for_in_several_turns_and_made_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a limit of two ids a turn: of the three shards the one that reaches it ends its portion."""
+
+    async def story(door: Door) -> None:
+        names = [f"app-{number}" for number in range(12)]
+        for name in names:
+            await begin(door, name)
+        at_once = (await door.ask("ListTransactions", 1)).transaction_states
+        monkeypatch.setattr(transaction_coordinator, "IDS_PER_TURN", 2)
+        monkeypatch.setattr(transaction_queries, "AT_ONCE", 3)
+        ours = door.transactions
+        assert ours is not None
+        assert list(ours._portions()) == [[0], [1], [2]]
+        long = (await door.ask("ListTransactions", 1)).transaction_states
+        assert [each.transactional_id for each in long] == [each.transactional_id for each in at_once]
+        assert sorted(each.transactional_id for each in long) == sorted(names)
+
+    play(story, transactions=NODE)
 
 
 @pytest.mark.parametrize(("level", "version"), [(0, 0), (1, 1), (2, 1)])

@@ -57,16 +57,19 @@ def test_every_case_is_measured(capsys: pytest.CaptureFixture[str]) -> None:
     skipped = [row for row in rows if "skipped" in row["case"]]
     assert [row["case"] for row in skipped] == ["Kafka's Java producer: skipped, there are none"]
     measured = [row for row in rows if row not in skipped]
-    assert [row["case"].split(",")[0].split(":")[0] for row in measured] == [
-        "one record",
-        "100 records to 2 partitions",
+    assert [row["case"].split(":")[0] for row in measured] == [
+        "one record, our client",
+        "100 records to 2 partitions, our client",
+        "one record, Kafka's protocol",
+        "100 records to 2 partitions, Kafka's protocol",
         "empty-handed",
-        "producers together",
-        "fetch of committed records",
-        "fetch of committed records",
-        "aborted",
-        "loading",
-        "decided before a kill",
+        "producers together, our client, 2 at once",
+        "producers together, Kafka's protocol, 2 at once",
+        "fetch of committed records, 0 producers known",
+        "fetch of committed records, 2 producers known",
+        "aborted, every second transaction, our consumer",
+        "loading, 40 records of 5 transactional ids",
+        "decided before a kill, 3 partitions",
     ]
     assert all(row["value"] > 0 and row["peer_value"] > 0 for row in measured)
 

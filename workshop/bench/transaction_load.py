@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from muster.client.aio.producer import AsyncProducer
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.runtime.transaction_records import TRANSACTIONS_TOPIC
@@ -114,6 +115,40 @@ class WireProducer:
         if code:
             raise BenchFailed(f"{api} of producer {self._id!r} was answered {code}; no healthy node does that")
         return answer
+
+
+class ClientProducer:
+    """Our own client's producer, by the same calls."""
+
+    def __init__(self, address: str, transactional_id: str | None) -> None:
+        settings: dict[str, Any] = {"bootstrap.servers": address, "linger.ms": 0}
+        if transactional_id is not None:
+            settings["transactional.id"] = transactional_id
+        self._producer = AsyncProducer(settings)
+        self._transactional = transactional_id is not None
+        self._open = False
+
+    async def begin_life(self) -> None:
+        if self._transactional:
+            await self._producer.init_transactions()
+
+    async def send(self, records: Mapping[int, int]) -> None:
+        """So many records to each of these partitions, and wait for them."""
+        if self._transactional and not self._open:
+            await self._producer.begin()
+            self._open = True
+        for partition, count in records.items():
+            for _ in range(count):
+                await self._producer.produce(TOPIC, VALUE, partition=partition)
+        if not self._transactional:  # a commit flushes by itself
+            await self._producer.flush()
+
+    async def commit(self) -> None:
+        await self._producer.commit()
+        self._open = False
+
+    async def close(self) -> None:
+        await self._producer.close()
 
 
 def codes_of(api: str, answer: Any) -> Iterator[int]:

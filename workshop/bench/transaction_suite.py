@@ -1,7 +1,7 @@
 """The cases of `muster bench transactions`: what a transaction costs beside the same without one, in one run.
 
-Producers speak Kafka's protocol at the node's own listener, level 2, one request in flight, and take turns: a
-transaction, then the same records without one.
+Producers are those of our client, or speak Kafka's protocol, level 2 and one request in flight. They take turns: a
+round of transactions, then one of the same records without them.
 """
 
 import asyncio
@@ -11,10 +11,10 @@ import os
 import statistics
 import subprocess
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import structlog
 
@@ -42,6 +42,7 @@ from muster.workshop.bench.processes import LOAD_CORE, BenchFailed, ServerProces
 from muster.workshop.bench.report import BenchRow, MeasureCase, at_least, at_most, measure_cases
 from muster.workshop.bench.transaction_load import (
     TOPIC,
+    ClientProducer,
     WireProducer,
     create_topic,
     write_decided,
@@ -53,6 +54,9 @@ from muster.workshop.bench.transaction_load import (
 BENCH: Final = "transactions"
 SETTINGS: Final = {"kafka.listeners": "127.0.0.1:0", "group.initial.rebalance.delay.ms": "0"}
 PARTITIONS: Final = 2
+
+ONE: Final = {0: 1}
+HUNDRED: Final = {0: 50, 1: 50}
 
 ROUNDS, EACH = 9, 40
 """Rounds of a pair, and how often each is done in one; the median of all counts."""
@@ -82,11 +86,16 @@ GOALS: Final[Mapping[str, float]] = {
 def run(only: str = "", place: str = "") -> Iterator[BenchRow]:
     """place: of Kafka's jars, for the case beside a real broker; empty: Maven has them, or it is skipped."""
     cases: dict[str, MeasureCase] = {
-        "one record": partial(measure_pair, records={0: 1}, goal=GOALS["one"]),
-        "100 records to 2 partitions": partial(measure_pair, records={0: 50, 1: 50}, goal=GOALS["hundred"]),
+        "one record, our client": partial(measure_pair, records=ONE, goal=GOALS["one"], ours=True),
+        "100 records to 2 partitions, our client": partial(
+            measure_pair, records=HUNDRED, goal=GOALS["hundred"], ours=True
+        ),
+        "one record, Kafka's protocol": partial(measure_pair, records=ONE, goal=GOALS["one"]),
+        "100 records to 2 partitions, Kafka's protocol": partial(measure_pair, records=HUNDRED, goal=GOALS["hundred"]),
         "Kafka's Java producer": partial(measure_java, place=place),
         "empty-handed": measure_empty_handed,
-        "producers together": measure_together,
+        "producers together, our client": partial(measure_together, ours=True),
+        "producers together, Kafka's protocol": measure_together,
         "fetch": measure_fetches,
         "aborted": measure_aborted,
         "loading": measure_loading,
@@ -97,6 +106,9 @@ def run(only: str = "", place: str = "") -> Iterator[BenchRow]:
 
 # Beside the same without a transaction
 # -------------------------------------
+
+
+AnyProducer: TypeAlias = WireProducer | ClientProducer
 
 
 @contextlib.asynccontextmanager
@@ -110,22 +122,37 @@ async def connected(node: ServerProcess, connections: int) -> AsyncIterator[list
             line.close()
 
 
-def measure_pair(name: str, home: str, records: Mapping[int, int], goal: float) -> Iterator[BenchRow]:
+@contextlib.asynccontextmanager
+async def living(node: ServerProcess, names: Sequence[str | None], ours: bool) -> AsyncIterator[Sequence[AnyProducer]]:
+    """Producers that have their ids: of our client, or by Kafka's protocol, each on a connection of its own."""
+    async with connected(node, len(names)) as lines, contextlib.AsyncExitStack() as stack:
+        made: list[AnyProducer] = []
+        for line, name in zip(lines, names, strict=True):
+            if ours:
+                client = ClientProducer(node.address, name)
+                stack.push_async_callback(client.close)
+                made.append(client)
+            else:
+                made.append(WireProducer(line, name))
+        await asyncio.gather(*(each.begin_life() for each in made))
+        yield made
+
+
+def measure_pair(
+    name: str, home: str, records: Mapping[int, int], goal: float, ours: bool = False
+) -> Iterator[BenchRow]:
     with pinned(LOAD_CORE), run_node(home, SETTINGS) as node:
-        transacted, plain = asyncio.run(time_pair(node, records))
+        transacted, plain = asyncio.run(time_pair(node, records, ours))
     yield at_most(goal, f"{name}: begin, send, commit", transacted, "ms", "sent and flushed", plain, bench=BENCH)
 
 
-async def time_pair(node: ServerProcess, records: Mapping[int, int]) -> tuple[float, float]:
+async def time_pair(node: ServerProcess, records: Mapping[int, int], ours: bool) -> tuple[float, float]:
     """Milliseconds of a transaction, and of the same records without one: medians."""
-    async with connected(node, 2) as lines:
-        ours, plain = WireProducer(lines[0], "bench"), WireProducer(lines[1], None)
-        for each in (ours, plain):
-            await each.begin_life()
+    async with living(node, ("bench", None), ours) as (transactional, plain):
 
         async def transact() -> None:
-            await ours.send(records)
-            await ours.commit()
+            await transactional.send(records)
+            await transactional.commit()
 
         times: dict[bool, list[float]] = {True: [], False: []}
         for number in range(2 * ROUNDS):
@@ -144,30 +171,28 @@ async def time_each(act: Callable[[], Awaitable[None]]) -> list[float]:
     return taken
 
 
-def measure_together(name: str, home: str) -> Iterator[BenchRow]:
+def measure_together(name: str, home: str, ours: bool = False) -> Iterator[BenchRow]:
     """Transactions a second of many producers at once, which share flushes, beside one alone."""
     with pinned(LOAD_CORE), run_node(home, SETTINGS) as node:
-        many, one = asyncio.run(count_together(node))
+        many, one = asyncio.run(count_together(node, ours))
     what = f"{name}, {PRODUCERS} at once"
     yield at_least(GOALS["together"], what, many, "transactions/s", "one alone", one, bench=BENCH)
 
 
-async def count_together(node: ServerProcess) -> tuple[float, float]:
-    async with connected(node, PRODUCERS) as lines:
-        producers = [WireProducer(line, f"bench-{number}") for number, line in enumerate(lines)]
-        await asyncio.gather(*(each.begin_life() for each in producers))
+async def count_together(node: ServerProcess, ours: bool) -> tuple[float, float]:
+    async with living(node, [f"bench-{number}" for number in range(PRODUCERS)], ours) as producers:
         await transactions_per_s(producers, TOGETHER_S / 4)
         one = await transactions_per_s(producers[:1], TOGETHER_S)
         return await transactions_per_s(producers, TOGETHER_S), one
 
 
-async def transactions_per_s(producers: list[WireProducer], seconds: float) -> float:
+async def transactions_per_s(producers: Sequence[AnyProducer], seconds: float) -> float:
     began_s = time.perf_counter()
 
-    async def go_on(producer: WireProducer) -> int:
+    async def go_on(producer: AnyProducer) -> int:
         done = 0
         while time.perf_counter() - began_s < seconds:
-            await producer.send({0: 1})
+            await producer.send(ONE)
             await producer.commit()
             done += 1
         return done

@@ -82,6 +82,7 @@ from muster.storage.records.batch import (
     LENGTH_OVERHEAD,
     MAGIC,
     MAGIC_AT,
+    MAX_SEQUENCE,
     TRANSACTIONAL_BIT,
 )
 from muster.storage.records.markers import TransactionMarker, encode_marker
@@ -460,6 +461,8 @@ def rescan_segment(segment: Segment, size: int, order: Order | None = None) -> B
 # Of `batch.HEADER` what is asked for: length, magic, crc, attributes, last offset delta, both timestamps, producer id,
 # count.
 _unpack = struct.Struct(">8xi4xbIHiqqq6xi").unpack_from
+# And of a numbered batch its producer epoch and base sequence.
+_unpack_numbers = struct.Struct(">51xhi").unpack_from
 _pack = OUTSIDE_CRC.pack
 # What a NamedTuple's own constructor does, without its argument names.
 _made = tuple.__new__
@@ -520,7 +523,7 @@ class AppendFastPath:
             length != size - LENGTH_OVERHEAD
             or magic != MAGIC
             or attributes > _LAST_CODEC
-            or producer >= 0
+            or (producer >= 0 and not self._continues(view, producer, delta))
             or count != delta + 1
             or count <= 0
             or timestamp > self._youngest
@@ -545,8 +548,24 @@ class AppendFastPath:
         except OSError as error:
             raise undo_failed_write(log, active, error, size) from error
         active.note(last, timestamp, size)
+        if producer >= 0:
+            own, sequence = _unpack_numbers(view)
+            log.note_producer(
+                active,
+                BatchHead(position, size, first, last, timestamp, epoch, producer, own, sequence, count, attributes),
+            )
         log.note_end(last + 1, now_ms)
         return _made(Appended, (first, last, -1, log.start_offset))
+
+    def _continues(self, view: memoryview, number: int, delta: int) -> bool:
+        """Whether a batch outside of transactions has the sequence that comes next for its producer."""
+        producers = self._log.producers
+        producer = producers.producers.get(number)
+        if producer is None or not producer.batches or producer.txn_first_offset >= 0 or producers.guards.count:
+            return False
+        epoch, sequence = _unpack_numbers(view)
+        last = producer.batches[-1].last_sequence
+        return bool(epoch == producer.epoch and sequence == last + 1 > 0 and sequence + delta <= MAX_SEQUENCE)
 
     def append_each(self, arrived: Sequence[Buffer], now_ms: int, looked: bool = False) -> list[Appended]:
         """What the first of these came to, each with offsets of its own, all written with one call.
@@ -1113,11 +1132,12 @@ class Log:
                 # Whoever begins an epoch above 0 has said so before: see `logs.replica`.
                 self.epochs.assign(head.leader_epoch, head.base_offset)
             if head.producer_id >= 0:
-                self._note_producer(active, head, markers.get(head), marker_level)
+                self.note_producer(active, head, markers.get(head), marker_level)
 
-    def _note_producer(
-        self, active: Segment, head: BatchHead, marker: TransactionMarker | None, marker_level: int
+    def note_producer(
+        self, active: Segment, head: BatchHead, marker: TransactionMarker | None = None, marker_level: int = 0
     ) -> None:
+        """The batch is in the log: its producer goes on from there, and what a marker ends is over."""
         active.producers = True
         with self.lock:
             holds = self.holds if head.attributes & TRANSACTIONAL_BIT else None

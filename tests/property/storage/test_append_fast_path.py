@@ -2,13 +2,14 @@
 
 from typing import Any, TypeAlias
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.storage.broker.broker import Broker
-from muster.storage.errors import StorageError
+from muster.storage.errors import InvalidTxnState, StorageError
 from tests.fakes.memory_files import MemoryFiles
-from tests.unit.storage.logs import T0, batch, open_broker
+from tests.unit.storage.logs import T0, batch, guard_for, open_broker
 
 Arrival: TypeAlias = tuple[str, int, int, int]
 """What kind of batch, its number of records, how far its timestamps are from now, and by how much the clock goes on."""
@@ -30,6 +31,14 @@ KINDS = (
     "control",
     "large",
     "transactional",
+    "numbered",
+    "numbered",
+    "numbered",
+    "numbered: repeat",
+    "numbered: gap",
+    "numbered: transactional",
+    "later epoch",
+    "other",
 )
 SPOILED_AT = {"spoiled": -2, "magic": 16, "length": 11, "delta": 26}
 ARRIVALS = st.lists(
@@ -42,6 +51,38 @@ ARRIVALS = st.lists(
     min_size=1,
     max_size=30,
 )
+
+
+PRODUCERS = {"numbered": (9, 0), "later epoch": (9, 1), "other": (10, 0)}
+
+
+class NextSequences:
+    """Numbered batches of a few producers: mostly the next one, now and then a repeat, a gap or another epoch."""
+
+    def __init__(self) -> None:
+        self._next: dict[tuple[int, int], int] = {}
+
+    def made(self, kind: str, count: int, at_ms: int) -> bytes | None:
+        values = [b"%d" % number for number in range(count)]
+        name, _, how = kind.partition(": ")
+        if name not in PRODUCERS:
+            return None
+        producer_id, epoch = PRODUCERS[name]
+        sequence = self._next.get((producer_id, epoch), 0)
+        if how == "repeat":
+            sequence = max(0, sequence - count)
+        elif how == "gap":
+            sequence += 1
+        elif how != "transactional":
+            self._next[producer_id, epoch] = sequence + count
+        return batch(
+            *values,
+            at=at_ms,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=sequence,
+            transactional=how == "transactional",
+        )
 
 
 def made(kind: str, count: int, at_ms: int) -> bytes:
@@ -101,13 +142,25 @@ def test_the_fast_path_writes_what_the_long_way_writes(arrivals: list[Arrival], 
     """`looked`: the records of a batch were checked before, so the header alone decides."""
     disks = MemoryFiles(), MemoryFiles()
     fast, slow = opened(disks[0], fast=True), opened(disks[1], fast=False)
-    now_ms = T0
+    now_ms, numbered = T0, NextSequences()
     for kind, count, age_ms, later_ms in arrivals:
         now_ms += later_ms
-        data = made(kind, count, now_ms + age_ms)
+        data = numbered.made(kind, count, now_ms + age_ms) or made(kind, count, now_ms + age_ms)
         assert answer_of(fast, data, now_ms, looked) == answer_of(slow, data, now_ms, looked)
+    known = [broker.log("t", 0).producers.describe([7, 9, 10]) for broker in (fast, slow)]
+    assert known[0] == known[1]
     contents = []
     for broker, disk in zip((fast, slow), disks, strict=True):
         broker.close()
         contents.append({name: disk.content(f"/data/t-0/{name}") for name in disk.names("/data/t-0")})
     assert contents[0] == contents[1]
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_a_batch_outside_its_producers_open_transaction_is_refused_either_way(fast: bool) -> None:
+    log = opened(MemoryFiles(), fast).log("t", 0)
+    log.append(batch(b"before", producer_id=7, producer_epoch=0, base_sequence=0), T0)
+    begun = batch(b"in", producer_id=7, producer_epoch=0, base_sequence=1, transactional=True)
+    log.append(begun, T0, guard=guard_for(log, begun))
+    with pytest.raises(InvalidTxnState):
+        log.append(batch(b"outside", producer_id=7, producer_epoch=0, base_sequence=2), T0)

@@ -89,7 +89,9 @@ torture: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.torture.node_kill --rounds 100
 	$(BIN)/python -m tests.torture.kafka_kill --rounds 100
 	$(BIN)/python -m tests.torture.transactions --rounds 200
+	$(BIN)/python -m tests.torture.transactions --rounds 200 --client muster
 	-$(BIN)/python -m tests.torture.transactions --rounds 200 --client java
+	-$(BIN)/python -m tests.torture.transactions --rounds 100 --nodes 3
 	$(BIN)/python -m tests.torture.billing_kills --rounds 100
 	-$(BIN)/python -m tests.torture.engine_kill --rounds 200
 	-$(BIN)/python -m tests.torture.proxy_clients --seconds 60

@@ -208,6 +208,8 @@ class Node:
 
     def make_topic(self, topic: str, deleted: str = "") -> None:
         self.absent.discard(topic)
+        for place in [place for place in PLACES if place[0] == topic]:
+            self.logs[place] = self.log_class()  # Another id: what was sent to the topic before does not reach it.
         self.made_ms[topic] = self.world.now_ms
         self.hear_of_topics(deleted)
 

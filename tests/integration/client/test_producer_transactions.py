@@ -278,12 +278,14 @@ def test_kills_at_any_moment_neither_tear_nor_lose_nor_repeat_a_transaction(own_
     over = threading.Event()
 
     def kill_again_and_again() -> None:
-        while not over.wait(0.2):
+        for kills in range(5):
+            while len(committed) <= kills and not over.wait(0.01):
+                pass
             own_node.kill()
             own_node.start()
 
-    killer = threading.Thread(target=kill_again_and_again)
     committed: list[int] = []
+    killer = threading.Thread(target=kill_again_and_again)
     with transactional(own_node) as producer:
         killer.start()
         try:

@@ -53,9 +53,10 @@ def test_what_is_left_of_a_message_at_the_end_is_not_looked_at() -> None:
         (message(1, b"a", attributes=8), InvalidTimestamp, "a log has stamped it"),
         (message(1, b"a")[:-1], CorruptMessage, "no whole message"),
         (message(1, b"a", attributes=4), CorruptMessage, "codec 4"),
-        (message(1, gzip.compress(b"x"), attributes=1), CorruptMessage, "no whole messages"),
+        (message(1, gzip.compress(b"x", mtime=0), attributes=1), CorruptMessage, "no whole messages"),
         (message(0, b"a")[:-1] + b"b", CorruptMessage, "wrong checksum"),
     ],
+    ids=["two magics", "stamped", "cut", "codec", "nothing within", "checksum"],
 )
 def test_what_is_wrong_is_said(said: bytes, error: type[StorageError], why: str) -> None:
     with pytest.raises(error, match=why):

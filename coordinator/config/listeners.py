@@ -81,8 +81,8 @@ class KafkaSettings(SettingsModel):
     )
     old_clients: bool = setting(
         True,
-        "Whether Kafka's clients from before 2.1 are served, as far back as 0.8.2. Their records are converted, which "
-        "takes processor time that others pay for; false where strangers may come, as in Kafka 4 (KIP-896).",
+        "Whether Kafka's clients from before 2.1 are served, as far back as 0.8.2, whose records have to be converted; "
+        "false where strangers may come, since others pay for that.",
     )
     max_connections: PositiveInt32 = setting(20_000, "How many Kafka clients may be connected at once.")
     max_connections_per_ip: PositiveInt32 = setting(

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any, ClassVar, Final, Protocol, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeGuard, TypeVar
 
 import structlog
 
@@ -22,7 +22,6 @@ from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.kafka.handlers.group_requests import GroupDriver
 from muster.coordinator.kafka.handlers.transaction_markers import end_positions
 from muster.coordinator.kafka.handlers.transactions import PendingAddition, ask_coordinator
-from muster.coordinator.observability.metrics.instruments import TransactionFigures
 from muster.coordinator.runtime.abort_records import ORPHAN, AbortEntry, entry_of
 from muster.coordinator.runtime.engine import Engine, EngineOptions
 from muster.coordinator.runtime.node_status import Conditions
@@ -70,6 +69,9 @@ from muster.storage.errors import StorageError
 from muster.storage.logs.producer_state import MarkerToWrite
 from muster.storage.logs.transactions import OpenTransaction
 from muster.storage.types import TopicPartition
+
+if TYPE_CHECKING:
+    from muster.coordinator.observability.metrics.instruments import TransactionFigures
 
 log = structlog.get_logger("muster.transactions")
 
@@ -244,7 +246,7 @@ class TransactionCoordinator:
         if portion:
             yield portion
 
-    def figures(self) -> TransactionFigures | None:
+    def figures(self) -> "TransactionFigures | None":
         """None while no transactional id was ever seen."""
         if self._engine is None:
             return None

@@ -11,11 +11,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.kafka.handlers.transactions import TransactionService
-from muster.coordinator.observability.metrics.instruments import LONG_BOUNDS, Timing, TransactionFigures
 from muster.coordinator.observability.views.transactions import (
     NEW_EPOCH,
     ORPHAN,
@@ -43,6 +42,9 @@ from muster.coordinator.transactions.state import REMEMBERED_ENDS
 from muster.storage.broker.broker import Broker
 from muster.storage.errors import StorageError
 from muster.storage.logs.transactions import StableHold
+
+if TYPE_CHECKING:
+    from muster.coordinator.observability.metrics.instruments import Timing, TransactionFigures
 
 HOLDS_TOLD: Final = 100
 """Of one transaction, the longest ones."""
@@ -292,14 +294,22 @@ class TransactionTally:
         self._alone = alone
         self._with_partitions = with_partitions
         self._ends: Counter[tuple[str, str]] = Counter()
-        self._seconds = Timing(LONG_BOUNDS)
+        self._seconds: Timing | None = None
+        """From the first end on: a node without transactions needs no instruments."""
         self._verification_failures = 0
 
     def note_end(self, end: TransactionEnd) -> None:
         """A transaction is complete."""
         self._ends["committed" if end.committed else "aborted", cause_of(end.decision)] += 1
         if 0 <= end.started_ms <= end.completed_ms:
-            self._seconds.took((end.completed_ms - end.started_ms) / 1_000)
+            self._timed().took((end.completed_ms - end.started_ms) / 1_000)
+
+    def _timed(self) -> "Timing":
+        if self._seconds is None:
+            from muster.coordinator.observability.metrics.instruments import LONG_BOUNDS, Timing
+
+            self._seconds = Timing(LONG_BOUNDS)
+        return self._seconds
 
     def note_orphan(self) -> None:
         """An open transaction of a log was aborted that no coordinator would have ended."""
@@ -313,16 +323,18 @@ class TransactionTally:
 
     def figures(
         self, shards: Iterable[Mapping[TransactionState, int]], watch: StableOffsetWatch, aborts: AbortJournal
-    ) -> TransactionFigures:
+    ) -> "TransactionFigures":
         """shards: how many ids of each are in each state."""
         states: Counter[str] = Counter({state.title: 0 for state in TOLD_STATES})
         for counts in shards:
             for state, count in counts.items():
                 states[state.title] += count
+        from muster.coordinator.observability.metrics.instruments import TransactionFigures
+
         return TransactionFigures(
             states,
             self._ends,
-            self._seconds,
+            self._timed(),
             watch.lags() if self._with_partitions else {},
             len(watch.late),
             0 if self._alone else None,

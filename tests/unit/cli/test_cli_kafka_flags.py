@@ -43,7 +43,9 @@ class OneGroup:
     def group_offsets(self, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
         return self.positions
 
-    def list_offsets(self, times: dict[TopicPartition, int]) -> dict[TopicPartition, OffsetAndTimestamp]:
+    def list_offsets(
+        self, times: dict[TopicPartition, int], isolation_level: str = ""
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
         return {TopicPartition(*tp): OffsetAndTimestamp(0 if at == -2 else 10, -1) for tp, at in times.items()}
 
     def list_topics(self) -> dict[str, int]:

@@ -110,6 +110,7 @@ fuzz: $(VENV)/.installed-dev
 # Clients of other runtimes against a node; what is not installed is skipped, and said.
 interop: $(VENV)/.installed-dev
 	-cd tests/interop/js && npm install --no-package-lock --no-audit --no-fund --silent
+	-mvn --quiet --batch-mode --file tests/interop/connect/pom.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/build/connect
 	MUSTER_INTEROP=1 $(BIN)/python -m pytest tests/interop -rs
 
 # Programs of Kafka 0.8.2 to 1.1 against a node; without Java or Maven it fails, where `make verify` leaves them out.

@@ -14,7 +14,7 @@ from muster.coordinator.kafka.codec.codec import MalformedFrame, decode_frame, e
 from muster.coordinator.kafka.codec.messages import all_messages
 from muster.coordinator.kafka.connections.connection import ServerConnection
 from muster.coordinator.kafka.connections.request_slots import ConnectionLimits
-from muster.coordinator.kafka.protocol import API_VERSIONS, APIS
+from muster.coordinator.kafka.protocol import API_VERSIONS, transactional_apis
 from muster.coordinator.security.access_model import CLUSTER_NAME, Acl, Operation, PatternType, Permission, ResourceType
 from muster.coordinator.security.authorizer import AclAuthorizer, Authorizer
 from tests.support.kafka.client import frame
@@ -22,6 +22,7 @@ from tests.support.kafka.memory_node import MemoryNode, until
 from tests.support.kafka.messages import random_message
 
 MESSAGES: Final = [(name, version) for name, message in sorted(all_messages().items()) for version in message.versions]
+APIS: Final = transactional_apis(2)
 SERVED: Final = [(api.name, version) for api in APIS for version in range(api.first, api.last + 1)]
 BY_KEY: Final = {api.key: api for api in APIS}
 PRODUCE: Final = 0
@@ -40,6 +41,8 @@ SENSIBLE: Final = {
     "server_assignor": None,
     "topic_partitions": [],
     "session_id": 0,
+    "transactional_id": "a",
+    "transaction_timeout_ms": 60_000,
 }
 """Fields without which a request does not get far."""
 
@@ -111,7 +114,7 @@ def judged(data: bytes) -> None:
 
 async def converse(data: bytes, authorizer: Authorizer | None = None) -> None:
     with capture_logs() as logged:
-        async with MemoryNode({"a": 1, "group-1": 3}, authorizer) as node:
+        async with MemoryNode({"a": 1, "group-1": 3}, authorizer, transactional=True) as node:
             talk = Conversation(node)
             for step in steps(Bytes(data)):
                 if step is None:
@@ -185,7 +188,13 @@ class Conversation:
         self._wire.protocol = self._connection
         self._connection.connection_made(self._wire)  # type: ignore[arg-type]
         self._asked = 0
-        self.known: dict[str, Any] = {"member_id": "", "generation_id": 1, "member_epoch": 0}
+        self.known: dict[str, Any] = {
+            "member_id": "",
+            "generation_id": 1,
+            "member_epoch": 0,
+            "producer_id": -1,
+            "producer_epoch": -1,
+        }
         """What the client was last told of itself."""
 
     def ask(self, name: str, version: int, seed: int, *, as_told: bool, tamper: Callable[[bytes], bytes]) -> None:

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.interop.peers import go_command, go_story
 from tests.support.kafka.stage import NODE, Stage, Worker, generations, stage
@@ -33,6 +35,28 @@ def test_records_are_written_and_read(node: NodeProcess, library: str) -> None:
         "created 0",
         *(f"record 0 {offset} k{offset} 1000 abc" for offset in range(3)),
     ]
+
+
+def test_records_move_with_their_positions_each_once(node: NodeProcess) -> None:
+    """franz-go's GroupTransactSession; every third transaction is aborted."""
+    admin = AdminClient({"bootstrap.servers": node.kafka_address})
+    for made in admin.create_topics([NewTopic("moved", 3, 1), NewTopic("moved.out", 3, 1)]).values():
+        made.result(30)
+    producer = Producer({"bootstrap.servers": node.kafka_address})
+    sent = [b"%d" % number for number in range(100)]
+    for number, value in enumerate(sent):
+        producer.produce("moved", value, partition=number % 3)
+    assert producer.flush(30) == 0
+    assert go_story("transactions", node.kafka_address, "moved", "100") == ["moved 100"]
+    reading = {"bootstrap.servers": node.kafka_address, "isolation.level": "read_committed", "group.id": "moved.go"}
+    consumer = Consumer(reading)
+    places = consumer.committed([TopicPartition("moved", number) for number in range(3)], 30)
+    assert sum(place.offset for place in places) == 100
+    consumer.assign([TopicPartition("moved.out", number, 0) for number in range(3)])
+    found = consumer.consume(100, 30)
+    assert sorted(message.value() for message in found) == sorted(sent)
+    assert consumer.poll(0.5) is None
+    consumer.close()
 
 
 @pytest.mark.parametrize(

@@ -82,3 +82,37 @@ func franzLog(address, topic string) {
 		})
 	}
 }
+
+// franzTransactions moves the records of a topic to TOPIC.out, each once, by transactions that carry its group's
+// positions; every third one is aborted and done again.
+func franzTransactions(address, topic string, records int) {
+	ctx, stop := context.WithTimeout(context.Background(), patience)
+	defer stop()
+	session := must(kgo.NewGroupTransactSession(
+		kgo.SeedBrokers(strings.Split(address, ",")...),
+		kgo.TransactionalID(topic+".go"),
+		kgo.ConsumerGroup(topic+".go"),
+		kgo.ConsumeTopics(topic),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.RequireStableFetchOffsets(),
+	))
+	defer session.Close()
+	for number, moved := 0, 0; moved < records; number++ {
+		fetches := session.PollRecords(ctx, 10)
+		check(fetches.Err())
+		check(session.Begin())
+		found := 0
+		sent := kgo.AbortingFirstErrPromise(session.Client())
+		fetches.EachRecord(func(record *kgo.Record) {
+			found++
+			session.Produce(ctx, &kgo.Record{Topic: topic + ".out", Value: record.Value}, sent.Promise())
+		})
+		check(sent.Err())
+		committed := must(session.End(ctx, kgo.TransactionEndTry(number%3 != 1)))
+		if committed {
+			moved += found
+		}
+	}
+	fmt.Println("moved", records)
+}

@@ -2,6 +2,7 @@
 //
 //	clients member LIBRARY ADDRESS GROUP TOPIC CLIENT ASSIGNOR [INSTANCE]
 //	clients log LIBRARY ADDRESS TOPIC
+//	clients transactions ADDRESS TOPIC RECORDS
 //
 // A member commits what it has read and speaks as tests/support/kafka/worker.py does; it leaves when its input ends.
 // The story of a log writes and reads records, and prints what it sees.
@@ -13,6 +14,7 @@ import (
 	"io"
 	"os"
 	"sort"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -42,6 +44,10 @@ func main() {
 	arguments := os.Args[1:]
 	if arguments[0] == "log" {
 		logs[arguments[1]](arguments[2], arguments[3])
+		return
+	}
+	if arguments[0] == "transactions" {
+		franzTransactions(arguments[1], arguments[2], must(strconv.Atoi(arguments[3])))
 		return
 	}
 	told := job{strings.Split(arguments[2], ","), arguments[3], arguments[4], arguments[5], arguments[6], ""}

@@ -12,7 +12,7 @@ from muster.coordinator.edge.cluster_view import ClusterView
 from muster.coordinator.kafka.authorization.guard import HandlerGuard
 from muster.coordinator.kafka.authorization.judge import NodeTopics
 from muster.coordinator.kafka.connections.quota_enforcement import RequestQuotas
-from muster.coordinator.kafka.dispatch import Dispatcher
+from muster.coordinator.kafka.dispatch import Dispatcher, next_connection_number
 from muster.coordinator.kafka.handlers.configs import ConfigHandlers, GroupConfigs
 from muster.coordinator.kafka.handlers.departed_readers import DepartedReaders
 from muster.coordinator.kafka.handlers.group_requests import GroupRequests
@@ -20,6 +20,7 @@ from muster.coordinator.kafka.handlers.handlers import GroupHandlers, LogHandler
 from muster.coordinator.kafka.handlers.metadata import AdvertisedEndpoint
 from muster.coordinator.kafka.handlers.partition_tools import SoleNodeHandlers
 from muster.coordinator.kafka.handlers.quotas_and_users import DisabledAclHandlers, QuotaHandlers, ScramHandlers
+from muster.coordinator.kafka.protocol import APIS, transactional_apis
 from muster.coordinator.runtime.engine import Engine, EngineOptions
 from muster.coordinator.runtime.group_log import BrokerGroupLog
 from muster.coordinator.runtime.limits import limits_of
@@ -30,6 +31,7 @@ from muster.coordinator.server.backend.node_services import member_exists
 from muster.coordinator.server.driver.clock import NodeClock
 from muster.coordinator.server.driver.driver import DriverCallbacks, DriverLimits, EngineDriver
 from muster.coordinator.server.node.node import partition_counts, topic_ids
+from muster.coordinator.server.transactions.transaction_coordinator import TransactionCoordinator
 from muster.storage.broker.broker import Broker
 from muster.storage.broker.requests import LogRequests
 from tests.fakes.memory_files import MemoryFiles
@@ -53,7 +55,8 @@ class Steady:
 class MemoryNode:
     """Use it in an `async with`. `bugs` has every event that broke a shard, and what broke the engine.
 
-    With an `authorizer` its handlers have judges before them, with a `cluster` it is one of many nodes.
+    With an `authorizer` its handlers have judges before them, with a `cluster` it is one of many nodes. A node that is
+    `transactional` coordinates transactional ids.
     """
 
     def __init__(
@@ -62,9 +65,13 @@ class MemoryNode:
         authorizer: Authorizer | None = None,
         quotas: NodeQuotas | None = None,
         cluster: ClusterView | None = None,
+        *,
+        transactional: bool = False,
         **settings: str,
     ) -> None:
         given = {"log.dirs": "/data", "listeners": "127.0.0.1:0", "group.initial.rebalance.delay.ms": "0"}
+        given["transaction.state.log.num.partitions"] = str(SHARDS)
+        self._transactional = transactional
         self._settings: Settings = load_settings(None, given | settings)
         self._topics = topics
         self._authorizer = authorizer
@@ -100,14 +107,18 @@ class MemoryNode:
         self.broker.on_topics_changed(self._topics_changed)
         self.requests = LogRequests.standalone(self.broker)
         endpoint = AdvertisedEndpoint(1, "127.0.0.1", 9092)
-        groups = GroupHandlers(
-            self.driver,
-            shards=SHARDS,
-            endpoint=lambda: endpoint,
-            partitions=lambda: partition_counts(self.broker),
-            log_span=lambda *place: (self.broker.start_offset(*place), self.broker.high_watermark(*place)),
-            cluster=self._cluster,
-            departed=self.departed,
+        self.transactions = (
+            TransactionCoordinator(
+                settings,
+                self.broker,
+                lambda: self.requests,
+                self.driver,
+                clock,
+                next_connection_number,
+                lambda error: self.bugs.append(repr(error)),
+            )
+            if self._transactional
+            else None
         )
         records = LogHandlers(
             self.requests,
@@ -117,6 +128,18 @@ class MemoryNode:
             directory=self.broker.data_dir,
             cluster=self._cluster,
             departed=self.departed,
+            transactions=self.transactions,
+        )
+        groups = GroupHandlers(
+            self.driver,
+            shards=SHARDS,
+            endpoint=lambda: endpoint,
+            partitions=lambda: partition_counts(self.broker),
+            log_span=lambda *place: (self.broker.start_offset(*place), self.broker.high_watermark(*place)),
+            cluster=self._cluster,
+            departed=self.departed,
+            transactions=self.transactions,
+            records=records,
         )
         configs = ConfigHandlers(
             self.requests, 1, GroupConfigs(GroupRequests(self.driver, SHARDS), self._cluster), self._cluster
@@ -136,10 +159,13 @@ class MemoryNode:
             ScramHandlers(None),
             SoleNodeHandlers(self.broker, 1),
         )
-        self.dispatch = Dispatcher(handlers, guard=guard, limiting=limiting)
+        apis = transactional_apis(2) if self._transactional else APIS
+        self.dispatch = Dispatcher(handlers, guard=guard, limiting=limiting, apis=apis)
         return self
 
     async def __aexit__(self, *error: object) -> None:
+        if self.transactions is not None:
+            await self.transactions.close(PATIENCE_S)
         await self.requests.close()
         await self.driver.close(PATIENCE_S)
         self.broker.close()

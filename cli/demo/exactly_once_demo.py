@@ -205,12 +205,16 @@ def prove_billing(orders: Mapping[bytes, bytes], bills: Sequence[Bill], everythi
     )
 
 
+PROOF_WIDTH: Final = 100
+"""Columns that the proof takes where its figures are large; a narrower terminal breaks the lines itself."""
+
+
 def show_billing_proof(out: Console, proof: BillingProof) -> None:
     table = Table(box=None, pad_edge=False)
-    table.add_column("")
-    table.add_column("records", justify="right")
-    table.add_column("sum in cents", justify="right")
-    table.add_column("")
+    table.add_column("", no_wrap=True)
+    table.add_column("records", justify="right", no_wrap=True)
+    table.add_column("sum in cents", justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
     right = not (proof.missing or proof.repeated or proof.wrong)
     verdict = (
         "each order is billed exactly once"
@@ -224,7 +228,9 @@ def show_billing_proof(out: Console, proof: BillingProof) -> None:
     table.add_row("bills, read_committed", f"{proof.bills:,}", f"{proof.billed:,}", Text(verdict, style=style))
     table.add_row("bills, read_uncommitted", f"{proof.bills + proof.left_in_log:,}", f"{proof.seen:,}", left)
     out.print()
-    out.print(table)
+    wide = out.options.update(width=max(out.width, PROOF_WIDTH))
+    for line in out.render_lines(table, wide, pad=False):
+        out.print(Text.assemble(*((part.text, part.style or "") for part in line)), soft_wrap=True)
     out.print()
     if proof.holds:
         out.print(Text("all of it holds: exactly once", style="bold green"))

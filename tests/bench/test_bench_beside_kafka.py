@@ -74,7 +74,7 @@ def test_nobody_listens(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_not_every_suite_has_that_peer(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "log", "--kafka", "127.0.0.1:9092"]) == 2
-    assert "--kafka works only with the suites wire, cluster, engine and watch" in capsys.readouterr().err
+    assert "--kafka works only with the suites wire, cluster, engine, transactions and watch" in capsys.readouterr().err
 
 
 def told(what: str, value: float, peer: float, ratio: float, goal: float = 2.0) -> str:

@@ -10,7 +10,7 @@ import random
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any, Final, TextIO
+from typing import Any, Final, Protocol, TextIO
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
@@ -77,10 +77,7 @@ class Appending:
         if read:
             shown = [(each.partition(), each.offset(), (each.value() or b"").decode()) for each in read]
             self.tell(name, reads=shown)
-        count = self.rng.randint(1, 4)
-        amounts = [self.rng.randint(-99, 99) for _ in range(count - 1)]
-        amounts.append(-sum(amounts))
-        values = [(self.rng.randrange(PARTITIONS), value_of(name, n, each)) for n, each in enumerate(amounts)]
+        values = draw_transfer(self.rng, name)
         position = self.number + LIFE * int(self.name.split(".")[1])
         self.tell(name, appends=values, position=position)
         for partition, value in values:
@@ -118,18 +115,31 @@ def ask_again(call: Callable[[], object]) -> None:
             return
 
 
-def main() -> int:
+class Instance(Protocol):
+    def run(self, ended: threading.Event) -> None: ...
+
+
+def run_worker(make: Callable[[str, str, str, int, TextIO], Instance], fatal: type[Exception]) -> int:
+    """Run what `make` makes of the command's arguments until the input ends. `fatal`: it is of no use any more."""
     servers, topic, worker, life, path = sys.argv[1:]
     ended = threading.Event()
     threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
     with open(path, "a") as told:
         try:
-            Appending(servers, topic, worker, int(life), told).run(ended)
-        except KafkaException as error:
-            print(f"{worker}.{life} ends: {error.args[0].name()}: {error.args[0].str()}", flush=True)
+            make(servers, topic, worker, int(life), told).run(ended)
+        except fatal as error:
+            print(f"{worker}.{life} ends: {error}", flush=True)
             return 3
     return 0
 
 
+def draw_transfer(rng: random.Random, name: str) -> list[tuple[int, str]]:
+    """1 to 4 records for random partitions, whose amounts add up to nothing."""
+    count = rng.randint(1, 4)
+    amounts = [rng.randint(-99, 99) for _ in range(count - 1)]
+    amounts.append(-sum(amounts))
+    return [(rng.randrange(PARTITIONS), value_of(name, n, each)) for n, each in enumerate(amounts)]
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_worker(Appending, KafkaException))

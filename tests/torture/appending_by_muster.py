@@ -8,8 +8,7 @@ from typing import Any, Final, TextIO
 
 from muster.client import Consumer, OutcomeUnknown, Producer, ProducerFenced, TransactionAborted
 from muster.client.types import OffsetAndMetadata, TopicPartition
-from tests.torture.appending import ABORTED_IN, LIFE, PARTITIONS, TIMEOUT_S
-from tests.torture.list_append import value_of
+from tests.torture.appending import ABORTED_IN, LIFE, PARTITIONS, TIMEOUT_S, draw_transfer, run_worker
 
 PATIENCE_MS: Final = 20_000
 
@@ -56,10 +55,7 @@ class AppendingByMuster:
         if read:
             shown = [(each.partition, each.offset, (each.value or b"").decode()) for each in read]
             self.tell(name, reads=shown)
-        count = self.rng.randint(1, 4)
-        amounts = [self.rng.randint(-99, 99) for _ in range(count - 1)]
-        amounts.append(-sum(amounts))
-        values = [(self.rng.randrange(PARTITIONS), value_of(name, n, each)) for n, each in enumerate(amounts)]
+        values = draw_transfer(self.rng, name)
         position = self.number + LIFE * self.life
         self.tell(name, appends=values, position=position)
         with self.producer.transaction():
@@ -71,18 +67,5 @@ class AppendingByMuster:
                 raise Given
 
 
-def main() -> int:
-    servers, topic, worker, life, path = sys.argv[1:]
-    ended = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
-    with open(path, "a") as told:
-        try:
-            AppendingByMuster(servers, topic, worker, int(life), told).run(ended)
-        except ProducerFenced as fenced:
-            print(f"{worker}.{life} ends: {fenced}", flush=True)
-            return 3
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_worker(AppendingByMuster, ProducerFenced))

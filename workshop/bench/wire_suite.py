@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import struct
-from muster.workshop.bench import kafka_load, wire_costs
+from muster.workshop.bench import call_counts, kafka_load, wire_costs
 from muster.workshop.bench.kafka_load import KafkaMember, LoadConnection, join_together, kafka_address
 from muster.workshop.bench.kafka_peer import find_peer_broker
 from muster.workshop.bench.processes import LOAD_CORE, SERVER_CORE, BenchFailed, cpu_ns, cpu_s, pinned, run_node
@@ -296,6 +296,7 @@ def row(figure: WorkFigure, ours: float, theirs: float) -> BenchRow:
 # ---------
 
 CASES: dict[str, MeasureCase] = {
+    "calls": call_counts.measure_calls,
     "heartbeats": wire_costs.measure_heartbeat_costs,
     "heartbeats by both doors": wire_costs.measure_against_grpc,
     "commits of ten partitions": wire_costs.measure_commit_costs,

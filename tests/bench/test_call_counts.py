@@ -1,0 +1,55 @@
+"""How many Python functions a node calls for a request, at most. The counts are exact: no clock has a say in them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from muster.workshop.bench import call_counts
+from muster.workshop.bench.call_counts import CALL_BUDGETS, count_calls, counted_node
+
+pytestmark = pytest.mark.integration
+
+SLACK = 1.02
+"""Of a budget, for the smaller group of this test: a turn is shared by fewer members."""
+
+LOW = 0.95
+"""Less than this of a budget, and the budget is out of date."""
+
+FEWER_MEMBERS = 100
+
+
+@pytest.fixture(scope="module")
+def counts(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, float]:
+    return count_calls(str(tmp_path_factory.mktemp("node")), FEWER_MEMBERS)
+
+
+@pytest.mark.parametrize("request_name", CALL_BUDGETS)
+def test_a_request_takes_no_more_calls_than_its_budget(counts: Mapping[str, float], request_name: str) -> None:
+    assert counts[request_name] <= CALL_BUDGETS[request_name] * SLACK, (
+        f"{request_name} takes {counts[request_name]:.1f} calls; its budget is {CALL_BUDGETS[request_name]}. "
+        "Ask less, or say in the commit why it has to be more"
+    )
+
+
+@pytest.mark.parametrize("request_name", CALL_BUDGETS)
+def test_a_budget_is_lowered_with_the_calls(counts: Mapping[str, float], request_name: str) -> None:
+    assert counts[request_name] >= CALL_BUDGETS[request_name] * LOW, (
+        f"{request_name} takes {counts[request_name]:.1f} calls: lower its budget of {CALL_BUDGETS[request_name]}"
+    )
+
+
+def test_calls_of_other_threads_are_not_counted(tmp_path: Path) -> None:
+    with counted_node(str(tmp_path), {}) as (address, counter):
+        alone = call_counts.count_heartbeats(address, counter)
+        member = call_counts.one_member(address, "beside")
+        beat = member.member.beat()
+
+        def send() -> None:
+            for _ in range(1_000):
+                member.request("Heartbeat", call_counts.BEAT, call_counts.struct("HeartbeatRequest")())
+            member.send(beat)
+
+        counted = [counter.count(send, member.receive) for _ in range(3)]
+        member.close()
+        assert min(counted) == alone

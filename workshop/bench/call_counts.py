@@ -1,0 +1,354 @@
+"""Calls of Python functions that a node makes for a request: the case "calls" of `muster bench wire`.
+
+A node runs in this process, and `sys.setprofile` counts on the thread of its event loop only. The clients are blocking
+sockets on another thread. The loop stands still while they write, so it finds the requests of a round together: what is
+counted depends on no clock, and two runs differ by what a node does every second besides. The least of a few rounds
+counts. It depends on the version of Python: comprehensions are calls before 3.12.
+
+`CALL_BUDGETS` says how many calls there may be; a test compares. Lower a budget when a count has come down.
+"""
+
+import asyncio
+import socket
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import CodeType, FrameType
+from typing import Any, Final
+
+from muster.coordinator.config import load_settings
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.kafka.codec.codec import struct
+from muster.coordinator.server.node.main import loop_factory
+from muster.coordinator.server.node.node import CoordinatorNode
+from muster.coordinator.server.node_log import configure_logs
+from muster.storage.records.batch import encode_batch
+from muster.workshop.bench.kafka_load import (
+    BEAT,
+    COMMIT,
+    JOIN,
+    REBALANCE_MS,
+    SESSION_MS,
+    SHARE,
+    SUBSCRIPTION,
+    SYNC,
+    KafkaMember,
+    LoadConnection,
+    join_request,
+    sync_request,
+)
+from muster.workshop.bench.processes import BenchFailed
+from muster.workshop.bench.report import BenchRow, less_is_better
+
+CALL_BUDGETS: Final[Mapping[str, int]] = {
+    "JoinGroup, one member": 376,
+    "SyncGroup, one member": 540,
+    "JoinGroup, 500 members": 140,
+    "SyncGroup, 500 members": 114,
+    "OffsetCommit of ten, the first": 241,
+    "OffsetCommit of ten, the second of a shape": 251,
+    "OffsetCommit of ten, later ones": 216,
+    "Heartbeat": 25,
+    "Produce": 89,
+    "Fetch": 72,
+}
+"""By request: the most calls on the loop's thread for each."""
+
+MEMBERS: Final = 500
+CALL_ROUNDS: Final = 5
+TOPIC, PARTITIONS = "bench", 10
+DELAY_MS = 300
+PRODUCE, FETCH, CREATE = 9, 12, 4
+PATIENCE_S = 60.0
+SETTINGS: Final = {
+    "listeners": "127.0.0.1:0",
+    "kafka.listeners": "127.0.0.1:0",
+    "http.listeners": "",
+    "group.initial.rebalance.delay.ms": str(DELAY_MS),
+    "logging.level": "error",
+}
+
+Calls = Counter[CodeType]
+"""How often each function was called."""
+
+
+def measure_calls(name: str, home: str) -> Iterator[BenchRow]:
+    for case, calls in count_calls(home).items():
+        budget = CALL_BUDGETS[case]
+        row = less_is_better(f"{name}: {case}", calls, "calls/request", "budget", budget, 1.0)
+        yield row._replace(bench="wire")
+
+
+def count_calls(home: str, members: int = MEMBERS, settings: Mapping[str, str] | None = None) -> dict[str, float]:
+    """By request: the calls for each, of a node with these settings besides."""
+    with counted_node(home, settings or {}) as (address, counter):
+        counts = dict(count_single_requests(address, counter))
+        for request, calls in count_rounds(address, counter, members, f"of-{members}"):
+            counts[f"{request}, {MEMBERS} members"] = calls
+    return {case: counts[case] for case in CALL_BUDGETS}
+
+
+# The node and what counts
+# ------------------------
+
+
+class CallCounter:
+    """Counts on the thread of one event loop, while requests are answered that were sent from another thread."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self.calls: Calls = Counter()
+        """Of the last round."""
+
+    def count(self, send: Callable[[], object], receive: Callable[[], object]) -> int:
+        """The calls from when all that `send` writes can be read until all that `receive` waits for has been sent."""
+        standing, sent = threading.Event(), threading.Event()
+
+        def stand() -> None:
+            standing.set()
+            sent.wait(PATIENCE_S)
+            self.calls = Counter()
+            sys.setprofile(self._note)
+
+        self._loop.call_soon_threadsafe(stand)
+        standing.wait(PATIENCE_S)
+        try:
+            send()
+        finally:
+            sent.set()
+        try:
+            receive()
+        finally:
+            stopped = threading.Event()
+
+            def stop() -> None:
+                sys.setprofile(None)
+                stopped.set()
+
+            self._loop.call_soon_threadsafe(stop)
+            stopped.wait(PATIENCE_S)
+        return self.calls.total() - 1  # that of `stop` itself
+
+    def _note(self, frame: FrameType, event: str, _: object) -> None:
+        if event == "call":
+            self.calls[frame.f_code] += 1
+
+
+@contextmanager
+def counted_node(home: str, settings: Mapping[str, str]) -> Iterator[tuple[str, CallCounter]]:
+    """A node in a thread of this process: its address for Kafka's protocol, and what counts its calls."""
+    configure_logs("error", "console")
+    made = loop_factory()
+    loop = asyncio.new_event_loop() if made is None else made()
+    thread = threading.Thread(target=loop.run_forever, name="counted-node", daemon=True)
+    thread.start()
+    try:
+        starting = start_node({"log.dirs": home, **SETTINGS, **settings})
+        node = asyncio.run_coroutine_threadsafe(starting, loop).result(PATIENCE_S)
+        bound = node.kafka_bound
+        assert bound is not None, "kafka.listeners is set"
+        yield f"{bound.host}:{bound.port}", CallCounter(loop)
+        asyncio.run_coroutine_threadsafe(node.stop(), loop).result(PATIENCE_S)
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(PATIENCE_S)
+        loop.close()
+
+
+async def start_node(settings: Mapping[str, str]) -> CoordinatorNode:
+    node = CoordinatorNode(load_settings(None, settings))
+    await node.start()
+    return node
+
+
+class BlockingMember:
+    """A classic member on a blocking socket. It sends bytes that are made before anything is counted."""
+
+    def __init__(self, address: str, group_id: str) -> None:
+        host, _, port = address.rpartition(":")
+        self._socket = socket.create_connection((host, int(port)), PATIENCE_S)
+        self._answers = self._socket.makefile("rb")
+        self._made = LoadConnection()
+        self.member = KafkaMember(self._made, group_id)
+
+    def request(self, name: str, version: int, message: object) -> bytes:
+        return self._made.request(name, version, message)
+
+    def send(self, request: bytes) -> None:
+        self._socket.sendall(request)
+
+    def receive(self) -> bytes:
+        return self._answers.read(int.from_bytes(self._answers.read(4), "big"))
+
+    def receive_as(self, name: str, version: int) -> Any:
+        return self._made.read(name, version, self.receive())
+
+    def ask(self, name: str, version: int, message: object) -> Any:
+        self.send(self.request(name, version, message))
+        return self.receive_as(name, version)
+
+    def join(self) -> bytes:
+        asked = join_request(self.member.group_id, self.member.member_id, SUBSCRIPTION, SESSION_MS, REBALANCE_MS)
+        return self.request("JoinGroup", JOIN, asked)
+
+    def sync(self, shares: Mapping[str, bytes]) -> bytes:
+        asked = sync_request(self.member.group_id, self.member.member_id, self.member.generation, shares)
+        return self.request("SyncGroup", SYNC, asked)
+
+    def joined(self) -> Any:
+        answer = self.receive_as("JoinGroup", JOIN)
+        self.member.member_id = answer.member_id or self.member.member_id
+        self.member.generation = answer.generation_id
+        return answer
+
+    def close(self) -> None:
+        self._answers.close()
+        self._socket.close()
+
+
+# Rounds
+# ------
+
+
+def count_rounds(address: str, counter: CallCounter, size: int, group_id: str) -> Iterator[tuple[str, float]]:
+    """The leader of a stable group joins again and all others with it, then all of them fetch their shares."""
+    members = [BlockingMember(address, group_id) for _ in range(size)]
+    for expected in (ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.NONE):
+        send_each(members, [each.join() for each in members])
+        check_codes("JoinGroup", expected, [each.joined() for each in members])
+    joins, syncs = [], []
+    for _ in range(1 + CALL_ROUNDS):
+        syncs.append(counter.count(*sync_round(members)) / size)
+        joins.append(counter.count(*join_round(members)) / size)
+    for each in members:
+        each.close()
+    yield "JoinGroup", min(joins)
+    yield "SyncGroup", min(syncs)
+
+
+def join_round(members: Sequence[BlockingMember]) -> tuple[Callable[[], None], Callable[[], None]]:
+    requests = [each.join() for each in members]
+    return (
+        lambda: send_each(members, requests),
+        lambda: check_codes("JoinGroup", ErrorCode.NONE, [each.joined() for each in members]),
+    )
+
+
+def sync_round(members: Sequence[BlockingMember]) -> tuple[Callable[[], None], Callable[[], None]]:
+    """The first one leads."""
+    shares = {each.member.member_id: SHARE for each in members}
+    requests = [each.sync({} if number else shares) for number, each in enumerate(members)]
+    return (
+        lambda: send_each(members, requests),
+        lambda: check_codes("SyncGroup", ErrorCode.NONE, [each.receive_as("SyncGroup", SYNC) for each in members]),
+    )
+
+
+def send_each(members: Sequence[BlockingMember], requests: Sequence[bytes]) -> None:
+    for each, request in zip(members, requests, strict=True):
+        each.send(request)
+
+
+def check_codes(what: str, expected: ErrorCode, answers: Sequence[Any]) -> None:
+    codes = {answer.error_code for answer in answers} - {expected}
+    if codes:
+        raise BenchFailed(f"{what} was answered {sorted(codes)}, expected {expected.name}; no healthy group does that")
+
+
+# Single requests
+# ---------------
+
+
+def count_single_requests(address: str, counter: CallCounter) -> Iterator[tuple[str, float]]:
+    client = BlockingMember(address, "of-one")
+    wanted = struct("CreateTopicsRequest.topics")(name=TOPIC, num_partitions=PARTITIONS, replication_factor=1)
+    check_codes(
+        "CreateTopics",
+        ErrorCode.NONE,
+        client.ask("CreateTopics", CREATE, struct("CreateTopicsRequest")(topics=[wanted])).topics,
+    )
+    client.close()
+    for request, calls in count_rounds(address, counter, 1, "of-one"):
+        yield f"{request}, one member", calls
+    yield from count_commits(address, counter)
+    yield "Heartbeat", count_heartbeats(address, counter)
+    yield from count_records(address, counter)
+
+
+def one_member(address: str, group_id: str) -> BlockingMember:
+    """A stable group of one."""
+    member = BlockingMember(address, group_id)
+    for _ in range(2):
+        member.send(member.join())
+        member.joined()
+    member.send(member.sync({member.member.member_id: SHARE}))
+    check_codes("SyncGroup", ErrorCode.NONE, [member.receive_as("SyncGroup", SYNC)])
+    return member
+
+
+def count_commits(address: str, counter: CallCounter) -> Iterator[tuple[str, float]]:
+    """A connection reads the first whole, sees in the second what it has in common with it, and then the offsets only.
+
+    Each round is a member of its own.
+    """
+    places = ("the first", "the second of a shape", "later ones")
+    counts: dict[str, list[float]] = {place: [] for place in places}
+    for number in range(CALL_ROUNDS):
+        member = one_member(address, f"commits-{number}")
+        request = member.member.commit(TOPIC, PARTITIONS)
+
+        def answered(member: BlockingMember = member) -> None:
+            rows = [row for topic in member.receive_as("OffsetCommit", COMMIT).topics for row in topic.partitions]
+            check_codes("OffsetCommit", ErrorCode.NONE, rows)
+
+        for place in (*places, places[-1]):
+            counts[place].append(counter.count(lambda: member.send(request), answered))  # noqa: B023
+        member.close()
+    for place in places:
+        yield f"OffsetCommit of ten, {place}", min(counts[place])
+
+
+def count_heartbeats(address: str, counter: CallCounter) -> float:
+    member = one_member(address, "heartbeats")
+    request = member.member.beat()
+
+    def answered() -> None:
+        check_codes("Heartbeat", ErrorCode.NONE, [member.receive_as("Heartbeat", BEAT)])
+
+    counts = [counter.count(lambda: member.send(request), answered) for _ in range(1 + CALL_ROUNDS)]
+    member.close()
+    return min(counts)
+
+
+def count_records(address: str, counter: CallCounter) -> Iterator[tuple[str, float]]:
+    """One record by acks=all, and that record again."""
+    client = BlockingMember(address, "")
+    batch = encode_batch([(0, b"key", bytes(100), ())])
+    data = struct("ProduceRequest.topic_data.partition_data")(index=0, records=batch)
+    told = struct("ProduceRequest.topic_data")(name=TOPIC, partition_data=[data])
+    produce = client.request(
+        "Produce", PRODUCE, struct("ProduceRequest")(acks=-1, timeout_ms=30_000, topic_data=[told])
+    )
+    part = struct("FetchRequest.topics.partitions")(partition=0, fetch_offset=0, partition_max_bytes=1)
+    topic = struct("FetchRequest.topics")(topic=TOPIC, partitions=[part])
+    fetch = client.request("Fetch", FETCH, struct("FetchRequest")(min_bytes=1, max_bytes=1, topics=[topic]))
+
+    def produced() -> None:
+        answer = client.receive_as("Produce", PRODUCE)
+        check_codes("Produce", ErrorCode.NONE, [row for one in answer.responses for row in one.partition_responses])
+
+    def fetched() -> None:
+        rows = [row for one in client.receive_as("Fetch", FETCH).responses for row in one.partitions]
+        check_codes("Fetch", ErrorCode.NONE, rows)
+        if not rows[0].records:
+            raise BenchFailed("Fetch was answered without the record that was produced; no healthy log does that")
+
+    for name, request, received in (("Produce", produce, produced), ("Fetch", fetch, fetched)):
+        counts = [
+            counter.count(lambda: client.send(request), received)  # noqa: B023
+            for _ in range(1 + CALL_ROUNDS)
+        ]
+        yield name, min(counts)
+    client.close()

@@ -120,17 +120,22 @@ def explained_document(transactional_id: str, found: "pb.ExplainTransactionsResp
 # Who holds readers back
 # ----------------------
 
-LATE_MS: Final = 20 * MINUTE_MS
-"""`transaction.max.timeout.ms` by default, and five minutes: no transaction should be open for so long."""
+GRACE_MS: Final = 5 * MINUTE_MS
+"""A coordinator that has just been loaded, or markers that are under way, need time beyond the timeout."""
+MAX_TIMEOUT: Final = "transaction.max.timeout.ms"
+DEFAULT_MAX_TIMEOUT_MS: Final = 15 * MINUTE_MS
+"""Of nodes that do not tell their setting, as Kafka's default."""
 
 
 def late_holders(
     admin: "Admin", ends: "Mapping[TopicPartition, int]", stable: "Mapping[TopicPartition, int]", now_ms: int
 ) -> list[str]:
-    """Who holds readers of committed records back for longer than LATE_MS, in a sentence for each partition.
+    """Who holds readers of committed records back for too long, in a sentence for each partition.
 
     ends, stable: high watermark and last stable offset. A transaction that its coordinator has open is as old as that
-    one says; any other as old as the last record of its producer. Raises ClientError.
+    one says, and late after its own `transaction.timeout.ms`. Any other is as old as the last record of its producer,
+    and late after the node's `transaction.max.timeout.ms`, beyond which no producer can go. Both have GRACE_MS more.
+    Raises ClientError.
     """
     held = [place for place, end in ends.items() if stable.get(place, end) < end]
     if not held:
@@ -141,12 +146,24 @@ def late_holders(
         if started:
             first = min(started, key=lambda each: each.transaction_start_offset or 0)
             oldest.append(PartitionTransaction(place, first))
-    found = [(each, age_of(each, now_ms)) for each in ask_coordinators(admin, oldest)]
-    return [tell_holder(each, age_ms, ends[each.place]) for each, age_ms in sorted_late(found)]
+    told = ask_coordinators(admin, oldest)
+    max_timeout_ms = read_max_timeout(admin) if any(each.hangs for each in told) else DEFAULT_MAX_TIMEOUT_MS
+    late = [each for each in told if age_of(each, now_ms) > timeout_of(each, max_timeout_ms) + GRACE_MS]
+    late.sort(key=lambda each: each.place)
+    return [
+        tell_holder(each, age_of(each, now_ms), timeout_of(each, max_timeout_ms), ends[each.place]) for each in late
+    ]
 
 
-def sorted_late(found: list[tuple[PartitionTransaction, int]]) -> list[tuple[PartitionTransaction, int]]:
-    return sorted((each for each in found if each[1] > LATE_MS), key=lambda each: each[0].place)
+def read_max_timeout(admin: "Admin") -> int:
+    """The node's `transaction.max.timeout.ms`. Raises ClientError."""
+    told = admin.describe_node().get(MAX_TIMEOUT, "")
+    return int(told) if told.isdecimal() else DEFAULT_MAX_TIMEOUT_MS
+
+
+def timeout_of(found: PartitionTransaction, max_timeout_ms: int) -> int:
+    """How long it may be open: as its producer asked for, or as any producer may ask."""
+    return max_timeout_ms if found.keeper is None else found.keeper.timeout_ms
 
 
 def age_of(found: PartitionTransaction, now_ms: int) -> int:
@@ -155,7 +172,7 @@ def age_of(found: PartitionTransaction, now_ms: int) -> int:
     return 0 if since_ms is None or since_ms < 0 else now_ms - since_ms
 
 
-def tell_holder(found: PartitionTransaction, age_ms: int, end: int) -> str:
+def tell_holder(found: PartitionTransaction, age_ms: int, timeout_ms: int, end: int) -> str:
     producer, keeper, (topic, number) = found.producer, found.keeper, found.place
     start = producer.transaction_start_offset or 0
     told = (
@@ -165,12 +182,13 @@ def tell_holder(found: PartitionTransaction, age_ms: int, end: int) -> str:
     if keeper is None:
         return told + (
             f"Producer id {producer.producer_id}, epoch {producer.producer_epoch}, has a transaction open there that "
-            f"no coordinator will end; its last record is {duration(age_ms)} old. `muster transactions abort --topic "
+            f"no coordinator will end; its last record is {duration(age_ms)} old, and no transaction may be open for "
+            f"longer than {duration(timeout_ms)} ({MAX_TIMEOUT} of the node). `muster transactions abort --topic "
             f"{topic} --partition {number} --start-offset {start}` ends it."
         )
     where = f" at {keeper.client_address}" if keeper.client_address else ""
     return told + (
         f"The transaction of transactional id {keeper.transactional_id!r}, whose producer is{where or ' not known'}, "
-        f"is open for {duration(age_ms)}. `muster transactions force-terminate --transactional-id "
-        f"{keeper.transactional_id}` ends it."
+        f"is open for {duration(age_ms)}, longer than its transaction.timeout.ms of {duration(timeout_ms)}. `muster "
+        f"transactions force-terminate --transactional-id {keeper.transactional_id}` ends it."
     )

@@ -11,16 +11,18 @@ from typing import Protocol
 
 from muster.client.calls.transport import Transport
 from muster.client.config import ProducerConfig
-from muster.client.errors import ClientError, IllegalState, OutcomeUnknown, Refused, refusal
+from muster.client.errors import ClientError, IllegalState, OutcomeUnknown, ProducerFenced, Refused, refusal
 from muster.client.records.accumulator import Accumulator, NumberedOwnership, TransactionNumbering
 from muster.client.records.sender import BatchSender
 from muster.client.records.transaction_calls import TransactionCalls
 from muster.client.records.transaction_state import (
     ABORTING_OFFSETS,
     FENCING_AN_END,
+    INVALID_TXN_STATE,
     TransactionLife,
     TransactionPhase,
     build_aborted,
+    describe_fate,
     fences,
     is_not_yet,
 )
@@ -30,7 +32,6 @@ log = logging.getLogger("muster.client")
 
 DROPPED = ClientError("the transaction was aborted before the record was delivered")
 UNKNOWN_MEMBER_ID = 25
-INVALID_TXN_STATE = 48
 PRODUCER_FENCED = 90
 INTERRUPTED = ClientError("send_offsets() was interrupted")
 NO_MEMBER = "the consumer is no member of its group at the moment; poll until it has joined again"
@@ -198,7 +199,7 @@ class ProducerTransactions:
             ownership = await self._calls.end(held, commit=True, patience_ms=self._config.delivery_timeout_ms)
         except ClientError as error:
             if fences(error, FENCING_AN_END) and isinstance(error, Refused):
-                raise self.life.fence(error) from None
+                raise self._fence(error, unanswered=self._calls.end_unanswered) from None
             if is_not_yet(error):
                 raise OutcomeUnknown(
                     f"whether the transaction of {self.life.transactional_id!r} is committed is unknown: {error}; the "
@@ -250,9 +251,15 @@ class ProducerTransactions:
     def _fail(self, error: Exception) -> None:
         """A record, or positions, did not get into the transaction."""
         if isinstance(error, Refused) and fences(error):
-            self.life.fence(error)
+            self._fence(error)
         else:
             self.life.fail(error)
+
+    def _fence(self, error: Refused, *, unanswered: bool = False) -> ProducerFenced:
+        """See `TransactionLife.fence`. unanswered: a request to commit was not answered before."""
+        timeout_ms = self._config.transaction_timeout_ms
+        fate = describe_fate(self.life.transactional_id, error.code, timeout_ms=timeout_ms, unanswered=unanswered)
+        return self.life.fence(error, fate)
 
 
 def choose_offsets(

@@ -42,6 +42,8 @@ class TransactionCalls:
     def __init__(self, transport: Transport, transactional_id: str) -> None:
         self.transactional_id = transactional_id
         self._transport = transport
+        self.end_unanswered = False
+        """Whether an attempt of the last `end` was not answered: what it asked for may have been done."""
         self._address: str | None = None
         self._groups: dict[str, GroupCalls] = {}
 
@@ -89,6 +91,7 @@ class TransactionCalls:
 
     async def end(self, held: NumberedOwnership, *, commit: bool, patience_ms: int) -> NumberedOwnership:
         """Commit or abort; the producer id and epoch of the next transaction. Raises as `init_producer_id`."""
+        self.end_unanswered = False
         request = pb.EndTxnRequest(
             transactional_id=self.transactional_id,
             producer_id=held.producer_id,
@@ -98,7 +101,13 @@ class TransactionCalls:
 
         async def attempt(address: str, attempt_ms: int) -> NumberedOwnership:
             doing = f"{'committing' if commit else 'aborting'} a transaction of {self.transactional_id!r}"
-            answer = await self._transport.call(END_TXN, request, doing=doing, address=address, timeout_ms=attempt_ms)
+            try:
+                answer = await self._transport.call(
+                    END_TXN, request, doing=doing, address=address, timeout_ms=attempt_ms
+                )
+            except Unreachable:
+                self.end_unanswered = True
+                raise
             check_code(answer.error_code, answer.error_message, self.transactional_id)
             return NumberedOwnership(answer.producer_id, answer.producer_epoch)
 

@@ -58,7 +58,8 @@ NOT_YET: Final = frozenset({14, 15, 16, 19, 51})
 CONCURRENT_TRANSACTIONS: the same request again."""
 FENCING: Final = frozenset({49, 53, 90})
 """INVALID_PRODUCER_ID_MAPPING, TRANSACTIONAL_ID_AUTHORIZATION_FAILED, PRODUCER_FENCED."""
-FENCING_AN_END: Final = FENCING | {47, 48}
+INVALID_TXN_STATE: Final = 48
+FENCING_AN_END: Final = FENCING | {47, INVALID_TXN_STATE}
 """For EndTxn also INVALID_PRODUCER_EPOCH and INVALID_TXN_STATE: somebody else has ended the transaction."""
 ABORTING_OFFSETS: Final = frozenset({22, 25, 47, 48, 82, 113, 120})
 """Of TxnOffsetCommit: the group went on without this member (ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID,
@@ -75,9 +76,34 @@ def is_not_yet(error: Exception) -> bool:
     return isinstance(error, Unreachable) or (isinstance(error, Refused) and error.code in NOT_YET)
 
 
-def build_fenced(error: Refused) -> ProducerFenced:
-    """`error` as what ends the producer, with its code and the node's words."""
-    return error if isinstance(error, ProducerFenced) else ProducerFenced(error.code, error.name, error.message)
+def build_fenced(error: Refused, fate: str = "") -> ProducerFenced:
+    """`error` as what ends the producer, with its code and the node's words. fate: what became of the transaction."""
+    kind = type(error) if isinstance(error, ProducerFenced) else ProducerFenced
+    return kind(error.code, error.name, "; ".join(filter(None, (error.message, fate))))
+
+
+def describe_fate(transactional_id: str, code: int, *, timeout_ms: int, unanswered: bool = False) -> str:
+    """What became of the transaction of a producer that was fenced, and what to do.
+
+    Nobody else can commit what was written with this producer's epoch. So it is aborted, unless a request to commit it
+    was not answered before (`unanswered`), which may have come through.
+    """
+    restart = (
+        "this producer is of no use any more: close it and start again with a new one, from the group's committed "
+        "offsets"
+    )
+    if unanswered:
+        return (
+            "an earlier request to commit was not answered, so the transaction is committed completely or not at all; "
+            f"`muster transactions explain {transactional_id}` says which; {restart}"
+        )
+    why = ""
+    if code == INVALID_TXN_STATE:
+        why = (
+            "its coordinator ended it before the commit came, typically because transaction.timeout.ms of "
+            f"{timeout_ms} ms was over; "
+        )
+    return f"the transaction is aborted: readers of committed records see nothing of it; {why}{restart}"
 
 
 def build_aborted(reason: Exception) -> TransactionAborted:
@@ -192,9 +218,9 @@ class TransactionLife:
         """The coordinator did not say whether it has ended the transaction."""
         self.become(UNRESOLVED)
 
-    def fence(self, error: Refused) -> ProducerFenced:
-        """This producer may write no more; returns what its calls raise from now on."""
-        self._fence = self._fence or build_fenced(error)
+    def fence(self, error: Refused, fate: str = "") -> ProducerFenced:
+        """This producer may write no more; returns what its calls raise from now on. fate: see `describe_fate`."""
+        self._fence = self._fence or build_fenced(error, fate)
         self.become(FENCED)
         return self._fence
 

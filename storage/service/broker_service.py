@@ -162,6 +162,7 @@ def is_transactional(records: Buffer) -> bool:
 # -----------
 
 READ_COMMITTED = 1
+DEFAULT_MAX_TIMEOUT_MS = 900_000
 ROOM = 1 << 30
 """More than any answer has."""
 
@@ -178,6 +179,11 @@ LAST_EPOCH = 32_767
 
 class RecordTransactions(Protocol):
     """The transactional ids of a node, as far as records have to do with them."""
+
+    @property
+    def max_timeout_ms(self) -> int:
+        """`transaction.max.timeout.ms` of the node."""
+        ...
 
     async def produce(
         self, transactional_id: str, parts: Sequence[Batches], acks: int, timeout_ms: int
@@ -354,10 +360,20 @@ class BrokerService:
     async def describe_configs(self, request: pb.DescribeConfigsRequest, call: object) -> pb.DescribeConfigsResponse:
         check_entry_count("topics", len(request.topics))
         if not request.topics:
-            return pb.DescribeConfigsResponse(
-                results=[pb.DescribedConfigs(configs=list(_entries(self._broker.settings)))]
-            )
+            entries = [*_entries(self._broker.settings), *self._transaction_entries()]
+            return pb.DescribeConfigsResponse(results=[pb.DescribedConfigs(configs=entries)])
         return pb.DescribeConfigsResponse(results=await map_in_turns(self._describe, dict.fromkeys(request.topics)))
+
+    def _transaction_entries(self) -> Iterator[pb.ConfigEntry]:
+        """What tools need to know in order to judge how long a transaction is open."""
+        if self._transactions is not None:
+            longest_ms = self._transactions.max_timeout_ms
+            yield pb.ConfigEntry(
+                name="transaction.max.timeout.ms",
+                value=str(longest_ms),
+                is_default=longest_ms == DEFAULT_MAX_TIMEOUT_MS,
+                documentation="The longest transaction.timeout.ms that a producer may ask for.",
+            )
 
     def _describe(self, name: str) -> pb.DescribedConfigs:
         try:

@@ -42,7 +42,7 @@ class TransactionalEdge:
             door.requests,
             node_id=NODE_ID,
             advertised=lambda: ("muster.example", 9290),
-            transactions=RpcRecordTransactions(gate, door.requests, door.driver),
+            transactions=RpcRecordTransactions(gate, door.requests, door.driver, max_timeout_ms=900_000),
         )
 
     async def init(self, name: str = "app", timeout_ms: int = 60_000, **more: Any) -> pb.InitProducerIdResponse:

@@ -217,7 +217,9 @@ class StandaloneBackend:
     def record_service(self, advertised: Callable[[], tuple[str, int]], room: Callable[[Any], int]) -> BrokerService:
         transactions = None
         if self._gate is not None and self._groups is not None:
-            transactions = RpcRecordTransactions(self._gate, self.requests, self._groups)
+            transactions = RpcRecordTransactions(
+                self._gate, self.requests, self._groups, max_timeout_ms=self._settings.transaction_max_timeout_ms
+            )
         return BrokerService(
             self.requests,
             node_id=self._settings.node_id,

@@ -54,7 +54,11 @@ class RpcGroupTransactions:
 class RpcRecordTransactions:
     """What the Broker service asks of the node's transactional ids."""
 
-    def __init__(self, gate: TransactionGate, requests: LogRequests, groups: GroupDriver) -> None:
+    def __init__(
+        self, gate: TransactionGate, requests: LogRequests, groups: GroupDriver, *, max_timeout_ms: int
+    ) -> None:
+        """max_timeout_ms: `transaction.max.timeout.ms`, for whoever asks for the node's settings."""
+        self.max_timeout_ms = max_timeout_ms
         self._gate = gate
         self._requests = requests
         self._markers = RequestedMarkers(requests, groups)

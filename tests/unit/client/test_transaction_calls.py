@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from muster.client.aio.producer import AsyncProducer
 from muster.client.calls import transport
+from muster.client.calls.methods import END_TXN
 from muster.client.errors import OutcomeUnknown, ProducerFenced, TransactionAborted
 from muster.client.records import accumulator, sender
 from muster.client.types import TopicPartition
@@ -129,6 +130,50 @@ def test_after_an_unknown_outcome_a_producer_fences_no_newer_one(monkeypatch: py
             await writing.producer.begin()
         await write(newer, b"and again")
         assert writing.seen() == [b"a", b"and again", b"of the newer"]
+        await newer.close()
+        await writing.producer.close()
+
+    play(story())
+
+
+def test_a_commit_of_a_fenced_producer_says_that_its_transaction_is_aborted(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        writing = Writing(monkeypatch, [])
+        await writing.producer.begin()
+        await writing.producer.produce("t", b"a", partition=0)
+        await writing.producer.flush()
+        newer = writing.instance()
+        await write(newer, b"of the newer")
+        with pytest.raises(ProducerFenced, match=r"the transaction is aborted.*start again with a new one") as told:
+            await writing.producer.commit()
+        assert "transaction.timeout.ms" not in str(told.value)
+        assert writing.seen() == [b"of the newer"]
+        await newer.close()
+        await writing.producer.close()
+
+    play(story())
+
+
+def test_a_fenced_commit_whose_first_answer_was_lost_does_not_say_that_nothing_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first one came through, and a newer producer has begun since."""
+
+    async def story() -> None:
+        writing = Writing(monkeypatch, [Delivery.ANSWERED, Delivery.ANSWERED, Delivery.ANSWER_LOST])
+        newer, answering = writing.instance(), writing.node.call
+
+        async def overtaken(method: Any, request: Any, **given: Any) -> Any:
+            if method is END_TXN and writing.node.calls[-1] == "EndTxn":
+                monkeypatch.setattr(writing.producer._core.transport, "call", answering)
+                writing.node.write_markers()
+                await newer.init_transactions()
+            return await answering(method, request, **given)
+
+        monkeypatch.setattr(writing.producer._core.transport, "call", overtaken)
+        with pytest.raises(ProducerFenced, match="or not at all; `muster transactions explain A`"):
+            await write(writing.producer, b"a")
+        assert writing.seen() == [b"a"]
         await newer.close()
         await writing.producer.close()
 

@@ -680,3 +680,15 @@ def test_records_and_positions_are_refused_where_nobody_coordinates() -> None:
         assert [part.error_code for part in markers.topics[0].partitions] == [FORBIDDEN, FORBIDDEN]
 
     play(story)
+
+
+def test_the_settings_of_a_node_say_how_long_a_transaction_may_be_open() -> None:
+    """`muster topics describe` judges by it."""
+
+    async def story(door: Door) -> None:
+        edge = TransactionalEdge(door)
+        (told,) = (await edge.broker.describe_configs(broker_pb.DescribeConfigsRequest(), CALL)).results
+        (entry,) = [each for each in told.configs if each.name == "transaction.max.timeout.ms"]
+        assert (entry.value, entry.is_default) == ("900000", True)
+
+    play(story, transactions=NODE)

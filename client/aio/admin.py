@@ -17,7 +17,8 @@ from muster.client.aio.cluster_admin import AccountCalls, AclCalls, ClusterCalls
 from muster.client.aio.group_control import CanaryCalls, GroupControlCalls
 from muster.client.aio.transaction_admin import TransactionAdminCalls
 from muster.client.calls import methods
-from muster.client.calls.group_calls import ELSEWHERE, GroupCalls, check_code, check_group_id
+from muster.client.calls.coordinator_search import ELSEWHERE, check_code
+from muster.client.calls.group_calls import GroupCalls, check_group_id
 from muster.client.calls.topic_calls import PartitionCounts, delete_records, list_offsets
 from muster.client.calls.transport import CallRetry, Transport
 from muster.client.config import ClientConfig, load

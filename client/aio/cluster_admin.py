@@ -8,7 +8,8 @@ from typing import Final, Literal, TypeAlias
 
 from muster.assignors.api import TopicPartition
 from muster.client.calls import methods
-from muster.client.calls.group_calls import Answered, GroupAnswer, check_code
+from muster.client.calls.coordinator_search import check_code
+from muster.client.calls.group_calls import Answered, GroupAnswer
 from muster.client.calls.methods import ClientMethod, Request
 from muster.client.calls.transport import Transport
 from muster.client.described import TokenDescription, UserDescription

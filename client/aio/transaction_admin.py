@@ -5,31 +5,33 @@ from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Any, Final, Protocol, TypeVar
 
 from muster.client.calls import methods
-from muster.client.calls.group_calls import check_code
+from muster.client.calls.coordinator_search import (
+    CONCURRENT,
+    ELSEWHERE,
+    LOADING,
+    CoordinatorSearch,
+    FixedCoordinator,
+    ask_patiently,
+    check_code,
+    search_for_transactional_id,
+)
 from muster.client.calls.leaders import MOVED, ONE_NODE
 from muster.client.calls.topic_calls import Refusals, call_leaders
-from muster.client.calls.transport import CallRetry, Transport
+from muster.client.calls.transport import Transport
 from muster.client.described import ProducerDescription, TransactionDescription, TransactionListing
-from muster.client.errors import Refused, Unreachable, refusal
+from muster.client.errors import Refused, refusal
 from muster.client.members.subscription import group_by_topic
 from muster.client.types import TopicPartition
 from muster.coordinator.observability.views.formatting import host_and_port
-from muster.coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
 from muster.coordinator.rpc.v1 import transaction_service_pb2 as pb
 from muster.storage.rpc.v1 import broker_service_pb2 as broker_pb
 
 Answer = TypeVar("Answer")
 
-LOADING, NOT_AVAILABLE, NOT_COORDINATOR, CONCURRENT = 14, 15, 16, 51
-STAYS: Final = frozenset({LOADING, CONCURRENT})
-"""The right coordinator was asked, too early."""
-NOT_YET: Final = STAYS | {NOT_AVAILABLE, NOT_COORDINATOR}
+NOT_YET: Final = ELSEWHERE | {LOADING, CONCURRENT}
 
 DESCRIBED_AT_ONCE: Final = 500
 """Partitions whose producers are asked about in one round."""
-
-TRANSACTION: Final = "transaction"
-"""The key type of transactional ids, for FindCoordinator."""
 
 
 class TransactionAdminCalls:
@@ -67,7 +69,7 @@ class TransactionAdminCalls:
                 check_code(answer.error_code, answer.error_message)
                 return answer
 
-            return await patiently(self._transport, CoordinatorSearch(self._transport, "", address), attempt)
+            return await ask_at(self._transport, FixedCoordinator(address), attempt)
 
         answers = await asyncio.gather(*map(ask, nodes))
         return sorted(
@@ -160,7 +162,7 @@ class TransactionAdminCalls:
         await call_leaders(self._transport, [place], attempt)
 
     async def _at_coordinator(self, transactional_id: str, attempt: Callable[[str], Awaitable[Answer]]) -> Answer:
-        return await patiently(self._transport, CoordinatorSearch(self._transport, transactional_id), attempt)
+        return await ask_at(self._transport, search_for_transactional_id(self._transport, transactional_id), attempt)
 
     async def _coordinating_nodes(self) -> dict[str, int]:
         """Ids of the nodes by the address at which each is asked."""
@@ -233,47 +235,11 @@ def read_producer(entry: broker_pb.ProducerStateEntry) -> ProducerDescription:
     )
 
 
-class CoordinatorSearch:
-    """Where the coordinator of a transactional id is. `address`: of the only node that is asked."""
-
-    def __init__(self, transport: Transport, transactional_id: str, address: str | None = None) -> None:
-        self._transport = transport
-        self._transactional_id = transactional_id
-        self._given = self._found = address
-
-    async def find(self) -> str:
-        """HOST:PORT, looked up where it is not known. Raises Refused, Unreachable."""
-        if self._found is None:
-            doing = f"finding the coordinator of transactional id {self._transactional_id!r}"
-            request = group_pb.FindCoordinatorRequest(key=self._transactional_id, key_type=TRANSACTION)
-            bootstrap, leaders = self._transport.bootstrap, self._transport.leaders
-            answer = await self._transport.call(
-                methods.FIND_COORDINATOR, request, doing=doing, address=bootstrap, timeout_ms=leaders.look_ms
-            )
-            leaders.hear(in_cluster=answer.in_cluster)
-            check_code(answer.error_code, answer.error_message, self._transactional_id)
-            self._found = host_and_port(answer.host, answer.port) if answer.host else bootstrap
-        return self._found
-
-    def forget(self) -> None:
-        self._found = self._given
-
-
-async def patiently(
-    transport: Transport, search: CoordinatorSearch, attempt: Callable[[str], Awaitable[Answer]]
-) -> Answer:
+def ask_at(
+    transport: Transport, search: CoordinatorSearch | FixedCoordinator, attempt: Callable[[str], Awaitable[Answer]]
+) -> Awaitable[Answer]:
     """Repeat `attempt(address)` while the coordinator moves, loads, completes a transaction or cannot be reached."""
-    patience = CallRetry(transport)
-    while True:
-        try:
-            return await attempt(await search.find())
-        except (Refused, Unreachable) as error:
-            if isinstance(error, Refused) and error.code not in NOT_YET:
-                raise
-            if not (isinstance(error, Refused) and error.code in STAYS):
-                search.forget()
-            if not await patience.another_try(error):
-                raise error.after(patience.waited_ms) if isinstance(error, Unreachable) else error from None
+    return ask_patiently(transport, search, lambda address, _: attempt(address), NOT_YET)
 
 
 def read_described(found: pb.DescribedTransaction) -> TransactionDescription:

@@ -11,25 +11,29 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from google.protobuf.message import Message
 
 from muster.assignors.data.values import readable_lag
-from muster.client.calls.methods import EXPLAIN_GROUP, FIND_COORDINATOR, OFFSET_COMMIT, OFFSET_FETCH, ClientMethod
+from muster.client.calls.coordinator_search import (
+    ELSEWHERE,
+    LOADING,
+    UNSTABLE,
+    ask_patiently,
+    check_code,
+    search_for_group,
+)
+from muster.client.calls.methods import EXPLAIN_GROUP, OFFSET_COMMIT, OFFSET_FETCH, ClientMethod
 from muster.client.calls.transport import CallRetry, Transport
-from muster.client.errors import ClientError, ConfigError, Refused, Unreachable, refusal
+from muster.client.errors import ClientError, ConfigError, Refused, Unreachable
 from muster.client.members.subscription import group_by_topic
 from muster.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from muster.coordinator.observability.read_model.commit_history import CommitHistory
 from muster.coordinator.observability.read_model.group_mapper import log_span_of, map_commits
-from muster.coordinator.observability.views.formatting import host_and_port
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.rpc.v1 import errors_pb2
 
 log = logging.getLogger("muster.client")
 
 T = TypeVar("T")
 Request = TypeVar("Request", bound=Message)
 Response = TypeVar("Response")
-LOADING, NOT_AVAILABLE, NOT_COORDINATOR, UNSTABLE = 14, 15, 16, 88
-TRY_AGAIN = frozenset({LOADING, NOT_AVAILABLE, NOT_COORDINATOR, UNSTABLE})
-ELSEWHERE = frozenset({NOT_AVAILABLE, NOT_COORDINATOR})
+TRY_AGAIN = ELSEWHERE | {LOADING, UNSTABLE}
 STILL_OPEN = (
     "an open transaction holds an offset of this partition; it ends with its producer, or when "
     "transaction.timeout.ms is over; `muster transactions list` names it"
@@ -39,12 +43,6 @@ REMEMBERED_REBALANCES = 50
 LEAVE_PATIENCE_MS = 5_000
 MAX_GROUP_ID_CHARS = 4_096
 """What a node accepts as a name."""
-
-
-def check_code(code: int, message: str, about: str = "") -> None:
-    """Raise the typed refusal of a group code."""
-    if code:
-        raise refusal(code, errors_pb2.ErrorCode.Name(errors_pb2.ErrorCode.ValueType(code)), message, about)
 
 
 def check_group_id(group_id: str) -> None:
@@ -101,28 +99,19 @@ class GroupCalls:
         check_group_id(group_id)
         self.group_id = group_id
         self._transport = transport
-        self._group_protocol = group_protocol
-        self._address = coordinator
-        self.members_per_stream = 0
+        self.search = search_for_group(transport, group_id, group_protocol, coordinator)
+
+    @property
+    def members_per_stream(self) -> int:
         """How many sessions one stream may carry (SharedSession), as was told with the coordinator; 0: not offered."""
+        return self.search.members_per_stream
 
     async def coordinator(self) -> str:
         """HOST:PORT of the coordinator, looked up when it is not known."""
-        if self._address is None:
-            doing = f"finding the coordinator of group {self.group_id!r}"
-            request = pb.FindCoordinatorRequest(key=self.group_id, group_protocol=self._group_protocol)
-            bootstrap, leaders = self._transport.bootstrap, self._transport.leaders
-            answer = await self._transport.call(
-                FIND_COORDINATOR, request, doing=doing, address=bootstrap, timeout_ms=leaders.look_ms
-            )
-            leaders.hear(in_cluster=answer.in_cluster)
-            check_code(answer.error_code, answer.error_message, self.group_id)
-            self.members_per_stream = answer.members_per_stream
-            self._address = host_and_port(answer.host, answer.port) if answer.host else bootstrap
-        return self._address
+        return await self.search.find()
 
     def forget_coordinator(self) -> None:
-        self._address = None
+        self.search.forget()
 
     async def _call(
         self, method: ClientMethod[Request, Response], request: Request, doing: str, address: str
@@ -174,19 +163,9 @@ class GroupCalls:
 
     async def patiently(self, attempt: Callable[[str], Awaitable[T]], timeout_ms: int | None = None) -> T:
         """Repeat `attempt(address)` with back-off while the coordinator moves, loads or cannot be reached."""
-        patience = CallRetry(self._transport, timeout_ms)
-        while True:
-            try:
-                return await attempt(await self.coordinator())
-            except (Refused, Unreachable) as error:
-                if isinstance(error, Refused) and error.code not in TRY_AGAIN:
-                    raise
-                if not (isinstance(error, Refused) and error.code in {LOADING, UNSTABLE}):
-                    self.forget_coordinator()
-                if not await patience.another_try(error):
-                    if isinstance(error, Unreachable):
-                        raise error.after(patience.waited_ms) from None
-                    raise
+        return await ask_patiently(
+            self._transport, self.search, lambda address, _: attempt(address), TRY_AGAIN, timeout_ms
+        )
 
     async def commit(
         self,

@@ -1,39 +1,32 @@
-"""Finds the coordinator of a transactional id, and talks to it and to coordinators of groups about transactions.
+"""Talks to the coordinator of a transactional id, and to coordinators of groups, about transactions.
 
 Requests are sent again while a coordinator loads, moves, completes the transaction before, or cannot be reached. This
 is safe, because each transaction has an epoch of its own: a repeated request is recognized, a late one is refused.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
-from muster.client.calls.group_calls import GroupCalls, build_commit_request, check_code
-from muster.client.calls.methods import END_TXN, FIND_COORDINATOR, INIT_TRANSACTIONS, TXN_OFFSET_COMMIT
-from muster.client.calls.transport import CallRetry, Transport
-from muster.client.errors import Refused, Unreachable
+from muster.client.calls.coordinator_search import (
+    CoordinatorSearch,
+    ask_patiently,
+    check_code,
+    search_for_transactional_id,
+)
+from muster.client.calls.group_calls import GroupCalls, build_commit_request
+from muster.client.calls.methods import END_TXN, INIT_TRANSACTIONS, TXN_OFFSET_COMMIT
+from muster.client.calls.transport import Transport
+from muster.client.errors import Unreachable
 from muster.client.records.accumulator import NumberedOwnership
 from muster.client.records.transaction_state import NOT_YET
 from muster.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
-from muster.coordinator.observability.views.formatting import host_and_port
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
 from muster.coordinator.rpc.v1 import transaction_service_pb2 as pb
 
 T = TypeVar("T")
 
-TRANSACTION = "transaction"
-"""The key type of transactional ids, for FindCoordinator."""
-STAYS: frozenset[int] = frozenset({14, 51})
-"""COORDINATOR_LOAD_IN_PROGRESS, CONCURRENT_TRANSACTIONS: the right coordinator was asked."""
 MAX_GROUPS = 100
 """Coordinators of so many groups are remembered."""
-
-
-class CoordinatorLookup(Protocol):
-    """How a coordinator is found, and found again after it has moved."""
-
-    async def coordinator(self) -> str: ...
-
-    def forget_coordinator(self) -> None: ...
 
 
 class TransactionCalls:
@@ -44,25 +37,8 @@ class TransactionCalls:
         self._transport = transport
         self.end_unanswered = False
         """Whether an attempt of the last `end` was not answered: what it asked for may have been done."""
-        self._address: str | None = None
+        self._search = search_for_transactional_id(transport, transactional_id)
         self._groups: dict[str, GroupCalls] = {}
-
-    async def coordinator(self) -> str:
-        """HOST:PORT of the coordinator, looked up when it is not known."""
-        if self._address is None:
-            doing = f"finding the coordinator of transactional id {self.transactional_id!r}"
-            request = group_pb.FindCoordinatorRequest(key=self.transactional_id, key_type=TRANSACTION)
-            bootstrap, leaders = self._transport.bootstrap, self._transport.leaders
-            answer = await self._transport.call(
-                FIND_COORDINATOR, request, doing=doing, address=bootstrap, timeout_ms=leaders.look_ms
-            )
-            leaders.hear(in_cluster=answer.in_cluster)
-            check_code(answer.error_code, answer.error_message, self.transactional_id)
-            self._address = host_and_port(answer.host, answer.port) if answer.host else bootstrap
-        return self._address
-
-    def forget_coordinator(self) -> None:
-        self._address = None
 
     async def init_producer_id(
         self, timeout_ms: int, held: NumberedOwnership | None, patience_ms: int
@@ -87,7 +63,7 @@ class TransactionCalls:
             check_code(answer.error_code, answer.error_message, self.transactional_id)
             return NumberedOwnership(answer.producer_id, answer.producer_epoch)
 
-        return await self._patiently(self, attempt, patience_ms)
+        return await self._patiently(self._search, attempt, patience_ms)
 
     async def end(self, held: NumberedOwnership, *, commit: bool, patience_ms: int) -> NumberedOwnership:
         """Commit or abort; the producer id and epoch of the next transaction. Raises as `init_producer_id`."""
@@ -111,7 +87,7 @@ class TransactionCalls:
             check_code(answer.error_code, answer.error_message, self.transactional_id)
             return NumberedOwnership(answer.producer_id, answer.producer_epoch)
 
-        return await self._patiently(self, attempt, patience_ms)
+        return await self._patiently(self._search, attempt, patience_ms)
 
     async def commit_offsets(
         self,
@@ -138,27 +114,17 @@ class TransactionCalls:
                     check_code(partition.error_code, partition.error_message, about)
             check_code(answer.error_code, answer.error_message, member.group_id)
 
-        await self._patiently(self._groups[member.group_id], attempt, patience_ms)
+        await self._patiently(self._groups[member.group_id].search, attempt, patience_ms)
 
     async def _patiently(
-        self, link: CoordinatorLookup, attempt: Callable[[str, int], Awaitable[T]], patience_ms: int
+        self, search: CoordinatorSearch, attempt: Callable[[str, int], Awaitable[T]], patience_ms: int
     ) -> T:
-        patience = CallRetry(self._transport, patience_ms)
-        while True:
-            try:
-                address = await link.coordinator()
-                return await attempt(
-                    address, min(patience.attempt_ms, self._transport.leaders.answer_ms or patience_ms)
-                )
-            except (Refused, Unreachable) as error:
-                if isinstance(error, Refused) and error.code not in NOT_YET:
-                    raise
-                if not (isinstance(error, Refused) and error.code in STAYS):
-                    link.forget_coordinator()
-                if not await patience.another_try(error):
-                    if isinstance(error, Unreachable):
-                        raise error.after(patience.waited_ms) from None
-                    raise
+        most_ms = self._transport.leaders.answer_ms or patience_ms
+
+        async def try_once(address: str, attempt_ms: int) -> T:
+            return await attempt(address, min(attempt_ms, most_ms))
+
+        return await ask_patiently(self._transport, search, try_once, NOT_YET, patience_ms)
 
 
 def build_offsets_request(

@@ -1,7 +1,8 @@
 """Records of an offsets topic that look alike: where their parts lie is found out once, and the next are read by that.
 
 Nearly all records are positions. What a record begins with says how long it, its key and its value are: its *shape*.
-A batch is mostly of one commit, whose records are of one length and begin alike: a *run*, which is read in one go.
+A batch is mostly of one commit, whose records are of one length and begin alike: a *run*, which is read in one go. So
+is a *lone* position, together with the header of its batch.
 """
 
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple
 
 from muster.coordinator.runtime.kafka_records import OFFSET_KEY_HEADS, TAGS_OF_TOPIC
 from muster.coordinator.runtime.record_fields import INT16
-from muster.storage.records.batch import read_varint, varint
+from muster.storage.records.batch import HEADER_SIZE, LENGTH_OVERHEAD, read_varint, varint
 
 SHAPE_BYTES = 8
 """How a record begins: its length, attributes, the differences of time and offset, and its key's length."""
@@ -91,7 +92,27 @@ class PositionRun:
         )
 
 
+class LonePosition(NamedTuple):
+    """A batch of a single position. unpack: base offset, length, magic, checksum, attributes, last offset delta, newest
+    time, the key, how the value begins, the metadata's length, the commit time, tag and id of the topic (empty where
+    there are none), and the number of headers. The others: what these have to be; value_at: where the value begins."""
+
+    unpack: Callable[[bytes, int], tuple[Any, ...]]
+    size: int
+    length: int
+    begins: bytes
+    metadata: int
+    tags: bytes
+    value_at: int
+
+
+LONE_AT, LONE_BYTES = HEADER_SIZE - 4, 4 + SHAPE_BYTES
+"""Where the number of records is, and how long what a lone position is known by: that number, and its shape."""
+
 SHAPES: dict[bytes, RecordShape] = {}
+
+LONES: dict[bytes, LonePosition] = {}
+"""By the number of records, which is 1, and how the record begins."""
 
 RUNS: dict[tuple[bytes, int], PositionRun] = {}
 """By how the first record begins, and their number."""
@@ -139,6 +160,29 @@ def note_run(data: bytes, place: int, stop: int, count: int) -> None:
             if len(RUNS) >= MAX_SHAPES:
                 RUNS.clear()
             RUNS[data[place : place + SHAPE_BYTES], count] = run
+
+
+def note_lone(data: bytes, begin: int, shape: RecordShape) -> None:
+    """The next batch that looks like this one, which is of a position of a known version, is known at once."""
+    known_by = data[begin + LONE_AT : begin + LONE_AT + LONE_BYTES]
+    if known_by in LONES:
+        return  # it was the position that was not known
+    at = begin + HEADER_SIZE + shape.key_at + shape.key_bytes
+    begins = data[at : at + len(shape.value_size) + 2]
+    of_topic = shape.value_bytes == OF_TOPIC_BYTES
+    rest = "12xBq3s16sB" if of_topic else "12xHq0s0sB"
+    layout = Struct(f">qi4xBIHi8xq18x{shape.key_at}x{shape.key_bytes}s{len(begins)}s{rest}")
+    if len(LONES) >= MAX_SHAPES:
+        LONES.clear()
+    LONES[known_by] = LonePosition(
+        layout.unpack_from,
+        layout.size,
+        layout.size - LENGTH_OVERHEAD,
+        begins,
+        1 if of_topic else 0,
+        TAGS_OF_TOPIC if of_topic else b"",
+        at + len(shape.value_size) - begin,
+    )
 
 
 def run_of(shape: RecordShape, first: bytes, count: int) -> PositionRun | None:

@@ -47,6 +47,9 @@ from muster.coordinator.runtime.own_records import FENCE_KEY, OWN_KINDS, PROBE_K
 from muster.coordinator.runtime.ports import KeyValue
 from muster.coordinator.runtime.record_fields import INT16, INT64, MalformedRecord, UnknownVersion, plain_string
 from muster.coordinator.watch.record_shapes import (
+    LONE_AT,
+    LONE_BYTES,
+    LONES,
     OF_TOPIC,
     OF_TOPIC_BYTES,
     OF_TOPIC_VERSION,
@@ -59,6 +62,7 @@ from muster.coordinator.watch.record_shapes import (
     SHAPES,
     PositionRun,
     are_positions,
+    note_lone,
     shape_at,
 )
 from muster.coordinator.watch.watched_positions import (
@@ -108,6 +112,7 @@ OWN_KEYS = {*OWN_KINDS, FENCE_KEY, PROBE_KEY}
 """Of records of Muster's own."""
 
 UNREADABLE = -2
+LONE_END = LONE_AT + LONE_BYTES
 
 HEAD = Struct(">qi4xBIHi8xq14xi")
 """Of a batch's header: base offset, length, magic, checksum, attributes, last offset delta, newest time, number of
@@ -316,12 +321,47 @@ class WatchedPartition:
         """
         data = bytes(data)  # pieces of bytes are made faster than views
         head, checksum_of, shapes, plain, of_topic = HEAD.unpack_from, crc32c, SHAPES, PLAIN.unpack, OF_TOPIC.unpack
-        positions, names, runs = self._positions, self._names, RUNS
+        positions, names, runs, lones = self._positions, self._names, RUNS, LONES
         rows, last_ms, usual_ms, changed = positions.rows, positions.last_ms, positions.usual_ms, positions.changed
         commits, due_ms = positions.commits, positions.due_ms
         read_from_ms, next_offset, records = self._positions_since_ms, self.next_offset, 0
         at, end = 0, len(data)
         while at < most and end - at >= HEADER_SIZE:
+            if (lone := lones.get(data[at + LONE_AT : at + LONE_END])) is not None and end - at >= lone.size:
+                unpack, size, size_behind, begins, metadata_size, tags_wanted, value_at = lone
+                (
+                    base_offset, length, magic, checksum, attributes, last_delta, newest_ms,
+                    key, begin, metadata, at_ms, tags, topic_id, headers,
+                ) = unpack(data, at)  # fmt: skip
+                if (
+                    length == size_behind
+                    and begin == begins
+                    and metadata == metadata_size
+                    and tags == tags_wanted
+                    and not headers
+                    and magic == MAGIC
+                    and not attributes & UNUSUAL
+                    and base_offset + last_delta >= next_offset
+                    and newest_ms >= read_from_ms
+                    and (row := rows.get(key, NEVER)) != NEVER
+                    and (not topic_id or topic_id in names)
+                    and checksum_of(data[at + ATTRIBUTES_AT : at + size]) == checksum
+                ):
+                    next_offset = base_offset + last_delta + 1
+                    before_ms = last_ms[row]
+                    if at_ms > before_ms:
+                        if before_ms >= 0:
+                            usual, distance = usual_ms[row], at_ms - before_ms
+                            usual_ms[row] = distance if distance >= usual else (3 * usual + distance) >> 2
+                        last_ms[row] = at_ms
+                    commits[row] += 1
+                    value = data[at + value_at : at + size - 1]
+                    if at_ms >= due_ms[row]:
+                        positions.sample(row, at_ms, value)
+                    changed[key] = value
+                    at += size
+                    records += 1
+                    continue
             base_offset, length, magic, checksum, attributes, last_delta, newest_ms, count = head(data, at)
             stop = at + LENGTH_OVERHEAD + length
             if length <= 0 or stop > end:
@@ -345,7 +385,7 @@ class WatchedPartition:
                     continue
                 body, pending = opened
                 place, close = 0, len(body)
-            taken = 0
+            taken, known = 0, False
             try:
                 if (
                     count > 1
@@ -398,6 +438,8 @@ class WatchedPartition:
                     self.skip(DAMAGED_BATCH)
                 elif count > 1 and pending is None:
                     are_positions(body, 0 if body is not data else begin + HEADER_SIZE, close, count)
+                elif known and body is data:
+                    note_lone(data, begin, shapes[data[begin + HEADER_SIZE : begin + HEADER_SIZE + SHAPE_BYTES]])
             except (CorruptMessage, IndexError, StructError):
                 self.skip(DAMAGED_BATCH)
             records += taken

@@ -88,21 +88,23 @@ class PositionSamples:
     def end(self, place: int) -> None:
         self._free.append(place)
 
-    def take(self, place: int, sample: PositionSample) -> int:
+    def take(self, place: int, at_ms: int, offset: int, commits: int) -> int:
         """When the next one is due."""
-        begin, taken = place * 3 * SAMPLES, self._taken[place]
+        numbers, begin, taken = self._numbers, place * 3 * SAMPLES, self._taken[place]
         if taken == SAMPLES:
             for each in range(1, SAMPLES // 2):
                 kept, source = begin + 3 * each, begin + 6 * each
-                self._numbers[kept : kept + 3] = self._numbers[source : source + 3]
-            taken = self._taken[place] = SAMPLES // 2
+                numbers[kept : kept + 3] = numbers[source : source + 3]
+            taken = SAMPLES // 2
+            self._taken[place] = taken
             self._distance_ms[place] *= 2
-            due_ms = self._numbers[begin + 3 * (taken - 1)] + self._distance_ms[place]
-            if sample.at_ms < due_ms:
+            due_ms = numbers[begin + 3 * (taken - 1)] + self._distance_ms[place]
+            if at_ms < due_ms:
                 return due_ms
-        self._numbers[begin + 3 * taken : begin + 3 * taken + 3] = array("q", sample)
+        at = begin + 3 * taken
+        numbers[at], numbers[at + 1], numbers[at + 2] = at_ms, offset, commits
         self._taken[place] = taken + 1
-        return sample.at_ms + self._distance_ms[place]
+        return at_ms + self._distance_ms[place]
 
     def samples_of(self, place: int) -> list[PositionSample]:
         """Oldest first."""
@@ -170,7 +172,7 @@ class WatchedPositions:
                 return
             self._places[row] = place
         (offset,) = INT64.unpack_from(value, 2)
-        self.due_ms[row] = self._samples.take(place, PositionSample(at_ms, offset, self.commits[row]))
+        self.due_ms[row] = self._samples.take(place, at_ms, offset, self.commits[row])
 
     def trail_of(self, row: int) -> tuple[int, list[PositionSample]]:
         """How often a position was committed, and samples of it, oldest first."""

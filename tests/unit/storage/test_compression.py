@@ -2,10 +2,12 @@
 
 import struct
 import zlib
+from types import SimpleNamespace
 
 import cramjam
 import pytest
 
+from muster.storage import compression
 from muster.storage.compression import CODECS, compress, decompress, xxh32
 from muster.storage.errors import CorruptMessage, UnsupportedCompressionType
 from muster.storage.records.batch import encode_batch, read_batches
@@ -83,6 +85,34 @@ def test_the_header_checksum_of_old_kafka_is_put_right() -> None:
     frame = bytearray(compress("lz4", DATA))
     frame[6] = (xxh32(bytes(frame[:6])) >> 8) & 0xFF
     assert decompress("lz4", bytes(frame)) == DATA
+
+
+@pytest.mark.parametrize("installed", [True, False])
+@pytest.mark.parametrize("told", [True, False])
+@pytest.mark.parametrize("data", [b"", b"x", DATA[:300], DATA, bytes(300_000), bytes(60_000) + DATA[:40_000]])
+def test_zstd_frames_of_other_writers_are_read(
+    monkeypatch: pytest.MonkeyPatch, installed: bool, told: bool, data: bytes
+) -> None:
+    """Java writes frames that do not tell their size; with and without the package that is quicker with small ones."""
+    zstandard = pytest.importorskip("zstandard")
+    if not installed:
+        monkeypatch.setattr(compression, "_zstd_decoder", lambda: SimpleNamespace(decoder=None))
+    frame = zstandard.ZstdCompressor(write_content_size=told).compress(data)
+    assert decompress("zstd", frame, max(1, len(data))) == data
+    assert decompress("zstd", frame + frame) == data + data
+    for bad in (frame[:-1], frame + b"rubbish", b"\xff" + frame[1:]):
+        with pytest.raises(CorruptMessage, match="no zstd frame"):
+            decompress("zstd", bad)
+    if data:
+        with pytest.raises(CorruptMessage, match="unpacks to more than"):
+            decompress("zstd", frame, len(data) - 1)
+
+
+def test_a_small_zstd_frame_that_claims_much_takes_no_memory_for_it() -> None:
+    zstandard = pytest.importorskip("zstandard")
+    honest = zstandard.ZstdCompressor().compress(bytes(1 << 20))
+    with pytest.raises(CorruptMessage, match="unpacks to more than the 1000 bytes"):
+        decompress("zstd", honest, 1000)
 
 
 def test_two_gzip_members_are_one_stream() -> None:

@@ -14,7 +14,6 @@ from muster.coordinator.watch.watched_commits import WatchedCommits
 from muster.coordinator.watch.watched_partition import WatchedPartition
 from muster.coordinator.watch.watched_positions import (
     SAMPLES,
-    PositionSample,
     PositionSamples,
     WatchedPositions,
     row_of,
@@ -103,7 +102,7 @@ def test_samples_are_bounded_however_long_it_goes_on() -> None:
     due_ms = 0
     for at_ms in range(0, 86_400_000, 5_000):
         if at_ms >= due_ms:
-            due_ms = samples.take(place, PositionSample(at_ms, at_ms // 10, at_ms // 5_000))
+            due_ms = samples.take(place, at_ms, at_ms // 10, at_ms // 5_000)
     kept = samples.samples_of(place)
     assert SAMPLES // 2 <= len(kept) <= SAMPLES
     assert kept[0].at_ms == 0

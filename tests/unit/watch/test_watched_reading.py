@@ -28,7 +28,7 @@ from muster.coordinator.core.model.types import Cause, StoredOffset
 from muster.coordinator.core.watched.endings import CommitTimes
 from muster.coordinator.runtime.kafka_records import decode_group
 from muster.coordinator.runtime.ports import KeyValue
-from muster.coordinator.watch.record_shapes import RUNS, SHAPES
+from muster.coordinator.watch.record_shapes import LONES, RUNS, SHAPES
 from muster.coordinator.watch.segment_files import NoSegments, find_segments, read_segment
 from muster.coordinator.watch.watched_partition import (
     MAX_REASONS,
@@ -395,6 +395,43 @@ def odd_ones(version: int) -> Iterator[list[NewRecord]]:
             yield [*usual[:place], odd, *usual[place + 1 :]]
 
 
+def forget_shapes() -> None:
+    SHAPES.clear()
+    RUNS.clear()
+    LONES.clear()
+
+
+@pytest.mark.parametrize("version", [3, 4])
+@pytest.mark.parametrize("since_ms", [None, NOW_MS + 10**10])
+def test_a_position_alone_is_read_the_same_whether_one_like_it_came_before_or_not(
+    version: int, since_ms: int | None
+) -> None:
+    first = batch(commit(1, version=version))
+    damaged = bytearray(batch(commit(1, NOW_MS + 9, version=version), 1))
+    damaged[-9] ^= 1
+    seconds = [batch(odd[:1], 1) for odd in odd_ones(version)]
+    refused = [] if since_ms else [first, bytes(damaged)]  # what is passed over is not looked at so closely
+    for second in (*seconds, *refused, batch(commit(2, version=version)[1:], 1)):
+        read: list[object] = []
+        for known in (False, True):
+            forget_shapes()
+            watched = WatchedPartition(Heard(), {}, since_ms=since_ms)
+            if known:
+                WatchedPartition(Heard(), {}).take_batches(first)
+                assert LONES
+                assert watched.take_batches(first + second) == len(first + second)
+            else:
+                for piece in (first, second):
+                    forget_shapes()
+                    watched.take_batches(piece)
+            times = RowTimes(watched._positions, "g")
+            known_times = [times.times_of(("t", each)) for each in range(2)]
+            commits = watched._positions.commits
+            told = () if since_ms else (positions(watched), known_times, commits, watched.skipped)
+            read.append((told, watched.records, watched.next_offset))
+        assert read[0] == read[1], second
+
+
 @pytest.mark.parametrize("version", [3, 4])
 @pytest.mark.parametrize("since_ms", [None, NOW_MS + 10**10])
 def test_a_batch_is_read_the_same_whether_one_like_it_came_before_or_not(version: int, since_ms: int | None) -> None:
@@ -403,8 +440,7 @@ def test_a_batch_is_read_the_same_whether_one_like_it_came_before_or_not(version
         second = batch(odd, 5)
         read: list[object] = []
         for known in (False, True):
-            SHAPES.clear()
-            RUNS.clear()
+            forget_shapes()
             watched = WatchedPartition(Heard(), {}, since_ms=since_ms)
             data = b"".join([first, second])
             if known:
@@ -414,8 +450,7 @@ def test_a_batch_is_read_the_same_whether_one_like_it_came_before_or_not(version
                 assert watched.take_batches(data) == len(data)
             else:
                 for piece in (first, second):
-                    SHAPES.clear()
-                    RUNS.clear()
+                    forget_shapes()
                     watched.take_batches(piece)
             times = RowTimes(watched._positions, "g")
             known_times = [times.times_of(("t", each)) for each in range(5)]

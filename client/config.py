@@ -229,6 +229,9 @@ class ZookeeperProperties(BaseModel):
     num_streams: Annotated[int, Field(ge=1, le=1_000)] = setting(
         1, "How many shares of the partitions the consumer takes, one for each stream."
     )
+    zookeeper_consumer_version: str | None = setting(
+        None, "The release of Kafka's own consumers in the group, such as 0.8.2: roundrobin and patterns follow it."
+    )
     offsets_storage: Literal["zookeeper", "kafka"] = setting(
         "zookeeper", "Where positions are stored: zookeeper, or kafka (the group's coordinator)."
     )
@@ -248,6 +251,16 @@ class ZookeeperProperties(BaseModel):
             return str(parse_connect(value))
         except ValueError as error:
             raise ValueError(f"expected {error}") from None
+
+    @field_validator("zookeeper_consumer_version")
+    @classmethod
+    def _check_version(cls, value: str | None) -> str | None:
+        # Only this protocol needs the module.
+        from muster.client.members.zookeeper_assignment import find_era_rules
+
+        if value is not None:
+            find_era_rules(value)
+        return value
 
     @field_validator("consumer_id")
     @classmethod

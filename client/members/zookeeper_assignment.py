@@ -1,10 +1,11 @@
 """What a ZooKeeper-based consumer reads of its group, and the assignment that it computes from it.
 
-Every member computes the assignment alone, with the range or round-robin algorithm of Kafka 0.8.2 to 0.11. The
-members' shares are disjoint if all of them read the same group, and only then. Two consecutive views also tell the
-cause of a rebalance, as far as a member can know it.
+Every member computes the assignment alone, with the range or round-robin algorithm of Kafka 0.8.2 to 1.1. The
+members' shares are disjoint if all of them read the same group by the same rules, and only then. Two consecutive views
+also tell the cause of a rebalance, as far as a member can know it.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -14,7 +15,7 @@ from typing import TypeAlias
 import re2
 
 from muster.assignors.api import TopicPartition
-from muster.assignors.builtin.roundrobin import partition_hash
+from muster.assignors.builtin.roundrobin import java_hash, partition_hash
 from muster.coordinator.core.model import rights
 from muster.coordinator.core.model.types import Cause
 
@@ -62,6 +63,52 @@ class ConsumerGroupView:
     brokers: tuple[int, ...] = ()
 
 
+INTERNAL = "__"
+OFFSETS_TOPIC, TRANSACTIONS_TOPIC = "__consumer_offsets", "__transaction_state"
+
+
+@dataclass(frozen=True, slots=True)
+class EraRules:
+    """Where the releases of Kafka differ in a member's share. No registration shows the release of a member.
+
+    Sources: `RoundRobinAssignor`, `TopicAndPartition`, `TopicFilter` and `Topic` of each release; `tests/era` compares
+    shares with theirs.
+    """
+
+    internal_topics: frozenset[str] | None = None
+    """The topics that no pattern selects; None: all that begin with two underscores."""
+    unequal_round_robin: bool = False
+    """Whether the turn passes over threads that do not read a topic, instead of failing."""
+    dashed_order: bool = False
+    """Whether round robin orders partitions by the hash of "topic-partition", not by that of "[topic,partition]"."""
+
+    def excludes(self, topic: str) -> bool:
+        """Whether a topic is internal."""
+        return topic.startswith(INTERNAL) if self.internal_topics is None else topic in self.internal_topics
+
+    def hash_partition(self, topic: str, partition: int) -> int:
+        """What round robin orders by."""
+        return java_hash(f"{topic}-{partition}") if self.dashed_order else partition_hash(topic, partition)
+
+
+OWN_RULES = EraRules()
+"""Of a group without consumers of Kafka; with names and equal subscriptions also those of 0.8.2 to 0.11."""
+
+
+def find_era_rules(version: str) -> EraRules:
+    """The rules of a release, patch levels included. Raises ValueError for one without such consumers.
+
+    >>> find_era_rules("0.10.2.2").unequal_round_robin, find_era_rules("1.1").dashed_order
+    (True, True)
+    """
+    found = re.fullmatch(r"([01])\.(\d{1,2})(\.\d{1,2}){0,2}", version)
+    release = (int(found[1]), int(found[2])) if found else (0, 0)
+    if not (0, 8) <= release <= (1, 1):
+        raise ValueError("expected a release of Kafka that has ZooKeeper-based consumers, 0.8.2 to 1.1")
+    internal = {OFFSETS_TOPIC, TRANSACTIONS_TOPIC} if release >= (0, 11) else {OFFSETS_TOPIC}
+    return EraRules(frozenset(internal), release >= (0, 10), release >= (1, 0))
+
+
 @dataclass(frozen=True, slots=True)
 class ZookeeperMemberSettings:
     """How this consumer takes part. `rebalance_retries` are attempts after the first one."""
@@ -73,6 +120,7 @@ class ZookeeperMemberSettings:
     session_timeout_ms: int = 6_000
     exclude_internal_topics: bool = True
     streams: int = 1
+    rules: EraRules = OWN_RULES
 
     @property
     def patience_ms(self) -> int:
@@ -131,14 +179,16 @@ raise one of the two until there is more than 9000 ms'
 # Assignment
 # ----------
 
-INTERNAL = "__"
-
 Thread = tuple[str, int]
 """(consumer id, stream number)."""
 
 
 def compute_share(
-    consumer_id: str, view: ConsumerGroupView, strategy: ZookeeperStrategy, exclude_internal: bool = True
+    consumer_id: str,
+    view: ConsumerGroupView,
+    strategy: ZookeeperStrategy,
+    exclude_internal: bool = True,
+    rules: EraRules = OWN_RULES,
 ) -> ClaimedShare:
     """The partitions of one member, each with the stream that reads it.
 
@@ -146,11 +196,11 @@ def compute_share(
     robin over unequal subscriptions.
     """
     wanted = {
-        member: resolve_topics(member, registration, view.partitions, exclude_internal)
+        member: resolve_topics(member, registration, view.partitions, exclude_internal, rules)
         for member, registration in view.members.items()
     }
     if strategy is ZookeeperStrategy.ROUNDROBIN:
-        return assign_round_robin(consumer_id, wanted, view.partitions)
+        return assign_round_robin(consumer_id, wanted, view.partitions, rules)
     mine = wanted.get(consumer_id, {})
     return {
         tp: stream
@@ -159,18 +209,24 @@ def compute_share(
     }
 
 
-def restrict_to_own_topics(consumer_id: str, view: ConsumerGroupView, exclude_internal: bool) -> ConsumerGroupView:
+def restrict_to_own_topics(
+    consumer_id: str, view: ConsumerGroupView, exclude_internal: bool, rules: EraRules
+) -> ConsumerGroupView:
     """The view without the topics that this member does not read: what happens to them is nothing to it.
 
     Raises ValueError when its own expression cannot be read.
     """
-    mine = resolve_topics(consumer_id, view.members[consumer_id], view.partitions, exclude_internal)
+    mine = resolve_topics(consumer_id, view.members[consumer_id], view.partitions, exclude_internal, rules)
     counts = {topic: count for topic, count in view.partitions.items() if topic in mine}
     return ConsumerGroupView(view.members, counts, view.brokers)
 
 
 def resolve_topics(
-    member: str, registration: GroupRegistration, partitions: Mapping[str, int], exclude_internal: bool
+    member: str,
+    registration: GroupRegistration,
+    partitions: Mapping[str, int],
+    exclude_internal: bool,
+    rules: EraRules = OWN_RULES,
 ) -> dict[str, int]:
     """Topic -> streams, with the one expression of a list resolved among the topics there are."""
     if registration.pattern == STATIC:
@@ -178,11 +234,11 @@ def resolve_topics(
     found: dict[str, int] = {}
     for regex, streams in registration.subscription.items():
         try:
-            pattern = compile_pattern(regex)
+            pattern = compile_pattern(normalize_expression(regex))
         except ValueError as error:
             raise ValueError(f"{member} subscribes to {regex!r}, which is not a regular expression: {error}") from error
         for topic in partitions:
-            if exclude_internal and topic.startswith(INTERNAL):
+            if exclude_internal and rules.excludes(topic):
                 continue
             if (pattern.fullmatch(topic) is None) is (registration.pattern == BLACK_LIST):
                 found[topic] = streams
@@ -205,37 +261,65 @@ def assign_ranges(consumer_id: str, topic: str, threads: list[Thread], count: in
 
 
 def assign_round_robin(
-    consumer_id: str, wanted: Mapping[str, Mapping[str, int]], partitions: Mapping[str, int]
+    consumer_id: str, wanted: Mapping[str, Mapping[str, int]], partitions: Mapping[str, int], rules: EraRules
 ) -> ClaimedShare:
-    """All partitions in the order of Java's hash of "[topic,partition]", dealt to all threads in turn."""
-    topics = sorted({topic for subscription in wanted.values() for topic in subscription})
-    if not topics:
-        return {}
-    threads = list_threads(topics[0], wanted)
-    for topic in topics:
-        if list_threads(topic, wanted) != threads:
+    """All partitions in the order of their hash, dealt to all threads in turn."""
+    readers = {
+        topic: list_threads(topic, wanted) for topic in sorted({each for some in wanted.values() for each in some})
+    }
+    if not rules.unequal_round_robin:
+        check_equal_subscriptions(readers)
+    threads = sort_threads({thread for some in readers.values() for thread in some})
+    reading = {topic: frozenset(some) for topic, some in readers.items()}
+    order = sorted(
+        ((topic, number) for topic in readers for number in range(partitions.get(topic, 0))),
+        key=lambda tp: (rules.hash_partition(*tp), tp),
+    )
+    share: ClaimedShare = {}
+    turn = 0
+    for topic, number in order:
+        while (thread := threads[turn % len(threads)]) not in reading[topic]:
+            turn += 1
+        turn += 1
+        if thread[0] == consumer_id:
+            share[topic, number] = thread[1]
+    return share
+
+
+def check_equal_subscriptions(readers: Mapping[str, list[Thread]]) -> None:
+    """Raise ValueError unless all topics are read by the same threads: so round robin until 0.9 wants it."""
+    for topic, threads in readers.items():
+        first = next(iter(readers))
+        if threads != readers[first]:
             raise ValueError(
                 "partition.assignment.strategy=roundrobin needs the same topics and the same number of streams per "
-                f"topic on every member; {topics[0]!r} is read by {format_threads(threads)}, "
-                f"{topic!r} by {format_threads(list_threads(topic, wanted))}; "
+                f"topic on every member; {first!r} is read by {format_threads(readers[first])}, "
+                f"{topic!r} by {format_threads(threads)}; "
                 "use range, or make the subscriptions equal"
             )
-    order = sorted(
-        ((topic, number) for topic in topics for number in range(partitions.get(topic, 0))),
-        key=lambda tp: (partition_hash(*tp), tp),
-    )
-    dealt = ((tp, threads[place % len(threads)]) for place, tp in enumerate(order))
-    return {tp: stream for tp, (member, stream) in dealt if member == consumer_id}
 
 
 def list_threads(topic: str, wanted: Mapping[str, Mapping[str, int]]) -> list[Thread]:
-    """The threads that read a topic, in the order of their names: stream 10 comes before stream 2."""
-    threads = [(member, stream) for member, topics in wanted.items() for stream in range(topics.get(topic, 0))]
+    """The threads that read a topic, in the order of their names."""
+    return sort_threads((member, stream) for member, topics in wanted.items() for stream in range(topics.get(topic, 0)))
+
+
+def sort_threads(threads: Iterable[Thread]) -> list[Thread]:
+    """In the order of their names: stream 10 comes before stream 2."""
     return sorted(threads, key=lambda thread: f"{thread[0]}-{thread[1]}")
 
 
 def format_threads(threads: list[Thread]) -> str:
     return ", ".join(f"{member}-{stream}" for member, stream in threads) or "nobody"
+
+
+def normalize_expression(regex: str) -> str:
+    """An expression as the era's consumers read a registered one (`TopicFilter`): a comma is a `|`.
+
+    >>> normalize_expression(" 'orders, bills' ")
+    'orders|bills'
+    """
+    return re.sub(r"^[\"']+|[\"']+$", "", regex.strip().replace(",", "|").replace(" ", ""))
 
 
 @lru_cache(maxsize=256)

@@ -157,6 +157,12 @@ class ZookeeperMemberBase:
 # -------------
 
 
+OTHER_RULES = (
+    "; if one of them is a consumer of Kafka, set zookeeper.consumer.version to its release: round robin differs "
+    "between releases"
+)
+
+
 class AfterRelease(Enum):
     """What comes once this member holds no owner node any more."""
 
@@ -213,13 +219,16 @@ class ZookeeperRebalance(ZookeeperMemberBase):
         if self.consumer_id not in view.members:
             self._unregistered()
             return
-        exclude_internal = self.settings.exclude_internal_topics
+        settings = self.settings
         try:
-            mine = restrict_to_own_topics(self.consumer_id, view, exclude_internal)
+            mine = restrict_to_own_topics(self.consumer_id, view, settings.exclude_internal_topics, settings.rules)
             if self._is_as_before(mine):
                 self._rest(ZookeeperState.STABLE)
                 return
-            self._planned = mine, compute_share(self.consumer_id, view, self._strategy, exclude_internal)
+            share = compute_share(
+                self.consumer_id, view, self._strategy, settings.exclude_internal_topics, settings.rules
+            )
+            self._planned = mine, share
         except ValueError as error:
             self._missed(str(error), {})
             return
@@ -292,7 +301,8 @@ class ZookeeperRebalance(ZookeeperMemberBase):
             return
         self.nodes -= set(answer.conflicts)
         held = {f"{topic}-{number} by {holder}" for (topic, number), holder in answer.conflicts.items()}
-        self._missed(f"owned by others: {shorten_names(held)}", answer.conflicts)
+        hint = OTHER_RULES if self._strategy is ZookeeperStrategy.ROUNDROBIN else ""
+        self._missed(f"owned by others: {shorten_names(held)}{hint}", answer.conflicts)
 
     def _take_share(self, stamp: int) -> None:
         self._view, share = self._planned

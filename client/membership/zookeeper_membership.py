@@ -19,6 +19,7 @@ from muster.client.members import actions as act
 from muster.client.members import events as ev
 from muster.client.members import zookeeper_events as zk
 from muster.client.members.zookeeper_assignment import (
+    OWN_RULES,
     STATIC,
     ConsumerGroupView,
     GroupRegistration,
@@ -26,6 +27,7 @@ from muster.client.members.zookeeper_assignment import (
     ZookeeperSession,
     build_registration,
     check_retry_time,
+    find_era_rules,
     resolve_topics,
 )
 from muster.client.members.zookeeper_member import ZookeeperMemberMachine, ZookeeperState
@@ -301,9 +303,8 @@ class ZookeeperDriver(DriverBase[zk.ZookeeperEvent]):
         if mine is None:
             return
         try:
-            topics = resolve_topics(
-                self.machine.consumer_id, mine, view.partitions, self.settings.exclude_internal_topics
-            )
+            exclude_internal, rules = self.settings.exclude_internal_topics, self.settings.rules
+            topics = resolve_topics(self.machine.consumer_id, mine, view.partitions, exclude_internal, rules)
         except ValueError:
             return  # The machine says what is wrong with the expression.
         leaders = self.registry.leaders
@@ -450,4 +451,5 @@ def build_zookeeper_settings(config: ConsumerConfig, group_id: str) -> Zookeeper
         session_timeout_ms=config.zookeeper_session_timeout_ms,
         exclude_internal_topics=config.exclude_internal_topics,
         streams=config.num_streams,
+        rules=find_era_rules(version) if (version := config.zookeeper_consumer_version) else OWN_RULES,
     )

@@ -130,6 +130,11 @@ def check_shared_patterns(patterns: Iterable[re.Pattern[str]]) -> None:
             compiled_re2(pattern.pattern)
         except ValueError as error:
             raise IllegalState(f"{pattern.pattern!r} is not a regular expression in RE2 syntax: {error}") from None
+        if strange := [each for each in ", '\"" if each in pattern.pattern]:
+            raise IllegalState(
+                f"{pattern.pattern!r} contains {strange[0]!r}: consumers of the ZooKeeper era read a comma as | and "
+                "drop spaces and quotes; write the pattern without them (x{1,2} as xx?)"
+            )
 
 
 def compile_topic_pattern(pattern: str) -> re.Pattern[str]:

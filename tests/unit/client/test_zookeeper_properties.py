@@ -8,7 +8,19 @@ import pytest
 from muster.client import Consumer
 from muster.client.config import ConsumerConfig, WorkerConfig, load
 from muster.client.errors import ConfigError, IllegalState
-from muster.client.members.zookeeper_assignment import ZookeeperMemberSettings, build_registration, check_retry_time
+from muster.client.members.zookeeper_assignment import (
+    OWN_RULES,
+    WHITE_LIST,
+    ConsumerGroupView,
+    EraRules,
+    GroupRegistration,
+    ZookeeperMemberSettings,
+    ZookeeperStrategy,
+    build_registration,
+    check_retry_time,
+    compute_share,
+    find_era_rules,
+)
 from muster.client.membership.zookeeper_membership import build_zookeeper_settings
 from muster.client.records.positions import TopicSubscription
 
@@ -85,6 +97,51 @@ def test_retries_that_end_before_a_session_are_warned_about_with_the_arithmetic(
     assert said(rebalance_max_retries=5) == ""
 
 
+def test_the_rules_of_a_release_follow_a_property() -> None:
+    def rules(version: str) -> EraRules:
+        return build_zookeeper_settings(consumer(zookeeper_consumer_version=version), "g").rules
+
+    assert build_zookeeper_settings(consumer(), "g").rules == OWN_RULES
+    assert rules("0.8.2.2") == rules("0.9.0.1") == EraRules(frozenset({"__consumer_offsets"}))
+    assert rules("0.10.2.2").unequal_round_robin
+    assert not rules("0.11.0.3").dashed_order
+    assert rules("1.1.1") == EraRules(frozenset({"__consumer_offsets", "__transaction_state"}), True, True)
+    for version in ("0.7.2", "2.0.0", "1", "latest", "0.8.2.2.2"):
+        with pytest.raises(ConfigError, match=r"zookeeper\.consumer\.version=.*: expected a release of Kafka"):
+            consumer(zookeeper_consumer_version=version)
+
+
+@pytest.mark.parametrize(("version", "numbers"), [("0.11", [1, 3, 5, 7, 9, 10]), ("1.0", [0, 2, 4, 6, 8, 10])])
+def test_round_robin_orders_partitions_as_the_release_did(version: str, numbers: list[int]) -> None:
+    """By the hashes of "[t,10]" and "[t,9]", or of "t-10" and "t-9": the other one comes first."""
+    view = ConsumerGroupView({name: GroupRegistration({"t": 1}) for name in ("g_a", "g_b")}, {"t": 11}, (1,))
+    share = compute_share("g_a", view, ZookeeperStrategy.ROUNDROBIN, True, find_era_rules(version))
+    assert sorted(number for _, number in share) == numbers
+
+
+def test_from_0_10_on_the_turn_passes_over_who_does_not_read_a_topic() -> None:
+    members = {"g_a": GroupRegistration({"t": 1}), "g_b": GroupRegistration({"t": 1, "u": 1})}
+    view = ConsumerGroupView(members, {"t": 3, "u": 2}, (1,))
+    with pytest.raises(ValueError, match="the same number of streams"):
+        compute_share("g_a", view, ZookeeperStrategy.ROUNDROBIN, True, find_era_rules("0.9"))
+    shares = [compute_share(name, view, ZookeeperStrategy.ROUNDROBIN, True, find_era_rules("0.10")) for name in members]
+    assert shares == [{("t", 0): 0, ("t", 2): 0}, {("t", 1): 0, ("u", 0): 0, ("u", 1): 0}]
+
+
+def test_expressions_and_internal_topics_are_read_as_the_release_did() -> None:
+    members = {
+        "g_a": GroupRegistration({"orders, bills": 1}, WHITE_LIST),
+        "g_b": GroupRegistration({"_.*": 1}, WHITE_LIST),
+    }
+    view = ConsumerGroupView(members, {"orders": 1, "bills": 1, "__mine": 1, "__transaction_state": 1}, (1,))
+    assert set(compute_share("g_a", view, ZookeeperStrategy.RANGE)) == {("orders", 0), ("bills", 0)}
+    assert compute_share("g_b", view, ZookeeperStrategy.RANGE) == {}
+    share = compute_share("g_b", view, ZookeeperStrategy.RANGE, True, find_era_rules("1.1"))
+    assert set(share) == {("__mine", 0)}
+    share = compute_share("g_b", view, ZookeeperStrategy.RANGE, True, find_era_rules("0.9"))
+    assert set(share) == {("__mine", 0), ("__transaction_state", 0)}
+
+
 def test_names_and_patterns_do_not_go_together() -> None:
     with Consumer(ERA) as made:
         with pytest.raises(IllegalState, match=r"by names or by patterns, not by both: 't', '\^u'"):
@@ -95,6 +152,8 @@ def test_names_and_patterns_do_not_go_together() -> None:
             made.subscribe(["t"], black_list=True)
         with pytest.raises(IllegalState, match=r"'\^\(\?!x\)' is not a regular expression in RE2 syntax"):
             made.subscribe(["^(?!x)"])
+        with pytest.raises(IllegalState, match=r"'\^a\{1,2\}' contains ',': consumers of the ZooKeeper era read"):
+            made.subscribe(["^a{1,2}"])
     with pytest.raises(ValueError, match="not by both"):
         build_registration(("t",), "u.*", False, 1)
 

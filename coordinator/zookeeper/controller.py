@@ -19,7 +19,7 @@ from muster.coordinator.zookeeper.consumer_group import gather_bounded
 from muster.coordinator.zookeeper.election import ElectedTerm, ElectionCandidate
 from muster.coordinator.zookeeper.errors import BadVersion, MalformedZnode, NodeExists, ZooKeeperError
 from muster.coordinator.zookeeper.layout import PartitionStateZnode, read_partition_state
-from muster.coordinator.zookeeper.node_registry import TopicsWatch
+from muster.coordinator.zookeeper.published_topics import TopicsWatch
 from muster.coordinator.zookeeper.session import WatchEvent, Znode, ZooKeeperSession
 
 OFFLINE = -1
@@ -44,8 +44,15 @@ def next_partition_state(
     PartitionStateZnode(leader=2, isr=(2,), leader_epoch=1, controller_epoch=1)
     >>> next_partition_state((1,), frozenset(), PartitionStateZnode(1, (1,), 0, 1), 1)
     PartitionStateZnode(leader=-1, isr=(1,), leader_epoch=1, controller_epoch=1)
+
+    A tool had the partition begin at another node, and the one that has the topic took it:
+
+    >>> next_partition_state((1,), frozenset({1, 2}), PartitionStateZnode(2, (2,), 0, 1), 1)
+    PartitionStateZnode(leader=1, isr=(1,), leader_epoch=1, controller_epoch=1)
     """
-    in_sync = tuple(replicas) if old is None else old.isr
+    in_sync = tuple(replicas)
+    if old is not None:
+        in_sync = tuple(replica for replica in old.isr if replica in replicas) or in_sync
     living = tuple(replica for replica in in_sync if replica in alive)
     leader = next((replica for replica in replicas if replica in living), OFFLINE)
     if old is None:

@@ -21,7 +21,7 @@ from muster.coordinator.zookeeper import layout
 from muster.coordinator.zookeeper.consumer_group import GroupOffsets, gather_bounded
 from muster.coordinator.zookeeper.errors import MalformedZnode, ZooKeeperError
 from muster.coordinator.zookeeper.layout import ConsumerZnode, is_decimal, read_consumer, read_owner
-from muster.coordinator.zookeeper.node_registry import TopicsWatch
+from muster.coordinator.zookeeper.published_topics import TopicsWatch
 from muster.coordinator.zookeeper.session import SessionState, WatchEvent, ZooKeeperSession
 
 # One group

@@ -19,12 +19,16 @@ CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
 CLUSTER_ID = "/cluster/id"
 CONFIG_TOPICS = "/config/topics"
+CONFIG_CHANGES = "/config/changes"
 DELETE_TOPICS = "/admin/delete_topics"
 PREFERRED_REPLICA_ELECTION = "/admin/preferred_replica_election"
 CLUSTER_NODE_MARK = "/muster/cluster/version"
 """There as soon as a cluster has written anything: nodes that are on their own leave its chroot alone."""
 
-PERSISTENT_ROOTS = (BROKER_IDS, BROKER_TOPICS, CONSUMERS, CONFIG_TOPICS, DELETE_TOPICS)
+PERSISTENT_ROOTS = (
+    *(BROKER_IDS, BROKER_TOPICS, CONSUMERS, CONFIG_TOPICS, CONFIG_CHANGES, DELETE_TOPICS),
+    *("/config/brokers", "/config/clients", "/config/users"),
+)
 """Directories that a node makes, so that tools find them from the start."""
 
 Pattern = Literal["static", "white_list", "black_list"]
@@ -248,13 +252,17 @@ def read_broker(path: str, data: bytes) -> BrokerZnode:
     return read_json(path, data, "a broker's registration: JSON with host, port, endpoints", parse)
 
 
-def topic_json(assignment: Mapping[int, Iterable[int]]) -> bytes:
-    """`/brokers/topics/[topic]`: partition -> replicas.
+def topic_json(assignment: Mapping[int, Iterable[int]], own_id: str = "") -> bytes:
+    """`/brokers/topics/[topic]`: partition -> replicas. own_id: by what a node on its own knows it as its own.
 
     >>> topic_json({0: [1], 1: [2]})
     b'{"version":1,"partitions":{"0":[1],"1":[2]}}'
     """
-    return as_json(version=1, partitions={str(p): list(replicas) for p, replicas in sorted(assignment.items())})
+    body: dict[str, object] = {
+        "version": 1,
+        "partitions": {str(p): list(replicas) for p, replicas in sorted(assignment.items())},
+    }
+    return as_json(**body, muster={"topic_id": own_id}) if own_id else as_json(**body)
 
 
 def read_topic(path: str, data: bytes) -> dict[int, tuple[int, ...]]:
@@ -265,6 +273,66 @@ def read_topic(path: str, data: bytes) -> dict[int, tuple[int, ...]]:
         return dict(sorted(partitions.items()))
 
     return read_json(path, data, 'a topic: JSON like {"version":1,"partitions":{"0":[1]}}', parse)
+
+
+def read_own_id(data: bytes) -> str:
+    """The id under which a node on its own has published a topic; "" in what another program wrote.
+
+    >>> read_own_id(topic_json({0: [1]}, "AAAA")), read_own_id(topic_json({0: [1]})), read_own_id(b"rubbish")
+    ('AAAA', '', '')
+    """
+    try:
+        body = json.loads(data)
+    except ValueError:
+        return ""
+    ours = body.get("muster") if isinstance(body, dict) else None
+    return str(ours.get("topic_id") or "") if isinstance(ours, dict) else ""
+
+
+def config_json(configs: Mapping[str, str]) -> bytes:
+    """`/config/topics/[topic]`, `/config/brokers/[id]`.
+
+    >>> config_json({"min.insync.replicas": "2"})
+    b'{"version":1,"config":{"min.insync.replicas":"2"}}'
+    """
+    return as_json(version=1, config=dict(configs))
+
+
+def read_config(path: str, data: bytes) -> dict[str, str]:
+    return read_json(
+        path,
+        data,
+        'settings: JSON like {"version":1,"config":{}}',
+        lambda body: {str(name): str(value) for name, value in (body.get("config") or {}).items()},
+    )
+
+
+def config_change_json(entity_path: str) -> bytes:
+    """
+    >>> config_change_json("topics/orders")
+    b'{"version":2,"entity_path":"topics/orders"}'
+    """
+    return as_json(version=2, entity_path=entity_path)
+
+
+def read_config_change(path: str, data: bytes) -> str:
+    """Whose settings have changed, such as `topics/orders`, as each version of Kafka says it.
+
+    >>> read_config_change("/c", b'"orders"')  # 0.8
+    'topics/orders'
+    >>> read_config_change("/c", b'{"version":1,"entity_type":"topics","entity_name":"orders"}')  # 0.9, 0.10.0
+    'topics/orders'
+    >>> read_config_change("/c", b'{"version":2,"entity_path":"topics/orders"}')
+    'topics/orders'
+    """
+    if data.startswith(b'"'):
+        data = b'{"version":1,"entity_type":"topics","entity_name":' + data + b"}"
+
+    def parse(body: Mapping[str, Any]) -> str:
+        path = body["entity_path"] if "entity_path" in body else f"{body['entity_type']}/{body['entity_name']}"
+        return str(path)
+
+    return read_json(path, data, 'a change of settings: JSON with "entity_path"', parse)
 
 
 @dataclass(frozen=True, slots=True)

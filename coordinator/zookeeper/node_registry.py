@@ -2,91 +2,24 @@
 
 For nodes that make no cluster (those of a cluster register by `zookeeper/cluster/registration.py`). One task keeps
 registration and topics right: it compares and repairs after a new session, a change of topics, or a znode deleted by
-hand. While ZooKeeper is unreachable nothing waits for it. `TopicsWatch` reads each topic once, and again when its
-watch fires.
+hand. While ZooKeeper is unreachable nothing waits for it. Topics are in `published_topics.py`.
 """
 
 import asyncio
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection
 
 import structlog
 
 from muster.coordinator.config.values import format_address
 from muster.coordinator.edge.background_tasks import RestartedTask
 from muster.coordinator.zookeeper import layout
-from muster.coordinator.zookeeper.consumer_group import gather_bounded
-from muster.coordinator.zookeeper.errors import MalformedZnode, NodeExists, NotEmpty, ZooKeeperError
+from muster.coordinator.zookeeper.errors import NodeExists, ZooKeeperError
 from muster.coordinator.zookeeper.layout import BrokerZnode, read_broker, read_cluster_id
+from muster.coordinator.zookeeper.published_topics import OwnTopics, PublishedTopics
 from muster.coordinator.zookeeper.session import SessionState, WatchEvent, Znode, ZooKeeperSession
 
-# Watched topics
-# --------------
-
-ReplicaAssignment = dict[int, tuple[int, ...]]
-"""Partition -> the ids of its replicas."""
-
 log = structlog.get_logger("muster.zookeeper")
-
-
-class TopicsWatch:
-    """`changed` is called, on the loop, when `read` would give something else."""
-
-    def __init__(self, session: ZooKeeperSession, changed: Callable[[], None]) -> None:
-        self._session = session
-        self._changed = changed
-        self._known: dict[str, ReplicaAssignment | None] = {}
-        self._suspect: set[str] = set()
-        self.made: dict[str, int] = {}
-        """topic -> the transaction that made it: one that was deleted and made again has another"""
-
-    async def read(self) -> dict[str, ReplicaAssignment]:
-        """All topics that can be read; the others are left out with a warning. Raises ZooKeeper's weather."""
-        names = await self._session.children(layout.BROKER_TOPICS, self._list_fired) or []
-        for name in self._known.keys() - set(names):
-            del self._known[name]
-            self.made.pop(name, None)
-            self._suspect.discard(name)
-        await gather_bounded(
-            [name for name in names if name not in self._known or name in self._suspect], self._read_one
-        )
-        return {name: assignment for name, assignment in self._known.items() if assignment is not None}
-
-    async def _read_one(self, name: str) -> None:
-        path = layout.topic_path(name)
-        self._suspect.discard(name)
-        try:
-            znode = await self._session.get(path, self._topic_fired)
-        except ZooKeeperError:
-            self._suspect.add(name)
-            raise
-        if znode is None:
-            self._known.pop(name, None)  # gone meanwhile: the watch on the list says so
-            return
-        self.made[name] = znode.made
-        try:
-            self._known[name] = layout.read_topic(path, znode.data)
-        except MalformedZnode as error:
-            log.warning("a topic is left out", why=str(error))
-            self._known[name] = None
-
-    # kazoo tells watches apart by what they call, so these are methods.
-
-    def _list_fired(self, fired: WatchEvent) -> None:
-        self._note(fired)
-
-    def _topic_fired(self, fired: WatchEvent) -> None:
-        self._suspect.add(fired.path.rpartition("/")[2])
-        self._note(fired)
-
-    def _note(self, fired: WatchEvent) -> None:
-        if fired.kind == "session":
-            self._suspect.update(self._known)  # every watch went with the connection
-        self._changed()
-
-
-# The node's registration
-# -----------------------
 
 RETRY_S = 1.0
 EXPIRY_SLACK_MS = 3_000
@@ -148,26 +81,23 @@ async def settle_cluster_id(
 
 
 class ZooKeeperRegistry:
-    """What node `broker_id` keeps in ZooKeeper. `registration` and `topics` say how things are, whenever asked."""
+    """What node `broker_id` keeps in ZooKeeper. `registration` and `topics` say how things are, whenever asked, and
+    what tools ask for there is done to `topics`."""
 
     def __init__(
         self,
         session: ZooKeeperSession,
         broker_id: int,
         registration: Callable[[], BrokerZnode],
-        topics: Callable[[], Mapping[str, int]],
+        topics: OwnTopics,
     ) -> None:
         self._session = session
         self._broker_id = broker_id
         self._registration = registration
-        self._topics = topics
         self._path = layout.broker_path(broker_id)
         self._stale = asyncio.Event()
-        self._published = TopicsWatch(session, self._stale.set)
+        self._published = PublishedTopics(session, broker_id, topics, self._stale.set)
         self._running = RestartedTask("registration in ZooKeeper", self._keep_right)
-        self._foreign: set[str] = set()
-        self._elsewhere: dict[str, ReplicaAssignment] | None = None
-        self._told: set[str] = set()
         self.registered = False
 
     async def check_id_is_free(self) -> None:
@@ -242,14 +172,8 @@ class ZooKeeperRegistry:
         self._stale.set()
 
     def has_elsewhere(self, topic: str) -> bool:
-        """Whether another broker has published a topic of this name, as last read; True until that was read once."""
-        if self._elsewhere is None:
-            return True
-        if topic in self._elsewhere and topic not in self._told:
-            self._told.add(topic)
-            brokers = sorted({broker for replicas in self._elsewhere[topic].values() for broker in replicas})
-            log.warning("a topic of another broker was requested; it is not created here", topic=topic, brokers=brokers)
-        return topic in self._elsewhere
+        """See `PublishedTopics.has_elsewhere`."""
+        return self._published.has_elsewhere(topic)
 
     async def _keep_right(self) -> None:
         self._stale.set()
@@ -259,7 +183,7 @@ class ZooKeeperRegistry:
             self._stale.clear()
             try:
                 await self._stay_registered()
-                await self._publish_topics()
+                await self._published.reconcile()
             except ZooKeeperError as error:
                 log.warning("the state of this node could not be written to ZooKeeper", why=str(error), retry_s=RETRY_S)
                 self._stale.set()
@@ -316,37 +240,6 @@ class ZooKeeperRegistry:
             f"{self._session.session_timeout_ms} ms"
         )
 
-    async def _publish_topics(self) -> None:
-        """Make `/brokers/topics` say what this node has; topics of other brokers are left alone."""
-        wanted = self._topics()
-        published = await self._published.read()
-        mine = {name for name, found in published.items() if self._owns(found)}
-        self._elsewhere = {name: found for name, found in published.items() if name not in mine}
-        self._told &= self._elsewhere.keys()
-        for name, partitions in wanted.items():
-            body = dict.fromkeys(range(partitions), (self._broker_id,))
-            if name not in published:
-                await self._session.write(layout.topic_path(name), layout.topic_json(body))
-            elif name in mine and published[name] != body:
-                await self._session.put(layout.topic_path(name), layout.topic_json(body))
-        for name in mine - wanted.keys():
-            await self._unpublish(name)
-        self._warn_of_foreign(wanted.keys() & (published.keys() - mine))
-
-    async def _unpublish(self, name: str) -> None:
-        try:
-            await self._session.delete_all(layout.topic_path(name))
-        except NotEmpty:
-            self._stale.set()  # the controller has just added to it: once more
-
-    def _owns(self, assignment: Mapping[int, Iterable[int]]) -> bool:
-        return all(tuple(replicas) == (self._broker_id,) for replicas in assignment.values())
-
-    def _warn_of_foreign(self, names: set[str]) -> None:
-        for name in sorted(names - self._foreign):
-            log.warning("another broker has published a topic of this name; this node's is not published", topic=name)
-        self._foreign = names
-
     def _fired(self, fired: WatchEvent) -> None:
         self._stale.set()
 
@@ -354,6 +247,7 @@ class ZooKeeperRegistry:
         if state is SessionState.LOST:
             self.registered = False
         if state is SessionState.CONNECTED:
+            self._published.forget_settings()
             self._stale.set()
 
 

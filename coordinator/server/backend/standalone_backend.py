@@ -6,7 +6,7 @@ cluster.
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, partial
@@ -31,13 +31,18 @@ from muster.coordinator.server.driver.driver import EngineDriver
 from muster.coordinator.server.listeners.kafka_listener import KafkaListenerContext, NodeKafkaListener
 from muster.coordinator.server.rpc_dispatch import ServiceMethod
 from muster.coordinator.server.services.group_coordinator import GroupCoordinator, GroupServiceContext
-from muster.coordinator.server.services.zookeeper_registration import ZooKeeperRegistration, build_registration
+from muster.coordinator.server.services.zookeeper_registration import (
+    ZooKeeperRegistration,
+    build_registration,
+)
 from muster.coordinator.server.transactions.transaction_coordinator import TransactionCoordinator
 from muster.coordinator.server.transactions.transaction_rpcs import make_transaction_rpcs
 from muster.coordinator.server.transactions.transactional_requests import RpcGroupTransactions, RpcRecordTransactions
 from muster.coordinator.zookeeper.group_observer import ReportGroup
+from muster.coordinator.zookeeper.published_topics import OwnTopic
 from muster.storage.broker.broker import Broker
-from muster.storage.broker.requests import LogRequests
+from muster.storage.broker.requests import LogRequests, NewTopic, TopicChanges
+from muster.storage.errors import StorageError
 from muster.storage.files import RealFiles
 from muster.storage.service.broker_service import BrokerService
 from muster.storage.service.staging_service import StagingService
@@ -103,6 +108,45 @@ class DataDirectory:
             self._disk.set_guarded(True)
 
 
+class LogTopics:
+    """The topics of a node's log, for `PublishedTopics`. changes: asked once the node serves."""
+
+    def __init__(self, disk: Callable[[], Broker], changes: Callable[[], TopicChanges]) -> None:
+        self._disk = disk
+        self._changes = changes
+
+    def topics(self) -> Mapping[str, OwnTopic]:
+        return {
+            name: OwnTopic(topic.partitions, format_id(topic.id), topic.configs)
+            for name, topic in self._disk().topics().items()
+            if not topic.internal
+        }
+
+    async def create(self, name: str, partitions: int, configs: Mapping[str, str]) -> str:
+        return explain_refusal(await self._changes().create([NewTopic(name, partitions, configs)]))
+
+    async def grow(self, name: str, partitions: int) -> str:
+        return explain_refusal(await self._changes().grow([(name, partitions)]))
+
+    async def configure(self, name: str, configs: Mapping[str, str]) -> str:
+        def changes() -> Mapping[str, str | None]:
+            before = self._disk().topic(name).configs
+            gone: dict[str, str | None] = dict.fromkeys(before.keys() - configs.keys())
+            return gone | {key: value for key, value in configs.items() if before.get(key) != value}
+
+        return explain_refusal(await self._changes().change([(name, changes)]))
+
+    async def delete(self, name: str) -> str:
+        topic = self._disk().topics().get(name)
+        return "" if topic is None else explain_refusal(await self._changes().delete([topic]))
+
+
+def explain_refusal(results: Sequence[object]) -> str:
+    """What the one result says against it."""
+    (result,) = results
+    return str(result) if isinstance(result, StorageError) else ""
+
+
 class StandaloneBackend:
     """doors: asked once the ports are known."""
 
@@ -149,7 +193,7 @@ class StandaloneBackend:
             self._settings,
             self._clock,
             lambda: build_registration(self._doors().grpc, self._doors().kafka, self._clock.now_ms()),
-            lambda: {name: topic.partitions for name, topic in self.disk.topics().items() if not topic.internal},
+            LogTopics(lambda: self.disk, lambda: self.requests.topics),
             seen,
         )
         return await side.cluster_id(own, fresh)

@@ -21,6 +21,7 @@ from muster.coordinator.zookeeper.errors import ConnectionLost, ZooKeeperError
 from muster.coordinator.zookeeper.group_observer import GroupHasMembers, GroupObserver, ReportGroup
 from muster.coordinator.zookeeper.layout import GRPC_ENDPOINT, PLAINTEXT, BrokerZnode, format_endpoint
 from muster.coordinator.zookeeper.node_registry import ZooKeeperRegistry, settle_cluster_id
+from muster.coordinator.zookeeper.published_topics import OwnTopics
 from muster.coordinator.zookeeper.session import SessionState, ZooKeeperSession
 
 # Groups in ZooKeeper
@@ -91,6 +92,9 @@ class ZooKeeperGroups:
             raise ConnectionLost(f"ZooKeeper did not answer within {self._patience_ms} ms; try again") from error
 
 
+# The registration
+# ----------------
+
 HEALTH = "zookeeper"
 """The name under which the health service says whether the node is in touch with ZooKeeper."""
 
@@ -122,7 +126,7 @@ class ZooKeeperRegistration:
         settings: Settings,
         clock: NodeClock,
         registration: Callable[[], BrokerZnode],
-        topics: Callable[[], Mapping[str, int]],
+        topics: OwnTopics,
         tell: ReportGroup,
     ) -> "ZooKeeperRegistration":
         """Connect. `tell` gets what is seen of groups. Raises Unreachable, or ExtraMissing without kazoo."""

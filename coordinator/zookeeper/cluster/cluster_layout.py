@@ -28,8 +28,7 @@ from muster.coordinator.zookeeper.layout import as_json, is_decimal, read_broker
 
 CLUSTER_VERSION = layout.CLUSTER_NODE_MARK
 CONFIG_BROKERS = "/config/brokers"
-CONFIG_CHANGES = "/config/changes"
-CONFIG_CHANGE = f"{CONFIG_CHANGES}/config_change_"
+CONFIG_CHANGE = f"{layout.CONFIG_CHANGES}/config_change_"
 """Sequential znodes begin so."""
 REASSIGN_PARTITIONS = "/admin/reassign_partitions"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
@@ -336,36 +335,6 @@ def read_cluster_version(path: str, data: bytes) -> ClusterVersionZnode:
         "the cluster's version: JSON with controller_epoch and sequence",
         lambda body: ClusterVersionZnode(int(body["controller_epoch"]), int(body["sequence"])),
     )
-
-
-def config_json(configs: Mapping[str, str]) -> bytes:
-    """`/config/topics/[topic]`, `/config/brokers/[id]`.
-
-    >>> config_json({"min.insync.replicas": "2"})
-    b'{"version":1,"config":{"min.insync.replicas":"2"}}'
-    """
-    return as_json(version=1, config=dict(configs))
-
-
-def read_config(path: str, data: bytes) -> dict[str, str]:
-    return read_json(
-        path,
-        data,
-        'settings: JSON like {"version":1,"config":{}}',
-        lambda body: {str(name): str(value) for name, value in (body.get("config") or {}).items()},
-    )
-
-
-def config_change_json(entity_path: str) -> bytes:
-    """
-    >>> config_change_json("topics/orders")
-    b'{"version":2,"entity_path":"topics/orders"}'
-    """
-    return as_json(version=2, entity_path=entity_path)
-
-
-def read_config_change(path: str, data: bytes) -> str:
-    return read_json(path, data, 'a change of settings: JSON with "entity_path"', lambda body: str(body["entity_path"]))
 
 
 def preferred_json(places: Sequence[TopicPartition]) -> bytes:

@@ -161,7 +161,7 @@ class ClusterTopicsWatch:
         path = paths.topic_config_path(name)
         znode = await self._session.get(path)
         try:
-            return {} if znode is None or not znode.data else cluster_layout.read_config(path, znode.data)
+            return {} if znode is None or not znode.data else paths.read_config(path, znode.data)
         except MalformedZnode as error:
             known = self._known.get(name)
             self._warn(f"settings of a topic stay as they were: {error}")
@@ -361,27 +361,25 @@ class ConfigChangeWatch:
     async def read(self) -> set[tuple[str, str]]:
         """(`topics` or `brokers`, name) of what has changed since the last look. Removes what has been there for 15
         minutes. Raises ZooKeeper's weather; nothing is missed by that."""
-        names = await self._session.children(cluster_layout.CONFIG_CHANGES, self._fired) or []
+        names = await self._session.children(paths.CONFIG_CHANGES, self._fired) or []
         for name in self._made_ms.keys() - set(names):
             del self._made_ms[name]
         await gather_bounded((name for name in names if name not in self._made_ms), self._one)
         too_old_ms = self._wall_ms() - CONFIG_CHANGE_RETENTION_MS
         for name in [name for name, made_ms in self._made_ms.items() if made_ms <= too_old_ms]:
-            await self._session.delete(f"{cluster_layout.CONFIG_CHANGES}/{name}")
+            await self._session.delete(f"{paths.CONFIG_CHANGES}/{name}")
             self._made_ms.pop(name, None)
         news, self._news = self._news, set()
         return news
 
     async def _one(self, name: str) -> None:
-        path = f"{cluster_layout.CONFIG_CHANGES}/{name}"
+        path = f"{paths.CONFIG_CHANGES}/{name}"
         znode = await self._session.get(path)
         if znode is None:
             return
         self._made_ms[name] = znode.created_ms
         try:
-            self._news.add(
-                cluster_layout.parse_config_entity(path, cluster_layout.read_config_change(path, znode.data))
-            )
+            self._news.add(cluster_layout.parse_config_entity(path, paths.read_config_change(path, znode.data)))
         except MalformedZnode as error:
             self._warn(f"a change of settings is passed over: {error}")
 

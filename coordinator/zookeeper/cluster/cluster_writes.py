@@ -125,7 +125,7 @@ class DecisionWriter:
         topic = ClusterTopic(wanted.name, self._draw_id(), wanted.partitions)
         steps = [MultiStep("create", paths.topic_path(wanted.name), cluster_layout.topic_json(topic))]
         if configs := self._configs_of(wanted.name):
-            path, body = paths.topic_config_path(wanted.name), cluster_layout.config_json(configs)
+            path, body = paths.topic_config_path(wanted.name), paths.config_json(configs)
             steps.append(MultiStep("set" if await self._session.exists(path) else "create", path, body))
         return steps
 
@@ -181,7 +181,7 @@ async def create_topic(session: ZooKeeperSession, topic: ClusterTopic) -> bool:
         left = await session.exists(config)  # of a topic that was removed by hand
         steps = [MultiStep("create", paths.topic_path(topic.name), cluster_layout.topic_json(topic))]
         if topic.configs:
-            steps.append(MultiStep("set" if left else "create", config, cluster_layout.config_json(topic.configs)))
+            steps.append(MultiStep("set" if left else "create", config, paths.config_json(topic.configs)))
         elif left:
             steps.append(MultiStep("delete", config))
         try:
@@ -213,11 +213,7 @@ async def fetch_configs(session: ZooKeeperSession, kind: str, name: str) -> Stor
     """kind: `topics` or `brokers`. Raises MalformedZnode, ConnectionLost, SessionExpired."""
     path = f"/config/{kind}/{name}"
     found = await session.get(path)
-    return (
-        StoredConfigs({})
-        if found is None
-        else StoredConfigs(cluster_layout.read_config(path, found.data), found.version)
-    )
+    return StoredConfigs({}) if found is None else StoredConfigs(paths.read_config(path, found.data), found.version)
 
 
 async def put_configs(session: ZooKeeperSession, kind: str, name: str, configs: StoredConfigs) -> bool:
@@ -226,10 +222,8 @@ async def put_configs(session: ZooKeeperSession, kind: str, name: str, configs: 
     def build(together: Any) -> None:
         if kind == "topics":
             together.check(paths.topic_path(name), -1)
-        put_step(f"/config/{kind}/{name}", cluster_layout.config_json(configs.values), configs.version).put_on(together)
-        together.create(
-            cluster_layout.CONFIG_CHANGE, cluster_layout.config_change_json(f"{kind}/{name}"), sequence=True
-        )
+        put_step(f"/config/{kind}/{name}", paths.config_json(configs.values), configs.version).put_on(together)
+        together.create(cluster_layout.CONFIG_CHANGE, paths.config_change_json(f"{kind}/{name}"), sequence=True)
 
     try:
         await session.commit(build)

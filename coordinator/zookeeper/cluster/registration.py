@@ -76,7 +76,7 @@ RETRY_S = 0.1
 ROOTS = (
     *paths.PERSISTENT_ROOTS,
     cluster_layout.CONFIG_BROKERS,
-    cluster_layout.CONFIG_CHANGES,
+    paths.CONFIG_CHANGES,
     cluster_layout.CLUSTER_VERSION.rpartition("/")[0],
     cluster_layout.DRAINED,
 )

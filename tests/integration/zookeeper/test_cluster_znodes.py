@@ -442,7 +442,7 @@ def test_changes_of_settings_are_told_once_and_go_after_a_quarter_of_an_hour(zoo
             changes = ConfigChangeWatch(zk, lambda: None, unheard, lambda: clock[0])
             assert await changes.read() == set()
             path = f"{cluster_layout.CONFIG_CHANGE}0000000001"
-            await zk.create(path, cluster_layout.config_change_json("topics/t"))
+            await zk.create(path, paths.config_change_json("topics/t"))
             assert await changes.read() == {("topics", "t")}
             found = await zk.get(path)
             assert found is not None

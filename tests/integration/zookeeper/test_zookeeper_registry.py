@@ -25,6 +25,7 @@ from muster.coordinator.zookeeper.node_registry import (
 from muster.storage.broker.broker import Broker
 from muster.storage.config import LogSettings
 from muster.storage.errors import DataDirectoryError
+from muster.storage.topics.catalog import format_id
 from muster.storage.types import Topic
 from tests.integration.conftest import Run
 from tests.integration.zookeeper.test_zookeeper_session import expire
@@ -97,7 +98,12 @@ def test_the_layout_of_a_node_path_by_path(zookeeper: str, tmp_path: Path, run: 
                     "muster": {"endpoints": [f"GRPC://127.0.0.1:{port}"]},
                 }
                 assert zk.exists("/brokers/ids/1").ephemeralOwner != 0
-                assert body(zk, "/brokers/topics/orders") == {"version": 1, "partitions": {"0": [1], "1": [1]}}
+                topic_id = format_id(node.broker.topic("orders").id)
+                assert body(zk, "/brokers/topics/orders") == {
+                    "version": 1,
+                    "partitions": {"0": [1], "1": [1]},
+                    "muster": {"topic_id": topic_id},
+                }
                 assert zk.exists("/brokers/topics/orders").ephemeralOwner == 0
                 assert sorted(zk.get_children("/brokers/topics/orders/partitions")) == ["0", "1"]
                 assert body(zk, last) == {

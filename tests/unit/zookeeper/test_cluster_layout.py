@@ -15,6 +15,7 @@ from muster.coordinator.replication.protocol.cluster_metadata import (
     ReplicaAssignment,
     TopicPartition,
 )
+from muster.coordinator.zookeeper import layout
 from muster.coordinator.zookeeper.cluster import cluster_layout
 from muster.coordinator.zookeeper.errors import MalformedZnode
 
@@ -153,10 +154,8 @@ def test_blocks_of_producer_ids_follow_each_other() -> None:
 
 
 def test_settings_and_their_changes_come_back() -> None:
-    assert cluster_layout.read_config("/c", cluster_layout.config_json({"min.insync.replicas": "2"})) == {
-        "min.insync.replicas": "2"
-    }
-    changed = cluster_layout.read_config_change("/n", cluster_layout.config_change_json("topics/orders"))
+    assert layout.read_config("/c", layout.config_json({"min.insync.replicas": "2"})) == {"min.insync.replicas": "2"}
+    changed = layout.read_config_change("/n", layout.config_change_json("topics/orders"))
     assert cluster_layout.parse_config_entity("/n", changed) == ("topics", "orders")
     with pytest.raises(MalformedZnode):
         cluster_layout.parse_config_entity("/n", "users/bob")

@@ -9,6 +9,7 @@ import structlog
 from muster.coordinator.edge.background_tasks import SupervisedTasks
 from muster.coordinator.replication.protocol.cluster_metadata import parse_number
 from muster.coordinator.replication.protocol.replica_fetch import NO_LIMIT
+from muster.coordinator.zookeeper import layout
 from muster.coordinator.zookeeper.cluster import cluster_layout
 from muster.coordinator.zookeeper.cluster.cluster_writes import StoredConfigs, fetch_configs, put_configs
 from muster.coordinator.zookeeper.errors import MalformedZnode, ZooKeeperError
@@ -81,7 +82,7 @@ class ReplicationRates:
             return {}
         found = await self._session.get(self._path)
         try:
-            return {} if found is None else cluster_layout.read_config(self._path, found.data)
+            return {} if found is None else layout.read_config(self._path, found.data)
         except MalformedZnode as error:
             log.warning("settings of the node not read", why=str(error))
             return {}

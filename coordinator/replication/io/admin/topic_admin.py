@@ -34,7 +34,6 @@ from muster.coordinator.replication.protocol.replica_placement import (
 )
 from muster.coordinator.zookeeper import layout
 from muster.coordinator.zookeeper.cluster import cluster_writes
-from muster.coordinator.zookeeper.cluster.cluster_layout import config_json
 from muster.coordinator.zookeeper.cluster.cluster_writes import StoredConfigs, within_deadline
 from muster.coordinator.zookeeper.consumer_group import gather_bounded
 from muster.coordinator.zookeeper.errors import ConnectionLost, MalformedZnode, ZooKeeperError, ZooKeeperRequestTooLarge
@@ -229,7 +228,7 @@ class TopicPlanner:
 
 def configs_size(configs: Mapping[str, str]) -> int:
     """Bytes in which settings are written."""
-    return len(config_json(configs))
+    return len(layout.config_json(configs))
 
 
 def assignments_size(replicas: Iterable[Sequence[int]]) -> int:

@@ -83,7 +83,7 @@ async def adopt_topics(session: ZooKeeperSession, broker: Broker, node_id: int) 
         await complete_adoption(session, broker, [own[name] for name in sorted(own.keys() - set(plan.names))], node_id)
     if plan.begins:
         try:
-            await session.create(ADOPTING, cluster_layout.config_json({"directory": me}))
+            await session.create(ADOPTING, paths.config_json({"directory": me}))
         except NodeExists:
             plan = plan_adoption(ids, await read_topic_ids(session), await read_adopting_node(session), me)
     for names in pair_group_topics(plan.names):
@@ -120,7 +120,7 @@ async def read_topic_ids(session: ZooKeeperSession) -> dict[str, bytes | None]:
 
 async def read_adopting_node(session: ZooKeeperSession) -> str | None:
     found = await session.get(ADOPTING)
-    return None if found is None else cluster_layout.read_config(ADOPTING, found.data).get("directory", "")
+    return None if found is None else paths.read_config(ADOPTING, found.data).get("directory", "")
 
 
 async def publish_topics(session: ZooKeeperSession, broker: Broker, topics: Sequence[Own], node_id: int) -> None:
@@ -132,7 +132,7 @@ async def publish_topics(session: ZooKeeperSession, broker: Broker, topics: Sequ
         config = paths.topic_config_path(own.name)
         if own.configs:
             left = await session.exists(config)
-            steps.append(MultiStep("set" if left else "create", config, cluster_layout.config_json(own.configs)))
+            steps.append(MultiStep("set" if left else "create", config, paths.config_json(own.configs)))
         steps.append(MultiStep("create", paths.topic_partitions_path(own.name)))
     await put_partition_states(session, broker, topics, node_id, steps)
 

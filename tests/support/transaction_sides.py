@@ -16,7 +16,7 @@ from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.handlers.transactions import REFUSALS, TransactionGate, refusal_code
 from muster.coordinator.replication.io.remote_transactions import RemoteTransactions
 from muster.coordinator.replication.io.shards.shard_coordination import ShardCoordination
-from muster.coordinator.replication.io.wire.node_links import address_in
+from muster.coordinator.replication.io.wire.node_links import NodeLinks, address_in
 from muster.coordinator.replication.protocol.cluster_metadata import (
     OFFSETS,
     TRANSACTIONS,
@@ -25,6 +25,7 @@ from muster.coordinator.replication.protocol.cluster_metadata import (
     TopicPartition,
 )
 from muster.coordinator.runtime.shards import partition_for
+from muster.coordinator.server.cluster_backend.cluster_aborts import ClusterAbortLog
 from muster.coordinator.server.cluster_backend.cluster_transactions import ClusterTransactionCoordinator
 from muster.coordinator.transactions.effects import AddPartitionsReply, EndTxnReply, InitProducerIdReply
 from muster.coordinator.transactions.events import AddPartitions, EndTxn, InitProducerId, PartitionAddition
@@ -66,6 +67,15 @@ class TransactionNode:
         node.led._new_ids = sides.new_ids
         self.others = OtherNodes(sides, node)
 
+        self.abort_log = ClusterAbortLog(
+            node.broker,
+            node.side,
+            NodeLinks(node.side.calling, lambda other: address_in(node.side.image, other)),
+            lambda: node.requests,
+            len(FIRST),
+            wall_ms,
+        )
+
         async def read_count() -> int:
             return len(IDS.partitions)
 
@@ -80,6 +90,7 @@ class TransactionNode:
             side=node.side,
             coordinating=self.coordinating,
             others=self.others,
+            abort_log=self.abort_log,
             read_count=read_count,
         )
         node.side.desk.transactions = self.service

@@ -96,8 +96,7 @@ class CurrentTransaction:
 class IdHistory:
     """What there is to say of one id. known_since_ms: when its shard was loaded; -1: the id is not known now.
 
-    unread: why the entries of before the start are not known; empty: they are. alone: the node is not one of a cluster,
-    whose nodes keep no `__aborts`.
+    unread: why what `__aborts` has is not known; empty: it is.
     """
 
     transactional_id: str
@@ -106,7 +105,6 @@ class IdHistory:
     current: CurrentTransaction | None = None
     ended: Sequence[ExplainedEnd] = field(default_factory=tuple)
     unread: str = ""
-    alone: bool = True
 
 
 # The sentences
@@ -258,7 +256,6 @@ def tell_unknown(end: ExplainedEnd, known: IdHistory) -> str:
     if end.committed:
         return told + f"By whom is not known: it was decided before {loaded}, when this node loaded the id."
     noted = f"__aborts cannot be read ({known.unread})" if known.unread else "__aborts has no entry of it"
-    noted = noted if known.alone else "the nodes of a cluster keep no __aborts"
     return told + (
         f"Neither why nor by whom is known: it was decided before {loaded}, when this node loaded the id, and {noted}."
     )
@@ -293,11 +290,6 @@ def tell_bounds(known: IdHistory) -> Iterator[str]:
     """What may have been, and is not told."""
     if known.unread:
         yield f"What the coordinator aborted before the start is not known: __aborts cannot be read ({known.unread})."
-    elif not known.alone:
-        yield (
-            f"Of what ended before {second(known.known_since_ms, known.now_ms)}, when this node loaded the id, only "
-            "the last state is known: the nodes of a cluster keep no __aborts."
-        )
     elif known.known_since_ms >= 0:
         yield (
             f"Of what ended before {second(known.known_since_ms, known.now_ms)}, when this node loaded the id, only "

@@ -12,6 +12,9 @@ from muster.coordinator.config import Address
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.handlers.transaction_batches import PartitionCodes
 from muster.coordinator.replication.io.wire.node_api import (
+    AbortRecord,
+    AbortsQuery,
+    AbortValues,
     ElectionEntry,
     EpochEnd,
     EpochQuery,
@@ -156,6 +159,16 @@ class NodeDesk:
         if self.transactions is None:
             return dict.fromkeys(partitions, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return await self.transactions.write_marker(marker, partitions)
+
+    async def note_aborts(self, records: tuple[AbortRecord, ...]) -> ErrorCode:
+        if self.transactions is None:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return await self.transactions.note_aborts(records)
+
+    async def read_aborts(self, asked: AbortsQuery) -> AbortValues:
+        if self.transactions is None:
+            return AbortValues(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return await self.transactions.read_aborts(asked)
 
     async def groups_with_settings(self) -> GroupsWithSettings:
         if self.groups is None:

@@ -30,7 +30,8 @@ LEDGER = "__rebalances"
 ELECTIONS = "__elections"
 SECURITY = "__security"
 TRANSACTIONS = "__transaction_state"
-INTERNAL = frozenset({OFFSETS, LEDGER, ELECTIONS, SECURITY, TRANSACTIONS})
+ABORTS = "__aborts"
+INTERNAL = frozenset({OFFSETS, LEDGER, ELECTIONS, SECURITY, TRANSACTIONS, ABORTS})
 """Topics that only nodes write to. Others with such names are clients': monitors and connectors call theirs so."""
 
 

@@ -45,6 +45,7 @@ from muster.coordinator.replication.io.wire.node_links import (
     LinkCaller,
     LinkError,
     LinkSettings,
+    NodeLinks,
     address_in,
 )
 from muster.coordinator.replication.io.wire.node_listener import NodeListener
@@ -62,6 +63,7 @@ from muster.coordinator.replication.protocol.controller.events_and_effects impor
 from muster.coordinator.runtime.engine import Engine, EngineOptions, MakeShard
 from muster.coordinator.runtime.leased import LeasedEngine
 from muster.coordinator.runtime.node_status import Conditions
+from muster.coordinator.server.cluster_backend.cluster_aborts import ClusterAbortLog
 from muster.coordinator.server.cluster_backend.cluster_description import (
     ClusterMetricsSource,
     ControllerContact,
@@ -461,6 +463,14 @@ class ClusterBackend:
         self._started.push_async_callback(coordinating.stop)
         others = RemoteTransactions(self.side.calling, lambda node: address_in(self.side.image, node))
         self._started.push_async_callback(others.close)
+        abort_log = ClusterAbortLog(
+            disk,
+            self.side,
+            NodeLinks(self.side.calling, lambda node: address_in(self.side.image, node)),
+            lambda: self.requests,
+            self._settings.transaction_state_log_replication_factor,
+            clock.now_ms,
+        )
         made = ClusterTransactionCoordinator(
             self._settings,
             disk,
@@ -472,6 +482,7 @@ class ClusterBackend:
             side=self.side,
             coordinating=coordinating,
             others=others,
+            abort_log=abort_log,
             read_count=partial(read_partition_count, self.session, TRANSACTIONS),
         )
         self.side.desk.transactions = made

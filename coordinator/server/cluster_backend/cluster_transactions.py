@@ -21,18 +21,19 @@ from muster.coordinator.replication.io.replica_manager import ReplicaManager
 from muster.coordinator.replication.io.replicated_log import ReplicatedLog
 from muster.coordinator.replication.io.shards.replicated_shards import ReplicatedTransactionLog
 from muster.coordinator.replication.io.shards.shard_coordination import ShardCoordination
+from muster.coordinator.replication.io.wire.node_api import AbortRecord, AbortsQuery, AbortValues
 from muster.coordinator.replication.protocol.cluster_metadata import (
     NO_NODE_ID,
     TRANSACTIONS,
     ImageChanges,
     TopicPartition,
 )
-from muster.coordinator.runtime.abort_records import AbortEntry
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.leased import LeasedEngine
 from muster.coordinator.runtime.node_status import Conditions
 from muster.coordinator.runtime.replay import GROUPS_TOPIC
 from muster.coordinator.runtime.transaction_shards import LedTransactionCores, transaction_topic
+from muster.coordinator.server.cluster_backend.cluster_aborts import ClusterAbortLog
 from muster.coordinator.server.driver.clock import NodeClock
 from muster.coordinator.server.driver.driver import EngineDriver
 from muster.coordinator.server.transactions.marker_writer import MARKERS_PER_TURN, STORAGE_FAILED, EndPositions
@@ -209,16 +210,6 @@ class SpreadMarkers:
 # ---------------
 
 
-class UnkeptAborts:
-    """See `AbortLog`. What a node of a cluster ended by itself is in its log's lines and its memory (TX-N7)."""
-
-    async def write(self, entries: Sequence[AbortEntry]) -> None:
-        """The node knows them as long as it runs."""
-
-    async def read_older(self, most: int) -> list[AbortEntry]:
-        return []
-
-
 class ClusterTransactionCoordinator(TransactionCoordinator):
     """See `TransactionCoordinator`. It is also what the node's door asks on behalf of other nodes
     (`TransactionDesk`)."""
@@ -238,10 +229,12 @@ class ClusterTransactionCoordinator(TransactionCoordinator):
         side: ReplicaManager,
         coordinating: ShardCoordination,
         others: OtherTransactionNodes,
+        abort_log: ClusterAbortLog,
         read_count: Callable[[], Awaitable[int]],
     ) -> None:
         """records: the log of the cluster, of which this node leads a part. coordinating: of the shards of
-        `__transaction_state`. read_count: how many of these ZooKeeper has; 0 for none."""
+        `__transaction_state`. abort_log: closed with this. read_count: how many of these ZooKeeper has; 0 for none."""
+        self._abort_log = abort_log
         self._disk = disk
         self._side = side
         self._coordinating = coordinating
@@ -307,10 +300,16 @@ class ClusterTransactionCoordinator(TransactionCoordinator):
     async def write_marker(self, marker: MarkerToWrite, partitions: Sequence[Place]) -> Mapping[Place, int]:
         return await self._here.write_marker(marker, partitions)
 
+    async def note_aborts(self, records: tuple[AbortRecord, ...]) -> ErrorCode:
+        return await self._abort_log.append(records)
+
+    async def read_aborts(self, asked: AbortsQuery) -> AbortValues:
+        return await self._abort_log.read(asked)
+
     # -- the engine -------------------------------------------------------------------------------------------
 
-    def _make_abort_log(self) -> UnkeptAborts:
-        return UnkeptAborts()
+    def _make_abort_log(self) -> ClusterAbortLog:
+        return self._abort_log
 
     def _make_markers(self) -> SpreadMarkers:
         self._here = LedMarkers(self._records, self._side, self._end_positions, self._clock.now_ms)
@@ -363,7 +362,10 @@ class ClusterTransactionCoordinator(TransactionCoordinator):
         """Raises TimeoutError."""
         await self._opening.stop()
         await self._coordinating.stop()
-        await super().close(timeout_s)
+        try:
+            await super().close(timeout_s)
+        finally:
+            self._abort_log.close()
 
     # -- the image --------------------------------------------------------------------------------------------
 

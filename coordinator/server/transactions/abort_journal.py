@@ -23,16 +23,18 @@ from muster.coordinator.runtime.abort_records import (
     split_by_size,
 )
 from muster.coordinator.runtime.node_status import Conditions
+from muster.coordinator.runtime.ports import Entry
 from muster.storage.broker.broker import Broker
 from muster.storage.broker.requests import LogRequests, NewTopic
 from muster.storage.errors import StorageError
+from muster.storage.logs.log import Log
 from muster.storage.records.batch import encode_turn, read_batches
 from muster.storage.types import AppendOrigin
 
 MOST_WAITING: Final = 1_000
 """Entries that wait to be written."""
 MOST_KNOWN: Final = 10_000
-"""The latest entries, which are kept in memory."""
+"""The latest entries, which are kept in memory: of this node's own, and of those that were read."""
 WRITTEN_AT_ONCE: Final = 50
 BATCH_BYTES: Final = 512 << 10
 READ_BYTES: Final = 1 << 20
@@ -40,6 +42,8 @@ FIRST_PAUSE_S: Final = 1.0
 LONGEST_PAUSE_S: Final = 30.0
 LOSS_TOLD_MS: Final = 3_600_000
 """How long a condition tells of a loss."""
+
+PLACE: Final = (ABORTS_TOPIC, 0)
 
 UNWRITTEN: Final = "transaction-aborts-unwritten"
 LOST: Final = "transaction-aborts-lost"
@@ -53,8 +57,8 @@ class AbortLog(Protocol):
     async def write(self, entries: Sequence[AbortEntry]) -> None:
         """Durable on return."""
 
-    async def read_older(self, most: int) -> list[AbortEntry]:
-        """The latest of those that an earlier process wrote, oldest first; none where there is no log yet."""
+    async def read_latest(self, transactional_id: str, most: int) -> list[AbortEntry]:
+        """Those of this id that are durable, whoever wrote them, newest first; none where there is no log yet."""
 
 
 class AbortJournal:
@@ -67,11 +71,10 @@ class AbortJournal:
         self._waiting: deque[AbortEntry] = deque()
         self._known: deque[AbortEntry] = deque(maxlen=MOST_KNOWN)
         self._work = asyncio.Event()
-        self._reading, self._older_known = asyncio.Lock(), False
         self._writes = RestartedTask("entries of __aborts", self._write_all)
         self.lost = 0
         self.unread = ""
-        """Why the entries of before the start are not known; empty: they are."""
+        """Why what is durable could not be read the last time; empty: it could."""
 
     @property
     def waiting(self) -> int:
@@ -101,21 +104,15 @@ class AbortJournal:
         self._work.set()
 
     async def latest_of(self, transactional_id: str, most: int) -> list[AbortEntry]:
-        """Those of this id, newest first. What was before the start is read first, once."""
-        async with self._reading:
-            if not self._older_known:
-                await self._read_older()
-        found = (each for each in reversed(self._known) if each.transactional_id == transactional_id)
-        return list(islice(dict.fromkeys(found), most))  # An end of the node may have written one twice.
-
-    async def _read_older(self) -> None:
+        """Those of this id, newest first: what this node ended, and what is in the log, whichever node wrote it."""
+        found = [each for each in reversed(self._known) if each.transactional_id == transactional_id]
         try:
-            older = await self._kept.read_older(MOST_KNOWN)
+            found += await self._kept.read_latest(transactional_id, most)
+            self.unread = ""
         except (StorageError, OSError) as error:
             self.unread = str(error)
-            return
-        self._older_known, self.unread = True, ""
-        self._known.extendleft(islice(reversed(older), MOST_KNOWN - len(self._known)))
+        # What this node wrote is in both, and an end of the node may have written it twice.
+        return sorted(dict.fromkeys(found), key=lambda entry: -entry.at_ms)[:most]
 
     async def _write_all(self) -> None:
         pause_s = FIRST_PAUSE_S
@@ -165,6 +162,43 @@ def aborts_topic() -> NewTopic:
     return NewTopic(ABORTS_TOPIC, 1, configs, internal=True)
 
 
+class AbortReader:
+    """Reads `__aborts` as it grows, as far as it is committed in this node's log, and keeps the latest entries."""
+
+    def __init__(self, broker: Broker, most: int = MOST_KNOWN) -> None:
+        self._broker = broker
+        self._found: deque[AbortEntry] = deque(maxlen=most)
+        self._offset = -1
+        """The next record to read; -1: nothing was read."""
+        self._log: Log | None = None
+        self._cuts = 0
+        self._reading = asyncio.Lock()
+
+    async def read_latest(self, transactional_id: str, most: int) -> list[AbortEntry]:
+        """See `AbortLog`; a thread reads. Raises StorageError, OSError."""
+        async with self._reading:
+            await asyncio.to_thread(self._read_on)
+            found = (each for each in reversed(self._found) if each.transactional_id == transactional_id)
+            return list(islice(found, most))
+
+    def _read_on(self) -> None:
+        log = self._broker.log(*PLACE)
+        most = self._found.maxlen
+        assert most is not None, "it is bounded"
+        end = log.high_watermark
+        if log is not self._log or log.cuts.seen != self._cuts:  # what was read may have been cut away
+            self._log, self._cuts, self._offset = log, log.cuts.seen, -1
+            self._found.clear()
+        offset = max(self._offset, log.start_offset, end - most)
+        while offset < end:
+            batches = list(read_batches(self._broker.fetch(*PLACE, offset, READ_BYTES).records))
+            if not batches:
+                raise OSError(f"{ABORTS_TOPIC}-0 cannot be read at offset {offset}, but it ends at {end}")
+            values = (record.value for batch in batches for record in batch.records() if record.offset >= offset)
+            self._found += [entry for value in values if value is not None and (entry := decode_abort(value))]
+            self._offset = offset = batches[-1].next_offset
+
+
 class BrokerAbortLog:
     """`__aborts` in this node's own log; made with the first entry."""
 
@@ -172,37 +206,23 @@ class BrokerAbortLog:
         self._broker = broker
         self._requests = requests
         self._clock_ms = clock_ms
-        self._own_from = -1
-        """Where the entries of this process begin; -1 before the first one."""
+        self._reader = AbortReader(broker)
 
     async def write(self, entries: Sequence[AbortEntry]) -> None:
         if ABORTS_TOPIC not in self._broker.topics():
             (made,) = await self._requests().topics.create([aborts_topic()])
             if isinstance(made, StorageError):
                 raise made
-        if self._own_from < 0:
-            self._own_from = self._broker.end_offset(ABORTS_TOPIC, 0)
-        now_ms = self._clock_ms()
-        for portion in split_by_size([encode_abort(entry) for entry in entries], BATCH_BYTES):
-            batch = encode_turn(portion, now_ms)
-            self._broker.append(ABORTS_TOPIC, 0, batch, now_ms, origin=AppendOrigin.COORDINATOR)
-        await asyncio.to_thread(self._broker.flush, [(ABORTS_TOPIC, 0)])
+        append_aborts(self._broker, [encode_abort(entry) for entry in entries], self._clock_ms())
+        await asyncio.to_thread(self._broker.flush, [PLACE])
 
-    async def read_older(self, most: int) -> list[AbortEntry]:
+    async def read_latest(self, transactional_id: str, most: int) -> list[AbortEntry]:
         if ABORTS_TOPIC not in self._broker.topics():
             return []
-        return await asyncio.to_thread(self._read, most)
+        return await self._reader.read_latest(transactional_id, most)
 
-    def _read(self, most: int) -> list[AbortEntry]:
-        place = (ABORTS_TOPIC, 0)
-        end = self._own_from if self._own_from >= 0 else self._broker.high_watermark(*place)
-        offset = max(self._broker.start_offset(*place), end - most)
-        found: list[AbortEntry] = []
-        while offset < end:
-            batches = list(read_batches(self._broker.fetch(*place, offset, READ_BYTES).records))
-            if not batches:
-                raise OSError(f"{ABORTS_TOPIC}-0 cannot be read at offset {offset}, but it ends at {end}")
-            values = (record.value for batch in batches for record in batch.records())
-            found += [entry for value in values if value is not None and (entry := decode_abort(value)) is not None]
-            offset = batches[-1].next_offset
-        return found[-most:]
+
+def append_aborts(broker: Broker, records: Sequence[Entry], now_ms: int) -> None:
+    """In batches that any log takes. Raises StorageError."""
+    for portion in split_by_size(records, BATCH_BYTES):
+        broker.append(*PLACE, encode_turn(portion, now_ms), now_ms, origin=AppendOrigin.COORDINATOR)

@@ -142,7 +142,7 @@ class TransactionCoordinator:
         self._end_positions = partial(end_positions, groups)
         self._markers = self._make_markers()
         self.aborts = AbortJournal(self._make_abort_log())
-        self.history = TransactionHistory(self, self.aborts, broker, clock.now_ms, alone=self.alone)
+        self.history = TransactionHistory(self, self.aborts, broker, clock.now_ms)
         self._watch = StableOffsetWatch(
             broker, clock.now_ms, settings.transaction_max_timeout_ms, self._owner_of_open, alone=self.alone
         )

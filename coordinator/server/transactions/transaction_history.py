@@ -70,11 +70,7 @@ class TransactionHistory:
         aborts: AbortJournal,
         broker: Broker,
         clock_ms: Callable[[], int],
-        *,
-        alone: bool = True,
     ) -> None:
-        """alone: the node is not one of a cluster, so its `__aborts` outlive it."""
-        self._alone = alone
         self._service = service
         self._aborts = aborts
         self._broker = broker
@@ -101,7 +97,6 @@ class TransactionHistory:
             await self._current(state, entries),
             await self._with_holds(merge_ends(state, entries, self._exists)),
             self._aborts.unread,
-            self._alone,
         )
         return None if reply.code else reply, known, explain_id(known)
 
@@ -290,7 +285,7 @@ class TransactionTally:
     """Of one node, since it was started. with_partitions: whether series of single partitions are wanted."""
 
     def __init__(self, *, with_partitions: bool, alone: bool) -> None:
-        """alone: see `TransactionHistory`."""
+        """alone: the node is not one of a cluster."""
         self._alone = alone
         self._with_partitions = with_partitions
         self._ends: Counter[tuple[str, str]] = Counter()

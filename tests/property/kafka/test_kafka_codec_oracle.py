@@ -95,6 +95,8 @@ UNKNOWN = (
     "LogEnds",
     "ProveNode",
     "GroupsWithSettings",
+    "NoteAborts",
+    "ReadAborts",
 )
 """What Kafka 4 no longer has, and what is ours alone; of the first Kafka 3.9's own classes are the judges
 (tests/vectors/wire)."""

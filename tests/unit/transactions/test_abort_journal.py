@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from itertools import islice
 
 import pytest
 from hypothesis import given
@@ -20,9 +21,16 @@ from muster.coordinator.runtime.abort_records import (
 )
 from muster.coordinator.runtime.node_status import Conditions
 from muster.coordinator.server.transactions import abort_journal
-from muster.coordinator.server.transactions.abort_journal import LOST, UNWRITTEN, AbortJournal
+from muster.coordinator.server.transactions.abort_journal import (
+    LOST,
+    UNWRITTEN,
+    AbortJournal,
+    AbortReader,
+    append_aborts,
+)
 from muster.coordinator.transactions.effects import EndCause, TerminateTransactionReply
 from muster.coordinator.transactions.events import RequestOrigin, TerminateTransaction
+from muster.storage.logs.retention import truncate_log
 from muster.storage.records.batch import read_batches
 from tests.fakes.memory_files import MemoryFiles
 from tests.support.kafka.door import Door, play
@@ -117,18 +125,17 @@ class Disk:
     def __init__(self, *older: AbortEntry) -> None:
         self.older, self.written = list(older), list[AbortEntry]()
         self.failing = False
-        self.reads = 0
 
     async def write(self, entries: Sequence[AbortEntry]) -> None:
         if self.failing:
             raise OSError(28, "No space left on device")
         self.written += entries
 
-    async def read_older(self, most: int) -> list[AbortEntry]:
-        self.reads += 1
+    async def read_latest(self, transactional_id: str, most: int) -> list[AbortEntry]:
         if self.failing:
             raise OSError(5, "Input/output error")
-        return self.older[-most:]
+        found = (each for each in reversed(self.older + self.written) if each.transactional_id == transactional_id)
+        return list(islice(found, most))
 
 
 Story = Callable[[AbortJournal, Disk, Conditions], Awaitable[None]]
@@ -189,15 +196,18 @@ def test_an_end_of_the_node_does_not_wait_for_a_disk_that_fails() -> None:
     assert tell(story).written == []
 
 
-def test_entries_of_before_the_start_are_read_once_and_stand_behind_later_ones() -> None:
-    older, other = replace(ENTRY, epoch=1), replace(ENTRY, transactional_id="else")
+def test_entries_of_others_and_of_before_the_start_are_told_in_their_order_and_once() -> None:
+    older, other = replace(ENTRY, epoch=1, at_ms=T0), replace(ENTRY, transactional_id="else")
 
     async def story(journal: AbortJournal, disk: Disk, conditions: Conditions) -> None:
         journal.note(ENTRY)
-        both = await asyncio.gather(journal.latest_of("billing", 5), journal.latest_of("billing", 5))
-        assert both == [[ENTRY, older], [ENTRY, older]]
+        assert await journal.latest_of("billing", 5) == [ENTRY, older]
+        await passes(lambda: not journal.waiting)
+        assert await journal.latest_of("billing", 5) == [ENTRY, older], "what the node wrote it knows already"
         assert await journal.latest_of("billing", 1) == [ENTRY]
-        assert disk.reads == 1
+        later = replace(ENTRY, epoch=9, at_ms=ENTRY.at_ms + 1)
+        disk.older.append(later)
+        assert await journal.latest_of("billing", 5) == [later, ENTRY, older], "another node wrote it meanwhile"
 
     tell(story, older, other, older)
 
@@ -219,10 +229,13 @@ def test_memory_keeps_the_latest_entries(monkeypatch: pytest.MonkeyPatch) -> Non
     one, two, three = (replace(ENTRY, epoch=number) for number in (1, 2, 3))
 
     async def story(journal: AbortJournal, disk: Disk, conditions: Conditions) -> None:
-        journal.note(three)
+        disk.failing = True
+        for entry in (one, two, three):
+            journal.note(entry)
         assert await journal.latest_of("billing", 5) == [three, two]
+        disk.failing = False
 
-    tell(story, one, two)
+    tell(story)
 
 
 # On a node
@@ -299,6 +312,29 @@ def test_a_timeout_is_noted_and_known_after_a_restart() -> None:
 
     play(story, disk, transactions=NODE)
     play(after, disk, transactions=NODE)
+
+
+def test_a_reader_goes_on_where_it_was_keeps_the_latest_and_begins_again_after_a_cut() -> None:
+    many = [replace(ENTRY, epoch=number, at_ms=T0 + number) for number in range(5)]
+
+    async def story(door: Door) -> None:
+        broker = door.broker
+        broker.create_topic(ABORTS_TOPIC, 1, internal=True)
+        reader = AbortReader(broker, most=3)
+        assert await reader.read_latest("billing", 5) == []
+        append_aborts(broker, [encode_abort(entry) for entry in many[:2]], T0)
+        broker.flush([(ABORTS_TOPIC, 0)])
+        assert await reader.read_latest("billing", 5) == [many[1], many[0]]
+        append_aborts(broker, [encode_abort(replace(ENTRY, transactional_id="else"))], T0)
+        append_aborts(broker, [encode_abort(entry) for entry in many[2:]], T0)
+        broker.flush([(ABORTS_TOPIC, 0)])
+        assert await reader.read_latest("billing", 5) == many[:1:-1], "three are kept"
+        assert await reader.read_latest("billing", 1) == many[4:]
+        log = broker.log(ABORTS_TOPIC, 0)
+        truncate_log(log, 2)
+        assert await reader.read_latest("billing", 5) == [many[1], many[0]]
+
+    play(story, transactions=NODE)
 
 
 def test_a_hanging_transaction_is_noted_as_an_orphan() -> None:

@@ -331,13 +331,6 @@ def test_what_is_not_known_is_told_as_not_known() -> None:
     assert "typical" not in told(FENCED, by=nobody, of=nobody), "two unknown addresses are not the same one"
 
 
-def test_a_node_of_a_cluster_has_no_entries_to_look_in() -> None:
-    end = ExplainedEnd(4, 7, False, UNKNOWN, NOW - 1_000)
-    _, told, last = explain_id(IdHistory("app", NOW, SINCE, None, [end], alone=False))
-    assert "the nodes of a cluster keep no __aborts" in told
-    assert "only the last state is known: the nodes of a cluster keep no __aborts." in last
-
-
 def test_holds_are_told_longest_first_and_short_ones_not() -> None:
     holds = tuple(HeldOffset("t", number, 10, held_ms, True, 5) for number, held_ms in enumerate((9_000, 8_000, 999)))
     sentence = told(TIMED_OUT, holds=holds)

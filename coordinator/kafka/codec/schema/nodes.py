@@ -1,11 +1,11 @@
 """Fields of the messages that only nodes of a cluster send each other.
 
-Facts of Kafka's protocol up to 3.9, in the notation of `kafka/codec/messages.py`. Seven are Muster's own: ClusterState
+Facts of Kafka's protocol up to 3.9, in the notation of `kafka/codec/messages.py`. Nine are Muster's own: ClusterState
 is what a node asks the controller for, in one message where Kafka's controllers push two (LeaderAndIsr,
 UpdateMetadata); NoteElections carries records of the election ledger to its leader; ReadSecurity and WriteSecurity
 carry users, access control lists, tokens and quotas, which every node reads and writes at their leader; LogEnds and
 GroupsWithSettings ask what other nodes know; by ProveNode a caller and the listener show that they know the cluster's
-secret.
+secret; NoteAborts and ReadAborts write and read entries of `__aborts` at its leader.
 """
 
 FIELDS = """
@@ -106,6 +106,23 @@ NoteElectionsRequest 0-0 flexible 0+
 
 NoteElectionsResponse 0-0 flexible 0+
     error_code: int16
+
+NoteAbortsRequest 0-0 flexible 0+
+    entries: []
+        key: bytes
+        value: bytes
+
+NoteAbortsResponse 0-0 flexible 0+
+    error_code: int16
+
+ReadAbortsRequest 0-0 flexible 0+
+    transactional_id: string
+    most: int32
+
+ReadAbortsResponse 0-0 flexible 0+
+    error_code: int16
+    entries: []
+        value: bytes
 
 ReadSecurityRequest 0-0 flexible 0+
     offset: int64

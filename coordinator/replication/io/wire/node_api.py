@@ -1,7 +1,7 @@
 """What nodes ask each other: the table of APIs with their versions, and requests and answers as values.
 
 Kafka's wire protocol where it knows node epochs (Fetch, AlterPartition, ControlledShutdown, OffsetForLeaderEpoch) and
-for transactions (AddPartitionsToTxn, WriteTxnMarkers), and seven messages of Muster's own. What concerns the controller
+for transactions (AddPartitionsToTxn, WriteTxnMarkers), and nine messages of Muster's own. What concerns the controller
 are values of `replication.protocol`. `PeerDesk` is the port that answers.
 """
 
@@ -39,6 +39,8 @@ WRITE_SECURITY: Final = 1003
 LOG_ENDS: Final = 1004
 GROUPS_WITH_SETTINGS: Final = 1005
 PROVE_NODE: Final = 1006
+NOTE_ABORTS: Final = 1007
+READ_ABORTS: Final = 1008
 
 MOST_REQUEST_BYTES: Final = 32 << 20
 """Of one request, without its length: more is neither sent nor taken."""
@@ -59,6 +61,8 @@ NODE_APIS: Final = (
     Api(LOG_ENDS, "LogEnds", 0, 0),
     Api(GROUPS_WITH_SETTINGS, "GroupsWithSettings", 0, 0, parks=True),
     Api(PROVE_NODE, "ProveNode", 0, 0),
+    Api(NOTE_ABORTS, "NoteAborts", 0, 0, parks=True),
+    Api(READ_ABORTS, "ReadAborts", 0, 0, parks=True),
 )
 
 VERSION_OF: Final = {api.name: api.last for api in NODE_APIS}
@@ -67,7 +71,7 @@ KEY_OF: Final = {api.name: api.key for api in NODE_APIS}
 NAME_THE_CLUSTER: Final = frozenset({API_VERSIONS, FETCH, CLUSTER_STATE})
 """Those whose requests say themselves which cluster is meant, and the first, which is for everybody."""
 
-NOT_EVERYWHERE: Final = frozenset({PROVE_NODE, ADD_PARTITIONS_TO_TXN, WRITE_TXN_MARKERS})
+NOT_EVERYWHERE: Final = frozenset({PROVE_NODE, ADD_PARTITIONS_TO_TXN, WRITE_TXN_MARKERS, NOTE_ABORTS, READ_ABORTS})
 """What nodes of the first version do not serve: a node talks to them all the same, while a cluster is upgraded."""
 
 BEFORE_PROOF: Final = frozenset({API_VERSIONS, PROVE_NODE})
@@ -134,6 +138,27 @@ class ElectionEntry(NamedTuple):
 
     key: bytes
     value: bytes
+
+
+class AbortRecord(NamedTuple):
+    """A record for `__aborts`: a transactional id, and the entry in JSON."""
+
+    key: bytes
+    value: bytes
+
+
+class AbortsQuery(NamedTuple):
+    """The latest entries of a transactional id, at most so many."""
+
+    transactional_id: str
+    most: int
+
+
+class AbortValues(NamedTuple):
+    """Entries in JSON, the newest first. error: why there are none."""
+
+    error: ErrorCode = ErrorCode.NONE
+    values: tuple[bytes, ...] = ()
 
 
 class SecurityQuery(NamedTuple):
@@ -209,6 +234,14 @@ class TransactionDesk(Protocol):
     async def write_marker(self, marker: MarkerToWrite, partitions: Sequence[TopicPartition]) -> PartitionCodes:
         """End what the producer has open there: NONE once the marker is committed, NOT_LEADER_OR_FOLLOWER elsewhere,
         REQUEST_TIMED_OUT where that takes long, which whoever asked is to know soon."""
+        ...
+
+    async def note_aborts(self, records: tuple[AbortRecord, ...]) -> ErrorCode:
+        """NONE once the records are committed in `__aborts`, which this node leads."""
+        ...
+
+    async def read_aborts(self, asked: AbortsQuery) -> AbortValues:
+        """Of the leader of `__aborts`; NOT_LEADER_OR_FOLLOWER elsewhere."""
         ...
 
 

@@ -10,6 +10,9 @@ from typing import Any, Final, TypeAlias, TypeVar
 from muster.coordinator.errors import ErrorCode, error_code_of
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.replication.io.wire.node_api import (
+    AbortRecord,
+    AbortsQuery,
+    AbortValues,
     ElectionEntry,
     EpochEnd,
     EpochQuery,
@@ -473,6 +476,40 @@ def note_response(code: ErrorCode) -> Any:
 
 def parse_note_response(response: Any) -> ErrorCode:
     return error_code_of(response.error_code)
+
+
+# NoteAborts and ReadAborts
+# -------------------------
+
+
+def note_aborts_request(records: Iterable[AbortRecord]) -> Any:
+    row = struct("NoteAbortsRequest.entries")
+    return struct("NoteAbortsRequest")(entries=[row(key=each.key, value=each.value) for each in records])
+
+
+def parse_note_aborts(request: Any) -> tuple[AbortRecord, ...]:
+    return tuple(AbortRecord(bytes(each.key), bytes(each.value)) for each in request.entries)
+
+
+def note_aborts_response(code: ErrorCode) -> Any:
+    return struct("NoteAbortsResponse")(error_code=code)
+
+
+def read_aborts_request(asked: AbortsQuery) -> Any:
+    return struct("ReadAbortsRequest")(transactional_id=asked.transactional_id, most=asked.most)
+
+
+def parse_read_aborts(request: Any) -> AbortsQuery:
+    return AbortsQuery(request.transactional_id, request.most)
+
+
+def read_aborts_response(read: AbortValues) -> Any:
+    row = struct("ReadAbortsResponse.entries")
+    return struct("ReadAbortsResponse")(error_code=read.error, entries=[row(value=each) for each in read.values])
+
+
+def parse_read_aborts_response(response: Any) -> AbortValues:
+    return AbortValues(error_code_of(response.error_code), tuple(bytes(each.value) for each in response.entries))
 
 
 # LogEnds and GroupsWithSettings

@@ -29,6 +29,9 @@ from muster.coordinator.replication.io.wire.node_api import (
     NOT_EVERYWHERE,
     PROVE_NODE,
     VERSION_OF,
+    AbortRecord,
+    AbortsQuery,
+    AbortValues,
     ElectionEntry,
     EpochEnd,
     EpochQuery,
@@ -307,6 +310,14 @@ class NodeLink(ClientConnection[LinkError]):
             deadline_s,
             node_codec.parse_note_response,
         )
+
+    async def note_aborts(self, records: Iterable[AbortRecord], *, deadline_s: float) -> ErrorCode:
+        request = node_codec.note_aborts_request(records)
+        return await self.send_request("NoteAborts", request, deadline_s, node_codec.parse_note_response)
+
+    async def read_aborts(self, asked: AbortsQuery, *, deadline_s: float) -> AbortValues:
+        request = node_codec.read_aborts_request(asked)
+        return await self.send_request("ReadAborts", request, deadline_s, node_codec.parse_read_aborts_response)
 
     async def read_security(self, asked: SecurityQuery, *, deadline_s: float) -> SecurityRecords:
         request = node_codec.security_read_request(asked)

@@ -372,6 +372,14 @@ class NodeHandlers:
     async def note_elections(self, request: Any, call: KafkaCall) -> Any:
         return node_codec.note_response(await self._desk.note(node_codec.parse_note_request(request)))
 
+    async def note_aborts(self, request: Any, call: KafkaCall) -> Any:
+        records = node_codec.parse_note_aborts(request)
+        return node_codec.note_aborts_response(await self._desk.note_aborts(records))
+
+    async def read_aborts(self, request: Any, call: KafkaCall) -> Any:
+        asked = node_codec.parse_read_aborts(request)
+        return node_codec.read_aborts_response(await self._desk.read_aborts(asked))
+
 
 class MarkerOrder:
     """By which connection each node has sent its last markers (TX-N24)."""

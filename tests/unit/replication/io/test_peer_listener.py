@@ -314,4 +314,6 @@ def test_it_speaks_what_nodes_ask_of_each_other_and_nothing_else() -> None:
         "LogEnds": 0,
         "GroupsWithSettings": 0,
         "ProveNode": 0,
+        "NoteAborts": 0,
+        "ReadAborts": 0,
     }

@@ -202,6 +202,13 @@ def _known_before(head: BatchHead, producer: ProducerEntry) -> KnownBatch | None
     return None
 
 
+def _follows_on(head: BatchHead, follower: BatchHead) -> bool:
+    """Whether the second batch has the sequence that comes after the first one's, in the same epoch."""
+    if head.base_sequence < 0 or head.producer_epoch != follower.producer_epoch:
+        return False
+    return (head.base_sequence + head.last_offset - head.base_offset + 1) & MAX_SEQUENCE == follower.base_sequence
+
+
 def _check_epoch(head: BatchHead, producer: ProducerEntry) -> None:
     if head.producer_epoch < producer.epoch:
         raise InvalidProducerEpoch(
@@ -247,13 +254,15 @@ class ProducerState:
     # -- checks before an append --------------------------------------------------------------------------
 
     def check(self, heads: Iterable[BatchHead], guard: TransactionGuard | None = None) -> KnownBatch | None:
-        """Refuse batches out of order, fenced, or of a transaction that has not begun; a batch that is in the log
-        already is returned instead. Markers are for `check_marker`."""
+        """Refuse batches out of order, fenced, or of a transaction that has not begun; batches that are all in the log
+        already are returned instead, as one. Markers are for `check_marker`."""
         heads = list(heads)
         if len(heads) > 1 and len({head.producer_id for head in heads if _is_transactional(head)}) > 1:
             raise InvalidProducerIdMapping(
                 "An append holds transactional batches of several producers; expected those of one."
             )
+        if len(heads) > 1 and (repeated := self._find_repeated(heads)) is not None:
+            return repeated
         ahead: dict[int, tuple[int, int]] = {}
         for head in heads:
             number = head.producer_id
@@ -266,8 +275,8 @@ class ProducerState:
                     return known
                 if known:
                     raise DuplicateSequence(
-                        f"Producer {number} sent its sequence {head.base_sequence} again, along with new batches. Send "
-                        "a repeated batch alone."
+                        f"Producer {number} sent its sequence {head.base_sequence} again, along with batches that did "
+                        "not come with it before. Send a repeated batch alone."
                     )
                 _check_epoch(head, producer)
             self._check_transaction(head, producer, guard)
@@ -278,6 +287,31 @@ class ProducerState:
                 last = (head.base_sequence + head.last_offset - head.base_offset) & MAX_SEQUENCE
                 ahead[number] = head.producer_epoch, last
         return None
+
+    def _find_repeated(self, heads: list[BatchHead]) -> KnownBatch | None:
+        """The batches of an earlier append that comes again, as one; None where it is not exactly that.
+
+        An append is written as a whole, so its batches have consecutive offsets. Of a long one the first batches are no
+        longer remembered: they are in the log because a known one follows on them, by sequence and epoch.
+        """
+        last, first_offset = None, _NONE
+        behind: dict[int, BatchHead] = {}
+        for head in reversed(heads):
+            producer = self.producers.get(head.producer_id)
+            if producer is None or head.attributes & CONTROL_BIT or head.producer_id < 0:
+                return None
+            known, follower = _known_before(head, producer), behind.get(head.producer_id)
+            delta = head.last_offset - head.base_offset
+            if known is None:
+                if follower is None or not _follows_on(head, follower):
+                    return None
+                first_offset -= delta + 1
+            elif last is not None and known.last_offset != first_offset - 1:
+                return None
+            else:
+                last, first_offset = last or known, known.first_offset
+            behind[head.producer_id] = head
+        return None if last is None else last._replace(delta=last.last_offset - first_offset)
 
     def check_marker(self, head: BatchHead, marker: TransactionMarker, level: int) -> None:
         """InvalidProducerEpoch for a marker of a transaction before this one; TransactionCoordinatorFenced when a newer

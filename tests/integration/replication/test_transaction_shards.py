@@ -1,13 +1,18 @@
 """Transactions over three nodes in one process: who coordinates, and what becomes of them when nodes die."""
 
+import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from muster.coordinator.edge.cluster_view import wall_ms
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.protocol.cluster_metadata import TopicPartition
 from muster.coordinator.transactions.events import PartitionAddition
-from tests.support.transaction_sides import StoryProducer, TransactionSides, group_shard, play
+from muster.storage.errors import StorageError
+from muster.storage.records.batch import encode_written
+from tests.support.transaction_sides import NOT_YET, PAUSE_S, StoryProducer, TransactionSides, group_shard, play
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
@@ -171,5 +176,58 @@ def test_tx_n3_a_node_that_does_not_know_the_topic_yet_adds_nothing(tmp_path: Pa
         asked = PartitionAddition("A", producer.producer_id, producer.epoch, (("t", 0),), verify_only=False)
         wrong = await sides.ids[other.id].service.add_partitions(asked)
         assert wrong == {("t", 0): ErrorCode.NOT_COORDINATOR}
+
+    play(tmp_path, story)
+
+
+@pytest.mark.parametrize("transactional", [True, False])
+@pytest.mark.parametrize("killed", [True, False])
+def test_several_batches_whose_answer_was_lost_are_acknowledged_when_they_come_again(
+    tmp_path: Path, transactional: bool, killed: bool
+) -> None:
+    """By the leader that took them, and by the next one, which has them from its log."""
+
+    async def story(sides: TransactionSides) -> None:
+        producer = StoryProducer(sides, "A")
+        assert await producer.init() == 0
+        coordinator = await sides.coordinator_of("A")
+        place = next(place for place in PLACES if not coordinator.leads(place))
+        data = b"".join(
+            encode_written(
+                [(b"", b"a", ()), (b"", b"b", ())],
+                wall_ms(),
+                producer=(producer.producer_id, producer.epoch, first),
+                transactional=transactional,
+            )
+            for first in (0, 2, 4)
+        )
+        assert await produced(sides, producer, place, data) == 0
+        if killed:
+            await sides.kill(await sides.leader(place))
+        assert await produced(sides, producer, place, data) == 0
+        leader = await sides.leader(place)
+        assert leader.log(place).end_offset == 6
+        if transactional:
+            assert await producer.end(commit=True) == 0
+            await sides.until_stable(place)
+        assert await sides.committed(place) == [b"a", b"b"] * 3
+
+    async def produced(sides: TransactionSides, producer: StoryProducer, place: TopicPartition, data: bytes) -> int:
+        """The base offset, once it is taken."""
+        while True:
+            node = await sides.leader(place)
+            parts = [(*place, memoryview(data))]
+            if transactional:
+
+                def begin(let_in: Any, guards: Any, node: Any = node) -> Any:
+                    return node.requests.begin_produce(let_in, -1, 3_000, guards)
+
+                (outcome,) = await sides.ids[node.id].gate.append_first(producer.id, parts, 12, begin)
+            else:
+                (outcome,) = await node.requests.produce(parts, -1, 3_000)
+            if not isinstance(outcome, StorageError):
+                return int(outcome.base_offset)
+            assert outcome.code in NOT_YET, outcome
+            await asyncio.sleep(PAUSE_S)
 
     play(tmp_path, story)

@@ -692,3 +692,25 @@ def test_the_settings_of_a_node_say_how_long_a_transaction_may_be_open() -> None
         assert (entry.value, entry.is_default) == ("900000", True)
 
     play(story, transactions=NODE)
+
+
+@pytest.mark.parametrize("name", ["app", ""])
+def test_a_produce_of_several_batches_whose_answer_was_lost_is_acknowledged_when_it_comes_again(name: str) -> None:
+    async def story(door: Door) -> None:
+        edge = TransactionalEdge(door)
+        who = await edge.begin() if name else door.broker.next_producer_id()
+        data = b"".join(
+            batch(b"a", b"b", producer_id=who[0], producer_epoch=who[1], base_sequence=first, transactional=bool(name))
+            for first in (0, 2, 4)
+        )
+        lost = await edge.broker.produce(produce_request(name, dict.fromkeys(BOTH, data)), CALL)
+        again = await edge.broker.produce(produce_request(name, dict.fromkeys(BOTH, data)), CALL)
+        for answer in (lost, again):
+            told = [part for topic in answer.responses for part in topic.partition_responses]
+            assert [(part.error_code, part.base_offset) for part in told] == [(0, 0), (0, 0)]
+        if name:
+            assert (await edge.end(who))[0] == 0
+            assert await edge.settled(name) == "CompleteCommit"
+        assert [committed(door, each) for each in (0, 1)] == [[b"a", b"b"] * 3] * 2
+
+    play(story, transactions=NODE)

@@ -59,6 +59,81 @@ def test_a_repeated_batch_is_answered_with_its_old_offsets() -> None:
         send(broker, 0, count=2)
 
 
+def several(*sequences: int, count: int = 2, epoch: int = 0, number: int = 9, **how: Any) -> bytes:
+    """One batch of `count` records for each sequence."""
+    return b"".join(
+        batch(*[b"x"] * count, producer_id=number, producer_epoch=epoch, base_sequence=sequence, **how)
+        for sequence in sequences
+    )
+
+
+@pytest.mark.parametrize("batches", range(2, 10))
+@pytest.mark.parametrize("transactional", [False, True])
+@pytest.mark.parametrize("after", [0, 1, 4])
+def test_batches_that_came_together_and_come_again_get_their_old_offsets(
+    batches: int, transactional: bool, after: int
+) -> None:
+    """Their answer was lost. Of more than five the node remembers the last ones; others may have come since."""
+    disk = MemoryFiles()
+    broker = open_broker(disk)
+    broker.create_topic("t", 1)
+    data = several(*range(0, 2 * batches, 2), transactional=transactional)
+    guard = guard_for(broker.log("t", 0), data) if transactional else None
+    done = broker.append("t", 0, data, T0, guard=guard)
+    for more in range(after):
+        broker.append("t", 0, several(2 * (batches + more), transactional=transactional), T0)
+    broker.flush()
+    end = broker.end_offset("t", 0)
+    again = broker.append("t", 0, data, T0)
+    assert (again.base_offset, again.last_offset) == (done.base_offset, done.last_offset) == (0, 2 * batches - 1)
+    assert broker.end_offset("t", 0) == end
+    if not transactional:
+        disk.kill()
+        broker = open_broker(disk)
+        again = broker.append("t", 0, data, T0)
+        assert (again.base_offset, again.last_offset) == (0, 2 * batches - 1)
+
+
+def test_batches_of_two_producers_that_came_together_get_their_old_offsets() -> None:
+    _, broker = made()
+    data = several(0, 2) + several(0, number=8) + several(4) + several(2, number=8)
+    done = broker.append("t", 0, data, T0)
+    again = broker.append("t", 0, data, T0)
+    assert (again.base_offset, again.last_offset) == (done.base_offset, done.last_offset) == (0, 9)
+
+
+@pytest.mark.parametrize(
+    "mixed",
+    [
+        pytest.param(several(0, 4), id="the second one is new"),
+        pytest.param(several(2, 4), id="the first one is old"),
+        pytest.param(several(0, 2, number=8), id="another producer has them"),
+        pytest.param(several(0, 2, count=1), id="they are smaller"),
+        pytest.param(several(2, 0), id="the other way round"),
+        pytest.param(several(0, 2) + batch(b"x"), id="with one of nobody"),
+        pytest.param(several(0, 2, epoch=1), id="of another epoch"),
+    ],
+)
+def test_batches_that_did_not_come_together_are_no_repetition(mixed: bytes) -> None:
+    _, broker = made()
+    broker.append("t", 0, several(0, 2), T0)
+    try:
+        done = broker.append("t", 0, mixed, T0)
+    except (errors.DuplicateSequence, errors.OutOfOrderSequence):
+        assert broker.end_offset("t", 0) == 4
+    else:
+        assert done.base_offset == 4, "they are new"
+
+
+def test_batches_that_came_one_by_one_with_others_between_are_no_repetition() -> None:
+    _, broker = made()
+    broker.append("t", 0, several(0), T0)
+    broker.append("t", 0, several(0, number=8), T0)
+    broker.append("t", 0, several(2), T0)
+    with pytest.raises(errors.DuplicateSequence, match="sequence 0 again, along with batches that did not come with"):
+        broker.append("t", 0, several(0, 2), T0)
+
+
 @pytest.mark.parametrize("clean", [True, False])
 def test_the_last_batch_is_known_after_a_restart(clean: bool) -> None:
     disk, broker = made()

@@ -321,13 +321,14 @@ class Dispatcher:
         self._limiting = limiting
         everyone = (ApiVersionsHandler(apis, features), SaslHandlers(), *handlers)
         self._answering = {api.key: (api, find_handler(api, everyone)) for api in apis}
-        self._forms: dict[tuple[int, int], ServedVersion] = {}
+        self.forms: dict[tuple[int, int], ServedVersion] = {}
+        """Those that were asked for, by key and version; see `form`."""
         if limiting is not None:
             limiting.when_changed(self._apply_limits)
 
     def form(self, key: int, version: int) -> ServedVersion | None:
         """None when this version is not served."""
-        return self._forms.get((key, version)) or self._made(key, version)
+        return self.forms.get((key, version)) or self._made(key, version)
 
     def _watched(self, api: Api, handler: Handler | None) -> Handler | None:
         if handler is None or self._tell is None or api.name not in ACTIONS:
@@ -344,7 +345,7 @@ class Dispatcher:
         name = snake_case(api.name)
         request, response = f"{api.name}Request", f"{api.name}Response"
         handler, immediate = self._handlers_of(api, version)
-        made = self._forms[key, version] = ServedVersion(
+        made = self.forms[key, version] = ServedVersion(
             api,
             version,
             handler,
@@ -369,7 +370,7 @@ class Dispatcher:
         return handler, immediate
 
     def _apply_limits(self) -> None:
-        for form in self._forms.values():
+        for form in self.forms.values():
             form.handler, form.immediate = self._handlers_of(form.api, form.version)
 
 

@@ -277,3 +277,10 @@ def check_length(field: str, value: str) -> str:
 
 def check_optional_length(field: str, value: str | None) -> str | None:
     return None if value is None else check_length(field, value)
+
+
+def check_lengths(**values: str | None) -> None:
+    """As `check_length` of each, by its field; the first that is too long is told."""
+    for field, value in values.items():
+        if value is not None and len(value) > MAX_NAME_CHARS:
+            check_length(field, value)

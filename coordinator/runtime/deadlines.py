@@ -76,6 +76,10 @@ class TimerQueue(Generic[K]):
         """
         return self._heap[0][0] + self._moved_ms if self._looks else None
 
+    def is_due(self, now_ms: int) -> bool:
+        """Whether something may be due by then: its look is."""
+        return bool(self._heap) and self._heap[0][0] + self._moved_ms <= now_ms
+
     def pop_due(self, now_ms: int) -> tuple[K, int] | None:
         """The first deadline that is not after `now_ms`; ties go by key. It is not looked at again until set again."""
         while self._heap and self._heap[0][0] + self._moved_ms <= now_ms:
@@ -104,29 +108,26 @@ class TimerQueue(Generic[K]):
         heapify(self._heap)
 
 
-class RetryPauses:
-    """When to try again, for each of a few shards: they are all looked at each time."""
-
-    def __init__(self) -> None:
-        self._ends_ms: dict[int, int] = {}
+class RetryPauses(dict[int, int]):
+    """When to try again, ms, for each of a few shards: they are all looked at each time. Mostly there are none."""
 
     @property
     def next_ms(self) -> int | None:
         """When the first pause ends; None: there is none."""
-        return min(self._ends_ms.values(), default=None)
+        return min(self.values(), default=None)
 
     def set(self, shard: int, at_ms: int) -> None:
-        self._ends_ms[shard] = at_ms
+        self[shard] = at_ms
 
     def cancel(self, shard: int) -> None:
-        self._ends_ms.pop(shard, None)
+        self.pop(shard, None)
 
     def pop_due(self, now_ms: int) -> int | None:
         """The shard whose pause ended first, if one has; ties go by number."""
-        end_ms, shard = min(((at_ms, shard) for shard, at_ms in self._ends_ms.items()), default=(now_ms + 1, -1))
+        end_ms, shard = min(((at_ms, shard) for shard, at_ms in self.items()), default=(now_ms + 1, -1))
         if end_ms > now_ms:
             return None
-        del self._ends_ms[shard]
+        del self[shard]
         return shard
 
 
@@ -146,27 +147,23 @@ class Deadlines:
 
     def __init__(self, slots: Sequence[ShardSlot]) -> None:
         self._slots = slots
-        self._timers: TimerQueue[tuple[int, TimerKey]] = TimerQueue(self._deadline)
+        self.timers: TimerQueue[tuple[int, TimerKey]] = TimerQueue(self._deadline)
         self._unheard_ms = 0  # then answers went out behind which something may have waited that nobody has heard yet
-
-    @property
-    def next_ms(self) -> int | None:
-        return self._timers.next_ms
 
     def update(self, shard: int, timers: Mapping[TimerKey, int | None]) -> None:
         """A step has set these; None cancels."""
         for key, at_ms in timers.items():
             if at_ms is None:
-                self._timers.cancel((shard, key))
+                self.timers.cancel((shard, key))
             else:
-                self._timers.set((shard, key), at_ms)
+                self.timers.set((shard, key), at_ms)
 
     def look_again(self, slot: ShardSlot, keys: Iterable[TimerKey]) -> None:
         """These were due and not fired: fire those that still are."""
         for key in keys:
             at_ms = self._deadline((slot.index, key))
             if at_ms is not None:
-                self._timers.set((slot.index, key), at_ms)
+                self.timers.set((slot.index, key), at_ms)
 
     def fire(self, heard_ms: int, now_ms: int, step: Callable[[ShardSlot, Event, int], None]) -> int:
         """Step what is due, as far as everything has been heard until `heard_ms`; how many came due.
@@ -177,7 +174,7 @@ class Deadlines:
             return 0
         held_back: dict[int, set[tuple[str, ...]]] = {}
         for fired in range(TIMERS_PER_TURN):
-            due = self._timers.pop_due(heard_ms)
+            due = self.timers.pop_due(heard_ms)
             if due is None:
                 return fired
             (shard, key), deadline_ms = due
@@ -200,11 +197,11 @@ class Deadlines:
 
     def move(self, by_ms: int) -> None:
         """All come later by that much. Each core is told by itself."""
-        self._timers.move(by_ms)
+        self.timers.move(by_ms)
 
     def forget(self, slot: ShardSlot) -> None:
         slot.patient.clear()
-        self._timers.cancel_all(lambda key: key[0] == slot.index)
+        self.timers.cancel_all(lambda key: key[0] == slot.index)
 
     def _deadline(self, key: tuple[int, TimerKey]) -> int | None:
         core = self._slots[key[0]].core

@@ -131,7 +131,8 @@ class Engine:
     @property
     def pending(self) -> bool:
         """Whether a turn has something to do now, whatever the time."""
-        return bool(self._inbox or self._loads.fallen or self._stepper.pending)
+        stepper = self._stepper
+        return bool(self._inbox or self._loads.fallen or stepper.chores or stepper.drafted)
 
     @property
     def next_deadline_ms(self) -> int | None:
@@ -139,8 +140,11 @@ class Engine:
 
         While a slow flush holds answers back none is: a turn has to follow its end.
         """
-        timer_ms = None if self._flushing.silences(self._turned_ms) else self._deadlines.next_ms
-        times = (timer_ms, self._loads.next_ms, self._starved.next_ms)
+        silenced = self._flushing.job is not None and self._flushing.silences(self._turned_ms)
+        timer_ms = None if silenced else self._deadlines.timers.next_ms
+        if not self._loads.pauses and not self._starved.pauses:
+            return timer_ms
+        times = (timer_ms, self._loads.pauses.next_ms, self._starved.pauses.next_ms)
         return min((at_ms for at_ms in times if at_ms is not None), default=None)
 
     @property
@@ -207,7 +211,7 @@ class Engine:
     @property
     def loading(self) -> bool:
         """Whether a shard is being replayed or waits for it."""
-        return self._loads.running
+        return bool(self._loads.jobs)
 
     def load_job(self) -> LoadJob | None:
         """The next replay to be run in any thread, one after the other; None when there is nothing to load."""
@@ -308,22 +312,27 @@ class Engine:
         members whose answers are held back for a flush: whoever waits for the node is not silent.
         """
         self._turned_ms = self.metrics.now_ms = now_ms
-        self._reload(now_ms)
+        if self._loads.fallen or self._loads.pauses or self._starved.pauses:
+            self._reload(now_ms)
         events = len(self._inbox)
         while self._inbox:
             slot, life, event = self._inbox.popleft()
             # What was queued for an earlier life is void, but a wish to be rid of the shard is not.
             if life == slot.life or isinstance(event, Unload):
                 self._stepper.step(slot, event, now_ms)
-        if not self._flushing.silences(now_ms):
-            events += self._fire_timers(now_ms, now_ms if heard_ms is None else heard_ms)
-        events += self._stepper.do_a_chore(now_ms)
-        self._stepper.append_written(now_ms)
+        if heard_ms is None:
+            heard_ms = now_ms
+        if self._deadlines.timers.is_due(heard_ms) and not self._flushing.silences(now_ms):
+            events += self._fire_timers(now_ms, heard_ms)
+        if self._stepper.chores:
+            events += self._stepper.do_a_chore(now_ms)
+        if self._stepper.written or self._stepper.drafted:
+            self._stepper.append_written(now_ms)
         self.metrics.turned(events)
 
     def flush_job(self) -> FlushJob | None:
         """The next group commit, covering every append so far. None while one is running or nothing is to flush."""
-        return self._flushing.next_job(self._slots)
+        return self._flushing.next_job(self._slots) if self._flushing.dirty else None
 
     def flushed(self, job: FlushJob, now_ms: int = 0) -> None:
         """The job's `run` returned, `now_ms` if that is known: release what waited for it."""
@@ -369,9 +378,9 @@ class Engine:
     def _reload(self, now_ms: int) -> None:
         """Load whose pause is over, and look whether there is room again where there was none."""
         self._loads.plan_fallen(now_ms)
-        while (shard := self._loads.pop_due(now_ms)) is not None:
+        while (shard := self._loads.pauses.pop_due(now_ms)) is not None:
             self.load_shard(shard, now_ms)
-        while (shard := self._starved.pop_due(now_ms)) is not None:
+        while (shard := self._starved.pauses.pop_due(now_ms)) is not None:
             self._stepper.probe(self._slots[shard], now_ms)
 
     def _fire_timers(self, now_ms: int, heard_ms: int) -> int:
@@ -380,4 +389,5 @@ class Engine:
     def _reached(self, slot: ShardSlot, position: int, now_ms: int) -> None:
         """The shard's first `position` appends are durable: tell what rests on them, then let patience end."""
         self._answers.reached(slot, position)
-        self._deadlines.answered(slot, max(now_ms, self._turned_ms))
+        if slot.patient:
+            self._deadlines.answered(slot, max(now_ms, self._turned_ms))

@@ -397,6 +397,10 @@ class ReleasedAnswers:
     loads: list[LoadMeasurementWork] = field(default_factory=list)
 
 
+NOTHING_RELEASED: Final = ReleasedAnswers()
+"""Of most turns that wrote something: its answers wait for the flush."""
+
+
 class Answers:
     """Keeps what may be told until the driver takes it. What may not be told yet is kept by its slot."""
 
@@ -405,7 +409,10 @@ class Answers:
         self._released = ReleasedAnswers()
 
     def take_released(self) -> ReleasedAnswers:
-        released, self._released = self._released, ReleasedAnswers()
+        released = self._released
+        if not (released.replies or released.notices or released.work or released.loads):
+            return NOTHING_RELEASED
+        self._released = ReleasedAnswers()
         return released
 
     def request_work(self, slot: ShardSlot, request: PlanRequest | ResolveRegex | ShadowRequest) -> None:
@@ -448,11 +455,12 @@ class Answers:
         slot.held.clear()
 
     def release(self, slot: ShardSlot, replies: Replies, notices: Notices) -> None:
-        anybody_refused = self._metrics.refused_commits
+        anybody_refused, counts = self._metrics.refused_commits, self._metrics.requests
         for request_id, reply in replies:
             request = slot.unanswered.pop(request_id, None)
             if request is not None:  # None: its client is gone
-                self.answer(type(request), request_id, reply)
+                counts[type(request).__name__, reply.code] += 1
+                self._released.replies.append((request_id, reply))
                 if reply.code in FENCING and knows_member(slot, group_id := getattr(request, "group_id", "")):
                     self._metrics.fence(group_id, reply.code)
                 if isinstance(request, BY_INSTANCE) and request.group_instance_id:

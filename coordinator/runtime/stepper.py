@@ -79,32 +79,34 @@ class FlushQueue:
 
     def __init__(self, log: GroupLog) -> None:
         self._log = log
-        self._dirty: set[int] = set()  # have appends that no flush job covers yet
+        self.dirty: set[int] = set()
+        """Shards with appends that no flush job covers yet."""
         self._dirty_since_ms = 0  # when the first of those was
-        self._job: FlushJob | None = None
+        self.job: FlushJob | None = None
+        """In flight."""
         self._job_since_ms = 0  # when the first append that it covers was, less what deadlines have moved since
 
     def wrote(self, slot: ShardSlot, now_ms: int) -> None:
         """The shard has one append more, or was replayed."""
         slot.appended += 1
-        if not self._dirty:
+        if not self.dirty:
             self._dirty_since_ms = now_ms
-        self._dirty.add(slot.index)
+        self.dirty.add(slot.index)
 
     def next_job(self, slots: Sequence[ShardSlot]) -> FlushJob | None:
         """A job for every append so far. None while one is running or nothing is to flush."""
-        if self._job is not None or not self._dirty:
+        if self.job is not None or not self.dirty:
             return None
-        self._job = FlushJob(self._log, {shard: slots[shard].appended for shard in sorted(self._dirty)})
-        self._dirty.clear()
+        self.job = FlushJob(self._log, {shard: slots[shard].appended for shard in sorted(self.dirty)})
+        self.dirty.clear()
         self._job_since_ms = self._dirty_since_ms
-        return self._job
+        return self.job
 
     def finish(self, job: FlushJob) -> None:
         """The job has ended, well or not. Raises ValueError for one that is not in flight."""
-        if job is not self._job:
+        if job is not self.job:
             raise ValueError(f"the flush job of shards {sorted(job.positions)} is not the one in flight")
-        self._job = None
+        self.job = None
 
     def too_slow_ms(self, now_ms: int) -> int:
         """How much longer the job that has just ended took than members can wait; at most 0 when it was in time.
@@ -118,7 +120,7 @@ class FlushQueue:
 
     def silences(self, now_ms: int) -> bool:
         """Whether members fall silent because their answers wait for a slow flush."""
-        return self._job is not None and now_ms - self._job_since_ms > SLOW_FLUSH_MS
+        return self.job is not None and now_ms - self._job_since_ms > SLOW_FLUSH_MS
 
     def stood_still(self, stalled_ms: int, now_ms: int) -> None:
         """A flush that seems to take long because the node stood still does not count twice."""
@@ -210,12 +212,8 @@ class StarvedShards:
 
     def __init__(self) -> None:
         self.by_shard: dict[int, StarvedShard] = {}
-        self._probes = RetryPauses()
-
-    @property
-    def next_ms(self) -> int | None:
-        """No look is due before this time."""
-        return self._probes.next_ms
+        self.pauses = RetryPauses()
+        """Until the next look."""
 
     def closes(self, shard: int, group_id: str) -> bool:
         """Whether nothing may be told of a group, for it owes facts."""
@@ -229,23 +227,19 @@ class StarvedShards:
         """What it owes was never told, and is forgotten with its core; the log is as full. See `probe` once loaded."""
         if starved := self.by_shard.get(shard):
             self.by_shard[shard] = StarvedShard(starved.since_ms, starved.why)
-            self._probes.cancel(shard)
+            self.pauses.cancel(shard)
 
     def forget(self, shard: int) -> None:
         self.by_shard.pop(shard, None)
-        self._probes.cancel(shard)
+        self.pauses.cancel(shard)
 
     def look_again(self, shard: int, now_ms: int) -> None:
         """There is still no room."""
-        self._probes.set(shard, now_ms + PROBE_MS)
+        self.pauses.set(shard, now_ms + PROBE_MS)
 
     def looked_at(self, shard: int) -> None:
         """It is being looked at now."""
-        self._probes.cancel(shard)
-
-    def pop_due(self, now_ms: int) -> int | None:
-        """The next shard whose log is to be looked at."""
-        return self._probes.pop_due(now_ms)
+        self.pauses.cancel(shard)
 
 
 def group_concerned(said: object) -> str:
@@ -279,31 +273,23 @@ class ShardLoads:
     """At most one job a shard is wanted. A shard that fell is planned by the next turn, which knows the time."""
 
     def __init__(self) -> None:
-        self._jobs: dict[int, LoadJob] = {}
+        self.jobs: dict[int, LoadJob] = {}
+        """Shards that are being replayed or wait for it."""
         self._queue: deque[LoadJob] = deque()  # those that the driver has not taken yet
-        self._pauses = RetryPauses()
+        self.pauses = RetryPauses()
+        """Until those that failed are tried again."""
         self.fallen: list[ShardSlot] = []
         """Dropped since the last turn, reload not yet planned."""
-
-    @property
-    def running(self) -> bool:
-        """Whether a shard is being replayed or waits for it."""
-        return bool(self._jobs)
-
-    @property
-    def next_ms(self) -> int | None:
-        """No pause ends before this time."""
-        return self._pauses.next_ms
 
     def start_job(self, job: LoadJob) -> None:
         """It takes the place of the shard's job before it, and ends a pause."""
         self.forget(job.shard)
-        self._jobs[job.shard] = job
+        self.jobs[job.shard] = job
 
     def forget(self, shard: int) -> None:
         """Nobody wants the shard loaded any more, now or after a pause."""
-        self._pauses.cancel(shard)
-        job = self._jobs.pop(shard, None)
+        self.pauses.cancel(shard)
+        job = self.jobs.pop(shard, None)
         if job is not None:
             job.given_up = True
 
@@ -321,9 +307,9 @@ class ShardLoads:
 
     def ended(self, job: LoadJob) -> bool:
         """The job's `run` came to an end: whether anybody still wants what came of it."""
-        if self._jobs.get(job.shard) is not job:
+        if self.jobs.get(job.shard) is not job:
             return False
-        del self._jobs[job.shard]
+        del self.jobs[job.shard]
         return True
 
     def plan_fallen(self, now_ms: int) -> None:
@@ -331,11 +317,7 @@ class ShardLoads:
         fallen, self.fallen = self.fallen, []
         for slot in fallen:
             if slot.status is ShardStatus.FAILED:
-                self._pauses.set(slot.index, now_ms + slot.pause_ms(now_ms))
-
-    def pop_due(self, now_ms: int) -> int | None:
-        """The next shard whose pause is over."""
-        return self._pauses.pop_due(now_ms)
+                self.pauses.set(slot.index, now_ms + slot.pause_ms(now_ms))
 
 
 SCRIPT_LIMIT = 16_384
@@ -382,8 +364,10 @@ class Stepper:
         self.starved = StarvedShards()
         self.chores: deque[tuple[ShardSlot, int, Event]] = deque()
         """What is left of something long, a slice for a turn."""
-        self._written: dict[int, ShardSlot] = {}  # have records of this turn
-        self._drafted: dict[int, ShardSlot] = {}  # have a draft, whose turn is next comes first
+        self.written: dict[int, ShardSlot] = {}
+        """Those that have records of this turn."""
+        self.drafted: dict[int, ShardSlot] = {}
+        """Those that have a draft; whose turn is next comes first."""
 
     def step(self, slot: ShardSlot, event: Event, now_ms: int) -> None:
         if slot.core is None:
@@ -403,11 +387,6 @@ class Stepper:
         self._apply_effects(slot, effects)
         if isinstance(event, Unload):
             self._unload(slot)
-
-    @property
-    def pending(self) -> bool:
-        """Whether something long is to go on in the next turn."""
-        return bool(self.chores or self._drafted)
 
     def do_a_chore(self, now_ms: int) -> int:
         """One slice in a turn, of whichever shard: what was queued meanwhile goes before the next."""
@@ -441,9 +420,9 @@ class Stepper:
 
     def append_written(self, now_ms: int) -> None:
         """One append for each shard that has decided something; of those that are long, a portion of one in a turn."""
-        if self._drafted:
-            self._write_on(next(iter(self._drafted.values())), now_ms)
-        written, self._written = self._written, {}
+        if self.drafted:
+            self._write_on(next(iter(self.drafted.values())), now_ms)
+        written, self.written = self.written, {}
         for slot in written.values():
             if slot.draft is None:
                 self._append(slot, now_ms)
@@ -462,7 +441,7 @@ class Stepper:
         if long or slot.in_transactions:
             slot.in_transactions = False
             slot.draft = AppendDraft(records, self._at_once, self._log.draft, self._kind.encode)
-            self._drafted[slot.index] = slot
+            self.drafted[slot.index] = slot
             if not long:
                 self.finish_drafts(slot, now_ms)
             return
@@ -483,7 +462,7 @@ class Stepper:
             self._unwritable(slot, error, now_ms)
             return
         if more:
-            slot.draft, self._drafted[slot.index] = draft, slot  # behind those of other shards
+            slot.draft, self.drafted[slot.index] = draft, slot  # behind those of other shards
             return
         self._keep(slot, draft.records, draft.parts, draft.ledger, now_ms)
         self._append(slot, now_ms)
@@ -491,7 +470,7 @@ class Stepper:
     def _no_draft(self, slot: ShardSlot) -> AppendDraft | None:
         """The shard's draft, which it has no longer."""
         draft, slot.draft = slot.draft, None
-        self._drafted.pop(slot.index, None)
+        self.drafted.pop(slot.index, None)
         return draft
 
     def _keep(
@@ -641,7 +620,7 @@ class Stepper:
                 return
         if effects.records:
             slot.records += effects.records
-            self._written[slot.index] = slot
+            self.written[slot.index] = slot
         if effects.timers:
             self.deadlines.update(slot.index, effects.timers)
         for plan in effects.plans:

@@ -240,7 +240,7 @@ class UnreadAnswers(ReadThrottle):
     def _weigh(self) -> None:
         """Tell how much is unread, if that has changed: of a client that reads it is nothing, before as after."""
         before = self._unread
-        if self._peer.eof.done():
+        if self._peer.eof.done() or not (before or self._made_bytes or self._transport.get_write_buffer_size()):
             return
         if self.unread() != before:
             if not before:
@@ -380,7 +380,7 @@ class ServerConnection(UnreadAnswers, asyncio.Protocol):
     @property
     def in_flight_bytes(self) -> int:
         """Their bytes, and those of a frame that has not come whole."""
-        return self._bytes + self._frames.held
+        return self._bytes + len(self._frames.part)
 
     @property
     def choked(self) -> bool:
@@ -417,7 +417,7 @@ class ServerConnection(UnreadAnswers, asyncio.Protocol):
         for frame in frames:
             self._bytes += len(frame)
             self._backlog.append(frame)
-        if self._frames.missing:
+        if self._frames.need or self._frames.unwanted:
             if (refused := self._foreseen()) is not None:
                 self._backlog.append(refused)
             if self._frames.missing > MAX_BYTES_PER_TURN:
@@ -513,7 +513,8 @@ class ServerConnection(UnreadAnswers, asyncio.Protocol):
             self._forget_if_done()
         if self._backlog and self._may_begin():
             self._loop.call_soon(self._advance)  # other connections first
-        self._throttle()
+        if self._slots or self._backlog or self._paused or self._resting or self._held:
+            self._throttle()
 
     def _may_begin(self) -> bool:
         room = not self._choked and self._made_bytes <= self._limits.max_unsent_bytes
@@ -543,7 +544,7 @@ class ServerConnection(UnreadAnswers, asyncio.Protocol):
             self._slots.append(slot)
             self._answer(slot, same.caller, same.request)
             return
-        form = self._dispatch.form(key, version)
+        form = self._dispatch.forms.get((key, version)) or self._dispatch.form(key, version)
         if form is None:
             self._unsupported(key, version, correlation, len(frame))
             return

@@ -3,20 +3,26 @@
 A node on its own coordinates every group; `handlers/cluster_backend.py` answers FindCoordinator for a cluster.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 from uuid import uuid4
 
 from muster.coordinator.core.model import effects, events
 from muster.coordinator.core.model.rights import Rights
 from muster.coordinator.core.model.types import MemberIdentity, Protocol
+from muster.coordinator.edge.request_limits import MAX_NAME_CHARS
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.kafka.codec.codec import encode, struct
 from muster.coordinator.kafka.dispatch import EncodedAnswer, KafkaCall
 from muster.coordinator.kafka.handlers.group_requests import GroupRequests
 from muster.coordinator.kafka.handlers.metadata import AdvertisedEndpoint
 from muster.coordinator.kafka.handlers.transactions import TransactionService
-from muster.coordinator.kafka.protocol import check_length, check_optional_length, refuse_transactions
+from muster.coordinator.kafka.protocol import (
+    check_length,
+    check_lengths,
+    check_optional_length,
+    refuse_transactions,
+)
 from muster.storage.broker.requests import map_in_turns
 
 GROUP_KEYS: Final = 0
@@ -74,7 +80,7 @@ class MembershipHandlers:
                 request,
                 call,
                 self._groups.next_id(),
-                self._groups.rights_of.of(call.identity),
+                self._groups.rights_of.of(call.peer.identity),
                 self._groups.watch_connection(request.group_id, call),
             ),
             effects.JoinReply,
@@ -163,30 +169,49 @@ def answer_all(request: Any, version: int, told: dict[str, Any]) -> Any:
 def make_join_event(
     request: Any, call: KafkaCall, request_id: int, rights: Rights = None, connection: int = 0
 ) -> events.JoinGroup:
-    protocols = {one.name: one for one in request.protocols}
-    if len(protocols) != len(request.protocols):
-        raise CoordinatorError(
-            ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "a protocol is offered twice; name each assignor once"
-        )
+    protocols = offered_protocols(request.protocols)
+    check_lengths(
+        group_id=request.group_id,
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id,
+        client_id=call.client_id,
+        protocol_type=request.protocol_type,
+        reason=request.reason,
+    )
+    version, peer = call.api_version, call.peer
     return events.JoinGroup(
         request_id=request_id,
-        group_id=check_length("group_id", request.group_id),
-        member_id=check_length("member_id", request.member_id),
-        group_instance_id=check_optional_length("group_instance_id", request.group_instance_id),
-        client_id=check_length("client_id", call.client_id),
-        client_host=call.peer_host,
+        group_id=request.group_id,
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id,
+        client_id=call.client_id,
+        client_host=peer.host,
         session_timeout_ms=request.session_timeout_ms,
         rebalance_timeout_ms=request.rebalance_timeout_ms,
-        protocol_type=check_length("protocol_type", request.protocol_type),
-        protocols=tuple(Protocol(check_length("protocols.name", one.name), one.metadata) for one in request.protocols),
+        protocol_type=request.protocol_type,
+        protocols=protocols,
         fresh_id="" if request.member_id else str(uuid4()),
-        reason=check_length("reason", request.reason or ""),
-        require_known_member_id=call.api_version >= ID_FIRST,
-        supports_skip_assignment=call.api_version >= SKIPS_ASSIGNMENT,
-        client_software=call.client_software,
+        reason=request.reason or "",
+        require_known_member_id=version >= ID_FIRST,
+        supports_skip_assignment=version >= SKIPS_ASSIGNMENT,
+        client_software=peer.software,
         rights=rights,
         connection=connection,
     )
+
+
+def offered_protocols(offered: Sequence[Any]) -> tuple[Protocol, ...]:
+    """What a member offers, each name once."""
+    if len(offered) > 1 and len({one.name for one in offered}) != len(offered):
+        raise CoordinatorError(
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "a protocol is offered twice; name each assignor once"
+        )
+    protocols = []
+    for one in offered:
+        if len(one.name) > MAX_NAME_CHARS:
+            check_length("protocols.name", one.name)
+        protocols.append(Protocol(one.name, one.metadata))
+    return tuple(protocols)
 
 
 def make_join_response(reply: effects.JoinReply, asked_as: str, version: int) -> Any:
@@ -223,16 +248,22 @@ def make_sync_event(request: Any, call: KafkaCall, request_id: int) -> events.Sy
             ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
             f"SyncGroup version {call.api_version} came without protocol_type or protocol_name; give both",
         )
+    check_lengths(group_id=request.group_id, member_id=request.member_id, group_instance_id=request.group_instance_id)
     return events.SyncGroup(
         request_id=request_id,
-        group_id=check_length("group_id", request.group_id),
-        member_id=check_length("member_id", request.member_id),
-        group_instance_id=check_optional_length("group_instance_id", request.group_instance_id),
+        group_id=request.group_id,
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id,
         generation=request.generation_id,
         protocol_type=request.protocol_type if named else None,
         protocol_name=request.protocol_name if named else None,
-        assignments=tuple({one.member_id: one.assignment for one in request.assignments}.items()),
+        assignments=said_shares(request.assignments) if request.assignments else (),
     )
+
+
+def said_shares(assignments: Sequence[Any]) -> tuple[tuple[str, bytes], ...]:
+    """The leader's plan. Of two shares for one member the last counts."""
+    return tuple({one.member_id: one.assignment for one in assignments}.items())
 
 
 def make_classic_heartbeat_event(request: Any, request_id: int, rights: Rights = None) -> events.Heartbeat:

@@ -55,12 +55,10 @@ class GroupRequests:
         self._departed = departed
         self.rights_of = rights_of
         self.shards = shards
+        self.next_id = driver.next_id
 
     def shard_of(self, group_id: str) -> int:
         return partition_for(group_id, self.shards)
-
-    def next_id(self) -> int:
-        return self.driver.next_id()
 
     def watch_connection(self, group_id: str, call: KafkaCall) -> int:
         """The number of the connection; the group is told when it closes."""
@@ -94,7 +92,8 @@ class GroupRequests:
     ) -> Any:
         """What `answer` makes of the reply to the event that `make` makes: at once, or Later."""
         try:
-            asked = PendingGroupReply(self.driver, self.shard_of(group_id), make(), wanted, answer)
+            shard = partition_for(group_id, self.shards)
+            asked = PendingGroupReply(self.driver, shard, make(), wanted, answer)
             self.driver.begin_request(asked.shard, asked.event, asked)
         except (CoordinatorError, Overloaded, NodeShuttingDown) as refusal:
             return answer(refusal_reply(refusal, wanted))
@@ -138,20 +137,17 @@ class PendingGroupReply(DeferredAnswer, Generic[Wanted]):
     def done(self) -> bool:
         return self._done
 
-    def set_result(self, reply: effects.Reply) -> None:
+    def set_result(self, reply: effects.Reply | None) -> None:
         self._reply = reply
-        self._settle()
-
-    def set_exception(self, why: BaseException) -> None:
-        self._why = why
-        self._settle()
-
-    def _settle(self) -> None:
         self._done = True
         # Let go of: whoever is called holds this, and the circle would live until the next garbage collection.
         came, self._came = self._came, None
         if came is not None:
             came()
+
+    def set_exception(self, why: BaseException) -> None:
+        self._why = why
+        self.set_result(None)
 
     def then(self, came: Callable[[], None]) -> None:
         self._came = came

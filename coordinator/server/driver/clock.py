@@ -165,16 +165,17 @@ class LoopMonitor:
         if self._next is not None:
             self._next.cancel()
 
-    def check(self) -> None:
-        """Report the stall that has just ended, if the loop comes from one."""
+    def check(self) -> int:
+        """Report the stall that has just ended, if the loop comes from one. Returns the time, ms."""
         now_ms = self._clock.now_ms()
         late_ms = now_ms - self._felt_ms - PACE_MS
         if late_ms < STALL_MS:
-            return
+            return now_ms
         worked_s = thread_time()
         computing_ms = int((worked_s - self._worked_s) * 1000)
         self._felt_ms, self._worked_s = now_ms, worked_s
         self._on_stall(late_ms, min(computing_ms, late_ms))
+        return self._clock.now_ms()
 
     def _beat(self) -> None:
         now_ms = self._clock.now_ms()

@@ -56,7 +56,7 @@ from muster.coordinator.errors import NodeShuttingDown, Overloaded
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.node_status import RefusedCommits
 from muster.coordinator.runtime.ports import LogFailed
-from muster.coordinator.runtime.shards import LoadMeasurementWork, ShardWork
+from muster.coordinator.runtime.shards import NOTHING_RELEASED, LoadMeasurementWork, ReleasedAnswers, ShardWork
 from muster.coordinator.runtime.stepper import FlushJob, LoadJob
 from muster.coordinator.server.driver.clock import DeadlineAlarm, LoopMonitor, NodeClock, StallReport
 
@@ -371,9 +371,9 @@ class EngineDriver:
 
     # Of more than thirty attributes without slots CPython 3.11 finds each by a search, which heartbeats feel.
     __slots__ = ("_alarm", "_all_loaded", "_clock", "_closed", "_complete", "_engine", "_flush_began_s", "_flusher",
-                 "_flushing", "_flushing_records", "_idle", "_ids", "_instruments", "_loader", "_loading", "_loop",
-                 "_max_parked", "_measure", "_on_bug", "_on_fatal", "_on_notice", "_on_plan", "_on_stall", "_parked",
-                 "_pulse", "_turn_due", "_waiting", "_workers", "_working")  # fmt: skip
+                 "_flushing", "_flushing_records", "_has_loaded", "_idle", "_instruments", "_loader", "_loading",
+                 "_loop", "_max_parked", "_measure", "_on_bug", "_on_fatal", "_on_notice", "_on_plan", "_on_stall",
+                 "_parked", "_pulse", "_turn_due", "_waiting", "_workers", "_working", "next_id")  # fmt: skip
 
     def __init__(
         self,
@@ -402,10 +402,11 @@ class EngineDriver:
         self._measure = inputs.measure
         self._on_plan = callbacks.on_plan
         self._working = SupervisedTasks(self._stop_for)
-        self._ids = count(1)
+        self.next_id: Callable[[], RequestId] = count(1).__next__
+        """Gives each request its id."""
         self._waiting: dict[RequestId, ReplyWaiter] = {}
         self._parked: dict[RequestId, type[events.Event]] = {}
-        self._turn_due = self._flushing = self._loading = False
+        self._turn_due = self._flushing = self._loading = self._has_loaded = False
         self._all_loaded = asyncio.Event()
         self._alarm = DeadlineAlarm(self._loop, clock, self.wake)
         self._on_stall = callbacks.on_stall
@@ -453,9 +454,6 @@ class EngineDriver:
         """Return once every shard has been replayed, or has failed to be for the first time."""
         await self._all_loaded.wait()
 
-    def next_id(self) -> RequestId:
-        return next(self._ids)
-
     async def ask_shard(self, shard: int, event: events.Request, wanted: type[ReplyType]) -> ReplyType:
         """Return the reply to one request.
 
@@ -479,7 +477,8 @@ class EngineDriver:
         self._waiting[event.request_id] = waiter
         if parks:
             self._parked[event.request_id] = type(event)
-        self.wake()
+        if not self._turn_due:
+            self.wake()
 
     def forget(self, shard: int, event: events.Request) -> None:
         """The client is gone: leave no trace of its request."""
@@ -591,30 +590,37 @@ class EngineDriver:
     def _turn(self) -> None:
         self._turn_due = False
         try:
-            self._pulse.check()
-            began_s = perf_counter()
-            self._engine.turn(self._clock.now_ms(), self._alarm.heard_ms)
-            if self._instruments is not None:
+            now_ms = self._pulse.check()
+            if self._instruments is None:
+                self._engine.turn(now_ms, self._alarm.heard_ms)
+            else:
+                began_s = perf_counter()
+                self._engine.turn(now_ms, self._alarm.heard_ms)
                 self._instruments.turns.took(perf_counter() - began_s)
             self._advance()
         except Exception as bug:
             self._stop_for(bug)
 
     def _advance(self) -> None:
-        """What follows every turn and every flush."""
-        self._release()
-        self._start_flush()
-        self._start_load()
-        self._alarm.arm(self._engine.next_deadline_ms)
-        if not self._engine.loading:
+        """What follows every turn and every flush: the engine is asked once for each of it."""
+        engine = self._engine
+        released = engine.take_released()
+        if released is not NOTHING_RELEASED:
+            self._release(released)
+        if not self._flushing and (job := engine.flush_job()) is not None:
+            self._start_flush(job)
+        if engine.loading:
+            self._start_load()
+        elif not self._has_loaded:
+            self._has_loaded = True
             self._all_loaded.set()
-        if self._engine.pending:
+        self._alarm.arm(engine.next_deadline_ms)
+        if engine.pending:
             self.wake()
-        elif not self._flushing and not self._loading:
+        elif self._closed and not self._flushing and not self._loading:
             self._idle.set()
 
-    def _release(self) -> None:
-        released = self._engine.take_released()
+    def _release(self, released: ReleasedAnswers) -> None:
         for request_id, reply in released.replies:
             waiter = self._waiting.pop(request_id, None)
             self._parked.pop(request_id, None)
@@ -678,15 +684,11 @@ class EngineDriver:
             self._engine.answer_work(work, answer)
             self.wake()
 
-    def _start_flush(self) -> None:
-        if self._flushing:
-            return
-        job = self._engine.flush_job()
-        if job is not None:
-            self._flushing = True
-            if self._instruments is not None:
-                self._flush_began_s, self._flushing_records = perf_counter(), self._engine.metrics.records
-            self._flusher.submit(job)
+    def _start_flush(self, job: FlushJob) -> None:
+        self._flushing = True
+        if self._instruments is not None:
+            self._flush_began_s, self._flushing_records = perf_counter(), self._engine.metrics.records
+        self._flusher.submit(job)
 
     def _start_load(self) -> None:
         """One shard after the other, off the loop: the others are served meanwhile."""
@@ -700,9 +702,9 @@ class EngineDriver:
     def _loaded(self, job: LoadJob, error: BaseException | None) -> None:
         self._loading = False
         try:
-            self._pulse.check()
+            now_ms = self._pulse.check()
             if error is None:
-                self._engine.loaded(job, self._clock.now_ms())
+                self._engine.loaded(job, now_ms)
             elif isinstance(error, Exception):
                 self._engine.load_failed(job, error)
             else:
@@ -714,14 +716,14 @@ class EngineDriver:
     def _flushed(self, job: FlushJob, error: BaseException | None) -> None:
         self._flushing = False
         try:
-            self._pulse.check()  # a stall while it flushed is no slow flush
+            now_ms = self._pulse.check()  # a stall while it flushed is no slow flush
             if error is None:
                 if self._instruments is not None:
                     self._instruments.flushes.took(perf_counter() - self._flush_began_s)
                     self._instruments.flushed_records = self._flushing_records
-                self._engine.flushed(job, self._clock.now_ms())
+                self._engine.flushed(job, now_ms)
             elif isinstance(error, Exception):
-                self._engine.flush_failed(job, error, self._clock.now_ms())
+                self._engine.flush_failed(job, error, now_ms)
             else:
                 raise error
             self._advance()

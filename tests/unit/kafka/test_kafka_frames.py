@@ -14,13 +14,13 @@ def test_frames_come_out_whole_whatever_the_pieces(piece: int) -> None:
     frames = FrameBuffer(limit=100_000)
     found = [frame for at in range(0, len(STREAM), piece) for frame in frames.feed(STREAM[at : at + piece])]
     assert found == FRAMES
-    assert frames.held == 0
+    assert not frames.part
 
 
 def test_only_what_arrived_is_kept_of_a_frame_that_announces_much() -> None:
     frames = FrameBuffer(limit=1 << 30)
     assert frames.feed((1 << 29).to_bytes(4, "big") + b"a little") == []
-    assert frames.held == len(b"a little")
+    assert len(frames.part) == len(b"a little")
 
 
 @pytest.mark.parametrize("size", [-1, 0, 7, 1001, 0x47455420])

@@ -121,7 +121,7 @@ class TransactionShardCore:
             case events.StoodStill():
                 return TransactionsStoodStill(event.moved_ms)
             case events.TopicsChanged():
-                return TopicsDeleted(frozenset(event.deleted), event.partitions.keys())
+                return TopicsDeleted(frozenset(event.deleted), event.partitions.keys(), event.ids)
             case events.Loaded():
                 return self._begin_life(self.shard.index)
             case events.Unload():

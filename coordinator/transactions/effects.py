@@ -220,7 +220,8 @@ class SendMarkers:
     """Write COMMIT or ABORT of (producer_id, epoch) to these partitions and report back with `MarkersWritten`.
 
     Asked for again, with the same life and number, for partitions that could not be reached. coordinator_epoch: what
-    the markers carry. level: the `transaction.version` by which logs check their epoch.
+    the markers carry. level: the `transaction.version` by which logs check their epoch. topic_ids: of the topics that
+    are meant, as far as they are known; another topic of that name gets no marker (TX-C15).
     """
 
     transactional_id: str
@@ -232,6 +233,7 @@ class SendMarkers:
     coordinator_epoch: int
     level: int
     partitions: tuple[TopicPartition, ...]
+    topic_ids: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(slots=True, frozen=True)

@@ -253,7 +253,7 @@ def send_recovered_markers(step: TransactionStep) -> None:
 
 
 def send_markers(known: TransactionalId, places: tuple[TopicPartition, ...], step: TransactionStep) -> None:
-    stored, markers = known.stored, known.markers
+    stored, markers, topic_ids = known.stored, known.markers, step.state.topic_ids
     assert markers is not None, f"transactional id {stored.transactional_id!r} has no markers under way"
     step.out.notices.append(
         SendMarkers(
@@ -266,6 +266,7 @@ def send_markers(known: TransactionalId, places: tuple[TopicPartition, ...], ste
             step.state.coordinator_epoch,
             stored.client_level,
             places,
+            {topic: topic_ids[topic] for topic in stored.partitions if topic in topic_ids},
         )
     )
 
@@ -339,6 +340,7 @@ def forget_topics(event: TopicsDeleted, step: TransactionStep) -> None:
 
     Where it is there again under its name, records that nobody was asked about may be in it, and need a marker.
     """
+    step.state.topic_ids = event.ids
     for known in step.open_ids():
         partitions = known.stored.partitions
         places = [(topic, number) for topic in partitions.keys() & event.topics for number in partitions[topic]]

@@ -176,10 +176,11 @@ class MarkersWritten:
 @dataclass(slots=True, frozen=True)
 class TopicsDeleted:
     """The catalog has changed. topics: those that were deleted since. present: names that it has now; one that was
-    deleted may be there again."""
+    deleted may be there again. ids: of those that are there, 16 bytes each."""
 
     topics: frozenset[str]
     present: Set[str] = frozenset()
+    ids: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(slots=True, frozen=True)

@@ -6,7 +6,7 @@ what comes meanwhile goes together in the next. A ticket is the number of whoeve
 """
 
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -171,10 +171,16 @@ def merge_additions(additions: Sequence[PartitionAddition]) -> PartitionAddition
 
 
 class SentMarker(Protocol):
-    """Of a marker, what the queue has to know. Two that are equal are one."""
+    """Of a marker, what the queue has to know. Two that are equal are one.
+
+    content: what goes into the log. Markers of one producer that have the same go together.
+    """
 
     @property
     def producer_id(self) -> int: ...
+
+    @property
+    def content(self) -> Hashable: ...
 
     def __hash__(self) -> int: ...
 
@@ -193,7 +199,7 @@ class WaitingMarker(Generic[Marker]):
 
 
 class MarkerRequest(NamedTuple, Generic[Marker]):
-    """One request. No producer has two markers in it, so an answer by producer id is enough."""
+    """One request. No producer has markers of two contents in it, so an answer by producer id is enough."""
 
     markers: Mapping[Marker, tuple[TopicPartition, ...]]
     tickets: tuple[Ticket, ...]
@@ -238,12 +244,13 @@ class MarkerQueue(Generic[Marker]):
     def take_request(self) -> MarkerRequest[Marker]:
         """What to send now. Whoever has more than its share goes to the end of the queue with the rest."""
         markers: dict[Marker, list[TopicPartition]] = {}
-        producers: dict[int, Marker] = {}
+        contents: dict[int, Hashable] = {}
         room, tickets = self._max_partitions, list[Ticket]()
         for ticket, waiting in self._waiting.items():
             if room <= 0 or len(markers) >= self._max_markers:
                 break
-            if producers.setdefault(waiting.marker.producer_id, waiting.marker) != waiting.marker:
+            content = waiting.marker.content
+            if contents.setdefault(waiting.marker.producer_id, content) != content:
                 continue  # another one of the same producer goes first
             count = min(len(waiting.rest), self._max_share, room)
             waiting.under_way = tuple(waiting.rest.popleft() for _ in range(count))

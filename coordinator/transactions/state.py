@@ -5,6 +5,7 @@ here is soft: it may die with the process.
 """
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
@@ -139,6 +140,8 @@ class TransactionsState:
     """Connections up to this one are older than this life of the shard."""
     rounds: int = 0
     loaded_ms: int = 0
+    topic_ids: Mapping[str, bytes] = field(default_factory=dict)
+    """Of the topics that there are, as the shard was told last."""
     still_ms: int = 0
     """For how long the node stood still in this life, all together."""
     last_ends: deque[tuple[str, TransactionEnd]] = field(default_factory=deque)

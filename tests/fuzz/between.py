@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from structlog.testing import capture_logs
@@ -144,7 +144,9 @@ class DrawnDesk:
         rng = await self._turns()
         return {place: rng.choice([0, 0, 14, 120]) for place in addition.partitions}
 
-    async def write_marker(self, marker: MarkerToWrite, partitions: Sequence[tuple[str, int]]) -> PartitionCodes:
+    async def write_marker(
+        self, marker: MarkerToWrite, partitions: Sequence[tuple[str, int]], topic_ids: Mapping[str, bytes]
+    ) -> PartitionCodes:
         rng = await self._turns()
         return {place: rng.choice([0, 0, 6, 47]) for place in partitions}
 

@@ -1,7 +1,7 @@
 """A door between nodes on loopback, with a desk that a test holds in its hands, and links to it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -53,6 +53,8 @@ class HeldDesk:
     def __init__(self) -> None:
         self.asked: list[tuple[Any, ...]] = []
         self.gone: list[str] = []
+        self.topic_ids: list[dict[str, bytes]] = []
+        """What each marker that was asked for means."""
         self.held: asyncio.Event | None = None
         self.found: Callable[[PeerFetch], FetchAnswer] = lambda asked: FetchAnswer()
         self.answers: dict[str, Any] = {}
@@ -110,7 +112,10 @@ class HeldDesk:
         codes: PartitionCodes = self.answers.get("add_partitions", {})
         return {place: codes.get(place, 0) for place in addition.partitions}
 
-    async def write_marker(self, marker: MarkerToWrite, partitions: Sequence[tuple[str, int]]) -> PartitionCodes:
+    async def write_marker(
+        self, marker: MarkerToWrite, partitions: Sequence[tuple[str, int]], topic_ids: Mapping[str, bytes]
+    ) -> PartitionCodes:
+        self.topic_ids.append(dict(topic_ids))
         await self._wait("write_marker", marker, tuple(partitions))
         codes: PartitionCodes = self.answers.get("write_marker", {})
         return {place: codes.get(place, 0) for place in partitions}

@@ -13,6 +13,7 @@ from muster.coordinator.core.model.effects import OffsetFetchReply, TxnOffsetCom
 from muster.coordinator.core.model.events import OffsetFetch, TxnOffsetCommit
 from muster.coordinator.edge.cluster_view import wall_ms
 from muster.coordinator.errors import ErrorCode
+from muster.coordinator.kafka.handlers.transaction_batches import NodeMarker
 from muster.coordinator.kafka.handlers.transactions import REFUSALS, TransactionGate, refusal_code
 from muster.coordinator.replication.io.remote_transactions import RemoteTransactions
 from muster.coordinator.replication.io.shards.shard_coordination import ShardCoordination
@@ -30,7 +31,7 @@ from muster.coordinator.server.cluster_backend.cluster_transactions import Clust
 from muster.coordinator.transactions.effects import AddPartitionsReply, EndTxnReply, InitProducerIdReply
 from muster.coordinator.transactions.events import AddPartitions, EndTxn, InitProducerId, PartitionAddition
 from muster.storage.errors import StorageError
-from muster.storage.logs.producer_state import MarkerToWrite, read_marker
+from muster.storage.logs.producer_state import read_marker
 from muster.storage.records.batch import encode_written, read_batches
 from muster.storage.types import TopicPartition as Place
 from tests.support.shard_sides import CONFIGS, DIARY, GROUPS, SESSION_MS, SHARDS, ShardNode, ShardSides
@@ -133,7 +134,7 @@ class OtherNodes:
         answer = await self._real.ask_additions(node, addition)
         return dict.fromkeys(addition.partitions, 13) if self._sides.lost(node, self._me) else answer
 
-    async def write_markers(self, node: int, marker: MarkerToWrite, partitions: Sequence[Place]) -> Mapping[Place, int]:
+    async def write_markers(self, node: int, marker: NodeMarker, partitions: Sequence[Place]) -> Mapping[Place, int]:
         if self._sides.lost(self._me, node):
             return dict.fromkeys(partitions, 6)
         answer = await self._real.write_markers(node, marker, partitions)

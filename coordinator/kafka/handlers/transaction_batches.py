@@ -7,12 +7,14 @@ Here these messages become values and values become messages, for every listener
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.transactions.events import PartitionAddition
 from muster.coordinator.transactions.records import TopicPartition
 from muster.storage.logs.producer_state import MarkerToWrite
+
+NO_TOPIC_ID: Final = bytes(16)
 
 BATCHED_SINCE: Final = 4
 """The first version of AddPartitionsToTxn that names several transactions."""
@@ -24,7 +26,21 @@ PartitionCodes: TypeAlias = Mapping[TopicPartition, int]
 """Kafka's error numbers, 0 for none."""
 MarkerPlaces: TypeAlias = tuple[MarkerToWrite, tuple[TopicPartition, ...]]
 """A marker, and the partitions that it is for."""
-WriteMarker: TypeAlias = Callable[[MarkerToWrite, Sequence[TopicPartition]], Coroutine[Any, Any, PartitionCodes]]
+
+
+class NodeMarker(NamedTuple):
+    """A marker that one node asks of another. content: what goes into the log. topic_ids: of the topics that are meant,
+    as far as they are known, by name. Kafka's message has none: they travel in a tagged field (TX-C15)."""
+
+    content: MarkerToWrite
+    topic_ids: tuple[tuple[str, bytes], ...] = ()
+
+    @property
+    def producer_id(self) -> int:
+        return self.content.producer_id
+
+
+WriteMarker: TypeAlias = Callable[[NodeMarker, Sequence[TopicPartition]], Coroutine[Any, Any, PartitionCodes]]
 """Writes a marker into the logs of partitions that are led here, and returns once it is known what became of it."""
 
 
@@ -175,7 +191,16 @@ def make_markers_response(results: Iterable[tuple[int, PartitionCodes]]) -> Any:
     )
 
 
-def make_markers_request(markers: Iterable[MarkerPlaces]) -> Any:
+def read_node_markers(request: Any) -> list[tuple[NodeMarker, tuple[TopicPartition, ...]]]:
+    """As `read_markers`, of another node."""
+    named = [tuple((topic.name, topic.topic_id) for topic in each.topics) for each in request.markers]
+    return [
+        (NodeMarker(marker, tuple(each for each in topic_ids if each[1] != NO_TOPIC_ID)), places)
+        for topic_ids, (marker, places) in zip(named, read_markers(request), strict=True)
+    ]
+
+
+def make_markers_request(markers: Iterable[tuple[NodeMarker, Sequence[TopicPartition]]]) -> Any:
     path = "WriteTxnMarkersRequest.markers"
     row, topic_row = struct(path), struct(f"{path}.topics")
     return struct("WriteTxnMarkersRequest")(
@@ -187,10 +212,12 @@ def make_markers_request(markers: Iterable[MarkerPlaces]) -> Any:
                 coordinator_epoch=marker.coordinator_epoch,
                 transaction_version=marker.level,
                 topics=[
-                    topic_row(name=topic, partition_indexes=numbers) for topic, numbers in numbers_of(places).items()
+                    topic_row(name=topic, partition_indexes=numbers, topic_id=topic_ids.get(topic, NO_TOPIC_ID))
+                    for topic, numbers in numbers_of(places).items()
                 ],
             )
-            for marker, places in markers
+            for (marker, ids), places in markers
+            for topic_ids in [dict(ids)]
         ]
     )
 
@@ -205,7 +232,9 @@ def read_markers_response(response: Any) -> dict[int, PartitionCodes]:
     return dict(found)
 
 
-async def write_each_marker(markers: Sequence[MarkerPlaces], write: WriteMarker) -> list[tuple[int, PartitionCodes]]:
+async def write_each_marker(
+    markers: Sequence[tuple[NodeMarker, Sequence[TopicPartition]]], write: WriteMarker
+) -> list[tuple[int, PartitionCodes]]:
     """What became of each, by producer id. All of them are under way at a time: a slow partition holds up the answer,
     and nothing else. Others have their turn between some partitions and the next."""
     begun: list[tuple[int, asyncio.Task[PartitionCodes]]] = []

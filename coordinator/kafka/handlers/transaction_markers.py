@@ -6,8 +6,9 @@ way the coordinator may still commit the rest (TX-C17).
 """
 
 import asyncio
-from collections.abc import Awaitable, Sequence
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any, Final, TypeAlias
 
 from muster.coordinator.core.model.effects import TxnEndedReply
 from muster.coordinator.core.model.events import TxnEnded
@@ -33,47 +34,76 @@ STORAGE_FAILED: Final = 56
 """KAFKA_STORAGE_ERROR: whoever asked sends the marker again."""
 
 
-class RequestedMarkers:
-    """Writes markers into the logs that this node leads, and the groups' shards into theirs. On the node's loop."""
+AppendMarker: TypeAlias = Callable[[TopicPartition, MarkerToWrite], Awaitable[Any]]
+"""Appends a marker to a log. Awaited, it is durable, or gives Kafka's error number. Raises StorageError, OSError."""
 
-    def __init__(self, requests: LogRequests, groups: GroupDriver) -> None:
-        self._requests = requests
-        self._groups = groups
+EndPositions: TypeAlias = Callable[[int, MarkerToWrite], Coroutine[Any, Any, int]]
+"""Has a shard of the groups end a producer's positions; returns Kafka's error number, 0 once that is durable."""
+
+
+class RequestedMarkers:
+    """Writes markers into the logs that this node leads, and the groups' shards into theirs. On the node's loop.
+
+    UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, INVALID_PRODUCER_EPOCH and TRANSACTION_COORDINATOR_FENCED
+    (TX-L5) are the numbers of errors that a coordinator knows.
+    """
+
+    def __init__(self, log: RecordLog, append: AppendMarker, end_positions: EndPositions) -> None:
+        self._log = log
+        self._append = append
+        self._end_positions = end_positions
 
     async def write(self, wanted: Sequence[MarkerPlaces]) -> list[dict[TopicPartition, int]]:
-        """Of each marker and partition Kafka's error number; 0 once it is as durable as with acks=all.
-
-        UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, INVALID_PRODUCER_EPOCH and TRANSACTION_COORDINATOR_FENCED
-        (TX-L5) are those that a coordinator knows.
-        """
-        results = [dict.fromkeys(places, int(ErrorCode.NONE)) for _, places in wanted]
-        begun: list[tuple[dict[TopicPartition, int], TopicPartition, Awaitable[Any]]] = []
-        asked = [(told, place, marker) for told, (marker, _) in zip(results, wanted, strict=True) for place in told]
-        for number, (told, place, marker) in enumerate(asked, 1):
-            if not number % AT_ONCE:
-                await asyncio.sleep(0)
-            if not is_partition(place, self._requests.broker.topics()):
-                told[place] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            elif place[0] != GROUPS_TOPIC:
-                try:
-                    begun.append((told, place, self._append(place, marker)))
-                except StorageError as error:
-                    told[place] = error.code
-                except OSError:
-                    told[place] = STORAGE_FAILED
-        begun += [
-            (told, place, end_positions(self._groups, place[1], marker))
-            for told, place, marker in asked
-            if place[0] == GROUPS_TOPIC and not told[place]
+        """Of each marker and partition Kafka's error number; 0 once it is as durable as with acks=all."""
+        begun: list[dict[TopicPartition, asyncio.Future[int]]] = [{} for _ in wanted]
+        asked = [
+            (found, place, marker) for found, (marker, places) in zip(begun, wanted, strict=True) for place in places
         ]
-        outcomes = await asyncio.gather(*(each for _, _, each in begun), return_exceptions=True)
-        for (told, place, _), outcome in zip(begun, outcomes, strict=True):
-            told[place] = code_of(outcome)
-        return results
+        for number, (found, place, marker) in enumerate(asked):
+            if number and not number % AT_ONCE:
+                await asyncio.sleep(0)
+            found[place] = self.begin(place, marker)
+        return [{place: await ended for place, ended in found.items()} for found in begun]
 
-    def _append(self, place: TopicPartition, marker: MarkerToWrite) -> "asyncio.Future[None]":
-        self._requests.broker.check_writable(place[0])
-        return self._requests.commit.append_marker(place, marker)
+    def begin(self, place: TopicPartition, marker: MarkerToWrite) -> "asyncio.Future[int]":
+        """Append the marker now; the future has Kafka's error number, 0 once the marker is durable."""
+        if not is_partition(place, self._log.topics()):
+            return settled(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if place[0] == GROUPS_TOPIC:
+            return asyncio.ensure_future(self._end_positions(place[1], marker))
+        try:
+            appended = self._append(place, marker)
+        except (StorageError, OSError) as error:
+            return settled(code_of(error))
+        return asyncio.ensure_future(outcome_of(appended))
+
+
+def make_requested_markers(requests: LogRequests, groups: GroupDriver) -> RequestedMarkers:
+    """Of a listener of clients: they wait for as long as it takes."""
+
+    def append(place: TopicPartition, marker: MarkerToWrite) -> "asyncio.Future[None]":
+        requests.broker.check_writable(place[0])
+        return requests.commit.append_marker(place, marker)
+
+    return RequestedMarkers(requests.broker, append, partial(end_positions, groups))
+
+
+async def outcome_of(appended: Awaitable[Any]) -> int:
+    """Kafka's number for what becomes of a marker: that which it ends with, or 0."""
+    try:
+        return int(await appended or ErrorCode.NONE)
+    except (StorageError, OSError) as error:
+        return code_of(error)
+
+
+def code_of(error: StorageError | OSError) -> int:
+    return error.code if isinstance(error, StorageError) else STORAGE_FAILED
+
+
+def settled(code: int) -> "asyncio.Future[int]":
+    done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    done.set_result(code)
+    return done
 
 
 async def end_positions(groups: GroupDriver, shard: int, marker: MarkerToWrite) -> int:
@@ -91,24 +121,11 @@ async def end_positions(groups: GroupDriver, shard: int, marker: MarkerToWrite) 
     return reply.code
 
 
-def code_of(outcome: Any) -> int:
-    """Kafka's number for what became of a marker: a number of it, a failure, or nothing for success."""
-    if isinstance(outcome, int):
-        return outcome
-    if isinstance(outcome, StorageError):
-        return outcome.code
-    if isinstance(outcome, OSError):
-        return STORAGE_FAILED
-    if isinstance(outcome, BaseException):
-        raise outcome
-    return ErrorCode.NONE
-
-
 class WriteTxnMarkersHandlers:
     """The clients' listener: operators, who may be wrong about the coordinator epoch (TX-C17)."""
 
     def __init__(self, requests: LogRequests, groups: GroupDriver) -> None:
-        self._markers = RequestedMarkers(requests, groups)
+        self._markers = make_requested_markers(requests, groups)
         self._log = requests.broker
 
     async def write_txn_markers(self, request: Any, call: KafkaCall) -> Any:

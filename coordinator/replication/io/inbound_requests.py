@@ -5,7 +5,7 @@ that is not the controller has a desk that answers NOT_CONTROLLER (41).
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from muster.coordinator.config import Address
@@ -155,10 +155,12 @@ class NodeDesk:
             return dict.fromkeys(addition.partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return await self.transactions.add_partitions(addition)
 
-    async def write_marker(self, marker: MarkerToWrite, partitions: Sequence[tuple[str, int]]) -> PartitionCodes:
+    async def write_marker(
+        self, marker: MarkerToWrite, partitions: Sequence[tuple[str, int]], topic_ids: Mapping[str, bytes]
+    ) -> PartitionCodes:
         if self.transactions is None:
             return dict.fromkeys(partitions, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        return await self.transactions.write_marker(marker, partitions)
+        return await self.transactions.write_marker(marker, partitions, topic_ids)
 
     async def note_aborts(self, records: tuple[AbortRecord, ...]) -> ErrorCode:
         if self.transactions is None:

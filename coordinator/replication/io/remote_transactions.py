@@ -16,7 +16,7 @@ import structlog
 from muster.coordinator.config import Address
 from muster.coordinator.edge.background_tasks import SupervisedTasks, TaskFailed, log_undone
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.kafka.handlers.transaction_batches import PartitionCodes
+from muster.coordinator.kafka.handlers.transaction_batches import NodeMarker, PartitionCodes
 from muster.coordinator.replication.io.wire.node_links import AddressOf, LinkError, LinkSettings, NodeLinks
 from muster.coordinator.transactions.events import PartitionAddition
 from muster.coordinator.transactions.node_requests import (
@@ -28,7 +28,6 @@ from muster.coordinator.transactions.node_requests import (
     Ticket,
 )
 from muster.coordinator.transactions.records import TopicPartition
-from muster.storage.logs.producer_state import MarkerToWrite
 
 log = structlog.get_logger("muster.transactions")
 
@@ -60,7 +59,7 @@ class RemoteTransactions:
         self._addition_links = NodeLinks(calling, address_of)
         self._marker_links = NodeLinks(calling, address_of)
         self._additions: dict[int, AdditionQueue] = {}
-        self._markers: dict[int, MarkerQueue[MarkerToWrite]] = {}
+        self._markers: dict[int, MarkerQueue[NodeMarker]] = {}
         self._asking: dict[int, Address | None] = {}
         self._sending: dict[int, Address | None] = {}
         """Nodes with a request under way, and where they were when it began."""
@@ -94,7 +93,7 @@ class RemoteTransactions:
         return await self._answer_of(ticket, queue.withdraw)
 
     async def write_markers(
-        self, node: int, marker: MarkerToWrite, partitions: Sequence[TopicPartition]
+        self, node: int, marker: NodeMarker, partitions: Sequence[TopicPartition]
     ) -> PartitionCodes:
         """Kafka's error number for each partition; NOT_LEADER_OR_FOLLOWER where there was no answer, or too much waits
         for that node already."""
@@ -170,7 +169,7 @@ class RemoteTransactions:
             while queue:
                 self._answer(queue.take_request().answers({}, NETWORK_EXCEPTION))
 
-    async def _send_to_node(self, node: int, queue: MarkerQueue[MarkerToWrite]) -> None:
+    async def _send_to_node(self, node: int, queue: MarkerQueue[NodeMarker]) -> None:
         try:
             while queue:
                 request = queue.take_request()

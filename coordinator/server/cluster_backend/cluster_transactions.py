@@ -7,7 +7,7 @@ the partition: into a log of this node, to the groups' engine of this node, or t
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
 
 import structlog
 
@@ -17,6 +17,8 @@ from muster.coordinator.edge.background_tasks import RestartedTask, SupervisedTa
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.kafka.dispatch import next_connection_number
 from muster.coordinator.kafka.handlers.group_requests import GroupDriver
+from muster.coordinator.kafka.handlers.transaction_batches import NodeMarker
+from muster.coordinator.kafka.handlers.transaction_markers import STORAGE_FAILED, RequestedMarkers
 from muster.coordinator.replication.io.replica_manager import ReplicaManager
 from muster.coordinator.replication.io.replicated_log import ReplicatedLog
 from muster.coordinator.replication.io.shards.replicated_shards import ReplicatedTransactionLog
@@ -31,12 +33,11 @@ from muster.coordinator.replication.protocol.cluster_metadata import (
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.leased import LeasedEngine
 from muster.coordinator.runtime.node_status import Conditions
-from muster.coordinator.runtime.replay import GROUPS_TOPIC
 from muster.coordinator.runtime.transaction_shards import LedTransactionCores, transaction_topic
 from muster.coordinator.server.cluster_backend.cluster_aborts import ClusterAbortLog
 from muster.coordinator.server.driver.clock import NodeClock
 from muster.coordinator.server.driver.driver import EngineDriver
-from muster.coordinator.server.transactions.marker_writer import MARKERS_PER_TURN, STORAGE_FAILED, EndPositions
+from muster.coordinator.server.transactions.marker_writer import MARKERS_PER_TURN, content_of
 from muster.coordinator.server.transactions.transaction_coordinator import TransactionCoordinator, transaction_limits
 from muster.coordinator.transactions.effects import SendMarkers
 from muster.coordinator.transactions.events import MarkersWritten, PartitionAddition, TransactionRequest
@@ -44,6 +45,7 @@ from muster.coordinator.transactions.node_requests import NETWORK_EXCEPTION
 from muster.coordinator.transactions.records import TopicPartition as Place
 from muster.coordinator.zookeeper.errors import MalformedZnode, ZooKeeperError
 from muster.storage.broker.broker import Broker
+from muster.storage.broker.record_log import RecordLog
 from muster.storage.broker.requests import LogRequests
 from muster.storage.errors import StorageError, TopicAlreadyExists
 from muster.storage.logs.producer_state import MarkerToWrite
@@ -56,9 +58,17 @@ AWAY: Final = ErrorCode.COORDINATOR_NOT_AVAILABLE
 NOT_LED: Final = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 PATIENCE_S: Final = 0.5
-"""How long a marker may take to be committed before REQUEST_TIMED_OUT is told: it is sent again (TX-C10)."""
+"""How long a coordinator waits for a marker of a log of its own node to be committed, before it asks again (TX-C10)."""
+
+DOOR_PATIENCE_S: Final = 0.05
+"""The same of markers that other nodes send: what they send meanwhile waits for the answer (TX-N25)."""
+
+MOST_UNDER_WAY: Final = 10_000
+"""Markers whose outcome is kept for whoever asks again; of older ones, another is written."""
 
 RETRY_S: Final = 0.1
+
+UNKNOWN_PARTITION: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 FOUND_BY_LOG: Final = frozenset({47, 52})
 """INVALID_PRODUCER_EPOCH and TRANSACTION_COORDINATOR_FENCED: what the log has of the producer speaks against it."""
@@ -70,7 +80,7 @@ class OtherTransactionNodes(Protocol):
     async def ask_additions(self, node: int, addition: PartitionAddition) -> Mapping[Place, int]: ...
 
     async def write_markers(
-        self, node: int, marker: MarkerToWrite, partitions: Sequence[Place]
+        self, node: int, marker: NodeMarker, partitions: Sequence[Place]
     ) -> Mapping[Place, int]: ...
 
     def nodes_changed(self) -> None: ...
@@ -80,73 +90,98 @@ class OtherTransactionNodes(Protocol):
 # -------
 
 
-class AwaitedMarker(NamedTuple):
-    """What is waited for, and what is told of the place once it is committed: 0, or what the log found."""
+class CommittedAppends:
+    """Appends markers to the logs that this node leads. Awaited, a marker is committed, or the number says why it is
+    not (TX-N5)."""
 
-    place: Place
-    code: int = 0
+    def __init__(self, records: ReplicatedLog, side: ReplicaManager, clock_ms: Callable[[], int]) -> None:
+        self._records = records
+        self._side = side
+        self._clock_ms = clock_ms
+        self._grown: list[TopicPartition] = []
+
+    def append(self, place: Place, marker: MarkerToWrite) -> Awaitable[int]:
+        """See `AppendMarker`."""
+        led, code = TopicPartition(*place), 0
+        try:
+            end = self._records.append_marker(*place, marker, self._clock_ms()).last_offset + 1
+        except StorageError as error:
+            if isinstance(error.__cause__, OSError):
+                self._side.unwritable(led, str(error))
+            if error.code not in FOUND_BY_LOG:
+                raise
+            # What a former leader's log says of a producer may be cut away yet.
+            code, end = error.code, self._side.replicas.led[led].log.end
+        if not self._grown:
+            asyncio.get_running_loop().call_soon(self._tell_grown)
+        self._grown.append(led)
+        return self._committed(self._side.committing.wait(led, end), code)
+
+    def _tell_grown(self) -> None:
+        """Once for all markers of a turn."""
+        grown, self._grown = self._grown, []
+        self._side.grown(grown)
+
+    async def _committed(self, committed: "asyncio.Future[ErrorCode]", code: int) -> int:
+        return await committed or code
 
 
-Awaited: TypeAlias = dict["asyncio.Future[Any]", AwaitedMarker]
+MarkerKey: TypeAlias = tuple[Place, bytes, MarkerToWrite]
+"""A marker, its partition, and the id of the topic that is meant, if that is known."""
 
 
 class LedMarkers:
-    """Writes markers into the logs that this node leads, and says so once they are committed (TX-N5)."""
+    """Has markers written by this node for coordinators, and says so as soon as they are committed.
 
-    def __init__(
-        self, records: ReplicatedLog, side: ReplicaManager, end_positions: EndPositions, clock_ms: Callable[[], int]
-    ) -> None:
-        self._records = records
-        self._side = side
-        self._end_positions = end_positions
-        self._clock_ms = clock_ms
+    A marker that takes longer stays *under way*: its coordinator hears REQUEST_TIMED_OUT and sends it again (TX-C10),
+    which then asks for its outcome instead of writing a second one (TX-N25).
+    """
 
-    async def write_marker(self, marker: MarkerToWrite, places: Sequence[Place]) -> dict[Place, int]:
-        """Kafka's number of each partition: 0 once the marker is committed; 7 where that takes too long. At most
-        MARKERS_PER_TURN at a time: they are appended at once."""
-        awaited: Awaited = {}
-        try:
-            refused = self._begin(marker, places, awaited)
-            if awaited:
-                await asyncio.wait(awaited, timeout=PATIENCE_S)
-            return refused | {each.place: code_of(wait) or each.code for wait, each in awaited.items()}
-        finally:
-            for wait in awaited:
-                wait.cancel()
+    def __init__(self, log: RecordLog, markers: RequestedMarkers) -> None:
+        self._log = log
+        self._markers = markers
+        self._under_way: dict[MarkerKey, asyncio.Future[int]] = {}
+        """Those whose coordinator does not know their outcome yet, oldest first."""
+        self._slow: set[Place] = set()
+        """Where a marker has been under way for longer than somebody has waited for it."""
 
-    def _begin(self, marker: MarkerToWrite, places: Sequence[Place], awaited: Awaited) -> dict[Place, int]:
-        """Append what can be appended; the errors of what cannot."""
-        refused: dict[Place, int] = {}
-        grown = []
-        for place in places:
-            if place[0] == GROUPS_TOPIC:
-                awaited[asyncio.ensure_future(self._end_positions(place[1], marker))] = AwaitedMarker(place)
-                continue
-            led, code = TopicPartition(*place), 0
-            try:
-                end = self._records.append_marker(*place, marker, self._clock_ms()).last_offset + 1
-            except StorageError as error:
-                code = error.code
-                if isinstance(error.__cause__, OSError):
-                    self._side.unwritable(led, str(error))
-                if code not in FOUND_BY_LOG:
-                    refused[place] = code
-                    continue
-                # What a former leader's log says of a producer may be cut away yet.
-                end = self._side.replicas.led[led].log.end
-            except OSError:
-                refused[place] = STORAGE_FAILED
-                continue
-            awaited[self._side.committing.wait(led, end)] = AwaitedMarker(place, code)
-            grown.append(led)
-        self._side.grown(grown)
-        return refused
+    async def write_marker(
+        self,
+        marker: MarkerToWrite,
+        places: Sequence[Place],
+        topic_ids: Mapping[str, bytes],
+        patience_s: float = DOOR_PATIENCE_S,
+    ) -> dict[Place, int]:
+        """Kafka's number of each partition: 0 once the marker is committed; 7 where that takes longer than
+        `patience_s`, or already takes longer for another marker there; 3 where a topic of another id has the name. At
+        most MARKERS_PER_TURN at a time: they are appended at once."""
+        known = self._log.topics()
+        other = {name for name, meant in topic_ids.items() if name in known and known[name].id != meant}
+        keys = {place: (place, topic_ids.get(place[0], b""), marker) for place in places if place[0] not in other}
+        asked = {place: self._begin(key) for place, key in keys.items()}
+        refused = dict.fromkeys((place for place in places if place[0] in other), UNKNOWN_PARTITION)
+        awaited = [each for place, each in asked.items() if place not in self._slow]
+        if awaited:
+            await asyncio.wait(awaited, timeout=patience_s)
+        return refused | {place: self._take(keys[place], each) for place, each in asked.items()}
 
+    def _begin(self, key: MarkerKey) -> "asyncio.Future[int]":
+        place, _, marker = key
+        under_way = self._under_way.get(key)
+        if under_way is None:
+            if len(self._under_way) >= MOST_UNDER_WAY:
+                del self._under_way[next(iter(self._under_way))]
+            under_way = self._under_way[key] = self._markers.begin(place, marker)
+            under_way.add_done_callback(lambda _: self._slow.discard(place))
+        return under_way
 
-def code_of(wait: "asyncio.Future[Any]") -> int:
-    if not wait.done():
-        return ErrorCode.REQUEST_TIMED_OUT
-    return STORAGE_FAILED if wait.cancelled() or wait.exception() is not None else int(wait.result())
+    def _take(self, key: MarkerKey, ended: "asyncio.Future[int]") -> int:
+        if not ended.done():
+            self._slow.add(key[0])
+            return ErrorCode.REQUEST_TIMED_OUT
+        if self._under_way.get(key) is ended:
+            del self._under_way[key]
+        return STORAGE_FAILED if ended.cancelled() or ended.exception() is not None else ended.result()
 
 
 class SpreadMarkers:
@@ -192,13 +227,14 @@ class SpreadMarkers:
         return found
 
     async def _write_at(self, node: int, asked: SendMarkers, places: Sequence[Place]) -> None:
-        marker = MarkerToWrite(asked.producer_id, asked.epoch, asked.commit, asked.coordinator_epoch, asked.level)
+        marker, known = content_of(asked), asked.topic_ids
+        topic_ids = {name: known[name] for name, _ in places if name in known}
         results: Mapping[Place, int] = {}
         try:
             if node == self._side.replicas.me:
-                results = await self._here.write_marker(marker, places)
+                results = await self._here.write_marker(marker, places, topic_ids, PATIENCE_S)
             elif node != NO_NODE_ID:
-                results = await self._others.write_markers(node, marker, places)
+                results = await self._others.write_markers(node, NodeMarker(marker, tuple(topic_ids.items())), places)
         finally:
             topics = self._side.image.topics
             gone = frozenset(place for place in places if place[0] not in topics)
@@ -297,8 +333,10 @@ class ClusterTransactionCoordinator(TransactionCoordinator):
             return dict.fromkeys(addition.partitions, ErrorCode.NOT_COORDINATOR)
         return await super().ask_additions(addition)
 
-    async def write_marker(self, marker: MarkerToWrite, partitions: Sequence[Place]) -> Mapping[Place, int]:
-        return await self._here.write_marker(marker, partitions)
+    async def write_marker(
+        self, marker: MarkerToWrite, partitions: Sequence[Place], topic_ids: Mapping[str, bytes]
+    ) -> Mapping[Place, int]:
+        return await self._here.write_marker(marker, partitions, topic_ids)
 
     async def note_aborts(self, records: tuple[AbortRecord, ...]) -> ErrorCode:
         return await self._abort_log.append(records)
@@ -312,7 +350,8 @@ class ClusterTransactionCoordinator(TransactionCoordinator):
         return self._abort_log
 
     def _make_markers(self) -> SpreadMarkers:
-        self._here = LedMarkers(self._records, self._side, self._end_positions, self._clock.now_ms)
+        appends = CommittedAppends(self._records, self._side, self._clock.now_ms)
+        self._here = LedMarkers(self._records, RequestedMarkers(self._records, appends.append, self._end_positions))
         return SpreadMarkers(self._side, self._here, self._others, self._markers_written)
 
     async def _ensure_topic(self) -> bool:

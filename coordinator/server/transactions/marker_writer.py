@@ -8,11 +8,12 @@ each of them is asked for by itself, and reported when it has been written.
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
 
 from muster.coordinator.edge.background_tasks import RestartedTask, SupervisedTasks
+from muster.coordinator.kafka.handlers.transaction_markers import STORAGE_FAILED, EndPositions, code_of
 from muster.coordinator.runtime.replay import GROUPS_TOPIC
 from muster.coordinator.transactions.effects import SendMarkers
 from muster.coordinator.transactions.events import MarkersWritten
@@ -23,14 +24,6 @@ from muster.storage.logs.producer_state import MarkerToWrite
 
 MARKERS_PER_TURN: Final = 100
 """Appends between two turns of the loop: each is a write to a file of its own."""
-
-STORAGE_FAILED: Final = 56
-"""KAFKA_STORAGE_ERROR: the coordinator sends the marker again."""
-
-
-EndPositions: TypeAlias = Callable[[int, MarkerToWrite], Awaitable[int]]
-"""Has a shard of the groups end a producer's positions; returns Kafka's error number, 0 once that is durable."""
-
 
 IsWanted: TypeAlias = Callable[[SendMarkers, TopicPartition], bool]
 """Whether its coordinator still waits for this marker."""
@@ -124,10 +117,8 @@ class MarkerWriter:
         """Kafka's error number, 0 for none."""
         try:
             self._broker.append_marker(*place, content, self._clock_ms())
-        except StorageError as error:
-            return error.code
-        except OSError:
-            return STORAGE_FAILED
+        except (StorageError, OSError) as error:
+            return code_of(error)
         return 0
 
     def _flush(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
@@ -137,10 +128,8 @@ class MarkerWriter:
             for place in places:
                 try:
                     self._broker.flush([place])
-                except StorageError as error:
-                    failed[place] = error.code
-                except OSError:
-                    failed[place] = STORAGE_FAILED
+                except (StorageError, OSError) as error:
+                    failed[place] = code_of(error)
         return failed
 
 

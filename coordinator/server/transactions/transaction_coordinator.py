@@ -138,7 +138,8 @@ class TransactionCoordinator:
         self._driver: EngineDriver | None = None
         self._engine: Engine | None = None
         self._closed = False
-        self._known: frozenset[str] = frozenset()
+        self._known: Mapping[str, bytes] = {}
+        """Ids of the topics that the shards know of."""
         self._end_positions = partial(end_positions, groups)
         self._markers = self._make_markers()
         self.aborts = AbortJournal(self._make_abort_log())
@@ -365,14 +366,15 @@ class TransactionCoordinator:
 
     def _topics_now(self, gone: tuple[str, ...]) -> TopicsChanged:
         topics = self._broker.topics()
-        self._known = frozenset(topics)
+        self._known = {name: topic.id for name, topic in topics.items()}
         partitions = {name: topic.partitions for name, topic in topics.items()}
-        return TopicsChanged(partitions, gone, {name: topic.id for name, topic in topics.items()})
+        return TopicsChanged(partitions, gone, self._known)
 
     def _topics_changed(self) -> None:
         if self._driver is not None:
-            gone = tuple(sorted(self._known - self._broker.topics().keys()))
-            self._driver.tell_all(self._topics_now(gone))
+            topics = self._broker.topics()  # one that is there again under its name has another id
+            gone = [name for name, known in self._known.items() if name not in topics or topics[name].id != known]
+            self._driver.tell_all(self._topics_now(tuple(sorted(gone))))
 
     def _report_status(self, shard: int, status: ShardStatus, why: str) -> None:
         if status is ShardStatus.ACTIVE:

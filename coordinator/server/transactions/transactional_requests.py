@@ -14,7 +14,7 @@ from muster.coordinator.errors import ErrorCode, error_code_of
 from muster.coordinator.kafka.handlers.group_requests import GroupDriver, GroupRequests
 from muster.coordinator.kafka.handlers.transaction_markers import (
     STORAGE_FAILED,
-    RequestedMarkers,
+    make_requested_markers,
     newest_coordinator_epoch,
 )
 from muster.coordinator.kafka.handlers.transactional_offsets import TransactionalCommits
@@ -61,7 +61,7 @@ class RpcRecordTransactions:
         self.max_timeout_ms = max_timeout_ms
         self._gate = gate
         self._requests = requests
-        self._markers = RequestedMarkers(requests, groups)
+        self._markers = make_requested_markers(requests, groups)
 
     async def produce(
         self, transactional_id: str, parts: Sequence[Batches], acks: int, timeout_ms: int

@@ -34,6 +34,10 @@ class PlainMarker(NamedTuple):
     producer_id: int
     epoch: int
 
+    @property
+    def content(self) -> "PlainMarker":
+        return self
+
 
 MARKERS = st.builds(PlainMarker, st.integers(0, 3), st.integers(0, 1))
 

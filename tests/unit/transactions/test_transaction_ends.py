@@ -249,6 +249,19 @@ def test_nobody_waits_for_a_marker_whose_topic_was_deleted_meanwhile() -> None:
     assert not desk.shard.waits_for(held, ("t", 0))
 
 
+def test_markers_name_the_topics_that_they_are_for() -> None:
+    """One that is under way must not get into another topic of that name."""
+    desk = in_state("Ongoing")
+    desk.step(TopicsDeleted(frozenset(), {"t", "s"}, {"t": b"old", "s": b"s"}))
+    desk.end(7, 5)
+    assert desk.sent[-1].topic_ids == {"t": b"old"}
+    desk.write_markers()
+    desk.add(7, 5, ("t", 0), ("s", 0))
+    desk.step(TopicsDeleted(frozenset({"t"}), {"t", "s"}, {"t": b"new", "s": b"s"}))
+    desk.end(7, 5)
+    assert desk.sent[-1].topic_ids == {"t": b"new", "s": b"s"}
+
+
 @pytest.mark.parametrize("together", [True, False])
 def test_a_topic_that_is_there_again_gets_its_marker_though_nobody_adds_it_again(together: bool) -> None:
     """A client of level 0 has added it, and is let into the new log: without a marker its records would hang there."""

@@ -68,6 +68,7 @@ WriteTxnMarkersRequest 1-2 flexible 1+
         topics: []
             name: string
             partition_indexes: [int32]
+            topic_id: uuid 2+ tag 10000
         coordinator_epoch: int32
         transaction_version: int8 2+ = 0
 

@@ -5,7 +5,7 @@ for transactions (AddPartitionsToTxn, WriteTxnMarkers), and nine messages of Mus
 are values of `replication.protocol`. `PeerDesk` is the port that answers.
 """
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from muster.coordinator.errors import ErrorCode
@@ -231,9 +231,12 @@ class TransactionDesk(Protocol):
         """What the coordinator of the transaction says of each partition; NOT_COORDINATOR elsewhere."""
         ...
 
-    async def write_marker(self, marker: MarkerToWrite, partitions: Sequence[TopicPartition]) -> PartitionCodes:
+    async def write_marker(
+        self, marker: MarkerToWrite, partitions: Sequence[TopicPartition], topic_ids: Mapping[str, bytes]
+    ) -> PartitionCodes:
         """End what the producer has open there: NONE once the marker is committed, NOT_LEADER_OR_FOLLOWER elsewhere,
-        REQUEST_TIMED_OUT where that takes long, which whoever asked is to know soon."""
+        REQUEST_TIMED_OUT where that takes long, which whoever asked is to know soon. topic_ids: of the topics that are
+        meant, as far as they are known; UNKNOWN_TOPIC_OR_PARTITION where another one has that name here."""
         ...
 
     async def note_aborts(self, records: tuple[AbortRecord, ...]) -> ErrorCode:

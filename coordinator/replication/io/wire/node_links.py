@@ -20,7 +20,7 @@ from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import Frame, MalformedFrame, decode_frame, struct
 from muster.coordinator.kafka.connections.client import ClientConnection, ClientLimits, RequestFailures, body_position
 from muster.coordinator.kafka.handlers import transaction_batches
-from muster.coordinator.kafka.handlers.transaction_batches import PartitionCodes
+from muster.coordinator.kafka.handlers.transaction_batches import NodeMarker, PartitionCodes
 from muster.coordinator.replication.io.wire import node_codec
 from muster.coordinator.replication.io.wire.node_api import (
     KEY_OF,
@@ -345,7 +345,7 @@ class NodeLink(ClientConnection[LinkError]):
         return await self.send_request("AddPartitionsToTxn", request, deadline_s, parse)
 
     async def write_markers(
-        self, markers: Iterable[transaction_batches.MarkerPlaces], *, deadline_s: float
+        self, markers: Iterable[tuple[NodeMarker, Sequence[tuple[str, int]]]], *, deadline_s: float
     ) -> Mapping[int, PartitionCodes]:
         """What became of them, by producer id, of which each has one marker at most."""
         request = transaction_batches.make_markers_request(markers)

@@ -31,7 +31,7 @@ from muster.coordinator.kafka.dispatch import (
     fields_of,
 )
 from muster.coordinator.kafka.handlers import transaction_batches
-from muster.coordinator.kafka.handlers.transaction_batches import PartitionCodes
+from muster.coordinator.kafka.handlers.transaction_batches import NodeMarker, PartitionCodes
 from muster.coordinator.kafka.protocol import API_VERSIONS
 from muster.coordinator.replication.io.wire import node_codec
 from muster.coordinator.replication.io.wire.node_api import (
@@ -50,7 +50,6 @@ from muster.coordinator.replication.io.wire.node_proof import ListenerProof, Nod
 from muster.coordinator.replication.protocol.cluster_metadata import ClusterState, ImageVersion
 from muster.coordinator.replication.protocol.replica_fetch import FetchAnswer
 from muster.coordinator.security.access_model import Identity
-from muster.storage.logs.producer_state import MarkerToWrite
 
 # Authorization: CLUSTER_ACTION on CLUSTER
 # ----------------------------------------
@@ -357,14 +356,14 @@ class NodeHandlers:
 
     async def write_txn_markers(self, request: Any, call: KafkaCall) -> Any:
         """What a node has sent by a connection that it has given up is not performed (TX-N24). Raises HangUp."""
-        markers, caller, connection = transaction_batches.read_markers(request), node_of(call), call.peer.number
+        markers, caller, connection = transaction_batches.read_node_markers(request), node_of(call), call.peer.number
         if not self._marker_order.take(caller, connection):
             raise HangUp(f"markers of node {caller} were overtaken by those of a newer connection")
 
-        async def write(marker: MarkerToWrite, places: Sequence[tuple[str, int]]) -> PartitionCodes:
+        async def write(marker: NodeMarker, places: Sequence[tuple[str, int]]) -> PartitionCodes:
             if not self._marker_order.take(caller, connection):  # others may have had their turn since
                 return dict.fromkeys(places, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            return await self._desk.write_marker(marker, places)
+            return await self._desk.write_marker(marker.content, places, dict(marker.topic_ids))
 
         told = await transaction_batches.write_each_marker(markers, write)
         return transaction_batches.make_markers_response(told)

@@ -10,7 +10,11 @@ import pytest
 from muster.coordinator.config import Address
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.dispatch import ClientPeer, HangUp, KafkaCall
-from muster.coordinator.kafka.handlers.transaction_batches import make_markers_request, read_markers_response
+from muster.coordinator.kafka.handlers.transaction_batches import (
+    NodeMarker,
+    make_markers_request,
+    read_markers_response,
+)
 from muster.coordinator.replication.io.inbound_requests import NoControllerDesk, NodeDesk
 from muster.coordinator.replication.io.remote_transactions import RemoteTransactions, split_addition
 from muster.coordinator.replication.io.wire.node_api import client_id_of
@@ -36,6 +40,10 @@ def addition(name: str, *places: tuple[str, int], epoch: int = 0, producer: int 
 
 def marker(producer: int, epoch: int = 1) -> MarkerToWrite:
     return MarkerToWrite(producer, epoch, commit=True, coordinator_epoch=4, level=2)
+
+
+def addressed(content: MarkerToWrite, **topic_ids: bytes) -> NodeMarker:
+    return NodeMarker(content, tuple(topic_ids.items()))
 
 
 class OtherNode:
@@ -67,7 +75,7 @@ class OtherNode:
         return begun([self.remote.ask_additions(B, each) for each in asked])
 
     def send(self, *markers: tuple[MarkerToWrite, Sequence[tuple[str, int]]]) -> "list[asyncio.Task[Any]]":
-        return begun([self.remote.write_markers(B, each, places) for each, places in markers])
+        return begun([self.remote.write_markers(B, addressed(each), places) for each, places in markers])
 
 
 def begun(work: Sequence[Coroutine[Any, Any, Any]]) -> "list[asyncio.Task[Any]]":
@@ -194,8 +202,25 @@ def test_a_marker_hears_what_became_of_it_in_each_partition_and_is_not_sent_agai
     async def story(node: OtherNode) -> None:
         node.desk.answers["write_marker"] = {T0: ELSEWHERE, T2: 52}
         async with node.up():
-            assert await node.remote.write_markers(B, marker(1), [T0, T1, T2]) == {T0: ELSEWHERE, T1: 0, T2: 52}
+            assert await node.remote.write_markers(B, addressed(marker(1)), [T0, T1, T2]) == {
+                T0: ELSEWHERE,
+                T1: 0,
+                T2: 52,
+            }
             assert len(node.desk.asked) == 1
+
+    play(story)
+
+
+def test_a_marker_names_the_topics_that_it_means() -> None:
+    """Another topic may have the name by the time at which it arrives (TX-C15)."""
+
+    async def story(node: OtherNode) -> None:
+        async with node.up():
+            asked = [addressed(marker(1), t=bytes(range(16))), addressed(marker(2), t=b"2" * 16), addressed(marker(3))]
+            told = await asyncio.gather(*(node.remote.write_markers(B, each, [T0, ("u", 0)]) for each in asked))
+            assert told == [{T0: 0, ("u", 0): 0}] * 3
+            assert node.desk.topic_ids == [{"t": bytes(range(16))}, {"t": b"2" * 16}, {}]
 
     play(story)
 
@@ -246,7 +271,7 @@ def test_a_marker_whose_answer_was_lost_is_sent_again_once_the_node_is_back() ->
         assert await asked[0] == {T0: NETWORK_EXCEPTION}
         node.desk.held = None
         async with node.up():
-            assert await node.remote.write_markers(B, marker(1), [T0]) == {T0: 0}
+            assert await node.remote.write_markers(B, addressed(marker(1)), [T0]) == {T0: 0}
             assert await node.remote.ask_additions(B, addition("a")) == {T0: 0}
         assert sorted(name for name, *_ in node.desk.asked) == ["add_partitions"] * 2 + ["write_marker"] * 2
 
@@ -278,9 +303,9 @@ def test_one_node_that_stands_still_holds_up_no_other() -> None:
         async with serving(frozen) as one, serving(other) as two, asyncio.timeout(PATIENCE_S * pace()):
             places = {3: one.bound, 4: two.bound}
             remote = RemoteTransactions(LinkSettings(LinkCaller(CLUSTER, 2)), places.get)
-            waiting = begun([remote.write_markers(3, marker(1), [T0])])
+            waiting = begun([remote.write_markers(3, addressed(marker(1)), [T0])])
             await frozen.until(lambda: bool(frozen.asked))
-            assert await remote.write_markers(4, marker(1), [T1]) == {T1: 0}
+            assert await remote.write_markers(4, addressed(marker(1)), [T1]) == {T1: 0}
             assert not waiting[0].done()
             await remote.close()
             assert await waiting[0] == {T0: ELSEWHERE}
@@ -296,7 +321,7 @@ def test_whoever_comes_when_the_node_stops_hears_that_there_is_no_answer() -> No
             await node.remote.close()
             assert await asyncio.gather(*waiting) == [{T0: NETWORK_EXCEPTION}, {T0: ELSEWHERE}]
             assert await node.remote.ask_additions(B, addition("a")) == {T0: NETWORK_EXCEPTION}
-            assert await node.remote.write_markers(B, marker(1), [T0]) == {T0: ELSEWHERE}
+            assert await node.remote.write_markers(B, addressed(marker(1)), [T0]) == {T0: ELSEWHERE}
             assert not node.desk.asked
 
     play(story)
@@ -313,9 +338,9 @@ def test_a_node_that_takes_no_part_in_transactions_yet_says_so() -> None:
         assert await desk.add_partitions(addition("a", T0, T1)) == dict.fromkeys(
             (T0, T1), ErrorCode.COORDINATOR_NOT_AVAILABLE
         )
-        assert await desk.write_marker(marker(1), [T0]) == {T0: ErrorCode.NOT_LEADER_OR_FOLLOWER}
+        assert await desk.write_marker(marker(1), [T0], {}) == {T0: ErrorCode.NOT_LEADER_OR_FOLLOWER}
         desk.transactions = HeldDesk()
-        assert await desk.add_partitions(addition("a")) == await desk.write_marker(marker(1), [T0]) == {T0: 0}
+        assert await desk.add_partitions(addition("a")) == await desk.write_marker(marker(1), [T0], {}) == {T0: 0}
 
     asyncio.run(run())
 
@@ -337,11 +362,11 @@ def test_markers_by_a_connection_that_was_given_up_are_not_written() -> None:
         async with serving(desk) as door:
             old, new, other = await linked(door, 2), await linked(door, 2), await linked(door, 5)
             for link in (old, other, new, new):
-                assert await link.write_markers([(marker(1), (T0,))], deadline_s=PATIENCE_S) == {1: {T0: 0}}
+                assert await link.write_markers([(addressed(marker(1)), (T0,))], deadline_s=PATIENCE_S) == {1: {T0: 0}}
             with pytest.raises(LinkBroken):
-                await old.write_markers([(marker(1), (T1,))], deadline_s=PATIENCE_S)
-            assert await other.write_markers([(marker(2), (T0,))], deadline_s=PATIENCE_S) == {2: {T0: 0}}
-            assert await new.write_markers([(marker(3), (T0,))], deadline_s=PATIENCE_S) == {3: {T0: 0}}
+                await old.write_markers([(addressed(marker(1)), (T1,))], deadline_s=PATIENCE_S)
+            assert await other.write_markers([(addressed(marker(2)), (T0,))], deadline_s=PATIENCE_S) == {2: {T0: 0}}
+            assert await new.write_markers([(addressed(marker(3)), (T0,))], deadline_s=PATIENCE_S) == {3: {T0: 0}}
             assert ("write_marker", marker(1), (T1,)) not in desk.asked
 
     asyncio.run(run())
@@ -353,13 +378,13 @@ def test_the_rest_of_a_large_request_is_not_written_behind_its_repetition() -> N
     async def run() -> None:
         desk = HeldDesk()
         handlers = NodeHandlers(desk, CLUSTER)
-        markers = make_markers_request([(marker(1), many)])
+        markers = make_markers_request([(addressed(marker(1)), many)])
         eof: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         name = client_id_of(CLUSTER, 2)
         old, new = (KafkaCall(2, name, ClientPeer("127.0.0.1", eof)) for _ in range(2))
         overtaken = begun([handlers.write_txn_markers(markers, old)])[0]
         await desk.until(lambda: bool(desk.asked))
-        await handlers.write_txn_markers(make_markers_request([(marker(1), (T0,))]), new)
+        await handlers.write_txn_markers(make_markers_request([(addressed(marker(1)), (T0,))]), new)
         codes = read_markers_response(await overtaken)[1]
         assert list(codes.values()).count(ELSEWHERE) >= 800
         with pytest.raises(HangUp, match="overtaken"):
@@ -387,7 +412,7 @@ def test_whoever_may_not_act_for_the_cluster_is_not_heard() -> None:
         async with serving(desk, may=lambda who: False) as door:
             remote = RemoteTransactions(LinkSettings(LinkCaller(CLUSTER, 2)), lambda node: door.bound, raise_it)
             assert await remote.ask_additions(B, addition("a")) == {T0: NETWORK_EXCEPTION}
-            assert await remote.write_markers(B, marker(1), [T0]) == {T0: ELSEWHERE}
+            assert await remote.write_markers(B, addressed(marker(1)), [T0]) == {T0: ELSEWHERE}
             assert not desk.asked
             await remote.close()
 

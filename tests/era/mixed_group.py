@@ -1,0 +1,228 @@
+"""Groups in which console consumers of old releases and consumers of ours share topics, while records keep coming."""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+
+from muster.client import Consumer, Producer
+from muster.client.members.zookeeper_assignment import (
+    OWN_RULES,
+    ClaimedShare,
+    ConsumerGroupView,
+    EraRules,
+    GroupRegistration,
+    ZookeeperStrategy,
+    compute_share,
+)
+from muster.coordinator.zookeeper import layout
+from tests.era.releases import OldProgram
+from tests.support.node import NodeProcess
+from tests.support.zookeeper.consumers import wait_for
+
+GROUP: Final = "g"
+EVERY_S: Final = 0.01
+"""Between two records: enough that some are on their way at any moment, few enough for a busy machine."""
+TIMES: Final = {
+    "zookeeper.session.timeout.ms": 10_000,
+    "rebalance.backoff.ms": 500,
+    "rebalance.max.retries": 40,
+    "auto.commit.interval.ms": 500,
+}
+"""Both kinds of consumer know these. A session that outlasts a busy machine: few tests are about one that ends."""
+
+
+class RecordStream:
+    """Records with numbers, dealt in turn over the partitions of some topics, until it is stopped."""
+
+    def __init__(self, node: NodeProcess, **partitions: int) -> None:
+        self.sent = 0
+        self._node = node
+        self._targets: list[tuple[str, int]] = []
+        self.spread(**partitions)
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def spread(self, **partitions: int) -> None:
+        """Over these from now on."""
+        self._targets = [(topic, number) for topic, count in partitions.items() for number in range(count)]
+
+    def stop(self) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._over.is_set():
+            # Each spread has a producer of its own, which knows the partitions there are by then.
+            targets = self._targets
+            with Producer({"bootstrap.servers": self._node.address}) as producer:
+                while targets is self._targets and not self._over.wait(EVERY_S):
+                    topic, number = targets[self.sent % len(targets)]
+                    producer.produce(topic, value=str(self.sent).encode(), partition=number)
+                    self.sent += 1
+                producer.flush()
+
+
+class MixedGroup:
+    """Members by name, and how often each record was read. `rules` are what both kinds are to agree on."""
+
+    def __init__(
+        self,
+        folder: Path,
+        zookeeper: str,
+        client: KazooClient,
+        strategy: ZookeeperStrategy = ZookeeperStrategy.RANGE,
+        rules: EraRules = OWN_RULES,
+    ) -> None:
+        self.folder = folder
+        self.zookeeper = zookeeper
+        self.client = client
+        self.strategy = strategy
+        self.rules = rules
+        self.old: dict[str, OldProgram] = {}
+        self.own: dict[str, Consumer] = {}
+        self.read: Counter[int] = Counter()
+        self._taken: Counter[str] = Counter()
+        """Lines of an old consumer that were counted already."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if error is not None:
+            told = "\n".join(f"{name}: {program.log_tail()}" for name, program in self.old.items())
+            error.add_note(f"owners {self.owners()}, ids {sorted(self.members())}\n{told}")
+        for program in self.old.values():
+            program.kill()
+        for consumer in self.own.values():
+            consumer.close()
+
+    # Members come and go
+
+    def start_old(self, release: str, name: str, *chosen: str, **more: object) -> OldProgram:
+        """A console consumer; `chosen` such as `--topic t`."""
+        given = TIMES | {"group.id": GROUP, "consumer.id": name, "partition.assignment.strategy": self.strategy.value}
+        given |= {"fetch.wait.max.ms": 100, "refresh.leader.backoff.ms": 100}
+        given |= {key.replace("_", "."): value for key, value in more.items()}
+        properties = self.folder / f"{name}.properties"
+        properties.write_text("".join(f"{key}={value}\n" for key, value in given.items()))
+        program = OldProgram(
+            *(self.folder, release, "kafka.tools.ConsoleConsumer", "--zookeeper", self.zookeeper, *chosen),
+            *("--consumer.config", str(properties)),
+        )
+        self.old[name] = program
+        return program
+
+    def start_own(self, name: str, *topics: str, black_list: bool = False, **more: object) -> Consumer:
+        given: dict[str, Any] = TIMES | {"group.id": GROUP, "group.protocol": "zookeeper", "consumer.id": name}
+        given |= {"zookeeper.connect": self.zookeeper, "partition.assignment.strategy": self.strategy.value}
+        given |= {"auto.offset.reset": "smallest"}
+        consumer = Consumer(given | {key.replace("_", "."): value for key, value in more.items()})
+        consumer.subscribe(list(topics), black_list=black_list)
+        self.own[name] = consumer
+        return consumer
+
+    def close_own(self, name: str) -> None:
+        self.own.pop(name).close()
+
+    def stop_old(self, name: str) -> None:
+        """It leaves in order; what it had printed until then counts."""
+        self.old[name].stop()
+        self.pump()
+        del self.old[name]
+
+    # What is read
+
+    def pump(self) -> None:
+        """Take what all members have read so far."""
+        for consumer in self.own.values():
+            self.read.update(int(message.value or b"") for message in consumer.consume(200, 0.02))
+        for name, program in self.old.items():
+            lines = program.lines()
+            self.read.update(map(int, lines[self._taken[name] :]))
+            self._taken[name] = len(lines)
+
+    def wait_for(self, condition: Callable[[], Any], what: str) -> None:
+        """Until it holds, while all members read."""
+
+        def check() -> Any:
+            self.pump()
+            return condition()
+
+        wait_for(check, what)
+
+    def settle(self, partitions: int) -> list[str]:
+        """Until the members that run own so many partitions, each what the era's assignment gives it: the owners."""
+        wanted = {f"{GROUP}_{name}" for name in (*self.old, *self.own)}
+        self.wait_for(lambda: self._is_settled(wanted, partitions), f"{', '.join(sorted(wanted))} own their shares")
+        return [owner for _, owner in sorted(self.owners().items())]
+
+    def drain(self, sent: int) -> list[int]:
+        """Until every record was read; those that were read more than once."""
+        self.wait_for(lambda: len(self.read) == sent, f"all {sent} records are read")
+        return sorted(number for number, times in self.read.items() if times > 1)
+
+    def _is_settled(self, wanted: Iterable[str], partitions: int) -> bool:
+        view = self.view()
+        if set(view.members) != set(wanted):
+            return False
+        planned: dict[tuple[str, int], str] = {}
+        for name in view.members:
+            share: ClaimedShare = compute_share(name, view, self.strategy, True, self.rules)
+            planned |= {tp: f"{name}-{stream}" for tp, stream in share.items()}
+        own = {f"{GROUP}_{name}": consumer.assignment() for name, consumer in self.own.items()}
+        held = {name: {tp for tp, owner in planned.items() if owner == f"{name}-0"} for name in own}
+        return len(planned) == partitions and planned == self.owners() and own == held
+
+    # What lies in ZooKeeper
+
+    def view(self) -> ConsumerGroupView:
+        topics = self.children(layout.BROKER_TOPICS)
+        counts = {topic: self._get(layout.topic_path(topic)) for topic in topics}
+        partitions = {topic: len(layout.read_topic(topic, data)) for topic, data in counts.items() if data is not None}
+        return ConsumerGroupView(self.members(), partitions, (1,))
+
+    def members(self) -> dict[str, GroupRegistration]:
+        found = {
+            name: self._get(layout.consumer_path(GROUP, name)) for name in self.children(f"/consumers/{GROUP}/ids")
+        }
+        read = {name: layout.read_consumer(name, data) for name, data in found.items() if data is not None}
+        return {name: GroupRegistration(dict(each.subscription), each.pattern) for name, each in read.items()}
+
+    def owners(self) -> dict[tuple[str, int], str]:
+        return {tp: data.decode() for tp, data in self._by_partition("owners").items()}
+
+    def positions(self) -> dict[tuple[str, int], int]:
+        return {tp: int(data) for tp, data in self._by_partition("offsets").items()}
+
+    def begin_at(self, topic: str, partitions: int, offset: int = 0) -> None:
+        """Positions to begin at: a console consumer without one begins at the end."""
+        for number in range(partitions):
+            self.client.create(layout.offset_path(GROUP, topic, number), str(offset).encode(), makepath=True)
+
+    def children(self, path: str) -> list[str]:
+        try:
+            return list(self.client.get_children(path))
+        except NoNodeError:
+            return []
+
+    def _by_partition(self, what: str) -> dict[tuple[str, int], bytes]:
+        found: dict[tuple[str, int], bytes] = {}
+        for topic in self.children(f"/consumers/{GROUP}/{what}"):
+            for number in self.children(f"/consumers/{GROUP}/{what}/{topic}"):
+                data = self._get(f"/consumers/{GROUP}/{what}/{topic}/{number}")
+                if data is not None:
+                    found[topic, int(number)] = data
+        return found
+
+    def _get(self, path: str) -> bytes | None:
+        with suppress(NoNodeError):
+            return bytes(self.client.get(path)[0])
+        return None

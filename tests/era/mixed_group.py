@@ -2,8 +2,9 @@
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -24,9 +25,8 @@ from muster.client.members.zookeeper_assignment import (
 from muster.coordinator.zookeeper import layout
 from tests.era.releases import OldProgram
 from tests.support.node import NodeProcess
-from tests.support.zookeeper.consumers import wait_for
+from tests.support.zookeeper.consumers import Process, wait_for
 
-GROUP: Final = "g"
 EVERY_S: Final = 0.01
 """Between two records: enough that some are on their way at any moment, few enough for a busy machine."""
 TIMES: Final = {
@@ -35,7 +35,10 @@ TIMES: Final = {
     "rebalance.max.retries": 40,
     "auto.commit.interval.ms": 500,
 }
-"""Both kinds of consumer know these. A session that outlasts a busy machine: few tests are about one that ends."""
+"""Both kinds of consumer know these. Servers of tests end sessions after 4 s of silence at most."""
+STEADY_LOOKS: Final = 10
+"""In a row: between two rebalances a group may look settled for a moment."""
+numbers = count()
 
 
 class RecordStream:
@@ -54,7 +57,10 @@ class RecordStream:
         """Over these from now on."""
         self._targets = [(topic, number) for topic, count in partitions.items() for number in range(count)]
 
-    def stop(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._over.set()
         self._thread.join()
 
@@ -81,6 +87,7 @@ class MixedGroup:
         strategy: ZookeeperStrategy = ZookeeperStrategy.RANGE,
         rules: EraRules = OWN_RULES,
     ) -> None:
+        self.group_id = f"g{next(numbers)}"
         self.folder = folder
         self.zookeeper = zookeeper
         self.client = client
@@ -88,7 +95,10 @@ class MixedGroup:
         self.rules = rules
         self.old: dict[str, OldProgram] = {}
         self.own: dict[str, Consumer] = {}
+        self.processes: dict[str, Process] = {}
+        """Ours, in processes of their own; they commit after each record."""
         self.read: Counter[int] = Counter()
+        self._settled: dict[tuple[str, int], str] = {}
         self._taken: Counter[str] = Counter()
         """Lines of an old consumer that were counted already."""
 
@@ -101,6 +111,8 @@ class MixedGroup:
             error.add_note(f"owners {self.owners()}, ids {sorted(self.members())}\n{told}")
         for program in self.old.values():
             program.kill()
+        for process in self.processes.values():
+            process.kill()
         for consumer in self.own.values():
             consumer.close()
 
@@ -108,7 +120,11 @@ class MixedGroup:
 
     def start_old(self, release: str, name: str, *chosen: str, **more: object) -> OldProgram:
         """A console consumer; `chosen` such as `--topic t`."""
-        given = TIMES | {"group.id": GROUP, "consumer.id": name, "partition.assignment.strategy": self.strategy.value}
+        given = TIMES | {
+            "group.id": self.group_id,
+            "consumer.id": name,
+            "partition.assignment.strategy": self.strategy.value,
+        }
         given |= {"fetch.wait.max.ms": 100, "refresh.leader.backoff.ms": 100}
         given |= {key.replace("_", "."): value for key, value in more.items()}
         properties = self.folder / f"{name}.properties"
@@ -121,13 +137,20 @@ class MixedGroup:
         return program
 
     def start_own(self, name: str, *topics: str, black_list: bool = False, **more: object) -> Consumer:
-        given: dict[str, Any] = TIMES | {"group.id": GROUP, "group.protocol": "zookeeper", "consumer.id": name}
-        given |= {"zookeeper.connect": self.zookeeper, "partition.assignment.strategy": self.strategy.value}
-        given |= {"auto.offset.reset": "smallest"}
-        consumer = Consumer(given | {key.replace("_", "."): value for key, value in more.items()})
+        consumer = Consumer(self._own_properties(name, more))
         consumer.subscribe(list(topics), black_list=black_list)
         self.own[name] = consumer
         return consumer
+
+    def start_process(self, name: str, topic: str, **more: object) -> Process:
+        self.processes[name] = Process(self._own_properties(name, more), topic)
+        return self.processes[name]
+
+    def _own_properties(self, name: str, more: Mapping[str, object]) -> dict[str, Any]:
+        given = {"group.id": self.group_id, "group.protocol": "zookeeper", "consumer.id": name}
+        given |= {"zookeeper.connect": self.zookeeper, "partition.assignment.strategy": self.strategy.value}
+        given |= {"auto.offset.reset": "smallest"}
+        return TIMES | given | {key.replace("_", "."): value for key, value in more.items()}
 
     def close_own(self, name: str) -> None:
         self.own.pop(name).close()
@@ -137,6 +160,35 @@ class MixedGroup:
         self.old[name].stop()
         self.pump()
         del self.old[name]
+
+    def kill(self, name: str) -> list[int]:
+        """SIGKILL; what it read and had not committed: that is read again."""
+        if name in self.old:
+            self.old[name].kill()
+            self.pump()
+            read = [int(line) for line in self.old.pop(name).lines()]
+        else:
+            self.processes[name].kill()
+            self.pump()
+            read = read_by(self.processes.pop(name))
+        return read
+
+    def end_session(self, name: str) -> None:
+        """As if the servers had not heard of a member: a second client with its session says goodbye in its name."""
+        path = layout.consumer_path(self.group_id, f"{self.group_id}_{name}")
+        before = self.client.get(path)[1]
+        session = before.ephemeralOwner
+        twin = KazooClient(hosts=self.zookeeper.partition("/")[0], client_id=(session, make_password(session)))
+        twin.start(timeout=20)
+        assert twin.client_id[0] == session, "the servers took the password"
+        twin.stop()
+        twin.close()
+
+        def is_back() -> bool:
+            found = self.client.exists(path)
+            return found is not None and found.czxid > before.czxid
+
+        self.wait_for(is_back, f"{name} registers again")
 
     # What is read
 
@@ -148,6 +200,10 @@ class MixedGroup:
             lines = program.lines()
             self.read.update(map(int, lines[self._taken[name] :]))
             self._taken[name] = len(lines)
+        for name, process in self.processes.items():
+            numbers = read_by(process)
+            self.read.update(numbers[self._taken[name] :])
+            self._taken[name] = len(numbers)
 
     def wait_for(self, condition: Callable[[], Any], what: str) -> None:
         """Until it holds, while all members read."""
@@ -158,11 +214,23 @@ class MixedGroup:
 
         wait_for(check, what)
 
-    def settle(self, partitions: int) -> list[str]:
-        """Until the members that run own so many partitions, each what the era's assignment gives it: the owners."""
-        wanted = {f"{GROUP}_{name}" for name in (*self.old, *self.own)}
-        self.wait_for(lambda: self._is_settled(wanted, partitions), f"{', '.join(sorted(wanted))} own their shares")
-        return [owner for _, owner in sorted(self.owners().items())]
+    def settle(self, partitions: int, *, without: str = "") -> list[str]:
+        """Until the members own so many partitions, each what the era's assignment gives it: the names of the owners.
+
+        `without`: a member that stands still.
+        """
+        wanted = {f"{self.group_id}_{name}" for name in (*self.old, *self.own, *self.processes) if name != without}
+        looks = 0
+
+        def is_steady() -> bool:
+            nonlocal looks
+            looks = looks + 1 if self._is_settled(wanted, partitions) else 0
+            return looks == STEADY_LOOKS
+
+        self.wait_for(is_steady, f"{', '.join(sorted(wanted))} own their shares")
+        return [
+            owner.removeprefix(f"{self.group_id}_").rpartition("-")[0] for _, owner in sorted(self._settled.items())
+        ]
 
     def drain(self, sent: int) -> list[int]:
         """Until every record was read; those that were read more than once."""
@@ -177,8 +245,9 @@ class MixedGroup:
         for name in view.members:
             share: ClaimedShare = compute_share(name, view, self.strategy, True, self.rules)
             planned |= {tp: f"{name}-{stream}" for tp, stream in share.items()}
-        own = {f"{GROUP}_{name}": consumer.assignment() for name, consumer in self.own.items()}
+        own = {f"{self.group_id}_{name}": consumer.assignment() for name, consumer in self.own.items()}
         held = {name: {tp for tp, owner in planned.items() if owner == f"{name}-0"} for name in own}
+        self._settled = planned
         return len(planned) == partitions and planned == self.owners() and own == held
 
     # What lies in ZooKeeper
@@ -191,7 +260,7 @@ class MixedGroup:
 
     def members(self) -> dict[str, GroupRegistration]:
         found = {
-            name: self._get(layout.consumer_path(GROUP, name)) for name in self.children(f"/consumers/{GROUP}/ids")
+            name: self._get(layout.consumer_path(self.group_id, name)) for name in self.children(self._path("ids"))
         }
         read = {name: layout.read_consumer(name, data) for name, data in found.items() if data is not None}
         return {name: GroupRegistration(dict(each.subscription), each.pattern) for name, each in read.items()}
@@ -205,7 +274,7 @@ class MixedGroup:
     def begin_at(self, topic: str, partitions: int, offset: int = 0) -> None:
         """Positions to begin at: a console consumer without one begins at the end."""
         for number in range(partitions):
-            self.client.create(layout.offset_path(GROUP, topic, number), str(offset).encode(), makepath=True)
+            self.client.create(layout.offset_path(self.group_id, topic, number), str(offset).encode(), makepath=True)
 
     def children(self, path: str) -> list[str]:
         try:
@@ -215,14 +284,35 @@ class MixedGroup:
 
     def _by_partition(self, what: str) -> dict[tuple[str, int], bytes]:
         found: dict[tuple[str, int], bytes] = {}
-        for topic in self.children(f"/consumers/{GROUP}/{what}"):
-            for number in self.children(f"/consumers/{GROUP}/{what}/{topic}"):
-                data = self._get(f"/consumers/{GROUP}/{what}/{topic}/{number}")
+        for topic in self.children(self._path(what)):
+            for number in self.children(self._path(what, topic)):
+                data = self._get(self._path(what, topic, number))
                 if data is not None:
                     found[topic, int(number)] = data
         return found
+
+    def _path(self, *parts: str) -> str:
+        return "/".join(("/consumers", self.group_id, *parts))
 
     def _get(self, path: str) -> bytes | None:
         with suppress(NoNodeError):
             return bytes(self.client.get(path)[0])
         return None
+
+
+def read_by(process: Process) -> list[int]:
+    """Numbers of the records that a process of ours has read so far."""
+    return [int(line["value"]) for line in process.told("record")]
+
+
+def make_password(session: int) -> bytes:
+    """What ZooKeeper gives with a session: 16 bytes of `java.util.Random`, seeded by its id and a constant.
+
+    (`SessionTrackerImpl` and `ZooKeeperServer.generatePasswd`, 3.4 to 3.9.)
+    """
+    state = (session ^ 0xB3415C00 ^ 0x5DEECE66D) & (2**48 - 1)
+    password = b""
+    for _ in range(4):
+        state = (state * 0x5DEECE66D + 0xB) & (2**48 - 1)
+        password += (state >> 16).to_bytes(4, "little")
+    return password

@@ -1,62 +1,190 @@
 """Consumers of five old releases and ours in one group of the ZooKeeper era: who owns what, and each record once."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
-from kazoo.client import KazooClient
 
 from muster.client import Admin
+from muster.client.members.zookeeper_assignment import ZookeeperStrategy, find_era_rules
+from muster.coordinator.zookeeper.local_ensemble import LocalEnsemble
 from tests.era.mixed_group import MixedGroup, RecordStream
-from tests.era.releases import SCALA
+from tests.era.releases import SCALA, OldProgram
 from tests.support.node import NodeProcess, running_node
 from tests.support.zookeeper.consumers import create, plain
 
 pytestmark = pytest.mark.integration
 
+Told: TypeAlias = Callable[[str, object], None]
 
-@pytest.fixture
-def node(tmp_path: Path, zookeeper: str) -> Iterator[NodeProcess]:
-    settings = {"kafka.listeners": "127.0.0.1:0", "zookeeper.connect": zookeeper}
-    with running_node(tmp_path / "node", settings) as node:
+
+PARTITIONS = 6
+names = (f"t{number}" for number in count())
+
+
+@pytest.fixture(scope="module")
+def connect(zookeeper_server: LocalEnsemble) -> str:
+    return f"{zookeeper_server.connect}/era-groups"
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory, connect: str) -> Iterator[NodeProcess]:
+    settings = {"kafka.listeners": "127.0.0.1:0", "zookeeper.connect": connect}
+    with running_node(tmp_path_factory.mktemp("era") / "node", settings) as node:
         yield node
 
 
 @pytest.fixture
-def client(zookeeper: str, node: NodeProcess) -> Iterator[KazooClient]:
-    with plain(zookeeper) as client:
-        yield client
+def group(tmp_path: Path, node: NodeProcess, connect: str) -> Iterator[MixedGroup]:
+    with plain(connect) as client, MixedGroup(tmp_path, connect, client) as group:
+        yield group
+
+
+@pytest.fixture
+def topic(node: NodeProcess) -> str:
+    create(node, **{(name := next(names)): PARTITIONS})
+    return name
 
 
 @pytest.mark.parametrize("release", SCALA)
 def test_members_come_and_go_and_every_record_is_read_once(
-    node: NodeProcess, zookeeper: str, client: KazooClient, tmp_path: Path, release: str
+    node: NodeProcess, group: MixedGroup, topic: str, release: str
 ) -> None:
     """Range. Ours sorts before, between and behind the old ones; the topic grows in between."""
-    create(node, t=6)
-    with MixedGroup(tmp_path, zookeeper, client) as group:
-        group.begin_at("t", 8)
-        stream = RecordStream(node, t=6)
-        try:
-            group.start_old(release, "m", "--topic", "t")
-            assert set(group.settle(6)) == {"g_m-0"}
-            group.start_own("a", "t")
-            assert group.settle(6) == ["g_a-0"] * 3 + ["g_m-0"] * 3
-            group.start_old(release, "x", "--topic", "t")
+    group.begin_at(topic, 8)
+    with RecordStream(node, **{topic: PARTITIONS}) as stream:
+        group.start_old(release, "m", "--topic", topic)
+        assert set(group.settle(6)) == {"m"}
+        group.start_own("a", topic)
+        assert group.settle(6) == ["a"] * 3 + ["m"] * 3
+        group.start_old(release, "x", "--topic", topic)
+        group.settle(6)
+        with Admin({"bootstrap.servers": node.address}) as admin:
+            admin.create_partitions(topic, 8)
+        group.settle(8)
+        stream.spread(**{topic: 8})
+        group.close_own("a")
+        group.settle(8)
+        group.start_own("z", topic)
+        group.settle(8)
+        group.stop_old("m")
+        assert group.settle(8) == ["x"] * 4 + ["z"] * 4
+    assert group.drain(stream.sent) == [], "read more than once"
+    group.close_own("z")
+    group.stop_old("x")
+    assert sum(group.positions().values()) == stream.sent
+
+
+@pytest.mark.parametrize("release", ["0.8.2.2", "0.10.2.2", "0.11.0.3", "1.1.1"])
+def test_round_robin_follows_the_release_of_the_old_members(
+    tmp_path: Path, node: NodeProcess, connect: str, topic: str, release: str
+) -> None:
+    """With the rules of another release they would claim the same partitions. One topic's order differs from 1.0 on."""
+    create(node, **{(other := next(names)): 11})
+    rules = find_era_rules(release)
+    with plain(connect) as client:
+        group = MixedGroup(tmp_path, connect, client, ZookeeperStrategy.ROUNDROBIN, rules)
+        with group:
+            group.begin_at(topic, PARTITIONS)
+            group.begin_at(other, 11)
+            with RecordStream(node, **{topic: PARTITIONS, other: 11}) as stream:
+                # Console consumers read one topic, or those of a list.
+                group.start_old(release, "m", "--whitelist", f"{topic}|{other}")
+                group.start_own("p", f"^{topic}$", f"^{other}$", zookeeper_consumer_version=release)
+                assert set(group.settle(17)) == {"m", "p"}
+                group.close_own("p")
+                assert set(group.settle(17)) == {"m"}
+                group.start_own("b", f"^{topic}$", f"^{other}$", zookeeper_consumer_version=release)
+                assert set(group.settle(17)) == {"b", "m"}
+            assert group.drain(stream.sent) == []
+
+
+@pytest.mark.parametrize("release", ["0.9.0.1", "0.10.2.2"])
+def test_lists_follow_new_topics(tmp_path: Path, zookeeper: str, release: str) -> None:
+    """A white list of an old consumer, a black list of ours: each resolves that of the other."""
+    settings = {"kafka.listeners": "127.0.0.1:0", "zookeeper.connect": zookeeper}
+    with running_node(tmp_path / "node", settings) as node, plain(zookeeper) as client:
+        create(node, orders=4, tmp=2)
+        with MixedGroup(tmp_path, zookeeper, client, rules=find_era_rules(release)) as group:
+            group.begin_at("orders", 4)
+            group.begin_at("orders.eu", 2)
+            with RecordStream(node, orders=4) as stream:
+                group.start_old(release, "m", "--whitelist", "orders.*,bills")
+                group.start_own("p", "^tmp", "^__", black_list=True, zookeeper_consumer_version=release)
+                assert group.settle(4) == ["m"] * 2 + ["p"] * 2
+                create(node, **{"orders.eu": 2})
+                stream.spread(**{"orders": 4, "orders.eu": 2})
+                assert group.settle(6) == ["m", "m", "p", "p", "m", "p"]
+                group.start_old(release, "x", "--blacklist", "tmp|__.*")
+                assert group.settle(6) == ["m", "m", "p", "x", "m", "p"]
+                group.stop_old("m")
+                assert group.settle(6) == ["p", "p", "x", "x", "p", "x"]
+            assert group.drain(stream.sent) == []
+
+
+@pytest.mark.parametrize("release", ["0.8.2.2", "0.11.0.3"])
+def test_after_a_kill_what_was_not_committed_is_read_again_and_nothing_else(
+    node: NodeProcess, group: MixedGroup, topic: str, release: str, record_property: Told
+) -> None:
+    """A member of each kind dies; its nodes stay until its session ends, and the others retry for as long."""
+    group.begin_at(topic, PARTITIONS)
+    again: list[int] = []
+    with RecordStream(node, **{topic: PARTITIONS}) as stream:
+        group.start_own("a", topic)
+        group.start_old(release, "m", "--topic", topic)
+        group.start_process("p", topic)
+        assert group.settle(6) == ["a"] * 2 + ["m"] * 2 + ["p"] * 2
+        for victim in ("m", "p"):
+            seen = len(group.read)
+            group.wait_for(lambda until=seen + 100: len(group.read) > until, "all read for a while")
+            read = group.kill(victim)
+            places = group.positions()
+            again += [n for n in read if n // PARTITIONS >= places[topic, n % PARTITIONS]]
             group.settle(6)
-            with Admin({"bootstrap.servers": node.address}) as admin:
-                admin.create_partitions("t", 8)
-            group.settle(8)
-            stream.spread(t=8)
-            group.close_own("a")
-            group.settle(8)
-            group.start_own("z", "t")
-            group.settle(8)
-            group.stop_old("m")
-            assert group.settle(8) == ["g_x-0"] * 4 + ["g_z-0"] * 4
-        finally:
-            stream.stop()
-        assert group.drain(stream.sent) == [], "read more than once"
-        group.close_own("z")
-        group.stop_old("x")
-        assert sum(group.positions().values()) == stream.sent
+    assert group.drain(stream.sent) == sorted(again)
+    record_property("repeats", len(again))
+
+
+@pytest.mark.parametrize("release", ["0.10.2.2", "1.1.1"])
+def test_a_frozen_member_loses_its_share_and_comes_back(
+    node: NodeProcess, group: MixedGroup, topic: str, release: str, record_property: Told
+) -> None:
+    """On waking it reads what it had fetched, until it hears that its session is over: the era knows no fencing."""
+    group.begin_at(topic, PARTITIONS)
+    with RecordStream(node, **{topic: PARTITIONS}) as stream:
+        group.start_old(release, "m", "--topic", topic)
+        group.start_process("p", topic)
+        assert group.settle(6) == ["m"] * 3 + ["p"] * 3
+        for name, program in (("m", group.old["m"]), ("p", group.processes["p"])):
+            program.freeze()
+            assert name not in group.settle(6, without=name)
+            program.thaw() if isinstance(program, OldProgram) else program.wake()
+            assert group.settle(6) == ["m"] * 3 + ["p"] * 3
+        settled = stream.sent
+        seen = len(group.read)
+        group.wait_for(lambda: len(group.read) > seen + 200, "both read on")
+    again = group.drain(stream.sent)
+    assert [number for number in again if number >= settled] == [], "each has its own again"
+    record_property("repeats", len(again))
+
+
+@pytest.mark.parametrize("release", ["0.8.2.2", "0.9.0.1"])
+def test_a_session_that_ends_costs_a_rebalance_and_no_record(
+    node: NodeProcess, group: MixedGroup, topic: str, release: str, record_property: Told
+) -> None:
+    group.begin_at(topic, PARTITIONS)
+    with RecordStream(node, **{topic: PARTITIONS}) as stream:
+        group.start_old(release, "m", "--topic", topic)
+        group.start_process("p", topic)
+        assert group.settle(6) == ["m"] * 3 + ["p"] * 3
+        for name in ("m", "p"):
+            group.end_session(name)
+            assert group.settle(6) == ["m"] * 3 + ["p"] * 3
+        settled = stream.sent
+        seen = len(group.read)
+        group.wait_for(lambda: len(group.read) > seen + 200, "both read on")
+    again = group.drain(stream.sent)
+    assert [number for number in again if number >= settled] == [], "each has its own again"
+    record_property("repeats", len(again))

@@ -1,12 +1,15 @@
 """The way out of ZooKeeper in four steps, by consumers of old releases and ours together, while records keep coming."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 from kazoo.client import KazooClient
 
 from muster.client import Producer
+from muster.client.calls.group_calls import GroupCalls
+from muster.client.calls.transport import Transport
+from muster.client.config import ClientConfig, load
 from tests.era.mixed_group import MixedGroup, RecordStream
 from tests.support.node import NodeProcess, running_node
 from tests.support.zookeeper.consumers import create, plain
@@ -20,7 +23,6 @@ IDLE_END = 10
 DUAL = {"offsets_storage": "kafka", "dual_commit_enabled": "true"}
 KAFKA = {"offsets_storage": "kafka", "dual_commit_enabled": "false"}
 ZOOKEEPER = {"offsets_storage": "zookeeper"}
-PATIENCE_S = 30.0
 
 
 class MovingGroup(MixedGroup):
@@ -47,12 +49,15 @@ class MovingGroup(MixedGroup):
             assert set(self.settle(BUSY + 1)) == {"m", "p", "x"}
 
     def kept_by_coordinator(self) -> dict[int, int]:
-        """Partition -> position, of those that have one."""
-        consumer = Consumer({"bootstrap.servers": self.node.kafka_address, "group.id": self.group_id, "log_level": 0})
-        wanted = [TopicPartition("t", number) for number in range(BUSY + 1)]
-        found = {each.partition: each.offset for each in consumer.committed(wanted, PATIENCE_S)}
-        consumer.close()
-        return {number: offset for number, offset in found.items() if offset >= 0}
+        """Partition -> position, of those that have one there, whatever ZooKeeper has."""
+
+        async def ask() -> dict[int, int]:
+            transport = Transport(load(ClientConfig, {"bootstrap.servers": self.node.address}, {}))
+            found = await GroupCalls(transport, self.group_id).committed(None)
+            await transport.close()
+            return {tp.partition: place.offset for tp, place in found.items() if place is not None}
+
+        return asyncio.run(ask())
 
 
 @pytest.mark.parametrize("release", ["0.8.2.2", "0.10.2.2"])

@@ -51,7 +51,9 @@ def fetch(release: str, place: Path) -> None:
 
 def java_command(release: str, program: str, *arguments: str) -> list[str]:
     """A program of that release, or of ours over its classes. It runs on the Java of today."""
-    classpath = f"{jars_of(release)}/*:{compiled_sources()}"
+    classpath = f"{jars_of(release)}/*"
+    if (HERE / "java" / f"{program}.java").exists():
+        classpath += f":{compiled_sources()}"
     small = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
     logs = f"-Dlog4j.configuration=file:{HERE / 'java' / 'log4j.properties'}"
     return ["java", *small, logs, "-cp", classpath, program, *arguments]
@@ -60,6 +62,8 @@ def java_command(release: str, program: str, *arguments: str) -> list[str]:
 @cache
 def compiled_sources() -> Path:
     """Our own programs in `java/`: they know the old classes by reflection alone, so they are compiled once."""
+    if shutil.which("javac") is None:
+        (pytest.fail if os.environ.get("MUSTER_ERA") == "1" else pytest.skip)("javac is not installed")
     place = JARS / "classes"
     sources = sorted(map(str, (HERE / "java").glob("*.java")))
     subprocess.run(["javac", "-d", str(place), *sources], check=True, timeout=PROGRAM_S * pace())

@@ -1,11 +1,12 @@
-"""Publishes the owners and offsets of central groups in ZooKeeper, where the tools of that era look for them.
+"""Publishes the owners and offsets of central groups in ZooKeeper, where the tools of that era look for them, and knows
+which other nodes would take these groups over.
 
 The coordinator's log is authoritative. This is a copy, written afterwards by the node that coordinates the groups;
 owners are ephemeral and disappear with its session.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import structlog
@@ -13,9 +14,81 @@ import structlog
 from muster.assignors.api import TopicPartition
 from muster.coordinator.edge.background_tasks import RestartedTask
 from muster.coordinator.zookeeper import layout
-from muster.coordinator.zookeeper.consumer_group import GroupOffsets, chunk_partitions
-from muster.coordinator.zookeeper.errors import NodeExists, NoNode, ZooKeeperError
-from muster.coordinator.zookeeper.session import SessionState, ZooKeeperSession
+from muster.coordinator.zookeeper.consumer_group import GroupOffsets, chunk_partitions, gather_bounded
+from muster.coordinator.zookeeper.errors import MalformedZnode, NodeExists, NoNode, ZooKeeperError
+from muster.coordinator.zookeeper.session import SessionState, WatchEvent, ZooKeeperSession
+
+# Nodes that can take over
+# ------------------------
+
+NAMED_GROUPS = 5
+NAMED_TOPICS = 5
+
+
+class NeighbourWatch:
+    """The other nodes that stand for coordinator on this ensemble. They share no log with this one."""
+
+    def __init__(self, session: ZooKeeperSession, node_id: int) -> None:
+        self._session = session
+        self._node_id = node_id
+        self._stale = True
+        self._known: tuple[int, ...] = ()
+
+    async def read(self) -> tuple[int, ...]:
+        """Their ids, as ZooKeeper shows them now, or showed them last. A request only where something has changed."""
+        if not self._stale or self._session.state is not SessionState.CONNECTED:
+            return self._known
+        self._stale = False
+        try:
+            names = await self._session.children(layout.BROKER_IDS, self._fired) or ()
+            found = await gather_bounded([each for each in names if each != str(self._node_id)], self._read_one)
+        except ZooKeeperError as error:
+            self._stale = True
+            log.debug("the nodes beside this one cannot be read now", why=str(error))
+            return self._known
+        self._known = tuple(sorted(each for each in found if each is not None))
+        return self._known
+
+    async def _read_one(self, name: str) -> int | None:
+        """None of what is no node of Muster: no other program stands for coordinator."""
+        path = f"{layout.BROKER_IDS}/{name}"
+        znode = await self._session.get(path)
+        try:
+            broker = None if znode is None else layout.read_broker(path, znode.data)
+        except MalformedZnode:
+            return None
+        return int(name) if broker is not None and broker.grpc is not None and name.isdigit() else None
+
+    def _fired(self, fired: WatchEvent) -> None:
+        self._stale = True
+
+
+def explain_takeover(groups: Mapping[str, Collection[str]], neighbours: Sequence[int]) -> str:
+    """What a take-over would cost the central groups of this node. groups: the topics of each.
+
+    >>> explain_takeover({"billing": ["orders"]}, [2, 3])  # doctest: +ELLIPSIS
+    'if this node fails, node 2 or 3 takes over its central groups: billing (orders). It finds their members, but ...'
+    """
+    named = "; ".join(
+        f"{group_id} ({list_some(sorted(groups[group_id]), NAMED_TOPICS)})"
+        for group_id in sorted(groups)[:NAMED_GROUPS]
+    )
+    more = f" and {len(groups) - NAMED_GROUPS} more" if len(groups) > NAMED_GROUPS else ""
+    return (
+        f"if this node fails, node {' or '.join(map(str, neighbours))} takes over its central groups: {named}{more}. "
+        "It finds their members, but it has a log of its own: it has none of their records and positions, and assigns "
+        "these topics only if it has topics of the same names. To keep it from taking over, give each node a chroot of "
+        "its own in zookeeper.connect; to let it go on with the records, make the nodes a cluster "
+        "(inter.broker.listeners)"
+    )
+
+
+def list_some(names: Sequence[str], most: int) -> str:
+    return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
+
+
+# Published groups
+# ----------------
 
 RETRY_S = 0.5
 ONLY_STREAM = 0

@@ -202,7 +202,7 @@ class BrokerZnode:
     def to_json(self) -> bytes:
         kafka, others = split_endpoints(self.endpoints)
         body: dict[str, object] = {
-            "listener_security_protocol_map": dict.fromkeys(sorted(map(listener_of, kafka)), PLAINTEXT),
+            "listener_security_protocol_map": {name: name for name in sorted(map(listener_of, kafka))},
             "endpoints": kafka,
             "jmx_port": self.jmx_port,
             "host": self.host or None,

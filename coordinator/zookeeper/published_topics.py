@@ -92,6 +92,8 @@ class TopicsWatch:
 # ----------------
 
 REASSIGN_PARTITIONS: Final = "/admin/reassign_partitions"
+KAFKA_ACLS: Final = "/kafka-acl"
+"""Where `kafka-acls --authorizer-properties zookeeper.connect` of that era writes."""
 
 
 class OwnTopic(NamedTuple):
@@ -132,6 +134,7 @@ class PublishedTopics:
         self._foreign: set[str] = set()
         self._elsewhere: dict[str, ReplicaAssignment] | None = None
         self._told: set[str] = set()
+        self._told_of_acls = False
 
     def has_elsewhere(self, topic: str) -> bool:
         """Whether another broker has published a topic of this name, as last read; True until that was read once."""
@@ -158,6 +161,7 @@ class PublishedTopics:
         await self._create_and_grow(published, mine)
         await self._configure_changed(mine)
         await self._drop_reassignments()
+        await self._warn_of_acls()
         await self._publish(published, mine)
 
     # -- requests of tools ----------------------------------------------------------------------------------------
@@ -232,6 +236,12 @@ class PublishedTopics:
                     why = "nodes that make no cluster share no log, so partitions cannot move between them"
                     log.warning("what a tool asked for was refused", request="reassign", why=why)
                 await self._session.delete(path)
+
+    async def _warn_of_acls(self) -> None:
+        if await self._session.exists(KAFKA_ACLS, self._fired) and not self._told_of_acls:
+            self._told_of_acls = True
+            why = "rights are set over Kafka's protocol, or with muster acls"
+            log.warning("access control lists in ZooKeeper are not applied", path=KAFKA_ACLS, why=why)
 
     def _note(self, refusal: str, request: str, **of: object) -> None:
         if refusal:

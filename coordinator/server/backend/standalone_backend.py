@@ -39,6 +39,7 @@ from muster.coordinator.server.transactions.transaction_coordinator import Trans
 from muster.coordinator.server.transactions.transaction_rpcs import make_transaction_rpcs
 from muster.coordinator.server.transactions.transactional_requests import RpcGroupTransactions, RpcRecordTransactions
 from muster.coordinator.zookeeper.group_observer import ReportGroup
+from muster.coordinator.zookeeper.layout import PLAINTEXT, BrokerZnode
 from muster.coordinator.zookeeper.published_topics import OwnTopic
 from muster.storage.broker.broker import Broker
 from muster.storage.broker.requests import LogRequests, NewTopic, TopicChanges
@@ -192,11 +193,16 @@ class StandaloneBackend:
         self.zookeeper = side = await ZooKeeperRegistration.open(
             self._settings,
             self._clock,
-            lambda: build_registration(self._doors().grpc, self._doors().kafka, self._clock.now_ms()),
+            self._registration,
             LogTopics(lambda: self.disk, lambda: self.requests.topics),
             seen,
         )
         return await side.cluster_id(own, fresh)
+
+    def _registration(self) -> BrokerZnode:
+        listener = self._settings.kafka_listener
+        doors, protocol = self._doors(), PLAINTEXT if listener is None else listener.protocol
+        return build_registration(doors.grpc, doors.kafka, self._clock.now_ms(), protocol)
 
     async def rights_store(self) -> None:
         """It is in a log of this node."""

@@ -528,6 +528,7 @@ class CoordinatorNode:
                 lambda: self.advertised,
                 partial(active_cores, self.engine),
                 self._sessions.end_central,
+                self.condition_reporter.conditions,
             )
         self.broker.on_topics_changed(self._topics_changed)
         self._backend.coordinate(self.engine, self.driver, self._clock.now_ms, self._fail, self._sessions)

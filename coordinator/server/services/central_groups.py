@@ -38,11 +38,17 @@ from muster.coordinator.edge.request_limits import MalformedGroupRequest, error_
 from muster.coordinator.errors import ErrorCode, NodeShuttingDown
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1 import ledger_pb2
+from muster.coordinator.runtime.node_status import Conditions
 from muster.coordinator.server.driver.driver import EngineDriver
 from muster.coordinator.server.rpc_dispatch import RpcCall
 from muster.coordinator.server.services import group_responses
 from muster.coordinator.zookeeper import layout
-from muster.coordinator.zookeeper.central_groups import CentralGroupPublisher, PublishedCentralGroup
+from muster.coordinator.zookeeper.central_groups import (
+    CentralGroupPublisher,
+    NeighbourWatch,
+    PublishedCentralGroup,
+    explain_takeover,
+)
 from muster.coordinator.zookeeper.election import ElectedTerm, ElectionCandidate
 from muster.coordinator.zookeeper.errors import ZooKeeperError
 from muster.coordinator.zookeeper.session import SessionState, ZooKeeperSession
@@ -50,6 +56,8 @@ from muster.coordinator.zookeeper.session import SessionState, ZooKeeperSession
 # Election
 # --------
 
+TAKEOVER = "central-takeover"
+"""The condition of a node whose central groups another one would take over without what they need."""
 COMMIT_EVERY_S = 2.0
 """How often positions that have changed are written to ZooKeeper."""
 
@@ -63,7 +71,8 @@ class CentralCoordinator(NamedTuple):
 
 
 class CentralElection:
-    """A node's candidacy. `cores` are its shards as they are now; `on_resigned` sends its members away."""
+    """A node's candidacy. `cores` are its shards as they are now; `on_resigned` sends its members away. What a
+    take-over by another node would cost is a condition for as long as one is there."""
 
     def __init__(
         self,
@@ -72,8 +81,12 @@ class CentralElection:
         address: Callable[[], Address],
         cores: Callable[[], Iterable[Shard]],
         on_resigned: Callable[[], None],
+        conditions: Conditions,
     ) -> None:
         self._session = session
+        self._conditions = conditions
+        self._neighbours = NeighbourWatch(session, node_id)
+        self._told_of: tuple[int, ...] = ()
         self._cores = cores
         self._on_resigned = on_resigned
         self._owners = CentralGroupPublisher(session)
@@ -146,9 +159,27 @@ class CentralElection:
 
     async def _publish_now_and_then(self) -> None:
         while True:
+            self._warn_of_takeover(await self._neighbours.read())
             await asyncio.sleep(COMMIT_EVERY_S)
             if self.elected:
                 self._publish()
+
+    def _warn_of_takeover(self, neighbours: tuple[int, ...]) -> None:
+        """Before it happens: at the start in the log, and as a condition once there are groups to take over."""
+        if neighbours and neighbours != self._told_of:
+            why = "each has its own log, so central groups that one takes over lose their topics and positions"
+            log.warning("other nodes on this ensemble share no log with this one", nodes=neighbours, why=why)
+        self._told_of = neighbours
+        groups = {
+            group.id: {topic for share in group.owned.values() for topic in share}
+            | {topic for topic, _ in core.state.offsets.get(group.id, {})}
+            for core in (self._cores() if self.elected and neighbours else ())
+            for group in core.central_groups.values()
+        }
+        if groups:
+            self._conditions.report(TAKEOVER, explain_takeover(groups, neighbours))
+        else:
+            self._conditions.clear(TAKEOVER)
 
     def _publish(self) -> None:
         groups = {}

@@ -193,9 +193,13 @@ class ZooKeeperRegistration:
                 )
 
 
-def build_registration(grpc: Address, kafka: Address | None, now_ms: int) -> BrokerZnode:
-    """What the node says of itself: every door it has. Clients of that era connect to Kafka's."""
+def build_registration(grpc: Address, kafka: Address | None, now_ms: int, protocol: str = PLAINTEXT) -> BrokerZnode:
+    """What the node says of itself: every door it has. Clients of that era connect to Kafka's, those of 0.8 only if
+    its protocol is PLAINTEXT."""
     ours = format_endpoint(GRPC_ENDPOINT, *grpc)
     if kafka is None:
         return BrokerZnode(endpoints=(ours,), timestamp_ms=now_ms)
-    return BrokerZnode(*kafka, (format_endpoint(PLAINTEXT, *kafka), ours), now_ms)
+    doors = (format_endpoint(protocol, *kafka), ours)
+    if protocol != PLAINTEXT:
+        return BrokerZnode(endpoints=doors, timestamp_ms=now_ms)
+    return BrokerZnode(*kafka, doors, now_ms)

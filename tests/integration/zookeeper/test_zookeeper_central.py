@@ -98,6 +98,12 @@ def elected(tool: KazooClient) -> int | None:
     return layout.read_coordinator(layout.CENTRAL_COORDINATOR, stored)[0]
 
 
+def takeover(node: NodeProcess) -> str:
+    """What the node says of a take-over from it."""
+    with Admin(bootstrap_servers=node.address) as admin:
+        return "".join(each.sentence for each in admin.conditions() if each.name == "central-takeover")
+
+
 def test_a_tool_sees_owners_and_offsets_and_they_go_with_the_group(
     tmp_path: Path, zookeeper: str, tool: KazooClient
 ) -> None:
@@ -149,6 +155,12 @@ def test_another_node_is_elected_when_the_coordinator_dies(tmp_path: Path, zooke
             poll_until(lambda: len(consumer.assignment()) == 2, consumer, what="it owns everything")
             assert members(one) == [consumer.memberid()]
             assert members(two) == []
+            # What the other one would not have is said before it takes over.
+            until(lambda: "if this node fails, node 2 takes over" in takeover(one), "the node says what would be lost")
+            assert f"its central groups: {GROUP} ({TOPIC})" in takeover(one)
+            assert "other nodes on this ensemble share no log with this one" in one.log_tail()
+            assert "other nodes on this ensemble share no log with this one" in two.log_tail()
+            assert takeover(two) == ""
             one.kill()
             until(lambda: elected(tool) == 2, "the second is elected when the first one's session is over")
             poll_until(
@@ -157,6 +169,7 @@ def test_another_node_is_elected_when_the_coordinator_dies(tmp_path: Path, zooke
                 what="it has found the new coordinator, and owns everything",
             )
             until(lambda: set(owners(tool).values()) == {f"{consumer.memberid()}-0"}, "the owners are shown again")
+            until(lambda: takeover(two) == "", "no node is left that could take over")
 
 
 def test_members_read_the_log_of_the_node_that_coordinates_them(

@@ -46,3 +46,12 @@ def test_a_registration_of_before_is_the_same_node_s() -> None:
         b'"host":"box","timestamp":"5","port":9290,"version":4}'
     )
     assert same_listeners(read_broker("/brokers/ids/1", before), build_registration(Address("box", 9290), None, 17))
+
+
+def test_a_kafka_listener_with_tls_or_logins_is_no_plaintext_one() -> None:
+    """It was registered as PLAINTEXT: old clients spoke plain text to a listener with TLS."""
+    found = build_registration(Address("box", 9290), Address("box", 9093), 17, "SASL_SSL")
+    body = json.loads(found.to_json())
+    assert (body["host"], body["port"], body["endpoints"]) == (None, -1, ["SASL_SSL://box:9093"])
+    assert body["listener_security_protocol_map"] == {"SASL_SSL": "SASL_SSL"}
+    assert read_broker("/brokers/ids/1", found.to_json()) == found

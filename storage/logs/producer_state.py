@@ -350,6 +350,11 @@ class ProducerState:
                     f"Producer {head.producer_id} sent a batch outside its open transaction. End the transaction first."
                 )
             return
+        if guard is not None and guard.ended:
+            raise InvalidTxnState(
+                f"Producer {head.producer_id}'s transaction of epoch {head.producer_epoch} was ended while its records "
+                "waited to be written; they are no part of the next one. Abort that, and send them again."
+            )
         if is_open and producer is not None and producer.epoch == head.producer_epoch:
             return
         if guard is None or not self.guards.holds(guard, head.producer_id, head.producer_epoch):
@@ -390,7 +395,7 @@ class ProducerState:
                 producer.txn_first_offset, producer.txn_epoch = head.base_offset, head.producer_epoch
                 producer.txn_records = 0
                 self.unstable.begin(head.base_offset, head.producer_id, now_ms)
-                self.guards.void(head.producer_id)
+                self.guards.spend(head.producer_id)
             if producer.txn_records >= 0:
                 producer.txn_records += head.count
         return None
@@ -401,7 +406,7 @@ class ProducerState:
         if marker is None:
             return None
         # With the epoch raised the marker may be one that comes late or again: the transaction after it goes on.
-        self.guards.void(head.producer_id, head.producer_epoch if level >= LEVEL_BUMPS_EPOCH else _NONE)
+        self.guards.end(head.producer_id, head.producer_epoch if level >= LEVEL_BUMPS_EPOCH else _NONE)
         producer.coordinator_epoch = marker.coordinator_epoch
         producer.marked_ms = head.max_timestamp
         first, producer.txn_first_offset = producer.txn_first_offset, _NONE

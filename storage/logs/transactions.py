@@ -179,20 +179,24 @@ MOST_GUARDS: Final = 10_000
 class TransactionGuard:
     """Leave to append the first batch of a transaction, once the coordinator has agreed (TX-L3).
 
-    `level` is the one of the client: with 2, sequences begin at 0. Compared by identity: each is unique.
+    `level` is the one of the client: with 2, sequences begin at 0. Compared by identity: each is unique. `spent`:
+    another append has begun the transaction meanwhile. `ended`: a marker has ended it, so what comes with this guard is
+    late.
     """
 
-    __slots__ = ("epoch", "level", "producer_id", "sequence")
+    __slots__ = ("ended", "epoch", "level", "producer_id", "sequence", "spent")
 
     def __init__(self, producer_id: int, epoch: int, sequence: int, level: int) -> None:
         self.producer_id = producer_id
         self.epoch = epoch
         self.sequence = sequence
         self.level = level
+        self.spent = self.ended = False
 
 
 class PendingGuards:
-    """The guards of one log that still hold. Whoever calls has the log's lock."""
+    """The guards of one log whose appends are waited for, until a marker of their producer. Whoever calls has the log's
+    lock."""
 
     __slots__ = ("_by_producer", "count")
 
@@ -215,7 +219,7 @@ class PendingGuards:
     def holds(self, guard: TransactionGuard, producer_id: int, epoch: int) -> bool:
         """Whether the guard is this producer's, and nothing has made it void."""
         mine = guard.producer_id == producer_id and guard.epoch == epoch
-        return mine and guard in self._by_producer.get(producer_id, ())
+        return mine and not guard.spent and guard in self._by_producer.get(producer_id, ())
 
     def waits_before(self, producer_id: int, epoch: int, sequence: int, own: TransactionGuard | None) -> int | None:
         """A sequence before this one, by fewer than half of all there are, that still waits; None: there is none.
@@ -223,19 +227,29 @@ class PendingGuards:
         own: of the append itself, whose first batch comes with it.
         """
         for guard in self._by_producer.get(producer_id, ()):
-            if guard is own:
+            if guard is own or guard.spent:
                 continue
             ahead = (sequence - guard.sequence) & MAX_SEQUENCE
             if guard.epoch == epoch and guard.sequence >= 0 and 0 < ahead <= MAX_SEQUENCE >> 1:
                 return guard.sequence
         return None
 
-    def void(self, producer_id: int, spared_epoch: int = -1) -> None:
-        """A marker or a first batch of this producer was appended: of its guards those of `spared_epoch` stay."""
+    def spend(self, producer_id: int) -> None:
+        """A first batch of this producer was appended. Whoever has another guard of it may append behind that one."""
+        for guard in self._by_producer.get(producer_id, ()):
+            guard.spent = True
+
+    def end(self, producer_id: int, spared_epoch: int = -1) -> None:
+        """A marker of this producer was appended: of its guards those of `spared_epoch` stay."""
         guards = self._by_producer.pop(producer_id, None)
         if guards is None:
             return
-        kept = [guard for guard in guards if guard.epoch == spared_epoch]
+        kept = []
+        for guard in guards:
+            if guard.epoch == spared_epoch:
+                kept.append(guard)
+            else:
+                guard.ended = True
         self.count -= len(guards) - len(kept)
         if kept:
             self._by_producer[producer_id] = kept

@@ -44,7 +44,8 @@ class GroupHandlers:
     partition counts, `log_span` the first offset and the end of one partition; `elsewhere` are the groups of a
     ZooKeeper, if there is one; `rights_of` says what a member may read; `cluster` knows who
     coordinates which group where this node is one of many. `departed` learns by which names members join. `records`:
-    the handlers of the log, whose producers commit positions in their transactions.
+    the handlers of the log, whose producers commit positions in their transactions; `newest_connection`: of which
+    overtaken ones are refused.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class GroupHandlers:
         departed: DepartedReaders | None = None,
         transactions: TransactionService | None = None,
         records: "LogHandlers | None" = None,
+        newest_connection: bool = True,
     ) -> None:
         groups = GroupRequests(driver, shards, rights_of, departed)
         members = make_membership_handlers(groups, endpoint, cluster, transactions)
@@ -72,7 +74,9 @@ class GroupHandlers:
         self.offset_commit, self.offset_fetch = offsets.offset_commit, offsets.offset_fetch
         self.offset_delete = offsets.offset_delete
         if records is not None and records.producers is not None and records.gate is not None:
-            positions = TransactionalOffsetHandlers(groups, records.producers, records.gate, partitions)
+            positions = TransactionalOffsetHandlers(
+                groups, records.producers, records.gate, partitions, newest_connection=newest_connection
+            )
             self.add_offsets_to_txn, self.txn_offset_commit = positions.add_offsets_to_txn, positions.txn_offset_commit
             self.write_txn_markers = WriteTxnMarkersHandlers(records.requests, driver).write_txn_markers
         tools = GroupAdminHandlers(groups)

@@ -16,7 +16,7 @@ from muster.coordinator.core.model.types import Position, frozen_value
 from muster.coordinator.edge.committed_offsets import partition_exists, run_off_loop_if_large
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.kafka.codec.codec import encode, struct
-from muster.coordinator.kafka.dispatch import EncodedAnswer, KafkaCall
+from muster.coordinator.kafka.dispatch import EncodedAnswer, HangUp, KafkaCall
 from muster.coordinator.kafka.handlers.committed_offsets import answer_with_codes
 from muster.coordinator.kafka.handlers.group_requests import GroupRequests
 from muster.coordinator.kafka.handlers.transactions import (
@@ -25,7 +25,7 @@ from muster.coordinator.kafka.handlers.transactions import (
     level_of,
     told_code,
 )
-from muster.coordinator.kafka.protocol import check_length, check_optional_length
+from muster.coordinator.kafka.protocol import RAISES_EPOCH, check_length, check_optional_length
 from muster.coordinator.runtime.replay import GROUPS_TOPIC
 from muster.coordinator.transactions.effects import AddPartitionsReply
 from muster.coordinator.transactions.events import AddPartitions
@@ -35,6 +35,8 @@ COMMIT: Final = "TxnOffsetCommit"
 
 LOADING_SINCE: Final = 2
 """The first version of TxnOffsetCommit whose clients take COORDINATOR_LOAD_IN_PROGRESS in their stride."""
+MOST_COMMITTERS: Final = 10_000
+"""Producers whose connections are remembered."""
 ABORTABLE_SINCE: Final = 4
 """The first one whose clients know TRANSACTION_ABORTABLE."""
 
@@ -50,7 +52,8 @@ class TransactionCommitResult:
 
 
 class TransactionalOffsetHandlers:
-    """Handlers of a node that keeps its groups in its own log. partitions: the catalog's counts."""
+    """Handlers of a node that keeps its groups in its own log. partitions: the catalog's counts. newest_connection:
+    `transaction.newest.connection`."""
 
     def __init__(
         self,
@@ -58,11 +61,14 @@ class TransactionalOffsetHandlers:
         producers: TransactionalProducerHandlers,
         gate: TransactionGate,
         partitions: Callable[[], Mapping[str, int]],
+        *,
+        newest_connection: bool = True,
     ) -> None:
         self._groups = groups
         self._producers = producers
         self._commits = TransactionalCommits(groups, gate)
         self._partitions = partitions
+        self._connections = CommitConnections() if newest_connection else None
 
     async def add_offsets_to_txn(self, request: Any, call: KafkaCall) -> Any:
         """The group's partition of `__consumer_offsets` joins the transaction."""
@@ -82,17 +88,21 @@ class TransactionalOffsetHandlers:
         return struct("AddOffsetsToTxnResponse")(error_code=told_code("AddOffsetsToTxn", reply.code, call.api_version))
 
     async def txn_offset_commit(self, request: Any, call: KafkaCall) -> Any:
-        """Partitions that cannot be are refused one by one; the coordinator of the id is asked next, then the group."""
+        """Partitions that cannot be are refused one by one; the coordinator of the id is asked next, then the group.
+        Raises HangUp."""
+        level = level_of(COMMIT, call.api_version)
+        if level < RAISES_EPOCH and self._connections is not None:
+            self._connections.note(request.producer_id, request.producer_epoch, call.peer.number)
         rows, catalog = sum(len(topic.partitions) for topic in request.topics), self._partitions()
         kept, refused = await run_off_loop_if_large(lambda: offsets_of(request, catalog), rows)
         committed = TransactionCommitResult(partitions=refused)
         if kept:
-            committed = await self._commit(request, kept, call.api_version)
+            committed = await self._commit(request, kept, call.api_version, level)
             committed = replace(committed, partitions={**committed.partitions, **refused})
         return await encode_commit_answer(request, call, rows, committed)
 
     async def _commit(
-        self, request: Any, kept: Mapping[TopicPartition, Position], version: int
+        self, request: Any, kept: Mapping[TopicPartition, Position], version: int, level: int
     ) -> TransactionCommitResult:
         if not request.group_id:
             return TransactionCommitResult(ErrorCode.INVALID_GROUP_ID)
@@ -101,8 +111,28 @@ class TransactionalOffsetHandlers:
         except CoordinatorError as refusal:
             return TransactionCommitResult(commit_code(refusal.code, version))
         named = replace(event, producer_id=request.producer_id, producer_epoch=request.producer_epoch)
-        reply = await self._commits.commit(request.transactional_id, named, level_of(COMMIT, version))
+        reply = await self._commits.commit(request.transactional_id, named, level)
         return TransactionCommitResult(commit_code(reply.code, version), reply.partitions)
+
+
+class CommitConnections:
+    """By which connection each producer of level 0 has committed positions last (TX-C12). At most so many are
+    remembered; those that have been silent for the longest are forgotten first."""
+
+    def __init__(self, most: int = MOST_COMMITTERS) -> None:
+        self._most = most
+        self._newest: dict[tuple[int, int], int] = {}
+
+    def note(self, producer_id: int, epoch: int, connection: int) -> None:
+        """A request has come by this connection. Raises HangUp if it was overtaken by another one."""
+        newest = self._newest.pop((producer_id, epoch), 0)
+        self._newest[producer_id, epoch] = max(newest, connection)
+        if connection < newest:
+            raise HangUp(
+                f"positions of producer {producer_id} epoch {epoch} were overtaken by those of a newer connection"
+            )
+        if len(self._newest) > self._most:
+            del self._newest[next(iter(self._newest))]
 
 
 class TransactionalCommits:

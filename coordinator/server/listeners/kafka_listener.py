@@ -166,6 +166,7 @@ class NodeKafkaListener:
             departed=context.departed,
             transactions=transactions,
             records=records,
+            newest_connection=settings.transaction_newest_connection,
         )
         users = ScramHandlers(None if security is None else security.scram_users)
         quotas = QuotaHandlers(None if security is None else security.configured_quotas)

@@ -1,6 +1,7 @@
 """`python -m tests.sim.transactions`: run seeds of simulated transactions; print what was met and how to repeat one."""
 
 import argparse
+import logging
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -44,6 +45,7 @@ def results(kind: str, options: argparse.Namespace) -> Iterator[Result]:
 
 def main() -> int:
     options = arguments()
+    logging.disable(logging.WARNING)  # what a log has lost with the power
     failed = 0
     for kind in options.kind or SOUND:
         began, runs, events, bad = monotonic(), 0, 0, 0

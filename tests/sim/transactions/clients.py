@@ -17,10 +17,13 @@ GIVEN_UP = -2
 
 @dataclass(slots=True)
 class Call:
-    """A request: by the connection to the coordinator, or (`batch`) by the one to the partitions."""
+    """A request: by the connection to the coordinator, or (`batch`, `perform`) by the one to the partitions and groups.
+    perform: has a node do it, asked by a connection of this number, and tell what came of it.
+    """
 
     make: Callable[[int, int, int], Any] | None = None
     batch: Produce | None = None
+    perform: Callable[[Any, int, Callable[[Any], None]], Any] | None = None
 
 
 @dataclass(slots=True)
@@ -42,9 +45,16 @@ class Transaction:
     """Where the marker of its end is in the log: the offset, by partition."""
     lost: set[tuple[str, int]] = field(default_factory=set)
     """Partitions in which records of it may have been deleted before anybody saw them."""
+    positions: set[tuple[str, str, int]] = field(default_factory=set)
+    """Group, topic and partition of those that it carries, as far as that was acknowledged."""
 
     def __post_init__(self) -> None:
         self.producer_id, self.epoch = self.producer.producer_id, self.producer.epoch
+
+    @property
+    def content(self) -> bool:
+        """Whether it has anything that could be committed."""
+        return bool(self.sent or self.positions)
 
     def __repr__(self) -> str:
         return f"{self.producer.name}/{self.number}"
@@ -52,11 +62,12 @@ class Transaction:
 
 @dataclass(slots=True, frozen=True)
 class Tag:
-    """A record: of which transaction, and the how manieth."""
+    """A record: of which transaction, and the how manieth; source: the input that it is the output of."""
 
     transaction: Transaction
     number: int
     sent_ms: int
+    source: tuple[int, int] | None = None
 
     def __repr__(self) -> str:
         return f"{self.transaction!r}.{self.number}"
@@ -78,6 +89,12 @@ class Producer:
         self.dead = False
         self.fenced_ms: int | None = None
         """When a newer instance was answered; only the judge knows."""
+
+    def kill(self) -> None:
+        """The process dies."""
+
+    def broken(self) -> None:
+        """The node is gone, and its connections with it."""
 
     def live(self) -> Steps:
         yield from self.init(-1, -1)
@@ -124,16 +141,23 @@ class Producer:
             if failed:
                 break
             yield from self.rest()
-        if not transaction.sent and not added and self.rng.random() < 0.7:
+        if not failed:
+            failed = yield from self.extend(transaction, added)
+        if not transaction.content and not added and self.rng.random() < 0.7:
             return
         if self.level < 2 and failed in (47, 49, 90):
             yield from self.init(self.producer_id, self.epoch)
             return
         if self.level < 2 and not added:
             return
-        yield from self.end(transaction, commit=not failed and self.rng.random() < 0.8 and bool(transaction.sent))
+        yield from self.end(transaction, commit=not failed and self.rng.random() < 0.8 and transaction.content)
         if self.level < 2 and failed == GIVEN_UP and not self.dead:
             yield from self.init(self.producer_id, self.epoch)  # What was given up may come late.
+
+    def extend(self, transaction: Transaction, added: set[tuple[str, int]]) -> Steps:
+        """What else the transaction has, behind its records; the code."""
+        yield from ()
+        return 0
 
     def rest(self) -> Steps:
         if self.world.faulty and self.rng.random() < 0.03:
@@ -151,9 +175,9 @@ class Producer:
         )
         return int(answer.code)
 
-    def produce(self, transaction: Transaction, place: tuple[str, int]) -> Steps:
+    def produce(self, transaction: Transaction, place: tuple[str, int], source: tuple[int, int] | None = None) -> Steps:
         sequence = self.sequences.get(place, 0)
-        tag = Tag(transaction, transaction.sent, self.world.now_ms)
+        tag = Tag(transaction, transaction.sent, self.world.now_ms, source)
         transaction.sent += 1
         batch = DataBatch(self.producer_id, self.epoch, sequence, tag)
         while True:

@@ -7,6 +7,7 @@ epoch that fences is given to nobody. (15, bytes: the node decodes and encodes e
 """
 
 from collections import Counter
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from muster.coordinator.transactions.effects import EndCause, EndTxnReply, InitProducerIdReply, SendMarkers
@@ -31,6 +32,8 @@ class Judge:
         self.results: dict[tuple[int, int], bool] = {}
         self.given: dict[tuple[int, int], Producer] = {}
         self.used: dict[int, str] = {}
+        self.shown_records: AbstractSet[tuple[Any, Place, int]] = frozenset()
+        """Transaction, partition and number of each record that is shown in the end."""
         self.fences: set[tuple[int, int]] = set()
         """Since the shard was loaded: what fences is in no record."""
 
@@ -71,26 +74,29 @@ class Judge:
 
     def completed(self, prepared: TransactionStored, node: Any) -> None:
         """Every marker of the transaction is durable."""
-        raised = prepared.client_level >= 2
         for place in prepared.places:
-            log = node.logs[place]
-            if place[0] in node.absent or self.is_newer(place, prepared, node):
-                continue  # Another log was there when it began, and that one has gone.
-            mine = [
-                (offset, batch)
-                for offset, batch in enumerate(log.batches[: log.durable])
-                if batch.producer_id == prepared.producer_id
-            ]
-            data_epoch = prepared.epoch - raised  # What has the raised one is of the next transaction.
-            data = [offset for offset, batch in mine if isinstance(batch, DataBatch) and batch.epoch <= data_epoch]
-            last_data = max(data, default=-1)
-            done = any(
-                isinstance(batch, MarkerBatch) and batch.epoch == prepared.epoch and offset > last_data
-                for offset, batch in mine
-            )
-            known = log.producers.get(prepared.producer_id)
-            open_yet = known is not None and known.first is not None and known.epoch <= data_epoch
-            self.want(done and not open_yet, f"13: {prepared} is complete, and {place} has no durable marker of it")
+            self.check_marked(place, prepared, node)
+
+    def check_marked(self, place: Place, prepared: TransactionStored, node: Any) -> None:
+        raised = prepared.client_level >= 2
+        if place[0] in node.absent or self.is_newer(place, prepared, node):
+            return  # Another log was there when it began, and that one has gone.
+        log = node.logs[place]
+        mine = [
+            (offset, batch)
+            for offset, batch in enumerate(log.batches[: log.durable])
+            if batch.producer_id == prepared.producer_id
+        ]
+        data_epoch = prepared.epoch - raised  # What has the raised one is of the next transaction.
+        data = [offset for offset, batch in mine if isinstance(batch, DataBatch) and batch.epoch <= data_epoch]
+        last_data = max(data, default=-1)
+        done = any(
+            isinstance(batch, MarkerBatch) and batch.epoch == prepared.epoch and offset > last_data
+            for offset, batch in mine
+        )
+        known = log.producers.get(prepared.producer_id)
+        open_yet = known is not None and known.first is not None and known.epoch <= data_epoch
+        self.want(done and not open_yet, f"13: {prepared} is complete, and {place} has no durable marker of it")
 
     def is_newer(self, place: Place, prepared: TransactionStored, node: Any) -> bool:
         """Whether the topic may have been made again after the transaction began; clocks are set now and then."""
@@ -135,7 +141,7 @@ class Judge:
     def marked(self, place: Place, marker: MarkerBatch, offset: int) -> None:
         for transaction in self.world.transactions:
             # The next transaction may be begun, but at level 0 nothing is sent before the last one is complete.
-            mine = transaction.producer_id == marker.producer_id and transaction.sent
+            mine = transaction.producer_id == marker.producer_id and transaction.content
             if mine and (transaction.producer.level < 2 or transaction.epoch < marker.epoch):
                 transaction.over.setdefault(place, offset)
         if marker.level >= 2:
@@ -189,6 +195,11 @@ class Judge:
         late = fenced_ms is not None and tag.sent_ms > fenced_ms
         self.want(not late, f"7: {where} is shown, sent at {tag.sent_ms} after {fenced_ms}")
 
+    # -- groups -------------------------------------------------------------------------------------------
+
+    def raise_found(self) -> None:
+        """Tell of what was found where nothing may be raised."""
+
     # -- the end ------------------------------------------------------------------------------------------
 
     def conclude(self, node: Any) -> None:
@@ -205,6 +216,7 @@ class Judge:
         shown: Counter[tuple[Any, Place, int]] = Counter()
         for place, seen in self.shown.items():
             shown.update((tag.transaction, place, tag.number) for _, tag in seen)
+        self.shown_records = shown.keys()
         for transaction in self.world.transactions:
             lost = transaction.lost
             mine = {(place, number) for (of, place, number) in shown if of is transaction and place not in lost}

@@ -11,6 +11,7 @@ from muster.coordinator.transactions.events import EndTxn, TopicsDeleted, Transa
 from muster.coordinator.transactions.records import LAST_EPOCH, NO_PRODUCER_ID, TransactionState
 from muster.coordinator.transactions.shard import TransactionShard
 from muster.coordinator.transactions.state import TransactionalId, TransactionStep, apply_transaction, find_id
+from tests.sim.transactions.group_mutants import GROUP_MUTANTS, GROUP_SOUND
 from tests.sim.transactions.logs import DataBatch, Guard, KnownProducer, LogModel, MarkerBatch
 from tests.sim.transactions.node import HeldAnswer, Node, Produce
 from tests.sim.transactions.world import DEFAULTS, Options
@@ -93,7 +94,7 @@ class LastingLeave(Node):
 class DeafWriter(Node):
     """TX-C15: a marker is written though its topic was deleted, and made again, while it waited."""
 
-    def is_void(self, sent: SendMarkers, place: tuple[str, int], to: LogModel) -> bool:
+    def is_void(self, sent: SendMarkers, place: tuple[str, int], to: LogModel | None) -> bool:
         return sent.life != self.life
 
 
@@ -236,6 +237,7 @@ MUTANTS: dict[str, Options] = {
     "timeout while nobody is heard": replace(DEFAULTS, node=node_with(shard=DeafTimerShard)),
     "abort keeps the epoch": replace(DEFAULTS, node=node_with(shard=PlainAbortShard)),
     "overtaken requests are performed": replace(OLD_CLIENTS, newest_connection=False),
+    **GROUP_MUTANTS,
 }
 """What is broken, and the run that shows it."""
 
@@ -247,5 +249,6 @@ SOUND: dict[str, Options] = {
     "level 2, unordered": UNORDERED,
     "level 2, late markers": LATE_MARKERS,
     "busy topics": replace(BUSY_TOPICS, levels=(0, 2)),
+    **GROUP_SOUND,
 }
 """Runs in which nothing is broken."""

@@ -262,6 +262,8 @@ class Node:
             self.records.append(encode_transaction(record))
             self.mirror.apply(self.read(self.records[-1]))
             self.world.trace("record", record)
+            if not isinstance(record, TransactionExpired):
+                self.world.passed(f"the record of {record.state.title}")
         self.world.judge.replayed(self)
         for request_id, reply in out.replies:
             if request_id in self.asked:
@@ -307,7 +309,7 @@ class Node:
             elif isinstance(held.said, SendMarkers):
                 for place in held.said.partitions:
                     self.world.after(
-                        self.marker_delay_ms(), self.write_marker, held.said, place, self.boot, self.logs[place]
+                        self.marker_delay_ms(), self.write_marker, held.said, place, self.boot, self.logs.get(place)
                     )
             elif type(held.said).__name__ == "ProducerIdWanted":
                 self.world.met["producer id wanted"] += 1
@@ -326,7 +328,7 @@ class Node:
 
     # -- markers ------------------------------------------------------------------------------------------
 
-    def write_marker(self, sent: SendMarkers, place: tuple[str, int], boot: int, to: LogModel) -> None:
+    def write_marker(self, sent: SendMarkers, place: tuple[str, int], boot: int, to: LogModel | None) -> None:
         if not self.up or boot != self.boot or self.is_void(sent, place, to):
             return
         rng, log = self.world.rng, self.logs[place]
@@ -347,14 +349,15 @@ class Node:
             self.report(sent, place, error)
             return
         self.world.judge.marked(place, marker, offset)
+        self.world.passed("a marker")
         self.marked.append((log, offset, sent, place))
         self.after_marker()
         self.flush_later()
 
-    def is_void(self, sent: SendMarkers, place: tuple[str, int], to: LogModel) -> bool:
+    def is_void(self, sent: SendMarkers, place: tuple[str, int], to: LogModel | None) -> bool:
         """Nobody waits for it: an earlier life of the shard wanted it, or its topic has been deleted meanwhile."""
         if sent.life != self.life:  # It goes to another node, by the topic's id.
-            return not self.world.options.late_markers or to is not self.logs[place]
+            return not self.world.options.late_markers or to is not self.logs.get(place)
         if self.shard.waits_for(sent, place):
             return False
         self.world.met["marker that nobody waits for"] += 1
@@ -432,6 +435,7 @@ class Node:
             return
         if offset == before:
             self.world.judge.appended(request.place, request.batch)
+            self.world.passed("data")
         self.produced.append((len(self.records), log, offset, answered))
         self.flush_later()
 
@@ -470,6 +474,10 @@ class Node:
         dirty = self.durable < len(self.records) or any(log.durable < len(log.batches) for log in self.logs.values())
         if dirty:
             self.flush_later()
+
+    def quiet(self) -> bool:
+        """Whether nothing is under way in what else the node has."""
+        return True
 
     def report_durable(self) -> None:
         marked, self.marked = self.marked, []

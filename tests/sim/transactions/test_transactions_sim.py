@@ -22,8 +22,12 @@ CAUGHT_BY = {
     "equal marker epoch ends a transaction": 14,
     "markers of an earlier life": 17,
     "no gate": 41,
-    "overtaken requests are performed": 87,
+    "overtaken requests are performed": 169,
     "the fence is given to a client": 12,
+    "any generation may commit": 6,
+    "positions let in by a shard that is lost": 14,
+    "overtaken positions are taken": 14,
+    "open positions are not looked for": 164,
 }
 """The seed to begin with, where the first ones catch nothing. It is only a hint."""
 
@@ -34,6 +38,14 @@ WANTED = {
     *("node killed", "power lost", "shard dropped", "client killed", "second instance", "client frozen"),
     *("message held back", "request overtaken by its repetition", "answer lost", "connection closed"),
     *("batch given up", "producer id wanted", "orphan TAKEN", "orphan joins", "late marker"),
+    *("no producer ids", "level changed at a restart", "retention over an open transaction"),
+    *(f"topic deleted in {state}" for state in ("Ongoing", "PrepareCommit", "PrepareAbort")),
+    *(f"killed behind the record of {state}" for state in ("Ongoing", "PrepareCommit", "PrepareAbort")),
+    *(f"killed behind the record of {state}" for state in ("CompleteCommit", "CompleteAbort")),
+    *(f"killed behind {step}" for step in ("data", "positions", "a marker", "a marker of positions")),
+    *("operator's delete while positions wait", "operator's forget while positions wait", "position expired"),
+    *("position counts", "position dropped", "told unstable", "position waited for", "inputs consumed"),
+    *(f"positions {code}" for code in ("NONE", "ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "INVALID_TXN_STATE")),
 }
 
 

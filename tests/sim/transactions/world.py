@@ -27,7 +27,11 @@ class Options:
     """levels: of which clients there are. newest_connection: whether overtaken requests are refused. reigns: whether
     each load has a coordinator epoch of its own, as in a cluster. lower_level: whether a restart may change the node's
     level. late_markers: whether markers that an earlier life of the shard sent are written yet, as in a cluster.
-    busy_topics: whether a topic is deleted and made again all the time.
+    busy_topics: whether a topic is deleted and made again all the time. kill_rate: how often the node is killed just
+    behind a step of a transaction. node, judge, client: what is run.
+
+    With groups: `workers` read the `backlog` of each of `inputs` partitions as members of `group`; without workers
+    producers commit positions of groups without members, which `retention_ms` lets expire.
     """
 
     levels: tuple[int, ...] = (0, 2)
@@ -36,7 +40,19 @@ class Options:
     lower_level: bool = True
     late_markers: bool = False
     busy_topics: bool = False
+    kill_rate: float = 0.0
     node: type[Node] = Node
+    judge: type[Judge] = Judge
+    client: Callable[..., Producer] = Producer
+    workers: int = 0
+    group: str = "g"
+    inputs: int = 3
+    backlog: int = 14
+    session_ms: int = 1_500
+    rebalance_ms: int = 3_000
+    retention_ms: int = 10_000_000
+    operator: Callable[[Any], Any] | None = None
+    member_kinds: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(slots=True, eq=False)
@@ -87,12 +103,18 @@ class World:
         self.finished: set[str] = set()
         self.transactions: list[Transaction] = []
         self.faulty, self.closing = True, False
-        self.judge = Judge(self)
-        self.node = options.node(self)
-        self.timeouts = {name: self.rng.choice((1_500, 3_000, 6_000)) for name in IDS}
-        self.levels = {name: self.rng.choice(options.levels) for name in IDS}
+        self.tagged: dict[str, Transaction] = {}
+        """By how they are told of in positions' metadata."""
+        self.names = tuple(f"w{number}" for number in range(options.workers)) or IDS
+        self.member_kind = self.rng.choice(options.member_kinds) if options.member_kinds else ()
+        self.judge: Any = options.judge(self)
+        self.node: Any = options.node(self)
+        self.timeouts = {name: self.rng.choice((1_500, 3_000, 6_000)) for name in self.names}
+        self.levels = {name: self.rng.choice(options.levels) for name in self.names}
         self.stall_rate = self.rng.choice((0.0, 0.02, 0.06))
         self.loss_rate = self.rng.choice((0.0, 0.02, 0.05))
+        self.forbidden = (self.delete_topic, self.retain) if options.workers else ()
+        """What workers have written would be missed."""
         self.kill_every_ms = self.rng.choice((400, 1_500, 5_000, 60_000))
         self.client_every_ms = self.rng.choice((700, 2_500, 30_000))
         self.drop_every_ms = self.rng.choice((900, 6_000, 60_000))
@@ -129,8 +151,10 @@ class World:
         if self.rng.random() < 0.4:
             self.begin_late()
         self.node.start()
-        for name in IDS:
+        for name in self.names:
             self.after(self.rng.randint(0, 50), self.spawn, name)
+        if self.options.operator is not None:
+            self.after(self.rng.randint(1, 300), self.repeat, self.options.operator(self).act, 150)
         for every_ms, fault in (
             (self.kill_every_ms, self.kill_node),
             (self.client_every_ms, self.change_clients),
@@ -138,7 +162,8 @@ class World:
             (self.topic_every_ms, self.delete_topic),
             (self.retain_every_ms, self.retain),
         ):
-            self.after(self.rng.randint(1, 2 * every_ms), self.repeat, fault, every_ms)
+            if fault not in self.forbidden:
+                self.after(self.rng.randint(1, 2 * every_ms), self.repeat, fault, every_ms)
         self.at(self.now_ms + FAULTS_MS, self.calm_down)
         end_ms = self.now_ms + FAULTS_MS + QUIET_MS
         while self.queue and self.queue[0][0] <= end_ms:
@@ -150,7 +175,7 @@ class World:
 
     def begin_late(self) -> None:
         """Ids whose epochs are nearly used up."""
-        for number, name in enumerate(IDS):
+        for number, name in enumerate(self.names):
             producer_id, epoch = 7 + number, self.rng.choice((32_760, 32_765, 32_766))
             empty = TransactionState.EMPTY
             stored = TransactionStored(
@@ -164,12 +189,40 @@ class World:
         node = self.node
         done = node.up and not node.held and not node.flushing and not node.marked
         idle = done and all(known.stored.state.idle for known in node.shard.state.ids.values())
-        return idle and all(producer.name in self.finished for producer in self.producers)
+        return idle and node.quiet() and all(producer.name in self.finished for producer in self.producers)
 
     def calm_down(self) -> None:
         self.faulty, self.closing = False, True
         if not self.node.up:
             self.node.start()
+        if self.options.workers:
+            self.revive()
+
+    # -- inputs -------------------------------------------------------------------------------------------
+
+    def available(self) -> int:
+        """How many inputs each partition has by now."""
+        passed_ms = self.now_ms - 1_000_000
+        return min(self.options.backlog, 1 + passed_ms * self.options.backlog // FAULTS_MS)
+
+    def consumed(self) -> bool:
+        """Whether there will be nothing to do any more."""
+        return self.closing and len(self.judge.outputs) == self.options.inputs * self.options.backlog
+
+    def revive(self) -> None:
+        """A worker that has died is there again in a moment."""
+        alive = {actor.producer.transactional_id for actor in self.actors if actor.alive}
+        for name in self.names:
+            if name not in alive and not self.consumed():
+                self.spawn(name)
+        if not self.consumed():
+            self.after(500, self.revive)
+
+    def broken(self) -> None:
+        """The node is gone: members notice that their connections are."""
+        for actor in self.actors:
+            if actor.alive:
+                actor.producer.broken()
 
     # -- faults -------------------------------------------------------------------------------------------
 
@@ -188,11 +241,22 @@ class World:
         self.trace("kill", power)
         self.node.crash(power=power)
         if self.options.lower_level:
-            self.node.level = self.rng.choice((0, 2, 2))
+            before, self.node.level = self.node.level, self.rng.choice((0, 2, 2))
+            self.met["level changed at a restart"] += before != self.node.level
         if self.rng.random() < 0.2:
             self.met["clock set"] += 1
             self.node.skew_ms = self.rng.choice((-20_000, -1_500, 0, 2_000))
         self.after(self.rng.choice((1, 30, 300, 3_000)), self.start_node, self.node.boot)
+
+    def passed(self, step: str) -> None:
+        """A transaction has come this far; the node may not come further."""
+        if self.faulty and self.options.kill_rate and self.rng.random() < self.options.kill_rate:
+            self.after(0, self.kill_behind, step, self.node.boot)
+
+    def kill_behind(self, step: str, boot: int) -> None:
+        if self.node.up and boot == self.node.boot:
+            self.met[f"killed behind {step}"] += 1
+            self.kill_node()
 
     def start_node(self, boot: int) -> None:
         if not self.node.up and boot == self.node.boot:
@@ -228,11 +292,12 @@ class World:
 
     def change_clients(self) -> None:
         """A client is killed, or another instance of an id begins."""
-        name = self.rng.choice(IDS)
+        name = self.rng.choice(self.names)
         alive = [actor for actor in self.actors if actor.alive and actor.producer.transactional_id == name]
         if alive and self.rng.random() < 0.6:
             actor = self.rng.choice(alive)
             actor.alive = False
+            actor.producer.kill()
             self.finished.add(actor.producer.name)
             self.met["client killed"] += 1
             self.after(self.rng.choice((1, 50, 800)), self.spawn, name)
@@ -243,9 +308,9 @@ class World:
     # -- clients ------------------------------------------------------------------------------------------
 
     def spawn(self, name: str) -> None:
-        if self.closing:
+        if self.closing and (not self.options.workers or self.consumed()):
             return
-        producer = Producer(self, name, self.levels[name], self.timeouts[name], len(self.producers))
+        producer = self.options.client(self, name, self.levels[name], self.timeouts[name], len(self.producers))
         self.producers.append(producer)
         actor = Actor(producer, producer.live())
         self.actors.append(actor)
@@ -261,6 +326,7 @@ class World:
         except StopIteration:
             actor.alive = False
             self.finished.add(actor.producer.name)
+            actor.producer.kill()
             if not self.closing:
                 self.after(self.rng.randint(1, 300), self.spawn, actor.producer.transactional_id)
             return
@@ -270,7 +336,7 @@ class World:
             self.call(actor, wanted)
 
     def call(self, actor: Actor, call: Call) -> None:
-        kind = "coordinator" if call.batch is None else "partitions"
+        kind = "partitions" if call.make is None else "coordinator"
         connection = actor.connections.get(kind)
         if connection is None or connection.closed or connection.boot != self.node.boot:
             if not self.node.up:
@@ -304,6 +370,8 @@ class World:
 
         if call.batch is not None:
             node.produce(call.batch, answered)
+        elif call.perform is not None:
+            call.perform(node, connection.number, answered)
         else:
             make = call.make
             assert make is not None

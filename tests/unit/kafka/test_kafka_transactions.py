@@ -12,6 +12,7 @@ from muster.coordinator.kafka.codec.codec import decode_frame, encode, struct
 from muster.coordinator.kafka.dispatch import ApiVersionsHandler, ClientPeer, HangUp, KafkaCall
 from muster.coordinator.kafka.handlers import transaction_queries
 from muster.coordinator.kafka.handlers.transaction_queries import TransactionQueryHandlers
+from muster.coordinator.kafka.handlers.transactional_offsets import CommitConnections
 from muster.coordinator.kafka.handlers.transactions import refuse_records
 from muster.coordinator.runtime.shards import partition_for
 from muster.coordinator.runtime.transaction_records import encode_transaction
@@ -715,6 +716,32 @@ def test_positions_are_taken_once_the_group_has_joined_the_transaction(version: 
         assert await commit_positions(door, who, version) == [0, 3, 3]
 
     play(story, transactions=NODE)
+
+
+def test_positions_that_were_overtaken_by_their_repetition_are_not_taken() -> None:
+    """At level 0 the next transaction has the same epoch, and would commit what comes late of the one before."""
+
+    async def story(door: Door) -> None:
+        newer, who = door.connect(), await begin(door)
+        assert await add_offsets(door, who) == 0
+        assert await commit_positions(door, who, by=newer) == [0, 3, 3]
+        await ended(door, who)
+        assert await add_offsets(door, who) == 0
+        with pytest.raises(HangUp, match="overtaken"):
+            await commit_positions(door, who, by=door.peer)
+        assert await commit_positions(door, who, 5, by=door.peer) == [0, 3, 3], "an epoch is one transaction there"
+        assert await commit_positions(door, who, by=newer) == [0, 3, 3]
+
+    play(story, transactions=NODE)
+
+
+def test_as_many_connections_are_remembered_as_may_be() -> None:
+    connections = CommitConnections(most=2)
+    for producer, connection in ((1, 9), (2, 9), (1, 9), (3, 9), (2, 1)):
+        connections.note(producer, 0, connection)
+    with pytest.raises(HangUp):
+        connections.note(3, 0, 8)
+    connections.note(3, 1, 8)
 
 
 def test_what_commits_of_positions_refuse() -> None:

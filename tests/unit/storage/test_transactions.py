@@ -188,6 +188,26 @@ def test_what_makes_a_guard_void(what: str, holds: bool) -> None:
     log.drop_guard(guard)
 
 
+@pytest.mark.parametrize("ended", [False, True])
+def test_what_waited_over_a_marker_is_no_part_of_the_next_transaction(ended: bool) -> None:
+    """At level 0 the epoch is the same, and what a coordinator writes has no sequences by which it could be told."""
+    log = opened().log("t", 0)
+    late = log.make_guard(ME, 0)
+
+    def append_late() -> None:
+        log.append(offsets_batch(), T0, origin=AppendOrigin.COORDINATOR, guard=late)
+
+    append_offsets(log)
+    if ended:
+        end(log)
+        append_offsets(log)
+        with pytest.raises(errors.InvalidTxnState, match="was ended while its records waited"):
+            append_late()
+    else:
+        append_late()
+    assert log.end_offset == (5 if ended else 4)
+
+
 def test_a_guard_is_for_its_producer_epoch_and_log() -> None:
     log, other = opened().log("t", 0), opened().log("t", 0)
     guards = [log.make_guard(8, 0), log.make_guard(ME, 1), other.make_guard(ME, 0)]

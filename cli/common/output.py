@@ -129,7 +129,26 @@ def plain_table(rows: Sequence[Row], columns: Sequence[Column]) -> str:
     """
     lines = [[column.heading for column in columns]]
     lines += [[harmless(format_cell(row.get(column.key))) for column in columns] for row in rows]
-    widths = [max(len(line[at]) for line in lines) for at in range(len(columns))]
+    return padded_lines(lines, [max(len(line[at]) for line in lines) for at in range(len(columns))])
+
+
+class GrowingTable:
+    """A table whose rows are printed as they come, in plain text: columns are as wide as the first rows need."""
+
+    def __init__(self, columns: Sequence[Column], style: str) -> None:
+        self._columns = [column for column in columns if style == "wide" or not column.wide]
+        self._widths: list[int] = []
+
+    def add(self, rows: Sequence[Row]) -> None:
+        """The first rows come with the heading."""
+        lines = [[harmless(format_cell(row.get(column.key))) for column in self._columns] for row in rows]
+        if not self._widths:
+            lines.insert(0, [column.heading for column in self._columns])
+            self._widths = [max(len(line[at]) for line in lines) for at in range(len(self._columns))]
+        click.echo(padded_lines(lines, self._widths), nl=False)
+
+
+def padded_lines(lines: Sequence[Sequence[str]], widths: Sequence[int]) -> str:
     return "".join(
         "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() + "\n" for line in lines
     )

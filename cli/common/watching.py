@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -23,10 +23,18 @@ from muster.cli.common.commands import CommandError, ConnectionOption, Exit, Unh
 from muster.cli.common.options import Duration, current_command_config
 from muster.cli.common.output import notice
 
+if TYPE_CHECKING:
+    from muster.client import Admin
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 WATCHED_KAFKA = "watched-kafka"
 """The condition that says what a node cannot see of it."""
+
+LOADING = "COORDINATOR_LOAD_IN_PROGRESS: "
+"""Before the sentence that says how far a node is."""
+
+PAUSE_S = 0.1
 
 PATIENCE_S = 15.0
 """How long reading may stand still."""
@@ -34,7 +42,16 @@ PATIENCE_S = 15.0
 
 def watching_options(function: Function) -> Function:
     """--kafka, --segments and --since, for a command that asks --bootstrap and changes nothing."""
+    return add_watching_options(function, told_early=False)
 
+
+def early_watching_options(function: Function) -> Function:
+    """The same for a command that tells of what has been read before all has been: it gets a `ReadingPace` as `pace`,
+    or None where it asks a node."""
+    return add_watching_options(function, told_early=True)
+
+
+def add_watching_options(function: Function, *, told_early: bool) -> Function:
     @wraps(function)
     def run(
         *, kafka: str | None, segments: tuple[str, ...], since: int | None, broker_logs: tuple[str, ...], **given: Any
@@ -42,7 +59,7 @@ def watching_options(function: Function) -> Function:
         if kafka is None and not segments:
             if since is not None or broker_logs:
                 raise click.UsageError("--since and --broker-log go with --kafka or --segments")
-            return function(**given)
+            return function(**given | ({"pace": None} if told_early else {}))
         if kafka is not None and segments:
             raise click.UsageError("--kafka and --segments name two sources; leave one out")
         group = given.get("group")
@@ -50,8 +67,11 @@ def watching_options(function: Function) -> Function:
             settings = watching_settings(kafka, segments, since, logs)
             settings |= {"watch.group": group} if group else {}
             with watching_node(settings) as address:
+                given |= {"bootstrap": address, "overrides": {}}
+                if told_early:
+                    return function(**given, pace=ReadingPace())
                 wait_until_read(address, group)
-                return function(**given | {"bootstrap": address, "overrides": {}})
+                return function(**given)
 
     for option in (
         click.option("--broker-log", "broker_logs", multiple=True, cls=ConnectionOption, metavar="PATH",
@@ -131,14 +151,38 @@ def watching_node(settings: Mapping[str, str]) -> Iterator[str]:
                 child.wait()
 
 
+class ReadingPace:
+    """Shows on a terminal how far reading is, and sees when it stands still."""
+
+    def __init__(self) -> None:
+        self._tells = sys.stderr.isatty()
+        self._said, self._since_s = "", time.monotonic()
+
+    def pause(self, sentence: str) -> None:
+        """Before the next question. sentence: why the last one was not answered, or not for all groups. Raises
+        Unhealthy where it has not changed for long."""
+        said = sentence.rpartition(LOADING)[2]
+        if said != self._said:
+            self._said, self._since_s = said, time.monotonic()
+            if self._tells:
+                print(f"\r\x1b[K{said}", end="", file=sys.stderr, flush=True)
+        elif time.monotonic() - self._since_s > PATIENCE_S:
+            raise Unhealthy(said, f"expected to read on within {PATIENCE_S:g} s") from None
+        time.sleep(PAUSE_S)
+
+    def clear(self) -> None:
+        """Leave the line to what is printed next."""
+        if self._tells and self._said:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
 def wait_until_read(address: str, group: str | None) -> None:
     """Until it answers for the group, or for all. Raises Unhealthy when it stands still for long."""
     from muster.client import Admin
     from muster.client.errors import ClientError, GroupNotFound
 
-    tells = sys.stderr.isatty()
     with Admin(bootstrap_servers=address, client_id="muster-cli", default_api_timeout_ms=300) as admin:
-        said, since_s = "", time.monotonic()
+        pace = ReadingPace()
         while True:
             try:
                 if group:
@@ -148,21 +192,18 @@ def wait_until_read(address: str, group: str | None) -> None:
             except GroupNotFound:
                 break
             except ClientError as error:
-                sentence = str(error).rpartition("COORDINATOR_LOAD_IN_PROGRESS: ")[2]
-                if sentence != said:
-                    said, since_s = sentence, time.monotonic()
-                    if tells:
-                        print(f"\r\x1b[K{said}", end="", file=sys.stderr, flush=True)
-                elif time.monotonic() - since_s > PATIENCE_S:
-                    raise Unhealthy(said, f"expected to read on within {PATIENCE_S:g} s") from None
-                time.sleep(0.1)
+                pace.pause(str(error))
             else:
                 break
-        if tells and said:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-        for condition in admin.conditions():
-            if condition.name == WATCHED_KAFKA:
-                notice(condition.sentence)
+        pace.clear()
+        tell_what_is_hidden(admin)
+
+
+def tell_what_is_hidden(admin: "Admin") -> None:
+    """What a node cannot see of the Kafka that it watches, on standard error."""
+    for condition in admin.conditions():
+        if condition.name == WATCHED_KAFKA:
+            notice(condition.sentence)
 
 
 # Properties of Kafka's clients

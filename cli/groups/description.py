@@ -14,12 +14,19 @@ import click
 
 from muster.cli.common.commands import Unhealthy
 from muster.cli.common.options import client_options, connect_admin, output_option, repeated_option
-from muster.cli.common.output import columns, notice, print_document, print_rows
-from muster.cli.common.watching import watching_options
+from muster.cli.common.output import GrowingTable, columns, notice, print_document, print_rows
+from muster.cli.common.watching import (
+    LOADING,
+    ReadingPace,
+    early_watching_options,
+    tell_what_is_hidden,
+    watching_options,
+)
 from muster.cli.groups.arguments import group_argument
 from muster.coordinator.observability.views.controls import control_lines, hold_lines
 from muster.coordinator.observability.views.formatting import listed, moment
 from muster.coordinator.observability.views.groups import (
+    GroupRow,
     group_row,
     hidden_words,
     member_row,
@@ -97,26 +104,57 @@ def describe_missing_groups(admin: "Admin") -> list[str]:
 
 
 @click.command("list")
-@watching_options
+@early_watching_options
 @client_options
 @output_option
 @repeated_option("--state", "states", type=click.Choice(STATES, case_sensitive=False), help="Only groups in this state")
 @click.option("--with-members", is_flag=True, help="Only groups that have members.")
-def list_(bootstrap: str, overrides: dict[str, str], style: str, states: tuple[str, ...], with_members: bool) -> None:
+def list_(
+    bootstrap: str,
+    overrides: dict[str, str],
+    style: str,
+    states: tuple[str, ...],
+    with_members: bool,
+    pace: ReadingPace | None,
+) -> None:
     """List groups.
+
+    With --kafka or --segments, groups are printed as soon as their records have been read.
 
     HEALTH is OK, WARN or ERR by Burrow's rules, or IDLE without members, where the node samples its groups
     (docs/observe.md). Exit code 4 when a node cannot report some groups; these are missing from the list.
     """
+
+    def shown(groups: "Iterable[GroupListing]") -> list[GroupRow]:
+        return [group_row(group) for group in groups if group.has_members or not with_members]
+
     with connect_admin(bootstrap, overrides) as admin:
-        untold: list[str] = []
-        found = admin.list_groups(states, missing=untold.append)
+        printed: set[str] = set()
+        table = GrowingTable(GROUP_COLUMNS, style)
+        while True:
+            untold: list[str] = []
+            found = admin.list_groups(states, missing=untold.append)
+            unread = "" if pace is None else next((each for each in untold if LOADING in each), "")
+            if pace is None or not unread:
+                break
+            rows = [row for row in shown(found) if row["group"] not in printed] if style in ("table", "wide") else []
+            if rows:
+                pace.clear()
+                table.add(rows)
+                printed |= {row["group"] for row in rows}
+            pace.pause(unread)
+        if pace is not None:
+            pace.clear()
+            tell_what_is_hidden(admin)
         missing = describe_missing_groups(admin) + untold
         warn_of_duplicate_groups(found)
         if any(group.group_type == ZOOKEEPER for group in found) and admin.zookeeper_away():
             notice("Warning: ZooKeeper is out of the node's reach. Groups there are shown as they were last seen.")
-    shown = [group for group in found if group.has_members or not with_members]
-    print_rows([group_row(group) for group in shown], GROUP_COLUMNS, style)
+    rows = [row for row in shown(found) if row["group"] not in printed]
+    if printed:
+        table.add(rows)
+    else:
+        print_rows(rows, GROUP_COLUMNS, style)
     if missing:
         raise Unhealthy("\n".join(f"groups are missing in this list: {sentence}" for sentence in missing))
 

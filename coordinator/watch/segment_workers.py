@@ -12,7 +12,7 @@ import os
 import pickle
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby, islice
@@ -81,21 +81,21 @@ class SegmentWork:
 
 
 def share_segments(segments: Sequence[SegmentFile], processors: int) -> list[list[SegmentFile]]:
-    """Whole partitions for each of several workers, about as many bytes for one as for another. Empty: they are so few
-    or so small that workers do not pay."""
+    """Whole partitions for each of several workers, about as many bytes for one as for another, small ones first: their
+    groups are known soon. Empty: they are so few or so small that workers do not pay."""
     sizes: dict[int, int] = {}
     for each in segments:
         sizes[each.partition] = sizes.get(each.partition, 0) + each.size
     count = min(processors, MOST_WORKERS, len(sizes))
     if count < 2 or sum(sizes.values()) < LEAST_BYTES:
         return []
-    shares: list[list[SegmentFile]] = [[] for _ in range(count)]
+    shares: list[list[list[SegmentFile]]] = [[] for _ in range(count)]
     loads = [0] * count
     for partition in sorted(sizes, key=lambda number: (-sizes[number], number)):
         least = loads.index(min(loads))
         loads[least] += sizes[partition]
-        shares[least] += [each for each in segments if each.partition == partition]
-    return shares
+        shares[least].append([each for each in segments if each.partition == partition])
+    return [[each for partition in reversed(share) for each in partition] for share in shares]
 
 
 def usable_processors() -> int:
@@ -107,7 +107,7 @@ def usable_processors() -> int:
 # -----------
 
 
-async def read_by_worker(work: SegmentWork, take: Callable[[SegmentNews], None]) -> None:
+async def read_by_worker(work: SegmentWork, take: Callable[[SegmentNews], Awaitable[None]]) -> None:
     """Have a process read it; `take` gets its news. Cancelled, it ends the process. Raises WorkerFailed."""
     worker = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "muster.coordinator.watch.segment_workers",
@@ -119,7 +119,7 @@ async def read_by_worker(work: SegmentWork, take: Callable[[SegmentNews], None])
         worker.stdin.write(work.to_json().encode())
         worker.stdin.close()
         while news := await read_news(worker.stdout):
-            take(news)
+            await take(news)
             await asyncio.sleep(0)
         if code := await worker.wait():
             raise WorkerFailed(f"a process that read copies of segments ended with {code}; see what it wrote")

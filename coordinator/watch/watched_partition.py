@@ -706,8 +706,8 @@ def position_facts(changed: Iterable[tuple[str, str, int, StoredOffset | None]])
 # To the shards that answer
 # -------------------------
 
-MOST_FACTS: Final = 200
-"""In one event: the loop has others to serve."""
+MOST_FACTS: Final = 20
+"""In one event, some 2 ms: the loop has others to serve."""
 
 MOST_POSITIONS: Final = 1_000
 """That one look passes on."""
@@ -735,6 +735,8 @@ class WatchedFacts:
         self._tell = tell
         self.shard_of: Callable[[str], int] | None = None
         """Of a group, where partitions and shards are not the same."""
+        self.strays = False
+        """Whether a group belongs to another shard than the one that its partition was said to be."""
         self.evidence = BrokerEvidence()
         self.since_ms = since_ms
         self.session_ms: int | None = None
@@ -808,6 +810,7 @@ class WatchedFacts:
             of_shards = {}
             for fact in facts:
                 of_shards.setdefault(self.shard_of(getattr(fact, "group_id", "")), []).append(fact)
+            self.strays = self.strays or bool(of_shards.keys() - {shard})
         for number, some in of_shards.items():
             for begin in range(0, len(some), MOST_FACTS):
                 self._tell(number, RecordsWatched(tuple(some[begin : begin + MOST_FACTS])))

@@ -21,7 +21,7 @@ DAY_MS = 86_400_000
 def test_made_up_segments_are_those_of_a_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They roll, and each group has its generations and positions."""
     monkeypatch.setattr("muster.workshop.bench.watch_load.SEGMENT_BYTES", 20_000)
-    sizes = [write_partition(tmp_path, number, LoadShape(3, 10, 4, NOW_MS), 100) for number in range(2)]
+    sizes = [write_partition(tmp_path, number, LoadShape(3, 10, 4, NOW_MS), 100, 2) for number in range(2)]
     segments = find_segments((tmp_path,))
     assert len(segments) > 4
     read = read_load([tmp_path])

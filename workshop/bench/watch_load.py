@@ -12,6 +12,7 @@ import resource
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import count, islice
 from pathlib import Path
 
 from crc32c import crc32c
@@ -21,6 +22,7 @@ from muster.coordinator.core.model.records import GroupRecord, GroupStored, Memb
 from muster.coordinator.core.model.types import RebalanceEntry, StoredOffset
 from muster.coordinator.runtime.kafka_records import OFFSET_KEY_WRITTEN, encode
 from muster.coordinator.runtime.record_fields import INT16, INT32, INT64, plain_string
+from muster.coordinator.runtime.shards import partition_for
 from muster.coordinator.watch.segment_files import find_segments, read_segment
 from muster.coordinator.watch.watched_partition import WatchedPartition
 from muster.storage.compression import codec_number, compress
@@ -64,13 +66,17 @@ class LoadShape:
 def shape_of(size: int, shape: LoadShape, share: float) -> tuple[LoadShape, int]:
     """The shape with its number of generations, and how many batches of positions come to this many bytes with them.
     share: of the bytes that positions have, where that number is not given."""
-    position = len(next(made_batches(replace(shape, groups=1, generations=0), 0, 1)))
-    generation = len(next(made_batches(replace(shape, groups=1, generations=1), 0, 1)))
+    position = len(next(made_batches(replace(shape, generations=0), range(1), 1)))
+    generation = len(next(made_batches(replace(shape, generations=1), range(1), 1)))
     generations = shape.generations
     if generations is None:
         generations = round(size * (1 - share) / generation / shape.groups)
     left = size - generations * generation * shape.groups
     return replace(shape, generations=generations), max(1, left // position)
+
+
+def group_name(number: int) -> str:
+    return f"payments-{number}"
 
 
 def group_record(number: int, generation: int, at_ms: int) -> Written:
@@ -91,13 +97,13 @@ def group_record(number: int, generation: int, at_ms: int) -> Written:
         )
         for each, name in zip(present, names, strict=True)
     )
-    stored = GroupStored(f"payments-{number}", "consumer", generation, "range", names[0], at_ms, members)
+    stored = GroupStored(group_name(number), "consumer", generation, "range", names[0], at_ms, members)
     ((key, value, _),) = encode([stored]).groups
     return key, value, ()
 
 
 def position_keys(number: int) -> list[bytes]:
-    head = INT16.pack(OFFSET_KEY_WRITTEN) + plain_string(f"payments-{number}") + plain_string(f"orders-{number}")
+    head = INT16.pack(OFFSET_KEY_WRITTEN) + plain_string(group_name(number)) + plain_string(f"orders-{number}")
     return [head + INT32.pack(partition) for partition in range(MEMBERS * OWNED)]
 
 
@@ -106,10 +112,15 @@ def position_value(offset: int, at_ms: int) -> bytes:
     return PLAIN_VALUE + INT64.pack(offset) + INT32.pack(0) + INT16.pack(0) + INT64.pack(at_ms)
 
 
-def made_batches(shape: LoadShape, first_group: int, batches: int) -> Iterator[bytes]:
-    """So many of positions, and those of generations between them, in the order of their times."""
-    rng = random.Random(first_group)
-    numbers = range(first_group, first_group + shape.groups)
+def groups_of(partition: int, partitions: int, groups: int) -> list[int]:
+    """The numbers of so many groups that this partition has."""
+    numbers = (number for number in count() if partition_for(group_name(number), partitions) == partition)
+    return list(islice(numbers, groups))
+
+
+def made_batches(shape: LoadShape, numbers: Sequence[int], batches: int) -> Iterator[bytes]:
+    """So many of positions of these groups, and those of generations between them, in the order of their times."""
+    rng = random.Random(numbers[0])
     keys = {number: position_keys(number) for number in numbers}
     generations = shape.generations or 0
     rounds = ((generations * at // max(1, batches)) for at in range(batches))
@@ -141,8 +152,8 @@ def compressed_batches(data: bytes, codec: str) -> bytes:
     return b"".join(made)
 
 
-def write_partition(folder: Path, partition: int, shape: LoadShape, batches: int) -> int:
-    """Its segments; how many bytes they have."""
+def write_partition(folder: Path, partition: int, shape: LoadShape, batches: int, partitions: int) -> int:
+    """Its segments, as one of so many; how many bytes they have."""
     place = folder / f"__consumer_offsets-{partition}"
     place.mkdir(parents=True)
     held: list[bytes] = []
@@ -151,7 +162,7 @@ def write_partition(folder: Path, partition: int, shape: LoadShape, batches: int
     def roll() -> None:
         (place / f"{first:020}.log").write_bytes(b"".join(held))
 
-    for data in made_batches(shape, partition * shape.groups, batches):
+    for data in made_batches(shape, groups_of(partition, partitions, shape.groups), batches):
         if size + len(data) > SEGMENT_BYTES:
             roll()
             held, size, first = [], 0, int.from_bytes(data[:8], "big")
@@ -240,7 +251,12 @@ def main() -> None:
         return
     size = (given.mib << 20) // given.partitions
     shape, batches = shape_of(size, LoadShape(given.groups, given.batch, given.generations, now_ms), given.share)
-    print(sum(write_partition(given.folder, number, shape, batches) for number in range(given.partitions)))
+    print(
+        sum(
+            write_partition(given.folder, number, shape, batches, given.partitions)
+            for number in range(given.partitions)
+        )
+    )
 
 
 if __name__ == "__main__":

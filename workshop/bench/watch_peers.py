@@ -62,7 +62,7 @@ class PeerMissing(Exception):
 def measure_peers(name: str, home: str, place: str, bench: str) -> Iterator[BenchRow]:
     """place: of Kafka's jars; empty: Maven has them. Raises JarsUnavailable and BenchFailed."""
     shape = LoadShape(groups=100, batch=BATCH, generations=0, until_ms=time.time_ns() // 1_000_000)
-    made = made_batches(shape, 0, READ_POSITIONS // BATCH)
+    made = made_batches(shape, range(shape.groups), READ_POSITIONS // BATCH)
     batches = [bytes(8) + batch[8:] for batch in made]  # the broker gives them their offsets
     with running_broker(home, classpath(place) if place else "", delay_ms=0) as broker:
         asyncio.run(fill_offsets_topic(broker.address, batches))

@@ -75,7 +75,7 @@ def measure_beside_kafka(measure: MeasureBeside, place: str, name: str, home: st
 
 def measure_positions(name: str, batch: int) -> Iterator[BenchRow]:
     shape = busy_groups(batch)
-    data = b"".join(made_batches(shape, 0, POSITIONS // batch))
+    data = b"".join(made_batches(shape, range(shape.groups), POSITIONS // batch))
     later_ms = shape.until_ms + 1_000 * 3_600_000
 
     def read(since_ms: int | None = None) -> Callable[[], object]:
@@ -97,7 +97,7 @@ def measure_compressed(name: str, home: str) -> Iterator[BenchRow]:
     """Of each codec, in turns."""
     for batch in (1, 10):
         shape = busy_groups(batch)
-        plain = b"".join(made_batches(shape, 0, POSITIONS // batch))
+        plain = b"".join(made_batches(shape, range(shape.groups), POSITIONS // batch))
         codecs = {codec: compressed_batches(plain, codec) for codec in CODECS[1:]}
 
         def read(data: bytes) -> Callable[[], object]:
@@ -154,7 +154,7 @@ def measure_many_groups(name: str, home: str) -> Iterator[BenchRow]:
     shape = LoadShape(per_partition, 10, MANY_GENERATIONS, time.time_ns() // 1_000_000)
     folder = Path(home) / "load"
     for number in range(LOAD_PARTITIONS):
-        write_partition(folder, number, shape, MANY_GENERATIONS * per_partition)
+        write_partition(folder, number, shape, MANY_GENERATIONS * per_partition, LOAD_PARTITIONS)
     read = read_apart(folder)
     what = f"{name}, {MANY_GROUPS} x {MANY_GENERATIONS} generations: resident memory"
     yield at_most(1.0, what, read["resident_mb"], "MB", "wanted", RESIDENT_MB, bench=BENCH)
@@ -164,7 +164,7 @@ def write_load(home: Path, size: int, shape: LoadShape) -> Path:
     folder = home / "load"
     filled, batches = shape_of(size // LOAD_PARTITIONS, shape, LOAD_SHARE)
     for number in range(LOAD_PARTITIONS):
-        write_partition(folder, number, filled, batches)
+        write_partition(folder, number, filled, batches, LOAD_PARTITIONS)
     return folder
 
 

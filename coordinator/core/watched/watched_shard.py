@@ -121,9 +121,12 @@ def number_of(decided: RebalanceDecided, step: Step, *, read_anew: bool) -> int 
     if not read_anew or ledger is None or newest is None:
         return next_number(decided.group_id, step)
     of, kept = decided.entry, ledger.entries.values()
-    if any((each.ended_at_ms, each.generation) == (of.ended_at_ms, of.generation) for each in kept):
-        return None
-    if of.ended_at_ms < min(each.ended_at_ms for each in kept):
+    oldest_ms = newest.ended_at_ms
+    for each in kept:
+        if each.ended_at_ms == of.ended_at_ms and each.generation == of.generation:
+            return None
+        oldest_ms = min(oldest_ms, each.ended_at_ms)
+    if of.ended_at_ms < oldest_ms:
         return None
     if of.ended_at_ms >= newest.ended_at_ms or of.generation > newest.generation:
         return next_number(decided.group_id, step)

@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from muster.coordinator.config import Settings
 from muster.coordinator.core.model.events import GroupSeen, GroupsVanished, RecordsWatched, TopicsChanged, WatchStood
+from muster.coordinator.core.model.records import LedgerRecord, Record
 from muster.coordinator.core.model.types import Limits
 from muster.coordinator.core.watched.followed_evidence import FollowedEvidence
 from muster.coordinator.core.watched.watched_shard import NOT_READ, WatchedShard
@@ -30,9 +32,11 @@ from muster.coordinator.observability.views.formatting import part_of_size, plur
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.runtime.engine import Engine, EngineOptions, MakeShard
 from muster.coordinator.runtime.group_log import BrokerGroupLog
+from muster.coordinator.runtime.kafka_records import EncodedTurn, encode
 from muster.coordinator.runtime.node_status import GROUPS, Conditions
 from muster.coordinator.runtime.ports import Entry, GroupLog, KeyValue, LogDamage, LogFailed, LogWithoutTransactions
 from muster.coordinator.runtime.replay import LEDGER_TOPIC
+from muster.coordinator.runtime.shards import GROUPS as GROUP_SHARDS
 from muster.coordinator.runtime.shards import ShardStatus, partition_for
 from muster.coordinator.server.backend.assignor_inputs import LogSpanOf, MeasuredSpans
 from muster.coordinator.server.backend.node_backend import MakeGroups, NodeBackend
@@ -129,6 +133,18 @@ class LedgerLog(LogWithoutTransactions):
 
     def read_ledger(self, shard: int) -> Iterator[KeyValue | LogDamage]:
         return iter(()) if self._kept is None else self._kept.read_ledger(shard)
+
+
+UNWRITTEN: Final = KeyValue(b"", None)
+
+
+def count_ledger(records: Sequence[Record]) -> EncodedTurn:
+    """Nothing is kept, so no bytes are made of anything: as many entries as there would be, for the metrics."""
+    return EncodedTurn(ledger=[UNWRITTEN for each in records if isinstance(each, LedgerRecord)])
+
+
+def encode_ledger_alone(records: Sequence[Record]) -> EncodedTurn:
+    return encode(each for each in records if isinstance(each, LedgerRecord))
 
 
 # The groups service
@@ -239,7 +255,8 @@ class WatchBackend:
                 self.read_again(shard)
 
         log_of_ledger: GroupLog = LedgerLog(self._kept)
-        return Engine(log_of_ledger, self.shards, limits, WatchedShard, replace(options, on_status=told))
+        kind = replace(GROUP_SHARDS, encode=count_ledger if self._kept is None else encode_ledger_alone)
+        return Engine(log_of_ledger, self.shards, limits, WatchedShard, replace(options, on_status=told, kind=kind))
 
     def coordinate(
         self,
@@ -721,9 +738,11 @@ class NoTopics:
 
 
 class SegmentsWatchBackend(WatchBackend):
-    """Reads copies of segments once. One shard has all groups: how many partitions there were is not known."""
+    """Reads copies of segments once.
 
-    shards = 1
+    Where all partitions of the topic seem to be there, each is a shard that answers as soon as it has been read. Where
+    some are missing, which the place of a group tells, shards answer once all has been read.
+    """
 
     async def open(self, seen: ReportGroup) -> None:
         """Find the files. Raises UpstreamRefusedNode."""
@@ -731,20 +750,31 @@ class SegmentsWatchBackend(WatchBackend):
             self._segments = find_segments(tuple(map(Path, self._settings.watch_segments.split(","))))
         except NoSegments as error:
             raise UpstreamRefusedNode(str(error)) from error
+        self._partitions = sorted({segment.partition for segment in self._segments})
+        self.shards = len(self._partitions) if self._partitions[-1] + 1 == len(self._partitions) else 1
         nothing = NoTopics()
         self.record_log = UpstreamLog(self._settings, "", nothing, nothing)
         self.requests = UpstreamRequests(self.record_log)
 
+    def _fit_to_ledger(self, disk: Broker) -> None:
+        """The ledger keeps its shards, however many partitions there are now."""
+        ledger = disk.topics().get(LEDGER_TOPIC)
+        if ledger is not None:
+            self.shards = ledger.partitions
+
     async def read(self) -> None:
         self._read_bytes = 0
-        if await self._read_of_one_group():
-            self.stand(0, "")
-            return
-        if shares := share_segments(self._segments, usable_processors()):
-            await self._read_by_workers(shares)
-        else:
-            await self._read_alone(self._segments)
-        self.stand(0, "")
+        self._unanswered = set(range(self.shards))
+        self._facts.shard_of = lambda group_id: partition_for(group_id, self.shards)
+        self._facts.strays = self.shards != len(self._partitions)
+        if not await self._read_of_one_group():
+            if shares := share_segments(self._segments, usable_processors()):
+                await self._read_by_workers(shares)
+            else:
+                await self._read_alone(self._segments)
+        self._unanswered.clear()
+        for shard in range(self.shards):
+            self.stand(shard, "")
 
     async def _read_of_one_group(self) -> bool:
         """Where one group alone matters: read the partition that has it, if all partitions are here. Whether it has."""
@@ -754,6 +784,7 @@ class SegmentsWatchBackend(WatchBackend):
         found = [segment for segment in self._segments if segment.partition == place]
         if not group or not found:
             return False
+        self._facts.strays = True  # if it is elsewhere, others are, too
         await self._read_alone(found)
         if self._facts.partitions[place].has_group(group):
             return True
@@ -768,33 +799,49 @@ class SegmentsWatchBackend(WatchBackend):
         for error in ended:
             if error is not None:
                 raise error
-        for partition in self._facts.partitions:
-            await self.pass_positions(partition, 0)
 
-    def _take_news(self, news: SegmentNews) -> None:
+    async def _take_news(self, news: SegmentNews) -> None:
         self._progress(news.read)
-        self._facts.pass_settled(news.partition, news.facts, 0)
+        self._facts.pass_settled(news.partition, news.facts, self._shard_of(news.partition))
         if news.positions is not None:
             self._facts.made_partition(news.partition).adopt(news.positions, news.records)
+            await self._read_whole(news.partition)
 
     async def _read_alone(self, segments: list[SegmentFile]) -> None:
-        for segment in segments:
-            watched = self._facts.partitions.get(segment.partition) or self._facts.made_partition(segment.partition)
-            for read in read_segment(segment, watched):
-                self._facts.pass_facts(segment.partition, 0)
-                self._progress(read)
-                await asyncio.sleep(0)
-        for partition in self._facts.partitions:
-            await self.pass_positions(partition, 0)
+        for partition, of_partition in groupby(segments, key=lambda each: each.partition):
+            watched = self._facts.made_partition(partition)
+            for segment in of_partition:
+                for read in read_segment(segment, watched):
+                    self._facts.pass_facts(partition, self._shard_of(partition))
+                    self._progress(read)
+                    await asyncio.sleep(0)
+            await self._read_whole(partition)
+
+    def _shard_of(self, partition: int) -> int:
+        return partition if partition < self.shards else 0
+
+    async def _read_whole(self, partition: int) -> None:
+        """All of it: its groups are answered for, unless there may be more of them elsewhere."""
+        await self.pass_positions(partition, self._shard_of(partition))
+        if self._facts.strays:
+            self._unanswered = set(range(self.shards))
+        else:
+            self._unanswered.discard(partition)
+            self.stand(partition, "")
+        self._progress(0)
 
     def _progress(self, read: int) -> None:
+        """Said of one shard, which is asked with all others."""
         self._read_bytes += read
-        whole = sum(segment.size for segment in self._segments)
-        self.stand(0, f"the segments are being read: {part_of_size(self._read_bytes, whole)}")
+        if self._unanswered:
+            whole = sum(segment.size for segment in self._segments)
+            sentence = f"the segments are being read: {part_of_size(self._read_bytes, whole)}"
+            self.stand(min(self._unanswered), sentence)
 
     def read_again(self, shard: int) -> None:
         self._facts.partitions.clear()
-        self.stand(0, NOT_READ)
+        for each in range(self.shards):
+            self.stand(each, NOT_READ)
         self._reading.cancel()
         self._reading = RestartedTask("reading segments again", self.read, returns=True)
         self._reading.start()

@@ -1,4 +1,4 @@
-"""A shard of a watching node that was lost knows its groups again: they are read once more."""
+"""What a node that reads copies of segments answers, and when; a shard that was lost knows its groups again."""
 
 import asyncio
 import lzma
@@ -7,11 +7,14 @@ from pathlib import Path
 import pytest
 
 from muster.coordinator.config import Settings
+from muster.coordinator.core.model.records import GroupStored
 from muster.coordinator.core.watched.watched_shard import WatchedShard
-from muster.coordinator.runtime.shards import ShardStatus
+from muster.coordinator.runtime.shards import ShardStatus, partition_for
 from muster.coordinator.server.node.node import CoordinatorNode
 from muster.coordinator.server.watch_backend import watch_backend
+from muster.coordinator.server.watch_backend.watch_backend import SegmentsWatchBackend
 from muster.coordinator.watch import segment_workers
+from tests.support.watched_batches import NOW_MS, batch, facts
 
 RECORDED = Path(__file__).parents[1] / "core" / "watched" / "kafka_4_1_1"
 PATIENCE_S = 30.0
@@ -27,15 +30,18 @@ def copied_segments(folder: Path) -> Path:
 
 
 def known(node: CoordinatorNode) -> dict[str, list[int]]:
-    """Group -> generations that its ledger tells of; nothing while the shard does not answer."""
-    core = node.engine.core(0)
-    if node.engine.status(0) is not ShardStatus.ACTIVE or not isinstance(core, WatchedShard) or core.excuse:
-        return {}
-    return {
-        group: [entry.generation for entry in core.ledgers[group].entries.values()]
-        for group in core.state.groups
-        if group in core.ledgers
-    }
+    """Group -> generations that its ledger tells of; nothing while a shard does not answer."""
+    found: dict[str, list[int]] = {}
+    for shard in range(node.engine.shards):
+        core = node.engine.core(shard)
+        if node.engine.status(shard) is not ShardStatus.ACTIVE or not isinstance(core, WatchedShard) or core.excuse:
+            return {}
+        found |= {
+            group: [entry.generation for entry in core.ledgers[group].entries.values()]
+            for group in core.state.groups
+            if group in core.ledgers
+        }
+    return found
 
 
 async def until_known(node: CoordinatorNode) -> dict[str, list[int]]:
@@ -90,6 +96,71 @@ async def read_once(settings: Settings) -> dict[str, list[int]]:
             return await until_known(node)
     finally:
         await node.stop()
+
+
+def small_copies(folder: Path, places: dict[str, int]) -> Path:
+    """One group in each of these partitions."""
+    for group_id, number in places.items():
+        place = folder / f"__consumer_offsets-{number}"
+        place.mkdir(parents=True)
+        stored = GroupStored(group_id, "consumer", 1, "range", "m1", NOW_MS, ())
+        (place / f"{0:020}.log").write_bytes(batch(facts(stored), 0))
+    return folder
+
+
+async def answered_while_reading(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, set[str]]]:
+    """After each partition: how many have been read, and the groups of shards that answer."""
+    seen: list[tuple[int, set[str]]] = []
+    node = CoordinatorNode(settings)
+    read_whole = SegmentsWatchBackend._read_whole
+
+    async def noted(backend: SegmentsWatchBackend, partition: int) -> None:
+        await read_whole(backend, partition)
+        for _ in range(10):  # what was submitted is stepped
+            await asyncio.sleep(0)
+        cores = [node.engine.core(shard) for shard in range(node.engine.shards)]
+        answering = [core for core in cores if isinstance(core, WatchedShard) and not core.excuse]
+        seen.append((len(backend._facts.partitions), {group for core in answering for group in core.state.groups}))
+
+    monkeypatch.setattr(SegmentsWatchBackend, "_read_whole", noted)
+    await node.start()
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            assert (await until_known_groups(node)) == {"g0", "g1", "g2"}
+    finally:
+        await node.stop()
+    return seen
+
+
+async def until_known_groups(node: CoordinatorNode) -> set[str]:
+    """All groups, once all shards answer."""
+    while True:
+        cores = [node.engine.core(shard) for shard in range(node.engine.shards)]
+        if all(isinstance(core, WatchedShard) and not core.excuse for core in cores):
+            return {group for core in cores if core is not None for group in core.state.groups}
+        await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("places", "early"),
+    [
+        ({"g2": 0, "g0": 1, "g1": 2}, [{"g2"}, {"g2", "g0"}, {"g2", "g0", "g1"}]),
+        ({"g2": 0, "g0": 1, "g1": 3}, [set(), set(), set()]),  # one is not there
+        ({"g0": 0, "g1": 1, "g2": 2}, [set(), set(), set()]),  # not those of three partitions
+    ],
+)
+def test_groups_are_answered_for_once_their_partition_has_been_read_where_all_are_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, places: dict[str, int], early: list[set[str]]
+) -> None:
+    assert [partition_for(f"g{number}", 3) for number in range(3)] == [1, 2, 0]
+    settings = Settings(
+        watch_enable=True,
+        watch_segments=str(small_copies(tmp_path / "copies", places)),
+        listeners="127.0.0.1:0",
+        http_listeners="",
+    )
+    seen = asyncio.run(answered_while_reading(settings, monkeypatch))
+    assert seen == list(enumerate(early, 1))
 
 
 def test_one_group_is_told_of_the_same_whether_others_are_read_or_not(

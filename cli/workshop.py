@@ -170,6 +170,12 @@ def watch_rows(only: str, place: str = "") -> Rows:
     return report_failures(watch_suite.run(only, place))
 
 
+def zookeeper_rows(only: str, members: Sequence[int] = ()) -> Rows:
+    from muster.workshop.bench import zookeeper_suite
+
+    return report_failures(zookeeper_suite.run(only, members))
+
+
 def growth_rows(only: str, small: bool = False) -> Rows:
     from muster.workshop.bench import growth_suite
 
@@ -187,6 +193,7 @@ SUITES: dict[str, Callable[[str], Rows]] = {
     "transactions": transaction_rows,
     "watch": watch_rows,
     "wire": wire_rows,
+    "zookeeper": zookeeper_rows,
 }
 
 
@@ -211,7 +218,17 @@ BESIDE_KAFKA: dict[str, Callable[[str, str], Rows]] = {
     metavar="PLACE",
     help="For wire, cluster, engine, transactions, watch: directory of Kafka 4 or its jars; for wire also HOST:PORT.",
 )
-def bench(suite: str, as_json: bool, only: str, runs: int, quick: bool, jar: str | None, kafka: str | None) -> int:
+@repeated_option("--members", type=click.IntRange(2, 20_000), metavar="N", help="For zookeeper: size of a group")
+def bench(
+    suite: str,
+    as_json: bool,
+    only: str,
+    runs: int,
+    quick: bool,
+    jar: str | None,
+    kafka: str | None,
+    members: Sequence[int],
+) -> int:
     """Run a benchmark SUITE on this machine.
 
     Exit code 4 when a goal is missed. With --runs, a case is reported once per run, by its number.
@@ -220,13 +237,15 @@ def bench(suite: str, as_json: bool, only: str, runs: int, quick: bool, jar: str
         raise click.UsageError("--jar works only with the suite assignors")
     if quick and suite != "growth":
         raise click.UsageError("--quick works only with the suite growth")
+    if members and suite != "zookeeper":
+        raise click.UsageError("--members works only with the suite zookeeper")
     if kafka and suite not in BESIDE_KAFKA:
         raise click.UsageError("--kafka works only with the suites wire, cluster, engine, transactions and watch")
     require_workshop()
     rows: list[dict[str, Any]] = []
     try:
         with report_termination(), jvm_assignors(jar) if jar else nullcontext() as java:
-            for row in repeat_runs(runs, lambda: measure_suite(suite, only, java, kafka, quick)):
+            for row in repeat_runs(runs, lambda: measure_suite(suite, only, java, kafka, quick, members)):
                 rows.append(row)
                 if as_json:
                     click.echo(json.dumps({key: finite_or_null(value) for key, value in row.items()}))
@@ -255,7 +274,11 @@ def report_termination() -> Iterator[None]:
             signal.signal(ending, handler)
 
 
-def measure_suite(suite: str, only: str, java: TimeAssignor | None, kafka: str | None, quick: bool) -> Rows:
+def measure_suite(
+    suite: str, only: str, java: TimeAssignor | None, kafka: str | None, quick: bool, members: Sequence[int]
+) -> Rows:
+    if suite == "zookeeper":
+        return zookeeper_rows(only, members)
     if suite == "growth":
         return growth_rows(only, quick)
     if suite == "assignors":

@@ -7,7 +7,7 @@ mappings of `Snapshot` and `Assignment` are views of these arrays, made when som
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import ItemsView, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import is_
@@ -270,6 +270,21 @@ class OwnerTable(Mapping[str, Mapping[str, Sequence[int]]]):
     def __getitem__(self, member: str) -> dict[str, list[int]]:
         return self.columns.axis.split(self.positions(self._number[member]))
 
+    def items(self) -> ItemsView[str, Mapping[str, Sequence[int]]]:
+        return OwnerItems(self)
+
+    def shares(self) -> Iterator[tuple[str, dict[str, list[int]]]]:
+        """Every member's share. One pass over the columns: a look for each member costs thirty times as much."""
+        axis, (order, start) = self.columns.axis, self.index
+        topics = axis.topic_of[order]
+        numbers = (order - axis.base[topics]).tolist()
+        names, cuts = [axis.topics[topic] for topic in topics.tolist()], start.tolist()
+        for number, member in enumerate(self.columns.members):
+            share: dict[str, list[int]] = {}
+            for place in range(cuts[number], cuts[number + 1]):
+                share.setdefault(names[place], []).append(numbers[place])
+            yield member, share
+
     def __iter__(self) -> Iterator[str]:
         return iter(self.columns.members)
 
@@ -285,6 +300,15 @@ class OwnerTable(Mapping[str, Mapping[str, Sequence[int]]]):
 
     def __repr__(self) -> str:
         return f"<{len(self)} members, {len(self.owner)} partitions>"
+
+
+class OwnerItems(ItemsView[str, Mapping[str, Sequence[int]]]):
+    """The items of an `OwnerTable`, read in one pass."""
+
+    _mapping: OwnerTable
+
+    def __iter__(self) -> Iterator[tuple[str, Mapping[str, Sequence[int]]]]:
+        return iter(self._mapping.shares())
 
 
 def columns_of(snapshot: SnapshotValues) -> SnapshotColumns:

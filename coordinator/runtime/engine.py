@@ -54,6 +54,8 @@ from muster.coordinator.runtime.shards import (
 from muster.coordinator.runtime.stepper import BugReport, FlushJob, LoadJob, Reports, StatusReport, Stepper
 
 INBOX_LIMIT = 20_000
+MAX_EVENTS_IN_TURN = 250
+"""Those of thousands of members that speak at once are for several turns: what else the loop has to do goes between."""
 """Events that may wait for a turn. A turn empties the inbox, so only a stalled driver ever fills it."""
 
 WRITTEN_SLICES = 4
@@ -107,7 +109,9 @@ class Engine:
         self._slots = [ShardSlot(index) for index in range(shards)]
         self._inbox: deque[tuple[ShardSlot, int, Event]] = deque()
         self._topics: TopicsChanged | None = None
-        self._turned_ms = 0
+        self._turned_ms = self._round_ms = 0
+        self._ahead = 0
+        """How many of those that were queued when a round of turns began are left: timers wait for them."""
         self.metrics = Metrics()
         self._reports = Reports(options.on_bug, options.on_status)
         written_at_once = WRITTEN_SLICES * limits.slice_positions
@@ -305,25 +309,27 @@ class Engine:
         self._move(StoodStill(0, by_ms), now_ms)
 
     def turn(self, now_ms: int, heard_ms: int | None = None) -> None:
-        """Reload what fell, step all that is queued, fire due timers, and append once for each shard with records.
+        """Reload what fell, step what is queued, fire due timers, and append once for each shard with records.
 
-        What was queued goes before timers: a member is expired only if nothing it said waits. `heard_ms` is until when
+        What was queued goes before timers: a member is expired only if nothing it said waits. Of thousands that speak
+        at once, some have the next turn. `heard_ms` is until when
         everything that had come to the node has been queued, if that is not now; later deadlines wait. So do those of
         members whose answers are held back for a flush: whoever waits for the node is not silent.
         """
         self._turned_ms = self.metrics.now_ms = now_ms
         if self._loads.fallen or self._loads.pauses or self._starved.pauses:
             self._reload(now_ms)
-        events = len(self._inbox)
-        while self._inbox:
+        if not self._ahead:
+            self._ahead, self._round_ms = len(self._inbox), now_ms if heard_ms is None else heard_ms
+        events = self._ahead if self._ahead < MAX_EVENTS_IN_TURN else MAX_EVENTS_IN_TURN
+        for _ in range(events):
             slot, life, event = self._inbox.popleft()
             # What was queued for an earlier life is void, but a wish to be rid of the shard is not.
             if life == slot.life or isinstance(event, Unload):
                 self._stepper.step(slot, event, now_ms)
-        if heard_ms is None:
-            heard_ms = now_ms
-        if self._deadlines.timers.is_due(heard_ms) and not self._flushing.silences(now_ms):
-            events += self._fire_timers(now_ms, heard_ms)
+        self._ahead -= events
+        if not self._ahead and self._deadlines.timers.is_due(self._round_ms) and not self._flushing.silences(now_ms):
+            events += self._fire_timers(now_ms, self._round_ms)
         if self._stepper.chores:
             events += self._stepper.do_a_chore(now_ms)
         if self._stepper.written or self._stepper.drafted:

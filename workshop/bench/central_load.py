@@ -226,5 +226,3 @@ class CentralCrowd:
             f"not all of {len(self.members):,} members of {self.group_id!r} {what} after {patience_s:.0f} s; "
             "try again on a machine with less to do"
         )
-
-

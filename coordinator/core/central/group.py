@@ -3,12 +3,14 @@
 Hard state is `stored`, the ownership that holds; everything else is soft and may die with the process.
 """
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import islice
 
 from muster.coordinator.core.groups.extensions import GroupView
-from muster.coordinator.core.groups.member_history import NO_CONNECTION, MemberHistory, SeenMember
+from muster.coordinator.core.groups.member_history import MAX_SCANNED, NO_CONNECTION, MemberHistory, SeenMember
 from muster.coordinator.core.model.effects import Order
 from muster.coordinator.core.model.ledger import OngoingRebalance, RebalanceSettling, RebalanceTrigger
 from muster.coordinator.core.model.plan import Plan, PlanRequest
@@ -150,6 +152,10 @@ class CentralTaskProgress:
     """member -> when it had stopped, in that order"""
     awaited: set[str] = field(default_factory=set)
     """Whose answer the attempt waits for."""
+    unordered: deque[str] = field(default_factory=deque)
+    """Members that are yet to be ordered to stop, or to start."""
+    ordering: bool = False
+    """A later turn goes on with them."""
     second_look: bool = False
     """The plan was made anew when everybody had stopped."""
     void: bool = False
@@ -195,6 +201,10 @@ class CentralGroup:
     def seen_members(self) -> Iterator[SeenMember]:
         return (self.seen(member) for member in self.members.values())
 
+    def unheard_members(self, since_ms: int) -> Iterator[SeenMember]:
+        first = islice(self.members.values(), MAX_SCANNED)
+        return (self.seen(member) for member in first if member.heard_ms <= since_ms)
+
     @property
     def generation(self) -> int:
         return self.stored.generation if self.stored is not None else 0
@@ -210,6 +220,10 @@ class CentralGroup:
     @property
     def lost(self) -> list[CentralMember]:
         return [member for member in self.members.values() if member.lost]
+
+    @property
+    def has_lost(self) -> bool:
+        return any(member.lost for member in self.members.values())
 
     @property
     def present(self) -> list[CentralMember]:

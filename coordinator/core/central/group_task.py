@@ -7,9 +7,10 @@ Orders are queued until a member's stream asks for them, numbered, and watched u
 are names, and regular expressions that new topics may match.
 """
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import assert_never
+from typing import TypeAlias, assert_never
 
 from muster.assignors.api import AssignorError, Snapshot
 from muster.assignors.api import Member as AssignorMember
@@ -36,7 +37,7 @@ from muster.coordinator.core.model.effects import (
     StartFetcher,
     StopFetcher,
 )
-from muster.coordinator.core.model.events import AwaitOrders, Planned, RegexResolved
+from muster.coordinator.core.model.events import AwaitOrders, GiveOrders, Planned, RegexResolved
 from muster.coordinator.core.model.ledger import RebalanceTrigger, trigger_by_member
 from muster.coordinator.core.model.plan import (
     ENTRY_BYTES,
@@ -51,13 +52,19 @@ from muster.coordinator.core.model.plan import (
     too_large,
 )
 from muster.coordinator.core.model.records import CentralOwner, CentralStored
-from muster.coordinator.core.model.rights import RightsAnew, describe_rights_change, refreshed_rights
+from muster.coordinator.core.model.rights import Rights, RightsAnew, describe_rights_change, refreshed_rights
 from muster.coordinator.core.model.types import Cause
 from muster.coordinator.core.settings.assignor_choice import chosen_assignor, chosen_options
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 # Orders
 # ------
+
+ORDERS_IN_STEP = 100
+"""Members that one step orders to stop or to start."""
+
+OrderCause: TypeAlias = tuple[Cause, str, int]
+"""Why a member is stopped or started: the rebalance's cause, detail and number."""
 
 
 def await_orders(request: AwaitOrders, step: Step) -> None:
@@ -88,14 +95,14 @@ def send_ping(group: CentralGroup, member: CentralMember, step: Step) -> None:
     step.arm(group.ping_timer(member.id), member.patience_ms)
 
 
-def order_stop(group: CentralGroup, member: CentralMember, step: Step) -> None:
+def order_stop(group: CentralGroup, member: CentralMember, step: Step, why: OrderCause) -> None:
     number = next_order_number(member)
-    cause, detail, rebalance = current_cause(group, step)
+    cause, detail, rebalance = why
     send_order(group, member, OutstandingOrder(OrderedAction.STOP, number), step)
     queue_order(member, StopFetcher(number, cause, detail, rebalance), step)
 
 
-def order_start(group: CentralGroup, member: CentralMember, step: Step) -> None:
+def order_start(group: CentralGroup, member: CentralMember, step: Step, why: OrderCause) -> None:
     """Order the member to fetch what is stored for it, from where the group has committed."""
     number = next_order_number(member)
     member.may_fetch = True
@@ -106,7 +113,7 @@ def order_start(group: CentralGroup, member: CentralMember, step: Step) -> None:
         for topic in sorted(share)
         for partition in share[topic]
     )
-    cause, detail, rebalance = current_cause(group, step)
+    cause, detail, rebalance = why
     send_order(group, member, OutstandingOrder(OrderedAction.START, number), step)
     queue_order(member, StartFetcher(number, group.generation, partitions, cause, detail, rebalance), step)
 
@@ -115,7 +122,7 @@ def report_failure(member: CentralMember, detail: str, step: Step) -> None:
     queue_order(member, RebalanceFailed(next_order_number(member), detail), step)
 
 
-def current_cause(group: CentralGroup, step: Step) -> tuple[Cause, str, int]:
+def current_cause(group: CentralGroup, step: Step) -> OrderCause:
     """Why: the rebalance under way, else the last one."""
     rebalance = group.progress.rebalance
     if rebalance is not None:
@@ -199,10 +206,11 @@ def start_task(group: CentralGroup, step: Step) -> None:
     progress = group.progress
     progress.dirty = progress.void = False
     progress.awaited.clear()
+    progress.unordered.clear()
     step.disarm(group.retry_timer)
     if not group.members:
         empty_group(group, step)
-    elif group.lost or progress.resolving:
+    elif progress.resolving or group.has_lost:
         progress.dirty = True
         move_to_state(group, CentralState.WAITING, step)
         start_late_ones(group, step)
@@ -283,10 +291,9 @@ def adopt_plan(group: CentralGroup, made: Plan, step: Step) -> None:
     progress.stopping_since_ms = step.now_ms
     progress.stopped.clear()
     move_to_state(group, CentralState.STOPPING, step)
-    for member in group.present:
-        if member.may_fetch:
-            progress.awaited.add(member.id)
-            order_stop(group, member, step)
+    fetching = [member.id for member in group.present if member.may_fetch]
+    progress.awaited.update(fetching)
+    begin_orders(group, fetching, step)
     advance_task(group, step)
 
 
@@ -324,18 +331,49 @@ def finish_starting(group: CentralGroup, step: Step) -> None:
 
 
 def start_late_ones(group: CentralGroup, step: Step) -> None:
-    for member in group.present:
-        start_if_late(group, member, step)
+    late = [member.id for member in group.present if group.is_late(member)]
+    if group.state is CentralState.STARTING:
+        group.progress.awaited.update(late)
+    begin_orders(group, late, step)
 
 
-def start_if_late(group: CentralGroup, member: CentralMember, step: Step) -> None:
+def start_if_late(group: CentralGroup, member: CentralMember, step: Step, why: OrderCause | None = None) -> None:
     """Whoever is here and does not fetch what is stored for it is told to."""
     if not group.is_late(member):
         return
     if group.state is CentralState.STARTING:
         group.progress.awaited.add(member.id)
     if member.demand is None or member.demand.want is OrderedAction.STOP:
-        order_start(group, member, step)
+        order_start(group, member, step, why or current_cause(group, step))
+
+
+def begin_orders(group: CentralGroup, members: Sequence[str], step: Step) -> None:
+    """Order these members to do what the group's state is for; those of a large group in several turns."""
+    group.progress.unordered = deque(members)
+    give_orders(group, step)
+
+
+def take_up_orders(event: GiveOrders, step: Step) -> None:
+    group = step.state.find(CentralGroup, event.group_id)
+    if group is not None:
+        group.progress.ordering = False
+        give_orders(group, step)
+
+
+def give_orders(group: CentralGroup, step: Step) -> None:
+    """As many as one step may: thousands at once would keep the node from everything else for as long."""
+    progress, why = group.progress, current_cause(group, step)
+    for _ in range(min(ORDERS_IN_STEP, len(progress.unordered))):
+        member = group.members.get(progress.unordered.popleft())
+        if member is None or member.lost:
+            continue
+        if group.state is not CentralState.STOPPING:
+            start_if_late(group, member, step, why)
+        elif member.id in progress.awaited:
+            order_stop(group, member, step, why)
+    if progress.unordered and not progress.ordering:
+        progress.ordering = True
+        step.out.chores.append(GiveOrders(group.id))
 
 
 def take_stopped(group: CentralGroup, member: CentralMember, number: int, step: Step) -> None:
@@ -392,6 +430,7 @@ def fail_attempt(group: CentralGroup, why: str, step: Step) -> None:
         step.disarm(group.order_timer(member.id))
         member.demand = None
     progress.awaited.clear()
+    progress.unordered.clear()
     if progress.failures > step.limits.central_max_retries:
         give_up(group, why, step)
         return
@@ -426,31 +465,41 @@ def move_to_state(group: CentralGroup, state: CentralState, step: Step) -> None:
 
 
 def snapshot_of(group: CentralGroup, step: Step) -> Snapshot:
-    """All that the plan depends on. What members own is what is stored for them."""
-    counts = step.state.partitions
-    subscribed = {member.id: group.topics_of(member) for member in group.members.values()}
-    named = frozenset().union(*(group.named_by(member) for member in group.members.values()))
-    topics = sorted(named & counts.keys())
-    had = group.owned
-    return Snapshot(
-        topics={topic: counts[topic] for topic in topics},
-        members=[
+    """All that the plan depends on. What members own is what is stored for them.
+
+    It is made for every plan, of a group of thousands: most members subscribe to the same as others do.
+    """
+    counts, had = step.state.partitions, group.owned
+    read: dict[tuple[frozenset[str], str, Rights], tuple[str, ...]] = {}
+    named, members = set[str](), list[AssignorMember]()
+    for member_id in sorted(group.members):
+        member = group.members[member_id]
+        topics = read.get(subscribes := (member.topics, member.regex, member.rights))
+        if topics is None:
+            topics = read[subscribes] = tuple(sorted(group.topics_of(member)))
+            named |= group.named_by(member)
+        share = had.get(member_id)
+        members.append(
             AssignorMember(
                 id=member_id,
-                topics=tuple(sorted(subscribed[member_id])),
-                owned=existing_partitions(had[member_id], counts) if member_id in had else None,
-                generation=group.generation if member_id in had else -1,
-                rack=group.members[member_id].rack_id,
+                topics=topics,
+                owned=None if share is None else existing_partitions(share, counts),
+                generation=-1 if share is None else group.generation,
+                rack=member.rack_id,
             )
-            for member_id in sorted(group.members)
-        ],
+        )
+    return Snapshot(
+        topics={topic: counts[topic] for topic in sorted(named & counts.keys())},
+        members=members,
         assignor=loadable_name(chosen_assignor(step.state, group.id) or group.assignor, step.limits),
         options=chosen_options(step.state, group.id),
     )
 
 
-def existing_partitions(share: Mapping[str, Sequence[int]], counts: Mapping[str, int]) -> dict[str, list[int]]:
-    return {topic: list(partitions) for topic, partitions in share.items() if topic in counts}
+def existing_partitions(share: Mapping[str, Sequence[int]], counts: Mapping[str, int]) -> Mapping[str, Sequence[int]]:
+    if share.keys() <= counts.keys():
+        return share
+    return {topic: partitions for topic, partitions in share.items() if topic in counts}
 
 
 def shares_of(share: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:

@@ -235,6 +235,10 @@ def restore_member(group: CentralGroup, member: CentralMember, request: Register
         what = f"came back and {describe_subscription(before[0], member.topics, (before[1], member.regex))}"
         changed = trigger_by_member(Cause.SUBSCRIPTION_CHANGED, member, what)
         group_task.request_rebalance(group, changed, step)
+    elif group.state is CentralState.WAITING and group.has_lost:
+        # Others are waited for still. Thousands come back together: none of them looks at all the others.
+        group.progress.dirty = True
+        group_task.start_if_late(group, member, step)
     else:
         group.progress.dirty = True
         group_task.advance_task(group, step)

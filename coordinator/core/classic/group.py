@@ -18,13 +18,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import islice
 
 from muster.assignors.api import JsonValue, RebalanceProtocol, TopicPartition
 from muster.assignors.api import Member as AssignorMember
 from muster.assignors.data.values import TOLD_BESIDE, raw_claims
 from muster.assignors.registry import BUILT_IN, resolve
 from muster.coordinator.core.groups.extensions import GroupView
-from muster.coordinator.core.groups.member_history import MemberHistory, SeenMember
+from muster.coordinator.core.groups.member_history import MAX_SCANNED, MemberHistory, SeenMember
 from muster.coordinator.core.groups.state import ShardState
 from muster.coordinator.core.model.events import JoinGroup
 from muster.coordinator.core.model.ledger import Departure, OngoingRebalance, RebalanceSettling, WithheldPartition
@@ -408,6 +409,10 @@ class ClassicGroup:
 
     def seen_members(self) -> Iterator[SeenMember]:
         return (member.seen for member in self.members.values())
+
+    def unheard_members(self, since_ms: int) -> Iterator[SeenMember]:
+        first = islice(self.members.values(), MAX_SCANNED)
+        return (member.seen for member in first if member.last_seen_ms <= since_ms)
 
     @property
     def can_rebalance(self) -> bool:

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
+from itertools import islice
 
-from muster.coordinator.core.groups.member_history import MemberHistory, SeenMember
+from muster.coordinator.core.groups.member_history import MAX_SCANNED, MemberHistory, SeenMember
 from muster.coordinator.core.model.ledger import OngoingRebalance
 from muster.coordinator.core.model.records import (
     ClassicSide,
@@ -196,6 +197,10 @@ class ConsumerGroup:
 
     def seen_members(self) -> Iterator[SeenMember]:
         return (self.seen(member) for member in self.members.values())
+
+    def unheard_members(self, since_ms: int) -> Iterator[SeenMember]:
+        first = islice(self.members.values(), MAX_SCANNED)
+        return (self.seen(member) for member in first if self.progress.last_seen_ms.get(member.id, 0) <= since_ms)
 
     @property
     def state(self) -> ConsumerGroupState:

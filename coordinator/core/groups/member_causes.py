@@ -9,7 +9,6 @@ running processes with one instance id fence each other: the ledger names both, 
 
 from collections.abc import Iterable, Iterator, Set
 from dataclasses import replace
-from itertools import islice
 from typing import Protocol
 
 from muster.coordinator.core.groups.bookkeeping import amend_entry, audit_entry, keep_entry
@@ -27,6 +26,7 @@ from muster.coordinator.core.groups.member_history import (
     SeenMember,
     describe_ms,
     find_disturbance,
+    recent_disturbances,
 )
 from muster.coordinator.core.groups.state import ShardState, Step
 from muster.coordinator.core.model.events import (
@@ -128,6 +128,9 @@ class ExplainedGroup(GroupData, Protocol):
 
     def seen_members(self) -> Iterator[SeenMember]:
         """Its members, made one by one as they are asked for."""
+
+    def unheard_members(self, since_ms: int) -> Iterator[SeenMember]:
+        """Those of its first MAX_SCANNED members that were last heard then or before."""
 
 
 # Topics
@@ -252,17 +255,23 @@ def disturbance_since(heard_ms: int, step: Step, late_ms: int = READ_LATE_MS) ->
     )
 
 
+def disturbed_until(step: Step) -> int | None:
+    """Members that were last heard then or before may not have been heard for a disturbance; None: there was none."""
+    state = step.state
+    recent = recent_disturbances(state.stalls.values(), state.takeovers.values(), state.loaded_at_ms, step.now_ms)
+    return max((each.ended_ms for each in recent), default=None)
+
+
 def find_given_up(group: ExplainedGroup, member: SeenMember, step: Step) -> Returned | None:
     """A member that counts, and has not been heard since the node stood still or took over, gave up on its own.
 
     One that was heard since, if only once, is another member with the same names.
     """
-    if disturbance_since(0, step) is None:
+    until_ms = disturbed_until(step)
+    if until_ms is None:
         return None
-    for each in islice(group.seen_members(), MAX_SCANNED):
-        if not group.history.may_be(each, member):
-            continue
-        if disturbance_since(each.last_seen_ms, step, late_ms=0) is not None:
+    for each in group.unheard_members(until_ms):
+        if group.history.may_be(each, member):
             former = group.history.note_gone(each, WaitEnd.JOINED, step.now_ms)
             return Returned(former, same_process=False, closed_ms=group.history.closed_ms(each))
     return None

@@ -221,6 +221,19 @@ def find_disturbance(
     have given up long before: `late_ms`, for members that are known to be back under another id. What a coordinator
     hears that has just loaded the group was sent to it.
     """
+    near = [
+        each
+        for each in recent_disturbances(stalls, takeovers, loaded_ms, now_ms)
+        if heard_ms <= each.ended_ms + (0 if each.takeover else late_ms)
+    ]
+    # Of a takeover, which loads the group, the longer story is told.
+    return max(near, key=lambda each: (each.ended_ms // READ_LATE_MS, each.lasted_ms), default=None)
+
+
+def recent_disturbances(
+    stalls: Iterable[Stall], takeovers: Iterable[Takeover], loaded_ms: int, now_ms: int
+) -> list[Disturbance]:
+    """Those that members which give up now are put down to."""
     found = [
         Disturbance(
             False, each.ended_at_ms, each.stalled_ms, f"the node did not run for {describe_ms(each.stalled_ms)}"
@@ -238,11 +251,4 @@ def find_disturbance(
     ]
     if loaded_ms:
         found.append(Disturbance(True, loaded_ms, 0, "the coordinator had been away, and loaded the group again"))
-    near = [
-        each
-        for each in found
-        if heard_ms <= each.ended_ms + (0 if each.takeover else late_ms)
-        and each.ended_ms - each.lasted_ms <= now_ms <= each.ended_ms + DISTURBANCE_MS
-    ]
-    # Of a takeover, which loads the group, the longer story is told.
-    return max(near, key=lambda each: (each.ended_ms // READ_LATE_MS, each.lasted_ms), default=None)
+    return [each for each in found if each.ended_ms - each.lasted_ms <= now_ms <= each.ended_ms + DISTURBANCE_MS]

@@ -948,6 +948,13 @@ class ForgetOffsets:
 
 
 @frozen_value
+class GiveOrders:
+    """A central group has members that it has yet to order to stop or to start: so many as one step may."""
+
+    group_id: str
+
+
+@frozen_value
 class ReviewTopics:
     """Topics have changed, and groups have yet to look at them: so many as one step may."""
 
@@ -1082,6 +1089,7 @@ Event: TypeAlias = (
     | RightsAnew
     | ExpireOffsets
     | ForgetOffsets
+    | GiveOrders
     | ReviewTopics
     | Planned
     | TrialEvent

@@ -12,7 +12,7 @@ from muster.coordinator.core.model import events
 from muster.coordinator.core.model.effects import REPLY_TYPES, JoinReply
 from muster.coordinator.core.model.events import Forget, Heartbeat, StoodStill, TimerFired
 from muster.coordinator.core.model.types import Cause, CommittedOffset
-from muster.coordinator.runtime import deadlines
+from muster.coordinator.runtime import deadlines, engine
 from muster.coordinator.runtime.shards import not_served_sentence
 from muster.coordinator.runtime.stepper import SLOW_FLUSH_MS
 from tests.fakes.tiny_shard import JOIN_WAIT_MS, SESSION_MS, break_it, commit, fetch, heartbeat, join
@@ -57,6 +57,29 @@ def test_turns_go_on_while_a_flush_runs_and_the_next_job_covers_them() -> None:
     bench.engine.flushed(job)
     assert codes(bench.told()) == [(1, NONE)]
     assert codes(bench.flush()) == [(2, NONE)]
+
+
+def test_thousands_that_speak_at_once_have_several_turns_and_no_timer_fires_before_the_last() -> None:
+    bench = Bench(inbox_limit=3 * engine.MAX_EVENTS_IN_TURN)
+    bench.turn(0, heartbeat(1))
+    told = bench.turn(SESSION_MS, *(heartbeat(number) for number in range(2, 2 * engine.MAX_EVENTS_IN_TURN + 3)))
+    assert len(told) == engine.MAX_EVENTS_IN_TURN
+    assert bench.engine.pending
+    assert len(bench.turn(SESSION_MS)) == engine.MAX_EVENTS_IN_TURN
+    assert ("session", "g", "m") in bench.core().deadlines, "what it said last waits"
+    assert len(bench.turn(SESSION_MS)) == 1
+    assert not bench.engine.pending
+
+
+def test_a_timer_waits_for_those_that_were_queued_before_and_not_for_all_that_come_after() -> None:
+    bench = Bench(inbox_limit=3 * engine.MAX_EVENTS_IN_TURN)
+    bench.turn(0, heartbeat(1))
+    others = [heartbeat(number, member_id="n") for number in range(2, engine.MAX_EVENTS_IN_TURN + 3)]
+    bench.turn(SESSION_MS, *others)
+    assert ("session", "g", "m") in bench.core().deadlines
+    bench.turn(SESSION_MS, *others[:-1])
+    assert ("session", "g", "m") not in bench.core().deadlines
+    assert bench.engine.pending
 
 
 def test_what_a_replay_read_is_not_told_before_it_is_flushed_again() -> None:
@@ -293,7 +316,8 @@ def test_a_heartbeat_costs_the_same_however_many_shards_and_members_there_are() 
     small, large = Bench(shards=2), Bench(shards=500)
     for shard in range(500):
         large.engine.submit(shard, heartbeat(1))
-    large.turn(0)
+    while large.engine.pending:
+        large.turn(0)
     small.turn(0, heartbeat(1))
     assert steps_of_a_heartbeat(large) == steps_of_a_heartbeat(small)
 

@@ -1,0 +1,49 @@
+"""`muster bench zookeeper` runs, at a size that proves nothing about speed and everything about the reports."""
+
+import json
+import resource
+
+import pytest
+
+pytest.importorskip("psutil", reason="processes are found by it: pip install 'muster-groups[workshop]'")
+
+from muster.cli.common.commands import Exit
+from muster.cli.main import main
+from muster.workshop.bench import zookeeper_suite
+from muster.workshop.bench.processes import BenchFailed
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.mark.timeout(300)
+def test_a_central_group_goes_through_its_course(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(zookeeper_suite, "SESSION_MS", 6_000)
+    main(["bench", "zookeeper", "--only", "central", "--members", "4", "--members", "20", "--json"])
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {row["bench"] for row in rows} == {"zookeeper"}
+    assert [row["case"].partition(": 20 consumers, ")[2] for row in rows] == [
+        f"{event}, {what}"
+        for event, until in (
+            ("join of all", "until all own"),
+            ("one leaves", "first stop to last start"),
+            ("one dies", "first stop to last start"),
+            ("the topic grows", "first stop to last start"),
+        )
+        for what in (until, "the node's processor", "messages", "others wait at most")
+    ] + ["memory"]
+    leaving = next(row for row in rows if row["case"].endswith("one leaves, messages"))
+    assert 3.8 <= leaving["value"] <= 4.2, "a stop, a start, and an answer to each; perhaps a ping"
+    assert all(row["peer_value"] > 0 for row in rows if "processor" not in row["case"])
+
+
+def test_a_shell_that_allows_too_few_open_files_is_told_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 1_024))
+    with pytest.raises(BenchFailed, match=r"5,000 consumers.* need 5,500 open files.*allows 1,024.*ulimit -Hn 5500"):
+        zookeeper_suite.allow_open_files(5_000)
+
+
+def test_sizes_are_for_this_suite_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "log", "--members", "5"]) == Exit.USAGE
+    assert "--members works only with the suite zookeeper" in capsys.readouterr().err

@@ -1,0 +1,128 @@
+"""Of a central group of hundreds, a step orders some to stop or to start, and later turns the rest."""
+
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+
+from muster.coordinator.core.central import group_task
+from muster.coordinator.core.central.group import CentralState
+from muster.coordinator.core.model import events
+from muster.coordinator.core.model.effects import CentralReply, Effects, Order, StartFetcher, StopFetcher
+from muster.coordinator.core.model.events import GiveOrders, Loaded
+from muster.coordinator.core.model.types import Limits
+from muster.coordinator.core.shard import Shard
+
+GROUP, TOPIC, MEMBERS, PARTITIONS = "g", "t", 7, 14
+
+
+class CentralStage:
+    """A shard with one central group, whose members have open streams and answer at once, unless they are `mute`."""
+
+    def __init__(self) -> None:
+        self.shard = Shard(Limits(), 0)
+        self.shard.step(Loaded(), 0)
+        self.shard.step(events.TopicsChanged({TOPIC: PARTITIONS}), 0)
+        self.now_ms = 1
+        self.numbers = count(1)
+        self.streams: dict[str, int] = {}
+        self.asking: dict[int, str] = {}
+        self.mute: set[str] = set()
+        self.orders_in_step: list[int] = []
+        self.chores: list[events.Event] = []
+
+    @property
+    def group(self) -> group_task.CentralGroup:
+        return self.shard.central_groups[GROUP]
+
+    def register(self, member_id: str) -> None:
+        number = self.streams[member_id] = next(self.numbers)
+        self.take(events.RegisterConsumer(number, GROUP, member_id, "c", "h", 10_000, (TOPIC,), "", "range"))
+        self.ask(member_id)
+
+    def ask(self, member_id: str) -> None:
+        number = next(self.numbers)
+        self.asking[number] = member_id
+        self.take(events.AwaitOrders(number, GROUP, member_id, self.streams[member_id]))
+
+    def leave(self, member_id: str) -> None:
+        self.take(events.Deregister(next(self.numbers), GROUP, member_id, self.streams[member_id]))
+
+    def take(self, event: events.Event) -> None:
+        """One step, and what the members say to it; what is left of it waits in `chores`."""
+        effects = self.shard.step(event, self.now_ms)
+        self.chores += effects.chores
+        heard = list(self.heard(effects))
+        self.orders_in_step.append(sum(isinstance(order, StopFetcher | StartFetcher) for _, order in heard))
+        for member_id, order in heard:
+            self.ask(member_id)
+            self.obey(member_id, order)
+
+    def heard(self, effects: Effects) -> Iterator[tuple[str, Order]]:
+        for request_id, reply in effects.replies:
+            if request_id in self.asking and isinstance(reply, CentralReply):
+                member_id = self.asking.pop(request_id)
+                for order in reply.orders:
+                    yield member_id, order
+
+    def obey(self, member_id: str, order: Order) -> None:
+        if member_id in self.mute:
+            return
+        who = (next(self.numbers), GROUP, member_id, self.streams[member_id], order.number)
+        if isinstance(order, StopFetcher):
+            self.take(events.FetcherStopped(*who))
+        elif isinstance(order, StartFetcher):
+            self.take(events.FetcherStarted(*who))
+
+    def finish(self) -> None:
+        while self.chores:
+            self.take(self.chores.pop(0))
+
+
+@pytest.fixture
+def stage(monkeypatch: pytest.MonkeyPatch) -> CentralStage:
+    monkeypatch.setattr(group_task, "ORDERS_IN_STEP", 2)
+    stage = CentralStage()
+    for number in range(MEMBERS):
+        stage.register(f"m{number}")
+        stage.finish()
+    stage.orders_in_step.clear()
+    return stage
+
+
+def test_all_are_stopped_and_started_though_no_step_orders_more_than_some(stage: CentralStage) -> None:
+    assert stage.group.state is CentralState.STABLE
+    generation = stage.group.generation
+    stage.leave("m6")
+    assert stage.chores == [GiveOrders(GROUP)]
+    assert stage.group.state is CentralState.STOPPING, "two have stopped, and four have not been ordered to"
+    stage.finish()
+    assert stage.group.state is CentralState.STABLE
+    assert stage.group.generation == generation + 1
+    assert {each.fetching for each in stage.group.members.values()} == {generation + 1}
+    assert max(stage.orders_in_step) == 2
+    assert sum(stage.orders_in_step) == 2 * (MEMBERS - 1)
+
+
+def test_an_attempt_that_fails_orders_nobody_any_more(stage: CentralStage) -> None:
+    """Those that had not been ordered to stop fetch on, and the next attempt stops them."""
+    stage.leave("m6")
+    stage.take(events.StreamClosed(GROUP, "m5", stage.streams["m5"]))
+    assert stage.group.state is CentralState.BACKING_OFF
+    stage.orders_in_step.clear()
+    stage.finish()
+    assert sum(stage.orders_in_step) == 0
+    assert stage.group.members["m4"].may_fetch
+
+
+def test_one_that_goes_before_it_is_ordered_is_passed_over(stage: CentralStage) -> None:
+    stage.leave("m6")
+    stage.leave("m5")
+    stage.finish()
+    assert stage.group.state is CentralState.STABLE
+    assert sorted(stage.group.members) == ["m0", "m1", "m2", "m3", "m4"]
+    assert {each.fetching for each in stage.group.members.values()} == {stage.group.generation}
+
+
+def test_what_is_left_of_a_group_that_is_gone_is_nothing(stage: CentralStage) -> None:
+    assert stage.shard.step(GiveOrders("another"), stage.now_ms) == Effects()

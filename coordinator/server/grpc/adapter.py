@@ -10,7 +10,7 @@ unexpected exception gives the client a reference into the node's log, and nothi
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -38,7 +38,9 @@ from muster.coordinator.errors import (
     SubjectNotFound,
     TemporarilyUnknown,
 )
+from muster.coordinator.runtime.record_fields import varint
 from muster.coordinator.security.access_model import UNAUTHENTICATED, Identity
+from muster.coordinator.server.driver.clock import LoopSlice
 from muster.coordinator.server.grpc.load_limits import LARGE_ANSWER, ConnectionLoad, ConnectionLoadLimits, counter_of
 from muster.coordinator.server.rpc_dispatch import MethodKind, ServiceMethod, fast_path_of
 
@@ -426,15 +428,82 @@ def discard_reading(reading: "asyncio.Task[bytes | None]") -> None:
         reading.exception()  # Seen, whether or not anybody waits yet.
 
 
+PIECE_BYTES: Final = 64 << 10
+"""Of an answer, or one row of it: so much is made bytes of at once, in less than a millisecond."""
+
+FEW_ROWS: Final = 8
+"""An answer of fewer rows is written in one piece."""
+
+LENGTH_DELIMITED: Final = 2
+"""The wire type of a message within another."""
+
+
+def row_fields_of(answer: type[Message]) -> tuple[tuple[str, bytes], ...]:
+    """The repeated messages of such an answer, by name, and the tag that each has on the wire."""
+    return tuple(
+        (field.name, varint(field.number << 3 | LENGTH_DELIMITED))
+        for field in answer.DESCRIPTOR.fields
+        if field.message_type is not None and isinstance(getattr(answer(), field.name), Sequence)
+    )
+
+
+async def encode_answer(answer: Message, row_fields: Sequence[tuple[str, bytes]]) -> bytes:
+    """Its bytes; of one with many long rows, row by row, and others have their turns in between: an explanation may
+    have 20 MB, and protobuf lets no other thread run meanwhile."""
+    long = False
+    for name, _ in row_fields:
+        rows = getattr(answer, name)
+        if (count := len(rows)) >= FEW_ROWS:
+            longest = max(rows[at].ByteSize() for at in (0, count // 2, count - 1))
+            long = long or longest * count > 4 * PIECE_BYTES
+    if not long:
+        return answer.SerializeToString()
+    pieces = [piece async for piece in encode_pieces(answer, dict(row_fields))]
+    return await asyncio.to_thread(b"".join, pieces)  # which lets others run while it copies
+
+
+async def encode_pieces(answer: Message, tags: Mapping[str, bytes]) -> AsyncIterator[bytes]:
+    """Messages one behind the other are one message: each row is one that has no other, and the rest is the last."""
+    rest, breath = type(answer)(), LoopSlice()
+    for described, value in answer.ListFields():
+        tag = tags.get(described.name)
+        if tag is None:
+            copy_field(rest, described.name, value)
+            continue
+        at_once = max(1, PIECE_BYTES // (value[0].ByteSize() + 1))
+        for begin in range(0, len(value), at_once):
+            rows = [row.SerializeToString() for row in value[begin : begin + at_once]]
+            yield b"".join(part for row in rows for part in (tag, varint(len(row)), row))
+            await breath.yield_if_used()
+    yield rest.SerializeToString()
+
+
+def copy_field(message: Message, name: str, value: Any) -> None:
+    place: Any = getattr(message, name)
+    if isinstance(value, Message):
+        place.CopyFrom(value)
+    elif isinstance(value, str | bytes) or not isinstance(value, Mapping | Sequence):
+        setattr(message, name, value)
+    else:
+        place.MergeFrom(value)
+
+
 def serve_unary(method: ServiceMethod, burden: ConnectionLoad) -> UnaryAnswer:
     handler, well = method.handler, fast_path_of(method.handler)
+    row_fields = row_fields_of(method.response_type)
 
     async def answer(request: Any, context: Context, identity: Identity) -> bytes:
         call = GrpcCall(context, burden, identity)
         if well is not None and well(request, call):
             return EMPTY
         response: Message | bytes = await handler(request, call)
-        data = response if isinstance(response, bytes) else response.SerializeToString()
+        data = (
+            response
+            if isinstance(response, bytes)
+            else await encode_answer(response, row_fields)
+            if row_fields
+            else response.SerializeToString()
+        )
         if len(data) >= LARGE_ANSWER:
             hold_answer(burden, context, len(data))
         return data
@@ -446,6 +515,7 @@ def serve_metered_unary(method: ServiceMethod, meter: "RequestMeter", burden: Co
     """The same, counted: by the `error_code` of the answer, if it has one."""
     handler, well = method.handler, fast_path_of(method.handler)
     coded = "error_code" in method.response_type.DESCRIPTOR.fields_by_name
+    row_fields = row_fields_of(method.response_type)
 
     async def answer(request: Any, context: Context, identity: Identity) -> bytes:
         started, call = perf_counter(), GrpcCall(context, burden, identity)
@@ -454,7 +524,13 @@ def serve_metered_unary(method: ServiceMethod, meter: "RequestMeter", burden: Co
             return EMPTY
         response = await handler(request, call)
         took_s, encoded = perf_counter() - started, isinstance(response, bytes)
-        data: bytes = response if encoded else response.SerializeToString()
+        data: bytes = (
+            response
+            if encoded
+            else await encode_answer(response, row_fields)
+            if row_fields
+            else response.SerializeToString()
+        )
         if len(data) >= LARGE_ANSWER:
             hold_answer(burden, context, len(data))
         meter.answered(took_s, response.error_code if coded and not encoded else 0)

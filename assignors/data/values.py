@@ -81,6 +81,8 @@ def readable_lag(committed: int | None, log_start: int, log_end: int) -> int:
     """Records that a group with this position still has to read, never negative.
 
     Kafka's tools show another figure, `log_end - committed`, which also counts records that retention has removed.
+    As in these, `log_end` is the high watermark, whatever `isolation.level` members have: no protocol tells it to their
+    coordinator. So records of open transactions count, and a transaction that hangs shows as a lag that stays.
 
     >>> readable_lag(5, 5_000, 5_000), readable_lag(45, 10, 50), readable_lag(None, 10, 50), readable_lag(60, 10, 50)
     (0, 5, 40, 0)

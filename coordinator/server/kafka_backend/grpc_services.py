@@ -29,6 +29,7 @@ from muster.coordinator.server.backend import fencing
 from muster.coordinator.server.kafka_backend.upstream_logs import UpstreamLog
 from muster.coordinator.server.rpc_dispatch import RpcCall
 from muster.coordinator.server.services.group_coordinator import (
+    NO_TRANSACTIONS,
     GroupCoordinator,
     GroupServiceContext,
     RoutedGroupCoordinator,
@@ -326,7 +327,7 @@ CODE: Any = int(ErrorCode.UNSUPPORTED_VERSION)
 BUNDLED = "it needs a node that keeps records itself (engine=bundled)"
 
 
-OF_THAT_KAFKA: Final = "Kafka's brokers coordinate transactions here: use a transactional producer of that Kafka."
+OF_THAT_KAFKA: Final = f"{NO_TRANSACTIONS[0].upper()}{NO_TRANSACTIONS[1:]}."
 """What to do about a transactional id (KB-G3)."""
 
 

@@ -232,7 +232,9 @@ def progress_changed(before: pb.GroupProgress, now: pb.GroupProgress | None) -> 
 
 
 NO_TRANSACTIONS: Final = (
-    "this node coordinates no transactional ids: Kafka's brokers do that for the topics that it serves"
+    "this node coordinates no transactional ids: Kafka's brokers do that for the topics that it serves. Write with a "
+    "transactional producer of Kafka's own clients, through this node's Kafka listener if it is to commit offsets of "
+    "groups that this node coordinates; kafka-transactions.sh shows and ends transactions there"
 )
 
 

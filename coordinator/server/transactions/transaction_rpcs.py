@@ -335,7 +335,7 @@ class RefusedTransactionRpcs:
         self._remedy = remedy
 
     def _refuse(self, transactional_id: str) -> CoordinatorError:
-        none = f"{refuse_transactions(transactional_id)} {self._remedy}".rstrip()
+        none = self._remedy or str(refuse_transactions(transactional_id))
         return CoordinatorError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, none)
 
     async def init_producer_id(self, request: pb.InitProducerIdRequest, call: RpcCall) -> pb.InitProducerIdResponse:
@@ -358,13 +358,13 @@ class RefusedTransactionRpcs:
     async def list_transactions(
         self, request: pb.ListTransactionsRequest, call: RpcCall
     ) -> pb.ListTransactionsResponse:
-        """None, as at Kafka's listener; what the filters have wrong is told."""
+        """An empty list would say that nothing is open."""
         wanted = filter_of(request)
         try:
             await keep_matching((), wanted.pattern)
         except CoordinatorError as refusal:
             return pb.ListTransactionsResponse(**refusal_of(refusal), unknown_states=wanted.unknown_states)
-        return pb.ListTransactionsResponse(unknown_states=wanted.unknown_states)
+        return pb.ListTransactionsResponse(**refusal_of(self._refuse("")), unknown_states=wanted.unknown_states)
 
     async def terminate_transaction(
         self, request: pb.TerminateTransactionRequest, call: RpcCall

@@ -204,6 +204,37 @@ def test_a_commit_after_the_timeout_is_refused_for_good(node: NodeProcess, topic
             producer.commit()
 
 
+def test_a_groups_lag_ends_at_the_high_watermark_and_a_readers_own_at_the_last_stable_offset(
+    node: NodeProcess, topic: str
+) -> None:
+    """As in Kafka: its tools ask for ends without an isolation level, its consumers with their own."""
+    place = (topic, 0)
+    settings = {"enable_auto_commit": False, "isolation_level": "read_committed"}
+    with (
+        transactional(node, topic) as producer,
+        member(node, topic, **settings) as consumer,
+        Admin(bootstrap_servers=node.address) as admin,
+    ):
+        consumer.assign([place])
+        consumer.commit(offsets={place: 0})
+        producer.begin()
+        for _ in range(3):
+            producer.produce(topic, b"held", partition=0)
+        producer.flush()
+        group = consumer.consumer_group_metadata().group_id
+        assert consumer.end_offsets([place]) == {place: 0}, "nothing is to be read yet"
+        assert [each.lag for each in admin.group_lag(group)] == [3]
+        producer.abort()
+
+        def read_past() -> bool:
+            assert not consumer.consume(1, 0.1), "it was aborted"
+            return consumer.position(place) == 4
+
+        eventually(read_past, "the position is behind the marker")
+        consumer.commit()
+        assert [each.lag for each in admin.group_lag(group)] == [0]
+
+
 def test_close_aborts_what_is_open(node: NodeProcess, topic: str, caplog: pytest.LogCaptureFixture) -> None:
     with transactional(node, topic) as producer:
         producer.begin()

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from muster.client import Consumer, Producer
+from muster.client import Admin, Consumer, Producer
+from muster.client.errors import Refused, TransactionalIdNotAuthorized
 from muster.client.types import Message, RecordMetadata, TopicPartition
 from tests.support.kafka_backend.served import make_topics, over
 from tests.support.node import NodeProcess, running_node
@@ -13,13 +14,14 @@ from tests.support.node import NodeProcess, running_node
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
 TOPIC, PARTITIONS, RECORDS = "read-there", 3, 300
+COMMITTED = "read-committed"
 HEADERS = [("kind", b"test")]
 
 
 @pytest.fixture(scope="module")
 def node(real_kafka: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
     pytest.importorskip("confluent_kafka")
-    make_topics(real_kafka.address, {TOPIC: PARTITIONS})
+    make_topics(real_kafka.address, {TOPIC: PARTITIONS, COMMITTED: 1})
     with running_node(tmp_path_factory.mktemp("over"), over(real_kafka.address, "records")) as node:
         yield node
 
@@ -96,3 +98,50 @@ def test_a_record_that_kafka_does_not_take_is_told(node: NodeProcess) -> None:
         with pytest.raises(Exception, match="Kafka did not take a record"):
             producer.flush()
     assert "too large" in str(told[0]).lower() or "size" in str(told[0]).lower()
+
+
+# Transactions: Kafka's brokers coordinate them
+# ---------------------------------------------
+
+REMEDY = "Write with a transactional producer of Kafka's own clients, through this node's Kafka listener"
+
+
+def test_our_transactional_producer_is_refused_at_once_and_told_what_to_do(node: NodeProcess) -> None:
+    with Producer(bootstrap_servers=node.address, transactional_id="ours") as producer:
+        for call in (producer.init_transactions, producer.begin):
+            with pytest.raises(TransactionalIdNotAuthorized, match=REMEDY):
+                call()
+    with Admin(bootstrap_servers=node.address) as admin:
+        for ask in (
+            admin.list_transactions,
+            lambda: admin.describe_transaction("ours"),
+            lambda: admin.explain_transactions("ours"),
+            lambda: admin.terminate_transaction("ours"),
+        ):
+            with pytest.raises(TransactionalIdNotAuthorized, match=r"kafka-transactions\.sh"):
+                ask()
+        with pytest.raises(Refused, match="Use Kafka's own clients and tools there"):
+            admin.describe_producers([TopicPartition(TOPIC, 0)])
+
+
+def test_our_reader_of_committed_records_gets_what_a_transaction_of_kafkas_client_committed(
+    node: NodeProcess, real_kafka: Any
+) -> None:
+    confluent_kafka = pytest.importorskip("confluent_kafka")
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": real_kafka.address, "transactional.id": "theirs", "log_level": 0}
+    )
+    producer.init_transactions(60)
+    for values, end in (("ab", producer.commit_transaction), ("xy", producer.abort_transaction)):
+        producer.begin_transaction()
+        for value in values:
+            producer.produce(COMMITTED, value)
+        assert producer.flush(60) == 0
+        end(60)
+    producer.begin_transaction()
+    producer.produce(COMMITTED, "c")
+    producer.commit_transaction(60)
+    with Consumer(bootstrap_servers=node.address, isolation_level="read_committed") as consumer:
+        consumer.assign([(COMMITTED, 0)])
+        consumer.seek_to_beginning()
+        assert [each.value for each in read(consumer, 3)] == [b"a", b"b", b"c"]

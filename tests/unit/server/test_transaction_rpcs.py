@@ -472,6 +472,9 @@ def test_a_pattern_that_re2_does_not_read(pattern: str) -> None:
             pb.ListTransactionsRequest(transactional_id_pattern=pattern), CALL
         )
         assert refused.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+        refused = await RefusedTransactionRpcs("Ask there.").list_transactions(pb.ListTransactionsRequest(), CALL)
+        assert refused.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        assert refused.error_message.endswith("Ask there."), "an empty list would say that nothing is open"
 
     play(story, transactions=NODE)
 

@@ -62,6 +62,12 @@ class Conditions:
         self.now_ms = now_ms
         self._listener = listener
         self._known: dict[str, Condition] = {}
+        self._carry: Callable[[], None] | None = None
+        self._carrying = False
+
+    def before_each_look(self, carry: Callable[[], None]) -> None:
+        """Call it whenever somebody looks: it reports what is known elsewhere and was not carried over yet."""
+        self._carry = carry
 
     def report(self, name: str, sentence: str, *, impairs: str = "", lasting_ms: int | None = None) -> None:
         """There is trouble: for the first time, or still. The newest sentence counts.
@@ -91,6 +97,12 @@ class Conditions:
 
     def current(self) -> tuple[Condition, ...]:
         """What is wrong now, oldest first. What has run out is over."""
+        if self._carry is not None and not self._carrying:
+            self._carrying = True
+            try:
+                self._carry()
+            finally:
+                self._carrying = False
         now_ms = self.now_ms()
         over = [c.name for c in self._known.values() if c.until_ms is not None and c.until_ms <= now_ms]
         for name in over:

@@ -387,6 +387,8 @@ class NodeUpkeep:
         self._disk_room = DiskRoom(settings.data_dir, settings.log_dirs_free_warn_bytes)
         self._last_room, self._refusal = WriteProbe(settings.data_dir), ""
         self._log_troubles = LogConditions(broker.troubles, conditions)
+        # A tick may take seconds, on a disk that is full above all; whoever asks meanwhile is told what a log met.
+        conditions.before_each_look(self._carry_log_troubles)
         self._carried: Callable[[], None] = lambda: None
         self._certificates = certificates
         if certificates is not None:
@@ -426,6 +428,14 @@ class NodeUpkeep:
             log.error("the log's periodic work failed", exc_info=error)
             update_upkeep_condition(self._conditions, [repr(error)])
 
+    def _carry_log_troubles(self) -> None:
+        """Whoever asks what is wrong is answered, whatever goes wrong here."""
+        try:
+            self._log_troubles.carry()
+        except Exception as error:
+            log.error("the log's periodic work failed", exc_info=error)
+            update_upkeep_condition(self._conditions, [repr(error)])
+
     async def _work_on_logs(self) -> None:
         aged: list[Log] = []
         tick = partial(self._broker.tick, self._clock.now_ms(), compacting=False, aged=aged)
@@ -438,7 +448,7 @@ class NodeUpkeep:
     async def _carry_conditions(self) -> None:
         update_lost_explanations_condition(self._conditions, self._group_log.take_losses())
         update_starved_condition(self._conditions, self._engine.starved)
-        self._log_troubles.carry()
+        self._carry_log_troubles()
         self._carried()
         self._conditions.current()  # what has run out is told, though nobody asks
 

@@ -54,3 +54,15 @@ def test_what_found_no_room_is_tried_until_it_would_or_is_refused_again() -> Non
     carrier.found_room()
     carrier.carry()
     assert carrier.still_wanted() == 0
+
+
+def test_whoever_asks_what_is_wrong_is_told_of_a_refusal_that_was_not_carried_over_yet() -> None:
+    """Upkeep carries once a second, or later where its work on the logs takes long."""
+    conditions = Conditions(lambda: 1_000)
+    troubles = StorageTroubles()
+    conditions.before_each_look(LogConditions(troubles, conditions).carry)
+    assert conditions.current() == ()
+    troubles.refused(("t", 0), StorageError("no room"), OSError(errno.ENOSPC, "No space left on device"), 100)
+    assert [each.name for each in conditions.current()] == ["disk-full"]
+    assert conditions.impaired() == {LOG}
+    assert conditions.current()[0].count == 1, "one refusal is reported once, however often somebody asks"

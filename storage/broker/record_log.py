@@ -107,6 +107,9 @@ class AppendableLog(RecordLog, Protocol):
     def logs(self) -> Iterator[Log]:
         """The logs that this node writes."""
 
+    def hosted_log(self, topic: str, partition: int) -> Log:
+        """As `log`, or this node's copy of it: for tools, which look at one copy. Raises as `log`."""
+
     def next_fence_id(self) -> int:
         """A producer id that was never given before, for a fence."""
 

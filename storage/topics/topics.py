@@ -470,6 +470,10 @@ class TopicStore(TopicListeners):
 
     # -- logs ---------------------------------------------------------------------------------------------
 
+    def hosted_log(self, topic: str, partition: int) -> Log:
+        """See `AppendableLog`."""
+        return self.log(topic, partition)
+
     def log(self, topic: str, partition: int) -> Log:
         """The partition's log; UnknownTopicOrPartition, or StorageError when its directory is gone."""
         log = self._logs.get((topic, partition))

@@ -78,7 +78,10 @@ class LogInspectionHandlers:
     # DescribeProducers
 
     async def describe_producers(self, request: Any, call: KafkaCall) -> Any:
-        """The producers that a partition's leader knows: sequences, and where an open transaction begins."""
+        """The producers that this node's log of a partition knows: sequences, and where an open transaction begins.
+
+        Each copy answers, as in Kafka: `find-hanging --broker-id` asks one node about all that it has.
+        """
         asked = [(topic.name, number) for topic in request.topics for number in topic.partition_indexes]
         rows = dict(zip(asked, await map_off_loop(self._producers, asked), strict=True))
         topic_row = struct("DescribeProducersResponse.topics")
@@ -100,7 +103,7 @@ class LogInspectionHandlers:
         row = struct("DescribeProducersResponse.topics.partitions")
         producer_row = struct("DescribeProducersResponse.topics.partitions.active_producers")
         try:
-            known = self._broker.log(*place).list_producers()
+            known = self._broker.hosted_log(*place).list_producers()
         except StorageError as error:
             return row(partition_index=place[1], error_code=error.code, error_message=str(error))
         return row(

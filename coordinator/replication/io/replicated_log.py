@@ -155,6 +155,12 @@ class ReplicatedLog(TopicListeners):
             raise self._no_log(topic, partition)
         return self._disk.log(topic, partition)
 
+    def hosted_log(self, topic: str, partition: int) -> Log:
+        """See `AppendableLog`; a copy has what its leader sent until now."""
+        if topic not in PRIVATE_TOPICS and TopicPartition(topic, partition) in self._replicas.copies:
+            return self._disk.log(topic, partition)
+        return self.log(topic, partition)
+
     def _no_log(self, topic: str, partition: int) -> StorageError:
         place = TopicPartition(topic, partition)
         view = None if topic in PRIVATE_TOPICS else self._image.partition(place)

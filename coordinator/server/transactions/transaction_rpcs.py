@@ -335,7 +335,9 @@ class RefusedTransactionRpcs:
         self._remedy = remedy
 
     def _refuse(self, transactional_id: str) -> CoordinatorError:
-        none = self._remedy or str(refuse_transactions(transactional_id))
+        none = str(refuse_transactions(transactional_id))
+        if self._remedy:
+            none = f"transactional.id '{transactional_id}': {self._remedy}" if transactional_id else self._remedy
         return CoordinatorError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, none)
 
     async def init_producer_id(self, request: pb.InitProducerIdRequest, call: RpcCall) -> pb.InitProducerIdResponse:

@@ -174,3 +174,16 @@ def test_producer_ids_come_from_whom_the_cluster_names() -> None:
     elsewhere = ReplicatedLog(one.broker, one, lambda known, epoch: (5000, epoch + 1))
     assert elsewhere.next_producer_id(7, 3) == (5000, 4)
     assert one.led.next_fence_id() != one.led.next_fence_id()
+
+
+def test_a_copy_is_there_for_tools_that_look_at_one_and_for_nobody_else() -> None:
+    one = side()
+    assert one.led.hosted_log("orders", 0) is one.led.log("orders", 0)
+    assert one.led.hosted_log("orders", 1).partition == ("orders", 1)
+    with pytest.raises(NotLeaderOrFollower):
+        one.led.log("orders", 1)
+    with pytest.raises(UnknownTopicOrPartition):
+        one.led.hosted_log("orders", 7)
+    one.hears(topic(LED, name="__security", topic_id=b"s" * 16))
+    with pytest.raises(UnknownTopicOrPartition):
+        one.led.hosted_log("__security", 0)

@@ -129,7 +129,8 @@ class ClusterSettings(SettingsModel):
         "false if a proxy answers for nodes.",
     )
     offsets_warm_replicas: bool = setting(
-        True, "Whether replicas of groups and offsets are kept ready in memory, so that a takeover is quick."
+        True,
+        "Whether replicas of groups, offsets and transactional ids are kept in memory, so that a takeover is quick.",
     )
 
     @property

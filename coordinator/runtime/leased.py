@@ -358,12 +358,16 @@ class WarmLog(Protocol):
         """See `GroupLog`."""
 
 
+TakeRecords: TypeAlias = Callable[[list[Read]], None]
+"""Takes records of one topic in, in their order. Raises UnfitForWarming."""
+
+
 class UnfitForWarming(Exception):
     """What the log has cannot be taken in as it comes; the sentence says what it is."""
 
 
 class WarmShard:
-    """The core of a shard, and how far it is. `why` says, once it is of no use, what made it so."""
+    """The core of a shard of groups, and how far it is. `why` says, once it is of no use, what made it so."""
 
     def __init__(
         self,
@@ -383,8 +387,7 @@ class WarmShard:
         """The log was cut below what was taken in, or begins anew (CL-F6): so must this."""
         self._log = log
         self._tell = tell
-        self._groups = log.tail(GROUPS_TOPIC, shard)
-        self._ledger = log.tail(LEDGER_TOPIC, shard)
+        self._halves = [(log.tail(topic, shard), take) for topic, take in self._takers()]
         self._coming: dict[CommittedTail, Iterator[Read | LogDamage]] = {}
         self._more = False
         self._lock = lock
@@ -396,7 +399,7 @@ class WarmShard:
     @property
     def behind(self) -> bool:
         """Whether more is committed than was taken in, as far as can be told at once."""
-        return self._more or self._groups.behind or self._ledger.behind
+        return self._more or any(tail.behind for tail, _ in self._halves)
 
     def take_some(self) -> bool:
         """A slice of what is committed, in any thread. Whether there may be more already."""
@@ -430,17 +433,22 @@ class WarmShard:
         return self._stands()
 
     def _stands(self) -> bool:
-        self.cut = not (self._groups.stands() and self._ledger.stands())
+        self.cut = not all(tail.stands() for tail, _ in self._halves)
         return not self.cut
+
+    def _takers(self) -> tuple[tuple[str, TakeRecords], ...]:
+        """The shard's topics, and what takes in the records of each."""
+        return (GROUPS_TOPIC, self._keep), (LEDGER_TOPIC, self._explain)
 
     def _slice(self, *, committed: bool) -> bool:
         if not self._stands():
             return False
-        groups = self._next(self._groups, committed)
-        self._keep(groups)
-        ledger = self._next(self._ledger, committed)
-        self._explain([item for item in ledger if isinstance(item, KeyValue)])
-        return bool(groups or ledger)
+        found = False
+        for tail, take in self._halves:
+            some = self._next(tail, committed)
+            take(some)
+            found = found or bool(some)
+        return found
 
     def _next(self, tail: CommittedTail, committed: bool) -> list[Read]:
         """Some records that follow; none: that was all, for now."""
@@ -459,8 +467,9 @@ class WarmShard:
             self.report.tombstones += isinstance(record, TOMBSTONES)
         self._must_make_sense()
 
-    def _explain(self, items: list[KeyValue]) -> None:
-        for record in decode_records(items, decode_ledger, f"{LEDGER_TOPIC}-{self.shard}", self.report):
+    def _explain(self, items: list[Read]) -> None:
+        entries = [item for item in items if isinstance(item, KeyValue)]
+        for record in decode_records(entries, decode_ledger, f"{LEDGER_TOPIC}-{self.shard}", self.report):
             if isinstance(record, CentralStored | DelayStored):
                 raise UnfitForWarming(f"{LEDGER_TOPIC}-{self.shard} has facts that an older version kept there")
             self.report.ledger += 1
@@ -645,7 +654,9 @@ class LeasedEngine(Engine):
 
     def _load_of(self, shard: int) -> LoadJob:
         warm = self._warm.pop(shard, None)
-        return super()._load_of(shard) if warm is None else WarmJob(shard, self.new_core(shard), self._log, warm=warm)
+        if warm is None:
+            return super()._load_of(shard)
+        return WarmJob(shard, self.new_core(shard), self._log, self._kind, warm=warm)
 
     def _excuse(self, slot: ShardSlot, kind: type[Event]) -> Reply:
         return self._stepper.answers.excuse(slot, kind)

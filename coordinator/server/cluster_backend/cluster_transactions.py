@@ -21,7 +21,7 @@ from muster.coordinator.kafka.handlers.transaction_batches import NodeMarker
 from muster.coordinator.kafka.handlers.transaction_markers import STORAGE_FAILED, RequestedMarkers
 from muster.coordinator.replication.io.replica_manager import ReplicaManager
 from muster.coordinator.replication.io.replicated_log import ReplicatedLog
-from muster.coordinator.replication.io.shards.replicated_shards import ReplicatedTransactionLog
+from muster.coordinator.replication.io.shards.replicated_shards import ReplicatedTransactionLog, WarmShards
 from muster.coordinator.replication.io.shards.shard_coordination import ShardCoordination
 from muster.coordinator.replication.io.wire.node_api import AbortRecord, AbortsQuery, AbortValues
 from muster.coordinator.replication.protocol.cluster_metadata import (
@@ -395,7 +395,13 @@ class ClusterTransactionCoordinator(TransactionCoordinator):
     async def _begin_shards(self, engine: Engine, driver: EngineDriver, *, made: bool) -> None:
         """Which ids hang is told by tools: in a cluster no addition and its data are flushed together (TX-N6)."""
         assert isinstance(engine, LeasedEngine), "it was made by `_make_engine`"
-        self._coordinating.start(engine, driver, self._clock.now_ms)
+        warming = None
+        if self._settings.offsets_warm_replicas:
+            followed = ReplicatedTransactionLog(self._disk, self._side)
+            warming = WarmShards(
+                followed, self.shards, engine.new_core, lambda: self._side.replicas.copies, TRANSACTIONS
+            )
+        self._coordinating.start(engine, driver, self._clock.now_ms, warming)
 
     async def close(self, timeout_s: float) -> None:
         """Raises TimeoutError."""

@@ -28,7 +28,7 @@ from muster.coordinator.runtime.group_log import READ_BYTES, BrokerGroupLog, rec
 from muster.coordinator.runtime.leased import WarmLog, WarmShard
 from muster.coordinator.runtime.ports import Entry, LogDamage, LogFailed, Read, TxnProducer
 from muster.coordinator.runtime.shards import ShardCore
-from muster.coordinator.runtime.transaction_shards import BrokerTransactionLog
+from muster.coordinator.runtime.transaction_shards import BrokerTransactionLog, WarmTransactionShard
 from muster.storage.broker.broker import Broker
 from muster.storage.errors import StorageError
 from muster.storage.logs import replica
@@ -210,6 +210,10 @@ class ReplicatedTransactionLog(BrokerTransactionLog):
                 raise LogFailed(str(error)) from error  # here it is over, be there room again or not
             raise
 
+    def tail(self, topic: str, shard: int) -> StoredShardTail:
+        """To be read as it grows (TX-N1)."""
+        return StoredShardTail(self._broker, topic, shard)
+
     def _fetch(self, shard: int, offset: int) -> Fetched:
         return replica.fetch_as_replica(self._broker.log(TRANSACTIONS, shard), offset, READ_BYTES)
 
@@ -239,8 +243,13 @@ class WarmShards:
         shards: int,
         new_core: Callable[[int], ShardCore],
         copied: Callable[[], Container[TopicPartition]],
+        topic: str = OFFSETS,
     ) -> None:
-        """copied: the partitions that this node follows others in."""
+        """copied: the partitions that this node follows others in. topic: OFFSETS or TRANSACTIONS, whose partitions are
+        the shards."""
+        self._topic = topic
+        self._make = WarmTransactionShard if topic == TRANSACTIONS else WarmShard
+        self._tell = tell_ids_unfit if topic == TRANSACTIONS else log_unfit
         self._log = log
         self._shards = shards
         self._new_core = new_core
@@ -286,7 +295,7 @@ class WarmShards:
         """Those copied here of which more is committed than was taken in. What was kept of others goes."""
         copied, behind = self._copied(), []
         for shard in range(self._shards):
-            if shard_unit(shard) not in copied:
+            if TopicPartition(self._topic, shard) not in copied:
                 self._warm.pop(shard, None)
             elif shard not in self._useless and ((warm := self._warm.get(shard)) is None or warm.behind):
                 behind.append(shard)
@@ -294,15 +303,15 @@ class WarmShards:
 
     def _of(self, shard: int) -> WarmShard | None:
         """What is kept ready of the shard, begun where there is nothing; None where nothing is to be."""
-        if shard_unit(shard) not in self._copied() or shard in self._useless:
+        if TopicPartition(self._topic, shard) not in self._copied() or shard in self._useless:
             return None
         if shard not in self._warm:
             if self._begun.get(shard, 0) >= MAX_BEGINNINGS:
                 self._useless.add(shard)
-                log_unfit(shard, f"its log was cut {MAX_BEGINNINGS} times")
+                self._tell(shard, f"its log was cut {MAX_BEGINNINGS} times")
                 return None
             try:
-                self._warm[shard] = WarmShard(shard, self._new_core(shard), self._log, threading.Lock(), log_unfit)
+                self._warm[shard] = self._make(shard, self._new_core(shard), self._log, threading.Lock(), self._tell)
             except LogFailed:
                 return None
             self._begun[shard] = self._begun.get(shard, 0) + 1
@@ -320,3 +329,10 @@ class WarmShards:
 def log_unfit(shard: int, why: str) -> None:
     """Once for each core: it is of no use from then on."""
     logger.warning("a standby of groups is not kept in memory; a takeover will have to load them", shard=shard, why=why)
+
+
+def tell_ids_unfit(shard: int, why: str) -> None:
+    """As `log_unfit`, of transactional ids."""
+    logger.warning(
+        "a standby of transactional ids is not kept in memory; a takeover will have to load them", shard=shard, why=why
+    )

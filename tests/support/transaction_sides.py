@@ -19,6 +19,7 @@ from muster.coordinator.replication.io.remote_transactions import RemoteTransact
 from muster.coordinator.replication.io.shards.shard_coordination import ShardCoordination
 from muster.coordinator.replication.io.wire.node_links import NodeLinks, address_in
 from muster.coordinator.replication.protocol.cluster_metadata import (
+    ABORTS,
     OFFSETS,
     TRANSACTIONS,
     ClusterTopic,
@@ -40,6 +41,7 @@ from tests.support.sides import SideNode, unheard
 FIRST = (ReplicaAssignment((1, 2, 3)), ReplicaAssignment((2, 3, 1)), ReplicaAssignment((3, 1, 2)))
 IDS = ClusterTopic(TRANSACTIONS, b"i" * 16, FIRST, CONFIGS, version=0)
 DATA = ClusterTopic("t", b"t" * 16, FIRST, {"min.insync.replicas": "2"}, version=0)
+NOTES = ClusterTopic(ABORTS, b"x" * 16, (ReplicaAssignment((1, 2, 3)),), {"min.insync.replicas": "2"}, version=0)
 SETTINGS = load_settings(overrides={"log.dirs": "/nowhere"})
 TIMEOUT_MS = 60_000
 PAUSE_S = 0.02
@@ -348,10 +350,18 @@ class StoryProducer:
             await asyncio.sleep(PAUSE_S)
 
 
-def play(directory: Path, story: Callable[[TransactionSides], Awaitable[None]], **settings: int) -> None:
+def play(
+    directory: Path,
+    story: Callable[[TransactionSides], Awaitable[None]],
+    *,
+    notes: ClusterTopic = NOTES,
+    **settings: int,
+) -> None:
+    """notes: `__aborts`, and where its copies lie."""
+
     async def run() -> None:
         async with TransactionSides(directory, **settings) as sides:
-            sides.standing.make(GROUPS, DIARY, IDS, DATA)
+            sides.standing.make(GROUPS, DIARY, IDS, DATA, notes)
             await story(sides)
 
     asyncio.run(run())

@@ -21,8 +21,8 @@ from tests.support.transaction_sides import StoryProducer, TransactionSides, gro
 PLACES = [TopicPartition("t", number) for number in range(3)]
 POSITION = ("t", 0)
 LONGEST_REQUEST_S = 20.0
-UNITS = 8
-"""Two shards of groups, three of transactional ids, three partitions of data."""
+UNITS = 9
+"""Two shards of groups, three of transactional ids, three partitions of data, and the notes on aborts."""
 
 
 class Fate(Enum):

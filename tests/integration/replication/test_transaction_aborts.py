@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
 PLACES = [TopicPartition("t", number) for number in range(3)]
 TWO_COPIES = ClusterTopic(ABORTS, b"x" * 16, (ReplicaAssignment((1, 2)),), {"min.insync.replicas": "1"}, version=0)
-EVERYWHERE = ClusterTopic(ABORTS, b"x" * 16, (ReplicaAssignment((1, 2, 3)),), {}, version=0)
+"""Node 3 has none."""
 
 
 def id_of_shard(shard: int) -> str:
@@ -54,7 +54,6 @@ def test_tx_n7_every_node_knows_what_one_coordinator_ended_whether_it_has_a_copy
     tmp_path: Path, shard: int
 ) -> None:
     async def story(sides: TransactionSides) -> None:
-        sides.standing.make(*sides.standing.topics, TWO_COPIES)
         name = id_of_shard(shard)
         await fence(sides, name)
         found = [await known_at(sides, node, name) for node in sides.up]
@@ -63,12 +62,11 @@ def test_tx_n7_every_node_knows_what_one_coordinator_ended_whether_it_has_a_copy
         assert (entry.transactional_id, entry.cause, entry.partition_count) == (name, FENCED, 3)
         assert [sides.ids[number].service.aborts.unread for number in sides.ids] == [""] * 3
 
-    play(tmp_path, story)
+    play(tmp_path, story, notes=TWO_COPIES)
 
 
 def test_tx_n7_the_next_coordinator_explains_what_the_one_before_ended(tmp_path: Path) -> None:
     async def story(sides: TransactionSides) -> None:
-        sides.standing.make(*sides.standing.topics, EVERYWHERE)
         name = id_of_shard(0)
         await fence(sides, name)
         for node in sides.up:
@@ -103,7 +101,6 @@ def test_a_leader_takes_no_more_than_it_can_at_once(
     tmp_path: Path, make: Callable[[], tuple[AbortRecord, ...]], code: ErrorCode
 ) -> None:
     async def story(sides: TransactionSides) -> None:
-        sides.standing.make(*sides.standing.topics, EVERYWHERE)
         leader = await sides.leader(TopicPartition(ABORTS, 0))
         assert await sides.ids[leader.id].service.note_aborts(make()) == code
         other = next(node for node in sides.up if node is not leader)

@@ -36,6 +36,7 @@ from muster.coordinator.core.model.effects import (
     Reply,
 )
 from muster.coordinator.core.model.events import Event, StoodStill, TimerFired, TopicsChanged, Unload
+from muster.coordinator.core.model.ledger import SharedEntries
 from muster.coordinator.core.model.records import CentralStored, DelayStored, OwnRecord
 from muster.coordinator.core.model.rights import Rights
 from muster.coordinator.core.model.types import Limits, frozen_value
@@ -382,6 +383,7 @@ class WarmShard:
         self.shard = shard
         self.core = core
         self.report = LoadReport()
+        self._shared = SharedEntries()
         self.why = ""
         self.cut = False
         """The log was cut below what was taken in, or begins anew (CL-F6): so must this."""
@@ -475,7 +477,7 @@ class WarmShard:
             self.report.ledger += 1
             if isinstance(record, OwnRecord):
                 continue  # it ends what is not there
-            self.core.apply(record)
+            self.core.apply(self._shared.share_decided(record))
             self.report.tombstones += isinstance(record, FORGOTTEN)
         self._must_make_sense()
 

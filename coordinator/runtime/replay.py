@@ -11,6 +11,7 @@ from operator import attrgetter, itemgetter
 from typing import Protocol, TypeVar
 
 from muster.coordinator.core.model.events import TopicsChanged
+from muster.coordinator.core.model.ledger import SharedEntries
 from muster.coordinator.core.model.records import (
     BalanceForgotten,
     CanaryForgotten,
@@ -156,7 +157,7 @@ def replay_shard(
         if loss.next_offset > mended:
             report.lost_until = loss.next_offset
             add_complaint(report, f"{place} offset {loss.offset}: {loss.sentence}; groups may be as they were before")
-    place, passed = f"{LEDGER_TOPIC}-{shard}", 0
+    place, passed, shared = f"{LEDGER_TOPIC}-{shard}", 0, SharedEntries()
     explained = newest_of_each_key(
         slices_while_wanted(readable_records(log.read_ledger(shard), place, report), place, given_up), report
     )
@@ -166,7 +167,7 @@ def replay_shard(
                 continue  # it has been moved, or was written anew since
             if isinstance(record, CentralStored | DelayStored):
                 report.moved.append(record)
-        core.apply(record)
+        core.apply(shared.share_decided(record))
         report.ledger += 1
         report.tombstones += isinstance(record, FORGOTTEN)
         if isinstance(record, NumbersPassed):

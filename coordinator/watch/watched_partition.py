@@ -19,6 +19,7 @@ from typing import Final, NamedTuple, Protocol, get_args
 from crc32c import crc32c
 
 from muster.coordinator.core.model.events import RecordsWatched, WatchStood
+from muster.coordinator.core.model.ledger import SharedEntries
 from muster.coordinator.core.model.records import (
     ConsumerRecord,
     GroupDeleted,
@@ -743,6 +744,7 @@ class WatchedFacts:
         """The broker's group.consumer.session.timeout.ms, once it is known: no record tells it."""
         self._group_sessions: dict[str, int] = {}
         self._names: dict[TopicId, str] = {}
+        self._shared = SharedEntries()
         self._collectors: dict[int, FactsCollector] = {}
         self.partitions: dict[int, WatchedPartition] = {}
         self.heard: dict[int, set[str]] = {}
@@ -783,7 +785,7 @@ class WatchedFacts:
             partition,
             shard,
             [
-                replace(fact, entry=self._settled(fact.group_id, fact.entry))
+                replace(fact, entry=self._settled(fact.group_id, self._shared.share(fact.entry)))
                 if isinstance(fact, RebalanceDecided)
                 else fact
                 for fact in facts

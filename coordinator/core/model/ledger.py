@@ -14,7 +14,7 @@ from typing import Protocol
 
 from muster.assignors.api import TopicPartition
 from muster.coordinator.core.model.plan import Plan
-from muster.coordinator.core.model.records import DelayStored
+from muster.coordinator.core.model.records import DelayStored, RebalanceDecided, Record
 from muster.coordinator.core.model.types import (
     AUDIT_OUTCOMES,
     Cause,
@@ -385,6 +385,79 @@ def entry_weight(entry: RebalanceEntry) -> int:
     """About how many bytes of memory it takes."""
     told = MEMBER_BYTES * len(entry.members) + MOVE_BYTES * (len(entry.moves) + len(entry.positions))
     return ENTRY_BYTES + len(entry.snapshot_json) + told
+
+
+MOST_SHARED_BYTES = 16 << 20
+"""Of texts and members that are remembered, so that others may share them."""
+
+SHARED_TEXT_BYTES, SHARED_MEMBER_BYTES = 150, 600
+"""What one takes that is remembered; a text besides its length."""
+
+
+class SharedEntries:
+    """Entries that are read share what they have in common: most of one repeats from a rebalance to the next, and what
+    is read is made anew each time."""
+
+    def __init__(self, most_bytes: int = MOST_SHARED_BYTES) -> None:
+        self._most_bytes = self._left_bytes = most_bytes
+        self._texts: dict[str, str] = {}
+        self._members: dict[str, MemberPlan] = {}
+        """By id, as an entry had it last."""
+
+    def share_decided(self, record: Record) -> Record:
+        """The same fact; a rebalance with its entry shared."""
+        if not isinstance(record, RebalanceDecided):
+            return record
+        return RebalanceDecided(record.group_id, self.share(record.entry), record.amends)
+
+    def share(self, entry: RebalanceEntry) -> RebalanceEntry:
+        """An equal one, made of parts of those before it."""
+        if self._left_bytes < 0:
+            self._left_bytes = self._most_bytes
+            self._texts.clear()
+            self._members.clear()
+        text = self._text
+        return replace(
+            entry,
+            detail=text(entry.detail),
+            evidence=text(entry.evidence),
+            members=tuple(map(self._member, entry.members)),
+            moves=tuple(
+                PartitionMove(
+                    text(move.topic), move.partition, text(move.source), text(move.target), move.unowned_ms,
+                    text(move.why), move.unowned_at_least_ms,
+                )
+                for move in entry.moves
+            ),
+            snapshot_json=text(entry.snapshot_json),
+            also=tuple(map(text, entry.also)),
+        )  # fmt: skip
+
+    def _text(self, text: str) -> str:
+        known = self._texts.get(text)
+        if known is None:
+            known = self._texts[text] = text
+            self._left_bytes -= SHARED_TEXT_BYTES + len(text)
+        return known
+
+    def _member(self, member: MemberPlan) -> MemberPlan:
+        before = self._members.get(member.member_id)
+        if member == before:
+            return before
+        if before is None:
+            self._left_bytes -= SHARED_MEMBER_BYTES
+        else:
+            member = MemberPlan(
+                before.member_id,
+                before.client_id if member.client_id == before.client_id else member.client_id,
+                before.client_host if member.client_host == before.client_host else member.client_host,
+                member.group_instance_id,
+                before.assigned if member.assigned == before.assigned else member.assigned,
+                member.joined_at_ms,
+                member.synced_at_ms,
+            )
+        self._members[member.member_id] = member
+        return member
 
 
 def last_few(members: Iterable[str]) -> tuple[str, ...]:

@@ -291,8 +291,12 @@ class MixedGroup:
                     found[topic, int(number)] = data
         return found
 
+    @property
+    def path(self) -> str:
+        return f"/consumers/{self.group_id}"
+
     def _path(self, *parts: str) -> str:
-        return "/".join(("/consumers", self.group_id, *parts))
+        return "/".join((self.path, *parts))
 
     def _get(self, path: str) -> bytes | None:
         with suppress(NoNodeError):

@@ -44,6 +44,8 @@ BATCHED: Final = 8
 
 IN_ZOOKEEPER: Final = 0
 """The version of OffsetCommit and OffsetFetch whose positions lie in ZooKeeper, where the node has one."""
+NEWEST_OF_ERA: Final = 2
+"""The newest OffsetFetch of ZooKeeper-based consumers: 1 until 0.10.1, 2 in 0.10.2 to 1.1. They name partitions."""
 
 NO_RETENTION: Final = -1
 LONGEST_RETENTION_MS: Final = 1 << 62
@@ -139,6 +141,8 @@ class CommittedOffsetHandlers:
         if call.api_version < BATCHED:
             if call.api_version == IN_ZOOKEEPER:
                 reply = await self._fetched_of_old(request)
+            elif call.api_version <= NEWEST_OF_ERA and request.topics is not None:
+                reply = await self._fetched_in_log(request, False, None, -1)
             else:
                 reply = await self._fetched(request, request.require_stable, None, -1)
             return await run_off_loop_if_large(
@@ -192,6 +196,16 @@ class CommittedOffsetHandlers:
     async def _fetched(
         self, asked: Any, require_stable: bool, member_id: str | None, epoch: int
     ) -> effects.OffsetFetchReply:
+        reply = await self._fetched_in_log(asked, require_stable, member_id, epoch)
+        if reply.code is ErrorCode.NONE and self._elsewhere is not None and self._elsewhere.knows(asked.group_id):
+            return await self._completed(self._elsewhere, asked.group_id, reply, everything=asked.topics is None)
+        return reply
+
+    async def _fetched_in_log(
+        self, asked: Any, require_stable: bool, member_id: str | None, epoch: int
+    ) -> effects.OffsetFetchReply:
+        """Whatever ZooKeeper has of the group (GC-O6)."""
+
         def ask(places: PartitionTuple | None) -> Awaitable[effects.OffsetFetchReply]:
             return self._groups.ask_group(
                 asked.group_id,
@@ -208,10 +222,7 @@ class CommittedOffsetHandlers:
 
         everything = asked.topics is None
         named = () if everything else (zip(repeat(topic.name), topic.partition_indexes) for topic in asked.topics)
-        reply = await fetch_in_slices(None if everything else chain.from_iterable(named), ask)
-        if reply.code is ErrorCode.NONE and self._elsewhere is not None and self._elsewhere.knows(asked.group_id):
-            return await self._completed(self._elsewhere, asked.group_id, reply, everything=everything)
-        return reply
+        return await fetch_in_slices(None if everything else chain.from_iterable(named), ask)
 
     async def _completed(
         self, elsewhere: ZooKeeperOffsets, group_id: str, reply: effects.OffsetFetchReply, *, everything: bool

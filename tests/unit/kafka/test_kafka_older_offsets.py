@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from muster.coordinator.core.model.effects import OffsetCommitReply
+from muster.coordinator.core.model.events import GroupObserved, ObservedMember, OffsetCommit
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.kafka.codec.codec import decode_frame, struct
 from muster.coordinator.kafka.dispatch import ClientPeer, EncodedAnswer, KafkaCall
@@ -12,6 +13,7 @@ from muster.coordinator.kafka.handlers.committed_offsets import CommittedOffsetH
 from muster.coordinator.kafka.handlers.group_requests import GroupRequests
 from muster.coordinator.kafka.handlers.offset_commit_reader import make_commit
 from tests.support.kafka.door import OneShard
+from tests.unit.storage.logs import T0
 
 CATALOG = {"t": 2}
 
@@ -57,9 +59,9 @@ async def commit(handlers: CommittedOffsetHandlers, version: int, *places: tuple
     return [one.error_code for topic in answer.topics for one in topic.partitions]
 
 
-async def fetched(handlers: CommittedOffsetHandlers, version: int) -> list[tuple[int, int, int]]:
+async def fetched(handlers: CommittedOffsetHandlers, version: int, group: str = "g") -> list[tuple[int, int, int]]:
     topics = [struct("OffsetFetchRequest.topics")(name="t", partition_indexes=[0, 1])]
-    asked = struct("OffsetFetchRequest")(group_id="g", topics=topics)
+    asked = struct("OffsetFetchRequest")(group_id=group, topics=topics)
     answer = decoded("OffsetFetchResponse", version, await handlers.offset_fetch(asked, call(version)))
     return [
         (one.partition_index, one.committed_offset, one.error_code)
@@ -81,6 +83,28 @@ def test_version_0_lies_in_zookeeper_and_the_log_has_nothing_of_it() -> None:
         assert zookeeper.kept == {("t", 0): 5}
         assert await fetched(handlers, 0) == [(0, 5, 0), (1, -1, 3)]
         assert await fetched(handlers, 1) == [(0, -1, 0), (1, -1, 0)]
+
+    asyncio.run(story())
+
+
+def test_consumers_of_that_era_are_answered_from_the_log_alone_and_others_get_the_larger() -> None:
+    """GC-O6. Versions 1 and 2 are what a consumer of the ZooKeeper era asks with `offsets.storage=kafka`: where it was
+    rewound to counts, and not what it left behind in ZooKeeper. With `dual.commit.enabled` it compares both itself."""
+
+    async def story() -> None:
+        zookeeper, driver = KeptInZooKeeper(), OneShard()
+        handlers = CommittedOffsetHandlers(GroupRequests(driver, 1), lambda: CATALOG, lambda *_: (0, 99), zookeeper)
+        member = ObservedMember("known_m", ("t",))
+        driver.shard.step(GroupObserved("known", (member,)), T0)
+        zookeeper.kept = {("t", 0): 50, ("t", 1): 50}
+        rewound = {("t", 0): (20, -1, ""), ("t", 1): (60, -1, "")}
+        driver.shard.step(OffsetCommit(7, "known", "", None, -1, rewound), T0)
+        for version in (1, 2):
+            assert await fetched(handlers, version, "known") == [(0, 20, 0), (1, 60, 0)]
+        assert await fetched(handlers, 3, "known") == [(0, 50, 0), (1, 60, 0)]
+        everything = struct("OffsetFetchRequest")(group_id="known", topics=None)
+        answer = decoded("OffsetFetchResponse", 2, await handlers.offset_fetch(everything, call(2)))
+        assert {one.committed_offset for topic in answer.topics for one in topic.partitions} == {50, 60}
 
     asyncio.run(story())
 

@@ -9,10 +9,21 @@ import pytest
 from muster.coordinator.edge.cluster_view import wall_ms
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.protocol.cluster_metadata import TopicPartition
+from muster.coordinator.runtime.leased import LeasedEngine, WarmShard
+from muster.coordinator.runtime.transaction_shards import WarmTransactionShard
 from muster.coordinator.transactions.events import PartitionAddition
 from muster.storage.errors import StorageError
 from muster.storage.records.batch import encode_written
-from tests.support.transaction_sides import NOT_YET, PAUSE_S, StoryProducer, TransactionSides, group_shard, play
+from tests.support.transaction_sides import (
+    NOT_YET,
+    PAUSE_S,
+    StoryProducer,
+    TransactionNode,
+    TransactionSides,
+    group_shard,
+    play,
+    shard_of,
+)
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
@@ -231,3 +242,42 @@ def test_several_batches_whose_answer_was_lost_are_acknowledged_when_they_come_a
             await asyncio.sleep(PAUSE_S)
 
     play(tmp_path, story)
+
+
+def test_tx_n1_the_next_coordinator_takes_over_what_it_kept_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[tuple[int, int]] = []
+    take_over = LeasedEngine.take_over
+
+    def noted(engine: LeasedEngine, shard: int, warm: WarmShard, now_ms: int) -> None:
+        if isinstance(warm, WarmTransactionShard):
+            taken.append((shard, warm.report.groups))
+        take_over(engine, shard, warm, now_ms)
+
+    monkeypatch.setattr(LeasedEngine, "take_over", noted)
+
+    async def story(sides: TransactionSides) -> None:
+        producer = StoryProducer(sides, "A")
+        assert await producer.init() == 0
+        for place in PLACES:
+            assert await producer.send(place, b"a") == 0
+        before, shard = await sides.coordinator_of("A"), shard_of("A").partition
+        standbys = [sides.ids[node.id] for node in sides.up if node is not before]
+        await sides.until(lambda: all(kept_ready(each, shard) for each in standbys))
+        taken.clear()
+        await sides.kill(before)
+        assert await producer.end(commit=True) == 0
+        await sides.until_stable(*PLACES)
+        for place in PLACES:
+            assert await sides.committed(place) == [b"a"]
+        assert [facts > 0 for number, facts in taken if number == shard] == [True]
+
+    play(tmp_path, story)
+
+
+def kept_ready(node: TransactionNode, shard: int) -> bool:
+    """Whether the node has taken in all that is committed of the shard, which another one leads."""
+    warming = node.coordinating._warming
+    warm = None if warming is None else warming._warm.get(shard)
+    return warm is not None and warm.report.groups > 0 and not warm.behind

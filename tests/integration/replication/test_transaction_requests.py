@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from muster.coordinator.kafka.handlers.transaction_batches import NodeMarker
 from muster.coordinator.replication.io.wire.node_links import LinkBroken, LinkCaller, NodeLink
 from muster.coordinator.replication.protocol.cluster_metadata import TopicPartition
 from muster.storage.logs.producer_state import MarkerToWrite, read_marker
@@ -158,7 +159,7 @@ def test_tx_n24_a_marker_that_comes_after_its_repetition_does_not_end_the_next_t
         assert sent is not None
         late = MarkerToWrite(producer.producer_id, producer.epoch, True, sent.coordinator_epoch, 0)
         with pytest.raises(LinkBroken):
-            await given_up.write_markers([(late, (away,))], deadline_s=PATIENCE_S)
+            await given_up.write_markers([(NodeMarker(late), (away,))], deadline_s=PATIENCE_S)
         assert await sides.committed(away) == [b"a"]
         assert await producer.end(commit=False) == 0
         await sides.until_stable(away)

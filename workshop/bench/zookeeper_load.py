@@ -1,0 +1,367 @@
+"""Consumers of the ZooKeeper era as load: the real member machine, each with a session of its own, in one process.
+
+They ask the servers for what our consumer asks for (`RegisteredConsumer`): the list of members with a watch, every
+registration, the topic with a watch, a look and a delete for each claim that they release, a create for each that they
+make. They have nothing to commit. What differs is how it is asked: in few packets, without kazoo.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any, Final
+from uuid import uuid4
+
+from muster.assignors.api import TopicPartition
+from muster.client.members import actions as act
+from muster.client.members import events as ev
+from muster.client.members import zookeeper_events as zk
+from muster.client.members.zookeeper_assignment import (
+    ConsumerGroupView,
+    GroupRegistration,
+    ZookeeperMemberSettings,
+    ZookeeperSession,
+    build_registration,
+)
+from muster.client.members.zookeeper_member import ZookeeperMemberMachine, ZookeeperState
+from muster.coordinator.zookeeper import layout
+from muster.coordinator.zookeeper.local_ensemble import HOST, LocalEnsemble, ServerTuning, open_or_create_ensemble
+from muster.workshop.bench.processes import SERVER_CORE, BenchFailed, pinned
+from muster.workshop.bench.zookeeper_wire import (
+    NO_NODE,
+    NODE_EXISTS,
+    OK,
+    WireReply,
+    WireSession,
+    children_frame,
+    create_frame,
+    delete_frame,
+    get_frame,
+    read_data,
+    read_names,
+    set_frame,
+    sync_frame,
+)
+
+GROUP, TOPIC, BROKER = "bench", "orders", 1
+SERVERS: Final = 3
+TUNING: Final = ServerTuning(tick_ms=2_000, heap_mb=256, logs=False, tied=True)
+RETRIES, BACKOFF_MS = 60, 2_000
+"""A consumer's default is 4 retries; a large group would give up before the last owner has let go."""
+JOINING_AT_ONCE: Final = 100
+IDS, BROKERS = layout.consumer_ids_path(GROUP), layout.BROKER_IDS
+
+
+@contextmanager
+def running_ensemble(home: str) -> Iterator[LocalEnsemble]:
+    """Three servers that end with this process. Raises JavaNotFound, ZooKeeperError."""
+    ensemble = open_or_create_ensemble(Path(home) / "zookeeper", SERVERS, tuning=TUNING)
+    ensemble.start()
+    try:
+        with pinned(SERVER_CORE, ensemble.servers[0].pid or 0), pinned(SERVER_CORE, ensemble.servers[1].pid or 0):
+            with pinned(SERVER_CORE, ensemble.servers[2].pid or 0):
+                yield ensemble
+    finally:
+        ensemble.stop()
+
+
+def monitor(ensemble: LocalEnsemble) -> dict[str, int]:
+    """The servers' own figures (`mntr`), whole numbers only, of all together."""
+    found: dict[str, int] = {}
+    for server in ensemble.servers:
+        for line in server.send_word("mntr").splitlines():
+            name, _, value = line.partition("\t")
+            if value.isdecimal():
+                found[name] = found.get(name, 0) + int(value)
+    return found
+
+
+class EraMember:
+    """One consumer."""
+
+    def __init__(self, crowd: "EraCrowd", port: int, settings: ZookeeperMemberSettings) -> None:
+        self.machine = ZookeeperMemberMachine(settings, build_registration((TOPIC,), "", False, 1))
+        self.gave_up = 0
+        self._crowd, self._port, self._settings = crowd, port, settings
+        self._session: WireSession | None = None
+        self._registered = ""
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def start(self) -> None:
+        self._session = await WireSession.opened(
+            HOST, self._port, self._settings.session_timeout_ms, self._fired, partial(self._crowd.lost, self)
+        )
+        self._crowd.sessions.append(self._session)
+        self.handle(zk.SessionChanged(ZookeeperSession.CONNECTED))
+        self.handle(ev.Start())
+
+    async def leave(self) -> None:
+        """In good order: its claims and its registration go, then its session."""
+        self.handle(ev.Close())
+        self._stop_timer()
+        await self.session.close()
+
+    def die(self) -> None:
+        self._stop_timer()
+        self.session.drop()
+
+    @property
+    def session(self) -> WireSession:
+        assert self._session is not None
+        return self._session
+
+    def handle(self, event: zk.ZookeeperEvent) -> None:
+        for action in self.machine.step(event, time.monotonic_ns() // 1_000_000):
+            self._perform(action)
+        self._crowd.changed()
+
+    def _fired(self, path: str) -> None:
+        what = "members" if path == IDS else "brokers" if path == BROKERS else "partitions"
+        self.handle(zk.WatchFired(what))
+
+    def _perform(self, action: Any) -> None:
+        match action:
+            case zk.CreateRegistration():
+                self._register(action.token)
+            case zk.ReadGroup():
+                self._read(action)
+            case zk.ClaimOwners():
+                EraClaim(self, action).begin()
+            case zk.ReleaseOwners():
+                self._release(action.partitions, lambda: self.handle(zk.OwnersReleased(action.token)))
+            case zk.WithdrawConsumer():
+                self._release(action.partitions, lambda: None)
+                self.session.ask(delete_frame(layout.consumer_path(GROUP, self._registered)), ignore, writes=True)
+            case act.Revoke() | act.Lost():
+                self._crowd.note_stopped()
+                asyncio.get_running_loop().call_soon(self.handle, ev.Revoked(action.token))
+            case act.WakeMemberAt():
+                self._stop_timer()
+                wait_s = max(0.0, action.at_ms / 1000 - time.monotonic())
+                self._timer = asyncio.get_running_loop().call_later(wait_s, self.handle, ev.TimerExpired())
+            case zk.RebalanceGivenUp():
+                self.gave_up += 1
+            case act.Fail():
+                raise BenchFailed(f"a consumer was refused: {action.message}")
+            case _:
+                pass
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _register(self, token: int) -> None:
+        at_ms = time.time_ns() // 1_000_000
+        self._registered = layout.new_consumer_id(GROUP, "bench", at_ms, uuid4().hex)
+        body = layout.ConsumerZnode({TOPIC: 1}, "static", at_ms).to_json()
+        frame = create_frame(layout.consumer_path(GROUP, self._registered), body, ephemeral=True)
+        done = zk.ConsumerRegistered(token, self._registered)
+        self.session.ask(frame, lambda _: self.handle(done), writes=True)
+
+    def _read(self, action: zk.ReadGroup) -> None:
+        if action.afresh:
+            self.session.ask(sync_frame(layout.group_path(GROUP)), ignore)
+        self.session.ask(children_frame(IDS, True), partial(self._read_members, action.token))
+
+    def _read_members(self, token: int, reply: WireReply) -> None:
+        names = read_names(reply)
+        found: dict[str, GroupRegistration] = {}
+
+        def take(name: str, reply: WireReply) -> None:
+            if reply.code == OK:
+                found[name] = registration_of(read_data(reply)[0])
+
+        def finish(reply: WireReply) -> None:
+            counts = len(layout.read_topic(TOPIC, read_data(reply)[0]))
+            members = {name: found[name] for name in sorted(found)}
+            self.handle(zk.GroupRead(token, ConsumerGroupView(members, {TOPIC: counts}, (BROKER,))))
+
+        frames = [get_frame(layout.consumer_path(GROUP, name)) for name in names]
+        self.session.send(
+            [children_frame(BROKERS, True), *frames, get_frame(layout.topic_path(TOPIC), True)],
+            [ignore, *(partial(take, name) for name in names), finish],
+        )
+
+    def _release(self, partitions: Iterator[TopicPartition] | Any, then: Any) -> None:
+        """A look at each, and a delete of those that are this session's."""
+        left = len(partitions)
+        if not left:
+            then()
+            return
+
+        def done(_: WireReply) -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                then()
+
+        def looked(path: str, reply: WireReply) -> None:
+            if reply.code == OK and read_data(reply)[1] == self.session.id:
+                self.session.ask(delete_frame(path), done, writes=True)
+            else:
+                done(reply)
+
+        for topic, partition in partitions:
+            path = layout.owner_path(GROUP, topic, partition)
+            self.session.ask(get_frame(path), partial(looked, path))
+
+
+class EraClaim:
+    """The claims of one attempt, until the last is answered."""
+
+    def __init__(self, member: EraMember, action: zk.ClaimOwners) -> None:
+        self._member, self._action = member, action
+        self._left = len(action.share)
+        self._conflicts: dict[TopicPartition, str] = {}
+        self._newest = 0
+
+    def begin(self) -> None:
+        for tp, stream in sorted(self._action.share.items()):
+            data = layout.owner_text(self._action.consumer_id, stream)
+            frame = create_frame(layout.owner_path(GROUP, *tp), data, ephemeral=True)
+            self._member.session.ask(frame, partial(self._created, tp), writes=True)
+
+    def _created(self, tp: TopicPartition, reply: WireReply) -> None:
+        if reply.code == OK:
+            self._newest = max(self._newest, reply.transaction)
+            self._done()
+        elif reply.code == NODE_EXISTS:
+            self._member.session.ask(get_frame(layout.owner_path(GROUP, *tp)), partial(self._held, tp))
+        else:
+            raise BenchFailed(f"a claim was answered by {reply.code}")
+
+    def _held(self, tp: TopicPartition, reply: WireReply) -> None:
+        if reply.code == NO_NODE:
+            self._conflicts[tp] = "one that has just let go"
+        else:
+            data, owner = read_data(reply)
+            if owner != self._member.session.id:
+                self._conflicts[tp] = data.decode()
+        self._done()
+
+    def _done(self) -> None:
+        self._left -= 1
+        if not self._left:
+            action = self._action
+            self._member.handle(zk.OwnersClaimed(action.token, self._conflicts, self._newest))
+
+
+def ignore(_: WireReply) -> None:
+    return
+
+
+@lru_cache(20_000)
+def registration_of(data: bytes) -> GroupRegistration:
+    """What a registration says; each is read by everybody, and parsed once."""
+    body = layout.read_consumer(IDS, data)
+    return GroupRegistration(dict(body.subscription), body.pattern)
+
+
+class EraCrowd:
+    """`size` consumers of one group, spread over the servers. Use it in `async with`."""
+
+    def __init__(self, ensemble: LocalEnsemble, size: int, partitions: int, session_ms: int) -> None:
+        self.partitions = partitions
+        self.sessions: list[WireSession] = []
+        settings = ZookeeperMemberSettings(
+            GROUP, rebalance_retries=RETRIES, rebalance_backoff_ms=BACKOFF_MS, session_timeout_ms=session_ms
+        )
+        ports = [server.port for server in ensemble.servers]
+        self.members = [EraMember(self, ports[number % len(ports)], settings) for number in range(size)]
+        self.first_stopped_s = 0.0
+        self._session_ms = session_ms
+        self._changed = asyncio.Event()
+        self._lost = 0
+        self._port = ports[0]
+
+    async def __aenter__(self) -> "EraCrowd":
+        self._tools = await WireSession.opened(HOST, self._port, self._session_ms, ignore_path, lambda: None)
+        made = {layout.BROKER_IDS: b"", f"{layout.BROKER_IDS}/{BROKER}": layout.BrokerZnode().to_json()}
+        made |= {layout.BROKER_TOPICS: b"", layout.topic_path(TOPIC): self._topic_json()}
+        made |= {IDS: b"", layout.topic_owners_path(GROUP, TOPIC): b"", layout.offsets_path(GROUP): b""}
+        for path, data in made.items():
+            parents = path.split("/")[1:-1]
+            for depth in range(1, len(parents) + 1):
+                await self._tools.answer(create_frame("/" + "/".join(parents[:depth]), b""))
+            reply = await self._tools.answer(create_frame(path, data))
+            assert reply.code in (OK, NODE_EXISTS), f"{path} could not be made: {reply.code}"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for member in self.members:
+            if member._session is not None:
+                member.die()
+        self._tools.drop()
+
+    @property
+    def watches_fired(self) -> int:
+        return sum(session.watches_fired for session in self.sessions)
+
+    @property
+    def requests(self) -> int:
+        return sum(session.requests for session in self.sessions)
+
+    @property
+    def writes(self) -> int:
+        return sum(session.writes for session in self.sessions)
+
+    async def join(self) -> None:
+        """All of them, one crowd after the other."""
+        for first in range(0, len(self.members), JOINING_AT_ONCE):
+            await asyncio.gather(*(member.start() for member in self.members[first : first + JOINING_AT_ONCE]))
+
+    async def leave(self) -> None:
+        await self.members.pop().leave()
+
+    async def crash(self) -> None:
+        self.members.pop().die()
+
+    async def grow(self, partitions: int) -> None:
+        self.partitions = partitions
+        await self._tools.answer(set_frame(layout.topic_path(TOPIC), self._topic_json()))
+
+    def begin_measuring(self) -> None:
+        self.first_stopped_s = 0.0
+
+    def note_stopped(self) -> None:
+        self.first_stopped_s = self.first_stopped_s or asyncio.get_running_loop().time()
+
+    def changed(self) -> None:
+        self._changed.set()
+
+    def lost(self, member: EraMember) -> None:
+        self._lost += 1
+        self._changed.set()
+
+    async def all_own(self, patience_s: float) -> None:
+        """Return once all are at rest, and each partition is owned once."""
+        try:
+            async with asyncio.timeout(patience_s):
+                while not self._own_all():
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            states: dict[str, int] = {}
+            for member in self.members:
+                states[member.machine.state.name] = states.get(member.machine.state.name, 0) + 1
+            raise BenchFailed(
+                f"{len(self.members):,} consumers of the ZooKeeper era do not own {self.partitions:,} partitions after "
+                f"{patience_s:.0f} s: {states}; try fewer by --members, or a machine with less to do"
+            ) from None
+
+    def _own_all(self) -> bool:
+        if self._lost:
+            raise BenchFailed(f"{self._lost} sessions with ZooKeeper were lost: the servers, or this process, are late")
+        if any(member.machine.state is not ZookeeperState.STABLE for member in self.members):
+            return False
+        owned = [tp for member in self.members for tp in member.machine.owned]
+        return len(owned) == self.partitions == len(set(owned))
+
+    def _topic_json(self) -> bytes:
+        return layout.topic_json({number: (BROKER,) for number in range(self.partitions)})
+
+
+def ignore_path(_: str) -> None:
+    return

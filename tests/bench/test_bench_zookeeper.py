@@ -9,10 +9,19 @@ pytest.importorskip("psutil", reason="processes are found by it: pip install 'mu
 
 from muster.cli.common.commands import Exit
 from muster.cli.main import main
+from muster.coordinator.java_runtime import JavaNotFound, find_java
 from muster.workshop.bench import zookeeper_suite
 from muster.workshop.bench.processes import BenchFailed
 
 pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def java() -> None:
+    try:
+        find_java()
+    except JavaNotFound as missing:
+        pytest.skip(str(missing))
 
 
 @pytest.mark.timeout(300)
@@ -36,6 +45,27 @@ def test_a_central_group_goes_through_its_course(
     leaving = next(row for row in rows if row["case"].endswith("one leaves, messages"))
     assert 3.8 <= leaving["value"] <= 4.2, "a stop, a start, and an answer to each; perhaps a ping"
     assert all(row["peer_value"] > 0 for row in rows if "processor" not in row["case"])
+
+
+@pytest.mark.timeout(300)
+def test_the_same_on_zookeeper_wakes_all_and_has_each_read_all(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, java: None
+) -> None:
+    monkeypatch.setattr(zookeeper_suite, "SESSION_MS", 6_000)
+    main(["bench", "zookeeper", "--only", "beside", "--members", "6", "--json"])
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    beside, herd = rows[:-4], rows[-4:]
+    assert [row["case"].partition(": 6 consumers, ")[2] for row in beside] == [
+        f"{event}, {what}"
+        for event in ("join of all", "one leaves", "one dies", "the topic grows")
+        for what in ("until all own", "messages", "processor of the servers")
+    ] + ["memory of the servers"]
+    assert all(row["value"] > 0 and row["peer_value"] > 0 for row in beside if "processor" not in row["case"])
+    fired, requests, writes, kept = (row["value"] for row in herd)
+    assert 5 <= fired <= 12, "each of the five that are left is woken, and perhaps once more"
+    assert requests >= 5 * (5 + 3), "each reads each, both lists and the topic"
+    assert writes >= 2 * 12 - 2, "a claim for each partition, and what was let go"
+    assert kept == 18
 
 
 def test_a_shell_that_allows_too_few_open_files_is_told_how_many(monkeypatch: pytest.MonkeyPatch) -> None:

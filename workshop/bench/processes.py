@@ -61,14 +61,19 @@ class ServerProcess:
         return cpu_ns(self._process.pid)
 
     def resident_bytes(self) -> int:
-        pages = (PROC / str(self._process.pid) / "statm").read_text().split()[1]
-        return int(pages) * os.sysconf("SC_PAGE_SIZE")
+        return resident_bytes(self._process.pid)
 
 
 def cpu_s(pid: int) -> float:
     """Processor seconds of a process so far, in user and kernel mode, all threads, those included that have ended."""
     fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def resident_bytes(pid: int) -> int:
+    """Memory of a process that is in use and not swapped out."""
+    pages = (PROC / str(pid) / "statm").read_text().split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 def cpu_ns(pid: int) -> int:

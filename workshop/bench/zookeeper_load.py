@@ -7,8 +7,8 @@ make. They have nothing to commit. What differs is how it is asked: in few packe
 
 import asyncio
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +18,7 @@ from muster.assignors.api import TopicPartition
 from muster.client.members import actions as act
 from muster.client.members import events as ev
 from muster.client.members import zookeeper_events as zk
+from muster.client.members.member_types import Partitions
 from muster.client.members.zookeeper_assignment import (
     ConsumerGroupView,
     GroupRegistration,
@@ -60,9 +61,10 @@ def running_ensemble(home: str) -> Iterator[LocalEnsemble]:
     ensemble = open_or_create_ensemble(Path(home) / "zookeeper", SERVERS, tuning=TUNING)
     ensemble.start()
     try:
-        with pinned(SERVER_CORE, ensemble.servers[0].pid or 0), pinned(SERVER_CORE, ensemble.servers[1].pid or 0):
-            with pinned(SERVER_CORE, ensemble.servers[2].pid or 0):
-                yield ensemble
+        with ExitStack() as pins:
+            for pid in filter(None, (server.pid for server in ensemble.servers)):
+                pins.enter_context(pinned(SERVER_CORE, pid))
+            yield ensemble
     finally:
         ensemble.stop()
 
@@ -184,7 +186,7 @@ class EraMember:
             [ignore, *(partial(take, name) for name in names), finish],
         )
 
-    def _release(self, partitions: Iterator[TopicPartition] | Any, then: Any) -> None:
+    def _release(self, partitions: Partitions, then: Callable[[], None]) -> None:
         """A look at each, and a delete of those that are this session's."""
         left = len(partitions)
         if not left:
@@ -360,7 +362,7 @@ class EraCrowd:
         return len(owned) == self.partitions == len(set(owned))
 
     def _topic_json(self) -> bytes:
-        return layout.topic_json({number: (BROKER,) for number in range(self.partitions)})
+        return layout.topic_json(dict.fromkeys(range(self.partitions), (BROKER,)))
 
 
 def ignore_path(_: str) -> None:

@@ -1,31 +1,48 @@
-"""The cases of `muster bench zookeeper`: the central coordinator at the size that it was designed for.
+"""The cases of `muster bench zookeeper`: central groups at their full size, and what they replaced.
 
 Thousands of consumers of one group are on one node, on a connection each: all of them join, one leaves, one dies, and
 the topic grows. What each consumer costs must not grow with the group, and others must not wait while a group is
 rebalanced.
+
+As many consumers of the ZooKeeper era, each with a session of its own, go through the same on an ensemble of three real
+servers. There every change wakes all of them, and each reads all the others: the herd, in figures.
 """
 
 import asyncio
 import resource
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from muster.client.aio import AsyncAdmin
+from muster.coordinator.zookeeper.errors import ZooKeeperError
+from muster.coordinator.zookeeper.local_ensemble import LocalEnsemble
 from muster.workshop.bench.central_load import TOPIC, CentralCrowd
 from muster.workshop.bench.kafka_load import kafka_address
 from muster.workshop.bench.loop_probe import LoopProbe, probing
-from muster.workshop.bench.processes import LOAD_CORE, BenchFailed, ServerProcess, Stopwatch, pinned, run_node
+from muster.workshop.bench.processes import (
+    LOAD_CORE,
+    BenchFailed,
+    ServerProcess,
+    Stopwatch,
+    cpu_s,
+    pinned,
+    resident_bytes,
+    run_node,
+)
 from muster.workshop.bench.report import BenchRow, MeasureCase, at_most, measure_cases
+from muster.workshop.bench.zookeeper_load import EraCrowd, monitor, running_ensemble
 
 BENCH: Final = "zookeeper"
 CONSUMERS: Final = (1_000, 5_000)
+BESIDE: Final = (50, 200, 1_000)
 PARTITIONS_EACH: Final = 2
 SESSION_MS: Final = 30_000
 SETTINGS: Final = {"kafka.listeners": "127.0.0.1:0", "queued.max.requests": "50000"}
-JOIN_S, EVENT_S = 300.0, 120.0
+JOIN_S, EVENT_S, ERA_S = 300.0, 120.0, 420.0
 """How long a benchmark waits for a group of any size."""
 
 GROWTH_TIME: Final = 1.7
@@ -33,6 +50,8 @@ GROWTH_TIME: Final = 1.7
 GROWTH_COUNT: Final = 1.2
 MEMORY_LIMIT_KB: Final = 150.0
 """Per consumer: its connection and its stream, which cost 80 KB in grpc.aio, and what the group knows of it."""
+HERD: Final = 0.6
+"""How far what is expected of the era may be exceeded: all wake, each reads all, all is let go of and claimed."""
 WAIT_LIMIT_MS: Final = 250.0
 """What takes a loop longer is a stall (`LoopMonitor`)."""
 
@@ -42,6 +61,7 @@ def run(only: str = "", members: Sequence[int] = ()) -> Iterator[BenchRow]:
     sizes = sorted(set(members)) or CONSUMERS
     cases: dict[str, MeasureCase] = {
         "central": partial(measure_central, sizes=(sizes[0] if len(sizes) > 1 else max(1, sizes[0] // 5), sizes[-1])),
+        "beside ZooKeeper": partial(measure_beside_zookeeper, sizes=sorted(set(members)) or BESIDE),
     }
     return measure_cases(cases, only)
 
@@ -69,7 +89,8 @@ class CentralCourse:
     size: int
     costs: dict[str, EventCost]
     kilobytes: float
-    """Resident memory of the node for each member."""
+    """Resident memory of the node for each member; `megabytes`: all of it at the end."""
+    megabytes: float
 
 
 def measure_central(name: str, home: str, sizes: tuple[int, int]) -> Iterator[BenchRow]:
@@ -115,7 +136,7 @@ class CentralRun:
                 await self._note(crowd, "one leaves", crowd.leave)
                 await self._note(crowd, "one dies", crowd.crash)
                 await self._note(crowd, "the topic grows", partial(self._grow, admin, crowd))
-        return CentralCourse(size, self._costs, kilobytes)
+        return CentralCourse(size, self._costs, kilobytes, self._node.resident_bytes() / 1e6)
 
     async def _grow(self, admin: AsyncAdmin, crowd: CentralCrowd) -> None:
         crowd.partitions = self._partitions + self._size
@@ -125,14 +146,12 @@ class CentralRun:
         """What it costs until all partitions are owned again, by members that fetch."""
         crowd.begin_measuring()
         self._probe.read()
-        messages, cpu_s, generation, watch = crowd.messages, self._node.cpu_s(), crowd.generation, Stopwatch()
+        messages, cpu, generation, watch = crowd.messages, self._node.cpu_s(), crowd.generation, Stopwatch()
         await happen()
         await crowd.all_own(generation, EVENT_S)
-        seconds, cpu_s = watch.read(), self._node.cpu_s() - cpu_s
+        seconds, cpu = watch.read(), self._node.cpu_s() - cpu
         stopped_s = crowd.last_started_s - (crowd.first_stopped_s or crowd.last_started_s)
-        self._costs[name] = EventCost(
-            seconds, stopped_s, crowd.messages - messages, cpu_s, self._probe.read().slowest_ms
-        )
+        self._costs[name] = EventCost(seconds, stopped_s, crowd.messages - messages, cpu, self._probe.read().slowest_ms)
 
 
 def central_rows(name: str, small: CentralCourse, large: CentralCourse) -> Iterator[BenchRow]:
@@ -167,3 +186,110 @@ def central_rows(name: str, small: CentralCourse, large: CentralCourse) -> Itera
         MEMORY_LIMIT_KB,
         bench=BENCH,
     )
+
+
+# The same on ZooKeeper
+# ---------------------
+
+
+@dataclass(frozen=True, slots=True)
+class EraCost:
+    """What one event cost consumers of the ZooKeeper era, and their servers. `packets`: received and sent by these."""
+
+    seconds: float
+    cpu_s: float
+    watches: int
+    requests: int
+    writes: int
+    packets: int
+
+
+@dataclass(frozen=True, slots=True)
+class EraCourse:
+    """What one group went through on the ensemble. `watched`: watches that the servers keep when all is quiet."""
+
+    size: int
+    costs: dict[str, EraCost]
+    watched: int
+    megabytes: float
+
+
+def measure_beside_zookeeper(name: str, home: str, sizes: Sequence[int]) -> Iterator[BenchRow]:
+    allow_open_files(sizes[-1])
+    with asyncio.Runner() as runner:
+        for size in sizes:
+            with pinned(LOAD_CORE), measured_ensemble(str(Path(home) / f"era-{size}")) as ensemble:
+                era = runner.run(EraRun(ensemble, size).measure())
+            central = run_central(runner, str(Path(home) / f"central-{size}"), size)
+            yield from beside_rows(f"{name}: {size:,} consumers", central, era)
+            yield from herd_rows(f"{name}: {size:,} consumers of the ZooKeeper era, one leaves", era)
+
+
+@contextmanager
+def measured_ensemble(home: str) -> Iterator[LocalEnsemble]:
+    """Raises BenchFailed where it cannot be started."""
+    try:
+        with running_ensemble(home) as ensemble:
+            yield ensemble
+    except ZooKeeperError as missing:
+        raise BenchFailed(f"there is no ZooKeeper to measure on: {missing}") from missing
+
+
+class EraRun:
+    """One group on the ensemble."""
+
+    def __init__(self, ensemble: LocalEnsemble, size: int) -> None:
+        self._ensemble, self._size = ensemble, size
+        self._partitions = size * PARTITIONS_EACH
+        self._costs: dict[str, EraCost] = {}
+
+    async def measure(self) -> EraCourse:
+        async with EraCrowd(self._ensemble, self._size, self._partitions, SESSION_MS) as crowd:
+            await self._note(crowd, "join of all", crowd.join)
+            watched = monitor(self._ensemble).get("zk_watch_count", 0)
+            await self._note(crowd, "one leaves", crowd.leave)
+            await self._note(crowd, "one dies", crowd.crash)
+            await self._note(crowd, "the topic grows", partial(crowd.grow, self._partitions + self._size))
+        resident = sum(resident_bytes(server.pid) for server in self._ensemble.servers if server.pid)
+        return EraCourse(self._size, self._costs, watched, resident / 1e6)
+
+    async def _note(self, crowd: EraCrowd, name: str, happen: Callable[[], Awaitable[None]]) -> None:
+        before, cpu, watch = monitor(self._ensemble), self._cpu_s(), Stopwatch()
+        watches, requests, writes = crowd.watches_fired, crowd.requests, crowd.writes
+        await happen()
+        await crowd.all_own(ERA_S)
+        seconds, after = watch.read(), monitor(self._ensemble)
+        self._costs[name] = EraCost(
+            seconds,
+            self._cpu_s() - cpu,
+            crowd.watches_fired - watches,
+            crowd.requests - requests,
+            crowd.writes - writes,
+            sum(after.get(each, 0) - before.get(each, 0) for each in ("zk_packets_received", "zk_packets_sent")),
+        )
+
+    def _cpu_s(self) -> float:
+        return sum(cpu_s(server.pid) for server in self._ensemble.servers if server.pid)
+
+
+def beside_rows(name: str, central: CentralCourse, era: EraCourse) -> Iterator[BenchRow]:
+    peer = "on ZooKeeper"
+    for event, ours in central.costs.items():
+        theirs, case = era.costs[event], f"{name}, {event}"
+        row = partial(at_most, 1.0, bench=BENCH)
+        yield row(f"{case}, until all own", ours.seconds, "s", peer, theirs.seconds)
+        yield row(f"{case}, messages", ours.messages, "messages", peer, theirs.packets)
+        yield row(f"{case}, processor of the servers", ours.cpu_s, "s CPU", peer, theirs.cpu_s)
+    yield at_most(1.0, f"{name}, memory of the servers", central.megabytes, "MB", peer, era.megabytes, bench=BENCH)
+
+
+def herd_rows(name: str, era: EraCourse) -> Iterator[BenchRow]:
+    """Against what the era's protocol makes of it by itself: what comes on top are attempts that failed."""
+    size, cost = era.size, era.costs["one leaves"]
+    row = partial(at_most, 1 / HERD, bench=BENCH)
+    yield row(f"{name}, watches fired", cost.watches, "watches", "one for each", size)
+    yield row(f"{name}, requests", cost.requests, "requests", "each reads each", size * size)
+    yield row(
+        f"{name}, znodes written", cost.writes, "writes", "each claim let go and made", 2 * size * PARTITIONS_EACH
+    )
+    yield row(f"{name}, watches kept at rest", era.watched, "watches", "members, brokers and topic", 3 * size)

@@ -312,6 +312,7 @@ JOIN_COLUMNS = columns("GENERATION:cyan, MEMBERS, UNTIL-OWNED-S, STOPS, UNOWNED-
 SCALING_COLUMNS = columns(
     "LOAD:cyan, RULES, CHANGES, REVERSALS, IN-30MIN=reversals_30min, PEAK-LAG, BEHIND-S, REPLICA-HOURS"
 )
+OLD_CLIENT_COLUMNS = columns("CLIENT:cyan, EVENT, CONSUMERS, SECONDS, WATCHES-FIRED, REQUESTS")
 JOINING = ("zookeeper", "eager", "pushed", "kip848-pushed")
 """The ones that say most about how a group hears of a newcomer."""
 WHOLE = "all"
@@ -332,6 +333,9 @@ def lab() -> None:
 @repeated_option("--only", metavar="GENERATION", help="Run only this one")
 @click.option("--chapters", is_flag=True, help="Show rolling restart, crash and scale-out separately.")
 @click.option("--real", is_flag=True, help="Run a node, and a process per worker: three minutes per generation.")
+@click.option(
+    "--real-old-clients", "old_clients", is_flag=True, help="Run ZooKeeper consumers of Kafka 0.8.2 and 1.1, and ours."
+)
 @click.option("--chart", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE.svg", help="Also draw a chart.")
 @output_option
 def compare(
@@ -343,14 +347,21 @@ def compare(
     only: Sequence[str],
     chapters: bool,
     real: bool,
+    old_clients: bool,
     chart: Path | None,
     style: str,
 ) -> int:
     """Run one course of events under every generation.
 
     The course is a rolling restart, a crash and a scale-out, in virtual time. With --real it is shorter, and messages
-    and duplicates are not counted.
+    and duplicates are not counted. With --real-old-clients, real consumers of the ZooKeeper era, old ones and ours,
+    join together, one more joins and one leaves; it needs Java and Maven.
     """
+    if old_clients:
+        if real or only or chapters or chart is not None:
+            raise click.UsageError("--real-old-clients goes with --members, --partitions and --output alone")
+        print_rows(old_client_rows(members, partitions), OLD_CLIENT_COLUMNS, style)
+        return Exit.OK
     if real and chart is not None:
         raise click.UsageError("--chart draws what virtual time counts; leave out --real or --chart")
     require_workshop()
@@ -371,6 +382,28 @@ def compare(
     if chart is not None:
         draw_chart(results, chart)
     return Exit.OK
+
+
+def old_client_rows(consumers: int, partitions: int) -> list[dict[str, Any]]:
+    require_workshop()
+    from muster.coordinator.java_runtime import JavaNotFound
+    from muster.coordinator.zookeeper.errors import ZooKeeperError
+    from muster.workshop.bench.kafka_peer import JarsUnavailable
+    from muster.workshop.bench.processes import BenchFailed
+    from muster.workshop.lab.old_clients import compare_old_clients
+
+    if partitions <= consumers:
+        raise click.UsageError("give more --partitions than --members: every consumer is to own some, and one joins")
+    try:
+        return [costs._asdict() for costs in compare_old_clients(consumers, partitions)]
+    except (JarsUnavailable, JavaNotFound) as missing:
+        raise CommandError(
+            f"consumers of the ZooKeeper era cannot be run: {missing}",
+            "they come from Maven, and run on Java 17 or later",
+            "install both, or leave out --real-old-clients",
+        ) from missing
+    except (BenchFailed, ZooKeeperError) as failure:
+        raise CommandError(str(failure)) from failure
 
 
 @lab.command()

@@ -34,6 +34,7 @@ from muster.workshop.bench.zookeeper_wire import (
     NO_NODE,
     NODE_EXISTS,
     OK,
+    OnReply,
     WireReply,
     WireSession,
     children_frame,
@@ -51,7 +52,10 @@ SERVERS: Final = 3
 TUNING: Final = ServerTuning(tick_ms=2_000, heap_mb=256, logs=False, tied=True)
 RETRIES, BACKOFF_MS = 60, 2_000
 """A consumer's default is 4 retries; a large group would give up before the last owner has let go."""
-JOINING_AT_ONCE: Final = 100
+OPENING_AT_ONCE: Final = 100
+IN_FLIGHT: Final = 100
+"""Reads of one consumer that wait for their answers at a time. Those of that era had one, ours have 500: a thousand
+consumers that ask for everything at once would fill the servers' memory with answers."""
 IDS, BROKERS = layout.consumer_ids_path(GROUP), layout.BROKER_IDS
 
 
@@ -89,24 +93,29 @@ class EraMember:
         self._crowd, self._port, self._settings = crowd, port, settings
         self._session: WireSession | None = None
         self._registered = ""
+        self._ended = False
+        self._closed = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
 
-    async def start(self) -> None:
+    async def open(self) -> None:
         self._session = await WireSession.opened(
             HOST, self._port, self._settings.session_timeout_ms, self._fired, partial(self._crowd.lost, self)
         )
         self._crowd.sessions.append(self._session)
+
+    def start(self) -> None:
         self.handle(zk.SessionChanged(ZookeeperSession.CONNECTED))
         self.handle(ev.Start())
 
     async def leave(self) -> None:
         """In good order: its claims and its registration go, then its session."""
         self.handle(ev.Close())
-        self._stop_timer()
+        await self._closed.wait()  # what it owned is let go of first
+        self._end()
         await self.session.close()
 
     def die(self) -> None:
-        self._stop_timer()
+        self._end()
         self.session.drop()
 
     @property
@@ -115,6 +124,8 @@ class EraMember:
         return self._session
 
     def handle(self, event: zk.ZookeeperEvent) -> None:
+        if self._ended:
+            return
         for action in self.machine.step(event, time.monotonic_ns() // 1_000_000):
             self._perform(action)
         self._crowd.changed()
@@ -145,10 +156,16 @@ class EraMember:
                 self._timer = asyncio.get_running_loop().call_later(wait_s, self.handle, ev.TimerExpired())
             case zk.RebalanceGivenUp():
                 self.gave_up += 1
+            case act.Closed():
+                self._closed.set()
             case act.Fail():
                 raise BenchFailed(f"a consumer was refused: {action.message}")
             case _:
                 pass
+
+    def _end(self) -> None:
+        self._ended = True
+        self._stop_timer()
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -168,7 +185,7 @@ class EraMember:
         self.session.ask(children_frame(IDS, True), partial(self._read_members, action.token))
 
     def _read_members(self, token: int, reply: WireReply) -> None:
-        names = read_names(reply)
+        left = read_names(reply)
         found: dict[str, GroupRegistration] = {}
 
         def take(name: str, reply: WireReply) -> None:
@@ -180,11 +197,23 @@ class EraMember:
             members = {name: found[name] for name in sorted(found)}
             self.handle(zk.GroupRead(token, ConsumerGroupView(members, {TOPIC: counts}, (BROKER,))))
 
-        frames = [get_frame(layout.consumer_path(GROUP, name)) for name in names]
-        self.session.send(
-            [children_frame(BROKERS, True), *frames, get_frame(layout.topic_path(TOPIC), True)],
-            [ignore, *(partial(take, name) for name in names), finish],
-        )
+        def take_last(name: str, reply: WireReply) -> None:
+            take(name, reply)
+            go_on(reply)
+
+        def go_on(_: WireReply) -> None:
+            some = left[:IN_FLIGHT]
+            del left[:IN_FLIGHT]
+            frames = [get_frame(layout.consumer_path(GROUP, name)) for name in some]
+            takers: list[OnReply] = [partial(take, name) for name in some]
+            if left:
+                takers[-1] = partial(take_last, some[-1])
+            else:
+                frames.append(get_frame(layout.topic_path(TOPIC), True))
+                takers.append(finish)
+            self.session.send(frames, takers)
+
+        self.session.ask(children_frame(BROKERS, True), go_on)
 
     def _release(self, partitions: Partitions, then: Callable[[], None]) -> None:
         """A look at each, and a delete of those that are this session's."""
@@ -310,9 +339,11 @@ class EraCrowd:
         return sum(session.writes for session in self.sessions)
 
     async def join(self) -> None:
-        """All of them, one crowd after the other."""
-        for first in range(0, len(self.members), JOINING_AT_ONCE):
-            await asyncio.gather(*(member.start() for member in self.members[first : first + JOINING_AT_ONCE]))
+        """All of them together, once they have their sessions."""
+        for first in range(0, len(self.members), OPENING_AT_ONCE):
+            await asyncio.gather(*(member.open() for member in self.members[first : first + OPENING_AT_ONCE]))
+        for member in self.members:
+            member.start()
 
     async def leave(self) -> None:
         await self.members.pop().leave()

@@ -1,8 +1,8 @@
 """ZooKeeper consumers of Kafka 0.8.2 and 1.1, and ours, through the same events on one ZooKeeper: what each costs.
 
 The old ones are real, from Maven's jars, all in one JVM (`OldConsumers.java`); ours are `AsyncConsumer`s in this
-process. They read from one node. Whether every partition is owned again is seen as any tool of that era sees it, in the owner
-registry; requests and watches are the server's own figures (`mntr`).
+process. They read from one node. Whether every partition is owned again is seen as any tool of that era sees it, in
+the owner registry; requests and watches are the server's own figures (`mntr`).
 """
 
 import asyncio

@@ -49,3 +49,21 @@ def test_a_chart_that_cannot_be_written_says_so(tmp_path: Path, capsys: pytest.C
     pytest.importorskip("matplotlib")
     assert main([*FEW, "--only", "eager", "--chart", str(tmp_path / "chart.unknown")]) == 1
     assert "cannot draw" in capsys.readouterr().err
+
+
+def test_old_clients_are_compared_by_themselves(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*FEW, "--real-old-clients", "--only", "eager"]) == 2
+    assert "--real-old-clients goes with --members, --partitions and --output alone" in capsys.readouterr().err
+    assert main([*FEW, "--real-old-clients", "--members", "4"]) == 2
+    assert "more --partitions than --members" in capsys.readouterr().err
+
+
+def test_without_maven_old_clients_are_not_compared_and_it_is_said_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert main([*FEW, "--real-old-clients"]) == 1
+    said = capsys.readouterr().err
+    assert "consumers of the ZooKeeper era cannot be run: mvn is not on the PATH" in said
+    assert "install both, or leave out --real-old-clients" in said

@@ -99,6 +99,9 @@ class ZooKeeperRegistry:
         self._published = PublishedTopics(session, broker_id, topics, self._stale.set)
         self._running = RestartedTask("registration in ZooKeeper", self._keep_right)
         self.registered = False
+        self.cluster_id = ""
+        """Written again where it has gone"""
+        self._rooted = True
 
     async def check_id_is_free(self) -> None:
         """Raises NodeIdTaken when another node is registered under this id, ClusterNodesRegistered where the nodes
@@ -171,6 +174,12 @@ class ZooKeeperRegistry:
         """The topics, or the doors, are others than before."""
         self._stale.set()
 
+    def restore(self) -> None:
+        """ZooKeeper has lost its data: write all that this node keeps there."""
+        self._rooted = False
+        self._published.forget_settings()
+        self._stale.set()
+
     def has_elsewhere(self, topic: str) -> bool:
         """See `PublishedTopics.has_elsewhere`."""
         return self._published.has_elsewhere(topic)
@@ -182,12 +191,23 @@ class ZooKeeperRegistry:
             await self._session.connected()
             self._stale.clear()
             try:
+                await self._make_roots_again()
                 await self._stay_registered()
                 await self._published.reconcile()
             except ZooKeeperError as error:
                 log.warning("the state of this node could not be written to ZooKeeper", why=str(error), retry_s=RETRY_S)
                 self._stale.set()
                 await asyncio.sleep(RETRY_S)
+
+    async def _make_roots_again(self) -> None:
+        """What any node makes, where ZooKeeper has lost its data. Raises ClusterMismatch."""
+        if self._rooted:
+            return
+        for root in layout.PERSISTENT_ROOTS:
+            await self._session.ensure(root)
+        if self.cluster_id:
+            await settle_cluster_id(self._session, self.cluster_id, self.cluster_id)
+        self._rooted = True
 
     async def _stay_registered(self) -> None:
         holder = await self._create_znode()
@@ -245,7 +265,7 @@ class ZooKeeperRegistry:
 
     def _session_changed(self, state: SessionState) -> None:
         if state is SessionState.LOST:
-            self.registered = False
+            self.registered = self._rooted = False
         if state is SessionState.CONNECTED:
             self._published.forget_settings()
             self._stale.set()

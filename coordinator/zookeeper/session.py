@@ -143,6 +143,11 @@ class ZooKeeperSession:
             for future in list(self._asked):
                 settle_future(future, None, errors.SessionExpired("the session was closed"))
 
+    def forget_what_was_seen(self) -> None:
+        """Let servers in that know less than this session has seen: they were emptied, or restored from an older copy.
+        They end the session, and a new one begins."""
+        self.client.last_zxid = 0
+
     async def connected(self) -> None:
         """Return once the session is in touch with a server."""
         await self._in_touch.wait()
@@ -162,12 +167,15 @@ class ZooKeeperSession:
         return await self.perform(lambda c: c.exists_async(path, self._kazoo_watch(watch))) is not None
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str] | None:
-        """The names below, sorted; None when the znode is not there, and then `watch` is not set."""
-        try:
-            names = await self.perform(lambda c: c.get_children_async(path, self._kazoo_watch(watch)))
-        except errors.NoNode:
-            return None
-        return sorted(cast(list[str], names))
+        """The names below, sorted; None when the znode is not there, and then `watch` fires once it is."""
+        while True:
+            try:
+                names = await self.perform(lambda c: c.get_children_async(path, self._kazoo_watch(watch)))
+            except errors.NoNode:
+                if watch is not None and await self.exists(path, watch):
+                    continue  # made meanwhile
+                return None
+            return sorted(cast(list[str], names))
 
     async def listing(self, path: str, watch: Watch | None = None) -> tuple[list[str], int] | None:
         """Like `children`, with the number of the transaction that last added or took one away."""

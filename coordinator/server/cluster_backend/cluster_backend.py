@@ -69,6 +69,7 @@ from muster.coordinator.server.cluster_backend.cluster_description import (
     ControllerContact,
     LeftOutTopics,
     SessionLengths,
+    report_lost_data,
 )
 from muster.coordinator.server.cluster_backend.cluster_service import CLUSTER_SERVICE, ClusterService
 from muster.coordinator.server.cluster_backend.cluster_settings import (
@@ -103,6 +104,7 @@ from muster.coordinator.zookeeper.cluster.registration import (
 )
 from muster.coordinator.zookeeper.errors import ZooKeeperError
 from muster.coordinator.zookeeper.group_observer import GroupObserver, ReportGroup
+from muster.coordinator.zookeeper.lost_data import LostDataCheck
 from muster.coordinator.zookeeper.node_registry import settle_cluster_id
 from muster.coordinator.zookeeper.session import SessionState, ZooKeeperSession
 from muster.storage.broker.broker import Broker
@@ -552,9 +554,13 @@ class ClusterBackend:
 
     # As `ZooKeeperRegistration` has it.
 
-    def start(self, on_touch: Callable[[bool], None]) -> None:
-        """Watch groups of that era, and say from now on whether ZooKeeper is in reach."""
+    def start(self, on_touch: Callable[[bool], None], conditions: Conditions) -> None:
+        """Watch groups of that era, and say from now on whether ZooKeeper is in reach, and whether it has lost its
+        data."""
         self._on_touch = on_touch
+        loss = LostDataCheck(self.session, lambda: self.broker.cluster_id, partial(report_lost_data, conditions))
+        loss.start()
+        self._started.push_async_callback(loss.stop)
         self.observer.start()
         self._started.push_async_callback(self.observer.stop)
         on_touch(self.session.state is SessionState.CONNECTED)

@@ -37,6 +37,7 @@ from muster.coordinator.runtime.node_status import Conditions
 from muster.coordinator.zookeeper.cluster.cluster_layout import read_topic
 from muster.coordinator.zookeeper.errors import MalformedZnode, ZooKeeperError
 from muster.coordinator.zookeeper.layout import BROKER_TOPICS, GRPC_ENDPOINT, topic_path
+from muster.coordinator.zookeeper.lost_data import LOST_DATA, LostData
 from muster.coordinator.zookeeper.session import SessionState, ZooKeeperSession
 
 # How old the image is, and whether sessions agree
@@ -500,3 +501,16 @@ def describe_reason(replicas: NodeReplicas, place: TopicPartition) -> str:
     _, why = replicas.offline[place]
     again = place in replicas.corrupt_halves(unit_of(place))
     return f"{why} It is copied anew from its leader once no node counts on this copy" if again else why
+
+
+def report_lost_data(conditions: Conditions, loss: LostData | None) -> None:
+    """A node of a cluster writes nothing there again: the states of partitions have to be those that were."""
+    if loss is None:
+        conditions.clear(LOST_DATA)
+        return
+    conditions.report(
+        LOST_DATA,
+        f"{loss.sentence}; what is in sync is served as long as nodes live, but no leader is elected and no topic or "
+        "setting changes. No record and no group is lost: stop the nodes, restore ZooKeeper's snapshots and logs, then "
+        "start the nodes",
+    )

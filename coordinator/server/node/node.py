@@ -410,7 +410,7 @@ class CoordinatorNode:
             started.push_async_callback(self._http.close, LAST_WORDS_S)
         if self._backend.zookeeper is not None:
             self._backend.zookeeper.start(
-                lambda in_touch: self.condition_reporter.report_health(ZOOKEEPER, serving=in_touch)
+                lambda in_touch: self.condition_reporter.report_health(ZOOKEEPER, serving=in_touch), conditions
             )
         if self._central is not None:
             self._central.start()

@@ -15,11 +15,13 @@ from muster.assignors.api import TopicPartition
 from muster.coordinator.config import Address, Settings
 from muster.coordinator.core.model.effects import DeleteReply, OffsetCommitReply, OffsetDeleteReply
 from muster.coordinator.errors import CoordinatorError, ErrorCode
+from muster.coordinator.runtime.node_status import Conditions
 from muster.coordinator.server.driver.clock import NodeClock
 from muster.coordinator.zookeeper.controller import PartitionController
 from muster.coordinator.zookeeper.errors import ConnectionLost, ZooKeeperError
 from muster.coordinator.zookeeper.group_observer import GroupHasMembers, GroupObserver, ReportGroup
 from muster.coordinator.zookeeper.layout import GRPC_ENDPOINT, PLAINTEXT, BrokerZnode, format_endpoint
+from muster.coordinator.zookeeper.lost_data import LOST_DATA, LostData, LostDataCheck
 from muster.coordinator.zookeeper.node_registry import ZooKeeperRegistry, settle_cluster_id
 from muster.coordinator.zookeeper.published_topics import OwnTopics
 from muster.coordinator.zookeeper.session import SessionState, ZooKeeperSession
@@ -95,6 +97,11 @@ class ZooKeeperGroups:
 # The registration
 # ----------------
 
+FOREIGN = "zookeeper-of-others"
+"""The condition of a node whose ZooKeeper is another cluster's by now."""
+LOSS_TOLD_MS = 600_000
+"""How long health speaks of lost data once all that the node has is there again."""
+
 HEALTH = "zookeeper"
 """The name under which the health service says whether the node is in touch with ZooKeeper."""
 
@@ -118,6 +125,8 @@ class ZooKeeperRegistration:
         self._controller = controller
         self._on_touch: Callable[[bool], None] = lambda in_touch: None
         self._started = False
+        self._conditions: Conditions | None = None
+        self._loss = LostDataCheck(session, lambda: registry.cluster_id, self._looked_for_loss)
         session.on_state(self._session_changed)
 
     @classmethod
@@ -148,15 +157,18 @@ class ZooKeeperRegistration:
         """See `settle_cluster_id`. Raises NodeIdTaken and ClusterNodesRegistered, too: a node that cannot register
         should leave nothing behind."""
         await self._registry.check_id_is_free()
-        return await settle_cluster_id(self.session, own, fresh)
+        self._registry.cluster_id = await settle_cluster_id(self.session, own, fresh)
+        return self._registry.cluster_id
 
     async def register(self) -> None:
         """See `ZooKeeperRegistry.register`."""
         await self._registry.register()
 
-    def start(self, on_touch: Callable[[bool], None]) -> None:
+    def start(self, on_touch: Callable[[bool], None], conditions: Conditions) -> None:
         """Publish the topics, stand for controller, watch groups, and tell `on_touch` whether ZooKeeper is in reach."""
         self._on_touch = on_touch
+        self._conditions = conditions
+        self._loss.start()
         self._started = True
         self._registry.start()
         self._controller.start()
@@ -174,10 +186,35 @@ class ZooKeeperRegistration:
         """Leave: the registration goes, and whoever waits to be controller hears of it at once."""
         self._on_touch = lambda in_touch: None
         if self._started:
+            await self._loss.stop()
             await self.observer.stop()
             await self._controller.stop()
             await self._registry.stop()
         await self.session.close()
+
+    def _looked_for_loss(self, loss: LostData | None) -> None:
+        """A node on its own has what it needs in its log: it writes again what it keeps in ZooKeeper."""
+        if self._conditions is None:
+            return
+        if loss is None:
+            self._conditions.clear(FOREIGN)
+            return
+        if loss.foreign:
+            why = "this node is not registered there, but it serves; correct zookeeper.connect, or restore the data"
+            self._conditions.report(FOREIGN, f"{loss.sentence}: {why}")
+            return
+        self._conditions.report(
+            LOST_DATA,
+            f"{loss.sentence}; this node writes its registration and topics there again, and nothing of its log is "
+            "lost. Groups of the ZooKeeper era have lost their positions unless they keep them in the log, too "
+            "(dual.commit.enabled): restore ZooKeeper's data, or set them with muster groups reset-offsets before "
+            "their consumers start",
+            lasting_ms=LOSS_TOLD_MS,
+        )
+        if loss.in_touch:
+            self._registry.restore()
+        else:
+            self.session.forget_what_was_seen()
 
     def _session_changed(self, state: SessionState) -> None:
         self._on_touch(state is SessionState.CONNECTED)

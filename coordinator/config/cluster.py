@@ -186,4 +186,10 @@ class ZooKeeperConnectionSettings(SettingsModel):
         6_000, "How long a starting node waits for ZooKeeper before it gives up."
     )
 
+    zookeeper_digest_file: str = setting(
+        "",
+        "A file with USER:PASSWORD, by which a node of a cluster logs in to ZooKeeper (scheme digest): the secret that "
+        "nodes share is then readable for this user alone; empty means no login.",
+    )
+
     is_a_connect_string = field_validator("zookeeper_connect")(validated_by(parse_connect))

@@ -22,6 +22,14 @@ class ZooKeeperUnreachable(ZooKeeperError):
     """No server answered within the connection timeout."""
 
 
+class LoginUnreadable(ZooKeeperError):
+    """The file with the login cannot be read, or holds none."""
+
+
+class NoAuth(ZooKeeperError):
+    """The znode is for others: this session has not logged in as one of them."""
+
+
 class MissingChroot(ZooKeeperError):
     """The chroot is not there, and whoever asks does not make one."""
 

@@ -82,12 +82,15 @@ class ZooKeeperSession:
         *,
         session_timeout_ms: int = SESSION_TIMEOUT_MS,
         connection_timeout_ms: int = CONNECTION_TIMEOUT_MS,
+        login: str = "",
     ) -> None:
         """Raises ExtraMissing without kazoo. session_timeout_ms: as it is asked for; the servers bound it to 2 to 20 of
-        their ticks, and from the first session on it is what they have granted."""
+        their ticks, and from the first session on it is what they have granted. login: USER:PASSWORD (scheme digest),
+        or nothing."""
         self.connect = parse_connect(connect) if isinstance(connect, str) else connect
         self.session_timeout_ms = session_timeout_ms
         self.connection_timeout_ms = connection_timeout_ms
+        self.login = login
         self.state = SessionState.LOST
         self.epoch = 0
         self._loop = asyncio.get_running_loop()
@@ -193,6 +196,22 @@ class ZooKeeperSession:
         check_size([(path, data)])
         await self.perform(lambda c: c.create_async(path, data, ephemeral=ephemeral, makepath=parents))
 
+    async def create_private(self, path: str, data: bytes) -> None:
+        """Make a znode that is for this session's login alone, if it has one. Raises NodeExists; NoNode without a
+        parent."""
+        await self.perform(lambda c: c.create_async(path, data, acl=self._private_acl()))
+
+    async def make_private(self, path: str) -> None:
+        """Give it to this session's login alone. Nothing without a login."""
+        if self.login:
+            await self.perform(lambda c: c.set_acls_async(path, self._private_acl()))
+
+    def _private_acl(self) -> Any:
+        from kazoo.security import make_digest_acl
+
+        user, _, password = self.login.partition(":")
+        return [make_digest_acl(user, password, all=True)] if self.login else None
+
     async def put(self, path: str, data: bytes, version: int = -1) -> int:
         """Replace what the znode holds, if it still has that version (-1: any); its new one.
 
@@ -287,6 +306,7 @@ class ZooKeeperSession:
             hosts=self.connect.hosts,
             timeout=self.session_timeout_ms / 1000,
             connection_retry=forever,
+            auth_data=[("digest", self.login)] if self.login else None,
             logger=quiet,
         )
 
@@ -419,6 +439,7 @@ def translate_error(error: Exception) -> Exception:
         ((kazoo.NodeExistsError,), errors.NodeExists, "the znode is there already"),
         ((kazoo.BadVersionError,), errors.BadVersion, "the znode was changed since it was read"),
         ((kazoo.NotEmptyError,), errors.NotEmpty, "the znode has children"),
+        ((kazoo.NoAuthError,), errors.NoAuth, "the znode is for those who log in"),
         (
             (kazoo.SessionExpiredError, kazoo.ConnectionClosedError),
             errors.SessionExpired,

@@ -99,6 +99,7 @@ from muster.coordinator.server.services.zookeeper_registration import ZooKeeperG
 from muster.coordinator.zookeeper.cluster.cluster_layout import SECRET_BYTES, SessionLength
 from muster.coordinator.zookeeper.cluster.registration import (
     ClusterRegistration,
+    read_login,
     record_session_length,
     settle_node_secret,
 )
@@ -273,6 +274,7 @@ class ClusterBackend:
             settings.zookeeper_connect,
             session_timeout_ms=settings.zookeeper_session_timeout_ms,
             connection_timeout_ms=settings.zookeeper_connection_timeout_ms,
+            login=read_login(settings.zookeeper_digest_file),
         )
         self.proofs: NodeProofs | None = None
         """By which nodes know each other that show no certificates (CL-N4)."""

@@ -10,6 +10,7 @@ takes over waits for the longest session of any node.
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import structlog
@@ -20,7 +21,15 @@ from muster.coordinator.zookeeper import layout as paths
 from muster.coordinator.zookeeper.cluster import cluster_layout
 from muster.coordinator.zookeeper.cluster.cluster_layout import SessionLength
 from muster.coordinator.zookeeper.consumer_group import gather_bounded
-from muster.coordinator.zookeeper.errors import BadVersion, MalformedZnode, NodeExists, NoNode, ZooKeeperError
+from muster.coordinator.zookeeper.errors import (
+    BadVersion,
+    LoginUnreadable,
+    MalformedZnode,
+    NoAuth,
+    NodeExists,
+    NoNode,
+    ZooKeeperError,
+)
 from muster.coordinator.zookeeper.node_registry import NodeIdTaken, is_cluster_registration
 from muster.coordinator.zookeeper.session import SessionState, WatchEvent, Znode, ZooKeeperSession
 
@@ -60,12 +69,35 @@ async def record_session_length(session: ZooKeeperSession, node_id: int, own: Se
 # ---------------------------------
 
 
+def read_login(file: str) -> str:
+    """USER:PASSWORD from a file; "" without one. Raises LoginUnreadable."""
+    if not file:
+        return ""
+    try:
+        login = Path(file).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise LoginUnreadable(f"zookeeper.digest.file is {file}, which cannot be read: {error}") from None
+    user, colon, password = login.partition(":")
+    if not (user and colon and password) or "\n" in login:
+        raise LoginUnreadable(f"zookeeper.digest.file is {file}; expected one line, USER:PASSWORD, in it")
+    return login
+
+
 async def settle_node_secret(session: ZooKeeperSession, fresh: bytes) -> bytes:
     """What nodes prove to each other that they know; `fresh` where there is none yet. Whoever writes first decides for
-    all. Raises MalformedZnode, and ZooKeeper's weather."""
-    while (found := await session.get(cluster_layout.SECRET)) is None:
-        with suppress(NodeExists):
-            await session.create(cluster_layout.SECRET, cluster_layout.secret_json(fresh))
+    all. For the session's login alone, if it has one. Raises MalformedZnode, NoAuth, and ZooKeeper's weather."""
+    try:
+        while (found := await session.get(cluster_layout.SECRET)) is None:
+            await session.ensure(cluster_layout.SECRET.rpartition("/")[0])
+            with suppress(NodeExists):
+                await session.create_private(cluster_layout.SECRET, cluster_layout.secret_json(fresh))
+        await session.make_private(cluster_layout.SECRET)
+    except NoAuth:
+        login = "as another user" if session.login else "without zookeeper.digest.file"
+        raise NoAuth(
+            f"the secret that nodes share ({cluster_layout.SECRET} of ZooKeeper at {session.connect}) cannot be read "
+            f"{login}; expected the login of the other nodes. Give every node the same zookeeper.digest.file"
+        ) from None
     return cluster_layout.read_secret(cluster_layout.SECRET, found.data)
 
 

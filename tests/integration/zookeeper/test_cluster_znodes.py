@@ -3,6 +3,7 @@
 import asyncio
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -45,10 +46,11 @@ from muster.coordinator.zookeeper.cluster.cluster_writes import DecisionWriter
 from muster.coordinator.zookeeper.cluster.registration import (
     ClusterRegistration,
     MixedNodeKinds,
+    read_login,
     record_session_length,
     settle_node_secret,
 )
-from muster.coordinator.zookeeper.errors import MalformedZnode
+from muster.coordinator.zookeeper.errors import LoginUnreadable, MalformedZnode, NoAuth
 from muster.coordinator.zookeeper.node_registry import NodeIdTaken
 from muster.coordinator.zookeeper.session import ZooKeeperSession
 from tests.integration.conftest import Run
@@ -187,6 +189,36 @@ def test_of_the_nodes_that_come_first_one_draws_the_secret_of_all(zookeeper: str
             assert "c2hvcnQ" not in str(refused.value)
 
     run(story)
+
+
+def test_the_secret_is_for_those_who_log_in_as_nodes_do(zookeeper: str, tmp_path: Path, run: Run) -> None:
+    """One that was made before there was a login is given to it."""
+    file = tmp_path / "login"
+    file.write_text("muster:hushed\n")
+
+    async def story() -> None:
+        async with session(zookeeper) as stranger, session(zookeeper, login=read_login(str(file))) as node:
+            drawn = await settle_node_secret(stranger, b"1" * 32)
+            assert await settle_node_secret(node, b"2" * 32) == drawn
+            with pytest.raises(NoAuth, match=r"cannot be read without zookeeper\.digest\.file"):
+                await settle_node_secret(stranger, b"3" * 32)
+            await node.delete("/muster/cluster/secret")
+            assert await settle_node_secret(node, b"4" * 32) == b"4" * 32
+            with pytest.raises(NoAuth):
+                await stranger.get("/muster/cluster/secret")
+            await stranger.create("/muster/cluster/beside")  # its parents are nobody's
+
+    run(story)
+
+
+@pytest.mark.parametrize("text", ["", "muster", "muster:", ":hushed", "a:b\nc:d"])
+def test_a_file_without_a_login_is_refused_by_its_name(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "login"
+    file.write_text(text)
+    with pytest.raises(LoginUnreadable, match=r"zookeeper\.digest\.file is .*login; expected one line, USER:PASSWORD"):
+        read_login(str(file))
+    with pytest.raises(LoginUnreadable, match="which cannot be read"):
+        read_login(str(tmp_path / "none"))
 
 
 def test_a_node_registers_so_that_nodes_of_an_earlier_version_find_it(zookeeper: str, run: Run) -> None:

@@ -30,8 +30,8 @@ SESSION_MS = 2_000
 
 
 @asynccontextmanager
-async def session(connect: str) -> AsyncIterator[ZooKeeperSession]:
-    opened = ZooKeeperSession(connect, session_timeout_ms=SESSION_MS, connection_timeout_ms=20_000)
+async def session(connect: str, login: str = "") -> AsyncIterator[ZooKeeperSession]:
+    opened = ZooKeeperSession(connect, session_timeout_ms=SESSION_MS, connection_timeout_ms=20_000, login=login)
     await opened.open()
     try:
         yield opened

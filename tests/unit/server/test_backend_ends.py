@@ -14,6 +14,7 @@ import pytest
 from muster.coordinator.config import Address, Settings, load_settings
 from muster.coordinator.edge.cluster_view import ClientAddresses
 from muster.coordinator.runtime.leased import LeasedEngine
+from muster.coordinator.runtime.node_status import Conditions
 from muster.coordinator.server.cluster_backend import cluster_backend
 from muster.coordinator.server.driver.clock import NodeClock
 from muster.coordinator.server.kafka_backend import backend as kafka_backend
@@ -115,6 +116,7 @@ CLUSTER_PARTS = {
     "ReplicaManager": "replicas",
     "record_session_length": "session length",
     "settle_node_secret": "secret",
+    "LostDataCheck": "loss",
     "adopt_topics": "adoption",
     "ReplicationRates": "rates",
     "ProducerIdBlocks": "producer ids",
@@ -170,7 +172,7 @@ async def start_in_cluster(record: StartRecord, monkeypatch: pytest.MonkeyPatch)
         await backend.meet(None, "c", lambda seen: None)
         await backend.enter(disk, DOORS)
         backend.coordinate(object.__new__(LeasedEngine), nothing, lambda: 0, lambda why: None, nothing)
-        backend.start(lambda in_touch: None)
+        backend.start(lambda in_touch: None, Conditions(lambda: 0))
 
     await ended_again(started, backend.close)
 

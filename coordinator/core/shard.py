@@ -144,8 +144,9 @@ def leaves_no_record(event: Event, state: ShardState) -> bool:
 
 
 def on_join(event: JoinGroup, step: Step) -> None:
-    membership.check_join_request(event, step.limits)
-    check_cooperative_only(event, step.state)
+    membership.check_join_request(event, step.state.limits)
+    if event.group_id in step.state.settings:
+        check_cooperative_only(event, step.state)
     group = convert_if_due(event, step)
     is_newcomer = not event.group_instance_id and (group is None or event.member_id not in group.members)
     KINDS[type(group)].join(group, event, step)
@@ -561,7 +562,8 @@ class Shard:
             if refusal.code in INSTANCE_ID_REFUSALS:
                 note_instance_id_refusal(event, step)
             return add_refusal(event, refusal, step.out)
-        session_streams.tell_listeners(hear, step)
+        if self.state.listeners:
+            session_streams.tell_listeners(hear, step)
         if self.state.canaries and canary.watch_canaries(step):
             session_streams.tell_listeners(hear, step)
         return step.out

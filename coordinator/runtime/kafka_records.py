@@ -79,6 +79,7 @@ from muster.coordinator.runtime.record_fields import (
     INT16,
     INT32,
     INT64,
+    MAX_STRING_BYTES,
     FieldReader,
     MalformedRecord,
     SkippedRecord,
@@ -86,7 +87,6 @@ from muster.coordinator.runtime.record_fields import (
     compact_array,
     compact_bytes,
     compact_string,
-    plain_bytes,
     plain_string,
     tagged,
     varint,
@@ -357,6 +357,7 @@ TOPIC_ID_TAG = 0
 TOPIC_ID_BYTES = 16
 TAGS_OF_TOPIC = b"\x01\x00\x10"
 """One tagged field, the topic's id, and its length."""
+NO_STRING = INT16.pack(-1)
 UNANNOTATED = struct.Struct(">hqiBqB")
 """A value of the newest version without metadata (a compact string of length 1 - 1) and without tagged fields."""
 OF_TOPIC = struct.Struct(">hqiBq3s16s")
@@ -532,15 +533,26 @@ def group_value(group: GroupStored) -> bytes:
 
 
 def member_fields(member: MemberRecord) -> list[bytes]:
+    """In one go: a rebalance writes all members, and there would be six calls for each."""
+    member_id, client_id, host = member.member_id.encode(), member.client_id.encode(), member.client_host.encode()
+    if len(member_id) > MAX_STRING_BYTES or len(client_id) > MAX_STRING_BYTES or len(host) > MAX_STRING_BYTES:
+        for text in (member.member_id, member.client_id, member.client_host):
+            plain_string(text)  # it says which one is too long
+    instance = NO_STRING if member.group_instance_id is None else plain_string(member.group_instance_id)
     return [
-        plain_string(member.member_id),
-        plain_string(member.group_instance_id),
-        plain_string(member.client_id),
-        plain_string(member.client_host),
+        INT16.pack(len(member_id)),
+        member_id,
+        instance,
+        INT16.pack(len(client_id)),
+        client_id,
+        INT16.pack(len(host)),
+        host,
         INT32.pack(member.rebalance_timeout_ms),
         INT32.pack(member.session_timeout_ms),
-        plain_bytes(member.subscription),
-        plain_bytes(member.assignment),
+        INT32.pack(len(member.subscription)),
+        member.subscription,
+        INT32.pack(len(member.assignment)),
+        member.assignment,
     ]
 
 

@@ -256,8 +256,12 @@ def ledger_key(group_id: str, number: int, kind: str) -> bytes:
     return compact_json({"group": group_id, "kind": kind, "number": number})
 
 
+write_json: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
+"""One writer for all: `json.dumps` makes another for each call."""
+
+
 def compact_json(value: dict[str, Any]) -> bytes:
-    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+    return write_json(value).encode()
 
 
 def first_validation_error(error: ValidationError) -> str:

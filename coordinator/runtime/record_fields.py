@@ -169,10 +169,6 @@ def plain_string(text: str | None) -> bytes:
     return INT16.pack(len(raw)) + raw
 
 
-def plain_bytes(data: bytes) -> bytes:
-    return INT32.pack(len(data)) + data
-
-
 def compact_string(text: str | None) -> bytes:
     if text is None:
         return varint(0)

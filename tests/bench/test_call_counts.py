@@ -10,18 +10,16 @@ from muster.workshop.bench.call_counts import CALL_BUDGETS, count_calls, counted
 
 pytestmark = pytest.mark.integration
 
-SLACK = 1.02
-"""Of a budget, for the smaller group of this test: a turn is shared by fewer members."""
+SLACK = 1.01
+"""Of a budget: what a node does every second may come in between."""
 
 LOW = 0.95
 """Less than this of a budget, and the budget is out of date."""
 
-FEWER_MEMBERS = 100
-
 
 @pytest.fixture(scope="module")
 def counts(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, float]:
-    return count_calls(str(tmp_path_factory.mktemp("node")), FEWER_MEMBERS)
+    return count_calls(str(tmp_path_factory.mktemp("node")))
 
 
 @pytest.mark.parametrize("request_name", CALL_BUDGETS)
@@ -52,4 +50,4 @@ def test_calls_of_other_threads_are_not_counted(tmp_path: Path) -> None:
 
         counted = [counter.count(send, member.receive) for _ in range(3)]
         member.close()
-        assert min(counted) == alone
+        assert min(counted) < alone + 50, "a thousand requests were made meanwhile, of more than ten calls each"

@@ -43,13 +43,13 @@ from muster.workshop.bench.processes import BenchFailed
 from muster.workshop.bench.report import BenchRow, less_is_better
 
 CALL_BUDGETS: Final[Mapping[str, int]] = {
-    "JoinGroup, one member": 323,
-    "SyncGroup, one member": 481,
-    "JoinGroup, 500 members": 118,
-    "SyncGroup, 500 members": 101,
-    "OffsetCommit of ten, the first": 183,
-    "OffsetCommit of ten, the second of a shape": 193,
-    "OffsetCommit of ten, later ones": 158,
+    "JoinGroup, one member": 197,
+    "SyncGroup, one member": 409,
+    "JoinGroup, 500 members": 87,
+    "SyncGroup, 500 members": 77,
+    "OffsetCommit of ten, the first": 180,
+    "OffsetCommit of ten, the second of a shape": 190,
+    "OffsetCommit of ten, later ones": 155,
     "Heartbeat": 21,
     "Produce": 83,
     "Fetch": 67,

@@ -171,7 +171,7 @@ class ClassicMembers(dict[str, ClassicMember]):
 
     def park(self, member: ClassicMember, request_id: RequestId) -> None:
         """The member waits for the join phase to end."""
-        self.joining_count += not member.joining
+        self.joining_count += member.join_request is None
         member.join_request = request_id
 
     def unpark(self, member: ClassicMember) -> RequestId | None:
@@ -191,7 +191,24 @@ class ClassicMembers(dict[str, ClassicMember]):
     @property
     def common_protocols(self) -> set[str]:
         """The names that every member offers."""
-        return {name for name, count in self._supporters.items() if count == len(self)}
+        everyone = len(self)
+        return {name for name, count in self._supporters.items() if count == everyone}
+
+    def agrees_to(self, protocols: tuple[Protocol, ...]) -> bool:
+        """Whether every member offers one of these."""
+        for protocol in protocols:  # noqa: SIM110  # every join asks: a generator would be felt
+            if self._supporters.get(protocol.name, 0) == len(self):
+                return True
+        return False
+
+    def subscriptions(self, protocol: str | None) -> list[bytes]:
+        """What each says of what it reads, in order (`ClassicMember.metadata`): nearly all offer one protocol."""
+        return [
+            member.protocols[0].metadata
+            if member.protocols and member.protocols[0].name == protocol
+            else member.metadata(protocol)
+            for member in self.values()
+        ]
 
     def _withdraw(self, member: ClassicMember) -> None:
         for name in member.offer:
@@ -297,7 +314,7 @@ def cooperative_names() -> frozenset[str]:
 
 def check_cooperative_only(request: JoinGroup, state: ShardState) -> None:
     """With `cooperative.only`, refuse whoever would behave eagerly: one eager name among its offers makes it so."""
-    if request.group_id not in state.settings or request.protocol_type != CONSUMER:
+    if request.protocol_type != CONSUMER:
         return
     if not COOPERATIVE_ONLY.of(state, request.group_id):
         return
@@ -424,7 +441,12 @@ class ClassicGroup:
 
     @property
     def max_rebalance_timeout_ms(self) -> int:
-        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+        return max([member.rebalance_timeout_ms for member in self.members.values()], default=0)
+
+    @property
+    def plan_timers(self) -> tuple[TimerKey, TimerKey, TimerKey]:
+        """Those of a plan that is made, fetched or followed by another round."""
+        return ("sync", self.id), ("assign", self.id), ("follow", self.id)
 
     @property
     def join_timer(self) -> TimerKey:
@@ -467,14 +489,14 @@ class ClassicGroup:
 
     def stored_bytes(self, shares: Mapping[str, bytes] | None = None, without: str = "") -> int:
         """What the log would keep of it, never estimated too low: with these shares, without that member."""
-        return sum(
-            len(member.metadata(self.protocol_name))
-            + len(member.assignment if shares is None else shares.get(member.id, b""))
-            + text_bytes(member.id, member.group_instance_id, member.client_id, member.client_host)
-            + FIXED_BYTES
-            for member in self.members.values()
-            if member.id != without
-        )
+        size = 0
+        subscriptions = self.members.subscriptions(self.protocol_name)
+        for member, subscription in zip(self.members.values(), subscriptions, strict=True):
+            if member.id != without:
+                share = member.assignment if shares is None else shares.get(member.id, b"")
+                names = text_bytes(member.id, member.group_instance_id, member.client_id, member.client_host)
+                size += len(subscription) + len(share) + names + FIXED_BYTES
+        return size
 
     def record(self, now_ms: int) -> GroupStored:
         """The group as it stands, as a fact to keep."""
@@ -485,11 +507,11 @@ class ClassicGroup:
             protocol=self.protocol_name,
             leader=self.leader,
             state_timestamp_ms=now_ms,
-            members=tuple(stored_member(member, self.protocol_name) for member in self.members.values()),
+            members=tuple(map(stored_member, self.members.values(), self.members.subscriptions(self.protocol_name))),
         )
 
 
-def stored_member(member: ClassicMember, protocol: str | None) -> MemberRecord:
+def stored_member(member: ClassicMember, subscription: bytes) -> MemberRecord:
     return MemberRecord(
         member_id=member.id,
         group_instance_id=member.group_instance_id,
@@ -497,7 +519,7 @@ def stored_member(member: ClassicMember, protocol: str | None) -> MemberRecord:
         client_host=member.client_host,
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         session_timeout_ms=member.session_timeout_ms,
-        subscription=member.metadata(protocol),
+        subscription=subscription,
         assignment=member.assignment,
     )
 
@@ -571,9 +593,8 @@ def check_protocols(group: ClassicGroup, protocol_type: str, protocols: tuple[Pr
             ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
             f"protocol_type {protocol_type!r} is not {group.protocol_type!r}, the one of group {group.id!r}",
         )
-    common = group.members.common_protocols
-    offered = [protocol.name for protocol in protocols]
-    if not common.intersection(offered):
+    if not group.members.agrees_to(protocols):
+        common, offered = group.members.common_protocols, [protocol.name for protocol in protocols]
         raise CoordinatorError(
             ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
             f"none of {', '.join(offered)} is supported by every member of group {group.id!r}; "

@@ -97,7 +97,8 @@ def check_join_request(request: JoinGroup, limits: Limits) -> None:
     group_id_given(request.group_id)
     check_session_timeout(request, limits)
     check_protocols_fit_log(request, limits)
-    server_side_assignment.check_assignor_allowed(request, limits)
+    if request.remote_assignor:
+        server_side_assignment.check_assignor_allowed(request, limits)
 
 
 def new_group(request: JoinGroup) -> ClassicGroup:
@@ -127,8 +128,11 @@ def check_session_timeout(request: JoinGroup, limits: Limits) -> None:
 
 
 def check_protocols_fit_log(request: JoinGroup, limits: Limits) -> None:
-    told = sum(len(protocol.metadata) for protocol in request.protocols)
-    check_fits_log(request.group_id, "a member's protocols", told, limits)
+    told = 0
+    for protocol in request.protocols:
+        told += len(protocol.metadata)
+    if told > limits.max_group_bytes:
+        check_fits_log(request.group_id, "a member's protocols", told, limits)
 
 
 def join_group(group: ClassicGroup, request: JoinGroup, step: Step) -> None:
@@ -138,7 +142,7 @@ def join_group(group: ClassicGroup, request: JoinGroup, step: Step) -> None:
         rebalance.park_newcomer(group, request, rebalance_timeout(request), step)
         return
     try:
-        check_room(group, request.member_id, step.limits.max_group_size)
+        check_room(group, request.member_id, step.state.limits.max_group_size)
     except CoordinatorError as full:
         turn_away(group, request, full, step)
         return
@@ -206,11 +210,14 @@ def join_with_id(group: ClassicGroup, request: JoinGroup, step: Step) -> None:
 def rejoin(group: ClassicGroup, member: ClassicMember, request: JoinGroup, step: Step) -> None:
     if group.id in step.state.holds and rebalance.take_back_member(group, member, request, step):
         return
-    changed = (
-        member.protocols != request.protocols
-        or member.remote_assignor != server_side_assignment.requested_assignor(request, step.limits)
-    )
-    changed = bool(server_side_assignment.take_rights(group, member, request.rights, step.state)) or changed
+    assignor = ""
+    if request.remote_assignor:
+        assignor = server_side_assignment.requested_assignor(request, step.state.limits)
+    changed = member.protocols != request.protocols or member.remote_assignor != assignor
+    if group.planner.assignor:
+        changed = bool(server_side_assignment.take_rights(group, member, request.rights, step.state)) or changed
+    else:
+        member.rights = request.rights
     match group.state:
         case GroupState.PREPARING_REBALANCE:
             update_member(group, member, request, step)
@@ -251,7 +258,8 @@ def update_member(group: ClassicGroup, member: ClassicMember, request: JoinGroup
     group.members.offer(member, request.protocols)
     group.members.park(member, request.request_id)
     apply_join_request(member, request, step)
-    rebalance_ledger.note_arrival(group, member, step)
+    if group.rebalance is not None:
+        group.rebalance.arrived(member.id, step.now_ms)
 
 
 def apply_join_request(member: ClassicMember, request: JoinGroup, step: Step) -> None:
@@ -261,7 +269,9 @@ def apply_join_request(member: ClassicMember, request: JoinGroup, step: Step) ->
     member.client_host = request.client_host
     member.client_software = request.client_software
     member.rights = request.rights
-    member.remote_assignor = server_side_assignment.requested_assignor(request, step.limits)
+    member.remote_assignor = ""
+    if request.remote_assignor:
+        member.remote_assignor = server_side_assignment.requested_assignor(request, step.state.limits)
     member.last_seen_ms = step.now_ms
     member.connection = connection_after(member.connection, request.connection)
 

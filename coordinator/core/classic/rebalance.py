@@ -101,9 +101,7 @@ def prepare_rebalance(
     if group.state is GroupState.COMPLETING_REBALANCE:
         take_back_plan(group, step)
     group.pending_syncs.clear()
-    step.disarm(group.sync_timer)
-    step.disarm(group.assign_timer)
-    step.disarm(group.follow_timer)
+    step.disarm(*group.plan_timers)
     group.plan_request = None
     group.become(GroupState.PREPARING_REBALANCE, step.now_ms)
     step.announce(group)
@@ -187,8 +185,7 @@ def join_timer_fired(group: ClassicGroup, step: Step) -> None:
 
 def complete_join(group: ClassicGroup, step: Step) -> None:
     """End the join phase: a new generation for those who came, or an empty group."""
-    step.disarm(group.join_timer)
-    step.disarm(group.handoff_timer)
+    step.disarm(group.join_timer, group.handoff_timer)
     drop_absent_members(group, step)
     if group.members and not elect_leader(group):
         # Only static members are left, and none of them has come back: wait for them, the generation stands.
@@ -208,6 +205,8 @@ def complete_join(group: ClassicGroup, step: Step) -> None:
 
 def drop_absent_members(group: ClassicGroup, step: Step) -> None:
     """Dynamic members that did not rejoin in time are out; static ones keep their place (KIP-345)."""
+    if group.members.joining_count == len(group.members):
+        return
     for member in [m for m in group.members.values() if not m.joining and m.group_instance_id is None]:
         rebalance_ledger.note_trigger(
             group, trigger_by_member(Cause.REBALANCE_TIMEOUT, member, "did not rejoin in time"), step
@@ -221,7 +220,7 @@ def drop_absent_members(group: ClassicGroup, step: Step) -> None:
 def elect_leader(group: ClassicGroup) -> bool:
     """Keep the leader if it rejoined, else take the first member that did. False when nobody did."""
     leader = group.members.get(group.leader or "")
-    if leader is not None and leader.joining:
+    if leader is not None and leader.join_request is not None:
         return True
     successor = next((member for member in group.members.values() if member.joining), None)
     if successor is None:
@@ -260,13 +259,15 @@ def start_generation(group: ClassicGroup, step: Step) -> None:
             step.reply(join_request, join_reply(group, member, step))
     group.pending_syncs = set(group.members)
     step.arm(group.sync_timer, group.max_rebalance_timeout_ms)
-    if group.remote:
+    if group.planner.assignor:
         server_side_assignment.request_plan(group, step)
 
 
 def elect_protocol(group: ClassicGroup) -> str:
     """Each member votes for the first name of its list that all support; the leader's preference breaks a tie."""
     candidates = group.members.common_protocols
+    if len(candidates) == 1:
+        return next(iter(candidates))
     votes: dict[str, int] = {}
     for member in group.members.values():
         for protocol in member.protocols:
@@ -284,7 +285,7 @@ def subscribed_topics(group: ClassicGroup) -> frozenset[str] | None:
         return None
     topics: set[str] = set()
     # Most members say the same.
-    for subscription in {member.metadata(group.protocol_name) for member in group.members.values()}:
+    for subscription in set(group.members.subscriptions(group.protocol_name)):
         wanted = topics_of(subscription)
         if wanted is None:
             return None
@@ -296,27 +297,31 @@ def join_reply(group: ClassicGroup, member: ClassicMember, step: Step) -> JoinRe
     """Tell the member the current generation, for which it may speak from now on; only the leader sees the others."""
     member.generation = group.generation
     rebalance = group.rebalance
-    leads = member.id == group.acting_leader
+    leader = group.acting_leader
+    leads = member.id == leader
     kept = kept_delay(group.id, step) if leads else None
     return JoinReply(
         generation=group.generation,
         protocol_type=group.protocol_type,
         protocol_name=group.protocol_name,
-        leader=group.acting_leader,
+        leader=leader,
         member_id=member.id,
         members=roster(group) if leads else (),
         cause=rebalance.trigger.cause if rebalance else Cause.UNSPECIFIED,
         cause_detail=rebalance.trigger.detail if rebalance else "",
         rebalance_number=rebalance.number if rebalance else 0,
         leader_state=kept.leader_state if kept else "",
-        scheduled_delay_ms=remaining_delay_ms(kept, step),
+        scheduled_delay_ms=None if kept is None else remaining_delay_ms(kept, step),
     )
 
 
 def roster(group: ClassicGroup) -> tuple[JoinedMember, ...]:
+    said = group.members.subscriptions(group.protocol_name)
     return tuple(
-        JoinedMember(member.id, member.group_instance_id, member.metadata(group.protocol_name))
-        for member in group.members.values()
+        [
+            JoinedMember(member.id, member.group_instance_id, subscription)
+            for member, subscription in zip(group.members.values(), said, strict=True)
+        ]
     )
 
 

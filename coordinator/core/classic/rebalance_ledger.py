@@ -9,8 +9,9 @@ member that has asked for it.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
-from muster.assignors.data.consumer_protocol import Subscription, parse_subscription
+from muster.assignors.data.consumer_protocol import Subscription
 from muster.coordinator.core.classic import group as classic_group
 from muster.coordinator.core.classic.group import ClassicGroup, ClassicMember, UnexplainedRejoin
 from muster.coordinator.core.groups.bookkeeping import (
@@ -45,13 +46,21 @@ from muster.coordinator.core.model.ledger import (
     trigger_by_member,
     waits_of,
 )
-from muster.coordinator.core.model.plan import CONSUMER, Plan, assignment_of, owned_of, rebuilt_snapshot
+from muster.coordinator.core.model.plan import (
+    CONSUMER,
+    Plan,
+    assignment_of,
+    owned_of,
+    rebuilt_snapshot,
+    subscription_of,
+)
 from muster.coordinator.core.model.types import (
     Cause,
     Certainty,
     GroupState,
     MemberPlan,
     Outcome,
+    PhaseWait,
     Protocol,
     RebalanceEntry,
     RebalancePhase,
@@ -66,7 +75,7 @@ from muster.coordinator.core.model.types import (
 
 def begin_rebalance(group: ClassicGroup, trigger: RebalanceTrigger, arriving: ClassicMember | None, step: Step) -> None:
     """A rebalance starts. One that had not got its plan yet ends here and leaves its own entry."""
-    late = close_settling(group, step)
+    late = [] if group.settling is None else close_settling(group, step)
     unfinished = group.rebalance
     if unfinished is not None:
         write_entry(group, unfinished, Outcome.SUPERSEDED, group.protocol_name, PlanDiff((), (), {}), step)
@@ -81,8 +90,10 @@ def begin_rebalance(group: ClassicGroup, trigger: RebalanceTrigger, arriving: Cl
         rebalance.left(member_id, departure, step.now_ms)
     group.departures.clear()
     rebalance.awaited = {member.id: member.client_id for member in group.members.values() if member is not arriving}
-    rebalance.awaited |= {member_id: client_of_pending(member_id) for member_id in group.pending_joins}
-    take_incarnations(group)
+    if group.pending_joins:
+        rebalance.awaited |= {member_id: client_of_pending(member_id) for member_id in group.pending_joins}
+    if group.arrived_again:
+        take_incarnations(group)
     if arriving is not None:
         note_arrival(group, arriving, step)
 
@@ -180,26 +191,30 @@ class PlanProvenance:
 
 
 NO_PROVENANCE = PlanProvenance()
+NO_WAITS: tuple[PhaseWait, ...] = ()
 
 
 def record_decision(group: ClassicGroup, given: PlanProvenance, step: Step) -> None:
     """The plan is there; the one before it is still the stored one."""
     rebalance = group.rebalance
     assert rebalance is not None
-    planners = (group.acting_leader,) if group.acting_leader else ()
-    length_ms = step.now_ms - rebalance.joined_at_ms
-    clients = {member_id: group.members[member_id].client_id for member_id in planners if member_id in group.members}
-    ends = dict.fromkeys(clients, (WaitEnd.JOINED, step.now_ms))
-    waits = waits_of(clients, ends, rebalance.joined_at_ms, step.now_ms)
+    leader = group.acting_leader
+    planners = (leader,) if leader else ()
+    length_ms, waits = step.now_ms - rebalance.joined_at_ms, NO_WAITS
+    if leader in group.members:
+        ends = {leader: (WaitEnd.JOINED, step.now_ms)}
+        waits = waits_of({leader: group.members[leader].client_id}, ends, rebalance.joined_at_ms, step.now_ms)
     rebalance.phases.append(RebalancePhase("plan", length_ms, planners, waits))
-    last = last_plan(group)
-    note_topic_changes(group, last, step)
-    said = {member.id: owned_of(member.metadata(group.protocol_name)) for member in group.members.values()}
-    still_held: dict[str, Mapping[str, frozenset[int]]] = {**said, **classic_group.shares_of_absent(group)}
+    last, plan = last_plan(group), current_plan(group)
+    if step.state.topic_changes:
+        note_topic_changes(group, last, step)
+    still_held = dict(zip(group.members, map(owned_of, group.members.subscriptions(group.protocol_name)), strict=True))
+    if group.planner.assignor:
+        still_held.update(classic_group.shares_of_absent(group))
     before = PlanBefore(last, still_held, group.carried, given.delayed)
-    diff = diff_plans(before, current_plan(group), rebalance)
+    diff = diff_plans(before, plan, rebalance)
     group.carried = diff.withheld
-    entry = write_entry(group, rebalance, Outcome.COMPLETED, group.protocol_name, diff, step, given)
+    entry = write_entry(group, rebalance, Outcome.COMPLETED, group.protocol_name, diff, step, given, plan)
     group.settling = RebalanceSettling(entry.number, diff.gaps)
     group.rebalance = None
     group.restored = False
@@ -220,8 +235,10 @@ def note_topic_changes(group: ClassicGroup, last: Plan, step: Step) -> None:
     since_ms = rebalance.started_at_ms if first else group.planned_at_ms  # before, no member waited for a topic
     changes = changes_since(step.state, read, since_ms)
     earlier = changes_since(step.state, dropped - {each.topic for each in changes}, step.now_ms - NOTICE_MS)
-    changes += tuple(each for each in earlier if each.kind is TopicChangeKind.DELETED)
-    rebalance.topics = (*rebalance.topics, *(each for each in changes if each not in rebalance.topics))
+    if earlier:
+        changes += tuple(each for each in earlier if each.kind is TopicChangeKind.DELETED)
+    if changes:
+        rebalance.topics = (*rebalance.topics, *(each for each in changes if each not in rebalance.topics))
 
 
 def abandon_rebalance(group: ClassicGroup, step: Step) -> None:
@@ -230,14 +247,6 @@ def abandon_rebalance(group: ClassicGroup, step: Step) -> None:
     unfinished, group.rebalance = group.rebalance, None
     if unfinished is not None and group.generation > unfinished.previous_generation:
         write_entry(group, unfinished, Outcome.SUPERSEDED, group.protocol_name, PlanDiff((), (), {}), step)
-
-
-def note_fetched_share(group: ClassicGroup, member_id: str, step: Step) -> None:
-    """A member has been told its share: its partitions are owned from here on."""
-    settling = group.settling
-    if settling is None or member_id in settling.fetched:
-        return
-    settling.fetched[member_id] = step.now_ms
 
 
 def close_settling(group: ClassicGroup, step: Step) -> list[str]:
@@ -258,17 +267,18 @@ def write_entry(
     diff: PlanDiff,
     step: Step,
     given: PlanProvenance = NO_PROVENANCE,
+    plan: Plan | None = None,
 ) -> RebalanceEntry:
-    """Keep the entry."""
+    """Keep the entry. `plan`: what has been decided, if something has."""
     rebalance.trigger = leave_sentence(group, rebalance.trigger)
     completed = outcome is Outcome.COMPLETED
     snapshot_json, source = chosen_snapshot(group, given, step) if completed else ("", "")
     change = RebalanceChange(
         generation=group.generation,
         protocol_type=group.protocol_type or "",
-        protocol_name="" if protocol_name is None else given.assignor or group.remote or protocol_name,
+        protocol_name="" if protocol_name is None else given.assignor or group.planner.assignor or protocol_name,
         moves=diff.moves,
-        members=member_plans(group, rebalance) if completed else (),
+        members=() if plan is None else member_plans(group, rebalance, plan),
         snapshot_json=snapshot_json,
         snapshot_source=source,
     )
@@ -284,24 +294,27 @@ def chosen_snapshot(group: ClassicGroup, given: PlanProvenance, step: Step) -> t
         return snapshot_within_limit(given.snapshot_json, given.source, step)
     if group.protocol_type != CONSUMER:
         return "", ""
+    said = group.members.subscriptions(group.protocol_name)
     subscriptions = {
-        member.id: (member.group_instance_id, member.metadata(group.protocol_name)) for member in group.members.values()
+        member.id: (member.group_instance_id, blob) for member, blob in zip(group.members.values(), said, strict=True)
     }
     rebuilt = rebuilt_snapshot(group.protocol_name or "", subscriptions, step.state.partitions)
     return ("", "") if rebuilt is None else snapshot_within_limit(rebuilt.to_json(), "coordinator", step)
 
 
-def member_plans(group: ClassicGroup, rebalance: OngoingRebalance) -> tuple[MemberPlan, ...]:
+def member_plans(group: ClassicGroup, rebalance: OngoingRebalance, plan: Plan) -> tuple[MemberPlan, ...]:
     return tuple(
-        MemberPlan(
-            member_id=member.id,
-            client_id=member.client_id,
-            client_host=member.client_host,
-            group_instance_id=member.group_instance_id,
-            assigned=tuple(sorted(assignment_of(member.assignment).items())),
-            joined_at_ms=rebalance.arrivals.get(member.id, -1),
-        )
-        for member in group.members.values()
+        [
+            MemberPlan(
+                member_id=member.id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                group_instance_id=member.group_instance_id,
+                assigned=tuple(sorted(plan[member.id].items())),
+                joined_at_ms=rebalance.arrivals.get(member.id, -1),
+            )
+            for member in group.members.values()
+        ]
     )
 
 
@@ -335,11 +348,13 @@ def accept_plan(group: ClassicGroup, shares: Mapping[str, bytes], snapshot: Plan
 
 
 def answer_sync(group: ClassicGroup, member: ClassicMember, request_id: int, step: Step) -> None:
+    """A member is told its share: its partitions are owned from here on."""
     step.reply(
         request_id,
         SyncReply(protocol_type=group.protocol_type, protocol_name=group.protocol_name, assignment=member.assignment),
     )
-    note_fetched_share(group, member.id, step)
+    if group.settling is not None:
+        group.settling.fetched.setdefault(member.id, step.now_ms)
 
 
 def disarm_when_complete(group: ClassicGroup, step: Step) -> None:
@@ -384,8 +399,17 @@ class JoinDifference:
     """Both can be parsed."""
 
 
+NO_DIFFERENCE: Final = JoinDifference()
+
+
 def compare_joins(before: tuple[Protocol, ...], now: tuple[Protocol, ...], protocol_name: str) -> JoinDifference:
-    """Field by field, by the blob of the group's protocol if both have it, else of the first they share."""
+    """Field by field, by the blob of the group's protocol if both have it, else of the first they share.
+
+    A member that says nothing new has NO_DIFFERENCE itself, which is asked for again and again.
+    """
+    if before == now:
+        blob = next((each.metadata for each in now if each.name == protocol_name), now[0].metadata if now else None)
+        return NO_DIFFERENCE if parsed(blob) is not None else replace(NO_DIFFERENCE, readable=False)
     old, new = {each.name: each.metadata for each in before}, {each.name: each.metadata for each in now}
     added = tuple(name for name in new if name not in old)
     removed = tuple(name for name in old if name not in new)
@@ -397,7 +421,7 @@ def compare_joins(before: tuple[Protocol, ...], now: tuple[Protocol, ...], proto
     if one is None or other is None:
         return replace(difference, readable=False)
     owned, owns = owned_cells(one), owned_cells(other)
-    return replace(
+    found = replace(
         difference,
         topics_added=frozenset(other.topics) - frozenset(one.topics),
         topics_removed=frozenset(one.topics) - frozenset(other.topics),
@@ -406,13 +430,14 @@ def compare_joins(before: tuple[Protocol, ...], now: tuple[Protocol, ...], proto
         rack=(other.rack or "none") if other.rack != one.rack else "",
         user_data=bool(shared) and one.user_data != other.user_data,
     )
+    return NO_DIFFERENCE if found == NO_DIFFERENCE else found
 
 
 def parsed(metadata: bytes | None) -> Subscription | None:
     if metadata is None:
         return None
     try:
-        return parse_subscription(metadata)
+        return subscription_of(metadata)
     except ValueError:
         return None
 
@@ -531,8 +556,10 @@ def trigger_of_followed_topics(
 
     late: says how long after it the changes became known, if that was after it.
     """
+    if not by_topics:
+        return None
     explained = {change.topic for change in by_topics if change.kind is not TopicChangeKind.GREW}
-    if not by_topics or not said.topics_added | said.topics_removed <= explained:
+    if not said.topics_added | said.topics_removed <= explained:
         return None
     what, evidence = "joined again after topics changed", "the member, which reads it, joined again"
     if words := words_of_topics(said):
@@ -557,6 +584,8 @@ def trigger_of_release(
     reason: str,
 ) -> RebalanceTrigger | None:
     """The second round of a cooperative rebalance: it was asked to give partitions up, and comes without them."""
+    if not group.carried and not said.owned_less:
+        return None
     asked = {tp for tp, withheld in group.carried.items() if withheld.holder == member.id and withheld.since_ms is None}
     if given_away := said.owned_less and said.owned_less & shares_of_others(group, member):
         names = name_few(f"{topic}-{partition}" for topic, partition in sorted(given_away))
@@ -620,15 +649,16 @@ def trigger_of_incomplete_plan(
     group: ClassicGroup, member: ClassicMember, said: JoinDifference, reason: str, step: Step
 ) -> RebalanceTrigger | None:
     """A leader plans with what its client knows of topics: one that it did not know yet waits for another round."""
-    if member.id != group.leader or group.remote or said != JoinDifference():
+    if member.id != group.leader or group.planner.assignor or said is not NO_DIFFERENCE:
         return None
-    planned = {topic for each in group.members.values() for topic in assignment_of(each.assignment)}
-    left_out = sorted(
-        topic for topic in (group.subscribed_topics or frozenset()) - planned if step.state.partitions.get(topic)
-    )
+    left_out = set(filter(step.state.partitions.get, group.subscribed_topics or ()))
+    for each in group.members.values():
+        if not left_out:
+            return None
+        left_out.difference_update(assignment_of(each.assignment))
     if not left_out:
         return None
-    names = name_few(left_out)
+    names = name_few(sorted(left_out))
     trigger = trigger_by_member(
         Cause.LEADER_REJOINED, member, f"rejoined as leader; its last plan had left out {names}", reason
     )
@@ -644,21 +674,21 @@ def trigger_of_unexplained_rejoin(
 ) -> RebalanceTrigger:
     """No fact says why: the client's own words, if it sent any."""
     leads = member.id == group.leader
-    what = "rejoined as leader" if leads and said == JoinDifference() else "rejoined"
+    what = "rejoined as leader" if leads and said is NO_DIFFERENCE else "rejoined"
     otherwise = Cause.LEADER_REJOINED if leads else changed_cause(member)
     if reason:
         trigger = trigger_by_member(cause_from_reason(reason, otherwise), member, what, reason)
         return replace(trigger, certainty=Certainty.INFERRED, evidence=f'the client\'s own words: "{reason}"')
     if not said.readable:
-        trigger = trigger_by_member(otherwise, member, "rejoined with other metadata, which is not a consumer's")
+        what = "rejoined with other metadata, which is not a consumer's"
     elif said.owned_less or said.owned_more:
         cells = [f"+{t}-{p}" for t, p in sorted(said.owned_more)] + [f"-{t}-{p}" for t, p in sorted(said.owned_less)]
-        trigger = trigger_by_member(otherwise, member, f"rejoined, owning other partitions: {name_few(cells)}")
+        what = f"rejoined, owning other partitions: {name_few(cells)}"
     elif said.user_data:
-        trigger = trigger_by_member(otherwise, member, "rejoined with other user data for the assignor")
+        what = "rejoined with other user data for the assignor"
     else:
-        trigger = trigger_by_member(otherwise, member, f"{what} without a change and without a reason")
-    return replace(trigger, certainty=Certainty.UNKNOWN)
+        what = f"{what} without a change and without a reason"
+    return trigger_by_member(otherwise, member, what, certainty=Certainty.UNKNOWN)
 
 
 # Topics
@@ -674,6 +704,8 @@ def topics_that_changed(
     So changes before that plan count, too, that this member has not followed yet: of the topics by which its
     subscription differs, or, if it says nothing else, of all that it reads.
     """
+    if not step.state.topic_changes:
+        return ()
     differing = said.topics_added | said.topics_removed
     read = (group.subscribed_topics or frozenset()) | differing
     recent = changes_since(step.state, read, group.planned_at_ms)

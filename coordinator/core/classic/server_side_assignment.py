@@ -153,8 +153,11 @@ def requested_assignor(request: JoinGroup, limits: Limits) -> str:
 
 def assignor_asked_by_all(group: ClassicGroup) -> str:
     """The assignor that most members ask for, ties by order of arrival; empty unless every member asks for one."""
-    words = Counter(member.remote_assignor for member in group.members.values())
-    return "" if "" in words else max(words, key=lambda word: words[word])
+    words = [member.remote_assignor for member in group.members.values()]
+    if "" in words:
+        return ""
+    counts = Counter(words)
+    return max(counts, key=lambda word: counts[word])
 
 
 def planner_of(group: ClassicGroup, step: Step) -> ClassicPlanner:
@@ -169,7 +172,7 @@ def planner_of(group: ClassicGroup, step: Step) -> ClassicPlanner:
     found = choose_classic_planner(
         step.state, group.id, group.protocol_type, protocol, members, assignor_asked_by_all(group)
     )
-    if group.remote and not found.assignor and step.state.extensions.protects_members(group.id, step.state):
+    if group.planner.assignor and not found.assignor and step.state.extensions.protects_members(group.id, step.state):
         return group.planner
     return found
 

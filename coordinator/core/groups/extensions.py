@@ -9,7 +9,7 @@ In the order in which a kind that makes a plan calls them: `protects_members`, `
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from muster.assignors.api import Snapshot, TopicPartition
 from muster.coordinator.core.groups.group import GroupData
@@ -128,90 +128,101 @@ class GroupExtension:
         """The node heard no member for so long."""
 
 
+CALLS: Final = tuple(name for name, call in vars(GroupExtension).items() if callable(call) and not name.startswith("_"))
+"""What extensions may be asked or told."""
+
+
+def answers(extension: GroupExtension, call: str) -> bool:
+    """Whether it has an answer of its own."""
+    return getattr(type(extension), call) is not getattr(GroupExtension, call)
+
+
 class Extensions:
     """All of them, asked in this order. The first that corrects a plan, or lets one stand, has the say."""
 
-    __slots__ = ("by_timer", "each")
+    __slots__ = ("_answering", "by_timer", "each")
 
     def __init__(self, each: tuple[GroupExtension, ...] = ()) -> None:
         self.each = each
+        self._answering = {name: tuple(one for one in each if answers(one, name)) for name in CALLS}
+        """By call: those that answer it, which is one of four as a rule."""
         self.by_timer: Mapping[str, GroupExtension] = {word: one for one in each for word in one.timers}
         """First word of a timer key -> whose it is. Other timers are a group's, or the shard's."""
 
     def protects_members(self, group_id: str, state: "ShardState") -> bool:
-        return any(one.protects_members(group_id, state) for one in self.each)
+        return any(one.protects_members(group_id, state) for one in self._answering["protects_members"])
 
     def prepare_snapshot(self, group: GroupData, snapshot: Snapshot, step: "Step") -> Snapshot:
-        for one in self.each:
+        for one in self._answering["prepare_snapshot"]:
             snapshot = one.prepare_snapshot(group, snapshot, step)
         return snapshot
 
     def restrict_snapshot(self, view: GroupView, snapshot: Snapshot, step: "Step") -> Snapshot:
-        for one in self.each:
+        for one in self._answering["restrict_snapshot"]:
             snapshot = one.restrict_snapshot(view, snapshot, step)
         return snapshot
 
     def restore_snapshot(self, group_id: str, seen: Snapshot, whole: Callable[[], Snapshot], step: "Step") -> Snapshot:
-        for one in self.each:
+        for one in self._answering["restore_snapshot"]:
             seen = one.restore_snapshot(group_id, seen, whole, step)
         return seen
 
     def correct_plan(self, view: GroupView, plan: Plan, snapshot: Snapshot, step: "Step") -> CorrectedPlan:
-        for one in self.each:
+        for one in self._answering["correct_plan"]:
             if (corrected := one.correct_plan(view, plan, snapshot, step)) is not None:
                 return corrected
         return CorrectedPlan(plan)
 
     def plan_adopted(self, group_id: str, inherited: tuple[HeldShare, ...], step: "Step") -> None:
-        for one in self.each:
+        for one in self._answering["plan_adopted"]:
             one.plan_adopted(group_id, inherited, step)
 
     def leader_plan_adopted(self, group_id: str, step: "Step") -> None:
-        for one in self.each:
+        for one in self._answering["leader_plan_adopted"]:
             one.leader_plan_adopted(group_id, step)
 
     def member_left(
         self, group_id: str, member: MemberIdentifiers, share: Mapping[str, Partitions], step: "Step"
     ) -> None:
-        for one in self.each:
+        for one in self._answering["member_left"]:
             one.member_left(group_id, member, share, step)
 
     def standing_plan(
         self, group_id: str, planned_here: bool, departed: Collection[str], state: "ShardState"
     ) -> StandingPlan | None:
-        for one in self.each:
+        for one in self._answering["standing_plan"]:
             if (standing := one.standing_plan(group_id, planned_here, departed, state)) is not None:
                 return standing
         return None
 
     def plan_recorded(self, group_id: str, entry: RebalanceEntry, step: "Step") -> None:
-        for one in self.each:
+        for one in self._answering["plan_recorded"]:
             one.plan_recorded(group_id, entry, step)
 
     def entry_kept(self, group_id: str, entry: RebalanceEntry, step: "Step") -> None:
-        for one in self.each:
+        for one in self._answering["entry_kept"]:
             one.entry_kept(group_id, entry, step)
 
     def plan_settled(self, group_id: str, step: "Step") -> None:
-        for one in self.each:
+        for one in self._answering["plan_settled"]:
             one.plan_settled(group_id, step)
 
     def group_forgotten(self, group_id: str, step: "Step") -> None:
-        for one in self.each:
+        for one in self._answering["group_forgotten"]:
             one.group_forgotten(group_id, step)
 
     def load(self, step: "Step") -> None:
-        for one in self.each:
+        for one in self._answering["load"]:
             one.load(step)
 
     def take_lost_record(self, tombstone: OfOperators, step: "Step") -> bool:
-        return any(one.take_lost_record(tombstone, step) for one in self.each)
+        return any(one.take_lost_record(tombstone, step) for one in self._answering["take_lost_record"])
 
     def take_plan(self, event: Planned, step: "Step") -> bool:
-        return any(one.take_plan(event, step) for one in self.each)
+        return any(one.take_plan(event, step) for one in self._answering["take_plan"])
 
     def node_stalled(self, stalled_ms: int, step: "Step") -> None:
-        for one in self.each:
+        for one in self._answering["node_stalled"]:
             one.node_stalled(stalled_ms, step)
 
 

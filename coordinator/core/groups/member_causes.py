@@ -164,6 +164,8 @@ def changes_since(state: ShardState, topics: Iterable[str], since_ms: int) -> tu
             gone = before.pop()
             change = replace(change, kind=TopicChangeKind.REMADE, before=gone.before, by=change.by or gone.by)
         before.append(change)
+    if not found:
+        return ()
     return tuple(sorted((each for changes in found.values() for each in changes), key=lambda each: each.at_ms))
 
 

@@ -221,11 +221,8 @@ def find_disturbance(
     have given up long before: `late_ms`, for members that are known to be back under another id. What a coordinator
     hears that has just loaded the group was sent to it.
     """
-    near = [
-        each
-        for each in recent_disturbances(stalls, takeovers, loaded_ms, now_ms)
-        if heard_ms <= each.ended_ms + (0 if each.takeover else late_ms)
-    ]
+    recent = recent_disturbances(stalls, takeovers, loaded_ms, now_ms)
+    near = [each for each in recent if heard_ms <= each.ended_ms + (0 if each.takeover else late_ms)] if recent else ()
     # Of a takeover, which loads the group, the longer story is told.
     return max(near, key=lambda each: (each.ended_ms // READ_LATE_MS, each.lasted_ms), default=None)
 
@@ -234,21 +231,16 @@ def recent_disturbances(
     stalls: Iterable[Stall], takeovers: Iterable[Takeover], loaded_ms: int, now_ms: int
 ) -> list[Disturbance]:
     """Those that members which give up now are put down to."""
-    found = [
-        Disturbance(
-            False, each.ended_at_ms, each.stalled_ms, f"the node did not run for {describe_ms(each.stalled_ms)}"
-        )
-        for each in stalls
-    ]
-    found += [
-        Disturbance(
-            True,
-            takeover.serving_ms,
-            takeover.serving_ms - (takeover.last_heard_ms or takeover.elected_ms),
-            f"node {takeover.moved_to} took the group over ({takeover.cause})",
-        )
-        for takeover in takeovers
-    ]
-    if loaded_ms:
+    found: list[Disturbance] = []
+    for each in stalls:
+        detail = f"the node did not run for {describe_ms(each.stalled_ms)}"
+        found.append(Disturbance(False, each.ended_at_ms, each.stalled_ms, detail))
+    for takeover in takeovers:
+        lasted_ms = takeover.serving_ms - (takeover.last_heard_ms or takeover.elected_ms)
+        detail = f"node {takeover.moved_to} took the group over ({takeover.cause})"
+        found.append(Disturbance(True, takeover.serving_ms, lasted_ms, detail))
+    if loaded_ms and loaded_ms <= now_ms <= loaded_ms + DISTURBANCE_MS:
         found.append(Disturbance(True, loaded_ms, 0, "the coordinator had been away, and loaded the group again"))
+    if not found:
+        return found
     return [each for each in found if each.ended_ms - each.lasted_ms <= now_ms <= each.ended_ms + DISTURBANCE_MS]

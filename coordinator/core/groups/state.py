@@ -432,23 +432,23 @@ class Step:
 
     def reply(self, request_id: RequestId, reply: Reply) -> None:
         self.state.parked.pop(request_id, None)
-        self.out.reply(request_id, reply)
+        self.out.replies.append((request_id, reply))
 
     def arm(self, key: TimerKey, after_ms: int) -> None:
         """Fire `key` that many milliseconds from now; arming again replaces."""
         if self.on_behalf and key[0] == "session" and key in self.state.deadlines:
             return
-        at_ms = self.now_ms + after_ms
-        self.state.deadlines[key] = at_ms
-        self.out.set_timer(key, at_ms)
+        self.state.deadlines[key] = self.out.timers[key] = self.now_ms + after_ms
 
-    def disarm(self, key: TimerKey) -> None:
-        if self.state.deadlines.pop(key, None) is not None:
-            self.out.cancel_timer(key)
+    def disarm(self, *keys: TimerKey) -> None:
+        for key in keys:
+            if self.state.deadlines.pop(key, None) is not None:
+                self.out.cancel_timer(key)
 
     def announce(self, group: GroupData, entry: RebalanceEntry | None = None) -> None:
         """Tell the group's watchers."""
-        self.out.notices.append(GroupChanged(group.id, group.state.value, group.generation, entry))
+        # `value` is two calls, and every rebalance tells of three states.
+        self.out.notices.append(GroupChanged(group.id, group.state._value_, group.generation, entry))
 
 
 def apply_record(state: ShardState, record: Record) -> None:

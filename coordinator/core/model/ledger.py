@@ -97,7 +97,9 @@ def describe_member(member: NamedClient) -> str:
     return f"member {member.id} ({where})"
 
 
-def trigger_by_member(cause: Cause, member: NamedClient, what: str, reason: str = "") -> RebalanceTrigger:
+def trigger_by_member(
+    cause: Cause, member: NamedClient, what: str, reason: str = "", certainty: Certainty = Certainty.RECORDED
+) -> RebalanceTrigger:
     """A trigger whose culprit is a member."""
     says = f'; it says "{reason}"' if reason else ""
     return RebalanceTrigger(
@@ -107,6 +109,7 @@ def trigger_by_member(cause: Cause, member: NamedClient, what: str, reason: str 
         client_id=member.client_id,
         client_host=member.client_host,
         client_reason=reason,
+        certainty=certainty,
     )
 
 
@@ -186,6 +189,8 @@ class OngoingRebalance:
     def topic_changes(self) -> tuple[TopicChange, ...]:
         """Those that set it off, and those that came while it was under way."""
         first = self.trigger.topics
+        if not self.topics:
+            return first
         return (*first, *(change for change in self.topics if change not in first))
 
     def returned(self, incarnation: Incarnation) -> None:
@@ -291,7 +296,7 @@ class RebalanceSettling:
     @property
     def late(self) -> list[str]:
         """Those who were given something that they still have to fetch."""
-        return sorted({gap.target for gap in self.gaps} - self.fetched.keys())
+        return sorted({gap.target for gap in self.gaps} - self.fetched.keys()) if self.gaps else []
 
     def renamed(self, old_id: str, new_id: str) -> None:
         if old_id not in self.fetched:
@@ -299,13 +304,13 @@ class RebalanceSettling:
 
     def settlement(self, now_ms: int) -> Settlement:
         """What can be said now; a member that never fetched its share leaves its partitions out."""
-        unowned = [
-            (topic, partition, gap.length_ms(self.fetched[gap.target]))
-            for gap in self.gaps
-            if gap.target in self.fetched
-            for topic, partition in gap.moved
-        ]
-        total = sum(gap.length_ms(self.fetched.get(gap.target, now_ms)) * gap.count for gap in self.gaps)
+        unowned: list[tuple[str, int, int]] = []
+        total = 0
+        for gap in self.gaps:
+            total += gap.length_ms(self.fetched.get(gap.target, now_ms)) * gap.count
+            if gap.target in self.fetched:
+                length_ms = gap.length_ms(self.fetched[gap.target])
+                unowned += [(topic, partition, length_ms) for topic, partition in gap.moved]
         return Settlement(
             number=self.number,
             settled_at_ms=now_ms,
@@ -481,6 +486,8 @@ def settling_phase(name: str, entry: RebalanceEntry, settlement: Settlement) -> 
     length_ms = settlement.settled_at_ms - entry.ended_at_ms
     if settlement.waits is None and (not settlement.synced or entry.certainty is Certainty.UNSPECIFIED):
         return RebalancePhase(name, length_ms, settlement.waited_for)
+    if settlement.waits is None and nobody_was_late(entry.ended_at_ms, settlement.settled_at_ms):
+        return RebalancePhase(name, length_ms)
     clients = {member.member_id: member.client_id for member in entry.members}
     waits = settle_waits(clients, entry.ended_at_ms, settlement)
     return RebalancePhase(name, length_ms, tuple(wait.member_id for wait in waits), waits)
@@ -504,28 +511,37 @@ def settle_waits(clients: Mapping[str, str], planned_at_ms: int, settlement: Set
 
 def name_last_phase(names: Iterable[str]) -> str:
     """What the phase after the plan is called, by those before it."""
-    return next((LAST_PHASES[name] for name in names if name in LAST_PHASES), "settle")
+    for name in names:
+        if name in LAST_PHASES:
+            return LAST_PHASES[name]
+    return "settle"
 
 
 def settle_entry(entry: RebalanceEntry, settlement: Settlement | None) -> RebalanceEntry:
     """The entry with what became known after the plan."""
     if settlement is None:
         return entry
-    unowned = {(topic, partition): ms for topic, partition, ms in settlement.unowned}
-    synced = dict(settlement.synced)
-    last = name_last_phase(phase.name for phase in entry.phases)
+    synced, moves = dict(settlement.synced), entry.moves
+    if settlement.unowned:
+        unowned = {(topic, partition): ms for topic, partition, ms in settlement.unowned}
+        moves = tuple(
+            [
+                move
+                if (move.topic, move.partition) not in unowned
+                else with_unowned_time(move, unowned[move.topic, move.partition])
+                for move in moves
+            ]
+        )
+    last = name_last_phase([phase.name for phase in entry.phases])
     return replace(
         entry,
         phases=(*entry.phases, settling_phase(last, entry, settlement)),
-        moves=tuple(
-            move
-            if (move.topic, move.partition) not in unowned
-            else with_unowned_time(move, unowned[move.topic, move.partition])
-            for move in entry.moves
-        ),
+        moves=moves,
         members=tuple(
-            member if member.member_id not in synced else with_share_time(member, synced[member.member_id])
-            for member in entry.members
+            [
+                member if member.member_id not in synced else with_share_time(member, synced[member.member_id])
+                for member in entry.members
+            ]
         ),
         unowned_partition_ms=settlement.unowned_partition_ms,
     )
@@ -718,6 +734,8 @@ def why_moved(earlier: WithheldPartition, source: str, owner_stayed: bool, rebal
 def ownership_gaps(
     kept: Mapping[tuple[str, int | None], int], moved: Mapping[tuple[str, int | None], list[TopicPartition]]
 ) -> tuple[OwnershipGap, ...]:
+    if not kept and not moved:
+        return ()
     return tuple(
         OwnershipGap(
             target=member,

@@ -399,20 +399,24 @@ def entry_bytes(entry: RebalanceEntry) -> int:
     words = text_bytes(
         entry.detail, entry.evidence, entry.client_reason, entry.culprit, entry.culprit_client_id, entry.snapshot_json
     )
-    return (
-        1_024
-        + 2 * words  # quotes within a snapshot are escaped
-        + sum(map(move_bytes, entry.moves))
-        + sum(map(member_bytes, entry.members))
-        + sum(text_bytes(text) + FIXED_BYTES for text in entry.also)
-        + sum(text_bytes(change.topic) + ENTRY_BYTES for change in entry.positions)
-        + sum(text_bytes(phase.name, *phase.waited_for) + ENTRY_BYTES for phase in entry.phases)
-        + sum(text_bytes(w.member_id, w.client_id) + ENTRY_BYTES for phase in entry.phases for w in phase.waits)
-        + sum(text_bytes(t.detail, t.culprit, t.culprit_client_id) + ENTRY_BYTES for t in entry.triggers)
-        + sum(text_bytes(change.topic, change.by) + ENTRY_BYTES for change in entry.topics)
-        + sum(text_bytes(each.member_id, each.previous_id) + ENTRY_BYTES for each in entry.incarnations)
-        + sum(text_bytes(each.member_id, each.topic) + ENTRY_BYTES for each in entry.late_fetches)
-    )
+    size = 1_024 + 2 * words  # quotes within a snapshot are escaped
+    size += sum(map(move_bytes, entry.moves)) + sum(map(member_bytes, entry.members))
+    for phase in entry.phases:
+        size += text_bytes(phase.name, *phase.waited_for) + ENTRY_BYTES
+        for wait in phase.waits:
+            size += text_bytes(wait.member_id, wait.client_id) + ENTRY_BYTES
+    size += text_bytes(*entry.also) + FIXED_BYTES * len(entry.also)
+    for further in entry.triggers:
+        size += text_bytes(further.detail, further.culprit, further.culprit_client_id) + ENTRY_BYTES
+    for changed in entry.positions:
+        size += text_bytes(changed.topic) + ENTRY_BYTES
+    for change in entry.topics:
+        size += text_bytes(change.topic, change.by) + ENTRY_BYTES
+    for back in entry.incarnations:
+        size += text_bytes(back.member_id, back.previous_id) + ENTRY_BYTES
+    for late in entry.late_fetches:
+        size += text_bytes(late.member_id, late.topic) + ENTRY_BYTES
+    return size
 
 
 def move_bytes(move: PartitionMove) -> int:
@@ -420,15 +424,17 @@ def move_bytes(move: PartitionMove) -> int:
 
 
 def member_bytes(member: MemberPlan) -> int:
-    names = text_bytes(member.member_id, member.client_id, member.client_host, member.group_instance_id)
-    shares = sum(text_bytes(topic) + FIXED_BYTES + PARTITION_BYTES * len(numbers) for topic, numbers in member.assigned)
-    return names + ENTRY_BYTES + shares
+    size = ENTRY_BYTES + text_bytes(member.member_id, member.client_id, member.client_host, member.group_instance_id)
+    for topic, numbers in member.assigned:
+        size += text_bytes(topic) + FIXED_BYTES + PARTITION_BYTES * len(numbers)
+    return size
 
 
 def shorten_settlement(settlement: Settlement, limit: int) -> Settlement:
     """The settlement as far as it fits; the sum over all partitions stands, who had his share when goes first."""
-    room = limit - 1_024 - sum(text_bytes(name) + FIXED_BYTES for name in settlement.waited_for)
-    synced = sum(text_bytes(name) + FIXED_BYTES for name, _ in settlement.synced)
+    waited_for, fetched = settlement.waited_for, [name for name, _ in settlement.synced]
+    room = limit - 1_024 - text_bytes(*waited_for) - FIXED_BYTES * len(waited_for)
+    synced = text_bytes(*fetched) + FIXED_BYTES * len(fetched)
     if synced > room // 4:
         settlement = replace(settlement, synced=())
     else:

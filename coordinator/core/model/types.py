@@ -159,6 +159,8 @@ class GroupState(Enum):
     STABLE = "Stable"
     DEAD = "Dead"
 
+    __hash__ = object.__hash__  # each is there once; an enum's own hash is a call, for each look into a table of states
+
 
 @frozen_value
 class Protocol:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from muster.assignors.api import TopicPartition
 from muster.coordinator.core.classic.group import cooperative_names
-from muster.coordinator.core.classic.rebalance_ledger import JoinDifference, compare_joins
+from muster.coordinator.core.classic.rebalance_ledger import NO_DIFFERENCE, JoinDifference, compare_joins
 from muster.coordinator.core.groups.member_causes import describe_subscription, name_few
 from muster.coordinator.core.groups.member_history import (
     HOW_GONE,
@@ -555,7 +555,7 @@ class GenerationStep:
         name = self.now.protocol or ""
         old, new = self.old[member_id].subscription, self.new[member_id].subscription
         if old == new:
-            return JoinDifference()
+            return NO_DIFFERENCE
         return compare_joins((Protocol(name, old),), (Protocol(name, new),), name)
 
     @cached_property

@@ -55,6 +55,8 @@ def compact_json(fields: Mapping[str, object]) -> str:
 
     Long lists are written some entries at a time: the interpreter lets other threads run in between.
     """
+    if all(not isinstance(value, list) or len(value) <= _AT_A_TIME for value in fields.values()):
+        return _write(fields)
     parts = []
     for key, value in fields.items():
         text = f"[{','.join(_in_portions(value))}]" if isinstance(value, list) else _write(value)

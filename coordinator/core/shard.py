@@ -527,10 +527,11 @@ class Shard:
 
         The short way for the most frequent request; `step` decides the same. False: nothing was done, `step` it.
         """
-        group = self.state.groups.get(group_id)
-        if not isinstance(group, ClassicGroup) or may_have_news(group_id, self.state):
+        state = self.state
+        group = state.groups.get(group_id)
+        if not isinstance(group, ClassicGroup) or (state.review is not None and may_have_news(group_id, state)):
             return False
-        return lifecycle.take_steady_heartbeat(group, member_id, generation, rights, self.state, now_ms)
+        return lifecycle.take_steady_heartbeat(group, member_id, generation, rights, state, now_ms)
 
     def writes_nothing(self, event: Event) -> bool:
         """Whether a request can be told in advance to leave no record."""

@@ -274,7 +274,7 @@ class Engine:
         core = slot.core
         if core is None or self._inbox or slot.draft is not None or slot.appended > slot.durable:
             return False
-        if self._starved.closes(shard, group_id):
+        if self._starved.by_shard and self._starved.closes(shard, group_id):
             return False
         if not core.beat(group_id, member_id, generation, rights, now_ms):
             return False

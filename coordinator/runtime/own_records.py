@@ -158,7 +158,7 @@ def central_json(record: CentralStored) -> bytes:
 
 
 def entry_json(entry: RebalanceEntry) -> bytes:
-    return ENTRY.dump_json(entry, exclude=BOUNDS if entry.source is RebalanceSource.COORDINATOR else None)
+    return ENTRY.serializer.to_json(entry, exclude=BOUNDS if entry.source is RebalanceSource.COORDINATOR else None)
 
 
 def tombstones_of_moved_records(record: CentralDeleted | DelayForgotten) -> list[KeyValue]:
@@ -173,7 +173,7 @@ def encode_ledger(record: LedgerRecord) -> list[KeyValue]:
             value = b'{"version":%d,"entry":%b}' % (VERSION, entry_json(entry))
             return [KeyValue(ledger_key(group_id, entry.number, "decided"), value)]
         case RebalanceSettled(group_id, settlement):
-            value = b'{"version":%d,"settlement":%b}' % (VERSION, SETTLEMENT.dump_json(settlement))
+            value = b'{"version":%d,"settlement":%b}' % (VERSION, SETTLEMENT.serializer.to_json(settlement))
             return [KeyValue(ledger_key(group_id, settlement.number, "settled"), value)]
         case RebalanceShadowed(group_id, number, scores):
             value = b'{"version":%d,"scores":%b}' % (VERSION, SCORES.dump_json(scores))
@@ -253,7 +253,8 @@ def decode_takeover(stored: KeyValue) -> TakeoverRecorded | TakeoverForgotten:
 
 
 def ledger_key(group_id: str, number: int, kind: str) -> bytes:
-    return compact_json({"group": group_id, "kind": kind, "number": number})
+    """As `compact_json` writes it. `kind` is a word of this module."""
+    return f'{{"group":{write_json(group_id)},"kind":"{kind}","number":{number}}}'.encode()
 
 
 write_json: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode

@@ -105,7 +105,11 @@ class RebalanceLines:
 
 def is_unsettled(entry: RebalanceEntry) -> bool:
     """Whether partitions are still on their way to their new owners."""
-    return entry.outcome is Outcome.COMPLETED and any(move.target and move.unowned_ms < 0 for move in entry.moves)
+    return (
+        bool(entry.moves)
+        and entry.outcome is Outcome.COMPLETED
+        and any(move.target and move.unowned_ms < 0 for move in entry.moves)
+    )
 
 
 def is_settlement(entry: RebalanceEntry) -> bool:

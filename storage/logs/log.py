@@ -784,12 +784,12 @@ class Log:
     """The records of one partition."""
 
     # Of more than thirty attributes without slots CPython 3.11 finds each by a search, which appends and fetches feel.
-    __slots__ = ("__weakref__", "_flush_messages", "_short_way", "_tells_at_once", "_told_high_watermark",
-                 "cleaned_to", "cuts", "directory", "doomed", "durable_offset", "end_offset", "epochs", "failure",
-                 "files", "following", "holds", "holes", "kept_epochs", "leader_epoch", "let_go", "listeners", "lock",
-                 "looks", "most_entries", "near", "opened", "owed", "partition", "producers", "recovered", "reshaping",
-                 "retired", "segment_list", "settings", "start_offset", "summaries", "topic_id", "troubles",
-                 "uncleanable", "unflushed_since_ms")  # fmt: skip
+    __slots__ = ("__weakref__", "_flush_messages", "_own_short_way", "_short_way", "_tells_at_once",
+                 "_told_high_watermark", "cleaned_to", "cuts", "directory", "doomed", "durable_offset", "end_offset",
+                 "epochs", "failure", "files", "following", "holds", "holes", "kept_epochs", "leader_epoch",
+                 "let_go", "listeners", "lock", "looks", "most_entries", "near", "opened", "owed", "partition",
+                 "producers", "recovered", "reshaping", "retired", "segment_list", "settings", "start_offset",
+                 "summaries", "topic_id", "troubles", "uncleanable", "unflushed_since_ms")  # fmt: skip
 
     def __init__(
         self,
@@ -855,8 +855,9 @@ class Log:
         """What follows from the settings, worked out once."""
         self.settings = settings
         self.looks = validates_records(settings)
-        plain = settings.message_timestamp_type == "CreateTime" and not settings.compacted
-        self._short_way = AppendFastPath(self) if plain else None
+        # Records of clients need a key in a compacted log. A coordinator's always have one.
+        self._own_short_way = AppendFastPath(self) if settings.message_timestamp_type == "CreateTime" else None
+        self._short_way = None if settings.compacted else self._own_short_way
         self.most_entries = min(settings.index_room // 8, settings.index_room // 12 - 1)
         self._flush_messages = settings.flush_messages
         self._tells_at_once = settings.flush_messages != 1
@@ -979,7 +980,8 @@ class Log:
         """
         if self.failure:
             raise self.failure
-        short_way = self._short_way  # kept here, for the log may be retired meanwhile
+        # Kept here, for the log may be retired meanwhile.
+        short_way = self._short_way if origin is _CLIENT else self._own_short_way
         if short_way is not None:
             done = short_way.append(batches, now_ms, looked or origin is not _CLIENT)
             if done is not None:
@@ -1272,7 +1274,7 @@ class Log:
         self.troubles.forget(self.partition)
         self.failure = UnknownTopicOrPartition(f"Partition {topic}-{partition} has been removed.")
         # The two know each other: without this each log that goes would wait for the collector of garbage.
-        self._short_way = None
+        self._short_way = self._own_short_way = None
         for segment in self.segments:
             segment.abandon()
 

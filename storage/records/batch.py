@@ -11,7 +11,7 @@ wrapper's offset is that of the last inner message.
 
 import struct
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, count
 from typing import NamedTuple
 
@@ -61,6 +61,9 @@ def natural_varints() -> Iterator[bytes]:
     [b'\\x00', b'\\x02', b'\\x04']
     """
     return chain(_NATURALS, map(varint, count(len(_NATURALS))))
+
+
+_FEW = len(_NATURALS)
 
 
 def read_varint(data: bytes | memoryview, at: int, longest: int = 5) -> tuple[int, int]:
@@ -494,7 +497,7 @@ def encode_batch(
 
 def encode_turn(records: Sequence[KeyAndValue], timestamp_ms: int) -> bytes:
     """What `encode_batch` makes of records of one time that have a key and no headers, such as committed offsets."""
-    body = b"".join(frame_records(records, natural_varints()))
+    body = b"".join(frame_records(records, _NATURALS if len(records) <= _FEW else natural_varints()))
     # Most are small, and there are many: a call more would be felt.
     stamp = (0, -1, 0, max(len(records) - 1, 0), timestamp_ms, timestamp_ms)
     return seal_batch(stamp, (-1, -1, -1), len(records), body)
@@ -535,7 +538,7 @@ class TurnBody:
         return seal_batch(stamp, (*producer, -1), self._count, b"".join(self._pieces))
 
 
-def frame_records(records: Sequence[KeyAndValue], deltas: Iterator[bytes]) -> list[bytes]:
+def frame_records(records: Sequence[KeyAndValue], deltas: Iterable[bytes]) -> list[bytes]:
     """The bytes of a batch's records, in many parts; each record takes the next of the offset deltas."""
     parts: list[bytes] = []
     key_size = value_size = delta_size = -1
@@ -545,9 +548,10 @@ def frame_records(records: Sequence[KeyAndValue], deltas: Iterator[bytes]) -> li
         if size != value_size or len(key) != key_size or len(delta) != delta_size:
             # It mostly is as it was with the record before.
             key_size, value_size, delta_size = len(key), size, len(delta)
-            before_key, before_value = varint(key_size), varint(size)
+            before_key = _NATURALS[key_size] if key_size < _FEW else varint(key_size)
+            before_value = _NATURALS[size] if 0 <= size < _FEW else varint(size)
             length = 3 + delta_size + len(before_key) + key_size + len(before_value) + max(size, 0)
-            head = varint(length) + b"\x00\x00"
+            head = (_NATURALS[length] if length < _FEW else varint(length)) + b"\x00\x00"
         parts += (head, delta, before_key, key, before_value, value or b"", b"\x00")
     return parts
 

@@ -43,14 +43,14 @@ from muster.workshop.bench.processes import BenchFailed
 from muster.workshop.bench.report import BenchRow, less_is_better
 
 CALL_BUDGETS: Final[Mapping[str, int]] = {
-    "JoinGroup, one member": 197,
-    "SyncGroup, one member": 409,
-    "JoinGroup, 500 members": 87,
+    "JoinGroup, one member": 193,
+    "SyncGroup, one member": 344,
+    "JoinGroup, 500 members": 86,
     "SyncGroup, 500 members": 77,
-    "OffsetCommit of ten, the first": 180,
-    "OffsetCommit of ten, the second of a shape": 190,
-    "OffsetCommit of ten, later ones": 155,
-    "Heartbeat": 21,
+    "OffsetCommit of ten, the first": 165,
+    "OffsetCommit of ten, the second of a shape": 175,
+    "OffsetCommit of ten, later ones": 140,
+    "Heartbeat": 18,
     "Produce": 83,
     "Fetch": 67,
 }

@@ -264,7 +264,7 @@ def choose_classic_planner(
     """
     word = chosen_assignor(state, group_id)
     if not word:
-        return ClassicPlanner(asked)
+        return ClassicPlanner(asked) if asked else A_MEMBER
     why = suspension_reason(state, group_id)
     if not why and not asked:
         why = unfit_reason(state, group_id, protocol_type, protocol, members)

@@ -92,7 +92,7 @@ def take_steady_heartbeat(
         return False
     if generation != group.generation or generation != member.generation:
         return False
-    if rights is not None and group.remote and rights != member.rights:
+    if rights is not None and group.planner.assignor and rights != member.rights:
         return False
     key, deadlines = group.session_timer(member_id), state.deadlines
     at_ms = now_ms + member.session_timeout_ms

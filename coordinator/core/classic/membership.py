@@ -422,7 +422,8 @@ def sync_group(group: ClassicGroup, request: SyncGroup, step: Step) -> None:
     check_not_dead(group)
     member = require_member(group, request.member_id, request.group_instance_id)
     check_generation(group, member, request.generation)
-    check_same_protocol(group, request)
+    if request.protocol_type is not None or request.protocol_name is not None:
+        check_same_protocol(group, request)
 
     match group.state:
         case GroupState.STABLE:
@@ -430,16 +431,19 @@ def sync_group(group: ClassicGroup, request: SyncGroup, step: Step) -> None:
             member.last_seen_ms = step.now_ms
             answer_sync(group, member, request.request_id, step)
             group.pending_syncs.discard(member.id)
-            disarm_when_complete(group, step)
+            if not group.pending_syncs:
+                disarm_when_complete(group, step)
 
         case GroupState.COMPLETING_REBALANCE:
-            if member.id == group.acting_leader:
+            leads = member.id == group.acting_leader
+            if leads:
                 check_plan_fits_log(group, request, step)
             park_sync(member, request, step)
             group.pending_syncs.discard(member.id)
-            if member.id == group.acting_leader:
+            if leads:
                 accept_leader_plan(group, request, step)
-            disarm_when_complete(group, step)
+            if not group.pending_syncs:
+                disarm_when_complete(group, step)
 
         case GroupState.PREPARING_REBALANCE:
             raise CoordinatorError(ErrorCode.REBALANCE_IN_PROGRESS)
@@ -467,7 +471,7 @@ def check_same_protocol(group: ClassicGroup, request: SyncGroup) -> None:
 
 def check_plan_fits_log(group: ClassicGroup, request: SyncGroup, step: Step) -> None:
     size = group.stored_bytes(dict(request.assignments))
-    check_fits_log(group.id, "the plan and the subscriptions", size, step.limits)
+    check_fits_log(group.id, "the plan and the subscriptions", size, step.state.limits)
 
 
 def park_sync(member: ClassicMember, request: SyncGroup, step: Step) -> None:
@@ -483,7 +487,8 @@ def accept_leader_plan(group: ClassicGroup, request: SyncGroup, step: Step) -> N
         request.snapshot.decode("utf-8", "replace"), delayed=request.scheduled_delay_ms > 0
     )
     accept_plan(group, dict(request.assignments), snapshot, step)
-    rebalance.keep_delay(group, request, step)
+    if request.leader_state or rebalance.kept_delay(group.id, step) is not None:
+        rebalance.keep_delay(group, request, step)
     step.state.extensions.leader_plan_adopted(group.id, step)
 
 

@@ -73,9 +73,10 @@ def newest_plan_entry(group: GroupData, step: Step) -> RebalanceEntry | None:
 
 def keep_entry(group_id: str, entry: RebalanceEntry, step: Step) -> None:
     """Keep the entry, and let the oldest go when the ledger is full."""
-    step.keep(RebalanceDecided(group_id, shorten_entry(entry, step.limits.max_group_bytes)))
+    limits = step.state.limits
+    step.keep(RebalanceDecided(group_id, shorten_entry(entry, limits.max_group_bytes)))
     step.state.extensions.plan_recorded(group_id, entry, step)
-    for number in step.state.ledgers[group_id].surplus(step.limits.ledger_max_entries, step.limits.ledger_max_bytes):
+    for number in step.state.ledgers[group_id].surplus(limits.ledger_max_entries, limits.ledger_max_bytes):
         forget_entry(group_id, number, step)
     step.state.extensions.entry_kept(group_id, entry, step)
 
@@ -108,13 +109,13 @@ def keep_settlement(group: GroupData, settlement: Settlement, step: Step) -> Non
     ledger = step.state.ledgers.get(group.id)
     entry = ledger.entries.get(settlement.number) if ledger else None
     if entry is not None:
-        step.keep(RebalanceSettled(group.id, shorten_settlement(settlement, step.limits.max_group_bytes)))
+        step.keep(RebalanceSettled(group.id, shorten_settlement(settlement, step.state.limits.max_group_bytes)))
         step.announce(group, entry=entry_with_settlement(step.state.ledgers[group.id], entry.number))
 
 
 def snapshot_within_limit(snapshot_json: str, source: str, step: Step) -> tuple[str, str]:
     """The snapshot and where it is from; one over the limit is left out, and that is said instead."""
-    size, limit = len(snapshot_json.encode()), step.limits.ledger_max_snapshot_bytes
+    size, limit = len(snapshot_json.encode()), step.state.limits.ledger_max_snapshot_bytes
     if size > limit:
         return "", f"left out: {size} bytes are more than group.ledger.max.snapshot.bytes ({limit})"
     return snapshot_json, source

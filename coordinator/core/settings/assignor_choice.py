@@ -155,7 +155,8 @@ def chosen_assignor(state: ShardState, group_id: str) -> str:
     canary = state.canaries.get(group_id)
     if canary is not None and canary.runs:
         return canary.assignor
-    return canonical_name(ASSIGNOR.of(state, group_id), state.limits)
+    word = ASSIGNOR.of(state, group_id)
+    return canonical_name(word, state.limits) if word else ""
 
 
 def chosen_options(state: ShardState, group_id: str) -> Mapping[str, JsonValue]:

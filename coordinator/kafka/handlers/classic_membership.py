@@ -23,6 +23,7 @@ from muster.coordinator.kafka.protocol import (
     check_optional_length,
     refuse_transactions,
 )
+from muster.coordinator.runtime.shards import partition_for
 from muster.storage.broker.requests import map_in_turns
 
 GROUP_KEYS: Final = 0
@@ -102,7 +103,7 @@ class MembershipHandlers:
             self._groups.watch_connection(group_id, call)
         rights = who.told.rights if who.told.moment is rights_of.moment else rights_of.of(who)
         if request.group_instance_id is None and self._groups.driver.beat(
-            self._groups.shard_of(group_id), group_id, request.member_id, request.generation_id, rights
+            partition_for(group_id, self._groups.shards), group_id, request.member_id, request.generation_id, rights
         ):
             return self._all_is_well.get(call.api_version) or self._success_answer(call.api_version)
         return self._groups.begin_request(
@@ -215,7 +216,6 @@ def offered_protocols(offered: Sequence[Any]) -> tuple[Protocol, ...]:
 
 
 def make_join_response(reply: effects.JoinReply, asked_as: str, version: int) -> Any:
-    made = struct("JoinGroupResponse.members")
     name = reply.protocol_name
     return struct("JoinGroupResponse")(
         error_code=reply.code,
@@ -225,11 +225,16 @@ def make_join_response(reply: effects.JoinReply, asked_as: str, version: int) ->
         leader=reply.leader,
         skip_assignment=reply.skip_assignment,
         member_id=reply.member_id or asked_as,
-        members=[
-            made(member_id=one.member_id, group_instance_id=one.group_instance_id, metadata=one.metadata)
-            for one in reply.members
-        ],
+        members=listed_members(reply.members) if reply.members else [],
     )
+
+
+def listed_members(members: Sequence[effects.JoinedMember]) -> list[Any]:
+    """What the leader is told of all."""
+    made = struct("JoinGroupResponse.members")
+    return [
+        made(member_id=one.member_id, group_instance_id=one.group_instance_id, metadata=one.metadata) for one in members
+    ]
 
 
 def make_sync_response(reply: effects.SyncReply) -> Any:

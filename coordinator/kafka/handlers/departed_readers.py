@@ -85,7 +85,7 @@ class DepartedReaders:
     def noticed(self, notice: GroupChanged) -> None:
         """A rebalance was decided: watch the members that it took partitions from because they went."""
         entry = notice.entry
-        if entry is None or self._now_ms() - entry.ended_at_ms >= WATCHED_MS:
+        if entry is None or not entry.moves or self._now_ms() - entry.ended_at_ms >= WATCHED_MS:
             return
         for reader in departed_readers(notice.group_id, entry):
             key = reader.group_id, reader.member_id

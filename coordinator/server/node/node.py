@@ -562,7 +562,7 @@ class CoordinatorNode:
 
     def _noticed(self, notice: GroupChanged) -> None:
         self._watchers.publish(notice)
-        if self._kafka is not None:
+        if self._kafka is not None and notice.entry is not None:
             self._departed.noticed(notice)
         if self._http is not None and self._observing is not None:
             self._observing.noticed(notice)
@@ -572,7 +572,8 @@ class CoordinatorNode:
             self._tracing.noticed(notice)
         if self._central is not None:
             self._central.noticed(notice)
-        self._lines.noticed(notice)
+        if notice.entry is not None:
+            self._lines.noticed(notice)
 
     def _table(self, started: AsyncExitStack) -> dict[str, ServiceMethod]:
         zookeeper = self._backend.zookeeper

@@ -97,7 +97,7 @@ def decided(assignor: Assignor, name: str, snapshot: Snapshot, shown: Snapshot) 
         what = f"raised {type(error).__name__}: {error}"
         raise AssignorError(name, f"{what} ({place})" if place else what, trace) from error
     try:
-        return checked(name, snapshot, answer)
+        return checked(name, snapshot, answer, ours=is_ours(assignor))
     except AssignorError as error:
         if is_ours(assignor) or not (place := place_of_definition(assignor)):
             raise
@@ -148,8 +148,11 @@ def check_snapshot(name: str, snapshot: Snapshot) -> None:
             raise AssignorError(name, f"cannot run: topic {topic!r} has {count} partitions; 0 or more expected")
 
 
-def checked(name: str, snapshot: Snapshot, answer: Plan | Assignment) -> Assignment:
-    """The answer as an Assignment in which each partition has exactly one rightful reader."""
+def checked(name: str, snapshot: Snapshot, answer: Plan | Assignment, *, ours: bool = False) -> Assignment:
+    """The answer as an Assignment in which each partition has exactly one rightful reader.
+
+    ours: it is of an assignor of this package, whose partitions are integers.
+    """
     given = answer if isinstance(answer, Assignment) else Assignment(answer)
     if hasattr(given.members, "owner"):
         from muster.assignors.run_columns import checked_table
@@ -159,6 +162,8 @@ def checked(name: str, snapshot: Snapshot, answer: Plan | Assignment) -> Assignm
             return table
     if not isinstance(given.members, Mapping):
         raise AssignorError(name, f"answered a {type(answer).__name__}; expected {{member: {{topic: partitions}}}}")
+    if ours and not given.unassigned and (whole := whole_shares(snapshot, given.members)) is not None:
+        return Assignment(members=whole, note=given.note)
     shares = _clean(name, snapshot, given.members)
     unassigned = _check_coverage(name, snapshot, shares, given.unassigned)
     return Assignment(members=shares, unassigned=unassigned, note=str(given.note))
@@ -276,6 +281,37 @@ def _clean(
             if type(row) is not range or not (0 <= row[0] < count and 0 <= row[-1] < count and topic in topics):
                 _check_row(name, snapshot, member, topic, row, topics)
             mine[topic] = row
+    return shares
+
+
+def whole_shares(
+    snapshot: Snapshot, plan: Mapping[str, Mapping[str, Sequence[int]]]
+) -> dict[str, dict[str, Sequence[int]]] | None:
+    """Every member's share, if each partition of each topic that is read has one subscriber; None: look closer.
+
+    The fast path of `_clean` and `_check_coverage` for small plans of our own assignors, of which both were a third.
+    tests/property/assignors/test_fast_paths.py holds them together.
+    """
+    shares: dict[str, dict[str, Sequence[int]]] = {}
+    given: dict[str, list[int]] = {topic: [] for topic in snapshot.subscribed_topics()}
+    wanted: dict[tuple[str, ...], frozenset[str]] = {}
+    for member in snapshot.members:
+        share = shares[member.id] = dict(plan.get(member.id, ()))
+        topics = wanted.get(member.topics)
+        if topics is None:
+            topics = wanted[member.topics] = frozenset(given.keys() & member.topics)
+        if not topics >= share.keys() or not all(share.values()):
+            return None
+        for topic, row in share.items():
+            given[topic] += row
+            if len(row) > 1 and type(row) is not range:
+                share[topic] = sorted(row)
+    if not shares.keys() >= plan.keys():
+        return None
+    for topic, row in given.items():
+        count = snapshot.topics[topic]
+        if len(row) != count or len(set(row)) != count or min(row) < 0 or max(row) >= count:
+            return None
     return shares
 
 

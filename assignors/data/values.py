@@ -177,6 +177,15 @@ def rightful_owners(topics: Mapping[str, int], members: Sequence[Member]) -> dic
 
 def owner_table(topics: Mapping[str, int], members: Sequence[Member]) -> dict[str, list[int]]:
     """{topic: owner by partition}, owners as indices into `members`; topics nobody claims are left out."""
+    table = claims_of_one_generation(topics, members)
+    if table is None:
+        table = newest_claims(topics, members)
+    _lose(table, members)
+    return table
+
+
+def newest_claims(topics: Mapping[str, int], members: Sequence[Member]) -> dict[str, list[int]]:
+    """By whoever claims it as of the newest generation; NOBODY where several do."""
     table: dict[str, list[int]] = {}
     newest: dict[str, list[int]] = {}
     for index, member in enumerate(members):
@@ -197,8 +206,35 @@ def owner_table(topics: Mapping[str, int], members: Sequence[Member]) -> dict[st
                     holders[partition] = index
                 elif generation == since[partition]:
                     holders[partition] = NOBODY
-    _lose(table, members)
     return table
+
+
+def claims_of_one_generation(topics: Mapping[str, int], members: Sequence[Member]) -> dict[str, list[int]] | None:
+    """The same where all claims are equally new, as after a plan that everybody took in: none has to be compared.
+
+    None: they are not, or some partition is claimed twice or does not exist.
+    """
+    claiming = [(index, member) for index, member in enumerate(members) if member.owned]
+    if len({member.generation for _, member in claiming}) > 1:
+        return None
+    table: dict[str, list[int]] = {}
+    claims = 0
+    for index, member in claiming:
+        for topic, partitions in (member.owned or {}).items():
+            holders = table.get(topic)
+            if holders is None:
+                holders = table[topic] = [NOBODY] * topics.get(topic, 0)
+            claims += len(partitions)
+            try:
+                for partition in partitions:
+                    if partition < 0:
+                        return None
+                    holders[partition] = index
+            except IndexError:
+                return None
+    # A partition that is claimed twice is missing here.
+    owned = sum(map(len, table.values())) - sum(holders.count(NOBODY) for holders in table.values())
+    return table if owned == claims else None
 
 
 def _lose(table: dict[str, list[int]], members: Sequence[Member]) -> None:

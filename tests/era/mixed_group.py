@@ -24,7 +24,7 @@ from muster.client.members.zookeeper_assignment import (
 )
 from muster.coordinator.zookeeper import layout
 from tests.era.releases import OldProgram
-from tests.support.node import NodeProcess
+from tests.support.node import NodeProcess, SeveralNodes
 from tests.support.zookeeper.consumers import Process, wait_for
 
 EVERY_S: Final = 0.01
@@ -44,7 +44,7 @@ numbers = count()
 class RecordStream:
     """Records with numbers, dealt in turn over the partitions of some topics, until it is stopped."""
 
-    def __init__(self, node: NodeProcess, **partitions: int) -> None:
+    def __init__(self, node: NodeProcess | SeveralNodes, **partitions: int) -> None:
         self.sent = 0
         self._node = node
         self._targets: list[tuple[str, int]] = []

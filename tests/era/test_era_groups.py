@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import TypeAlias
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from muster.client import Admin
 from muster.client.members.zookeeper_assignment import ZookeeperStrategy, find_era_rules
 from muster.coordinator.zookeeper.local_ensemble import LocalEnsemble
 from tests.era.mixed_group import MixedGroup, RecordStream
 from tests.era.releases import SCALA, OldProgram
+from tests.support.cluster_nodes import running_cluster
 from tests.support.node import NodeProcess, running_node
 from tests.support.zookeeper.consumers import create, plain
 
@@ -188,3 +190,28 @@ def test_a_session_that_ends_costs_a_rebalance_and_no_record(
     again = group.drain(stream.sent)
     assert [number for number in again if number >= settled] == [], "each has its own again"
     record_property("repeats", len(again))
+
+
+@pytest.mark.parametrize("release", ["0.9.0.1"])
+def test_a_broker_that_dies_and_returns_wakes_the_group_and_no_record_is_read_twice(
+    tmp_path: Path, zookeeper: str, release: str
+) -> None:
+    """Three nodes with three copies of each partition. Both kinds of consumer watch the registrations of brokers."""
+    with running_cluster(tmp_path, zookeeper) as cluster, plain(zookeeper) as client:
+        admin = AdminClient({"bootstrap.servers": cluster.kafka_address, "log_level": 0})
+        admin.create_topics([NewTopic("t", PARTITIONS, 3)])["t"].result(60)
+        with MixedGroup(tmp_path, zookeeper, client) as group:
+            group.begin_at("t", PARTITIONS)
+            with RecordStream(cluster, t=PARTITIONS) as stream:
+                group.start_old(release, "m", "--topic", "t")
+                group.start_own("p", "t")
+                assert group.settle(6) == ["m"] * 3 + ["p"] * 3
+                cluster.nodes[2].kill()
+                group.wait_for(lambda: client.exists("/brokers/ids/2") is None, "its session is over")
+                assert group.settle(6) == ["m"] * 3 + ["p"] * 3
+                seen = len(group.read)
+                group.wait_for(lambda: len(group.read) > seen + 200, "both read on from the other two")
+                cluster.nodes[2].start()
+                group.wait_for(lambda: client.exists("/brokers/ids/2") is not None, "it registers again")
+                assert group.settle(6) == ["m"] * 3 + ["p"] * 3
+            assert group.drain(stream.sent) == []

@@ -21,6 +21,7 @@ from muster.coordinator.replication.protocol.leader import Leader
 from muster.coordinator.runtime.leased import LeasedAnswers, LeasedDeadlines
 from tests.sim.replication import node as simulated
 from tests.sim.replication.candidate import SimulatedCandidate
+from tests.sim.replication.transactions.coordinator import SimTransactions
 
 Mutant = Callable[[], AbstractContextManager[Any]]
 
@@ -141,6 +142,10 @@ def finishes_at_once(honest: Any) -> Any:
     return finished
 
 
+def knows_no_epoch(honest: Any) -> Any:
+    return lambda self, shard: 0
+
+
 MUTANTS: Mapping[str, Mutant] = {
     "ack before the flush": instead(Leader, "appended", acks_before_the_flush),
     "directory id ignored": instead(NodeRegistry, "standing", ignores_directories),
@@ -156,5 +161,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "one half of a shard elected": instead(WriteDraft, "put", elects_one_half),
     "handover never ends": instead(LeaderMoves, "applied", never_ends_a_step),
     "elected anew again and again": instead(partition_state_machine, "decide_unit", elects_again_and_again),
+    "data before its addition is committed": instead(SimTransactions, "together", lambda honest: True),
+    "coordinator epoch 0 in markers": instead(SimTransactions, "coordinator_epoch", knows_no_epoch),
     "moved before the others have it": instead(partition_state_machine, "finish_reassignment", finishes_at_once),
 }

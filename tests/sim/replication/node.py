@@ -24,11 +24,12 @@ from muster.coordinator.replication.protocol.lease import lease_of
 from muster.coordinator.replication.protocol.node_replicas import NodeReplicas, ReplicaSettings
 from tests.sim.replication.candidate import SimulatedCandidate
 from tests.sim.replication.disk import Disk
-from tests.sim.replication.groups.coordinator import LONG_MS, Answered, SimGroups
+from tests.sim.replication.groups.coordinator import LONG_MS, Answered, DrivenEngine, SimGroups
 from tests.sim.replication.network import Host, Network, Refused
 from tests.sim.replication.process.door import Door
 from tests.sim.replication.process.messages import Probing
 from tests.sim.replication.process.rounds import LAG_MS, Rounds
+from tests.sim.replication.transactions.coordinator import SharedByIds, SimTransactions
 from tests.sim.replication.zookeeper import Client, Ensemble
 from tests.sim.world import START_MS, World
 
@@ -59,6 +60,9 @@ class SimNode:
         self._answered = answered
         self._session_ms = session_ms
         self.groups: SimGroups | None = None
+        self.transactional: SharedByIds | None = None
+        """What the coordinators of transactional ids share; None: nobody asks for these here."""
+        self.ids: SimTransactions | None = None
         self._make_disk = make_disk
         self.disk = make_disk(self._new_directory())
         self.undone: list[TruncatedRecords] = []
@@ -103,6 +107,7 @@ class SimNode:
         )
         self.candidate = SimulatedCandidate(self, self.zookeeper, self.settings)
         self.groups = None if self._answered is None else SimGroups(self, self._answered, self._session_ms)
+        self.ids = None if self.transactional is None else SimTransactions(self, self.transactional)
         self.zookeeper.start()
         self.trace(f"{self.name} starts, directory {self.disk.directory}")
         self.rounds.look()
@@ -134,8 +139,8 @@ class SimNode:
         def thaw() -> None:
             if self.life == life:
                 self.frozen = False
-                if self.groups is not None:
-                    self.groups.stood_still(for_ms)
+                for engine in self.engines:
+                    engine.stood_still(for_ms)
                 backlog, self._backlog = self._backlog, []
                 for action in backlog:
                     self.world.after(0, lambda action=action: self.run(life, action))
@@ -231,6 +236,10 @@ class SimNode:
         self.network.ask(
             self.name, whom, request, lambda got: self.run(life, lambda: then(got)), patience_ms=patience_ms, by=by
         )
+
+    @property
+    def engines(self) -> list[DrivenEngine]:
+        return [each for each in (self.groups, self.ids) if each is not None]
 
     # For checkers.
 

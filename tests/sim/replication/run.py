@@ -8,6 +8,7 @@ from itertools import chain
 from muster.coordinator.replication.protocol.cluster_metadata import (
     LEDGER,
     OFFSETS,
+    TRANSACTIONS,
     ClusterTopic,
     PartitionState,
     ReplicaAssignment,
@@ -27,6 +28,9 @@ from tests.sim.replication.node import SimNode
 from tests.sim.replication.process.rounds import LAG_MS
 from tests.sim.replication.real_disk import RealDisk
 from tests.sim.replication.reassigner import Reassigner
+from tests.sim.replication.transactions.checkers import TransactionChecks
+from tests.sim.replication.transactions.coordinator import DATA_TOPICS, ID_SHARDS, SharedByIds
+from tests.sim.replication.transactions.producers import ProducersHistory
 from tests.sim.replication.watching import DELETED, DRAINED, RETRY_MS, TOPICS
 from tests.sim.replication.weather import Weather
 from tests.sim.replication.zookeeper import NAME, Client, ConnectionLoss, Create, Delete, Ensemble, Put
@@ -74,6 +78,12 @@ class Run:
             SimNode(self.world, self.network, self.ensemble, each, settings, answered, disk, self.history.session_ms)
             for each in ids
         ]
+        self.checks = TransactionChecks(self.world, self.nodes)
+        shared = SharedByIds(self.checks.answered, self._begun_in_a_log, self._marker_late, weather.late_markers)
+        self.transactional = ProducersHistory(self.world, self.nodes, self.network, shared, self.checks.told)
+        self.checks.history = self.transactional
+        for node in self.nodes:
+            node.transactional = shared if weather.ids else None
         self.checkers = Checkers(self.world, self.ensemble, self.nodes, self.promises, unclean=weather.unclean)
         self.producers: list[Producer] = []
         self.readers: list[Reader] = []
@@ -94,6 +104,12 @@ class Run:
         self.world.at(START_MS + 500, lambda: self._make_topic("orders", self.world.between(1, 3)))
         if self.weather.hasty:
             self.world.at(START_MS + 600, lambda: self._make_topic(HASTY, 1))
+        if self.weather.ids:
+            for topic, partitions in ((TRANSACTIONS, ID_SHARDS), *DATA_TOPICS.items()):
+                self._make_later(topic, partitions)
+            producers = self.transactional
+            self.world.at(START_MS + 1_500, lambda: producers.start(self.weather.ids, self.weather.levels))
+            self.world.at(START_MS + 1_500, self.checks.look)
         if self.weather.groups:
             self._make_groups()
         else:
@@ -103,6 +119,7 @@ class Run:
         self.world.after(2_000 + self.world.between(0, self.weather.fault_every_ms), self._weather)
         self.world.run(START_MS + self.weather.lasts_ms, self.checkers.look)
         self._heal()
+        self.transactional.close()
         quiet_ms = max(START_MS + self.weather.lasts_ms, self.thawed_ms) + QUIET_MS
         self.world.run(quiet_ms, self.checkers.look)
         for each in (*self.producers, *self.readers, *chain(*self.history.members.values())):
@@ -114,6 +131,8 @@ class Run:
         self.reassigner.end()
         self.checkers.elections.end(self.ensemble.committed, self.nodes)
         self._groups_are_well()
+        if self.weather.ids:
+            self.checks.end()
         self.checkers.end()
         if self.world.violations:
             raise Violated("\n".join(self.world.violations))
@@ -135,6 +154,9 @@ class Run:
         producer.start()
         reader.start()
 
+    def _make_later(self, name: str, partitions: int) -> None:
+        self.world.at(START_MS + 700, lambda: self._make_topic(name, partitions))
+
     def _make_topic(self, name: str, partitions: int) -> None:
         rng = self.world.rng
         ids = [node.id for node in self.nodes]
@@ -147,7 +169,8 @@ class Run:
                 self.world.after(500, lambda: self._make_topic(name, partitions))
             else:
                 self.topics += 1
-                if not any(each.place.topic == name for each in self.producers):
+                plain = name not in DATA_TOPICS and name != TRANSACTIONS
+                if plain and not any(each.place.topic == name for each in self.producers):
                     for number in range(partitions):
                         self._client(TopicPartition(name, number))
 
@@ -333,6 +356,25 @@ class Run:
         for node in self.nodes:
             if node.alive:
                 self.down(node, power=True)
+
+    def _begun_in_a_log(self) -> None:
+        """A transaction has its first record in a log."""
+        if self.weather.dark_rate and self.transactional.faulty and self.world.chance(self.weather.dark_rate):
+            self.world.census["all power, a transaction begins"] += 1
+            self.world.after(self.world.between(0, 12), self._go_dark)
+
+    def _marker_late(self, node: SimNode) -> None:
+        """A marker is held up on its way from a coordinator."""
+        if self.weather.stall_rate and self.transactional.faulty and self.world.chance(self.weather.stall_rate):
+            self.world.census["coordinators stalled"] += 1
+            for_ms = SESSION_MS + self.world.between(700, 2_000)
+            self.thawed_ms = max(self.thawed_ms, self.world.now_ms + for_ms)
+            self.world.after(0, lambda: node.freeze(for_ms))
+
+    def _go_dark(self) -> None:
+        for node in self.nodes:
+            if node.alive:
+                self.down(node, power=True, back_ms=self.world.between(50, 300))
 
     def drain(self) -> None:
         """It stands in ZooKeeper, for whoever is the controller."""

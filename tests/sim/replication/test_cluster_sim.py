@@ -53,6 +53,15 @@ def test_a_cluster_over_the_storage_engine_in_bad_weather() -> None:
     assert result.census["acked"] > 200
 
 
+def test_transactions_of_many_nodes_are_seen_whole_and_a_run_is_the_same_twice() -> None:
+    weather = Weather(lasts_ms=5_000, fault_every_ms=900, ids=3)
+    result = run_seed(1, weather)
+    assert not result.violation
+    assert result.census["transactions committed"] > 5
+    assert result.census["records of transactions read"] > 15
+    assert run_seed(1, weather).digest == result.digest
+
+
 def test_operators_ask_for_elections_that_may_come_too_late() -> None:
     result = run_seed(
         3, Weather(lasts_ms=15_000, fault_every_ms=300, kinds=("elect", "elect", "elect", "slow", "bounce"))

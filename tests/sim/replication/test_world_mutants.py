@@ -24,7 +24,7 @@ SEEDS = 60
 
 def weather(*kinds: str, **more: Any) -> Weather:
     """Short and hard."""
-    return Weather(fault_every_ms=900, lasts_ms=12_000, kinds=kinds, **more)
+    return Weather(**{"fault_every_ms": 900, "lasts_ms": 12_000, "kinds": kinds, **more})
 
 
 CUT_OFF = ("cut", "cut", "freeze", "client cut", "one way", "kill")
@@ -42,6 +42,11 @@ WORLD: dict[str, tuple[int, Weather]] = {
     "handover never ends": (1, weather("elect", "bounce")),
     "elected anew again and again": (0, weather("reassign", "reassign", "kill", "away")),
     "moved before the others have it": (20, weather("reassign", "reassign", "disk", "kill", "power")),
+    "data before its addition is committed": (2, weather("kill", fault_every_ms=6_000, ids=4, dark_rate=0.04)),
+    "coordinator epoch 0 in markers": (
+        2,
+        weather("elect", fault_every_ms=4_000, ids=4, levels=(0,), late_markers=0.5, stall_rate=0.1),
+    ),
     "timers run without the lease": (1, weather(*CUT_OFF, groups=2, session_ms=1_500)),
     "answers before they are committed": (14, weather("freeze", "cut", "power", "all power", groups=2)),
 }

@@ -24,5 +24,15 @@ class Weather:
     """So many, with members; 0: records are written to the shards' logs as to any."""
     session_ms: int = 0
     """How long members may be silent; 0: longer than any run, so that no member is ever missed."""
+    ids: int = 0
+    """So many transactional ids, with producers."""
+    levels: tuple[int, ...] = (0, 2)
+    """Of these producers, in turn."""
+    late_markers: float = 0.1
+    """How often a marker is held up on its way."""
+    stall_rate: float = 0.0
+    """How often its coordinator stands still then, until another node coordinates."""
+    dark_rate: float = 0.0
+    """How often the whole house goes dark just behind the first record of a transaction in a log."""
     real: bool = False
     """The storage engine on files in memory, instead of a model of logs."""

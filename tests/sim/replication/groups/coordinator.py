@@ -2,6 +2,7 @@
 tasks.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -174,13 +175,14 @@ class SimAsking:
 class SimCoordinating(ShardCoordination):
     """The real one; what it does in tasks of a loop is done by the node's clock."""
 
-    def __init__(self, node: "SimNode", side: SimSide) -> None:
+    def __init__(self, node: "SimNode", side: SimSide, topic: str = OFFSETS) -> None:
         super().__init__(
             side,  # type: ignore[arg-type]
             session_ms=node.ensemble.timeout_ms,
             on_refusal=node.settings.eviction,
             failed=node.failed,
             now_ms=node.now,
+            topic=topic,
         )
         self._node = node
         self._tasks = NoTasks()  # type: ignore[assignment]
@@ -239,54 +241,17 @@ class WatchedShard(Shard):
         return super().step(event, now_ms)
 
 
-class SimGroups:
-    """The engine of one life of a node, and what drives it."""
+class DrivenEngine(ABC):
+    """An engine of one life of a node, and what drives it: its turns, its flushes, and what it hears of the node."""
 
-    def __init__(self, node: "SimNode", answered: Callable[[Answered], None], session_ms: int) -> None:
+    engine: LeasedEngine
+    log: SimGroupLog
+
+    def __init__(self, node: "SimNode") -> None:
         self._node = node
-        self._answered = answered
         self.side = SimSide(node)
-        self.coordinating = SimCoordinating(node, self.side)
-        self.log = SimGroupLog(lambda: node.disk, lambda: node.replicas, self.side.written, self.side.broken)
-        self.engine = ComparingEngine(
-            self.log,
-            SHARDS,
-            limits_of(session_ms),
-            self._new_shard,
-            authority=self.coordinating,
-            options=EngineOptions(on_bug=lambda line, error: node.failed(AssertionError(f"{error!r} at {line}"))),
-        )
-        self.engine.node = node
-        self.engine.submit_all(TOPICS)
-        self._asked: dict[int, tuple[Any, Callable[[Any], None], int]] = {}
-        self._requests = 0
-        self._beaten_ms: dict[tuple[str, str], int] = {}
-        self._session_ms = session_ms
         self._turn_ms: int | None = None
         self._flushing = False
-        self.warming = WarmShards(self.log, SHARDS, self.engine.new_core, lambda: node.replicas.copies)
-        self.coordinating.start(self.engine, self, node.now, self.warming)
-        self.coordinating.look_on()
-        self._keep_ready()
-
-    # What checkers see.
-
-    def _new_shard(self, limits: Limits, index: int) -> WatchedShard:
-        shard = WatchedShard(limits, index)
-        shard.fired = self._timer_fired
-        return shard
-
-    def _timer_fired(self, shard: int, timer: TimerFired) -> None:
-        """CL-G6: a timer fires only while the node holds the shard's lease, and no member expires within
-        its session after a heartbeat that was answered well here."""
-        node, kind = self._node, timer.key[0]
-        node.world.census[f"timers fired: {kind}"] += 1
-        if not node.lease_is_proved(TopicPartition(OFFSETS, shard)):
-            node.world.violated("TimersUnderLease", f"{node.name} without the lease of shard {shard} fires {timer.key}")
-        if kind == "session":
-            silent_ms = node.now() - self._beaten_ms.get(timer.key[1:], 0)
-            if silent_ms < self._session_ms:
-                node.world.violated("Unheard", f"{node.name} expires {timer.key}, heard {silent_ms} ms ago")
 
     # What the node tells.
 
@@ -304,32 +269,6 @@ class SimGroups:
 
     def stood_still(self, for_ms: int) -> None:
         self.engine.stood_still(for_ms, self._node.now())
-
-    def _keep_ready(self) -> None:
-        more = self.warming.take_some()
-        self._node.later(PAUSE_MS // 10 if more else LOOK_MS, self._keep_ready)
-
-    # What is asked.
-
-    def receive(self, request: Request, reply: Callable[[Any], None]) -> None:
-        self._requests += 1
-        asked: Any = replace(request, request_id=self._requests)
-        self._asked[self._requests] = asked, reply, self._node.now()
-        assert self.engine.submit(partition_for(asked.group_id, SHARDS), asked)
-        self._release()
-        self.wake()
-
-    def epochs(self, asked: EpochsAsked) -> list[EpochEnd]:
-        """As `FetchDesk` answers."""
-        node, ends = self._node, []
-        for each in asked.asked:
-            place = TopicPartition(each.topic, each.partition)
-            node.replicas.shown(place, each.leader_epoch)
-            let_go = unit_of(place) not in node.replicas.leaders
-            epoch = each.leader_epoch if let_go else NO_EPOCH
-            ends.append(EpochEnd(*place, ErrorCode.NOT_LEADER_OR_FOLLOWER if let_go else ErrorCode.NONE, epoch))
-        node.settle()
-        return ends
 
     # Turns and flushes.
 
@@ -371,6 +310,88 @@ class SimGroups:
         else:
             self.engine.flushed(job, self._node.now())
         self._after_engine()
+
+    @abstractmethod
+    def _release(self) -> None:
+        """Tell what may be told."""
+
+
+def epochs_let_go(node: "SimNode", asked: EpochsAsked) -> list[EpochEnd]:
+    """As `FetchDesk` answers."""
+    ends = []
+    for each in asked.asked:
+        place = TopicPartition(each.topic, each.partition)
+        node.replicas.shown(place, each.leader_epoch)
+        let_go = unit_of(place) not in node.replicas.leaders
+        epoch = each.leader_epoch if let_go else NO_EPOCH
+        ends.append(EpochEnd(*place, ErrorCode.NOT_LEADER_OR_FOLLOWER if let_go else ErrorCode.NONE, epoch))
+    node.settle()
+    return ends
+
+
+class SimGroups(DrivenEngine):
+    """That of groups."""
+
+    engine: ComparingEngine
+
+    def __init__(self, node: "SimNode", answered: Callable[[Answered], None], session_ms: int) -> None:
+        super().__init__(node)
+        self._answered = answered
+        self.coordinating = SimCoordinating(node, self.side)
+        self.log = SimGroupLog(lambda: node.disk, lambda: node.replicas, self.side.written, self.side.broken)
+        self.engine = ComparingEngine(
+            self.log,
+            SHARDS,
+            limits_of(session_ms),
+            self._new_shard,
+            authority=self.coordinating,
+            options=EngineOptions(on_bug=lambda line, error: node.failed(AssertionError(f"{error!r} at {line}"))),
+        )
+        self.engine.node = node
+        self.engine.submit_all(TOPICS)
+        self._asked: dict[int, tuple[Any, Callable[[Any], None], int]] = {}
+        self._requests = 0
+        self._beaten_ms: dict[tuple[str, str], int] = {}
+        self._session_ms = session_ms
+        self.warming = WarmShards(self.log, SHARDS, self.engine.new_core, lambda: node.replicas.copies)
+        self.coordinating.start(self.engine, self, node.now, self.warming)
+        self.coordinating.look_on()
+        self._keep_ready()
+
+    # What checkers see.
+
+    def _new_shard(self, limits: Limits, index: int) -> WatchedShard:
+        shard = WatchedShard(limits, index)
+        shard.fired = self._timer_fired
+        return shard
+
+    def _timer_fired(self, shard: int, timer: TimerFired) -> None:
+        """CL-G6: a timer fires only while the node holds the shard's lease, and no member expires within
+        its session after a heartbeat that was answered well here."""
+        node, kind = self._node, timer.key[0]
+        node.world.census[f"timers fired: {kind}"] += 1
+        if not node.lease_is_proved(TopicPartition(OFFSETS, shard)):
+            node.world.violated("TimersUnderLease", f"{node.name} without the lease of shard {shard} fires {timer.key}")
+        if kind == "session":
+            silent_ms = node.now() - self._beaten_ms.get(timer.key[1:], 0)
+            if silent_ms < self._session_ms:
+                node.world.violated("Unheard", f"{node.name} expires {timer.key}, heard {silent_ms} ms ago")
+
+    def _keep_ready(self) -> None:
+        more = self.warming.take_some()
+        self._node.later(PAUSE_MS // 10 if more else LOOK_MS, self._keep_ready)
+
+    # What is asked.
+
+    def receive(self, request: Request, reply: Callable[[Any], None]) -> None:
+        self._requests += 1
+        asked: Any = replace(request, request_id=self._requests)
+        self._asked[self._requests] = asked, reply, self._node.now()
+        assert self.engine.submit(partition_for(asked.group_id, SHARDS), asked)
+        self._release()
+        self.wake()
+
+    # What is answered.
 
     def _release(self) -> None:
         released = self.engine.take_released()

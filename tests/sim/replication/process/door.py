@@ -9,8 +9,9 @@ from muster.coordinator.replication.protocol.controller import events_and_effect
 from muster.coordinator.replication.protocol.fetch_sessions import LedPartition
 from muster.coordinator.replication.protocol.replica_fetch import FetchRequest, LogBroken
 from tests.sim.replication.disk import NoRoom, SimLog
-from tests.sim.replication.groups.coordinator import EpochsAsked, GroupAsk
+from tests.sim.replication.groups.coordinator import EpochsAsked, GroupAsk, epochs_let_go
 from tests.sim.replication.process.messages import Ask, Consume, Consumed, Poll, Probing, Produce, Produced
+from tests.sim.replication.transactions.messages import DataAsk, IdAsk, MarkerAsk
 
 if TYPE_CHECKING:
     from tests.sim.replication.node import SimNode
@@ -63,10 +64,21 @@ class Door:
                 life = self._node.life
                 self._node.groups.receive(asked, lambda answer: reply(answer) if self._node.life == life else None)
                 self._node.settle()
-            case EpochsAsked() if self._node.groups is not None:
-                reply(self._node.groups.epochs(request))
+            case EpochsAsked():
+                reply(epochs_let_go(self._node, request))
+            case IdAsk() if self._node.ids is not None:
+                self._node.ids.receive(request, self._unless_over(reply))
+                self._node.settle()
+            case DataAsk() if self._node.ids is not None:
+                self._node.ids.data.produce(request, self._unless_over(reply))
+            case MarkerAsk() if self._node.ids is not None:
+                self._node.ids.data.mark(request, self._unless_over(reply))
             case Probing():
                 reply(None)
+
+    def _unless_over(self, reply: Callable[[Any], None]) -> Callable[[Any], None]:
+        life = self._node.life
+        return lambda answer: reply(answer) if self._node.life == life else None
 
     def _number(self, reply: Callable[[Any], None]) -> int:
         self._request += 1
@@ -101,13 +113,18 @@ class Door:
             self._node.settle()
             return
         self._node.replicas.appended(request.place)
-        self._parked.setdefault(request.place, []).append((log.end, first, led.leader.epoch, reply))
+        self.park(request.place, log.end, first, reply)
         self._node.rounds.flush_soon([request.place])
         self._node.settle()
 
     def _led(self, request: Produce | Consume) -> LedPartition | None:
         led = self._node.replicas.led.get(request.place)
         return led if led is not None and led.topic_id == request.topic_id else None
+
+    def park(self, place: TopicPartition, end: int, first: int, reply: Callable[[Any], None]) -> None:
+        """Answer once the log of this place, which the node leads, is committed up to `end`."""
+        epoch = self._node.replicas.led[place].leader.epoch
+        self._parked.setdefault(place, []).append((end, first, epoch, reply))
 
     def answer_parked(self, place: TopicPartition) -> None:
         """CL-L2: what became of the appends that wait."""

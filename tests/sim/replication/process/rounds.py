@@ -40,10 +40,10 @@ class Rounds:
             moved, replicas.moved = replicas.moved, {}
             for place in moved:
                 self._node.door.answer_parked(place)
-                if self._node.groups is not None:
-                    self._node.groups.moved(place)
-        if self._node.groups is not None:
-            self._node.groups.settled()
+                for engine in self._node.engines:
+                    engine.moved(place)
+        for engine in self._node.engines:
+            engine.settled()
         replicas.gained.clear()
         replicas.lost.clear()
         replicas.resized.clear()
@@ -188,8 +188,8 @@ class Rounds:
                 self.settle()
                 self._node.later(self._node.world.between(1, 60), step)
             else:
-                if self._node.groups is not None:
-                    self._node.groups.learned(changes)
+                for engine in self._node.engines:
+                    engine.learned(changes)
                 self._node.look_at_its_mark()
                 self._polling = False
                 self.poll()

@@ -766,7 +766,7 @@ class SegmentsWatchBackend(WatchBackend):
         self._read_bytes = 0
         self._unanswered = set(range(self.shards))
         self._facts.shard_of = lambda group_id: partition_for(group_id, self.shards)
-        self._facts.strays = self.shards != len(self._partitions)
+        self._facts.strays = self._partitions != list(range(self.shards))
         if not await self._read_of_one_group():
             if shares := share_segments(self._segments, usable_processors()):
                 await self._read_by_workers(shares)

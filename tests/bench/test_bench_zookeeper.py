@@ -1,7 +1,9 @@
 """`muster bench zookeeper` runs, at a size that proves nothing about speed and everything about the reports."""
 
+import asyncio
 import json
 import resource
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +14,7 @@ from muster.cli.main import main
 from muster.coordinator.java_runtime import JavaNotFound, find_java
 from muster.workshop.bench import zookeeper_suite
 from muster.workshop.bench.processes import BenchFailed
+from muster.workshop.bench.zookeeper_load import EraCrowd, running_ensemble
 
 pytestmark = pytest.mark.integration
 
@@ -54,18 +57,38 @@ def test_the_same_on_zookeeper_wakes_all_and_has_each_read_all(
     monkeypatch.setattr(zookeeper_suite, "SESSION_MS", 6_000)
     main(["bench", "zookeeper", "--only", "beside", "--members", "6", "--json"])
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    beside, herd = rows[:-4], rows[-4:]
+    beside, herd = rows[:-5], rows[-5:]
     assert [row["case"].partition(": 6 consumers, ")[2] for row in beside] == [
         f"{event}, {what}"
         for event in ("join of all", "one leaves", "one dies", "the topic grows")
         for what in ("until all own", "messages", "processor of the servers")
     ] + ["memory of the servers"]
     assert all(row["value"] > 0 and row["peer_value"] > 0 for row in beside if "processor" not in row["case"])
-    fired, requests, writes, kept = (row["value"] for row in herd)
+    fired, requests, writes, kept, expired = (row["value"] for row in herd)
     assert 5 <= fired <= 12, "each of the five that are left is woken, and perhaps once more"
     assert requests >= 5 * (5 + 3), "each reads each, both lists and the topic"
     assert writes >= 2 * 12 - 2, "a claim for each partition, and what was let go"
     assert kept == 18
+    assert expired == 0
+
+
+@pytest.mark.timeout(300)
+def test_a_server_that_dies_costs_connections_and_no_session(tmp_path: Path, java: None) -> None:
+    """As any client, consumers of the era go on with their sessions at another server."""
+
+    async def course() -> tuple[int, int]:
+        async with EraCrowd(ensemble, 6, 12, 10_000) as crowd:
+            await crowd.join()
+            await crowd.all_own(60)
+            ensemble.kill(next(number for number in (1, 2, 3) if number != ensemble.leader()))
+            await crowd.grow(18)
+            await crowd.all_own(60)
+            return crowd.broken, crowd.expired
+
+    with running_ensemble(str(tmp_path)) as ensemble:
+        broken, expired = asyncio.run(course())
+    assert broken >= 2
+    assert expired == 0
 
 
 def test_a_shell_that_allows_too_few_open_files_is_told_how_many(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -146,7 +146,7 @@ def pinned(core: int, pid: int = 0) -> Iterator[None]:
         yield
     finally:
         if able:
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
                 pin_threads(pid, before)
 
 

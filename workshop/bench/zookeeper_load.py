@@ -7,9 +7,10 @@ make. They have nothing to commit. What differs is how it is asked: in few packe
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache, partial
+from itertools import cycle
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
@@ -32,9 +33,12 @@ from muster.coordinator.zookeeper.local_ensemble import HOST, LocalEnsemble, Ser
 from muster.workshop.bench.processes import SERVER_CORE, BenchFailed, pinned
 from muster.workshop.bench.zookeeper_wire import (
     NO_NODE,
+    NO_SESSION,
     NODE_EXISTS,
     OK,
     OnReply,
+    SessionKey,
+    SessionOver,
     WireReply,
     WireSession,
     children_frame,
@@ -52,6 +56,7 @@ SERVERS: Final = 3
 TUNING: Final = ServerTuning(tick_ms=2_000, heap_mb=256, logs=False, tied=True)
 RETRIES, BACKOFF_MS = 60, 2_000
 """A consumer's default is 4 retries; a large group would give up before the last owner has let go."""
+REOPEN_S, TELL_S = 0.1, 20.0
 OPENING_AT_ONCE: Final = 100
 IN_FLIGHT: Final = 100
 """Reads of one consumer that wait for their answers at a time. Those of that era had one, ours have 500: a thousand
@@ -87,21 +92,31 @@ def monitor(ensemble: LocalEnsemble) -> dict[str, int]:
 class EraMember:
     """One consumer."""
 
-    def __init__(self, crowd: "EraCrowd", port: int, settings: ZookeeperMemberSettings) -> None:
+    def __init__(self, crowd: "EraCrowd", ports: Iterator[int], settings: ZookeeperMemberSettings) -> None:
+        """ports: of the servers, again and again, beginning with its own."""
         self.machine = ZookeeperMemberMachine(settings, build_registration((TOPIC,), "", False, 1))
         self.gave_up = 0
-        self._crowd, self._port, self._settings = crowd, port, settings
+        self._crowd, self._ports, self._settings = crowd, ports, settings
+        self._asked = 0
+        self._reopening: asyncio.Task[None] | None = None
         self._session: WireSession | None = None
         self._registered = ""
         self._ended = False
         self._closed = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
 
-    async def open(self) -> None:
-        self._session = await WireSession.opened(
-            HOST, self._port, self._settings.session_timeout_ms, self._fired, partial(self._crowd.lost, self)
-        )
-        self._crowd.sessions.append(self._session)
+    async def open(self, known: SessionKey = NO_SESSION) -> None:
+        """With the first server that answers. Raises SessionOver."""
+        while True:
+            try:
+                self._session = await WireSession.opened(
+                    HOST, next(self._ports), self._settings.session_timeout_ms, self._fired, self._lost, known
+                )
+            except (OSError, TimeoutError):
+                await asyncio.sleep(REOPEN_S)
+                continue
+            self._crowd.sessions.append(self._session)
+            return
 
     def start(self) -> None:
         self.handle(zk.SessionChanged(ZookeeperSession.CONNECTED))
@@ -130,11 +145,30 @@ class EraMember:
             self._perform(action)
         self._crowd.changed()
 
+    def _lost(self) -> None:
+        """The connection broke: as any client, go on with the session on another one."""
+        if not self._ended:
+            self._crowd.broken += 1
+            self.handle(zk.SessionChanged(ZookeeperSession.SUSPENDED))
+            self.handle(ev.RequestFailed(self._asked, True, "the connection broke"))
+            self._reopening = asyncio.create_task(self._reopen())
+
+    async def _reopen(self) -> None:
+        try:
+            await self.open(self.session.key)
+        except SessionOver:
+            self._crowd.expired += 1
+            self.handle(zk.SessionChanged(ZookeeperSession.LOST))
+            await self.open()
+        self.handle(zk.SessionChanged(ZookeeperSession.CONNECTED))
+        self.handle(zk.WatchFired("session"))
+
     def _fired(self, path: str) -> None:
         what = "members" if path == IDS else "brokers" if path == BROKERS else "partitions"
         self.handle(zk.WatchFired(what))
 
     def _perform(self, action: Any) -> None:
+        self._asked = getattr(action, "token", self._asked)
         match action:
             case zk.CreateRegistration():
                 self._register(action.token)
@@ -300,31 +334,29 @@ class EraCrowd:
             GROUP, rebalance_retries=RETRIES, rebalance_backoff_ms=BACKOFF_MS, session_timeout_ms=session_ms
         )
         ports = [server.port for server in ensemble.servers]
-        self.members = [EraMember(self, ports[number % len(ports)], settings) for number in range(size)]
+        self.members = [EraMember(self, cycle(turned(ports, number)), settings) for number in range(size)]
+        self.broken = self.expired = 0
+        """Connections and sessions that were lost on the way: servers, or this process, were late."""
         self.first_stopped_s = 0.0
         self._session_ms = session_ms
         self._changed = asyncio.Event()
-        self._lost = 0
-        self._port = ports[0]
+        self._ports = ports
 
     async def __aenter__(self) -> "EraCrowd":
-        self._tools = await WireSession.opened(HOST, self._port, self._session_ms, ignore_path, lambda: None)
         made = {layout.BROKER_IDS: b"", f"{layout.BROKER_IDS}/{BROKER}": layout.BrokerZnode().to_json()}
         made |= {layout.BROKER_TOPICS: b"", layout.topic_path(TOPIC): self._topic_json()}
         made |= {IDS: b"", layout.topic_owners_path(GROUP, TOPIC): b"", layout.offsets_path(GROUP): b""}
         for path, data in made.items():
             parents = path.split("/")[1:-1]
             for depth in range(1, len(parents) + 1):
-                await self._tools.answer(create_frame("/" + "/".join(parents[:depth]), b""))
-            reply = await self._tools.answer(create_frame(path, data))
-            assert reply.code in (OK, NODE_EXISTS), f"{path} could not be made: {reply.code}"
+                await self._tell(create_frame("/" + "/".join(parents[:depth]), b""))
+            await self._tell(create_frame(path, data))
         return self
 
     async def __aexit__(self, *_: object) -> None:
         for member in self.members:
             if member._session is not None:
                 member.die()
-        self._tools.drop()
 
     @property
     def watches_fired(self) -> int:
@@ -353,7 +385,7 @@ class EraCrowd:
 
     async def grow(self, partitions: int) -> None:
         self.partitions = partitions
-        await self._tools.answer(set_frame(layout.topic_path(TOPIC), self._topic_json()))
+        await self._tell(set_frame(layout.topic_path(TOPIC), self._topic_json()))
 
     def begin_measuring(self) -> None:
         self.first_stopped_s = 0.0
@@ -362,10 +394,6 @@ class EraCrowd:
         self.first_stopped_s = self.first_stopped_s or asyncio.get_running_loop().time()
 
     def changed(self) -> None:
-        self._changed.set()
-
-    def lost(self, member: EraMember) -> None:
-        self._lost += 1
         self._changed.set()
 
     async def all_own(self, patience_s: float) -> None:
@@ -381,19 +409,39 @@ class EraCrowd:
                 states[member.machine.state.name] = states.get(member.machine.state.name, 0) + 1
             raise BenchFailed(
                 f"{len(self.members):,} consumers of the ZooKeeper era do not own {self.partitions:,} partitions after "
-                f"{patience_s:.0f} s: {states}; try fewer by --members, or a machine with less to do"
+                f"{patience_s:.0f} s: {states}; {self.broken} connections broke, {self.expired} sessions expired; try "
+                "fewer by --members, or a machine with less to do"
             ) from None
 
     def _own_all(self) -> bool:
-        if self._lost:
-            raise BenchFailed(f"{self._lost} sessions with ZooKeeper were lost: the servers, or this process, are late")
         if any(member.machine.state is not ZookeeperState.STABLE for member in self.members):
             return False
         owned = [tp for member in self.members for tp in member.machine.owned]
         return len(owned) == self.partitions == len(set(owned))
 
+    async def _tell(self, frame: bytes) -> None:
+        """One request, by whichever server answers."""
+        for port in self._ports:
+            with suppress(OSError, TimeoutError):
+                async with asyncio.timeout(TELL_S):
+                    session = await WireSession.opened(HOST, port, self._session_ms, ignore_path, lambda: None)
+                    reply = await session.answer(frame)
+                    session.drop()
+                    assert reply.code in (OK, NODE_EXISTS), f"a request was answered by {reply.code}"
+                    return
+        raise BenchFailed(f"no server at the ports {self._ports} answers")
+
     def _topic_json(self) -> bytes:
         return layout.topic_json(dict.fromkeys(range(self.partitions), (BROKER,)))
+
+
+def turned(ports: Sequence[int], number: int) -> list[int]:
+    """
+    >>> turned([1, 2, 3], 4)
+    [2, 3, 1]
+    """
+    first = number % len(ports)
+    return [*ports[first:], *ports[:first]]
 
 
 def ignore_path(_: str) -> None:

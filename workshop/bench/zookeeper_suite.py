@@ -221,6 +221,8 @@ class EraCourse:
     costs: dict[str, EraCost]
     watched: int
     megabytes: float
+    expired: int
+    """Sessions that ended on the way, because servers or load had no processor for as long: what then follows counts."""
 
 
 def measure_beside_zookeeper(name: str, home: str, sizes: Sequence[int]) -> Iterator[BenchRow]:
@@ -260,7 +262,7 @@ class EraRun:
             await self._note(crowd, "one dies", crowd.crash)
             await self._note(crowd, "the topic grows", partial(crowd.grow, self._partitions + self._size))
         resident = sum(resident_bytes(server.pid) for server in self._ensemble.servers if server.pid)
-        return EraCourse(self._size, self._costs, watched, resident / 1e6)
+        return EraCourse(self._size, self._costs, watched, resident / 1e6, crowd.expired)
 
     async def _note(self, crowd: EraCrowd, name: str, happen: Callable[[], Awaitable[None]]) -> None:
         before, cpu, watch = monitor(self._ensemble), self._cpu_s(), Stopwatch()
@@ -302,3 +304,5 @@ def herd_rows(name: str, era: EraCourse) -> Iterator[BenchRow]:
         f"{name}, znodes written", cost.writes, "writes", "each claim let go and made", 2 * size * PARTITIONS_EACH
     )
     yield row(f"{name}, watches kept at rest", era.watched, "watches", "members, brokers and topic", 3 * size)
+    case, whole = f"{name}, sessions that expired meanwhile or later", not era.expired
+    yield BenchRow(BENCH, case, era.expired, "sessions", "limit", 0.0, float(whole), 1.0, whole)

@@ -11,6 +11,7 @@ import asyncio
 import struct
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias, cast
 
@@ -27,6 +28,7 @@ LENGTH: Final = struct.Struct(">i")
 OWNER_AT: Final = 44
 """Of the owner in a Stat, from its beginning."""
 CONNECT_S: Final = 30.0
+CLOSE_S: Final = 10.0
 
 
 class WireReply(NamedTuple):
@@ -37,14 +39,32 @@ class WireReply(NamedTuple):
     body: bytes
 
 
+class SessionKey(NamedTuple):
+    """What a client needs to go on with a session on another connection."""
+
+    id: int
+    password: bytes
+
+
+NO_SESSION: Final = SessionKey(0, bytes(16))
+
+
+class SessionOver(Exception):
+    """The session has expired, and what was ephemeral is gone."""
+
+
 OnReply: TypeAlias = Callable[[WireReply], None]
 
 
 class WireSession(asyncio.Protocol):
     """Open it with `opened`. `fired` gets the path of each watch that went off."""
 
-    def __init__(self, timeout_ms: int, fired: Callable[[str], None], lost: Callable[[], None]) -> None:
-        self.id = 0
+    def __init__(
+        self, timeout_ms: int, fired: Callable[[str], None], lost: Callable[[], None], known: SessionKey = NO_SESSION
+    ) -> None:
+        """known: an earlier session to go on with, whose connection broke. Its watches are gone."""
+        self.key = NO_SESSION
+        self._known = known
         self.watches_fired = self.requests = self.writes = 0
         self._timeout_ms = timeout_ms
         self._fired, self._lost = fired, lost
@@ -55,10 +75,17 @@ class WireSession(asyncio.Protocol):
 
     @classmethod
     async def opened(
-        cls, host: str, port: int, timeout_ms: int, fired: Callable[[str], None], lost: Callable[[], None]
+        cls,
+        host: str,
+        port: int,
+        timeout_ms: int,
+        fired: Callable[[str], None],
+        lost: Callable[[], None],
+        known: SessionKey = NO_SESSION,
     ) -> "WireSession":
+        """Raises OSError or TimeoutError where no server answers, SessionOver where the known session has ended."""
         loop = asyncio.get_running_loop()
-        _, session = await loop.create_connection(lambda: cls(timeout_ms, fired, lost), host, port)
+        _, session = await loop.create_connection(lambda: cls(timeout_ms, fired, lost, known), host, port)
         async with asyncio.timeout(CONNECT_S):
             await session._opened
         return session
@@ -79,9 +106,16 @@ class WireSession(asyncio.Protocol):
         self.ask(frame, future.set_result, writes=writes)
         return await future
 
+    @property
+    def id(self) -> int:
+        """0 until there is a session."""
+        return self.key.id
+
     async def close(self) -> None:
         """The session ends, and what is ephemeral with it."""
-        await self.answer(make_frame(CLOSE))
+        with suppress(TimeoutError):  # the connection broke: the session's end does the rest
+            async with asyncio.timeout(CLOSE_S):
+                await self.answer(make_frame(CLOSE))
         self.drop()
 
     def drop(self) -> None:
@@ -95,7 +129,7 @@ class WireSession(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        body = CONNECT.pack(0, 0, self._timeout_ms, 0) + LENGTH.pack(16) + bytes(16)
+        body = CONNECT.pack(0, 0, self._timeout_ms, self._known.id) + text(self._known.password)
         self._transport.write(LENGTH.pack(len(body)) + body)
 
     def data_received(self, data: bytes) -> None:
@@ -111,9 +145,12 @@ class WireSession(asyncio.Protocol):
         del unread[:at]
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if not self._opened.done():
+        if self._pinging is not None:
+            self._pinging.cancel()
+        if self._opened.done() and self.id:
+            self._lost()
+        elif not self._opened.done():
             self._opened.set_exception(ConnectionError("the server closed the connection before there was a session"))
-        self._lost()
 
     def _take(self, frame: bytes) -> None:
         if not self.id:
@@ -130,9 +167,9 @@ class WireSession(asyncio.Protocol):
     def _begin(self, frame: bytes) -> None:
         _, granted_ms, session_id = struct.unpack_from(">iiq", frame)
         if session_id == 0:
-            self._opened.set_exception(ConnectionError("the server has given no session"))
+            self._opened.set_exception(SessionOver("the servers have ended the session"))
             return
-        self.id = session_id
+        self.key = SessionKey(session_id, frame[20:36])
         self._every_s = granted_ms / 3000
         self._ping()
         self._opened.set_result(None)

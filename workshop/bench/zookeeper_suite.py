@@ -222,7 +222,7 @@ class EraCourse:
     watched: int
     megabytes: float
     expired: int
-    """Sessions that ended on the way, because servers or load had no processor for as long: what then follows counts."""
+    """Sessions that ended on the way: servers or load had no processor for as long."""
 
 
 def measure_beside_zookeeper(name: str, home: str, sizes: Sequence[int]) -> Iterator[BenchRow]:

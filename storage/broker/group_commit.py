@@ -12,7 +12,8 @@ from muster.storage.broker.record_log import AppendableLog
 from muster.storage.config import TopicSettings
 from muster.storage.errors import StorageError
 from muster.storage.files import Buffer
-from muster.storage.logs.log import Log, framings
+from muster.storage.logs.append_fast_path import framings
+from muster.storage.logs.log import Log
 from muster.storage.logs.producer_state import MarkerToWrite
 from muster.storage.logs.transactions import TransactionGuard
 from muster.storage.records.validation import needs_thread

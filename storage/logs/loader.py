@@ -14,7 +14,8 @@ from itertools import pairwise
 from muster.storage.config import TopicSettings
 from muster.storage.errors import LogDamaged, RecordsCut, StorageError
 from muster.storage.files import Files, read_file
-from muster.storage.logs.log import Log, LogRecovery, LogState, rescan_segment
+from muster.storage.logs.log import Log, LogRecovery, LogState
+from muster.storage.logs.log_files import rescan_segment
 from muster.storage.logs.log_metadata import (
     EPOCHS,
     SUMMARIES,

@@ -11,9 +11,9 @@ from crc32c import crc32c
 
 from muster.storage.errors import CorruptMessage, FencedLeaderEpoch, StorageError, UnexpectedAppendOffset
 from muster.storage.files import Buffer
-from muster.storage.logs import log as fetching
-from muster.storage.logs import log as reshape
 from muster.storage.logs.log import Log
+from muster.storage.logs.log_files import restart_empty_at
+from muster.storage.logs.log_reads import fetch_to_end, report_damage
 from muster.storage.logs.stamp import keep_stamps
 from muster.storage.logs.transactions import PendingGuards
 from muster.storage.records.batch import ATTRIBUTES_AT, HEADER, HEADER_SIZE, LENGTH_OVERHEAD
@@ -119,7 +119,7 @@ def end_offset_for_epoch(log: Log, epoch: int) -> tuple[int, int]:
 
 def fetch_as_replica(log: Log, offset: int, max_bytes: int, *, min_one: bool = True) -> Fetched:
     """Batches for a follower: as `Log.fetch` gives them, yet up to the log's end."""
-    return fetching.report_damage(log, lambda: fetching.fetch_to_end(log, offset, max_bytes, min_one))
+    return report_damage(log, lambda: fetch_to_end(log, offset, max_bytes, min_one))
 
 
 # -- a follower ---------------------------------------------------------------------------------------------
@@ -152,7 +152,7 @@ def _check_follows_on(log: Log, first: BatchHead) -> None:
     if first.base_offset < end and first.last_offset >= end == log.start_offset and not log.size:
         # The log's start, told by the leader, lies within this batch: it comes whole or not at all.
         with log.cuts.cutting():
-            reshape.restart_empty_at(log, first.base_offset)
+            restart_empty_at(log, first.base_offset)
         return
     before = last_leader_epoch(log)
     if first.base_offset < end or first.leader_epoch < before:

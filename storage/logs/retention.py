@@ -13,7 +13,8 @@ from typing import NamedTuple, Protocol
 
 from muster.storage.config import TopicSettings
 from muster.storage.errors import OffsetOutsideLog
-from muster.storage.logs.log import Log, remove_newest_first, replace_epochs, restart_empty_at, truncate_active
+from muster.storage.logs.log import Log
+from muster.storage.logs.log_files import remove_newest_first, replace_epochs, restart_empty_at, truncate_active
 from muster.storage.logs.log_metadata import LeaderEpochs, save_summaries
 from muster.storage.logs.segment import Segment, SegmentList, retire_files
 from muster.storage.records.scan import BatchFault, walk_headers

@@ -11,7 +11,7 @@ from muster.storage.broker import fetches, requests
 from muster.storage.broker.broker import Broker
 from muster.storage.errors import LogDamaged
 from muster.storage.files import NotAtHand
-from muster.storage.logs.log import MEMORY_TAIL_BYTES
+from muster.storage.logs.log_reads import MEMORY_TAIL_BYTES
 from muster.storage.logs.segment import WALK_BYTES
 from muster.storage.records.batch import read_batches
 from muster.storage.rpc.v1 import broker_service_pb2 as pb

@@ -31,6 +31,7 @@ NAMED: Final = {
     "coordinator/kafka/connections/connection.py:_answer": ANSWERED,
     "coordinator/kafka/connections/connection.py:_start": ANSWERED,
     "coordinator/kafka/connections/sasl_login.py:_hear": ANSWERED,
+    "coordinator/kafka/handlers/transaction_markers.py:begin": ANSWERED,
     "coordinator/kafka_backend/proxy/client_connection.py:_several": ANSWERED,
     "coordinator/observability/tracing/export.py:__init__": THREAD,
     "coordinator/observability/tracing/export.py:close": THREAD,

@@ -198,10 +198,11 @@ class PendingTransaction(NamedTuple):
 
 def pending_transactions(pending: PendingPositions) -> Iterator[PendingTransaction]:
     for producer_id, groups in pending.of.items():
-        for group, offsets in groups.items():
-            first = next(iter(offsets.values()), None)  # the oldest: what is written anew keeps its place
-            if first is not None:
-                yield PendingTransaction(producer_id, group, len(offsets), first[0].value.commit_timestamp_ms)
+        for group, waiting in groups.items():
+            place = next(iter(waiting.values), None)  # the oldest: what is written anew keeps its place
+            if place is not None:
+                since_ms = waiting.of_place(place)[0].value.commit_timestamp_ms
+                yield PendingTransaction(producer_id, group, len(waiting.values), since_ms)
 
 
 def pending_transactions_of(engine: Engine, shards: Iterable[int]) -> list[PendingTransaction]:

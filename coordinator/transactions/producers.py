@@ -1,5 +1,6 @@
 """Who may write under a transactional id: producer ids, epochs, fencing, and the partitions of the open transaction."""
 
+from collections.abc import Mapping
 from enum import Enum
 
 from muster.coordinator.errors import CoordinatorError, ErrorCode
@@ -202,17 +203,24 @@ def verify_partitions(known: TransactionalId, event: AddPartitions) -> AddPartit
     missing = missing_partitions(known.stored, event.partitions)
     return AddPartitionsReply(
         partitions={
-            place: ErrorCode.TRANSACTION_ABORTABLE if place in missing else ErrorCode.NONE for place in event.partitions
+            (topic, number): ErrorCode.TRANSACTION_ABORTABLE if number in missing.get(topic, ()) else ErrorCode.NONE
+            for topic, number in event.partitions
         }
     )
 
 
-def missing_partitions(stored: TransactionStored, places: tuple[TopicPartition, ...]) -> set[TopicPartition]:
-    """Those of the partitions that are not in the open transaction."""
-    if stored.state is not ONGOING:
-        return set(places)
-    wanted = {topic: set(stored.partitions.get(topic, ())) for topic, _ in places}
-    return {(topic, number) for topic, number in places if number not in wanted[topic]}
+def missing_partitions(stored: TransactionStored, places: tuple[TopicPartition, ...]) -> dict[str, set[int]]:
+    """Those of the partitions that are not in the open transaction, by topic."""
+    missing: dict[str, set[int]] = {}
+    for topic, number in places:
+        if topic in missing:
+            missing[topic].add(number)
+        else:
+            missing[topic] = {number}
+    if stored.state is ONGOING:
+        for topic, numbers in missing.items():
+            numbers.difference_update(stored.partitions.get(topic, ()))
+    return {topic: numbers for topic, numbers in missing.items() if numbers}
 
 
 def join_transaction(known: TransactionalId, event: AddPartitions, until_ms: int, step: TransactionStep) -> None:
@@ -224,6 +232,7 @@ def join_transaction(known: TransactionalId, event: AddPartitions, until_ms: int
             return
         raise not_yet_complete(stored)
     check_producer(known, event.producer_id, event.epoch)
+    check_room(stored, len(event.partitions), step)
     missing = missing_partitions(stored, event.partitions)
     known.gone.difference_update(event.partitions)
     if missing:
@@ -231,21 +240,25 @@ def join_transaction(known: TransactionalId, event: AddPartitions, until_ms: int
     step.reply(event.request_id, AddPartitionsReply())
 
 
-def take_partitions(known: TransactionalId, places: set[TopicPartition], level: int, step: TransactionStep) -> None:
-    stored = known.stored
-    begins = stored.state is not ONGOING
-    size = len(places) + (0 if begins else stored.size)
+def check_room(stored: TransactionStored, size: int, step: TransactionStep) -> None:
+    """Raises CoordinatorError where a transaction would have more partitions than are possible."""
     if size > step.limits.max_partitions:
         raise CoordinatorError(
             ErrorCode.INVALID_REQUEST,
             f"the transaction of id {stored.transactional_id!r} would have {size} partitions; at most "
-            f"{step.limits.max_partitions} are possible",
+            f"{step.limits.max_partitions} are possible: commit more often, or write by several producers",
         )
+
+
+def take_partitions(known: TransactionalId, added: Mapping[str, set[int]], level: int, step: TransactionStep) -> None:
+    stored = known.stored
+    begins = stored.state is not ONGOING
+    check_room(stored, sum(map(len, added.values())) + (0 if begins else stored.size), step)
     started_ms = step.now_ms if begins else stored.started_ms
     step.move(
         known,
         state=ONGOING,
-        partitions=join_partitions({} if begins else stored.partitions, sorted(places)),
+        partitions=join_partitions({} if begins else stored.partitions, added),
         started_ms=started_ms,
         client_level=level if begins else max(level, stored.client_level),
     )

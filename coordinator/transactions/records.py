@@ -4,7 +4,7 @@
 numbers and names are Kafka's (KIP-98, KIP-890).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final, TypeAlias
@@ -126,15 +126,13 @@ class TransactionExpired:
 TransactionRecord: TypeAlias = TransactionStored | TransactionExpired
 
 
-def join_partitions(
-    known: Mapping[str, tuple[int, ...]], added: Iterable[TopicPartition]
-) -> dict[str, tuple[int, ...]]:
+def join_partitions(known: Mapping[str, tuple[int, ...]], added: Mapping[str, set[int]]) -> dict[str, tuple[int, ...]]:
     """The partitions of a transaction after more have joined: topics keep their order, partitions are sorted.
 
-    >>> join_partitions({"b": (1,)}, [("a", 3), ("b", 0), ("a", 1)])
-    {'b': (0, 1), 'a': (1, 3)}
+    >>> join_partitions({"b": (1,)}, {"c": {2}, "b": {0}, "a": {3, 1}})
+    {'b': (0, 1), 'a': (1, 3), 'c': (2,)}
     """
-    joined = {topic: set(numbers) for topic, numbers in known.items()}
-    for topic, number in added:
-        joined.setdefault(topic, set()).add(number)
-    return {topic: tuple(sorted(numbers)) for topic, numbers in joined.items()}
+    joined = dict(known)
+    for topic in sorted(added):
+        joined[topic] = tuple(sorted(added[topic].union(joined.get(topic, ()))))
+    return joined

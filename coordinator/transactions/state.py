@@ -41,6 +41,9 @@ from muster.coordinator.transactions.records import (
 REMEMBERED_ENDS: Final = 20
 """Ends that are remembered of each id."""
 
+MAX_TRANSACTION_PARTITIONS: Final = 20_000
+"""Partitions of one transaction. All of them are in one record, which no step may take more than 5 ms to write."""
+
 ENDS_OF_SHARD: Final = 2_000
 """Ends that are remembered of all ids of a shard; the oldest are forgotten first."""
 
@@ -61,7 +64,7 @@ class TransactionLimits:
     patience_ms: int = 100
     unheard_ms: int = 10_000
     max_ids: int = 100_000
-    max_partitions: int = 100_000
+    max_partitions: int = MAX_TRANSACTION_PARTITIONS
     max_waiting: int = 100
     newest_connection: bool = True
     slice_ids: int = 1_000

@@ -22,6 +22,7 @@ import time
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 from muster.assignors.api import Member, Snapshot
@@ -43,6 +44,7 @@ from muster.workshop.bench.grpc_members import GrpcConnection, GrpcMember, make_
 from muster.workshop.bench.kafka_load import LoadConnection, SteadyMembers, kafka_address, latency_tail
 from muster.workshop.bench.processes import LOAD_CORE, BenchFailed, ServerProcess, Stopwatch, pinned, run_node
 from muster.workshop.bench.report import BenchRow, less_is_better
+from muster.workshop.bench.transaction_load import WireProducer
 
 # Data directories as a node leaves them
 # --------------------------------------
@@ -283,6 +285,7 @@ LISTED_GROUPS, ASKING = 100_000, 50
 """Groups that all of so many connections list at once."""
 ACLS, ACLS_AT_ONCE = 50_000, 5_000
 UPKEEP_S = 6.0
+LONG_TRANSACTION_MS = 900_000
 SMALL_SEGMENTS = 1_000
 LARGE_BATCHES = 30
 IDLE_S = 2.0
@@ -364,6 +367,8 @@ async def make_strains(server: ServerProcess, stranger: LargeRequestClient) -> A
         yield strain
     async for strain in offset_strains(stranger):
         yield strain
+    async for strain in transaction_strains(server):
+        yield strain
     async for strain in record_strains(stranger):
         yield strain
     async for strain in segment_strains(stranger):
@@ -419,6 +424,22 @@ async def offset_strains(stranger: LargeRequestClient) -> AsyncIterator[Strain]:
         f"deletion of {STALL_PARTITIONS:,} offsets", stranger.delete_offsets("shrinking", "wide", STALL_PARTITIONS)
     )
     yield Strain(f"deletion of a group with {OFFSETS:,} offsets", stranger.delete_group("large"))
+
+
+async def transaction_strains(server: ServerProcess) -> AsyncIterator[Strain]:
+    """As large as clients hardly make them. The last transaction stays open: its markers would be in as many files."""
+    producer = WireProducer(await LoadConnection.to(kafka_address(server)), "large")
+    await producer.begin_life(LONG_TRANSACTION_MS)
+
+    async def committed() -> None:
+        await producer.commit_plainly()
+        await wait_until(producer.is_committed, "the end of a transaction")
+
+    sending = partial(producer.send_positions, "moving", "wide", STALL_PARTITIONS)
+    yield Strain(f"{STALL_PARTITIONS:,} offsets in a transaction", sending)
+    yield Strain("its end", committed)
+    adding = partial(producer.add_partitions, "wide", STALL_PARTITIONS)
+    yield Strain(f"{STALL_PARTITIONS:,} partitions that join a transaction", adding)
 
 
 async def record_strains(stranger: LargeRequestClient) -> AsyncIterator[Strain]:

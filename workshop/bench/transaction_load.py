@@ -23,6 +23,7 @@ TOPIC: Final = "bench"
 TIMEOUT_MS: Final = 60_000
 VALUE: Final = bytes(100)
 CREATE, FIND, INIT, ADD, PRODUCE, END, PLAIN_END, PLAIN_PRODUCE = 4, 3, 4, 3, 12, 5, 3, 9
+ADD_OFFSETS, SEND_OFFSETS = 3, 2
 """Versions. The plain ones are those of level 0."""
 ACKS_ALL: Final = -1
 
@@ -51,13 +52,13 @@ class WireProducer:
         self._producer_id = self._epoch = -1
         self._sequences: dict[int, int] = {}
 
-    async def begin_life(self) -> None:
-        """Get a producer id. Raises BenchFailed."""
+    async def begin_life(self, timeout_ms: int = TIMEOUT_MS) -> None:
+        """Get a producer id. timeout_ms: of each transaction. Raises BenchFailed."""
         if self._id is not None:
             await self._line.send_request(
                 "FindCoordinator", FIND, struct("FindCoordinatorRequest")(key=self._id, key_type=1)
             )
-        asked = struct("InitProducerIdRequest")(transactional_id=self._id, transaction_timeout_ms=TIMEOUT_MS)
+        asked = struct("InitProducerIdRequest")(transactional_id=self._id, transaction_timeout_ms=timeout_ms)
         answer = await self._until_taken("InitProducerId", INIT, asked)
         self._producer_id, self._epoch = answer.producer_id, answer.producer_epoch
 
@@ -88,11 +89,40 @@ class WireProducer:
 
     async def pass_empty_handed(self) -> None:
         """A whole transaction of level 0 that adds a partition, writes nothing and commits. Raises BenchFailed."""
-        who = {"transactional_id": self._id, "producer_id": self._producer_id, "producer_epoch": self._epoch}
-        topic = struct("AddPartitionsToTxnRequest.topics")(name=TOPIC, partitions=[0])
-        added = struct("AddPartitionsToTxnRequest")(topics=[topic], **who)
+        await self.add_partitions(TOPIC, 1)
+        await self.commit_plainly()
+
+    async def add_partitions(self, topic: str, partitions: int) -> None:
+        """The first ones of a topic, in one request. Raises BenchFailed."""
+        row = struct("AddPartitionsToTxnRequest.topics")(name=topic, partitions=list(range(partitions)))
+        added = struct("AddPartitionsToTxnRequest")(topics=[row], **self._who)
         await self._until_taken("AddPartitionsToTxn", ADD, added)
-        await self._until_taken("EndTxn", PLAIN_END, struct("EndTxnRequest")(committed=True, **who))
+
+    async def send_positions(self, group_id: str, topic: str, partitions: int) -> None:
+        """A group's positions in the first partitions of a topic, in one request. Raises BenchFailed."""
+        joined = struct("AddOffsetsToTxnRequest")(group_id=group_id, **self._who)
+        await self._until_taken("AddOffsetsToTxn", ADD_OFFSETS, joined)
+        row = struct("TxnOffsetCommitRequest.topics.partitions")
+        rows = [row(partition_index=number, committed_offset=1, committed_metadata="") for number in range(partitions)]
+        named = struct("TxnOffsetCommitRequest.topics")(name=topic, partitions=rows)
+        sent = struct("TxnOffsetCommitRequest")(group_id=group_id, topics=[named], **self._who)
+        await self._until_taken("TxnOffsetCommit", SEND_OFFSETS, sent)
+
+    async def is_committed(self) -> bool:
+        """Whether the transaction that was committed at level 0 is complete. Raises BenchFailed."""
+        again = struct("EndTxnRequest")(committed=True, **self._who)
+        code: int = (await self._line.send_request("EndTxn", PLAIN_END, again)).error_code
+        if code and code not in AGAIN:
+            raise BenchFailed(f"EndTxn of producer {self._id!r} was answered {code}; no healthy node does that")
+        return not code
+
+    async def commit_plainly(self) -> None:
+        """At level 0: the epoch stays. Raises BenchFailed."""
+        await self._until_taken("EndTxn", PLAIN_END, struct("EndTxnRequest")(committed=True, **self._who))
+
+    @property
+    def _who(self) -> dict[str, object]:
+        return {"transactional_id": self._id, "producer_id": self._producer_id, "producer_epoch": self._epoch}
 
     def _batch(self, partition: int, records: int) -> bytes:
         now_ms = time.time_ns() // 1_000_000
@@ -157,6 +187,8 @@ def codes_of(api: str, answer: Any) -> Iterator[int]:
             yield from (part.error_code for topic in answer.responses for part in topic.partition_responses)
         case "AddPartitionsToTxn":
             yield from (part.partition_error_code for topic in answer.results for part in topic.results_by_partition)
+        case "TxnOffsetCommit":
+            yield from (part.error_code for topic in answer.topics for part in topic.partitions)
         case _:
             yield answer.error_code
 

@@ -8,15 +8,15 @@ written into one.
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from muster.assignors.api import TopicPartition
 from muster.coordinator.core.groups.extensions import NO_EXTENSIONS, Extensions
 from muster.coordinator.core.groups.group import GroupData, ObservedGroup
 from muster.coordinator.core.model.effects import Effects, GroupChanged, Reply
-from muster.coordinator.core.model.events import LedgerFact, Listen, Request
+from muster.coordinator.core.model.events import END, LedgerFact, Listen, Request
 from muster.coordinator.core.model.ledger import GroupLedger, LostPositions
 from muster.coordinator.core.model.plan import Planner, plan_inline
 from muster.coordinator.core.model.records import (
@@ -69,20 +69,81 @@ class PendingPosition(NamedTuple):
     at: int
 
 
-OfGroups: TypeAlias = dict[str, dict[TopicPartition, tuple[PendingPosition, ...]]]
-"""By group and place, in the order of the log: the end of one transaction may be read when the next has begun."""
+@dataclass(slots=True)
+class WaitingPositions:
+    """What one producer has said of the positions of one group. There may be very many, which end together: nothing
+    goes through them one by one where dictionaries do it as a whole.
+
+    values: the newest of each place. at: where that is in the order of the log.
+    """
+
+    values: dict[TopicPartition, StoredOffset] = field(default_factory=dict)
+    at: dict[TopicPartition, int] = field(default_factory=dict)
+    earlier: dict[TopicPartition, tuple[PendingPosition, ...]] = field(default_factory=dict)
+    """Of some places those before the newest, in the order of the log: the end of one transaction may be read when the
+    next has begun."""
+    topics: set[tuple[str, TopicId]] = field(default_factory=set)
+    """Of all that has waited here, each topic with its id."""
+
+    def __len__(self) -> int:
+        """Positions, the earlier ones as well."""
+        return len(self.values) + sum(map(len, self.earlier.values()))
+
+    def of_place(self, place: TopicPartition) -> tuple[PendingPosition, ...]:
+        """In the order of the log."""
+        return (*self.earlier.get(place, ()), PendingPosition(self.values[place], self.at[place]))
+
+    def keep(self, offsets: Mapping[TopicPartition, StoredOffset], at: int) -> None:
+        """All of them are at the same place in the order of the log. What was said of a position before counts no
+        more."""
+        self.values.update(offsets)
+        self.at.update(dict.fromkeys(offsets, at))
+        self.topics.update((topic, value.topic_id) for (topic, _), value in offsets.items())
+
+    def add(self, place: TopicPartition, value: StoredOffset, at: int) -> None:
+        """What was said of the position before may still count."""
+        if place in self.values:
+            self.earlier[place] = self.of_place(place)
+        self.keep({place: value}, at)
+
+    def drop(self, place: TopicPartition, before: int | None = None) -> None:
+        """Something else was said of this position; where `before` is given, only of what is at places before that."""
+        if before is not None and self.at.get(place, before) >= before:
+            left = tuple(each for each in self.earlier.pop(place, ()) if each.at >= before)
+            if left:
+                self.earlier[place] = left
+            return
+        self.values.pop(place, None)
+        self.at.pop(place, None)
+        self.earlier.pop(place, None)
+
+    def take(self, before: int) -> "WaitingPositions":
+        """The newest of each place of what is at places before that. What is at later ones stays."""
+        taken = WaitingPositions()
+        for place, newest in list(self.at.items()):
+            each = self.of_place(place)
+            self.earlier.pop(place, None)
+            over = [one for one in each if one.at < before]
+            if over:
+                taken.keep({place: over[-1].value}, over[-1].at)
+            if over and newest < before:
+                del self.values[place], self.at[place]
+            elif left := each[len(over) : -1]:
+                self.earlier[place] = left
+        return taken
 
 
 @dataclass(slots=True)
 class PendingPositions:
-    """Of one shard. of: by producer id. writing: by request, what may be in the log any moment.
+    """Of one shard. of: by producer id and group. writing: by request, what may be in the log any moment.
 
     There may be many of either at once, and each commit asks: who waits in a group, and how much there is, is kept.
     """
 
-    of: dict[int, OfGroups] = field(default_factory=dict)
+    of: dict[int, dict[str, WaitingPositions]] = field(default_factory=dict)
     placed: int = 0
-    """Where this shard writes its log itself: how many have been placed in it, which is all that is told of where."""
+    """Where this shard writes its log itself: how often something has been placed in it, which is all that is told of
+    where."""
     writing: dict[RequestId, tuple[str, frozenset[TopicPartition]]] = field(default_factory=dict)
     _in_group: dict[str, set[int]] = field(default_factory=dict)
     _count: int = 0
@@ -94,72 +155,79 @@ class PendingPositions:
         """Positions."""
         return self._count + sum(len(places) for _, places in self.writing.values())
 
-    def unstable(self, group_id: str) -> set[TopicPartition]:
+    def unstable(self, group_id: str) -> Set[TopicPartition]:
         """Whose committed position may not be the last word."""
-        found = self.of_group(group_id)
-        return found.union(*(places for group, places in self.writing.values() if group == group_id))
+        found: list[Set[TopicPartition]] = [self.of_group(group_id)]
+        found += [places for group, places in self.writing.values() if group == group_id]
+        return found[0] if len(found) == 1 else frozenset().union(*found)
 
-    def of_group(self, group_id: str) -> set[TopicPartition]:
+    def of_group(self, group_id: str) -> Set[TopicPartition]:
         """What is in the log, and waits."""
-        return {place for producer_id in self._in_group.get(group_id, ()) for place in self.of[producer_id][group_id]}
+        found = [waiting.values.keys() for waiting in self._waiting_in(group_id)]
+        return found[0] if len(found) == 1 else frozenset().union(*found)
+
+    def _waiting_in(self, group_id: str) -> Iterator[WaitingPositions]:
+        for producer_id in self._in_group.get(group_id, ()):
+            yield self.of[producer_id][group_id]
 
     def groups(self) -> Iterable[str]:
         """Those of which something is in the log, and waits or did so until its producer's marker comes."""
         return self._in_group.keys()
 
     def topics_of(self, producer_id: int) -> set[tuple[str, TopicId]]:
-        """What waits for this producer is of these topics, each with its id."""
-        waiting = (each for places in self.of.get(producer_id, {}).values() for each in places.items())
-        return {(topic, one.value.topic_id) for (topic, _), each in waiting for one in each}
+        """What waits for this producer is of these topics, each with its id; and what did so since its last marker."""
+        return set().union(*(waiting.topics for waiting in self.of.get(producer_id, {}).values()))
 
     def topics(self) -> Counter[tuple[str, TopicId]]:
-        """The same of all producers, and of how many positions."""
-        waiting = (places for groups in self.of.values() for places in groups.values())
-        each_of = ((topic, each) for places in waiting for (topic, _), each in places.items())
-        return Counter((topic, one.value.topic_id) for topic, each in each_of for one in each)
+        """Those of all producers, and of how many positions."""
+        waiting = [each for groups in self.of.values() for each in groups.values()]
+        found = Counter((topic, value.topic_id) for each in waiting for (topic, _), value in each.values.items())
+        for each in waiting:
+            found.update((topic, one.value.topic_id) for (topic, _), over in each.earlier.items() for one in over)
+        return found
 
     def newest_of_group(self, group_id: str) -> dict[TopicPartition, StoredOffset]:
         """What is in the log, and waits: of each place the last, whoever wrote it."""
         newest: dict[TopicPartition, PendingPosition] = {}
-        for producer_id in self._in_group.get(group_id, ()):
-            for place, each in self.of[producer_id][group_id].items():
-                if each and (place not in newest or newest[place].at < each[-1].at):
-                    newest[place] = each[-1]
+        for waiting in self._waiting_in(group_id):
+            for place, at in waiting.at.items():
+                if place not in newest or newest[place].at < at:
+                    newest[place] = PendingPosition(waiting.values[place], at)
         return {place: each.value for place, each in newest.items()}
 
-    def written(self, producer_id: int, group_id: str, offsets: Mapping[TopicPartition, StoredOffset], at: int) -> None:
-        waiting = self.of.setdefault(producer_id, {}).setdefault(group_id, {})
+    def _begin(self, producer_id: int, group_id: str) -> WaitingPositions:
         self._in_group.setdefault(group_id, set()).add(producer_id)
+        return self.of.setdefault(producer_id, {}).setdefault(group_id, WaitingPositions())
+
+    def written(self, producer_id: int, group_id: str, offsets: Mapping[TopicPartition, StoredOffset], at: int) -> None:
+        waiting = self._begin(producer_id, group_id)
         self._count += len(offsets)
-        for number, (place, value) in enumerate(offsets.items()):
-            waiting[place] = (*waiting.get(place, ()), PendingPosition(value, at + number))
+        for number, (place, value) in enumerate(offsets.items(), at):
+            waiting.add(place, value, number)
 
     def stored(self, producer_id: int, group_id: str, offsets: Mapping[TopicPartition, StoredOffset]) -> None:
         """They come into the log behind all that is there. A producer has one transaction at a time in it: what it said
         of a position before, it says no longer."""
-        waiting = self.of.setdefault(producer_id, {}).setdefault(group_id, {})
-        self._in_group.setdefault(group_id, set()).add(producer_id)
-        self._count += len(offsets)
-        if waiting:
-            self._count -= sum(len(waiting.get(place, ())) for place in offsets)
-        made = tuple.__new__  # there may be many, and a NamedTuple's own constructor takes its time
-        for number, (place, value) in enumerate(offsets.items(), self.placed):
-            waiting[place] = (made(PendingPosition, (value, number)),)
-        self.placed += len(offsets)
+        waiting = self._begin(producer_id, group_id)
+        before = len(waiting)
+        waiting.keep(offsets, self.placed)
+        self._count += len(waiting) - before
+        self.placed += 1
 
-    def ended(self, producer_id: int, before: int) -> dict[str, dict[TopicPartition, PendingPosition]]:
-        """What waited for this producer, at places before that offset, and does so no longer: the newest of each."""
-        ended: dict[str, dict[TopicPartition, PendingPosition]] = {}
-        for group_id, offsets in self.of.pop(producer_id, {}).items():
-            left: dict[TopicPartition, tuple[PendingPosition, ...]] = {}
-            for place, each in offsets.items():
-                if over := [one for one in each if one.at < before]:
-                    ended.setdefault(group_id, {})[place] = over[-1]
-                    self._count -= len(over)
-                if rest := each[len(over) :]:
-                    left[place] = rest
+    def ended(self, producer_id: int, before: int) -> dict[str, WaitingPositions]:
+        """What waited for this producer, at places before that offset, and does so no longer: by group, the newest of
+        each place."""
+        ended: dict[str, WaitingPositions] = {}
+        for group_id, waiting in self.of.pop(producer_id, {}).items():
+            whole = before == END and not waiting.earlier
+            count = len(waiting)
+            taken = waiting if whole else waiting.take(before)
+            if taken.values:
+                ended[group_id] = taken
+            left = 0 if whole else len(waiting)
+            self._count -= count - left
             if left:
-                self.of.setdefault(producer_id, {})[group_id] = left
+                self.of.setdefault(producer_id, {})[group_id] = waiting
             else:
                 self._is_out(producer_id, group_id)
         return ended
@@ -174,20 +242,18 @@ class PendingPositions:
         """These were written anew, behind all that waits; or, where offsets are told, behind what is before those. What
         waits for its marker comes to nothing then: a cleaned log has the later record of a key only."""
         befores = places if isinstance(places, Mapping) else None
-        for producer_id in self._in_group.get(group_id, ()):
-            waiting = self.of[producer_id][group_id]
-            for place in places if waiting else ():
-                before = 0 if befores is None else befores[place]
-                each = waiting.pop(place, ())
-                left = tuple(one for one in each if befores is not None and one.at >= before)
-                self._count -= len(each) - len(left)
-                if left:
-                    waiting[place] = left
+        for waiting in self._waiting_in(group_id):
+            if not waiting.values:
+                continue
+            count = len(waiting)
+            for place in places:
+                waiting.drop(place, None if befores is None else befores[place])
+            self._count -= count - len(waiting)
 
     def overtaken_by(self, record: Record) -> None:
         """A fact is decided, and comes into the log behind all that is there."""
         if isinstance(record, OffsetsStored):
-            self.overtaken(record.group_id, list(record.offsets))
+            self.overtaken(record.group_id, record.offsets.keys())
         elif isinstance(record, OffsetStored | OffsetDeleted):
             self.overtaken(record.group_id, [(record.topic, record.partition)])
 

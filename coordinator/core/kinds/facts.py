@@ -7,13 +7,12 @@ own tables follow. Tombstones for unknown things are harmless: compaction leaves
 from collections.abc import Mapping
 from typing import Any, TypeAlias, assert_never, get_args
 
-from muster.assignors.api import TopicPartition
 from muster.coordinator.core.central.group import CentralGroup
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.consumer.group import FIRST_EPOCH, ConsumerGroup, ConsumerMember, ConsumerMemberState
 from muster.coordinator.core.groups.bookkeeping import FENCE_FACTS
 from muster.coordinator.core.groups.kind import FactApplier
-from muster.coordinator.core.groups.state import PendingPosition, ShardState
+from muster.coordinator.core.groups.state import ShardState, WaitingPositions
 from muster.coordinator.core.model.events import END
 from muster.coordinator.core.model.ledger import GroupLedger
 from muster.coordinator.core.model.records import (
@@ -112,16 +111,14 @@ def end_transaction(state: ShardState, record: TxnMarked) -> None:
     take_ended(state, state.pending.ended(record.producer_id, END), record.commit)
 
 
-def take_ended(
-    state: ShardState, waiting: Mapping[str, Mapping[TopicPartition, PendingPosition]], commit: bool
-) -> None:
+def take_ended(state: ShardState, waiting: Mapping[str, WaitingPositions], commit: bool) -> None:
     """What waited for a marker counts, if it commits, each at its own place in the log: what was written behind it
     counts more, and waits no longer if it is of another transaction before it (TX-G4)."""
     if not commit:
         return
-    for group_id, offsets in waiting.items():
-        state.pending.overtaken(group_id, {place: each.at for place, each in offsets.items()})
-        keep_offsets(state, OffsetsStored(group_id, {place: each.value for place, each in offsets.items()}))
+    for group_id, ended in waiting.items():
+        state.pending.overtaken(group_id, ended.at)
+        keep_offsets(state, OffsetsStored(group_id, ended.values))
 
 
 def apply_rebalance_decided(state: ShardState, record: RebalanceDecided) -> None:

@@ -418,7 +418,7 @@ def end_transaction(event: TxnEnded, step: Step) -> None:
     """Keep the marker, whatever waits for it, and tell so once it is durable. A group's kind makes no difference."""
     pending = step.state.pending
     topics = pending.topics_of(event.producer_id) if event.commit else set()
-    counting = {group_id: len(places) for group_id, places in pending.of.get(event.producer_id, {}).items()}
+    counting = {group_id: len(waiting.values) for group_id, waiting in pending.of.get(event.producer_id, {}).items()}
     step.keep(TxnMarked(event.producer_id, event.epoch, event.commit, event.coordinator_epoch, event.level))
     for group_id, count in counting.items():
         if event.commit and count:
@@ -434,15 +434,17 @@ def take_transaction_end(event: TxnMarkerRead, step: Step) -> None:
     if not event.committed:
         return
     topics: set[tuple[str, TopicId]] = set()
-    for group_id, offsets in waiting.items():
+    for group_id, ended in waiting.items():
         counting = {
-            place: each for place, each in offsets.items() if event.counts is None or (group_id, *place) in event.counts
+            place: value
+            for place, value in ended.values.items()
+            if event.counts is None or (group_id, *place) in event.counts
         }
         if counting:
-            state.pending.overtaken(group_id, {place: each.at for place, each in counting.items()})
-            step.learn(OffsetsStored(group_id, {place: each.value for place, each in counting.items()}))
+            state.pending.overtaken(group_id, {place: ended.at[place] for place in counting})
+            step.learn(OffsetsStored(group_id, counting))
             count_commits(group_id, len(counting), step)
-            topics.update((topic, each.value.topic_id) for (topic, _), each in counting.items())
+            topics |= ended.topics
     forget_gone(topics, step)
 
 

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
+from muster.coordinator.edge.large_answers import make_aside, run_in_answer_thread
 from muster.coordinator.errors import CoordinatorError, ErrorCode, NodeShuttingDown, Overloaded
-from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.kafka.dispatch import HangUp, KafkaCall
+from muster.coordinator.kafka.codec.codec import encode, struct
+from muster.coordinator.kafka.dispatch import EncodedAnswer, HangUp, KafkaCall
 from muster.coordinator.kafka.handlers.transaction_batches import (
     BATCHED_SINCE,
     PartitionCodes,
@@ -36,8 +37,9 @@ from muster.coordinator.transactions.events import (
     TransactionRequest,
 )
 from muster.coordinator.transactions.records import LAST_CLIENT_EPOCH, NO_PRODUCER_ID
+from muster.coordinator.transactions.state import MAX_TRANSACTION_PARTITIONS
 from muster.storage.broker.record_log import RecordLog
-from muster.storage.broker.requests import Batches, Guards, LogRequests, partition_outcome
+from muster.storage.broker.requests import AT_ONCE, Batches, Guards, LogRequests, partition_outcome
 from muster.storage.errors import (
     InvalidProducerEpoch,
     InvalidProducerIdMapping,
@@ -191,14 +193,15 @@ class TransactionalProducerHandlers:
         """All of the partitions join, or none: where one is refused nothing is done about the others (KIP-98)."""
         if call.api_version >= BATCHED_SINCE:
             return make_additions_response(await ask_about_each(read_additions(request), self.add_checked))
-        places = [(topic.name, number) for topic in request.topics for number in topic.partitions]
-        topics = self._requests.broker.topics()
-        refused = {place: UNKNOWN_PARTITION for place in places if not is_partition(place, topics)}
-        # The node writes these itself, and positions of groups come in by AddOffsetsToTxn.
-        internal = {place for place in places if place[0] in topics and topics[place[0]].internal}
-        refused |= dict.fromkeys(internal, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        rows = sum(len(topic.partitions) for topic in request.topics)
+        if rows > MAX_TRANSACTION_PARTITIONS:  # before anything is made of them
+            return await make_added_answer(request, rows, call.api_version, lambda place: ErrorCode.INVALID_REQUEST)
+        known = self._requests.broker.topics()
+        topics = {topic.name: known[topic.name] for topic in request.topics if topic.name in known}
+        places, refused = await make_aside(lambda: check_additions(request, topics), rows)
         if refused:
-            return make_added_response(request, lambda place: refused.get(place, ErrorCode.OPERATION_NOT_ATTEMPTED))
+            other = ErrorCode.OPERATION_NOT_ATTEMPTED
+            return await make_added_answer(request, rows, call.api_version, lambda place: refused.get(place, other))
 
         def make(number: int) -> AddPartitions:
             return AddPartitions(
@@ -206,13 +209,13 @@ class TransactionalProducerHandlers:
                 request.transactional_id,
                 request.producer_id,
                 request.producer_epoch,
-                tuple(places),
+                places,
                 connection=call.peer.number,
             )
 
         reply = await self.ask(request.transactional_id, make, AddPartitionsReply)
         code = told_code("AddPartitionsToTxn", reply.code, call.api_version)
-        return make_added_response(request, lambda place: code)
+        return await make_added_answer(request, rows, call.api_version, lambda place: code)
 
     async def add_checked(self, addition: PartitionAddition) -> PartitionCodes:
         """One transaction of a request that names several: all of its partitions are known, or nothing is attempted."""
@@ -268,6 +271,28 @@ def origin_of(call: KafkaCall) -> RequestOrigin:
 def is_partition(place: TopicPartition, topics: Mapping[str, Topic]) -> bool:
     topic = topics.get(place[0])
     return topic is not None and 0 <= place[1] < topic.partitions
+
+
+def check_additions(
+    request: Any, topics: Mapping[str, Topic]
+) -> tuple[tuple[TopicPartition, ...], dict[TopicPartition, int]]:
+    """The partitions of an AddPartitionsToTxn, and the codes of those that cannot join."""
+    places = tuple((topic.name, number) for topic in request.topics for number in topic.partitions)
+    refused: dict[TopicPartition, int] = {
+        place: UNKNOWN_PARTITION for place in places if not is_partition(place, topics)
+    }
+    # The node writes these itself, and positions of groups come in by AddOffsetsToTxn.
+    internal = {place for place in places if place[0] in topics and topics[place[0]].internal}
+    return places, refused | dict.fromkeys(internal, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+
+async def make_added_answer(request: Any, rows: int, version: int, code_of: Callable[[TopicPartition], int]) -> Any:
+    """A thread makes one of many rows."""
+    if rows <= AT_ONCE:
+        return make_added_response(request, code_of)
+    return await run_in_answer_thread(
+        lambda: EncodedAnswer(encode("AddPartitionsToTxnResponse", version, make_added_response(request, code_of)))
+    )
 
 
 def make_added_response(request: Any, code_of: Callable[[TopicPartition], int]) -> Any:

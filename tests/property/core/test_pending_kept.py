@@ -25,13 +25,20 @@ def test_it_is(steps: list[tuple[str, int, str, list[tuple[str, int]]]], back: i
             pending.overtaken(group, places)
         else:
             pending.overtaken(group, dict.fromkeys(places, at - back))
-        of_groups = [(name, offsets) for groups in pending.of.values() for name, offsets in groups.items()]
-        assert len(pending) == 1 + sum(len(each) for _, offsets in of_groups for each in offsets.values())
+        of_groups = [(name, waiting) for groups in pending.of.values() for name, waiting in groups.items()]
+        assert len(pending) == 1 + sum(
+            1 + len(waiting.earlier.get(place, ())) for _, waiting in of_groups for place in waiting.values
+        )
+        for _, waiting in of_groups:
+            assert waiting.at.keys() == waiting.values.keys() >= waiting.earlier.keys()
+            for place, earlier in waiting.earlier.items():
+                ats = [*(each.at for each in earlier), waiting.at[place]]
+                assert earlier
+                assert ats == sorted(ats)
         for name in ("g", "h"):
-            found = {place for group_id, offsets in of_groups if group_id == name for place in offsets}
+            found = {place for group_id, waiting in of_groups if group_id == name for place in waiting.values}
             assert pending.of_group(name) == found
             assert pending.unstable(name) == (found | {("t", 9)} if name == "g" else found)
-        assert all(each for _, offsets in of_groups for each in offsets.values())
     for producer in (1, 2, 3):
         pending.ended(producer, at)
     assert (len(pending), pending.of, pending._in_group) == (1, {}, {})

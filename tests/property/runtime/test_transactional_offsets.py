@@ -71,7 +71,7 @@ class Model:
     entries: list[tuple[Any, ...]] = field(default_factory=list)
 
     def resolve(self) -> tuple[dict[Key, int], list[tuple[int, Key, int]]]:
-        """What is committed, and what waits, in the order of the log."""
+        """What is committed, and what waits: what waits for one key is in the order of the log."""
         counts: dict[Key, tuple[int, int | None]] = {}
         waiting: list[tuple[int, int, Key, int]] = []
         for at, (of, *what) in enumerate(self.entries):
@@ -88,7 +88,7 @@ class Model:
                 waiting.append((at, of, *what))
         committed = {key: value for key, (_, value) in counts.items() if value is not None}
         left = [each[1:] for each in waiting if counts.get(each[2], (-1, None))[0] < each[0]]
-        return committed, left
+        return committed, sorted(left, key=lambda each: each[1])
 
 
 class Node:

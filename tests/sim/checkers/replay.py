@@ -155,15 +155,17 @@ def hard_shard(shard: Shard) -> dict[str, object]:
 
 
 def what_waits(shard: Shard) -> list[tuple[object, ...]]:
-    """The positions of open transactions, in the order of the log: producer, group, partition, position."""
+    """The positions of open transactions, those of each place in the order of the log: producer, group, partition,
+    position."""
     found = [
-        (one.at, producer_id, group_id, place, one.value)
+        (group_id, place, one.at, producer_id, one.value)
         for producer_id, groups in shard.state.pending.of.items()
-        for group_id, places in groups.items()
-        for place, each in places.items()
-        for one in each
+        for group_id, waiting in groups.items()
+        for place in waiting.values
+        for one in waiting.of_place(place)
     ]
-    return [what[1:] for what in sorted(found, key=lambda one: one[0])]
+    ordered = sorted(found, key=lambda one: one[:3])
+    return [(producer_id, group_id, place, value) for group_id, place, _, producer_id, value in ordered]
 
 
 NOTHING = (None, None, None, None)

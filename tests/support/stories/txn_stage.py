@@ -109,11 +109,11 @@ class TxnStage:
         waiting = self.shard.state.pending.of.get(int(producer), {}) if how == "commit" else {}
         found = {
             group: {
-                place: [one.value for one in each if one.at < at][-1]
-                for place, each in offsets.items()
-                if each[0].at < at and (counts is None or (group, *place) in counts)
+                place: [one.value for one in of_group.of_place(place) if one.at < at][-1]
+                for place in of_group.values
+                if of_group.of_place(place)[0].at < at and (counts is None or (group, *place) in counts)
             }
-            for group, offsets in waiting.items()
+            for group, of_group in waiting.items()
         }
         self.records += [OffsetsStored(group, offsets) for group, offsets in found.items() if offsets]
         told = [f"{group} {t}-{p}={v.offset}" for group, offsets in found.items() for (t, p), v in offsets.items()]

@@ -21,6 +21,8 @@ from muster.coordinator.server.listeners.kafka_listener import what_is_told
 from muster.coordinator.server.transactions import transaction_coordinator
 from muster.coordinator.server.transactions.transaction_coordinator import TransactionCoordinator
 from muster.coordinator.transactions.records import LAST_CLIENT_EPOCH, TransactionState, TransactionStored
+from muster.coordinator.transactions.state import MAX_TRANSACTION_PARTITIONS
+from muster.storage.broker.requests import AT_ONCE
 from muster.storage.records.batch import encode_batch, read_batches
 from tests.fakes.memory_files import MemoryFiles
 from tests.support.kafka.door import Door, made, play
@@ -93,6 +95,23 @@ async def committed(door: Door) -> list[bytes]:
                 values += [record.value or b"" for record in each.records()]
             offset = each.next_offset
     return values
+
+
+def test_many_partitions_are_answered_by_a_thread_and_too_many_are_refused_before_they_are_looked_at() -> None:
+    async def story(door: Door) -> None:
+        who = await begin(door)
+
+        async def codes_of(topic: str, rows: int) -> list[int]:
+            named = made("AddPartitionsToTxnRequest.topics", name=topic, partitions=list(range(rows)))
+            return await add(door, who, topics=[named])
+
+        there = door.broker.topics()["t"].partitions
+        assert await codes_of("t", AT_ONCE + 1) == [55] * there + [3] * (AT_ONCE + 1 - there)
+        assert await codes_of("nowhere", MAX_TRANSACTION_PARTITIONS) == [3] * MAX_TRANSACTION_PARTITIONS
+        assert set(await codes_of("nowhere", MAX_TRANSACTION_PARTITIONS + 1)) == {42}
+        assert await add(door, who, *ADDED) == [0, 0]
+
+    play(story, transactions=NODE)
 
 
 def test_what_is_committed_is_read_and_what_is_aborted_is_not() -> None:

@@ -237,6 +237,7 @@ def test_a_transaction_has_no_more_partitions_than_are_allowed() -> None:
     assert desk.add(7, 4, ("t", 0), ("t", 1)).code == 0
     assert desk.add(7, 4, ("t", 2)).code == 42
     assert desk.stored().size == 2
+    assert desk.add(7, 4, ("t", 0), ("t", 1), ("t", 0)).code == 42, "too many are named, though all of them have joined"
 
 
 def test_a_verification_tells_which_partitions_are_in_the_transaction() -> None:

@@ -110,9 +110,9 @@ class PositionsModel:
         return {key: offset for key, (_, offset) in self.latest.items() if offset is not None}
 
     def pending(self) -> list[tuple[int, Key, int]]:
-        """(producer id, key, offset) of what may yet change something, in the order of the log."""
+        """(producer id, key, offset) of what may yet change something: of each key, in the order of the log."""
         live = [each for each in self.waiting if self.latest.get(each.key, (-1, None))[0] < each.at]
-        return [(each.producer_id, each.key, each.offset) for each in live]
+        return sorted(((each.producer_id, each.key, each.offset) for each in live), key=lambda each: each[1])
 
     def unstable(self, group_id: str) -> set[tuple[str, int]]:
         return {(key[1], key[2]) for _, key, _ in self.pending() if key[0] == group_id}
@@ -126,10 +126,10 @@ def known_positions(state: Any) -> tuple[dict[Key, int], list[tuple[int, Key, in
         for place, value in stored.items()
     }
     waiting = sorted(
-        (one.at, producer_id, (group_id, *place), one.value.offset)
+        ((group_id, *place), one.at, producer_id, one.value.offset)
         for producer_id, groups in state.pending.of.items()
-        for group_id, places in groups.items()
-        for place, each in places.items()
-        for one in each
+        for group_id, positions in groups.items()
+        for place in positions.values
+        for one in positions.of_place(place)
     )
-    return committed, [each[1:] for each in waiting]
+    return committed, [(producer_id, key, offset) for key, _, producer_id, offset in waiting]

@@ -274,7 +274,7 @@ class OwnerTable(Mapping[str, Mapping[str, Sequence[int]]]):
         return OwnerItems(self)
 
     def shares(self) -> Iterator[tuple[str, dict[str, list[int]]]]:
-        """Every member's share. One pass over the columns: a look for each member costs thirty times as much."""
+        """Every member's share, by one pass over the columns."""
         axis, (order, start) = self.columns.axis, self.index
         topics = axis.topic_of[order]
         numbers = (order - axis.base[topics]).tolist()

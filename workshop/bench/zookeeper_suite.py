@@ -49,7 +49,7 @@ GROWTH_TIME: Final = 1.7
 """So many times as long as so many smaller groups together may take, at most."""
 GROWTH_COUNT: Final = 1.2
 MEMORY_LIMIT_KB: Final = 150.0
-"""Per consumer: its connection and its stream, which cost 80 KB in grpc.aio, and what the group knows of it."""
+"""Per consumer: its connection, its stream, and what the group knows of it."""
 LEASE: Final = 1.1
 """A coordinator adds a twentieth to a dead member's session, because clocks differ."""
 HERD: Final = 0.6

@@ -1,7 +1,7 @@
 """A lean ZooKeeper session for load: one connection, no threads, a thousand of them in a process.
 
-kazoo has two threads for each session, and spends a fifth of a millisecond on each answer; a thousand members that
-read a thousand registrations each would measure kazoo. Requests are frames that are made once for each path: the
+kazoo has two threads for each session; a thousand members that read a thousand registrations each would measure
+kazoo. Requests are frames that are made once for each path: the
 servers answer a session in order, so all requests have the same number. Watches and answers go to callbacks.
 
 The wire format is that of ZooKeeper's `zookeeper.jute`.

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from muster.coordinator.core.groups.state import PendingPositions
+from muster.coordinator.core.groups.state import PendingPositions, WaitingPositions
+from muster.coordinator.core.model.types import StoredOffset
 from muster.coordinator.kafka_backend.shard_ownership import events_and_effects as ev
 from muster.coordinator.kafka_backend.shard_ownership import events_and_effects as fx
 from muster.coordinator.kafka_backend.shard_ownership.node_shards import NodeShards
@@ -13,6 +14,11 @@ GROUP = "g"
 POLL_MS = 100
 REQUEST_MS = 1_000
 """After so long the edge takes a request for lost."""
+
+
+def position_of(key: bytes, value: int) -> dict[tuple[str, int], StoredOffset]:
+    """A key of the simulated log is a topic of one partition, its value the position there."""
+    return {(key.decode(), 0): StoredOffset(value, -1, "", 0)}
 
 
 class Store:
@@ -115,9 +121,8 @@ class ForClients:
         store, token = self.stores[effect.shard], effect.token
         client, key, value, said = store.tokens.pop(token)
         self.world.census[f"txn write {effect.code}"] += 1
-        offsets: Any = {(key.decode(), 0): value}
         if not effect.code:
-            store.pending.written(client.producer.id, GROUP, offsets, effect.offset)
+            store.pending.written(client.producer.id, GROUP, position_of(key, value), effect.offset)
         store.pending.writing.pop(token)
         store.held.append((store.position, lambda: said(effect.code), lambda: said(16)))
 
@@ -126,7 +131,7 @@ class ForClients:
         self.world.census["waits at load"] += 1
         for record in effect.records:
             assert record.key is not None
-            offsets: Any = {(record.key.decode(), 0): int(record.value or b"")}
+            offsets = position_of(record.key, int(record.value or b""))
             store.pending.written(effect.producer_id, GROUP, offsets, record.offset)
 
     def _ended(self, effect: fx.TransactionEnded) -> None:
@@ -136,8 +141,8 @@ class ForClients:
 
     def ends(self, store: Store, effect: fx.TransactionEnded) -> None:
         counts = {(record.key or b"").decode() for record in effect.records}
-        for place, waiting in store.pending.ended(effect.producer.id, effect.offset).get(GROUP, {}).items():
+        waiting = store.pending.ended(effect.producer.id, effect.offset).get(GROUP, WaitingPositions())
+        for place, value in waiting.values.items():
             if place[0] in counts:
-                value: Any = waiting.value
-                store.state[place[0].encode()] = value
-                store.pending.overtaken(GROUP, {place: waiting.at})
+                store.state[place[0].encode()] = value.offset
+                store.pending.overtaken(GROUP, {place: waiting.at[place]})

@@ -16,6 +16,9 @@ from muster.coordinator.kafka.dispatch import Dispatcher
 from muster.coordinator.kafka.handlers.transaction_batches import PartitionCodes
 from muster.coordinator.kafka.protocol import API_VERSIONS, Api
 from muster.coordinator.replication.io.wire.node_api import (
+    AbortRecord,
+    AbortsQuery,
+    AbortValues,
     ADD_PARTITIONS_TO_TXN,
     KEY_OF,
     NAME_THE_CLUSTER,
@@ -139,6 +142,14 @@ class DrawnDesk:
     async def write_security(self, changed: SecurityUpdate) -> SecurityUpdateResult:
         await self._turns()
         return SecurityUpdateResult(ErrorCode.NONE if changed.base % 2 else ErrorCode.INVALID_UPDATE_VERSION, 9)
+
+    async def note_aborts(self, records: tuple[AbortRecord, ...]) -> ErrorCode:
+        await self._turns()
+        return ErrorCode.NONE if len(records) % 2 else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    async def read_aborts(self, asked: AbortsQuery) -> AbortValues:
+        rng = await self._turns()
+        return AbortValues(values=tuple(rng.randbytes(9) for _ in range(min(max(asked.most, 0), 3))))
 
     async def add_partitions(self, addition: PartitionAddition) -> PartitionCodes:
         rng = await self._turns()

@@ -120,6 +120,8 @@ def test_kio_and_we_write_the_same_bytes(name: str, version: int) -> None:
         for field in ("log_append_time_ms", "retention_time_ms", "session_lifetime_ms"):
             clamp(message, field)
         clamp(message, "transaction_start_time_ms", least=0)
+        if name == "WriteTxnMarkersRequest":
+            leave_out_own_tag(message)
         data = b"".join(encode(name, version, message))
         theirs, size = read(data, 0)
         assert size == len(data)
@@ -130,6 +132,12 @@ def test_kio_and_we_write_the_same_bytes(name: str, version: int) -> None:
         assert ours == message
         assert_same(theirs, ours, name)
         assert b"".join(encode(name, version, ours)) == data
+
+
+def leave_out_own_tag(markers: Any) -> None:
+    """Between nodes a topic is named by its id as well, in a tagged field that a broker passes over and kio refuses."""
+    for topic in (topic for marker in markers.markers for topic in marker.topics):
+        topic.topic_id = bytes(16)
 
 
 def clamp(message: Any, field: str, least: int = NO_TIME) -> None:

@@ -16,14 +16,14 @@ from muster.coordinator.kafka.dispatch import Dispatcher
 from muster.coordinator.kafka.handlers.transaction_batches import PartitionCodes
 from muster.coordinator.kafka.protocol import API_VERSIONS, Api
 from muster.coordinator.replication.io.wire.node_api import (
-    AbortRecord,
-    AbortsQuery,
-    AbortValues,
     ADD_PARTITIONS_TO_TXN,
     KEY_OF,
     NAME_THE_CLUSTER,
     NODE_APIS,
     WRITE_TXN_MARKERS,
+    AbortRecord,
+    AbortsQuery,
+    AbortValues,
     ElectionEntry,
     EpochEnd,
     EpochQuery,

@@ -143,8 +143,8 @@ class Producer:
             yield from self.rest()
         if not failed:
             failed = yield from self.extend(transaction, added)
-        if not transaction.content and not added and self.rng.random() < 0.7:
-            return
+        if failed != GIVEN_UP and not transaction.content and not added and self.rng.random() < 0.7:
+            return  # Nothing has been sent that could still arrive.
         if self.level < 2 and failed in (47, 49, 90):
             yield from self.init(self.producer_id, self.epoch)
             return

@@ -16,7 +16,6 @@ from muster.coordinator.core.model.rights import Rights
 from muster.coordinator.core.model.types import Limits
 from muster.coordinator.runtime.group_log import PartitionCountConflict, is_out_of_room, log_places, records_from
 from muster.coordinator.runtime.kafka_records import EncodedTurn
-from muster.coordinator.runtime.leased import TakeRecords, UnfitForWarming, WarmShard
 from muster.coordinator.runtime.ports import (
     Entry,
     GroupLog,
@@ -225,30 +224,6 @@ def replay_transactions(
     report.malformed += read.malformed
     report.complaints += read.complaints
     report.skipped.update({f"{TRANSACTIONS_TOPIC} {kind}": times for kind, times in read.skipped.items()})
-
-
-class WarmTransactionShard(WarmShard):
-    """A shard of transactional ids that another node coordinates, kept ready (TX-N1). See `WarmShard`.
-
-    A record that cannot be read makes it useless: a replay passes it over, and says so.
-    """
-
-    def _takers(self) -> tuple[tuple[str, TakeRecords], ...]:
-        return ((TRANSACTIONS_TOPIC, self._take_facts),)
-
-    def _take_facts(self, items: list[Read]) -> None:
-        place, read = f"{TRANSACTIONS_TOPIC}-{self.shard}", TransactionReadReport()
-        for item in items:
-            fact: Any = read.read(item, place) if isinstance(item, KeyValue) else None
-            if fact is not None:
-                self.core.apply(fact)
-                self.report.groups += 1
-                self.report.tombstones += isinstance(fact, TransactionExpired)
-        if read.malformed:
-            raise UnfitForWarming(read.complaints[0])
-        for kind, times in read.skipped.items():
-            told = f"{TRANSACTIONS_TOPIC} {kind}"
-            self.report.skipped[told] = self.report.skipped.get(told, 0) + times
 
 
 def transaction_kind(level: int) -> ShardKind:

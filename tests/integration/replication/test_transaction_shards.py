@@ -8,9 +8,9 @@ import pytest
 
 from muster.coordinator.edge.cluster_view import wall_ms
 from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.io.shards.replicated_shards import WarmTransactionShard
 from muster.coordinator.replication.protocol.cluster_metadata import TopicPartition
 from muster.coordinator.runtime.leased import LeasedEngine, WarmShard
-from muster.coordinator.runtime.transaction_shards import WarmTransactionShard
 from muster.coordinator.transactions.events import PartitionAddition
 from muster.storage.errors import StorageError
 from muster.storage.records.batch import encode_written

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from muster.coordinator.core.model.events import Loaded
 from muster.coordinator.core.model.types import Limits
+from muster.coordinator.replication.io.shards.replicated_shards import WarmTransactionShard
 from muster.coordinator.runtime.engine import EngineOptions
 from muster.coordinator.runtime.leased import LeasedEngine
 from muster.coordinator.runtime.replay import LoadReport
@@ -18,7 +19,6 @@ from muster.coordinator.runtime.transaction_shards import (
     TRANSACTIONS,
     TransactionCores,
     TransactionShardCore,
-    WarmTransactionShard,
     replay_transactions,
 )
 from muster.coordinator.transactions.events import NO_CONNECTION

@@ -9,7 +9,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import structlog
 
@@ -25,10 +25,12 @@ from muster.coordinator.replication.protocol.cluster_metadata import (
 from muster.coordinator.replication.protocol.leader import ALL
 from muster.coordinator.replication.protocol.node_replicas import NodeReplicas
 from muster.coordinator.runtime.group_log import READ_BYTES, BrokerGroupLog, records_from
-from muster.coordinator.runtime.leased import WarmLog, WarmShard
-from muster.coordinator.runtime.ports import Entry, LogDamage, LogFailed, Read, TxnProducer
+from muster.coordinator.runtime.leased import TakeRecords, UnfitForWarming, WarmLog, WarmShard
+from muster.coordinator.runtime.ports import Entry, KeyValue, LogDamage, LogFailed, Read, TxnProducer
 from muster.coordinator.runtime.shards import ShardCore
-from muster.coordinator.runtime.transaction_shards import BrokerTransactionLog, WarmTransactionShard
+from muster.coordinator.runtime.transaction_records import TransactionReadReport
+from muster.coordinator.runtime.transaction_shards import BrokerTransactionLog
+from muster.coordinator.transactions.records import TransactionExpired
 from muster.storage.broker.broker import Broker
 from muster.storage.errors import StorageError
 from muster.storage.logs import replica
@@ -231,6 +233,30 @@ LOOK_S: Final = 0.1
 
 MAX_BEGINNINGS: Final = 3
 """Of a shard whose log was cut each time, until it is led here."""
+
+
+class WarmTransactionShard(WarmShard):
+    """A shard of transactional ids that another node coordinates, kept ready (TX-N1). See `WarmShard`.
+
+    A record that cannot be read makes it useless: a replay passes it over, and says so.
+    """
+
+    def _takers(self) -> tuple[tuple[str, TakeRecords], ...]:
+        return ((TRANSACTIONS, self._take_facts),)
+
+    def _take_facts(self, items: list[Read]) -> None:
+        place, read = f"{TRANSACTIONS}-{self.shard}", TransactionReadReport()
+        for item in items:
+            fact: Any = read.read(item, place) if isinstance(item, KeyValue) else None
+            if fact is not None:
+                self.core.apply(fact)
+                self.report.groups += 1
+                self.report.tombstones += isinstance(fact, TransactionExpired)
+        if read.malformed:
+            raise UnfitForWarming(read.complaints[0])
+        for kind, times in read.skipped.items():
+            told = f"{TRANSACTIONS} {kind}"
+            self.report.skipped[told] = self.report.skipped.get(told, 0) + times
 
 
 class WarmShards:

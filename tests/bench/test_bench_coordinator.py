@@ -179,7 +179,7 @@ def test_others_are_listened_to_while_a_stranger_asks_for_much(tmp_path: Path, m
     ):
         monkeypatch.setattr(stall, name, small)
     rows = list(stall.measure_stalls("stall", str(tmp_path / "data")))
-    assert len({row.case for row in rows}) == 22
+    assert len({row.case for row in rows}) == 25
     assert all(row.value > 0 and row.peer_value > 0 for row in rows)
 
 

@@ -138,11 +138,7 @@ def fetch_below_watermark(
     high = log.high_watermark
     stable = high if log.producers.unstable.first >= high else stable_offset(log, high)
     start, end = log.start_offset, log.end_offset
-    if not start <= offset <= end:
-        raise _outside(log, offset, start, end)
-    damage = log.recovered.damage
-    if damage and offset >= damage.first_offset:
-        raise damage
+    _check_offset(log, offset, start, end)
     until = stable if committed else high
     if offset >= until:
         return Fetched(b"", high, start, stable)
@@ -166,16 +162,21 @@ def fetch_to_end(log: "Log", offset: int, max_bytes: int, min_one: bool) -> Fetc
     """What `replica.fetch_as_replica` promises, while nobody cuts the log."""
     segments = log.segment_list
     start, end = log.start_offset, log.end_offset
-    if not start <= offset <= end:
-        raise _outside(log, offset, start, end)
-    damage = log.recovered.damage
-    if damage and offset >= damage.first_offset:
-        raise damage
+    _check_offset(log, offset, start, end)
     try:
         data = segments.read(offset, end, max_bytes, min_one) if offset < end else b""
     except OSError as error:
         raise read_refusal(log, error) from error
     return Fetched(data, log.high_watermark, start)
+
+
+def _check_offset(log: "Log", offset: int, start: int, end: int) -> None:
+    """Raises OffsetOutsideLog outside the log, and what is known of damage from there on."""
+    if not start <= offset <= end:
+        raise _outside(log, offset, start, end)
+    damage = log.recovered.damage
+    if damage and offset >= damage.first_offset:
+        raise damage
 
 
 def _outside(log: "Log", offset: int, start: int, end: int) -> OffsetOutsideLog:

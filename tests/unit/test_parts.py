@@ -39,7 +39,7 @@ def test_a_new_folder_wants_a_part() -> None:
 
 def test_a_test_stands_for_its_parameters_and_for_no_other() -> None:
     file = "tests/integration/cli/test_demo_run.py"
-    assert part_of(f"{file}::test_a_worker_is_killed_and_no_line_is_lost[range]").name == "demo"
+    assert part_of(f"{file}::test_a_worker_is_killed_and_no_line_is_lost[any]").name == "demo"
     assert part_of(f"{file}::test_a_worker_is_killed_and_no_line_is_lost_twice").name == "command line, all"
     assert starts_processes(part_of(f"{file}::any"))
 

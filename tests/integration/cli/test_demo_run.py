@@ -50,8 +50,15 @@ def figure(out: str, name: str) -> int:
     return int(found[1].replace(",", ""))
 
 
-@pytest.mark.parametrize("assignor", ["cooperative-sticky", "range"])
-def test_a_worker_is_killed_and_no_line_is_lost(assignor: str, log: Path, own_temp: Path) -> None:
+def test_a_worker_is_killed_and_no_line_is_lost(log: Path, own_temp: Path) -> None:
+    check_demo("cooperative-sticky", log, own_temp)
+
+
+def test_a_worker_of_an_eager_group_is_killed_and_no_line_is_lost(log: Path, own_temp: Path) -> None:
+    check_demo("range", log, own_temp)
+
+
+def check_demo(assignor: str, log: Path, own_temp: Path) -> None:
     arguments = ("--input", str(log), "--key-regex", r"session\[(\d+)\]", "--assignor", assignor)
     process = start(own_temp, *arguments)
     out, err = process.communicate(timeout=PATIENCE_S * pace())

@@ -638,7 +638,7 @@ class Log:
         """
         if max_bytes < 0:
             raise InvalidFetchSize(f"A fetch asked for {max_bytes} bytes; expected 0 or more.")
-        return report_damage(self, lambda: fetch_below_watermark(self, offset, max_bytes, min_one, committed, at_hand))
+        return report_damage(fetch_below_watermark, self, offset, max_bytes, min_one, committed, at_hand)
 
     # -- look-up ------------------------------------------------------------------------------------------
 
@@ -655,4 +655,4 @@ class Log:
             return self.start_offset, -1
         if timestamp == LATEST_TIERED:
             return -1, -1
-        return report_damage(self, lambda: search_timestamp(self, timestamp, committed))
+        return report_damage(search_timestamp, self, timestamp, committed)

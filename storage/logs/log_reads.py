@@ -10,7 +10,7 @@ import weakref
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from muster.storage.errors import LogDamaged, OffsetOutsideLog, StorageError
 from muster.storage.logs.segment import MAX_TIMESTAMP, Segment
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 # -------------------------
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class TruncationGuard:
@@ -55,12 +56,12 @@ class TruncationGuard:
         """Whether the log's end is where it was when `seen` was asked for, or further on."""
         return seen == self.seen and not seen & 1
 
-    def outside(self, read: Callable[[], T]) -> T:
+    def outside(self, read: Callable[P, T], /, *args: P.args, **named: P.kwargs) -> T:
         """What `read` finds or raises while no cut is under way."""
         while True:
             seen = self.seen
             try:
-                found = read()
+                found = read(*args, **named)
             except StorageError:
                 if self.none_since(seen):
                     raise
@@ -121,10 +122,10 @@ class MemoryTail:
 # ------------------
 
 
-def report_damage(log: "Log", read: Callable[[], T]) -> T:
-    """What a reader of this log finds; damage is not its business alone."""
+def report_damage(read: Callable[Concatenate["Log", P], T], log: "Log", /, *args: P.args, **named: P.kwargs) -> T:
+    """What `read` of this log finds while no cut is under way; damage is reported to the node, too."""
     try:
-        return log.cuts.outside(read)
+        return log.cuts.outside(read, log, *args, **named)
     except LogDamaged as damage:
         log.troubles.damaged(log.partition, damage)
         raise

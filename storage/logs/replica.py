@@ -119,7 +119,7 @@ def end_offset_for_epoch(log: Log, epoch: int) -> tuple[int, int]:
 
 def fetch_as_replica(log: Log, offset: int, max_bytes: int, *, min_one: bool = True) -> Fetched:
     """Batches for a follower: as `Log.fetch` gives them, yet up to the log's end."""
-    return report_damage(log, lambda: fetch_to_end(log, offset, max_bytes, min_one))
+    return report_damage(fetch_to_end, log, offset, max_bytes, min_one)
 
 
 # -- a follower ---------------------------------------------------------------------------------------------

@@ -1,6 +1,9 @@
 """How many Python functions a node calls for a request, at most. The counts are exact: no clock has a say in them."""
 
-from collections.abc import Mapping
+import asyncio
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,6 +18,20 @@ SLACK = 1.01
 
 LOW = 0.95
 """Less than this of a budget, and the budget is out of date."""
+
+
+@contextmanager
+def running_loop() -> Iterator[asyncio.AbstractEventLoop]:
+    """An event loop on a thread of its own."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        yield loop
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +52,38 @@ def test_a_budget_is_lowered_with_the_calls(counts: Mapping[str, float], request
     assert counts[request_name] >= CALL_BUDGETS[request_name] * LOW, (
         f"{request_name} takes {counts[request_name]:.1f} calls: lower its budget of {CALL_BUDGETS[request_name]}"
     )
+
+
+def test_what_a_node_does_by_its_clock_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = threading.Event()
+
+    def helper() -> None:
+        pass
+
+    def beat() -> None:
+        helper()
+
+    def answer() -> None:
+        helper()
+        done.set()
+
+    monkeypatch.setattr(call_counts, "BY_CLOCK", {beat.__code__})
+    with running_loop() as loop:
+        counter = call_counts.CallCounter(loop)
+
+        def receive() -> None:
+            for each in (beat, answer):
+                loop.call_soon_threadsafe(each)
+            done.wait()
+
+        counter.count(lambda: None, receive)
+    assert (counter.calls[beat.__code__], counter.calls[answer.__code__], counter.calls[helper.__code__]) == (0, 1, 1)
+
+
+def test_rounds_go_on_until_two_agree_on_the_least_of_each_count() -> None:
+    rounds = iter([(9, 5), (8, 5), (7, 5), (6, 5), (5, 5), (4, 5), (3, 5), (3, 5), (2, 5)])
+    assert call_counts.count_until_agreed(lambda: next(rounds)) == [3, 5]
+    assert next(rounds) == (2, 5)
 
 
 def test_calls_of_other_threads_are_not_counted(tmp_path: Path) -> None:

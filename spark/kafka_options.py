@@ -95,7 +95,6 @@ IGNORED_WRITING = {
     "compression.lz4.level": "records are compressed at the codec's usual level",
     "compression.zstd.level": "records are compressed at the codec's usual level",
     "linger.ms": "a task sends a batch when it is full, and the rest at its end; nothing lingers",
-    "max.block.ms": "delivery.timeout.ms is how long a node is waited for",
     "max.in.flight.requests.per.connection": ONE_AT_A_TIME,
     "metadata.max.idle.ms": "a task asks for the partitions of its topics once",
     "partitioner.adaptive.partitioning.enable": "without a key rows take turns",

@@ -355,6 +355,10 @@ ACCEPTED_WRITING = frozenset({"checkpointlocation", "queryname", "outputmode"})
 """What Spark passes on, though it is for Spark itself."""
 
 
+FIRST_ANSWER_MS = 10_000
+"""How long a write waits for a node that has not answered yet, unless max.block.ms says."""
+
+
 class WriteOptions(BaseModel):
     """The checked options of one write. Properties of the client, such as bootstrap.servers, are in `client`."""
 
@@ -372,6 +376,13 @@ class WriteOptions(BaseModel):
     )
     delivery_timeout_ms: int = setting(
         120_000, "When to give a request up, retries included.", name="delivery.timeout.ms", ge=1
+    )
+    max_block_ms: int | None = setting(
+        None,
+        "How long a task waits for the partitions of a topic, that is for a node to answer at all. Without it 10 s for "
+        "a node that has not answered this process yet, and delivery.timeout.ms for one that has.",
+        name="max.block.ms",
+        ge=1,
     )
     acks: Literal["all", "-1"] = setting("all", "all: a task counts as done when its records are on disk.")
     exactly_once: bool = setting(
@@ -419,6 +430,15 @@ class WriteOptions(BaseModel):
     def stages(self) -> bool:
         """Whether a stream's batches are staged and committed."""
         return self.exactly_once if self.delivery is None else self.delivery == "exactly-once"
+
+    def lookup_timeout_ms(self, *, answered: bool) -> int:
+        """How long to wait for the partitions of a topic from a node that has `answered` this process before, or not.
+
+        A batch of a running query waits for its node to come back; a write that begins does not wait for a port at
+        which nothing listens.
+        """
+        patience_ms = self.delivery_timeout_ms if answered else FIRST_ANSWER_MS
+        return min(self.max_block_ms or patience_ms, self.delivery_timeout_ms)
 
     def client_config(self) -> ClientConfig:
         return load(ClientConfig, self.client, {"default_api_timeout_ms": self.delivery_timeout_ms})

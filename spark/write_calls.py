@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Coroutine, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
+from weakref import WeakSet
 
 from muster.client.calls.leaders import MAYBE_MOVED, MOVED, ONE_NODE
 from muster.client.calls.methods import ABORT_STAGED, COMMIT_STAGED, INIT_PRODUCER_ID, METADATA, PRODUCE, STAGE_RECORDS
@@ -25,6 +26,8 @@ from muster.storage.staging.staged_files import seal_for_producer
 T = TypeVar("T")
 
 MAX_SEQUENCE = 2**31 - 1
+_answered: "WeakSet[Transport]" = WeakSet()
+"""Those of this process whose node has answered a writing task."""
 
 
 class NotOnOneNode(ClientError):
@@ -52,6 +55,7 @@ class SinkNode:
     def __init__(self, options: WriteOptions) -> None:
         self.config = options.client_config()
         self.transport = share_transport(self.config.connection)
+        self._options = options
         self._catalog = PartitionCounts(self.transport, self.config)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -77,9 +81,16 @@ class SinkNode:
         return home
 
     def partitions_of(self, topic: str) -> int:
-        """UnknownTopic when there is no such topic."""
-        known = self._catalog.remembered(topic)
-        return self.run(self._catalog.count(topic)) if known is None else known
+        """The first thing that a task asks. Raises UnknownTopic, and Unreachable after max.block.ms."""
+        if (known := self._catalog.remembered(topic)) is not None:
+            return known
+        patience_ms = self._options.lookup_timeout_ms(answered=self.transport in _answered)
+        try:
+            count = self.run(self._catalog.count(topic, patience_ms))
+        except Unreachable as error:
+            raise error.with_traceback(None) from None
+        _answered.add(self.transport)
+        return count
 
 
 class StagingOutlet:

@@ -5,7 +5,7 @@ import traceback
 import pytest
 
 from muster.client.errors import Unreachable
-from muster.spark import lookup
+from muster.spark import lookup, options
 from muster.spark.lookup import NodeLookup
 from muster.spark.options import check_read_options, check_write_options
 from muster.spark.write_calls import SinkNode
@@ -35,3 +35,32 @@ def test_an_error_of_many_attempts_is_told_once() -> None:
     with pytest.raises(Unreachable) as refused:
         node.partitions_of("t")
     assert "".join(traceback.format_exception(refused.value)).count("Traceback") == 1
+
+
+def test_a_write_does_not_wait_for_a_port_at_which_nothing_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It waited for delivery.timeout.ms, two minutes."""
+    monkeypatch.setattr(options, "FIRST_ANSWER_MS", 300)
+    given = check_write_options({"bootstrap.servers": f"127.0.0.1:{free_port()}"}, streaming=False)
+    with pytest.raises(Unreachable, match="is a node running there") as refused:
+        SinkNode(given).partitions_of("t")
+    assert refused.value.waited_ms < given.delivery_timeout_ms
+    shown = traceback.format_exception(refused.value)
+    assert not [line for line in shown if "transport.py" in line], "the sentence, without frames of gRPC's calls"
+
+
+@pytest.mark.parametrize(
+    ("given", "answered", "lookup_ms"),
+    [
+        ({}, False, 10_000),
+        ({}, True, 120_000),
+        ({"delivery.timeout.ms": "3000"}, False, 3_000),
+        ({"kafka.max.block.ms": "60000"}, False, 60_000),
+        ({"kafka.max.block.ms": "5000"}, True, 5_000),
+        ({"max.block.ms": "9000", "delivery.timeout.ms": "2000"}, True, 2_000),
+    ],
+)
+def test_max_block_ms_says_how_long_a_write_waits_for_a_node(
+    given: dict[str, str], answered: bool, lookup_ms: int
+) -> None:
+    checked = check_write_options({"bootstrap.servers": "127.0.0.1:1", **given}, streaming=False)
+    assert checked.lookup_timeout_ms(answered=answered) == lookup_ms

@@ -67,6 +67,7 @@ from muster.coordinator.core.model.events import (
     ListSettings,
     Loaded,
     LoadMeasured,
+    LongWorkGoesOn,
     OffsetCommit,
     OffsetDelete,
     OffsetFetch,
@@ -458,6 +459,7 @@ HANDLERS: dict[type[Any], Callable[[Any, Step], None]] = {
     ForgetOffsets: committed_offsets.forget_slice,
     GiveOrders: group_task.take_up_orders,
     ReviewTopics: review_slice,
+    LongWorkGoesOn: committed_offsets.go_on,
     Loaded: on_loaded,
     Unload: on_unload,
 }

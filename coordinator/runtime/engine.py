@@ -136,7 +136,7 @@ class Engine:
     def pending(self) -> bool:
         """Whether a turn has something to do now, whatever the time."""
         stepper = self._stepper
-        return bool(self._inbox or self._loads.fallen or stepper.chores or stepper.drafted)
+        return bool(self._inbox or self._loads.fallen or stepper.chores or stepper.drafted or stepper.queued)
 
     @property
     def next_deadline_ms(self) -> int | None:
@@ -155,6 +155,10 @@ class Engine:
     def starved(self) -> Mapping[int, str]:
         """The shards whose log has no room, and in what words it said so."""
         return {shard: starved.why for shard, starved in self._starved.by_shard.items()}
+
+    def defers(self, shard: int) -> bool:
+        """Whether what is submitted now is stepped in a later turn than the next, behind something long."""
+        return self._slots[shard].behind is not None
 
     def status(self, shard: int) -> ShardStatus:
         return self._slots[shard].status
@@ -252,7 +256,7 @@ class Engine:
             if slot.status is not ShardStatus.ACTIVE:
                 self._answers.answer(type(event), event.request_id, self._excuse(slot, type(event)))
                 return True
-            if len(self._inbox) >= self._inbox_limit:
+            if len(self._inbox) + self._stepper.waiting >= self._inbox_limit:
                 self.metrics.refused += 1
                 return False
             assert event.request_id not in slot.unanswered, f"request id {event.request_id} is in use"
@@ -273,6 +277,8 @@ class Engine:
         slot = self._slots[shard]
         core = slot.core
         if core is None or self._inbox or slot.draft is not None or slot.appended > slot.durable:
+            return False
+        if slot.behind is not None:
             return False
         if self._starved.by_shard and self._starved.closes(shard, group_id):
             return False
@@ -330,6 +336,8 @@ class Engine:
         self._ahead -= events
         if not self._ahead and self._deadlines.timers.is_due(self._round_ms) and not self._flushing.silences(now_ms):
             events += self._fire_timers(now_ms, self._round_ms)
+        if self._stepper.queued:
+            events += self._stepper.catch_up(now_ms, MAX_EVENTS_IN_TURN)
         if self._stepper.chores:
             events += self._stepper.do_a_chore(now_ms)
         if self._stepper.written or self._stepper.drafted:

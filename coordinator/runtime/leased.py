@@ -294,6 +294,7 @@ class LeasedStepper(Stepper):
         slot.life += 1
         slot.records.clear()
         self._no_draft(slot)
+        self._close_queue(slot)
         self.starved.forget(slot.index)
         slot.status = ShardStatus.UNLOADED
         slot.why = ""

@@ -6,7 +6,9 @@ An answer is released when everything that was decided before it is durable. `re
 type to a request whose shard cannot take it.
 
 An `AppendDraft` encodes what a turn decided, a portion at a time where it is long, so that other shards have turns in
-between. However long it takes, it is one append: what one event brought is in the log as a whole, or not at all.
+between. However long it takes, it is one append: what one event brought is in the log as a whole, or not at all. Only
+positions of one commit that are more than Kafka itself takes in a request (`WHOLE_BYTES`) come into it as several
+batches, and a crash in between leaves the first ones.
 """
 
 from collections import deque
@@ -137,6 +139,10 @@ class LogPart(NamedTuple):
     groups: Sequence[Entry]
 
 
+WHOLE_BYTES: Final = 1 << 20
+"""Keys and values of a commit that are one batch, whatever happens: Kafka 4.1 refuses a larger one, by default."""
+
+
 class AppendDraft:
     """Records of one shard on their way into one append; `draft` gives the log's place for a batch (`GroupLog.draft`).
 
@@ -156,6 +162,9 @@ class AppendDraft:
         self._draft = draft
         self._encode = encode_records
         self._open: list[Entry] = []
+        self._open_bytes = 0
+        self._before: tuple[str, Writer] | None = None
+        self._full: list[LogPart] = []
         self._portions = split_into_portions(records, at_once)
 
     def write_on(self) -> bool:
@@ -163,14 +172,31 @@ class AppendDraft:
         portion = next(self._portions, None)
         if portion is None:
             return False
-        writer = writer_of(portion[0])
+        writer, commit = writer_of(portion[0]), commit_of(portion)
+        if commit is not None and commit == self._before and self._open_bytes >= WHOLE_BYTES:
+            self._full += self.parts
+            self.parts = []
+        self._before = commit
         if not self.parts or self.parts[-1].writer != writer:
-            self._open = self._draft()
+            self._open, self._open_bytes = self._draft(), 0
             self.parts.append(LogPart(writer, self._open))
         encoded = self._encode(portion)
         self._open.extend(encoded.groups)
+        self._open_bytes += sum(len(key) + len(value or b"") for key, value, _ in encoded.groups)
         self.ledger.extend(encoded.ledger)
         return True
+
+    def take_full(self) -> LogPart | None:
+        """The first part, if it is a batch of its own in any case. The append has begun with it."""
+        return self._full.pop(0) if self._full else None
+
+
+def commit_of(portion: Sequence[Record]) -> tuple[str, Writer] | None:
+    """Whose positions they are, in a portion that has nothing else and may be one of several of a commit."""
+    record = portion[0]
+    if len(portion) > 1 or not isinstance(record, OffsetsStored | TxnOffsetsStored):
+        return None
+    return record.group_id, writer_of(record)
 
 
 def writer_of(record: Record) -> Writer:
@@ -296,6 +322,14 @@ class ShardSlot:
     """Leave to begin a transaction in the shard's log, for what is not appended yet: of one producer at a time."""
     draft: AppendDraft | None = None
     """What an earlier turn decided, and what is so long that its append is still being made."""
+    rest: Event | None = None
+    """What is left of an event that takes several steps."""
+    sliced: list[Record] = field(default_factory=list)
+    """What these have decided: it is kept as a whole once nothing is left."""
+    behind: deque[Event] | None = None
+    """What has come since for the shard, and waits; None where nothing has to."""
+    overdue: set[TimerKey] = field(default_factory=set)
+    """Timers that came due meanwhile."""
     held: deque[HeldAnswers] = field(default_factory=deque)
     patient: set[TimerKey] = field(default_factory=set)
     """Timers that came due while their members' answers were held back."""

@@ -51,6 +51,7 @@ from muster.coordinator.runtime.shards import (
     not_served_sentence,
     refuse_request,
     writer_asked_for,
+    writer_of,
 )
 
 # Group commit
@@ -320,6 +321,9 @@ class ShardLoads:
                 self.pauses.set(slot.index, now_ms + slot.pause_ms(now_ms))
 
 
+PASSING = (StoodStill, Unload)
+"""Events that wait for nothing: deadlines move by the first at once, and after the second nothing is stepped."""
+
 SCRIPT_LIMIT = 16_384
 """Characters of a broken event that are reported."""
 
@@ -368,8 +372,16 @@ class Stepper:
         """Those that have records of this turn."""
         self.drafted: dict[int, ShardSlot] = {}
         """Those that have a draft; whose turn is next comes first."""
+        self.queued: dict[int, ShardSlot] = {}
+        """Those of which events wait behind something long."""
+        self.waiting = 0
+        """How many events that are."""
 
-    def step(self, slot: ShardSlot, event: Event, now_ms: int) -> None:
+    def step(self, slot: ShardSlot, event: Event, now_ms: int, *, waited: bool = False) -> None:
+        """waited: it has, behind something long, and its turn has come."""
+        if slot.behind is not None and not waited and event is not slot.rest and not isinstance(event, PASSING):
+            self._wait(slot, event)
+            return
         if slot.core is None:
             if isinstance(event, Unload):
                 self._unload(slot)
@@ -384,9 +396,67 @@ class Stepper:
             self._reports.bug(script_line(slot.index, event, now_ms), error)
             self.drop(slot, f"a bug broke it: {error!r}")
             return
-        self._apply_effects(slot, effects)
+        if effects.rest is not None or (slot.rest is not None and event is slot.rest):
+            self._take_slice(slot, effects)
+        else:
+            self._apply_effects(slot, effects)
         if isinstance(event, Unload):
             self._unload(slot)
+
+    def _wait(self, slot: ShardSlot, event: Event) -> None:
+        """Take its place behind something long. A timer is looked at again when that is over: it may have moved."""
+        assert slot.behind is not None, f"nothing has to wait in shard {slot.index}"
+        if isinstance(event, TimerFired):
+            slot.overdue.add(event.key)
+        else:
+            slot.behind.append(event)
+            self.waiting += 1
+
+    def _close_queue(self, slot: ShardSlot) -> None:
+        """Nothing has to wait in the shard any longer, or nothing counts that does."""
+        if slot.behind is not None:
+            self.waiting -= len(slot.behind)
+            slot.behind = slot.rest = None
+            slot.sliced.clear()
+            slot.overdue.clear()
+            del self.queued[slot.index]
+
+    def _open_queue(self, slot: ShardSlot) -> None:
+        """From here on all that comes for the shard waits."""
+        if slot.behind is None:
+            slot.behind = deque()
+            self.queued[slot.index] = slot
+
+    def catch_up(self, now_ms: int, most: int) -> int:
+        """Step so many at most of those that have waited, and have to no longer; how many it were."""
+        stepped = 0
+        for slot in list(self.queued.values()):
+            while slot.behind and slot.rest is None and stepped < most:
+                event = slot.behind[0]
+                if slot.draft is not None and self._asks_the_log(event):
+                    break
+                slot.behind.popleft()
+                self.waiting -= 1
+                stepped += 1
+                self.step(slot, event, now_ms, waited=True)
+            if slot.behind is not None and not slot.behind and slot.rest is None:
+                overdue = tuple(slot.overdue)
+                self._close_queue(slot)
+                self.deadlines.look_again(slot, overdue)
+        return stepped
+
+    def _take_slice(self, slot: ShardSlot, effects: Effects) -> None:
+        """A step has left a rest of its event, or none of one that it was the rest of."""
+        slot.sliced += effects.records
+        effects.records = []
+        slot.rest = effects.rest
+        if slot.rest is not None:
+            self._open_queue(slot)
+            effects.chores.append(slot.rest)
+        else:
+            effects.records, slot.sliced = slot.sliced, []
+            slot.in_transactions |= any(writer_of(record) is not None for record in effects.records)
+        self._apply_effects(slot, effects, sliced=True)
 
     def do_a_chore(self, now_ms: int) -> int:
         """One slice in a turn, of whichever shard: what was queued meanwhile goes before the next."""
@@ -456,11 +526,16 @@ class Stepper:
         """A portion of the shard's draft; once there is none left, its append, and what was decided meanwhile."""
         draft = self._no_draft(slot)
         assert draft is not None, f"shard {slot.index} has no draft"
+        full = draft.take_full()
         try:
-            more = draft.write_on()
+            more = full is not None or draft.write_on()
         except Exception as error:
             self._unwritable(slot, error, now_ms)
             return
+        if full is not None:
+            self._keep(slot, (), [full], (), now_ms, whole=False)
+            if slot.core is None:
+                return  # it was dropped
         if more:
             slot.draft, self.drafted[slot.index] = draft, slot  # behind those of other shards
             return
@@ -480,8 +555,11 @@ class Stepper:
         parts: Sequence[LogPart],
         ledger: Sequence[Entry],
         now_ms: int,
+        *,
+        whole: bool = True,
     ) -> None:
-        """One append, of one batch or of several in order. If a later one fails, the replay finds the earlier ones."""
+        """One append, of one batch or of several in order; or, unless it is `whole` then, the first batches of one. If
+        a later one fails, the replay finds the earlier ones."""
         explained, entries = bool(ledger), len(ledger)
         try:
             for writer, groups in parts:
@@ -500,8 +578,10 @@ class Stepper:
         except Exception as error:
             self._unwritable(slot, error, now_ms)
         else:
-            self._metrics.appends += 1
             self._metrics.records += entries
+            if not whole:
+                return
+            self._metrics.appends += 1
             if explained:
                 self._metrics.decided(records)
             self.flushing.wrote(slot, now_ms)
@@ -521,7 +601,7 @@ class Stepper:
         if slot.draft is None:
             self._append(slot, now_ms)
         if slot.draft is not None:
-            self.chores.append((slot, slot.life, request))
+            self._wait_first(slot, request)
             return False
         if slot.core is None:
             return False  # dropped: whoever waited was answered
@@ -541,6 +621,17 @@ class Stepper:
         slot.guard = guard
         slot.in_transactions = True
         return True
+
+    def _asks_the_log(self, event: Any) -> bool:
+        """Whether an event cannot be stepped before all is in the log that was decided."""
+        return type(event) in self._kind.of_transactions and writer_asked_for(event) is not None
+
+    def _wait_first(self, slot: ShardSlot, event: Event) -> None:
+        """An event whose turn it is has to wait: nothing that comes behind it may overtake it."""
+        self._open_queue(slot)
+        assert slot.behind is not None
+        slot.behind.appendleft(event)
+        self.waiting += 1
 
     def probe(self, slot: ShardSlot, now_ms: int) -> None:
         """See whether the log takes what is owed. If it does, all goes on, and nobody was late meanwhile."""
@@ -569,6 +660,7 @@ class Stepper:
         slot.guard = None
         slot.in_transactions = False
         self._no_draft(slot)
+        self._close_queue(slot)
         self.answers.forget_held(slot)
         self.deadlines.forget(slot)
         slot.why = not_served_sentence(slot.index, why)
@@ -583,6 +675,7 @@ class Stepper:
         self.loads.forget(slot.index)
         slot.life += 1
         slot.core = None
+        self._close_queue(slot)
         self.starved.forget(slot.index)
         slot.status = ShardStatus.UNLOADED
         self.deadlines.forget(slot)
@@ -611,8 +704,9 @@ class Stepper:
         self.deadlines.look_again(slot, starved.due)
         self._reports.status(slot.index, slot.status, "its log has room again")
 
-    def _apply_effects(self, slot: ShardSlot, effects: Effects) -> None:
-        if slot.index in self.starved.by_shard:
+    def _apply_effects(self, slot: ShardSlot, effects: Effects, *, sliced: bool = False) -> None:
+        """sliced: of something long, let in when there was room: its log has to take it, or the shard falls."""
+        if slot.index in self.starved.by_shard and not sliced:
             starved = self.starved.by_shard[slot.index]
             effects = starved.owe(effects, slot.unanswered)
             if len(starved.owed) > OWED_LIMIT:

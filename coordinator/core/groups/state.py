@@ -10,7 +10,8 @@ written into one.
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from muster.assignors.api import TopicPartition
 from muster.coordinator.core.groups.extensions import NO_EXTENSIONS, Extensions
@@ -116,6 +117,13 @@ class WaitingPositions:
         self.values.pop(place, None)
         self.at.pop(place, None)
         self.earlier.pop(place, None)
+
+    def take_first(self, most: int) -> "WaitingPositions":
+        """So many of the newest ones. Only of a transaction that is over: what was said before counts no more."""
+        taken = WaitingPositions()
+        for place in tuple(islice(self.values, most)):
+            taken.values[place], taken.at[place] = self.values.pop(place), self.at.pop(place)
+        return taken
 
     def take(self, before: int) -> "WaitingPositions":
         """The newest of each place of what is at places before that. What is at later ones stays."""
@@ -284,6 +292,14 @@ class TopicReview:
     done: set[str] = field(default_factory=set)
 
 
+class LongWork(Protocol):
+    """What a step cannot do as a whole. Until it is done its shard steps nothing else: nobody sees half of it, and
+    nothing overtakes it."""
+
+    def go_on(self, step: "Step") -> bool:
+        """Do a slice; False: it was the last."""
+
+
 @dataclass(slots=True)
 class ShardState:
     """The groups of one offsets partition, whatever their kind: one of each id. `facts` says what makes a record true.
@@ -363,6 +379,8 @@ class ShardState:
     """Groups whose deletion goes on in a later turn, and what positions they had."""
     forgetting: Mapping[str, int] = field(default_factory=dict)
     """Deleted topics whose positions are still looked for, and when they were deleted."""
+    long_work: LongWork | None = field(default=None, compare=False)
+    """What is done a slice at a time, and held by nothing but this. Soft."""
     review: "TopicReview | None" = None
     """Topics have changed, and not every group has looked at them yet."""
     parked: dict[RequestId, str] = field(default_factory=dict)
@@ -462,6 +480,10 @@ class Step:
 
     def keep(self, record: Record) -> None:
         apply_record(self.state, record)
+        self.out.records.append(record)
+
+    def has_kept(self, record: Record) -> None:
+        """The fact is true by now: it was made so a slice at a time."""
         self.out.records.append(record)
 
     def learn(self, record: Record) -> None:

@@ -4,7 +4,7 @@
 own tables follow. Tombstones for unknown things are harmless: compaction leaves them behind.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias, assert_never, get_args
 
 from muster.coordinator.core.central.group import CentralGroup
@@ -109,6 +109,14 @@ def keep_pending(state: ShardState, record: TxnOffsetsStored) -> None:
 
 def end_transaction(state: ShardState, record: TxnMarked) -> None:
     take_ended(state, state.pending.ended(record.producer_id, END), record.commit)
+
+
+def end_in_slices(state: ShardState, record: TxnMarked, most: int) -> Iterator[None]:
+    """As `end_transaction`; of so many positions at a time, after each of which it yields."""
+    for group_id, ended in state.pending.ended(record.producer_id, END).items():
+        while ended.values:
+            take_ended(state, {group_id: ended.take_first(most)}, record.commit)
+            yield
 
 
 def take_ended(state: ShardState, waiting: Mapping[str, WaitingPositions], commit: bool) -> None:

@@ -575,6 +575,9 @@ class Effects:
 
     `plans`, `regexes` and `measures` may be worked on at once: what they lead to comes back as an event. `chores` are
     what is left of something long: events to be stepped in later turns, one in each.
+
+    `rest` is what is left of this very event, a chore as well. Until nothing is left the shard steps nothing else, and
+    what all slices have decided is one append.
     """
 
     records: list[Record] = field(default_factory=list)
@@ -585,11 +588,12 @@ class Effects:
     regexes: list[ResolveRegex] = field(default_factory=list)
     measures: list[MeasureLoad] = field(default_factory=list)
     chores: list[Event] = field(default_factory=list)
+    rest: Event | None = None
 
     @property
     def decided(self) -> bool:
         """Whether there is anything to be done, kept or told."""
-        wanted = (self.plans, self.regexes, self.measures, self.chores)
+        wanted = (self.plans, self.regexes, self.measures, self.chores, self.rest)
         return any((self.records, self.replies, self.timers, self.notices, *wanted))
 
     def reply(self, request_id: RequestId, reply: Reply) -> None:

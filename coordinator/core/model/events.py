@@ -948,6 +948,11 @@ class ForgetOffsets:
 
 
 @frozen_value
+class LongWorkGoesOn:
+    """The next slice of what the shard is at (`ShardState.long_work`)."""
+
+
+@frozen_value
 class GiveOrders:
     """A central group has members that it has yet to order to stop or to start: so many as one step may."""
 
@@ -1097,6 +1102,7 @@ Event: TypeAlias = (
     | RegexResolved
     | LoadMeasured
     | BalanceGoesOn
+    | LongWorkGoesOn
     | GroupObserved
     | GroupUnseen
     | RecordsWatched

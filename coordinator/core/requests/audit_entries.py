@@ -5,7 +5,7 @@ after. A group's history goes with it; the entry of its deletion stays as long a
 entry, such entries of a group, and deleted groups of a shard are bounded.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -41,13 +41,45 @@ def note_operator_commit(request: OffsetCommit, kept: Positions, step: Step) -> 
     """
     if not request.by_tool and not is_shared_here(request.group_id, step):
         return
-    stored = step.state.offsets.get(request.group_id, {})
-    changes = [
-        PositionChange(*place, stored[place].offset if place in stored else None, position.offset)
-        for place, position in kept.items()
-        if place not in stored or stored[place].offset != position.offset
-    ]
+    changes = list(changes_of(request.group_id, kept, step))
     note_positions_changed(request.group_id, changes, request.operator, step)
+
+
+class OperatorChanges:
+    """As `note_operator_commit`, of a commit of very many positions: one entry, once all of it is known."""
+
+    def __init__(self, request: OffsetCommit, step: Step) -> None:
+        told = bool(request.operator) and (request.by_tool or is_shared_here(request.group_id, step))
+        self._request = request if told else None
+        ledger = step.state.ledgers.get(request.group_id)
+        last = last_operator_entry(ledger, request.operator, step)
+        self._known = {(change.topic, change.partition) for change in last.positions} if last else set()
+        self._changes: list[PositionChange] = []
+        self._more = 0
+
+    def note(self, kept: Positions, step: Step) -> None:
+        """Called before these count."""
+        if self._request is None:
+            return
+        for change in changes_of(self._request.group_id, kept, step):
+            if len(self._changes) < MAX_POSITIONS or (change.topic, change.partition) in self._known:
+                self._changes.append(change)
+            else:
+                self._more += 1
+
+    def tell(self, step: Step) -> None:
+        if self._request is not None:
+            group_id, operator = self._request.group_id, self._request.operator
+            note_positions_changed(group_id, self._changes, operator, step, self._more)
+
+
+def changes_of(group_id: str, kept: Positions, step: Step) -> Iterator[PositionChange]:
+    """What positions change that are about to count."""
+    stored = step.state.offsets.get(group_id, {})
+    for place, position in kept.items():
+        before = stored[place].offset if place in stored else None
+        if before != position.offset:
+            yield PositionChange(*place, before, position.offset)
 
 
 def is_shared_here(group_id: str, step: Step) -> bool:
@@ -61,15 +93,17 @@ def is_shared_here(group_id: str, step: Step) -> bool:
     return observed is not None and not observed.members
 
 
-def note_positions_changed(group_id: str, changes: Sequence[PositionChange], operator: str, step: Step) -> None:
-    """Keep an entry for them, or tell them in that of a moment ago."""
+def note_positions_changed(
+    group_id: str, changes: Sequence[PositionChange], operator: str, step: Step, more: int = 0
+) -> None:
+    """Keep an entry for them and for so many more, or tell them in that of a moment ago."""
     if not changes or not operator:
         return
     ledger = step.state.ledgers.get(group_id)
     entry = last_operator_entry(ledger, operator, step) or audit_entry(
         group_id, Outcome.POSITIONS_CHANGED, operator, "", step
     )
-    keep_entry(group_id, with_changes(entry, changes, step.now_ms), step)
+    keep_entry(group_id, with_changes(entry, changes, step.now_ms, more), step)
     for number in surplus_entries(step.state.ledgers[group_id]):
         step.keep(RebalanceForgotten(group_id, number))
 
@@ -82,10 +116,12 @@ def last_operator_entry(ledger: GroupLedger | None, operator: str, step: Step) -
     return last if 0 <= step.now_ms - last.ended_at_ms < TOGETHER_MS else None
 
 
-def with_changes(entry: RebalanceEntry, changes: Sequence[PositionChange], now_ms: int) -> RebalanceEntry:
-    """A position that is told already keeps what it was before."""
+def with_changes(
+    entry: RebalanceEntry, changes: Sequence[PositionChange], now_ms: int, more: int = 0
+) -> RebalanceEntry:
+    """With these changes and so many more. A position that is told already keeps what it was before."""
     told = {(change.topic, change.partition): change for change in entry.positions}
-    more = entry.more_positions
+    more += entry.more_positions
     for change in changes:
         place = change.topic, change.partition
         if place in told:

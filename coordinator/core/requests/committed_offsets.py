@@ -9,7 +9,7 @@ both are records of the shard; over a Kafka both are written under the client's 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from itertools import chain, islice
 from typing import TypeAlias
 
@@ -19,7 +19,8 @@ from muster.coordinator.core.consumer.group import ConsumerGroup
 from muster.coordinator.core.groups.bookkeeping import forget_ledger
 from muster.coordinator.core.groups.group import group_id_given
 from muster.coordinator.core.groups.kind import RefusedPositions
-from muster.coordinator.core.groups.state import ShardState, Step
+from muster.coordinator.core.groups.state import LongWork, ShardState, Step
+from muster.coordinator.core.kinds.facts import end_in_slices
 from muster.coordinator.core.kinds.registry import KINDS
 from muster.coordinator.core.model.effects import (
     OffsetCommitReply,
@@ -37,6 +38,7 @@ from muster.coordinator.core.model.events import (
     ForgetOffsets,
     JoinGroup,
     Loaded,
+    LongWorkGoesOn,
     OffsetCommit,
     OffsetDelete,
     OffsetFetch,
@@ -49,7 +51,14 @@ from muster.coordinator.core.model.events import (
     TxnWriteOver,
 )
 from muster.coordinator.core.model.records import OffsetDeleted, OffsetsStored, TxnMarked, TxnOffsetsStored
-from muster.coordinator.core.model.types import NO_TOPIC_ID, GroupState, PositionChange, StoredOffset
+from muster.coordinator.core.model.types import (
+    NO_TOPIC_ID,
+    GroupState,
+    Position,
+    PositionChange,
+    StoredOffset,
+    frozen_value,
+)
 from muster.coordinator.core.requests import audit_entries
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
@@ -71,11 +80,31 @@ def commit_offsets(request: OffsetCommit, step: Step) -> None:
 
     now_ms = step.now_ms
     expire_ms = None if request.retention_ms is None else now_ms + request.retention_ms
+    if len(request.offsets) > COMMITTED_SLICES * step.state.limits.slice_positions:
+        begin_long_work(LongCommit(request, refused, expire_ms, step), step)
+        return
+    kept = positions_to_store(request.offsets.items(), refused, now_ms, expire_ms, step)
+    if kept:
+        if request.operator:
+            audit_entries.note_operator_commit(request, kept, step)
+        step.keep(OffsetsStored(request.group_id, kept))
+        count_commits(request.group_id, len(kept), step)
+    step.reply(request.request_id, OffsetCommitReply(partitions=refused))
+
+
+def positions_to_store(
+    positions: Iterable[tuple[TopicPartition, Position]],
+    refused: RefusedPositions,
+    now_ms: int,
+    expire_ms: int | None,
+    step: Step,
+) -> dict[TopicPartition, StoredOffset]:
+    """As they will be kept, without those that are `refused`, or are here."""
     # Kafka's record has a place for one of the two.
     topic_ids = step.state.topic_ids if expire_ms is None else {}
-    kept: dict[tuple[str, int], StoredOffset] = {}
+    kept: dict[TopicPartition, StoredOffset] = {}
     of_topic, topic_id = "", topic_ids.get("", NO_TOPIC_ID)
-    for place, position in request.offsets.items():
+    for place, position in positions:
         if refused and place in refused:
             continue
         offset, leader_epoch, metadata = position
@@ -86,12 +115,7 @@ def commit_offsets(request: OffsetCommit, step: Step) -> None:
             of_topic = place[0]
             topic_id = topic_ids.get(of_topic, NO_TOPIC_ID)
         kept[place] = made(StoredOffset, (offset, leader_epoch, metadata, now_ms, expire_ms, topic_id))
-    if kept:
-        if request.operator:
-            audit_entries.note_operator_commit(request, kept, step)
-        step.keep(OffsetsStored(request.group_id, kept))
-        count_commits(request.group_id, len(kept), step)
-    step.reply(request.request_id, OffsetCommitReply(partitions=refused))
+    return kept
 
 
 def count_commits(group_id: str, positions: int, step: Step) -> None:
@@ -185,6 +209,125 @@ def count_committed(offsets: Mapping[str, Mapping[TopicPartition, StoredOffset]]
 def is_orphaned(topic: str, topic_id: TopicId, partitions: Catalog, topic_ids: Mapping[str, TopicId]) -> bool:
     """Whether a position is of a topic that is gone; one made anew under the same name is another."""
     return topic not in partitions or bool(topic_id and topic_id != topic_ids.get(topic, topic_id))
+
+
+# Slices: very many positions of one request
+# ------------------------------------------
+
+COMMITTED_SLICES = 4
+"""Slices that one step commits, or takes in by a marker: four take as long as one that is looked through."""
+
+
+def begin_long_work(work: LongWork, step: Step) -> None:
+    """Nothing is done of it yet: its slices have a turn each."""
+    assert step.state.long_work is None, "a shard has begun something while it was at something else"
+    step.state.long_work = work
+    step.out.rest = LongWorkGoesOn()
+
+
+def go_on(event: LongWorkGoesOn, step: Step) -> None:
+    work = step.state.long_work
+    assert work is not None, "nothing is left to go on with"
+    if work.go_on(step):
+        step.out.rest = event
+    else:
+        step.state.long_work = None
+
+
+class LongCommit:
+    """A commit of very many positions, which its committer may make. What is told of it is told when all is done."""
+
+    def __init__(self, request: OffsetCommit, refused: RefusedPositions, expire_ms: int | None, step: Step) -> None:
+        self._request = request
+        self._slices = SlicedPositions(request.offsets, refused, expire_ms, step)
+        self._changes = audit_entries.OperatorChanges(request, step)
+
+    def go_on(self, step: Step) -> bool:
+        group_id = self._request.group_id
+        if kept := self._slices.take(step):
+            self._changes.note(kept, step)
+            step.keep(OffsetsStored(group_id, kept))
+            count_commits(group_id, len(kept), step)
+        if self._slices.left:
+            return True
+        self._changes.tell(step)
+        step.reply(self._request.request_id, OffsetCommitReply(partitions=self._slices.refused))
+        return False
+
+
+class LongTxnCommit:
+    """The same in a transaction."""
+
+    def __init__(self, request: TxnOffsetCommit, refused: RefusedPositions, step: Step) -> None:
+        self._request = request
+        self._slices = SlicedPositions(request.offsets, refused, None, step)
+
+    def go_on(self, step: Step) -> bool:
+        request = self._request
+        if kept := self._slices.take(step):
+            step.keep(TxnOffsetsStored(request.producer_id, request.producer_epoch, request.group_id, kept))
+        if self._slices.left:
+            return True
+        step.reply(request.request_id, TxnOffsetCommitReply(partitions=self._slices.refused))
+        return False
+
+
+class SlicedPositions:
+    """Those of one request, all with the time at which it was taken. left: how many are still to be looked at. refused:
+    what was so far."""
+
+    def __init__(
+        self,
+        positions: Mapping[TopicPartition, Position],
+        refused: RefusedPositions,
+        expire_ms: int | None,
+        step: Step,
+    ) -> None:
+        self.refused = refused
+        self.left = len(positions)
+        self._positions = iter(positions.items())
+        self._now_ms = step.now_ms
+        self._expire_ms = expire_ms
+
+    def take(self, step: Step) -> dict[TopicPartition, StoredOffset]:
+        """The next slice, as it will be kept."""
+        some = tuple(islice(self._positions, COMMITTED_SLICES * step.limits.slice_positions))
+        self.left -= len(some)
+        return positions_to_store(some, self.refused, self._now_ms, self._expire_ms, step)
+
+
+@frozen_value
+class MarkerConsequences:
+    """What follows once those that waited for a marker have come to count, or to nothing. waiting: positions by group.
+    topics: with their ids."""
+
+    event: TxnEnded
+    waiting: Mapping[str, int]
+    topics: Set[tuple[str, TopicId]]
+
+    def follow(self, step: Step) -> None:
+        if self.event.commit:
+            for group_id, count in self.waiting.items():
+                if count:
+                    count_commits(group_id, count, step)
+            forget_gone(self.topics, step)
+        step.reply(self.event.request_id, TxnEndedReply())
+
+
+class LongEnd:
+    """The end of a transaction for which very many positions wait."""
+
+    def __init__(self, marker: TxnMarked, slices: Iterator[None], consequences: MarkerConsequences) -> None:
+        self._marker = marker
+        self._slices = slices
+        self._consequences = consequences
+
+    def go_on(self, step: Step) -> bool:
+        for _ in self._slices:
+            return True
+        step.has_kept(self._marker)
+        self._consequences.follow(step)
+        return False
 
 
 # Slices: expired and orphaned positions
@@ -357,15 +500,10 @@ def commit_in_transaction(request: TxnOffsetCommit, step: Step) -> None:
             f"{len(state.pending)} positions of this shard wait for their transactions to end, and {MOST_PENDING} may; "
             f"try again when some have ended",
         )
-    kept: dict[TopicPartition, StoredOffset] = {}
-    for place, (offset, leader_epoch, metadata) in request.offsets.items():
-        if place in refused:
-            continue
-        if metadata and utf16_length(metadata) > step.limits.max_offset_metadata:
-            refused[place] = ErrorCode.OFFSET_METADATA_TOO_LARGE
-            continue
-        topic_id = state.topic_ids.get(place[0], NO_TOPIC_ID)
-        kept[place] = made(StoredOffset, (offset, leader_epoch, metadata, now_ms, None, topic_id))
+    if len(request.offsets) > COMMITTED_SLICES * step.limits.slice_positions and request.producer_id != NO_PRODUCER:
+        begin_long_work(LongTxnCommit(request, refused, step), step)
+        return
+    kept = positions_to_store(request.offsets.items(), refused, now_ms, None, step)
     if request.producer_id != NO_PRODUCER:
         if kept:
             step.keep(TxnOffsetsStored(request.producer_id, request.producer_epoch, request.group_id, kept))
@@ -416,15 +554,15 @@ def finish_write(event: TxnWriteOver, step: Step) -> None:
 
 def end_transaction(event: TxnEnded, step: Step) -> None:
     """Keep the marker, whatever waits for it, and tell so once it is durable. A group's kind makes no difference."""
-    pending = step.state.pending
-    topics = pending.topics_of(event.producer_id) if event.commit else set()
-    counting = {group_id: len(waiting.values) for group_id, waiting in pending.of.get(event.producer_id, {}).items()}
-    step.keep(TxnMarked(event.producer_id, event.epoch, event.commit, event.coordinator_epoch, event.level))
-    for group_id, count in counting.items():
-        if event.commit and count:
-            count_commits(group_id, count, step)
-    forget_gone(topics, step)
-    step.reply(event.request_id, TxnEndedReply())
+    pending, most = step.state.pending, COMMITTED_SLICES * step.limits.slice_positions
+    waiting = {group_id: len(each.values) for group_id, each in pending.of.get(event.producer_id, {}).items()}
+    marker = TxnMarked(event.producer_id, event.epoch, event.commit, event.coordinator_epoch, event.level)
+    consequences = MarkerConsequences(event, waiting, pending.topics_of(event.producer_id))
+    if sum(waiting.values()) > most:
+        begin_long_work(LongEnd(marker, end_in_slices(step.state, marker, most), consequences), step)
+        return
+    step.keep(marker)
+    consequences.follow(step)
 
 
 def take_transaction_end(event: TxnMarkerRead, step: Step) -> None:

@@ -97,8 +97,10 @@ class TransactionalOffsetHandlers:
         kept, refused = await run_off_loop_if_large(lambda: offsets_of(request, catalog), rows)
         committed = TransactionCommitResult(partitions=refused)
         if kept:
-            committed = await self._commit(request, kept, call.api_version, level)
-            committed = replace(committed, partitions={**committed.partitions, **refused})
+            told = await self._commit(request, kept, call.api_version, level)
+            committed = await run_off_loop_if_large(
+                lambda: replace(told, partitions={**told.partitions, **refused}), len(refused)
+            )
         return await encode_commit_answer(request, call, rows, committed)
 
     async def _commit(

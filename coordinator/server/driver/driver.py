@@ -498,6 +498,8 @@ class EngineDriver:
         self, shard: int, event: events.Request, wanted: type[ReplyType], look: Callable[[], LookResult]
     ) -> tuple[ReplyType, LookResult]:
         """Like `ask_shard`, with what `look` sees at the moment of the decision: nothing happens in between."""
+        while self._engine.defers(shard):  # noqa: ASYNC110  # each turn brings its end nearer
+            await asyncio.sleep(0)
         future = self._submit(shard, event)
         self._turn()
         try:

@@ -68,7 +68,14 @@ class GatedStepper(LeasedStepper):
     waits = GatedDeadlines
 
     def _keep(
-        self, slot: ShardSlot, records: Sequence[Record], parts: Sequence[LogPart], ledger: Sequence[Entry], now_ms: int
+        self,
+        slot: ShardSlot,
+        records: Sequence[Record],
+        parts: Sequence[LogPart],
+        ledger: Sequence[Entry],
+        now_ms: int,
+        *,
+        whole: bool = True,
     ) -> None:
         try:
             if isinstance(self._log, StateLog):
@@ -76,7 +83,7 @@ class GatedStepper(LeasedStepper):
                     self._log.check_room(slot.index, part.groups)
         except RecordTooLarge as error:
             self._refuse_large_requests(slot, error)
-        super()._keep(slot, records, parts, ledger, now_ms)
+        super()._keep(slot, records, parts, ledger, now_ms, whole=whole)
         if isinstance(self._log, StateLog) and self._log.on_positions is not None:
             self._log.on_positions(slot.index, {record.group_id for record in records if isinstance(record, POSITIONS)})
 

@@ -189,8 +189,8 @@ def test_a_slice_copies_no_list_for_each_of_its_groups() -> None:
 
 def test_what_is_left_of_a_large_group_is_not_copied_for_each_slice() -> None:
     shard = Shard(LIMITS, 0)
-    positions = {("t", number): CommittedOffset(1, -1) for number in range(POSITIONS)}
-    shard.step(OffsetCommit(1, "g", "", None, -1, positions), 0)
+    for number in range(POSITIONS):
+        shard.step(OffsetCommit(1, "g", "", None, -1, {("t", number): CommittedOffset(1, -1)}), 0)
     (rest,) = shard.step(ExpireOffsets(("g",)), 0).chores
     assert isinstance(rest, ExpireOffsets)
     (next_rest,) = shard.step(rest, 0).chores

@@ -9,6 +9,7 @@ from muster.coordinator.core.model.events import Event, OffsetCommit, TxnEnded, 
 from muster.coordinator.core.model.types import CommittedOffset, Limits
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.errors import ErrorCode
+from muster.coordinator.runtime import shards
 from muster.coordinator.runtime.engine import Engine, EngineOptions
 from muster.coordinator.runtime.group_log import BrokerGroupLog, FramedEntries, encode_batches
 from muster.coordinator.runtime.ports import LogWithoutTransactions, TxnProducer
@@ -170,6 +171,25 @@ def test_a_large_commit_is_one_batch_and_its_marker_comes_behind_it() -> None:
     places = {(batch.producer_id, batch.control): at for at, batch in enumerate(batches)}
     assert places[50, False] < places[50, True]
     assert groups.committed()[34] == 34
+
+
+def test_a_commit_that_kafka_would_not_take_is_several_batches_of_its_transaction(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(shards, "WHOLE_BYTES", 1)
+    groups = Groups(slice_positions=2)
+    groups.turn(groups.write(50, *range(35), guard=groups.guard(50)), groups.end(50))
+    heard = []
+    while groups.engine.pending:
+        heard += groups.asked()
+    assert heard == [NONE, NONE]
+    batches = groups.batches()
+    assert [(batch.count, batch.control) for batch in batches] == [(8, False)] * 4 + [(3, False), (1, True)]
+    assert {(batch.producer_id, batch.transactional) for batch in batches} == {(50, True)}
+    assert groups.committed() == {place: place for place in range(35)}
+    again = Shard(Limits(), 0)
+    replay_shard(groups.log, 0, again)
+    assert again.state.offsets == groups.core.state.offsets
 
 
 def test_a_large_batch_is_the_one_that_would_have_been_made_at_once() -> None:

@@ -76,7 +76,7 @@ class ClusterAbortLog:
             else:
                 code = await (await self._links.to(leader)).note_aborts(records, deadline_s=WRITE_S)
         except LinkError as error:
-            raise OSError(f"node {leader}, which leads {PLACE}, does not answer: {error}") from error
+            raise OSError(f"node {leader}, which leads {PLACE}, takes none: {error}") from error
         if code is not ErrorCode.NONE:
             raise OSError(f"the leader of {PLACE} (node {leader}) answers {code.name}: {code.meaning}")
 

@@ -188,6 +188,31 @@ def test_entries_beyond_a_thousand_are_lost_counted_and_told() -> None:
     assert tell(story).written == many[:1_000], "the end of the node writes what waits"
 
 
+def test_while_a_cluster_is_upgraded_a_thousand_wait_for_a_leader_that_takes_them_and_the_rest_is_told() -> None:
+    many = [replace(ENTRY, epoch=number) for number in range(1_500)]
+
+    async def story(journal: AbortJournal, disk: Disk, conditions: Conditions) -> None:
+        disk.failing = True
+        for entry in many[:1_000]:
+            journal.note(entry)
+        await passes(lambda: conditions.sentence(UNWRITTEN) is not None)
+        assert (conditions.sentence(UNWRITTEN) or "").startswith("1000 aborts of transactions wait to be noted")
+        assert conditions.sentence(LOST) is None
+        for entry in many[1_000:]:
+            journal.note(entry)
+        assert (journal.waiting, journal.lost) == (1_000, 500)
+        assert await journal.latest_of("billing", 1) == [many[-1]], "this node knows it as long as it lives"
+        disk.failing = False
+        await passes(lambda: not journal.waiting)
+        await passes(lambda: conditions.sentence(UNWRITTEN) is None)
+        assert (conditions.sentence(LOST) or "").startswith("500 aborts of transactions are not noted")
+        journal.note(replace(ENTRY, epoch=2_000))
+        await passes(lambda: not journal.waiting)
+        assert journal.lost == 500, "from here on none is lost"
+
+    assert [entry.epoch for entry in tell(story).written] == [*range(1_000), 2_000]
+
+
 def test_an_end_of_the_node_does_not_wait_for_a_disk_that_fails() -> None:
     async def story(journal: AbortJournal, disk: Disk, conditions: Conditions) -> None:
         disk.failing = True

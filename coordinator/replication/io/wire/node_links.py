@@ -198,6 +198,7 @@ class NodeLink(ClientConnection[LinkError]):
         )
         self._me = me
         self._called = called
+        self._unserved: frozenset[str] = frozenset()
 
     @classmethod
     async def connect(
@@ -355,7 +356,10 @@ class NodeLink(ClientConnection[LinkError]):
     async def send_request(
         self, api: str, request: object, deadline_s: float, meaning: Callable[[Any], Answer]
     ) -> Answer:
-        """What the answer to one request means; see `exchange`."""
+        """What the answer to one request means; see `exchange`. A node of an earlier version is not asked for what it
+        lacks: it would end the link."""
+        if api in self._unserved:
+            raise LinkError(f"{self.other_end} is a node of an earlier version, without {api}; upgrade it")
         frame = await self.exchange(KEY_OF[api], api, VERSION_OF[api], request, deadline_s)
         if len(frame) > LARGE_BYTES and api in LONG_LISTS:
             try:
@@ -375,6 +379,7 @@ class NodeLink(ClientConnection[LinkError]):
         greeting = struct("ApiVersionsRequest")(client_software_name=SOFTWARE, client_software_version="1")
         answer = await self.send_request("ApiVersions", greeting, GREETING_S, lambda said: said.api_keys)
         served = {one.api_key: one for one in answer}
+        self._unserved = frozenset(api.name for api in NODE_APIS if api.key not in served)
         for api in NODE_APIS:
             found = served.get(api.key)
             if api.key in NOT_EVERYWHERE:

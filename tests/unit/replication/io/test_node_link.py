@@ -11,7 +11,7 @@ import pytest
 from muster.coordinator.config import Address
 from muster.coordinator.kafka.codec.codec import Buffer, encode, struct
 from muster.coordinator.replication.io.wire import node_links as module
-from muster.coordinator.replication.io.wire.node_api import NODE_APIS
+from muster.coordinator.replication.io.wire.node_api import KEY_OF, NODE_APIS, AbortRecord, AbortsQuery
 from muster.coordinator.replication.io.wire.node_links import (
     LinkBroken,
     LinkCaller,
@@ -159,6 +159,32 @@ def test_an_answer_that_is_larger_than_agreed_ends_the_link() -> None:
                 await link.controlled_shutdown(77, deadline_s=PATIENCE_S)
 
     asyncio.run(story())
+
+
+def test_a_node_of_an_earlier_version_is_told_as_such_and_the_link_goes_on() -> None:
+    """As while a cluster is upgraded: what it does not serve it is not asked for."""
+    asked: list[int] = []
+
+    def answer(frame: bytes) -> bytes | None:
+        if is_greeting(frame):
+            return greeting(frame, "NoteAborts", "ReadAborts")
+        asked.append(int.from_bytes(frame[:2], "big"))
+        body = b"\0" + b"".join(encode("ControlledShutdownResponse", 3, struct("ControlledShutdownResponse")()))
+        return answered(frame, body)
+
+    async def story() -> None:
+        async with stranger(answer) as address:
+            link = await NodeLink.connect(address, ME, timeout_s=PATIENCE_S)
+            for _ in range(2):
+                with pytest.raises(LinkError, match="a node of an earlier version, without NoteAborts; upgrade it"):
+                    await link.note_aborts([AbortRecord(b"", b"x")], deadline_s=PATIENCE_S)
+            with pytest.raises(LinkError, match="without ReadAborts"):
+                await link.read_aborts(AbortsQuery("A", 5), deadline_s=PATIENCE_S)
+            await link.controlled_shutdown(77, deadline_s=PATIENCE_S)
+            link.close()
+
+    asyncio.run(story())
+    assert asked == [KEY_OF["ControlledShutdown"]]
 
 
 @pytest.mark.parametrize(

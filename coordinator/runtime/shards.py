@@ -114,6 +114,8 @@ class ShardKind:
     """A record that says nothing: a log that takes it has room."""
     of_transactions: frozenset[type[Event]] = frozenset()
     """Requests of which the log is asked first whether it takes what they write."""
+    contents: str = "groups"
+    """What a shard of this kind has, in sentences."""
 
 
 GROUPS: Final = ShardKind(encode, replay_shard, room_probe_record, frozenset({TxnOffsetCommit, TxnEnded}))
@@ -256,9 +258,9 @@ Replies: TypeAlias = Sequence[tuple[RequestId, Reply]]
 Notices: TypeAlias = Sequence[GroupChanged]
 
 
-def not_served_sentence(shard: int, why: str) -> str:
-    """What is told of a shard that failed: in the node's log, by its health, to whoever asks for one of its groups."""
-    return f"the groups of shard {shard} are not served: {why}; the shard is loaded again after a pause"
+def not_served_sentence(shard: int, why: str, contents: str = GROUPS.contents) -> str:
+    """What is told of a shard that failed: in the node's log, by its health, to whoever asks for its contents."""
+    return f"the {contents} of shard {shard} are not served: {why}; the shard is loaded again after a pause"
 
 
 class ShardCore(Protocol):

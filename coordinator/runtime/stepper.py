@@ -663,7 +663,7 @@ class Stepper:
         self._close_queue(slot)
         self.answers.forget_held(slot)
         self.deadlines.forget(slot)
-        slot.why = not_served_sentence(slot.index, why)
+        slot.why = not_served_sentence(slot.index, why, self._kind.contents)
         self.answers.refuse(slot, list(slot.unanswered), slot.why)
         if slot.status is not ShardStatus.UNLOADED:
             slot.status = ShardStatus.FAILED

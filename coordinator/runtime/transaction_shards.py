@@ -228,7 +228,9 @@ def replay_transactions(
 
 def transaction_kind(level: int) -> ShardKind:
     """Shards of transactional ids, on a node with this `transaction.version`."""
-    return ShardKind(partial(encode_transactions, level=level), replay_transactions, room_probe)
+    return ShardKind(
+        partial(encode_transactions, level=level), replay_transactions, room_probe, contents="transactional ids"
+    )
 
 
 TRANSACTIONS: Final = transaction_kind(2)

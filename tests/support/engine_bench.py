@@ -12,7 +12,7 @@ from muster.coordinator.core.model.types import Limits
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime.engine import Engine, EngineOptions
 from muster.coordinator.runtime.ports import LogFailed
-from muster.coordinator.runtime.shards import ShardStatus
+from muster.coordinator.runtime.shards import GROUPS, ShardKind, ShardStatus
 from muster.coordinator.runtime.stepper import FlushJob
 from tests.fakes.memory_group_log import MemoryGroupLog
 from tests.fakes.tiny_shard import TinyShard, commit, fetch, heartbeat, join
@@ -27,6 +27,7 @@ class Bench:
     shards: int = 2
     inbox_limit: int = 1_000
     loaded: bool = True
+    kind: ShardKind = GROUPS
     bugs: list[str] = field(default_factory=list)
     changes: list[tuple[int, ShardStatus, str]] = field(default_factory=list)
 
@@ -44,6 +45,7 @@ class Bench:
                 on_bug=lambda script, error: self.bugs.append(f"{script} -> {error!r}"),
                 on_status=lambda *change: self.changes.append(change),
                 inbox_limit=self.inbox_limit,
+                kind=self.kind,
             ),
         )
         if self.loaded:

@@ -10,6 +10,7 @@ from muster.coordinator.core.model.events import CanaryRequest, CentralRequest, 
 from muster.coordinator.runtime.ports import LogFailed
 from muster.coordinator.runtime.shards import CALM_MS, FIRST_PAUSE_MS, LONGEST_PAUSE_MS, ShardStatus
 from muster.coordinator.runtime.stepper import SCRIPT_LIMIT
+from muster.coordinator.runtime.transaction_shards import transaction_kind
 from tests.fakes.tiny_shard import JOIN_WAIT_MS, TinyShard, break_it, commit, fetch, join
 from tests.support.engine_bench import GONE, NONE, Bench, codes, elsewhere, example
 
@@ -180,3 +181,10 @@ def test_every_request_has_a_reply_type() -> None:
     apart = pushed | told | held | tried | SETTINGS
     for request, reply in ((one, reply) for one, reply in REPLY_TYPES.items() if one not in apart):
         assert reply.__name__.removesuffix("Reply") == request.__name__.removesuffix("Group").removesuffix("Groups")
+
+
+def test_a_failed_shard_of_transactional_ids_does_not_speak_of_groups() -> None:
+    """`muster transactions list` said that groups were not served."""
+    bench = Bench(shards=1, kind=transaction_kind(2))
+    ((_, reply),) = bench.turn(0, break_it(1))
+    assert "the transactional ids of shard 0 are not served: a bug broke it" in str(reply)

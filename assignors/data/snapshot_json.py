@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypedDict, TypeVar
 
 from muster.assignors.data.values import JsonValue, Member, SnapshotValues
@@ -50,13 +50,29 @@ def encode_snapshot_json(snapshot: SnapshotValues) -> str:
     return compact_json(out)
 
 
+def write_member_json(member: Member) -> str:
+    """One member as it stands in a snapshot's text."""
+    return _write(_member_out(member))
+
+
+def join_snapshot_json(topics: Mapping[str, int], members: Iterable[str], assignor: str) -> str:
+    """What `encode_snapshot_json` makes of a snapshot of these three, its members by `write_member_json`."""
+    by = f',"assignor":{_write(assignor)}' if assignor else ""
+    return f'{{"topics":{_write(topics)},"members":[{",".join(members)}]{by}}}'
+
+
 def compact_json(fields: Mapping[str, object]) -> str:
     """A JSON object without spaces.
 
     Long lists are written some entries at a time: the interpreter lets other threads run in between.
     """
-    if all(not isinstance(value, list) or len(value) <= _AT_A_TIME for value in fields.values()):
-        return _write(fields)
+    for value in fields.values():
+        if isinstance(value, list) and len(value) > _AT_A_TIME:
+            return _write_in_portions(fields)
+    return _write(fields)
+
+
+def _write_in_portions(fields: Mapping[str, object]) -> str:
     parts = []
     for key, value in fields.items():
         text = f"[{','.join(_in_portions(value))}]" if isinstance(value, list) else _write(value)

@@ -289,19 +289,17 @@ def log_places(topic: str, shards: Sequence[int]) -> list[tuple[str, int]]:
 
 def encode_batches(
     records: Sequence[Entry], now_ms: int, batch_bytes: int = BATCH_BYTES, producer: TxnProducer | None = None
-) -> Iterator[bytes]:
+) -> Iterable[bytes]:
     """The records as one batch, of this producer's transaction if it has one; as several where that is too large."""
     if not records:
-        return
+        return ()
     if isinstance(records, FramedEntries):
         whole = records.body.sealed(now_ms, producer)
     else:
-        whole = encode_one(records, now_ms, producer)
+        whole = encode_turn(records, now_ms) if producer is None else encode_one(records, now_ms, producer)
     if len(whole) <= batch_bytes:
-        yield whole
-        return
-    for part in split_by_size(records, batch_bytes):
-        yield encode_one(part, now_ms, producer)
+        return (whole,)
+    return (encode_one(part, now_ms, producer) for part in split_by_size(records, batch_bytes))
 
 
 def encode_one(records: Sequence[Entry], now_ms: int, producer: TxnProducer | None) -> bytes:

@@ -28,6 +28,7 @@ Fences. Key: int16 32008, group id, topic, int32 partition. Value: JSON, {"versi
 """
 
 import json
+from json.encoder import encode_basestring_ascii
 from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
@@ -254,7 +255,7 @@ def decode_takeover(stored: KeyValue) -> TakeoverRecorded | TakeoverForgotten:
 
 def ledger_key(group_id: str, number: int, kind: str) -> bytes:
     """As `compact_json` writes it. `kind` is a word of this module."""
-    return f'{{"group":{write_json(group_id)},"kind":"{kind}","number":{number}}}'.encode()
+    return f'{{"group":{encode_basestring_ascii(group_id)},"kind":"{kind}","number":{number}}}'.encode()
 
 
 write_json: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode

@@ -50,7 +50,7 @@ from muster.workshop.bench.report import BenchRow, less_is_better
 
 CALL_BUDGETS: Final[Mapping[str, int]] = {
     "JoinGroup, one member": 193,
-    "SyncGroup, one member": 344,
+    "SyncGroup, one member": 302,
     "JoinGroup, 500 members": 86,
     "SyncGroup, 500 members": 77,
     "OffsetCommit of ten, the first": 165,

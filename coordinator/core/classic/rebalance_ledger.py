@@ -51,7 +51,7 @@ from muster.coordinator.core.model.plan import (
     Plan,
     assignment_of,
     owned_of,
-    rebuilt_snapshot,
+    rebuilt_snapshot_json,
     subscription_of,
 )
 from muster.coordinator.core.model.types import (
@@ -295,11 +295,11 @@ def chosen_snapshot(group: ClassicGroup, given: PlanProvenance, step: Step) -> t
     if group.protocol_type != CONSUMER:
         return "", ""
     said = group.members.subscriptions(group.protocol_name)
-    subscriptions = {
-        member.id: (member.group_instance_id, blob) for member, blob in zip(group.members.values(), said, strict=True)
-    }
-    rebuilt = rebuilt_snapshot(group.protocol_name or "", subscriptions, step.state.partitions)
-    return ("", "") if rebuilt is None else snapshot_within_limit(rebuilt.to_json(), "coordinator", step)
+    members = [
+        (member.id, member.group_instance_id, blob) for member, blob in zip(group.members.values(), said, strict=True)
+    ]
+    rebuilt = rebuilt_snapshot_json(group.protocol_name or "", members, step.state.partitions)
+    return ("", "") if rebuilt is None else snapshot_within_limit(rebuilt, "coordinator", step)
 
 
 def member_plans(group: ClassicGroup, rebalance: OngoingRebalance, plan: Plan) -> tuple[MemberPlan, ...]:

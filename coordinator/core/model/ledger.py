@@ -658,6 +658,9 @@ def unchanged_cells(before: Plan, target: Plan) -> Iterable[tuple[str, str, froz
 
 
 def owners_of_changed_cells(before: Plan, target: Plan) -> tuple[dict[TopicPartition, str], dict[TopicPartition, str]]:
+    if before == target:
+        return {}, {}
+
     def owners(plan: Plan, other: Plan) -> dict[TopicPartition, str]:
         return {
             (topic, partition): member

@@ -24,6 +24,7 @@ from muster.assignors.data.consumer_protocol import (
     parse_assignment,
     parse_subscription,
 )
+from muster.assignors.data.snapshot_json import join_snapshot_json, write_member_json
 from muster.assignors.registry import BUILT_IN, own_name, resolve
 from muster.assignors.run import run
 from muster.coordinator.core.model.types import (
@@ -309,6 +310,36 @@ def rebuilt_snapshot(
     )
 
 
+def rebuilt_snapshot_json(
+    assignor: str, members: Iterable[tuple[str, str | None, bytes]], partitions: Mapping[str, int]
+) -> str | None:
+    """`rebuilt_snapshot` as text, of members by id, instance id and subscription.
+
+    What a member says is read and written once, as long as it says the same.
+    """
+    try:
+        known = [
+            _remembered_member_json(member_id, instance_id, blob, assignor)
+            if len(blob) <= REMEMBERED_BYTES
+            else _member_json(member_id, instance_id, blob, assignor)
+            for member_id, instance_id, blob in members
+        ]
+    except ValueError:
+        return None
+    texts, topics = zip(*known, strict=True) if known else ((), ())
+    wanted = sorted(set().union(*topics))
+    return join_snapshot_json({topic: partitions[topic] for topic in wanted if topic in partitions}, texts, assignor)
+
+
+def _member_json(member_id: str, instance_id: str | None, blob: bytes, assignor: str) -> tuple[str, tuple[str, ...]]:
+    """Text and topics."""
+    member = member_from_parsed(member_id, instance_id, subscription_of(blob), assignor)
+    return write_member_json(member), tuple(member.topics)
+
+
+_remembered_member_json = lru_cache(maxsize=REMEMBERED_SUBSCRIPTIONS)(_member_json)
+
+
 # Sizes on record
 # ---------------
 
@@ -396,16 +427,18 @@ def shorten_entry(entry: RebalanceEntry, limit: int) -> RebalanceEntry:
 
 
 def entry_bytes(entry: RebalanceEntry) -> int:
-    words = text_bytes(
+    told = text_bytes(
         entry.detail, entry.evidence, entry.client_reason, entry.culprit, entry.culprit_client_id, entry.snapshot_json
     )
-    size = 1_024 + 2 * words  # quotes within a snapshot are escaped
+    words = [*entry.also]
+    size = 1_024 + 2 * told  # quotes within a snapshot are escaped
     size += sum(map(move_bytes, entry.moves)) + sum(map(member_bytes, entry.members))
     for phase in entry.phases:
-        size += text_bytes(phase.name, *phase.waited_for) + ENTRY_BYTES
+        words += (phase.name, *phase.waited_for)
         for wait in phase.waits:
-            size += text_bytes(wait.member_id, wait.client_id) + ENTRY_BYTES
-    size += text_bytes(*entry.also) + FIXED_BYTES * len(entry.also)
+            words += (wait.member_id, wait.client_id)
+        size += ENTRY_BYTES * (1 + len(phase.waits))
+    size += text_bytes(*words) + FIXED_BYTES * len(entry.also)
     for further in entry.triggers:
         size += text_bytes(further.detail, further.culprit, further.culprit_client_id) + ENTRY_BYTES
     for changed in entry.positions:
@@ -424,10 +457,9 @@ def move_bytes(move: PartitionMove) -> int:
 
 
 def member_bytes(member: MemberPlan) -> int:
-    size = ENTRY_BYTES + text_bytes(member.member_id, member.client_id, member.client_host, member.group_instance_id)
-    for topic, numbers in member.assigned:
-        size += text_bytes(topic) + FIXED_BYTES + PARTITION_BYTES * len(numbers)
-    return size
+    share = dict(member.assigned)
+    words = text_bytes(member.member_id, member.client_id, member.client_host, member.group_instance_id, *share)
+    return ENTRY_BYTES + words + FIXED_BYTES * len(share) + PARTITION_BYTES * sum(map(len, share.values()))
 
 
 def shorten_settlement(settlement: Settlement, limit: int) -> Settlement:

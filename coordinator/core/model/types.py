@@ -6,6 +6,7 @@ immutability is checked by the type checker and costs nothing at run time.
 
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
+from operator import attrgetter
 from typing import NamedTuple, TypeAlias, TypeVar, dataclass_transform
 
 from muster.coordinator.errors import ErrorCode
@@ -20,6 +21,16 @@ def frozen_value(kind: type[T]) -> type[T]:
     What a frozen dataclass does at run time makes it three times as slow to make: 3.5 us for the event of a JoinGroup.
     """
     return dataclass(slots=True, unsafe_hash=True)(kind)
+
+
+E = TypeVar("E", bound=Enum)
+
+
+def quick_enum(kind: type[E]) -> type[E]:
+    """Names and values of the members are read without a call of Python: JSON of the ledger asks each field for one."""
+    for word in ("name", "value"):
+        setattr(kind, word, property(attrgetter(f"_{word}_")))
+    return kind
 
 
 DELAYED = "delayed"
@@ -40,6 +51,7 @@ Partitions: TypeAlias = tuple[int, ...]
 """Partition numbers of one topic, ascending."""
 
 
+@quick_enum
 class Cause(IntEnum):
     """Why a rebalance began. Numbers are those of `coordinator.rpc.v1.RebalanceCause`."""
 
@@ -80,6 +92,7 @@ class Cause(IntEnum):
     INSTANCE_ID_SHARED = 51
 
 
+@quick_enum
 class Certainty(IntEnum):
     """How the ledger knows a cause. Numbers are those of `coordinator.rpc.v1.Certainty`."""
 
@@ -91,6 +104,7 @@ class Certainty(IntEnum):
     """By the log of the broker that coordinates the group."""
 
 
+@quick_enum
 class RebalanceSource(IntEnum):
     """Whose facts an entry was made from. Numbers are those of `coordinator.rpc.v1.RebalanceSource`."""
 
@@ -100,6 +114,7 @@ class RebalanceSource(IntEnum):
     """The records that another broker keeps of a group that it coordinates."""
 
 
+@quick_enum
 class WaitEnd(IntEnum):
     """How the wait for a member ended. Numbers are those of `coordinator.rpc.v1.WaitEnd`."""
 
@@ -110,6 +125,7 @@ class WaitEnd(IntEnum):
     REPLACED = 4
 
 
+@quick_enum
 class TopicChangeKind(IntEnum):
     """What happened to a topic. Numbers are those of `coordinator.rpc.v1.TopicChangeKind`."""
 
@@ -119,6 +135,7 @@ class TopicChangeKind(IntEnum):
     REMADE = 4
 
 
+@quick_enum
 class Outcome(IntEnum):
     """How a rebalance ended. Numbers are those of `coordinator.rpc.v1.RebalanceOutcome`."""
 

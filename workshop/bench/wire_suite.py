@@ -19,8 +19,18 @@ from muster.coordinator.kafka.codec.codec import struct
 from muster.workshop.bench import call_counts, kafka_load, wire_costs
 from muster.workshop.bench.kafka_load import KafkaMember, LoadConnection, join_together, kafka_address
 from muster.workshop.bench.kafka_peer import find_peer_broker
-from muster.workshop.bench.processes import LOAD_CORE, SERVER_CORE, BenchFailed, cpu_ns, cpu_s, pinned, run_node
-from muster.workshop.bench.report import BenchRow, MeasureCase, measure_cases
+from muster.workshop.bench.processes import (
+    LOAD_CORE,
+    SERVER_CORE,
+    BenchFailed,
+    ServerProcess,
+    cpu_ns,
+    cpu_s,
+    pinned,
+    run_node,
+    run_server,
+)
+from muster.workshop.bench.report import BenchRow, MeasureCase, less_is_better, measure_cases
 from muster.workshop.bench.wire_costs import LeavingGroup
 
 # What both brokers do
@@ -292,12 +302,57 @@ def row(figure: WorkFigure, ours: float, theirs: float) -> BenchRow:
     )
 
 
+# Beside a bare echo
+# ------------------
+
+ECHO: Final = "a bare echo of frames"
+ECHO_ROUNDS = 11
+AT_MOST_ECHOS = 1.25
+
+
+def measure_beside_echo(name: str, home: str) -> Iterator[BenchRow]:
+    """One connection, one heartbeat at a time: what is left when a server does nothing but answer frames."""
+    with pinned(LOAD_CORE), run_node(home, SETTINGS) as node:
+        (member,) = asyncio.run(join_and_close(kafka_address(node)))
+        answer = ask_once(kafka_address(node), member.beat())
+        with run_server(["-m", "muster.workshop.bench.echo", "frames", answer[4:].hex()]) as bare:
+            sides: list[tuple[ServerProcess, str, list[float], list[float]]] = [
+                (node, kafka_address(node), [], []),
+                (bare, bare.address, [], []),
+            ]
+            for number in range(1 + ECHO_ROUNDS):
+                for server, address, walls, cpus in sides if number % 2 else reversed(sides):
+                    before_ns = cpu_ns(server.pid)
+                    wall = p50_ms(address, member.beat(), ASKED)
+                    if number:  # the first warms up
+                        walls.append(1_000 * wall)
+                        cpus.append((cpu_ns(server.pid) - before_ns) / ASKED / 1_000)
+    for place, unit in ((2, "us p50"), (3, "us CPU/request")):
+        ours, theirs = (statistics.median(side[place]) for side in sides)
+        yield less_is_better(f"{name}, {unit}", ours, unit, ECHO, theirs, 1 / AT_MOST_ECHOS)._replace(bench="wire")
+
+
+async def join_and_close(address: str) -> list[KafkaMember]:
+    """A member whose session goes on without its connection."""
+    members = await join_together(address, ["beating-alone"])
+    members[0].line.close()
+    return members
+
+
+def ask_once(address: str, request: bytes) -> bytes:
+    host, _, port = address.rpartition(":")
+    with socket.create_connection((host, int(port))) as line, line.makefile("rb") as answers:
+        line.sendall(request)
+        return answers.read(int.from_bytes(answers.read(4), "big"))
+
+
 # The suite
 # ---------
 
 CASES: dict[str, MeasureCase] = {
     "calls": call_counts.measure_calls,
     "heartbeats": wire_costs.measure_heartbeat_costs,
+    "one connection beside a bare echo": measure_beside_echo,
     "heartbeats by both doors": wire_costs.measure_against_grpc,
     "commits of ten partitions": wire_costs.measure_commit_costs,
     "one leaves": wire_costs.measure_rejoins,

@@ -50,12 +50,12 @@ from muster.workshop.bench.report import BenchRow, less_is_better
 
 CALL_BUDGETS: Final[Mapping[str, int]] = {
     "JoinGroup, one member": 193,
-    "SyncGroup, one member": 302,
+    "SyncGroup, one member": 308,
     "JoinGroup, 500 members": 86,
-    "SyncGroup, 500 members": 77,
-    "OffsetCommit of ten, the first": 165,
-    "OffsetCommit of ten, the second of a shape": 175,
-    "OffsetCommit of ten, later ones": 140,
+    "SyncGroup, 500 members": 71,
+    "OffsetCommit of ten, the first": 163,
+    "OffsetCommit of ten, the second of a shape": 173,
+    "OffsetCommit of ten, later ones": 138,
     "Heartbeat": 18,
     "Produce": 83,
     "Fetch": 67,

@@ -10,6 +10,7 @@ import asyncio
 import gc
 import json
 import sys
+from typing import cast
 
 import grpc
 
@@ -46,12 +47,12 @@ class FrameEcho(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's are none by class
 
     def data_received(self, data: bytes) -> None:
         assert self._transport is not None
-        data, at, answers = self._unread + data, 0, []
+        data, at = self._unread + data, 0
+        answers: list[bytes] = []
         while (body := at + 4) <= len(data) and (end := body + int.from_bytes(data[at:body], "big")) <= len(data):
             answers += (self._length, data[body + 4 : body + 8], self._tail)  # behind the API and its version
             at = end

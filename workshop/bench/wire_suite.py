@@ -316,20 +316,35 @@ def measure_beside_echo(name: str, home: str) -> Iterator[BenchRow]:
         (member,) = asyncio.run(join_and_close(kafka_address(node)))
         answer = ask_once(kafka_address(node), member.beat())
         with run_server(["-m", "muster.workshop.bench.echo", "frames", answer[4:].hex()]) as bare:
-            sides: list[tuple[ServerProcess, str, list[float], list[float]]] = [
-                (node, kafka_address(node), [], []),
-                (bare, bare.address, [], []),
-            ]
+            ours, theirs = EchoSide(node, kafka_address(node), [], []), EchoSide(bare, bare.address, [], [])
             for number in range(1 + ECHO_ROUNDS):
-                for server, address, walls, cpus in sides if number % 2 else reversed(sides):
-                    before_ns = cpu_ns(server.pid)
-                    wall = p50_ms(address, member.beat(), ASKED)
-                    if number:  # the first warms up
-                        walls.append(1_000 * wall)
-                        cpus.append((cpu_ns(server.pid) - before_ns) / ASKED / 1_000)
-    for place, unit in ((2, "us p50"), (3, "us CPU/request")):
-        ours, theirs = (statistics.median(side[place]) for side in sides)
-        yield less_is_better(f"{name}, {unit}", ours, unit, ECHO, theirs, 1 / AT_MOST_ECHOS)._replace(bench="wire")
+                for side in (ours, theirs) if number % 2 else (theirs, ours):
+                    side.measure(member.beat(), counts=number > 0)  # the first round warms up
+    for unit, our_values, their_values in (
+        ("us p50", ours.walls_us, theirs.walls_us),
+        ("us CPU/request", ours.cpus_us, theirs.cpus_us),
+    ):
+        medians = statistics.median(our_values), statistics.median(their_values)
+        yield less_is_better(f"{name}, {unit}", medians[0], unit, ECHO, medians[1], 1 / AT_MOST_ECHOS)._replace(
+            bench="wire"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class EchoSide:
+    """One of the two servers, and what its rounds took."""
+
+    server: ServerProcess
+    address: str
+    walls_us: list[float]
+    cpus_us: list[float]
+
+    def measure(self, request: bytes, *, counts: bool) -> None:
+        before_ns = cpu_ns(self.server.pid)
+        wall_ms = p50_ms(self.address, request, ASKED)
+        if counts:
+            self.walls_us.append(1_000 * wall_ms)
+            self.cpus_us.append((cpu_ns(self.server.pid) - before_ns) / ASKED / 1_000)
 
 
 async def join_and_close(address: str) -> list[KafkaMember]:

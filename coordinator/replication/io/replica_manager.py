@@ -300,7 +300,8 @@ class ReplicaManager:
         questions = replicas.questions(now_ms)
         if questions:
             self._altering.propose_isr(questions)
-        self._keep(replicas.unkept())
+        if unkept := replicas.unkept():
+            self._keep(unkept)
         for node, request in replicas.requests(now_ms):
             self._fetching.send(node, request)
         self._arm(now_ms)
@@ -323,9 +324,7 @@ class ReplicaManager:
 
     def _arm(self, now_ms: int) -> None:
         """Look again when the next parked fetch has waited long enough, or a node may be asked again."""
-        due = [fetcher.next_ms() for fetcher in self.replicas.fetchers.values()]
-        due.append(self.replicas.serving.next_ms(now_ms))
-        next_ms = min((each for each in due if each is not None), default=None)
+        next_ms = self.replicas.next_ms(now_ms)
         if next_ms is None:
             return
         at_ms = next_ms if next_ms > now_ms else now_ms + SOON_MS

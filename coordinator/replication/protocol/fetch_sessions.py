@@ -94,11 +94,11 @@ class FollowerSession:
     the end, so that each has its turn where an answer has not room for all. Sizes in bytes. withheld: partitions with
     records that the follower is to get later (CL-A9). hurry_ms: when a high watermark is told that is all there is to
     tell. gather_ms: until when records are waited for that may go along with others. coming: what the follower is to
-    ask for, too, expected until coming_ms."""
+    ask for, too, expected until coming_ms. unseen: something has happened since the news were looked at last."""
 
     __slots__ = (
         "answer_bytes", "coming", "coming_ms", "copied", "epoch", "gather_ms", "hurry_ms", "id", "min_bytes", "news",
-        "node_epoch", "parked", "part_bytes", "peer", "withheld",
+        "node_epoch", "parked", "part_bytes", "peer", "unseen", "withheld",
     )  # fmt: skip
 
     def __init__(self, session_id: int, peer: Peer) -> None:
@@ -117,6 +117,7 @@ class FollowerSession:
         self.gather_ms = NEVER
         self.coming: set[TopicPartition] = set()
         self.coming_ms = NEVER
+        self.unseen = False
 
 
 def exceeds_session_limit(session: FollowerSession, items: Sequence[FetchItem]) -> bool:
@@ -182,11 +183,12 @@ class FollowerSessions:
                 led = self._led[item.place]
                 may_wait = may_wait and led.leader.may_park(led.half, peer)
                 gathers = gathers or (before is not None and item.offset == before.end < led.log.end)
-        self._release(session, now_ms)
+        if session.withheld:
+            self._release(session, now_ms)
         if session.coming:
             wait_ms = self._coming(session, request.items, wait_ms, now_ms)
         at_once = bool(refused) or not may_wait or min(wait_ms, min_bytes) <= 0
-        session.gather_ms = NEVER
+        session.gather_ms, session.unseen = NEVER, True
         if gathers and not at_once and min_bytes <= 1:
             session.gather_ms = now_ms + GATHER_MS
             session.parked = ParkedReplicaFetch(reply, number, now_ms + wait_ms)
@@ -225,23 +227,27 @@ class FollowerSessions:
         for session in self._sessions.values():
             if place in session.copied:
                 session.news[place] = None
-                session.gather_ms = NEVER
+                session.gather_ms, session.unseen = NEVER, True
 
     def happened(self, place: TopicPartition) -> None:
         """The high watermark or the start moved, or this node leads no more: followers are to know."""
         for session in self._sessions.values():
             if place in session.copied:
                 session.news[place] = None
+                session.unseen = True
 
     def wake(self, now_ms: int) -> None:
         """Answer the parked fetches that something has happened for, and those that have waited long enough."""
         for session in self._sessions.values():
             parked = session.parked
-            if parked is not None:
+            if parked is None:
+                continue
+            if session.withheld:
                 self._release(session, now_ms)
-            if parked is not None and ((session.news and now_ms >= session.gather_ms) or now_ms >= parked.until_ms):
+            late = now_ms >= parked.until_ms
+            due = session.unseen or now_ms >= session.hurry_ms  # What was left for later is not looked at till then.
+            if late or (session.news and due and now_ms >= session.gather_ms):
                 session.parked = None
-                late = now_ms >= parked.until_ms
                 if not self._answer(session, parked.reply, parked.number, [], now_ms, now=late):
                     session.parked = parked
 
@@ -260,9 +266,9 @@ class FollowerSessions:
 
     def _release(self, session: FollowerSession, now_ms: int) -> None:
         """What was withheld is looked at again as soon as something may go."""
-        if session.withheld and self.throttle.may(now_ms):
+        if self.throttle.may(now_ms):
             session.news.update(session.withheld)
-            session.withheld = {}
+            session.withheld, session.unseen = {}, True
 
     def _withholds(self, session: FollowerSession, place: TopicPartition, now_ms: int) -> bool:
         """CL-A9: whether records are for later."""
@@ -317,7 +323,7 @@ class FollowerSessions:
         session.copied[item.place] = copied
         if before is not None and before.item[:3] == item[:3]:
             copied.known = before.known
-        session.news[item.place] = None
+        session.news[item.place], session.unseen = None, True
         led = self._led.get(item.place)
         if led is None or led.topic_id != item.topic_id:
             del session.news[item.place]
@@ -371,6 +377,7 @@ class FollowerSessions:
         now: bool,
     ) -> bool:
         """Reply if there is something to tell, or if it has to be `now`; whether it was."""
+        session.unseen = False
         news = self._news(session, now_ms)
         parts += news
         if not now and (
@@ -378,7 +385,8 @@ class FollowerSessions:
             or self._has_time(session, parts, now_ms)
             or (session.min_bytes > 1 and self._is_too_little(session, parts))
         ):
-            session.news.update((part.place, None) for part in news)
+            for part in news:
+                session.news[part.place] = None
             return False
         session.hurry_ms = FOREVER
         if self.throttle.is_limited:

@@ -387,18 +387,21 @@ class LeaderFetcher:
 
     def request(self, node_epoch: int, now_ms: int) -> FetchRequest | None:
         """The next fetch, if it is time for one: whoever performs it sends it, and says `answered` or `failed`."""
-        if self.busy or now_ms < self._not_before_ms:
+        if self._under_way is not None or self.unkept or now_ms < self._not_before_ms:
             return None
-        for place in [place for place, until_ms in self._waiting.items() if until_ms <= now_ms]:
-            del self._waiting[place]
-            self._changed[place] = None
+        if self._waiting:
+            for place in [place for place, until_ms in self._waiting.items() if until_ms <= now_ms]:
+                del self._waiting[place]
+                self._changed[place] = None
         if self._throttle.is_limited and not self._throttle.may(now_ms):
             self._put_off(now_ms)
         items = tuple(self._items())
-        gone = tuple(ForgottenPartition(*each) for each in self._forgotten.items())
-        if not self._told and not gone:
+        gone: tuple[ForgottenPartition, ...] = ()
+        if self._forgotten:
+            gone = tuple(ForgottenPartition(*each) for each in self._forgotten.items())
+            self._forgotten = {}
+        elif not self._told:
             return None
-        self._forgotten = {}
         session = self._session, self._session_epoch
         self._under_way = FetchRequest(self._me, node_epoch, *session, items, gone, *self._sizes)
         return self._under_way
@@ -439,7 +442,7 @@ class LeaderFetcher:
 
     def next_ms(self) -> int | None:
         """When a request is due, at the latest; None while there is nothing to ask, or nothing may be asked."""
-        if self.busy or not self.places:
+        if self._under_way is not None or self.unkept or not self.places:
             return None
         if self._told or self._changed:
             return self._not_before_ms

@@ -82,7 +82,8 @@ class ReplicaRoles:
         self._settings = settings
         self._started_ms = now_ms
         self._hosting = HostedUnits(me)
-        self._peers: dict[int, Peer] = {}
+        self._peers: dict[int, Peer] = {me: Peer(me)}
+        self._own = self._peers[me]
         self._image = ClusterImage()
         self._stirring: dict[TopicPartition, None] = {}
         self.leaders: dict[TopicPartition, Leader] = {}
@@ -113,7 +114,7 @@ class ReplicaRoles:
 
     @property
     def node_epoch(self) -> int:
-        return self._peer(self.me).epoch
+        return self._own.epoch
 
     def leader_of(self, place: TopicPartition) -> tuple[int, int]:
         """(leader, leader epoch) as the image has it; (NOBODY, NO_EPOCH) for what it does not know."""
@@ -540,11 +541,20 @@ class NodeReplicas(ReplicaRoles):
 
     def requests(self, now_ms: int) -> list[tuple[int, FetchRequest]]:
         """The fetches that are due, each with the node to send it to."""
-        due = []
+        due, epoch = [], self._own.epoch
         for node, fetcher in self.fetchers.items():
-            request = fetcher.request(self.node_epoch, now_ms)
+            request = fetcher.request(epoch, now_ms)
             if request is not None:
                 due.append((node, request))
+        return due
+
+    def next_ms(self, now_ms: int) -> int | None:
+        """When a fetch is due, or a follower that waits is to be answered, at the latest; None while nothing is."""
+        due = self.serving.next_ms(now_ms)
+        for fetcher in self.fetchers.values():
+            next_ms = fetcher.next_ms()
+            if next_ms is not None and (due is None or next_ms < due):
+                due = next_ms
         return due
 
     def answered(self, node: int, request: FetchRequest, answer: FetchAnswer, now_ms: int) -> None:
@@ -560,7 +570,11 @@ class NodeReplicas(ReplicaRoles):
 
     def unkept(self) -> list[TopicPartition]:
         """What has been copied and is to be flushed, in order."""
-        return sorted(place for fetcher in self.fetchers.values() for place in fetcher.unkept)
+        found: list[TopicPartition] = []
+        for fetcher in self.fetchers.values():
+            found += fetcher.unkept
+        found.sort()
+        return found
 
     # The logs of what it leads.
 

@@ -102,9 +102,7 @@ class Rounds:
     def _arm(self) -> None:
         """Look again when the next parked fetch has waited long enough, or a node may be asked again."""
         now_ms = self._node.now()
-        due = [fetcher.next_ms() for fetcher in self._node.replicas.fetchers.values()]
-        due.append(self._node.replicas.serving.next_ms(now_ms))
-        next_ms = min((each for each in due if each is not None), default=None)
+        next_ms = self._node.replicas.next_ms(now_ms)
         if next_ms is None:
             return
         at_ms = next_ms if next_ms > now_ms else now_ms + RETRY_MS

@@ -207,17 +207,14 @@ class ThrottleBucket:
     Whole batches go, however large: the bucket may be overdrawn, and then nothing goes until that is made up for.
     """
 
-    __slots__ = ("_at_ms", "_left", "rate")
+    __slots__ = ("_at_ms", "_left", "is_limited", "rate")
 
     def __init__(self) -> None:
         self.rate = NO_LIMIT
+        self.is_limited = False
         self._left = 0
         """In thousandths of bytes: as many come in a millisecond as `rate` says."""
         self._at_ms = 0
-
-    @property
-    def is_limited(self) -> bool:
-        return self.rate != NO_LIMIT
 
     def limit(self, rate: int, now_ms: int) -> None:
         """Bytes a second from now on; what was overdrawn by a higher rate is made up for in a second at most."""
@@ -228,7 +225,7 @@ class ThrottleBucket:
             self._left = max(self._left, -rate * SECOND_MS)
         else:
             self._left = rate * SECOND_MS
-        self.rate, self._at_ms = rate, now_ms
+        self.rate, self._at_ms, self.is_limited = rate, now_ms, rate != NO_LIMIT
 
     def may(self, now_ms: int) -> bool:
         if self.rate == NO_LIMIT:

@@ -5,6 +5,7 @@ listener: here they are known as nodes, whatever clients need in order to be let
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
 from typing import Any, Final, TypeAlias, TypeVar
 
 from muster.coordinator.errors import ErrorCode, error_code_of
@@ -77,9 +78,19 @@ def group_rows(rows: Iterable[tuple[Key, Row]]) -> Mapping[Key, list[Row]]:
 
 
 def fetch_request(cluster_id: str, request: FetchRequest, *, max_wait_ms: int, min_bytes: int) -> Any:
-    topic, left = struct("FetchRequest.topics"), struct("FetchRequest.forgotten_topics_data")
-    rows = group_rows((item.topic_id, fetch_row(item, request.part_bytes)) for item in request.items)
-    gone = group_rows((each.topic_id, each.place.partition) for each in request.forgotten)
+    rows: dict[bytes, Any] = {}
+    for item in request.items:
+        topic = rows.get(item.topic_id)
+        if topic is None:
+            topic = rows[item.topic_id] = struct("FetchRequest.topics")(topic_id=item.topic_id, partitions=[])
+        topic.partitions.append(fetch_row(item, request.part_bytes))
+    gone: dict[bytes, Any] = {}
+    for each in request.forgotten:
+        left = gone.get(each.topic_id)
+        if left is None:
+            left = struct("FetchRequest.forgotten_topics_data")(topic_id=each.topic_id, partitions=[])
+            gone[each.topic_id] = left
+        left.partitions.append(each.place.partition)
     return struct("FetchRequest")(
         cluster_id=cluster_id,
         replica_state=struct("FetchRequest.replica_state")(replica_id=request.node, replica_epoch=request.node_epoch),
@@ -88,8 +99,8 @@ def fetch_request(cluster_id: str, request: FetchRequest, *, max_wait_ms: int, m
         max_bytes=request.answer_bytes,
         session_id=request.session,
         session_epoch=request.session_epoch,
-        topics=[topic(topic_id=topic_id, partitions=each) for topic_id, each in rows.items()],
-        forgotten_topics_data=[left(topic_id=topic_id, partitions=each) for topic_id, each in gone.items()],
+        topics=list(rows.values()),
+        forgotten_topics_data=list(gone.values()),
     )
 
 
@@ -123,25 +134,29 @@ def parse_fetch_request(request: Any, name_of: NameOf) -> tuple[FetchRequest, li
             place = TopicPartition(name, row.partition)
             asked = row.current_leader_epoch, row.fetch_offset, row.last_fetched_epoch, row.log_start_offset
             items.append(FetchItem(place, topic.topic_id, *asked))
-    forgotten = tuple(
-        ForgottenPartition(TopicPartition(name, number), topic.topic_id)
-        for topic in request.forgotten_topics_data
-        if (name := name_of(topic.topic_id)) is not None
-        for number in topic.partitions
-    )
+    forgotten: list[ForgottenPartition] = []
+    for topic in request.forgotten_topics_data:
+        name = name_of(topic.topic_id)
+        if name is not None:
+            forgotten += [ForgottenPartition(TopicPartition(name, each), topic.topic_id) for each in topic.partitions]
     replica = request.replica_state
     session = request.session_id, request.session_epoch
     sizes = part_bytes, max(request.max_bytes, 1)
-    return FetchRequest(replica.replica_id, replica.replica_epoch, *session, tuple(items), forgotten, *sizes), unknown
+    named = tuple(items), tuple(forgotten)
+    return FetchRequest(replica.replica_id, replica.replica_epoch, *session, *named, *sizes), unknown
 
 
 def fetch_response(answer: FetchAnswer, unknown: Iterable[FetchedPartition] = ()) -> Any:
-    topic = struct("FetchResponse.responses")
-    rows = group_rows((part.topic_id, fetched_row(part)) for parts in (answer.parts, unknown) for part in parts)
+    rows: dict[bytes, Any] = {}
+    for part in (*answer.parts, *unknown):
+        topic = rows.get(part.topic_id)
+        if topic is None:
+            topic = rows[part.topic_id] = struct("FetchResponse.responses")(topic_id=part.topic_id, partitions=[])
+        topic.partitions.append(fetched_row(part))
     return struct("FetchResponse")(
         error_code=answer.code,
         session_id=answer.session,
-        responses=[topic(topic_id=topic_id, partitions=each) for topic_id, each in rows.items()],
+        responses=list(rows.values()),
     )
 
 
@@ -165,13 +180,13 @@ def fetched_row(part: FetchedPartition) -> Any:
 
 def parse_fetch_response(response: Any, name_of: NameOf) -> FetchAnswer:
     """Of topics that are known no more nothing is told. Records are views of the answer's bytes, not looked into."""
-    parts = tuple(
-        fetched_partition(TopicPartition(name, row.partition_index), topic.topic_id, row)
-        for topic in response.responses
-        if (name := name_of(topic.topic_id)) is not None
-        for row in topic.partitions
-    )
-    return FetchAnswer(response.error_code, response.session_id, parts)
+    parts = []
+    for topic in response.responses:
+        name = name_of(topic.topic_id)
+        if name is not None:
+            places = [TopicPartition(name, row.partition_index) for row in topic.partitions]
+            parts += map(fetched_partition, places, repeat(topic.topic_id), topic.partitions)
+    return FetchAnswer(response.error_code, response.session_id, tuple(parts))
 
 
 def fetched_partition(place: TopicPartition, topic_id: bytes, row: Any) -> FetchedPartition:

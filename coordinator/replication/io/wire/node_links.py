@@ -246,34 +246,26 @@ class NodeLink(ClientConnection[LinkError]):
         min_bytes: int,
         deadline_s: float,
     ) -> None:
-        """By calls alone, for it is asked some hundred times a second. told: called once, later, with the answer, or
-        with why there is none. name_of: of the topics that are fetched, whose names are not on the wire."""
+        """By calls alone, for it is asked some hundred times a second. told: called once, with the answer as soon as
+        it is read, or later with why there is none. name_of: of the topics that are fetched, whose names are not on
+        the wire."""
         request = node_codec.fetch_request(self._me.cluster_id, fetch, max_wait_ms=max_wait_ms, min_bytes=min_bytes)
-        loop = asyncio.get_running_loop()
-        try:
-            asked = self.send(KEY_OF["Fetch"], "Fetch", VERSION_OF["Fetch"], request)
-        except LinkError as error:
-            loop.call_soon(told, error)
-            return
-        late = loop.call_later(deadline_s, self._too_late, asked, "Fetch", deadline_s)
 
-        def came(answer: "asyncio.Future[Frame]") -> None:
-            late.cancel()
-            if answer.cancelled():
-                return
-            why = answer.exception()
-            if why is not None:
-                assert isinstance(why, LinkError), "see `_end`"
-                told(why)
+        def came(frame: Frame | LinkError) -> None:
+            if isinstance(frame, LinkError):
+                told(frame)
                 return
             try:
-                said = self._read("Fetch", answer.result(), lambda said: node_codec.parse_fetch_response(said, name_of))
+                said = self._read("Fetch", frame, lambda said: node_codec.parse_fetch_response(said, name_of))
             except LinkError as error:
                 told(error)
             else:
                 told(said)
 
-        asked.add_done_callback(came)
+        try:
+            self.exchange_then(KEY_OF["Fetch"], "Fetch", VERSION_OF["Fetch"], request, deadline_s, came)
+        except LinkError as error:
+            asyncio.get_running_loop().call_soon(told, error)
 
     async def epochs(self, asked: Iterable[EpochQuery], *, deadline_s: float) -> list[EpochEnd]:
         """The ends, those of one topic together."""
@@ -468,7 +460,10 @@ def address_in(image: ClusterImage, node: int) -> Address | None:
     view = image.nodes.get(node)
     if view is None or view.status is ClusterNodeStatus.GONE:
         return None
-    return next((Address(each.host, each.port) for each in view.endpoints if each.listener == REPLICATION), None)
+    for each in view.endpoints:
+        if each.listener == REPLICATION:
+            return Address(each.host, each.port)
+    return None
 
 
 class NodeLinks:

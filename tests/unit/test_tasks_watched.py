@@ -35,6 +35,7 @@ NAMED: Final = {
     "coordinator/kafka_backend/proxy/client_connection.py:_several": ANSWERED,
     "coordinator/observability/tracing/export.py:__init__": THREAD,
     "coordinator/observability/tracing/export.py:close": THREAD,
+    "coordinator/replication/io/replica_logs.py:start": THREAD,
     "coordinator/replication/io/wire/node_listener.py:fetch_now": ANSWERED,
     "coordinator/server/driver/driver.py:__init__": THREAD,
     "coordinator/server/driver/driver.py:_in_thread": CALLER,

@@ -7,8 +7,10 @@ covers everything that arrived by the time it begins (CL-D2); the next one begin
 import asyncio
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import partial
+from queue import Empty, SimpleQueue
+from threading import Thread
 from typing import Final, NamedTuple, TypeAlias
 
 import structlog
@@ -370,6 +372,38 @@ class FlushRound(NamedTuple):
     broken: list[tuple[TopicPartition, str]]
 
 
+class FlushThreads:
+    """Threads that take calls from one queue. An executor would make a future with a lock of its own for each call,
+    and nothing is asked of it here: what a call raises, it has to report by itself."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._threads: list[Thread] = []
+
+    def start(self, calls: Sequence[Callable[[], None]]) -> None:
+        """Make these calls, each in a thread of its own where those before have ended."""
+        while len(self._threads) < len(calls):
+            thread = Thread(target=self._work, name=f"{self._name}_{len(self._threads)}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        for call in calls:
+            self._calls.put(call)
+
+    def stop(self) -> None:
+        """The threads end after the call that they are in; what waits in the queue is dropped."""
+        with suppress(Empty):
+            while True:
+                self._calls.get_nowait()
+        for _ in self._threads:
+            self._calls.put(None)
+        self._threads.clear()
+
+    def _work(self) -> None:
+        while (call := self._calls.get()) is not None:
+            call()
+
+
 class ReplicaFlusher:
     """`told` hears of each round in the loop."""
 
@@ -381,7 +415,7 @@ class ReplicaFlusher:
     ) -> None:
         self._log_of = log_of
         self._told = told
-        self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="replica-fsync")
+        self._threads = FlushThreads("replica-fsync")
         self._wanted: dict[TopicPartition, None] = {}
         self._ends: dict[TopicPartition, int] = {}
         """What the round under way flushes, and where it ended then."""
@@ -419,7 +453,7 @@ class ReplicaFlusher:
     def abandon(self) -> None:
         """Begin no other round, and tell nobody of this one."""
         self._abandoned = True
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._threads.stop()
         self._grow_quiet()
 
     def _begin_soon(self) -> None:
@@ -439,8 +473,8 @@ class ReplicaFlusher:
         self._ends = {place: log.end for place, log in logs}
         self._under_way = min(WORKERS, len(logs))
         loop = asyncio.get_running_loop()
-        for number in range(self._under_way):
-            self._pool.submit(self._flush, loop, logs[number::WORKERS])
+        shares = [logs[number::WORKERS] for number in range(self._under_way)]
+        self._threads.start([partial(self._flush, loop, share) for share in shares])
 
     def _flush(self, loop: asyncio.AbstractEventLoop, share: list[tuple[TopicPartition, StoredLog]]) -> None:
         """In a thread."""
